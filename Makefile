@@ -1,0 +1,41 @@
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format types contracts check clean setup java
+
+BIN := .venv/bin
+
+help: ## Print this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: setup java ## Run a small join and an aggregate, and show the results
+	@$(BIN)/plait demo
+
+test: setup java ## Run all tests
+	@$(BIN)/pytest -q
+
+lint: setup ## Check style and formatting (ruff)
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+format: setup ## Format the code and mend what ruff can mend
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+types: setup ## Check types (mypy, strict)
+	@$(BIN)/mypy
+
+contracts: setup ## Check who imports whom (import-linter)
+	@$(BIN)/lint-imports --no-logo
+
+check: lint types contracts ## Lint, types and contracts
+
+clean: ## Remove .venv and everything else that was generated
+	@rm -rf .venv build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf artifacts metastore_db spark-warehouse derby.log
+	@find . -name .git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
+
+setup:
+	@sh tools/setup.sh
+
+# One line on stderr if there is no Java for Spark; the rest runs without.
+java: setup
+	@$(BIN)/python -I src/plait/java.py

@@ -1,0 +1,121 @@
+"""Windowed aggregates: which tuples share a window, and what is computed over them."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from plait.errors import QueryError
+from plait.query.base import Node, Query, check_name, check_node
+from plait.query.functions import Function
+from plait.schema import duration_us
+
+#: Columns every aggregate row has; keys and results can't be called so.
+RESERVED = ("ts", "window_start", "window_end")
+
+
+@dataclass(frozen=True)
+class SpanWindow:
+    """`[k*advance, k*advance + size)` of event time for every integer k."""
+
+    size_us: int
+    advance_us: int
+
+
+@dataclass(frozen=True)
+class TupleWindow:
+    """Tuples `[k*advance, k*advance + size)` of each key, in total order, for k >= 0."""
+
+    size: int
+    advance: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Aggregate(Query):
+    """Built by `plait.aggregate`."""
+
+    input: Node
+    window: SpanWindow | TupleWindow
+    by: tuple[str, ...]
+    compute: tuple[tuple[str, Function], ...]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+
+def aggregate(
+    input: Node,
+    *,
+    size: Any,
+    advance: Any = None,
+    by: str | Iterable[str] = (),
+    compute: Mapping[str, Function],
+    name: str | None = None,
+) -> Aggregate:
+    """Aggregate a stream (or query) over sliding or tumbling windows, per key.
+
+    size, advance  durations ("30s", timedelta) for windows of event time, or whole numbers for windows of that many
+                   tuples of a key; `advance` defaults to `size` (tumbling)
+    by             the key's columns; none: one group
+    compute        output column -> plait.count(), plait.mean("x"), ...
+
+    Rows have `ts`, `window_start`, `window_end`, the key's columns and the computed ones.
+    """
+    check_node(input, "input of aggregate")
+    keys = (by,) if isinstance(by, str) else tuple(by)
+    for key in keys:
+        if not isinstance(key, str) or not key:
+            raise QueryError(f"by={by!r} names no columns", do="Pass a column's name or a list of them")
+    if not isinstance(compute, Mapping) or not compute:
+        raise QueryError(f"compute={compute!r} computes nothing", do="Pass a dict such as {'n': plait.count()}")
+    for column, function in compute.items():
+        if not isinstance(column, str) or not column:
+            raise QueryError(f"compute= names an output column {column!r}", do="Use a non-empty text")
+        if not isinstance(function, Function):
+            raise QueryError(
+                f"compute={{{column!r}: {function!r}}} is no aggregate function",
+                do="Use plait.count(), sum, mean, min, max, var, first, last, first_where, collect, or custom",
+            )
+    names = [*keys, *compute]
+    for column in names:
+        if column in RESERVED or names.count(column) > 1:
+            raise QueryError(
+                f"Two columns of the aggregate would be called {column!r}",
+                why=f"{', '.join(RESERVED)}, the key's columns and the computed ones stand side by side",
+                do="Rename one",
+            )
+    query = Aggregate(
+        name=None if name is None else check_name(name),
+        input=input,
+        window=_window(size, advance),
+        by=keys,
+        compute=tuple(compute.items()),
+    )
+    query.streams()
+    return query
+
+
+def _window(size: Any, advance: Any) -> SpanWindow | TupleWindow:
+    advance = size if advance is None else advance
+    counts = [isinstance(v, int) and not isinstance(v, bool) for v in (size, advance)]
+    if all(counts):
+        for option, value in (("size", size), ("advance", advance)):
+            if value < 1:
+                raise QueryError(f"{option}={value!r} is no number of tuples", do="Pass a whole number of at least 1")
+        return TupleWindow(size, advance)
+    if any(counts):
+        raise QueryError(
+            f"size={size!r} and advance={advance!r} are of two kinds",
+            why="whole numbers count tuples, durations span time",
+            do="Write both as durations (such as '30s') or both as numbers of tuples",
+        )
+    for option, value in (("size", size), ("advance", advance)):
+        if not isinstance(value, (str, dt.timedelta)):
+            raise QueryError(
+                f"{option}={value!r} is neither a duration nor a number of tuples",
+                do="Write a duration such as '30s', a timedelta, or a whole number of tuples",
+            )
+    return SpanWindow(duration_us(size, "size", zero=False), duration_us(advance, "advance", zero=False))

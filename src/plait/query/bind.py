@@ -1,0 +1,147 @@
+"""A query meets its streams' schemas: columns found, types checked, every operator's output schema known.
+
+All executors bind before anything runs, so a missing column is found before the first row is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from plait.errors import QueryError
+from plait.query.aggregate import Aggregate, SpanWindow
+from plait.query.base import Node, Query
+from plait.query.join import Asof, Join, side_names
+from plait.query.operator import Operator
+from plait.query.predicate import Predicate
+from plait.query.stream import Stream
+from plait.query.types import column_type, is_number
+from plait.schema import joint_time_type, time_kind
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A node with its output `schema` (`ts` first, for queries). `predicate` is a join's, resolved."""
+
+    node: Node
+    inputs: tuple[Bound, ...]
+    schema: pa.Schema
+    time_kind: str
+    predicate: Predicate | None = field(default=None)
+
+
+def bind(node: Node, schemas: Mapping[str, pa.Schema]) -> Bound:
+    """Bind a query (or a stream) to the schemas of its streams, by name."""
+    if isinstance(node, Stream):
+        schema = schemas[node.name]
+        node.check(schema)
+        return Bound(node, (), schema, time_kind(schema.field(node.time).type))
+    inputs = tuple(bind(child, schemas) for child in node.inputs)
+    ts_type = joint_time_type([i.time_kind for i in inputs])
+    match node:
+        case Join():
+            return _bind_join(node, inputs, ts_type)
+        case Asof():
+            return _bind_asof(node, inputs, ts_type)
+        case Aggregate():
+            return _bind_aggregate(node, inputs, ts_type)
+        case Operator():
+            schema = pa.schema([pa.field("ts", ts_type), *node.output])
+            return Bound(node, inputs, schema, time_kind(ts_type))
+        case _:
+            raise TypeError(f"unknown kind of query: {type(node).__name__}")
+
+
+def check_data(query: Query, given: Mapping[str, object]) -> None:
+    """Refuse data for streams that are not there, and streams without data."""
+    streams = query.streams()
+    for name in given:
+        if name not in streams:
+            raise QueryError(
+                f"Data is given for {name!r}, and the query has no such stream", why=f"it reads {', '.join(streams)}"
+            )
+    for name in streams:
+        if name not in given:
+            raise QueryError(
+                f"No data is given for stream {name!r}", why=f"there is data for {', '.join(given) or 'nothing'}"
+            )
+
+
+def _bind_join(node: Join, inputs: tuple[Bound, ...], ts_type: pa.DataType) -> Bound:
+    left, right = inputs
+    predicate = node.predicate.bind(left.schema, right.schema)
+    if node.how in ("semi", "anti"):
+        schema = _pair_schema(node, left.schema, None, ts_type)
+    else:
+        schema = _pair_schema(node, left.schema, right.schema, ts_type, right_nullable=node.how == "left")
+    return Bound(node, inputs, schema, time_kind(ts_type), predicate)
+
+
+def _bind_asof(node: Asof, inputs: tuple[Bound, ...], ts_type: pa.DataType) -> Bound:
+    left, right = inputs
+    names = side_names(node.left, node.right)
+    for pair in node.by:
+        kinds = []
+        for side, column in enumerate(pair):
+            schema = inputs[side].schema
+            if column not in schema.names:
+                raise QueryError(
+                    f"asof: by= names column {column!r}, which {names[side]} does not have",
+                    why=f"its columns are {', '.join(schema.names)}",
+                )
+            kinds.append((schema.field(column).type, column_type(schema.field(column).type)))
+        (left_type, a), (right_type, b) = kinds
+        if a is None or b is None or not (a == b or (is_number(a) and is_number(b))):
+            raise QueryError(
+                f"asof: by= compares {names[0]}.{pair[0]} ({left_type}) with {names[1]}.{pair[1]} ({right_type})",
+                why="they can't be equal",
+                do="Cast one of the columns",
+            )
+    schema = _pair_schema(node, left.schema, right.schema, ts_type, right_nullable=node.how == "left")
+    return Bound(node, inputs, schema, time_kind(ts_type))
+
+
+def _pair_schema(node: Join | Asof, left: pa.Schema, right: pa.Schema | None, ts_type: pa.DataType, *,
+                 right_nullable: bool = False) -> pa.Schema:  # fmt: skip
+    """`ts`, then the left row's columns, then the right row's; a name that stands twice is prefixed by its stream's."""
+    prefixes = side_names(node.left, node.right)
+    names = ["ts", *left.names, *(right.names if right is not None else ())]
+    fields = [pa.field("ts", ts_type)]
+    for side, schema in enumerate((left, right) if right is not None else (left,)):
+        for column in schema:
+            name = f"{prefixes[side]}_{column.name}" if names.count(column.name) > 1 else column.name
+            nullable = column.nullable or (side == 1 and right_nullable)
+            fields.append(pa.field(name, column.type, nullable))
+    result = pa.schema(fields)
+    for name in result.names:
+        if result.names.count(name) > 1:
+            raise QueryError(
+                f"Two columns of the join's result would be called {name!r}",
+                why="columns that both inputs have (and 'ts') get their stream's name in front, and this one is taken",
+                do="Rename the column in the input, or the stream",
+            )
+    return result
+
+
+def _bind_aggregate(node: Aggregate, inputs: tuple[Bound, ...], ts_type: pa.DataType) -> Bound:
+    (source,) = inputs
+    label = f"stream {node.input.name!r}" if isinstance(node.input, Stream) else "the input"
+    keys = []
+    for column in node.by:
+        if column not in source.schema.names:
+            raise QueryError(
+                f"by= names column {column!r}, which {label} does not have",
+                why=f"its columns are {', '.join(source.schema.names)}",
+            )
+        kind = source.schema.field(column).type
+        if column_type(kind) is None:
+            raise QueryError(f"by= names column {column!r} of type {kind}", why="it can't be a key", do="Cast it")
+        keys.append(source.schema.field(column))
+    edge = ts_type if isinstance(node.window, SpanWindow) else pa.int64()
+    computed = [pa.field(name, f.result_type(source.schema, label)) for name, f in node.compute]
+    schema = pa.schema(
+        [pa.field("ts", ts_type), pa.field("window_start", edge), pa.field("window_end", edge), *keys, *computed]
+    )
+    return Bound(node, inputs, schema, time_kind(ts_type))

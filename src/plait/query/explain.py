@@ -1,0 +1,82 @@
+"""A query in words: one line an operator, inputs indented below it."""
+
+from __future__ import annotations
+
+from plait.query.aggregate import Aggregate, SpanWindow
+from plait.query.base import Node, Query
+from plait.query.join import Asof, CountWindow, Join, TimeWindow, Window
+from plait.query.operator import Operator
+from plait.query.stream import FILE, PARTITION, Stream
+from plait.schema import duration_text
+
+
+def explain(query: Query) -> str:
+    lines: list[str] = []
+    _explain(query, 0, lines)
+    return "\n".join(lines)
+
+
+def _explain(node: Node, depth: int, lines: list[str]) -> None:
+    lines.append("  " * depth + (_stream(node) if isinstance(node, Stream) else _query(node)))
+    if not isinstance(node, Stream):
+        for child in node.inputs:
+            _explain(child, depth + 1, lines)
+
+
+def _stream(stream: Stream) -> str:
+    by = {None: "", FILE: ", a source for each file", PARTITION: ", a source for each Kafka partition"}.get(
+        stream.source, f", sources named by column {stream.source}"
+    )
+    declared = stream.declared()
+    known = f", {len(declared)} declared" if declared is not None else ""
+    disorder = (
+        f", disorder up to {duration_text(stream.disorder_us)}, late tuples: {stream.late}"
+        if stream.disorder_us
+        else ""
+    )
+    order = {"position": "as delivered", "content": "ties by content"}.get(stream.seq, f"by column {stream.seq}")
+    loose = [
+        text
+        for given, text in (
+            (stream.behind == "drop", "behind='drop'"),
+            (stream.idle_after_us is not None, f"idle_after={duration_text(stream.idle_after_us or 0)}"),
+        )
+        if given
+    ]
+    warning = f" [not deterministic: {' and '.join(loose)}]" if loose else ""
+    return f"stream {stream.name}: time {stream.time}, {order}{by}{known}{disorder}{warning}"
+
+
+def _query(query: Query) -> str:
+    label = f" {query.name!r}" if query.name else ""
+    match query:
+        case Join():
+            return f"{query.how} join{label}, {_window(query.window)}, on {query.predicate.describe()}"
+        case Asof():
+            by = f", by {', '.join(a if a == b else f'{a} = {b}' for a, b in query.by)}" if query.by else ""
+            age = f", at most {duration_text(query.within_us)} old" if query.within_us is not None else ""
+            return f"as-of join{label} ({query.how}): last right tuple before each left one{by}{age}"
+        case Aggregate():
+            what = ", ".join(f"{name} = {function.describe()}" for name, function in query.compute)
+            by = f" by {', '.join(query.by)}" if query.by else ""
+            if isinstance(query.window, SpanWindow):
+                window = f"{duration_text(query.window.size_us)} every {duration_text(query.window.advance_us)}"
+            else:
+                window = f"{query.window.size} tuples every {query.window.advance}"
+            return f"aggregate{label}{by}, windows of {window}: {what}"
+        case Operator():
+            return f"operator{label}, {query.buckets} buckets: {getattr(query.process, '__name__', 'process')}"
+        case _:
+            return type(query).__name__
+
+
+def _window(window: Window) -> str:
+    match window:
+        case TimeWindow(before, after) if before == after:
+            return f"within {duration_text(before)}"
+        case TimeWindow(before, after):
+            return f"right from {duration_text(before)} before to {duration_text(after)} after left"
+        case CountWindow(count):
+            return f"last {count} tuples"
+        case _:
+            return f"tumbling {duration_text(window.size_us)}"

@@ -1,0 +1,126 @@
+"""Predicates as frozen trees: what a condition says about one pair of rows, with no notion of how it runs.
+
+A traced Python function and SQL text both become these nodes. Every rule of the value semantics is visible as
+a node or an operator name, so that two readers (a kernel generator, an interpreter) can't differ silently:
+
+- Python's ``/ // %`` and SQL's ``/ %`` are different operators (`div floordiv mod` against `sqldiv sqlmod`).
+- Logic is three-valued; a comparison with NULL or NaN is unknown; a pair matches only if the root is true.
+- Integers are exact whatever their width. Floats keep their width under NumPy 2 promotion; literals are weak.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+#: Operators of `Binary`, by family. Names are shared by the tracer, the SQL parser and every evaluator.
+ARITHMETIC: Final = ("add", "sub", "mul", "div", "floordiv", "mod", "sqldiv", "sqlmod", "least", "greatest")
+COMPARISON: Final = ("eq", "ne", "lt", "le", "gt", "ge")
+LOGIC: Final = ("and", "or")
+#: Operators of `Unary`.
+UNARY: Final = ("neg", "abs", "not", "is_null")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of the left (side 0) or right (side 1) row; `side` None is SQL's unqualified name, not yet bound."""
+
+    side: int | None
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A constant: bool, int, float, text, bytes, or None for NULL. Numbers are weak, as in NumPy 2."""
+
+    value: bool | int | float | str | bytes | None
+
+    def __eq__(self, other: object) -> bool:
+        # 1, 1.0 and True are equal in Python and different here; NaN equals itself, and zeros have a sign.
+        return isinstance(other, Literal) and (type(self.value), repr(self.value)) == (
+            type(other.value),
+            repr(other.value),
+        )
+
+    def __hash__(self) -> int:
+        return hash((type(self.value), repr(self.value)))
+
+
+@dataclass(frozen=True, slots=True)
+class Unary:
+    op: str
+    arg: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    op: str
+    left: Expr
+    right: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """To a type by name (`int8` .. `uint64`, `float32`, `float64`, `bool`); what does not fit becomes NULL."""
+
+    arg: Expr
+    to: str
+
+
+Expr = Column | Literal | Unary | Binary | Cast
+
+CAST_TYPES: Final = (
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64",
+)  # fmt: skip
+
+
+def children(expr: Expr) -> tuple[Expr, ...]:
+    match expr:
+        case Unary(_, arg) | Cast(arg, _):
+            return (arg,)
+        case Binary(_, left, right):
+            return (left, right)
+        case _:
+            return ()
+
+
+def walk(expr: Expr) -> Iterator[Expr]:
+    """Every node, parents first."""
+    yield expr
+    for child in children(expr):
+        yield from walk(child)
+
+
+def columns(expr: Expr) -> tuple[Column, ...]:
+    """The columns an expression reads, each once, in order of appearance."""
+    return tuple(dict.fromkeys(node for node in walk(expr) if isinstance(node, Column)))
+
+
+_SIGN = {
+    "add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%",
+    "eq": "=", "ne": "<>", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "and": "and", "or": "or",
+}  # fmt: skip
+
+
+def text(expr: Expr, names: tuple[str, str] = ("left", "right")) -> str:
+    """The expression for a person to read."""
+    match expr:
+        case Column(side, name):
+            return name if side is None else f"{names[side]}.{name}"
+        case Literal(None):
+            return "NULL"
+        case Literal(value):
+            return repr(value)
+        case Unary("abs", arg):
+            return f"abs({text(arg, names)})"
+        case Unary("is_null", arg):
+            return f"({text(arg, names)} is null)"
+        case Unary(op, arg):
+            return f"({'-' if op == 'neg' else 'not '}{text(arg, names)})"
+        case Cast(arg, to):
+            return f"cast({text(arg, names)} as {to})"
+        case Binary(op, left, right) if op in _SIGN:
+            return f"({text(left, names)} {_SIGN[op]} {text(right, names)})"
+        case Binary(op, left, right):
+            return f"{op}({text(left, names)}, {text(right, names)})"

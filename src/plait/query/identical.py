@@ -1,0 +1,81 @@
+"""What «identical» means: the published rows, in publish order, as the bytes of one Arrow chunk.
+
+How batches or files are cut is not compared. For `order="trigger"` and `"none"` what the mode leaves open is sorted first,
+by `_plait_key`; that triggers come in order is still checked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from plait import order as total_order
+
+KEY = "_plait_key"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The first place where two results part: a row number, or None for what concerns the whole."""
+
+    row: int | None
+    what: str
+    expected: str
+    got: str
+
+
+def difference(expected: pa.Table, got: pa.Table, order: str = "strict") -> Difference | None:
+    """None if identical, else the first difference. Both tables carry `_plait_key` unless `order` is strict."""
+    if order != "strict":
+        triggers = [total_order.decode(key.as_py())[0] for key in got.column(KEY)]
+        if order == "trigger" and (at := _first_descent(triggers)) is not None:
+            return Difference(at, "trigger out of order", f"after {triggers[at - 1]}", str(triggers[at]))
+        expected, got = expected.sort_by(KEY), got.sort_by(KEY)
+    expected, got = (t.drop_columns([KEY]) if KEY in t.column_names else t for t in (expected, got))
+    if not expected.schema.equals(got.schema):
+        return Difference(None, "columns", str(expected.schema), str(got.schema))
+    for row in range(min(len(expected), len(got))) if digest(expected) != digest(got) else ():
+        if _bytes(expected.slice(row, 1)) != _bytes(got.slice(row, 1)):
+            return Difference(
+                row, "row", str(expected.slice(row, 1).to_pylist()[0]), str(got.slice(row, 1).to_pylist()[0])
+            )
+    if len(expected) != len(got):
+        more = expected if len(expected) > len(got) else got
+        row = min(len(expected), len(got))
+        extra = str(more.slice(row, 1).to_pylist()[0])
+        missing = "no row"
+        return Difference(row, "number of rows", *((extra, missing) if more is expected else (missing, extra)))
+    return None
+
+
+def digest(table: pa.Table) -> str:
+    """A fingerprint of the rows in order, blind to how they are cut into chunks."""
+    return hashlib.sha256(_bytes(table)).hexdigest()
+
+
+def _bytes(table: pa.Table) -> bytes:
+    """Rows as the stream of one record batch. Copied first: slices drag the bytes around them along."""
+    rows = pa.table([_whole(column) for column in table.columns], schema=table.schema)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        for batch in rows.combine_chunks().to_batches():
+            writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    """One array whose buffers hold just these rows, whatever sat under its nulls."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    array = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+    return pc.take(array, pa.array(range(len(array)), pa.int64()))
+
+
+def _first_descent(keys: list[object]) -> int | None:
+    for at in range(1, len(keys)):
+        if keys[at] < keys[at - 1]:  # type: ignore[operator]
+            return at
+    return None

@@ -1,0 +1,205 @@
+"""Joins: which pairs of tuples are results, and what a result looks like."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from plait.errors import QueryError
+from plait.query.base import Node, Query, check_name, check_node
+from plait.query.predicate import Predicate, predicate
+from plait.query.stream import Stream
+from plait.schema import duration_us
+
+HOWS = ("inner", "left", "semi", "anti")
+
+
+@dataclass(frozen=True)
+class TimeWindow:
+    """`-before <= r.ts - l.ts <= after`, in microseconds."""
+
+    before_us: int
+    after_us: int
+
+
+@dataclass(frozen=True)
+class CountWindow:
+    """The earlier tuple is among the last `count` of its stream that precede the later one."""
+
+    count: int
+
+
+@dataclass(frozen=True)
+class TumblingWindow:
+    """Both tuples fall into the same `[k*size, (k+1)*size)`."""
+
+    size_us: int
+
+
+Window = TimeWindow | CountWindow | TumblingWindow
+
+
+@dataclass(frozen=True, kw_only=True)
+class Join(Query):
+    """Built by `plait.join`."""
+
+    left: Node
+    right: Node
+    predicate: Predicate
+    window: Window
+    how: str
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.left, self.right)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asof(Query):
+    """Built by `plait.asof`. `by` pairs columns of left and right; `within_us` None is without bound."""
+
+    left: Node
+    right: Node
+    by: tuple[tuple[str, str], ...]
+    within_us: int | None
+    how: str
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.left, self.right)
+
+
+def side_names(left: Node, right: Node) -> tuple[str, str]:
+    """What the two inputs are called in SQL, messages and column prefixes: their names if these differ."""
+    names = (left.name, right.name)
+    return ("left", "right") if None in names or names[0] == names[1] else (str(names[0]), str(names[1]))
+
+
+def join(
+    left: Node,
+    right: Node,
+    *,
+    on: str | Callable[..., Any] | None = None,
+    within: Any = None,
+    last: int | None = None,
+    tumbling: Any = None,
+    how: str = "inner",
+    name: str | None = None,
+) -> Join:
+    """Join two streams (or queries) over a window.
+
+    on        the condition: a function of the two rows, or SQL text; None: every pair in the window
+    within    time window: a duration, or (before, after) for `-before <= right.ts - left.ts <= after`
+    last      count window: the earlier tuple is among the last N of its stream that precede the later one
+    tumbling  both tuples fall into the same `[k*T, (k+1)*T)`
+    how       "inner"; for `within`: "left", "semi" and "anti" too
+
+    Exactly one of within, last and tumbling is given. The same stream on both sides is read once, and each of its
+    tuples also meets itself unless `on` excludes it.
+    """
+    check_node(left, "left input of join")
+    check_node(right, "right input of join")
+    window = _window(within, last, tumbling)
+    if how not in HOWS:
+        raise QueryError(f"how={how!r} is no kind of join", do=f"Use one of {', '.join(map(repr, HOWS))}")
+    if how != "inner" and not isinstance(window, TimeWindow):
+        raise QueryError(
+            f"how={how!r} with a {'count' if isinstance(window, CountWindow) else 'tumbling'} window",
+            why="only a time window says when a row can find no partner any more",
+            do="Use within=, or how='inner'",
+        )
+    names = side_names(left, right)
+    sides = {names[0]: 0, names[1]: 1, "left": 0, "right": 1, "l": 0, "r": 1}
+    query = Join(
+        name=None if name is None else check_name(name),
+        left=left,
+        right=right,
+        predicate=predicate(on, names, sides),
+        window=window,
+        how=how,
+    )
+    query.streams()
+    return query
+
+
+def _window(within: Any, last: Any, tumbling: Any) -> Window:
+    given = [f"{k}={v!r}" for k, v in (("within", within), ("last", last), ("tumbling", tumbling)) if v is not None]
+    if len(given) != 1:
+        raise QueryError(
+            f"A join needs exactly one window, and {' and '.join(given) if given else 'none'} is given",
+            why="streams are endless: a window says how long a tuple waits for partners",
+            do="Pass one of within='5 minutes', last=1000, tumbling='1 hour'",
+        )
+    if last is not None:
+        if isinstance(last, bool) or not isinstance(last, int) or last < 1:
+            raise QueryError(f"last={last!r} is no number of tuples", do="Pass a whole number of at least 1")
+        return CountWindow(last)
+    if tumbling is not None:
+        return TumblingWindow(duration_us(tumbling, "tumbling", zero=False))
+    if isinstance(within, (tuple, list)):
+        if len(within) != 2:
+            raise QueryError(f"within={within!r} has {len(within)} parts", do="Pass one duration or (before, after)")
+        return TimeWindow(duration_us(within[0], "within (before)"), duration_us(within[1], "within (after)"))
+    both = duration_us(within, "within")
+    return TimeWindow(both, both)
+
+
+def asof(
+    left: Node,
+    right: Node,
+    *,
+    by: str | Iterable[str | tuple[str, str]] | None = None,
+    within: Any = None,
+    how: str = "left",
+    name: str | None = None,
+) -> Asof:
+    """For each left tuple the last right tuple before it in total order.
+
+    by      columns that must be equal: a name, or a list of names or (left, right) pairs; NULL equals nothing
+    within  how old the right tuple may be; None: any age
+    how     "left" keeps left tuples that find none, with NULLs; "inner" drops them
+
+    "Before" is the total order: at one timestamp the left input comes first, so a right tuple at the very same
+    timestamp is not before it.
+    """
+    check_node(left, "left input of asof")
+    check_node(right, "right input of asof")
+    if how not in ("left", "inner"):
+        raise QueryError(f"how={how!r} is no kind of as-of join", do="Use 'left' or 'inner'")
+    query = Asof(
+        name=None if name is None else check_name(name),
+        left=left,
+        right=right,
+        by=_by(by),
+        within_us=None if within is None else duration_us(within, "within"),
+        how=how,
+    )
+    query.streams()
+    return query
+
+
+def _by(by: Any) -> tuple[tuple[str, str], ...]:
+    pairs = []
+    for item in () if by is None else (by,) if isinstance(by, str) else by:
+        pair = (item, item) if isinstance(item, str) else item
+        if not (isinstance(pair, (tuple, list)) and len(pair) == 2 and all(isinstance(c, str) and c for c in pair)):
+            raise QueryError(
+                f"by={by!r} names no columns", do="Pass a column, or a list of columns or (left, right) pairs"
+            )
+        pairs.append((pair[0], pair[1]))
+    return tuple(pairs)
+
+
+__all__ = [
+    "Asof",
+    "CountWindow",
+    "Join",
+    "Stream",
+    "TimeWindow",
+    "TumblingWindow",
+    "Window",
+    "asof",
+    "join",
+    "side_names",
+]

@@ -1,0 +1,117 @@
+"""A join's condition as the query holds it: SQL text, a traced function, an opaque function, or none."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from plait.errors import QueryError
+from plait.query import sql
+from plait.query.expression import Expr, Literal, columns, text
+from plait.query.trace import Untraceable, columns_read, trace
+from plait.query.types import check_condition, column_type, resolve
+
+Names = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Predicate:
+    """`kind` says how it was written and is evaluated; `source` is what the user wrote, `expr` its tree.
+
+    An opaque function has no tree: `reads` lists its columns per side, and `why_opaque` the reason it did not trace.
+    It is given Python's own values (int, float, bool, str), and is not called if a column it reads is NULL.
+    """
+
+    kind: str  # "always" | "sql" | "traced" | "opaque"
+    source: str | Callable[..., Any] | None
+    names: Names
+    expr: Expr | None
+    reads: tuple[tuple[str, ...], tuple[str, ...]]
+    why_opaque: str = field(default="", compare=False)
+
+    def bind(self, left: pa.Schema, right: pa.Schema) -> Predicate:
+        """The same predicate with its columns resolved and its types checked against the inputs' schemas."""
+        sides = (left, right)
+        if self.expr is None:
+            for side, names in enumerate(self.reads):
+                for name in names:
+                    self._check_opaque_column(side, name, sides[side])
+            return self
+        expr = resolve(self.expr, sides, self.names, insensitive=self.kind == "sql")
+        check_condition(expr, sides, self.names)
+        return Predicate(self.kind, self.source, self.names, expr, _reads(expr))
+
+    def _check_opaque_column(self, side: int, name: str, schema: pa.Schema) -> None:
+        if name not in schema.names:
+            raise QueryError(
+                f"The condition reads column {name!r} of {self.names[side]}, which is not there",
+                why=f"{self.names[side]} has {', '.join(schema.names)}",
+            )
+        if column_type(schema.field(name).type) is None:
+            raise QueryError(
+                f"The condition reads {self.names[side]}.{name}, a column of type {schema.field(name).type}",
+                why="conditions read numbers, booleans, text, bytes, timestamps, dates and durations",
+                do="Cast it before it enters the query (it may still be carried as payload)",
+            )
+
+    def describe(self) -> str:
+        if self.kind == "opaque":
+            return f"opaque function {getattr(self.source, '__name__', self.source)!r} ({self.why_opaque})"
+        return text(self.expr, self.names) if self.expr is not None else "true"
+
+
+def _reads(expr: Expr) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    found = columns(expr)
+    return tuple(c.name for c in found if c.side == 0), tuple(c.name for c in found if c.side == 1)
+
+
+def predicate(on: str | Callable[..., Any] | None, names: Names, sides: dict[str, int]) -> Predicate:
+    """Read a condition: `names` are the inputs' for messages, `sides` every qualifier SQL text may use."""
+    if on is None:
+        return Predicate("always", None, names, Literal(True), ((), ()))
+    if isinstance(on, str):
+        expr = sql.parse(on, sides)
+        return Predicate("sql", on, names, expr, _reads(expr))
+    if not callable(on):
+        raise QueryError(
+            f"on={on!r} is no condition",
+            do="Pass a function of the two rows, such as `lambda l, r: l.x == r.a`, or SQL text",
+        )
+    check_arguments(on, "on", 2, "It is called with one row of each input, left first")
+    try:
+        expr = trace(on)
+    except Untraceable as reason:
+        return Predicate("opaque", on, names, None, columns_read(on), str(reason))
+    return Predicate("traced", on, names, expr, _reads(expr))
+
+
+def condition(where: str | Callable[..., Any], name: str) -> Predicate:
+    """A condition on one row, as `first_where` and `count_where` take; it is the left side, the right one is empty."""
+    if isinstance(where, str):
+        expr = sql.parse(where, {name: 0, "l": 0})
+        return Predicate("sql", where, (name, ""), expr, _reads(expr))
+    if not callable(where):
+        raise QueryError(f"where={where!r} is no condition", do="Pass a function of one row, or SQL text")
+    check_arguments(where, "where", 1, "It is called with one row")
+    try:
+        expr = trace(where, rows=1)
+    except Untraceable as reason:
+        return Predicate("opaque", where, (name, ""), None, columns_read(where, rows=1), str(reason))
+    return Predicate("traced", where, (name, ""), expr, _reads(expr))
+
+
+def check_arguments(function: Callable[..., Any], option: str, count: int, do: str) -> None:
+    """A user's function must take `count` positional arguments."""
+    try:
+        inspect.signature(function).bind(*(None,) * count)
+    except TypeError as error:
+        arguments = "one argument" if count == 1 else f"{count} arguments"
+        raise QueryError(
+            f"{option}={getattr(function, '__name__', function)!r} does not take {arguments} ({error})", do=do
+        ) from error
+    except ValueError:
+        return  # a builtin without a signature: the call itself will tell

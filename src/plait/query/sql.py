@@ -1,0 +1,162 @@
+"""Turn SQL text into an expression. sqlglot parses; what this module does not list is refused by name.
+
+The dialect is Spark's, since that is where the text comes from. ``/`` is division of floats and ``%`` takes the
+sign of the dividend; both are NULL for a zero divisor, as in Spark without ANSI mode. Columns are written
+``stream.column``; ``l.`` and ``r.`` name the two sides of a self-join, or of anything.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from functools import reduce
+from typing import Any
+
+import sqlglot
+from sqlglot import exp
+
+from plait.errors import QueryError
+from plait.query.expression import Binary, Cast, Column, Expr, Literal, Unary
+from plait.query.trace import as_expr
+
+DIALECT = "spark"
+
+_BINARY: dict[type[exp.Expression], str] = {
+    exp.And: "and", exp.Or: "or",
+    exp.EQ: "eq", exp.NEQ: "ne", exp.LT: "lt", exp.LTE: "le", exp.GT: "gt", exp.GTE: "ge",
+    exp.Add: "add", exp.Sub: "sub", exp.Mul: "mul", exp.Div: "sqldiv", exp.Mod: "sqlmod",
+}  # fmt: skip
+
+_TYPES = {
+    "BOOLEAN": "bool", "TINYINT": "int8", "SMALLINT": "int16", "INT": "int32", "BIGINT": "int64",
+    "UTINYINT": "uint8", "USMALLINT": "uint16", "UINT": "uint32", "UBIGINT": "uint64",
+    "FLOAT": "float32", "DOUBLE": "float64",
+}  # fmt: skip
+
+_MOMENTS = ("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPLTZ", "TIMESTAMPNTZ", "DATETIME", "DATE")
+
+
+def parse(text: str, sides: dict[str, int]) -> Expr:
+    """The expression of a condition; `sides` says which row each qualifier means."""
+    try:
+        tree: Any = sqlglot.parse_one(text, read=DIALECT)
+    except sqlglot.errors.SqlglotError as error:
+        details = getattr(error, "errors", None)
+        first = details[0] if details else {}
+        where = f" at line {first['line']}, column {first['col']}" if first.get("line") else ""
+        reason = first.get("description") or str(error).split("\n")[0]
+        raise QueryError(
+            f"The condition {text!r} is not SQL{where}: {reason}",
+            do="Write one SQL condition, such as `abs(quotes.x - trades.a) <= 10`",
+        ) from error
+    return _Reader(text, sides).read(tree)
+
+
+class _Reader:
+    def __init__(self, text: str, sides: dict[str, int]) -> None:
+        self.text = text
+        self.sides = sides
+
+    def read(self, node: exp.Expression) -> Expr:
+        op = _BINARY.get(type(node))
+        if op is not None:
+            return Binary(op, self.read(node.this), self.read(node.expression))
+        handler: Callable[[exp.Expression], Expr] | None = getattr(self, f"_{type(node).__name__.lower()}", None)
+        if handler is None:
+            raise self._refuse(f"uses {node.sql(DIALECT)!r} ({type(node).__name__})")
+        return handler(node)
+
+    def _refuse(self, what: str) -> QueryError:
+        return QueryError(
+            f"The condition {self.text!r} {what}",
+            why="plait reads + - * / %, comparisons, BETWEEN, IN, IS NULL, AND, OR, NOT, abs, least, greatest, CAST",
+            do="Rewrite it with these, or pass a Python function",
+        )
+
+    def _paren(self, node: exp.Expression) -> Expr:
+        return self.read(node.this)
+
+    def _not(self, node: exp.Expression) -> Expr:
+        return Unary("not", self.read(node.this))
+
+    def _neg(self, node: exp.Expression) -> Expr:
+        inner = self.read(node.this)
+        if isinstance(inner, Literal) and isinstance(inner.value, (int, float)):
+            return Literal(-inner.value)
+        return Unary("neg", inner)
+
+    def _abs(self, node: exp.Expression) -> Expr:
+        return Unary("abs", self.read(node.this))
+
+    def _between(self, node: exp.Expression) -> Expr:
+        value = self.read(node.this)
+        low, high = self.read(node.args["low"]), self.read(node.args["high"])
+        return Binary("and", Binary("ge", value, low), Binary("le", value, high))
+
+    def _in(self, node: exp.Expression) -> Expr:
+        if not node.expressions:
+            raise self._refuse("uses IN without a list of values")
+        value = self.read(node.this)
+        return reduce(lambda a, b: Binary("or", a, b), (Binary("eq", value, self.read(e)) for e in node.expressions))
+
+    def _is(self, node: exp.Expression) -> Expr:
+        if isinstance(node.expression, exp.Null):
+            return Unary("is_null", self.read(node.this))
+        raise self._refuse(f"uses {node.sql(DIALECT)!r}")
+
+    def _least(self, node: exp.Expression) -> Expr:
+        return self._fold("least", node)
+
+    def _greatest(self, node: exp.Expression) -> Expr:
+        return self._fold("greatest", node)
+
+    def _fold(self, op: str, node: exp.Expression) -> Expr:
+        parts = [self.read(part) for part in (node.this, *node.expressions)]
+        return reduce(lambda a, b: Binary(op, a, b), parts)
+
+    def _cast(self, node: exp.Expression) -> Expr:
+        kind = str(node.args["to"].this.value)
+        if kind in _MOMENTS and isinstance(node.this, exp.Literal) and node.this.is_string:
+            try:
+                return as_expr(dt.datetime.fromisoformat(node.this.this))
+            except ValueError as error:
+                raise self._refuse(f"holds {node.this.this!r}, which is no moment") from error
+        if kind not in _TYPES:
+            raise self._refuse(f"casts to {kind}")
+        return Cast(self.read(node.this), _TYPES[kind])
+
+    _trycast = _cast
+
+    def _interval(self, node: exp.Expression) -> Expr:
+        from plait.schema import duration_us
+
+        unit = node.args.get("unit")
+        words = f"{node.this.this} {unit.name if unit else ''}".strip()
+        return Literal(duration_us(words.lower(), "INTERVAL"))
+
+    def _literal(self, node: exp.Expression) -> Expr:
+        if node.is_string:
+            return Literal(node.this)
+        try:
+            return Literal(int(node.this))
+        except ValueError:
+            return Literal(float(node.this))
+
+    def _boolean(self, node: exp.Expression) -> Expr:
+        return Literal(bool(node.this))
+
+    def _null(self, node: exp.Expression) -> Expr:
+        return Literal(None)
+
+    def _column(self, node: exp.Expression) -> Expr:
+        assert isinstance(node, exp.Column)
+        if not node.table:
+            return Column(None, node.name)
+        side = self.sides.get(node.table, self.sides.get(node.table.lower()))
+        if side is None or node.args.get("db"):
+            known = ", ".join(f"`{name}.`" for name in self.sides)
+            raise QueryError(
+                f"The condition {self.text!r} names `{node.sql(DIALECT)}`, and no input is called {node.table!r}",
+                do=f"Qualify columns by one of {known}",
+            )
+        return Column(side, node.name)

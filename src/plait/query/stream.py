@@ -1,0 +1,200 @@
+"""A stream: a logical input, how its event time is read, what delivers it, and what it promises."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from plait.errors import QueryError
+from plait.schema import TIME_UNITS, arrow_schema, check_time_type, duration_us
+
+#: `source=plait.FILE`: the file's path, relative to its folder, names the source, which ends with the file.
+FILE: Final = "@file"
+#: `source=plait.PARTITION`: Kafka's partition names the source.
+PARTITION: Final = "@partition"
+
+SourceName = int | str
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Built by `plait.stream`; see there. Frozen: two equal streams are the same input."""
+
+    name: str
+    time: str
+    unit: str | None
+    source: str | None
+    sources: int | tuple[SourceName, ...] | None
+    seq: str
+    disorder_us: int
+    late: str
+    behind: str
+    idle_after_us: int | None
+    schema: pa.Schema | None
+
+    @property
+    def source_column(self) -> str | None:
+        """The column that names the source, if one does."""
+        return None if self.source is None or self.source.startswith("@") else self.source
+
+    @property
+    def seq_column(self) -> str | None:
+        return None if self.seq in ("position", "content") else self.seq
+
+    def declared(self) -> tuple[SourceName, ...] | None:
+        """The declared sources' names in their order, or None where first sight makes a source known."""
+        if isinstance(self.sources, int):
+            return tuple(range(self.sources))
+        return self.sources
+
+    def check(self, schema: pa.Schema) -> None:
+        """Refuse a schema that lacks what the declaration names, or has it in a type that can't serve."""
+        for option, column in (("time", self.time), ("source", self.source_column), ("seq", self.seq_column)):
+            if column is not None and column not in schema.names:
+                near = difflib.get_close_matches(column, schema.names, n=1)
+                raise QueryError(
+                    f"Stream {self.name!r} has no column {column!r}, which {option}= names",
+                    why=f"its columns are {', '.join(schema.names)}",
+                    do=f"Did you mean {near[0]!r}?" if near else "",
+                )
+        check_time_type(schema.field(self.time).type, self.unit, stream=self.name, column=self.time)
+        if len(set(schema.names)) != len(schema.names):
+            twice = next(n for n in schema.names if schema.names.count(n) > 1)
+            raise QueryError(f"Stream {self.name!r} has two columns called {twice!r}", do="Rename one")
+        if self.source_column is not None:
+            self._check_source_type(schema.field(self.source_column).type)
+        if self.schema is not None and not self.schema.equals(schema):
+            raise QueryError(
+                f"Stream {self.name!r} is declared with another schema", why=_difference(self.schema, schema)
+            )
+
+    def _check_source_type(self, kind: pa.DataType) -> None:
+        value = kind.value_type if pa.types.is_dictionary(kind) else kind
+        text = pa.types.is_string(value) or pa.types.is_large_string(value) or pa.types.is_string_view(value)
+        if not (text or pa.types.is_integer(value)):
+            raise QueryError(
+                f"Stream {self.name!r}: source column {self.source!r} is {kind}",
+                why="sources are told apart by an integer or by text",
+                do="Cast the column",
+            )
+
+
+def _difference(declared: pa.Schema, given: pa.Schema) -> str:
+    for field in declared:
+        if field.name not in given.names:
+            return f"column {field.name!r} is declared and missing"
+        if given.field(field.name).type != field.type:
+            return f"column {field.name!r} is declared {field.type} and given as {given.field(field.name).type}"
+    extra = [name for name in given.names if name not in declared.names]
+    return f"column {extra[0]!r} is not declared" if extra else "its columns come in another order"
+
+
+def stream(
+    name: str,
+    *,
+    time: str = "ts",
+    unit: str | None = None,
+    source: str | None = None,
+    sources: int | Iterable[SourceName] | None = None,
+    seq: str = "position",
+    disorder: Any = 0,
+    late: str = "error",
+    behind: str = "error",
+    idle_after: Any = None,
+    schema: Any = None,
+) -> Stream:
+    """Declare an input stream.
+
+    time       the column with the event time; `unit` ("s", "ms", "us", "ns", "day") if it is a number, a date or a
+               timestamp without a zone
+    source     the column that names the physical source, `plait.FILE` or `plait.PARTITION`; None: one source, or one
+               for each table or DataFrame given
+    sources    how many sources there are, or their names: a declared source holds the frontier until it speaks
+    seq        what orders a source's tuples: "position" (as delivered), "content" (ties by the row itself), or a column
+    disorder   how far a source may run back in time; `late` says what happens beyond: "error" or "drop"
+    behind     "error", or "drop": what to do with a source that shows up below the released frontier
+    idle_after wall-clock time after which a silent source no longer holds the frontier
+    schema     the columns, if they are to be checked (or, for CSV and JSON, read) as declared
+
+    `behind="drop"` and `idle_after=` make the answer depend on arrival; nothing else does.
+    """
+    if not isinstance(name, str) or not name:
+        raise QueryError(f"A stream's name is {name!r}", why="it is how data is handed in", do="Pass a non-empty text")
+    if name in ("l", "r", "left", "right"):
+        raise QueryError(
+            f"A stream can't be called {name!r}", why="that word means a side of every join", do="Rename it"
+        )
+    for option, value in (("time", time), ("seq", seq)):
+        if not isinstance(value, str) or not value:
+            raise QueryError(f"Stream {name!r}: {option}={value!r} names no column", do="Pass the column's name")
+    if unit is not None and unit not in TIME_UNITS:
+        raise QueryError(f"Stream {name!r}: unit={unit!r} is no unit of time", do=f"Use one of {', '.join(TIME_UNITS)}")
+    _one_of(name, "late", late, ("error", "drop"))
+    _one_of(name, "behind", behind, ("error", "drop"))
+    if seq == "content" and late == "drop":
+        raise QueryError(
+            f"Stream {name!r}: late='drop' with seq='content'",
+            why="without a position or a seq column, which tuple came first is not a fact of the data",
+            do="Name a seq column, use seq='position', or keep late='error'",
+        )
+    return Stream(
+        name=name,
+        time=time,
+        unit=unit,
+        source=_source(name, source),
+        sources=_sources(name, sources, source),
+        seq=seq,
+        disorder_us=duration_us(disorder, f"Stream {name!r}: disorder"),
+        late=late,
+        behind=behind,
+        idle_after_us=None
+        if idle_after is None
+        else duration_us(idle_after, f"Stream {name!r}: idle_after", zero=False),
+        schema=None if schema is None else arrow_schema(schema, f"Stream {name!r}: schema"),
+    )
+
+
+def _one_of(name: str, option: str, value: object, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise QueryError(f"Stream {name!r}: {option}={value!r}", do=f"Use one of {', '.join(map(repr, allowed))}")
+
+
+def _source(name: str, source: object) -> str | None:
+    if source is None or (isinstance(source, str) and source and source[0] != "@") or source in (FILE, PARTITION):
+        return source
+    raise QueryError(
+        f"Stream {name!r}: source={source!r} names no source",
+        do="Pass a column's name, plait.FILE, plait.PARTITION, or None for one source",
+    )
+
+
+def _sources(name: str, sources: Any, source: str | None) -> int | tuple[SourceName, ...] | None:
+    if sources is None:
+        return None
+    if isinstance(sources, int) and not isinstance(sources, bool):
+        if source is not None:
+            raise QueryError(
+                f"Stream {name!r}: sources={sources!r} counts what {source!r} names",
+                why="a count can't say which names to wait for",
+                do="List the names: sources=[...]",
+            )
+        if sources < 1:
+            raise QueryError(f"Stream {name!r}: sources={sources!r}", why="a stream has at least one source")
+        return sources
+    if isinstance(sources, str) or not isinstance(sources, Iterable):
+        raise QueryError(
+            f"Stream {name!r}: sources={sources!r}", do="Pass a number of sources or a list of their names"
+        )
+    names = tuple(sources)
+    if not names:
+        raise QueryError(f"Stream {name!r}: sources={sources!r}", why="a stream has at least one source")
+    if any(isinstance(n, bool) or not isinstance(n, (int, str)) for n in names) or len({type(n) for n in names}) > 1:
+        raise QueryError(f"Stream {name!r}: sources={sources!r}", why="source names are all integers or all text")
+    if len(set(names)) != len(names):
+        twice = next(n for n in names if names.count(n) > 1)
+        raise QueryError(f"Stream {name!r}: sources= names {twice!r} twice", why="one name is one source")
+    return names

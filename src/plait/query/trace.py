@@ -1,0 +1,274 @@
+"""Turn a Python condition into an expression by calling it once with symbolic rows.
+
+A function traces when it only does arithmetic, comparisons, ``& | ~``, ``abs`` and the methods below on columns.
+``if``, ``and``, ``or``, ``not`` and loops ask a symbol for its truth, which it does not have: such a function is
+*opaque*. An opaque function is taken as it is; which columns it reads is found in its bytecode, since it is not
+called on a pair in which one of them is NULL.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import dis
+from collections.abc import Callable
+from types import CodeType
+from typing import Any
+
+import numpy as np
+
+from plait.errors import QueryError
+from plait.query.expression import CAST_TYPES, Binary, Cast, Column, Expr, Literal, Unary
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_MICROSECOND = dt.timedelta(microseconds=1)
+
+
+class Untraceable(Exception):
+    """The function needs a value where there is only a symbol."""
+
+
+class Symbol:
+    """An expression under construction; every operator gives a larger one."""
+
+    __slots__ = ("expr",)
+    __hash__ = None  # type: ignore[assignment]
+    __array_ufunc__ = None  # NumPy scalars on the left hand over to our reflected operators
+
+    def __init__(self, expr: Expr) -> None:
+        self.expr = expr
+
+    def __bool__(self) -> bool:
+        raise Untraceable("it asks for the truth of a column (`if`, `and`, `or`, `not` or a chained comparison)")
+
+    def is_null(self) -> Symbol:
+        return Symbol(Unary("is_null", self.expr))
+
+    def cast(self, to: str) -> Symbol:
+        if to not in CAST_TYPES:
+            raise QueryError(f"cast({to!r}) names no type", do=f"Use one of {', '.join(CAST_TYPES)}")
+        return Symbol(Cast(self.expr, to))
+
+    def between(self, low: object, high: object) -> Symbol:
+        return (self >= low) & (self <= high)
+
+    def _least(self, other: object) -> Symbol:
+        return _binary("least", self, other)
+
+    def _greatest(self, other: object) -> Symbol:
+        return _binary("greatest", self, other)
+
+    def __neg__(self) -> Symbol:
+        return Symbol(Unary("neg", self.expr))
+
+    def __pos__(self) -> Symbol:
+        return self
+
+    def __abs__(self) -> Symbol:
+        return Symbol(Unary("abs", self.expr))
+
+    def __invert__(self) -> Symbol:
+        return Symbol(Unary("not", self.expr))
+
+    def __add__(self, o: object) -> Symbol:
+        return _binary("add", self, o)
+
+    def __radd__(self, o: object) -> Symbol:
+        return _binary("add", o, self)
+
+    def __sub__(self, o: object) -> Symbol:
+        return _binary("sub", self, o)
+
+    def __rsub__(self, o: object) -> Symbol:
+        return _binary("sub", o, self)
+
+    def __mul__(self, o: object) -> Symbol:
+        return _binary("mul", self, o)
+
+    def __rmul__(self, o: object) -> Symbol:
+        return _binary("mul", o, self)
+
+    def __truediv__(self, o: object) -> Symbol:
+        return _binary("div", self, o)
+
+    def __rtruediv__(self, o: object) -> Symbol:
+        return _binary("div", o, self)
+
+    def __floordiv__(self, o: object) -> Symbol:
+        return _binary("floordiv", self, o)
+
+    def __rfloordiv__(self, o: object) -> Symbol:
+        return _binary("floordiv", o, self)
+
+    def __mod__(self, o: object) -> Symbol:
+        return _binary("mod", self, o)
+
+    def __rmod__(self, o: object) -> Symbol:
+        return _binary("mod", o, self)
+
+    def __eq__(self, o: object) -> Symbol:  # type: ignore[override]
+        return _binary("eq", self, o)
+
+    def __ne__(self, o: object) -> Symbol:  # type: ignore[override]
+        return _binary("ne", self, o)
+
+    def __lt__(self, o: object) -> Symbol:
+        return _binary("lt", self, o)
+
+    def __le__(self, o: object) -> Symbol:
+        return _binary("le", self, o)
+
+    def __gt__(self, o: object) -> Symbol:
+        return _binary("gt", self, o)
+
+    def __ge__(self, o: object) -> Symbol:
+        return _binary("ge", self, o)
+
+    def __and__(self, o: object) -> Symbol:
+        return _binary("and", self, o)
+
+    __rand__ = __and__
+
+    def __or__(self, o: object) -> Symbol:
+        return _binary("or", self, o)
+
+    __ror__ = __or__
+
+
+class SymbolicRow:
+    """Any attribute or key is a column of that name."""
+
+    __slots__ = ("_side",)
+
+    def __init__(self, side: int) -> None:
+        self._side = side
+
+    def __getattr__(self, name: str) -> Symbol:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Symbol(Column(self._side, name))
+
+    def __getitem__(self, name: str) -> Symbol:
+        if not isinstance(name, str):
+            raise Untraceable("it indexes a row by something that is no column name")
+        return Symbol(Column(self._side, name))
+
+
+def _binary(op: str, left: object, right: object) -> Symbol:
+    return Symbol(Binary(op, as_expr(left), as_expr(right)))
+
+
+def as_expr(value: object) -> Expr:
+    """A symbol's expression, or a Python constant as a literal. Moments and spans of time become microseconds."""
+    match value:
+        case Symbol():
+            return value.expr
+        case np.generic():
+            # A NumPy scalar has a width of its own, unlike a Python number.
+            return Cast(Literal(value.item()), value.dtype.name)
+        case bool() | int() | float() | str() | bytes():
+            return Literal(value)
+        case dt.timedelta():
+            return Literal(value // _MICROSECOND)
+        case dt.datetime():
+            aware = value if value.tzinfo else value.replace(tzinfo=dt.UTC)
+            return Literal((aware - _EPOCH) // _MICROSECOND)
+        case dt.date():
+            return Literal((value - _EPOCH.date()) // _MICROSECOND)
+        case None:
+            raise QueryError(
+                "The condition compares a column with None",
+                why="a comparison with NULL is unknown and never matches",
+                do="Use `.is_null()` or `~column.is_null()`",
+            )
+        case _:
+            raise Untraceable(f"it combines a column with a {type(value).__name__}")
+
+
+def minimum(a: Any, b: Any) -> Any:
+    """The smaller of two values in a condition; NULL and NaN give way to the other one (SQL's `least`)."""
+    return _pick(a, b, "_least", min)
+
+
+def maximum(a: Any, b: Any) -> Any:
+    """The larger of two values in a condition; NULL gives way to the other one, NaN wins (SQL's `greatest`)."""
+    return _pick(a, b, "_greatest", max)
+
+
+def _pick(a: Any, b: Any, method: str, plain: Callable[[Any, Any], Any]) -> Any:
+    for one, other in ((a, b), (b, a)):
+        if hasattr(one, method):
+            return getattr(one, method)(other)
+    return plain(a, b)
+
+
+def trace(function: Callable[..., Any], rows: int = 2) -> Expr:
+    """The expression a condition on `rows` rows computes; raises `Untraceable` with the reason if it has none."""
+    try:
+        result = function(*(SymbolicRow(side) for side in range(rows)))
+    except (Untraceable, QueryError):
+        raise
+    except NameError as error:
+        # It would fail on real rows too.
+        raise QueryError(f"The condition uses a name that does not exist: {error}") from error
+    except Exception as error:
+        raise Untraceable(f"it raises {type(error).__name__} on symbolic columns: {error}") from error
+    if isinstance(result, Symbol):
+        return result.expr
+    if isinstance(result, (bool, np.bool_)):
+        return Literal(bool(result))
+    raise QueryError(
+        f"The condition returns {result!r}, which is no condition",
+        why="it must compare columns of its rows",
+        do="Return an expression such as `abs(l.x - r.a) <= 10`",
+    )
+
+
+def columns_read(function: Callable[..., Any], rows: int = 2) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The columns of the left and right row that an opaque function mentions, wherever it does."""
+    code = getattr(function, "__code__", None)
+    if not isinstance(code, CodeType):
+        raise QueryError(
+            f"The condition is a {type(function).__name__}, not a Python function",
+            why="which columns it reads can't be seen from outside",
+            do="Wrap it in a `def` or `lambda`",
+        )
+    found: tuple[dict[str, None], dict[str, None]] = ({}, {})
+    _scan(code, {name: found[side] for side, name in enumerate(code.co_varnames[:rows])})
+    return tuple(found[0]), tuple(found[1])
+
+
+def _scan(code: CodeType, rows: dict[str, dict[str, None]]) -> None:
+    steps = [s for s in dis.get_instructions(code) if s.opname not in ("CACHE", "RESUME", "NOP", "COPY_FREE_VARS")]
+    for at, step in enumerate(steps):
+        loaded = step.argval if isinstance(step.argval, tuple) else (step.argval,)
+        names = [n for n in loaded if isinstance(n, str) and n in rows] if step.opname.startswith("LOAD_") else []
+        if not names or step.opname in ("LOAD_ATTR", "LOAD_METHOD", "LOAD_GLOBAL", "LOAD_NAME", "LOAD_CONST"):
+            continue
+        column = _column_after(steps, at)
+        if step.opname == "LOAD_CLOSURE":
+            continue  # an inner function uses the row; its own code is scanned below
+        if column is None or loaded[-1] != names[-1] or len(names) != 1:
+            raise QueryError(
+                f"The condition uses its row {names[0]!r} as a whole (line {step.positions and step.positions.lineno})",
+                why="plait must know which columns it reads, to leave out pairs in which one of them is NULL",
+                do=f"Read columns by name, as `{names[0]}.column`, and pass those on",
+            )
+        rows[names[0]][column] = None
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            inner = {n: found for n, found in rows.items() if n in const.co_freevars}
+            _scan(const, inner)
+
+
+def _column_after(steps: list[dis.Instruction], at: int) -> str | None:
+    following = steps[at + 1 : at + 3]
+    if following and following[0].opname in ("LOAD_ATTR", "LOAD_METHOD"):
+        return str(following[0].argval)
+    if (
+        len(following) == 2
+        and following[0].opname == "LOAD_CONST"
+        and isinstance(following[0].argval, str)
+        and (following[1].opname == "BINARY_SUBSCR" or following[1].argrepr == "[]")
+    ):
+        return following[0].argval
+    return None

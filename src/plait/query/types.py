@@ -1,0 +1,196 @@
+"""The type of every node of a predicate, and its columns resolved against two schemas.
+
+Types are named by text: ``bool``, ``int8`` .. ``uint64``, ``float32``, ``float64``, ``text``, ``bytes``, ``null``,
+and ``weakint`` / ``weakfloat`` for literals, which take the width of what they meet (NumPy 2). An integer type is *nominal*:
+integer arithmetic is exact, the name only decides what happens when the value meets a float.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from plait.errors import QueryError
+from plait.query.expression import COMPARISON, LOGIC, Binary, Cast, Column, Expr, Literal, Unary, text
+
+Sides = tuple[pa.Schema, pa.Schema]
+Names = tuple[str, str]
+
+
+def column_type(kind: pa.DataType) -> str | None:
+    """How a predicate sees an Arrow column; None if it can't. Moments, days and spans count microseconds."""
+    if pa.types.is_dictionary(kind):
+        return column_type(kind.value_type)
+    if pa.types.is_boolean(kind):
+        return "bool"
+    if pa.types.is_integer(kind) or pa.types.is_float32(kind) or pa.types.is_float64(kind):
+        return str(np.dtype(kind.to_pandas_dtype()).name)
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_duration(kind):
+        return "int64"
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return "text"
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
+        return "bytes"
+    if pa.types.is_null(kind):
+        return "null"
+    return None
+
+
+def is_int(kind: str) -> bool:
+    return "int" in kind
+
+
+def is_float(kind: str) -> bool:
+    return "float" in kind
+
+
+def is_number(kind: str) -> bool:
+    return is_int(kind) or is_float(kind)
+
+
+def promote(a: str, b: str) -> str:
+    """The common type of two numbers: integers stay integers, widths of floats follow NumPy 2, literals are weak."""
+    if "null" in (a, b):
+        return b if a == "null" else a
+    weak = [k for k in (a, b) if k.startswith("weak")]
+    if len(weak) == 2:
+        return "weakfloat" if "weakfloat" in weak else "weakint"
+    if weak:
+        strong = b if a.startswith("weak") else a
+        return "float64" if weak[0] == "weakfloat" and is_int(strong) else strong
+    if is_int(a) and is_int(b):
+        joint = np.result_type(a, b).name
+        return "int64" if is_float(joint) else joint  # int64 with uint64: exact, so no float is needed
+    return np.result_type(a, b).name
+
+
+def resolve(expr: Expr, sides: Sides, names: Names, *, insensitive: bool = False) -> Expr:
+    """The expression with every column tied to a side and spelled as its schema spells it."""
+    match expr:
+        case Column(side, name):
+            return _resolve_column(side, name, sides, names, insensitive)
+        case Unary(op, arg):
+            return Unary(op, resolve(arg, sides, names, insensitive=insensitive))
+        case Cast(arg, to):
+            return Cast(resolve(arg, sides, names, insensitive=insensitive), to)
+        case Binary(op, left, right):
+            return Binary(
+                op,
+                resolve(left, sides, names, insensitive=insensitive),
+                resolve(right, sides, names, insensitive=insensitive),
+            )
+        case Literal():
+            return expr
+
+
+def _resolve_column(side: int | None, name: str, sides: Sides, names: Names, insensitive: bool) -> Column:
+    places = [side] if side is not None else [0, 1]
+    found = [(s, name) for s in places if name in sides[s].names]
+    if not found and insensitive:
+        found = [(s, n) for s in places for n in sides[s].names if n.lower() == name.lower()]
+    if len(found) == 1:
+        return Column(*found[0])
+    if len(found) > 1:
+        raise QueryError(
+            f"The condition's column {name!r} could be any of {', '.join(f'{names[s]}.{n}' for s, n in found)}",
+            do="Write the stream's name in front of it",
+        )
+    have = "; ".join(f"{names[s]} has {', '.join(sides[s].names)}" for s in places)
+    raise QueryError(f"The condition reads column {name!r}, which is not there", why=have)
+
+
+def infer(expr: Expr, sides: Sides, names: Names = ("left", "right")) -> str:
+    """The type of a resolved expression; raises where types do not go together."""
+    match expr:
+        case Column(side, name):
+            assert side is not None
+            kind = sides[side].field(name).type
+            seen = column_type(kind)
+            if seen is None:
+                raise QueryError(
+                    f"The condition reads {names[side]}.{name}, a column of type {kind}",
+                    why="conditions read numbers, booleans, text, bytes, timestamps, dates and durations",
+                    do="Cast it before it enters the query (it may still be carried as payload)",
+                )
+            return seen
+        case Literal(value):
+            return _literal_type(value)
+        case Cast(arg, to):
+            inner = infer(arg, sides, names)
+            if not (is_number(inner) or inner in ("bool", "null")):
+                raise _mismatch(expr, names, f"a cast of {_word(inner)} to {to}")
+            return to
+        case Unary(op, arg):
+            return _infer_unary(expr, op, infer(arg, sides, names), names)
+        case Binary(op, left, right):
+            return _infer_binary(expr, op, infer(left, sides, names), infer(right, sides, names), names)
+
+
+def _literal_type(value: object) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "bool"
+        case int():
+            return "weakint"
+        case float():
+            return "weakfloat"
+        case str():
+            return "text"
+        case _:
+            return "bytes"
+
+
+def _infer_unary(expr: Expr, op: str, kind: str, names: Names) -> str:
+    if op == "is_null":
+        return "bool"
+    if op == "not":
+        if kind not in ("bool", "null"):
+            raise _mismatch(expr, names, f"`not` of {_word(kind)}")
+        return "bool"
+    if not (is_number(kind) or kind == "null"):
+        raise _mismatch(expr, names, f"{op} of {_word(kind)}")
+    return kind
+
+
+def _infer_binary(expr: Expr, op: str, a: str, b: str, names: Names) -> str:
+    both = {a, b} - {"null"}
+    if op in LOGIC:
+        if both - {"bool"}:
+            raise _mismatch(expr, names, f"`{op}` of {_word(a)} and {_word(b)}")
+        return "bool"
+    if op in COMPARISON:
+        numbers = all(is_number(k) for k in both)
+        same = len(both) == 1 and op in ("eq", "ne")
+        if not (numbers or same):
+            raise _mismatch(expr, names, f"a comparison of {_word(a)} and {_word(b)}")
+        return "bool"
+    if not all(is_number(k) for k in both):
+        raise _mismatch(expr, names, f"arithmetic on {_word(a)} and {_word(b)}")
+    joint = promote(a, b)
+    if op in ("div", "sqldiv") and is_int(joint):
+        return "weakfloat" if joint == "weakint" else "float64"
+    return joint
+
+
+def _word(kind: str) -> str:
+    return {"weakint": "an integer", "weakfloat": "a float", "null": "NULL"}.get(kind, kind)
+
+
+def _mismatch(expr: Expr, names: Names, what: str) -> QueryError:
+    return QueryError(
+        f"The condition holds {what}: {text(expr, names)}",
+        why="numbers compare with numbers, and text, bytes and booleans only by equality with their own kind",
+        do="Cast one side",
+    )
+
+
+def check_condition(expr: Expr, sides: Sides, names: Names = ("left", "right")) -> None:
+    """A condition must be a boolean."""
+    kind = infer(expr, sides, names)
+    if kind not in ("bool", "null"):
+        raise QueryError(
+            f"The condition {text(expr, names)} is {_word(kind)}, not a truth value",
+            do="Compare it with something",
+        )

@@ -1,0 +1,198 @@
+"""Conditions judged as they were written: a traced function is called, SQL text is interpreted from its own parse.
+
+Nothing of `plait.query`'s trees is used, so a slip in the tracer or the parser shows up as a difference.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import sqlglot
+from sqlglot import exp
+
+from plait.errors import DataError, RunError
+from plait.query.predicate import Predicate
+from plait.reference.rows import Row, View, condition_value
+from plait.reference.values import Value, arithmetic, cast, compare, pick, value_of
+from plait.schema import duration_us
+
+Condition = Callable[[Row, Row], bool]
+Term = Callable[["ValueRow", "ValueRow"], Value]
+
+EMPTY = Row(0, (), ())
+
+
+class ValueRow:
+    """A row whose columns are `Value`s."""
+
+    __slots__ = ("_row", "_schema")
+
+    def __init__(self, row: Row, schema: pa.Schema) -> None:
+        self._row, self._schema = row, schema
+
+    def __getitem__(self, name: str) -> Value:
+        at = self._schema.get_field_index(name)
+        return condition_value(self._row.values[at], self._schema.field(at).type)
+
+    def __getattr__(self, name: str) -> Value:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self[name]
+
+
+def condition(predicate: Predicate, left: pa.Schema, right: pa.Schema, rows: int = 2) -> Condition:
+    """Whether a pair matches. With `rows=1` only the left row is there, as in `first_where`."""
+    match predicate.kind:
+        case "always":
+            return lambda l, r: True
+        case "opaque":
+            return _opaque(predicate, left, right, rows)
+        case "sql":
+            tree: Any = sqlglot.parse_one(str(predicate.source), read="spark")
+            term = _Sql(predicate, left, right).term(tree)
+            return lambda l, r: term(ValueRow(l, left), ValueRow(r, right)).v is True
+        case _:
+            function: Any = predicate.source
+
+            def called(l: Row, r: Row) -> bool:
+                arguments = (ValueRow(l, left), ValueRow(r, right))[:rows]
+                return value_of(function(*arguments)).v is True
+
+            return called
+
+
+def _opaque(predicate: Predicate, left: pa.Schema, right: pa.Schema, rows: int) -> Condition:
+    function: Any = predicate.source
+    left_at = [left.get_field_index(name) for name in predicate.reads[0]]
+    right_at = [right.get_field_index(name) for name in predicate.reads[1]]
+
+    def called(l: Row, r: Row) -> bool:
+        if any(l.values[i] is None for i in left_at) or any(r.values[i] is None for i in right_at):
+            return False
+        try:
+            return bool(function(*(View(l, left), View(r, right))[:rows]))
+        except DataError:
+            raise
+        except Exception as error:
+            name = getattr(function, "__name__", "condition")
+            raise RunError(
+                f"The condition {name!r} raised {type(error).__name__}: {error}",
+                why=f"it was called with the tuples at ts {l.ts}" + (f" and {r.ts}" if rows == 2 else ""),
+            ) from error
+
+    return called
+
+
+class _Sql:
+    """Builds a closure for each node of sqlglot's tree."""
+
+    def __init__(self, predicate: Predicate, left: pa.Schema, right: pa.Schema) -> None:
+        self.names = predicate.names
+        self.schemas = (left, right)
+
+    def term(self, node: exp.Expression) -> Term:
+        match node:
+            case exp.Paren():
+                return self.term(node.this)
+            case exp.And():
+                return self._two(node, lambda a, b: a & b)
+            case exp.Or():
+                return self._two(node, lambda a, b: a | b)
+            case exp.Not():
+                return self._one(node, lambda a: ~a)
+            case exp.Neg():
+                return self._one(node, lambda a: -a)
+            case exp.Abs():
+                return self._one(node, abs)
+            case exp.Is():
+                return self._one(node, lambda a: a.is_null())
+            case exp.Add() | exp.Sub() | exp.Mul() | exp.Div() | exp.Mod():
+                op = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "sql/", exp.Mod: "sql%"}[type(node)]
+                return self._two(node, lambda a, b: arithmetic(op, a, b))
+            case exp.EQ() | exp.NEQ() | exp.LT() | exp.LTE() | exp.GT() | exp.GTE():
+                signs = {exp.EQ: "==", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
+                sign = signs[type(node)]
+                return self._two(node, lambda a, b: compare(sign, a, b))
+            case exp.Column():
+                return self._column(node)
+            case _:
+                return self._other(node)
+
+    def _other(self, node: exp.Expression) -> Term:
+        match node:
+            case exp.Between():
+                value, low, high = (self.term(n) for n in (node.this, node.args["low"], node.args["high"]))
+                return lambda l, r: (value(l, r) >= low(l, r)) & (value(l, r) <= high(l, r))
+            case exp.In():
+                value, options = self.term(node.this), [self.term(n) for n in node.expressions]
+
+                def among(l: ValueRow, r: ValueRow) -> Value:
+                    found = Value("bool", False)
+                    for option in options:
+                        found = found | (value(l, r) == option(l, r))
+                    return found
+
+                return among
+            case exp.Least() | exp.Greatest():
+                parts = [self.term(n) for n in (node.this, *node.expressions)]
+                return lambda l, r: _fold(parts, l, r, larger=isinstance(node, exp.Greatest))
+            case exp.Cast():
+                return self._cast(node)
+            case exp.Interval():
+                unit = node.args.get("unit")
+                span = duration_us(f"{node.this.this} {unit.name if unit else ''}".strip().lower(), "INTERVAL")
+                return self._constant(span)
+            case exp.Null():
+                return self._constant(None)
+            case exp.Boolean():
+                return self._constant(bool(node.this))
+            case exp.Literal() if node.is_string:
+                return self._constant(node.this)
+            case exp.Literal():
+                number = node.this
+                return self._constant(int(number) if number.isdigit() else float(number))
+            case _:
+                raise TypeError(f"the reference can't read {node.sql()}")
+
+    def _cast(self, node: exp.Cast) -> Term:
+        if isinstance(node.this, exp.Literal) and node.this.is_string:
+            return self._constant(dt.datetime.fromisoformat(node.this.this))
+        words = {
+            "BOOLEAN": "bool", "TINYINT": "int8", "SMALLINT": "int16", "INT": "int32", "BIGINT": "int64",
+            "UTINYINT": "uint8", "USMALLINT": "uint16", "UINT": "uint32", "UBIGINT": "uint64",
+            "FLOAT": "float32", "DOUBLE": "float64",
+        }  # fmt: skip
+        to = words[node.args["to"].this.value]
+        return self._one(node, lambda a: cast(a, to))
+
+    def _column(self, node: exp.Column) -> Term:
+        table = node.table.lower()
+        sides = {0: {self.names[0].lower(), "l", "left"}, 1: {self.names[1].lower(), "r", "right"}}
+        exact = [s for s in (0, 1) if node.table == self.names[s]]
+        named = exact or [s for s in (0, 1) if not table or table in sides[s]]
+        same = [(s, c) for s in named for c in self.schemas[s].names if c == node.name]
+        alike = [(s, c) for s in named for c in self.schemas[s].names if c.lower() == node.name.lower()]
+        side, column = (same or alike)[0]
+        return lambda l, r: (l, r)[side][column]
+
+    def _constant(self, value: Any) -> Term:
+        constant = value_of(value)
+        return lambda l, r: constant
+
+    def _one(self, node: exp.Expression, function: Callable[[Value], Value]) -> Term:
+        inner = self.term(node.this)
+        return lambda l, r: function(inner(l, r))
+
+    def _two(self, node: exp.Expression, function: Callable[[Value, Value], Value]) -> Term:
+        a, b = self.term(node.this), self.term(node.expression)
+        return lambda l, r: function(a(l, r), b(l, r))
+
+
+def _fold(parts: list[Term], l: ValueRow, r: ValueRow, *, larger: bool) -> Value:
+    result = parts[0](l, r)
+    for part in parts[1:]:
+        result = pick(result, part(l, r), larger=larger)
+    return result

@@ -1,0 +1,143 @@
+"""Aggregate functions as folds over a window's rows, in total order. Sums of floats are exact and rounded once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any
+
+import pyarrow as pa
+
+from plait.errors import DataError
+from plait.query.functions import Function
+from plait.reference.conditions import EMPTY, condition
+from plait.reference.intake import sort_value
+from plait.reference.rows import Row, seen, stored
+
+Fold = Callable[[Sequence[Row]], Any]
+
+_EMPTY_SCHEMA = pa.schema([])
+
+
+def fold(function: Function, schema: pa.Schema, name: str) -> Fold:
+    """The function that turns a window's rows into one value of column `name`."""
+    if function.kind == "count":
+        return len
+    if function.where is not None:
+        return _where(function, schema)
+    if function.custom is not None:
+        return _custom(function, schema, name)
+    at = schema.get_field_index(function.columns[0])
+    match function.kind:
+        case "first":
+            return lambda rows: rows[0].values[at]
+        case "last":
+            return lambda rows: rows[-1].values[at]
+        case "collect":
+            kind = schema.field(at).type
+            return lambda rows: [_plain(row.values[at], kind) for row in rows]
+        case "distinct":
+            return lambda rows: len({sort_value(row.values[at]) for row in rows if row.values[at] is not None})
+    of_values = {"sum": _sum(name), "mean": mean, "var": var, "min": least, "max": greatest}[function.kind]
+
+    def over_values(rows: Sequence[Row]) -> Any:
+        values = [row.values[at] for row in rows if row.values[at] is not None]
+        return of_values(values) if values else None
+
+    return over_values
+
+
+def _plain(value: Any, kind: pa.DataType) -> Any:
+    """A stored value as pyarrow takes it inside a list: temporal types by a scalar of their own."""
+    if value is None or not pa.types.is_temporal(kind):
+        return value
+    return pa.scalar(value, type=kind)
+
+
+def _where(function: Function, schema: pa.Schema) -> Fold:
+    assert function.where is not None
+    holds = condition(function.where.bind(schema, _EMPTY_SCHEMA), schema, _EMPTY_SCHEMA, rows=1)
+    if function.kind == "count_where":
+        return lambda rows: sum(1 for row in rows if holds(row, EMPTY))
+    at = schema.get_field_index(function.columns[0])
+    return lambda rows: next((row.values[at] for row in rows if holds(row, EMPTY)), None)
+
+
+def _custom(function: Function, schema: pa.Schema, name: str) -> Fold:
+    custom = function.custom
+    assert custom is not None
+    places = [(schema.get_field_index(c), schema.field(c).type) for c in function.columns]
+
+    def folded(rows: Sequence[Row]) -> Any:
+        state = custom.init()
+        for row in rows:
+            state = custom.add(state, *(seen(row.values[at], kind) for at, kind in places))
+        value = state if custom.result is None else custom.result(state)
+        return stored(value, custom.type, f"The custom function's result in column {name!r}")
+
+    return folded
+
+
+# --- exact arithmetic ---------------------------------------------------------------------------------------
+
+
+def exact_sum(values: Sequence[float]) -> Fraction | float:
+    """The sum as a fraction; as a float where an infinity or a NaN decides it."""
+    odd = [v for v in values if not math.isfinite(v)]
+    if odd:
+        return odd[0] if all(v == odd[0] for v in odd) else math.nan
+    return sum((Fraction(v) for v in values), Fraction(0))
+
+
+def rounded(exact: Fraction | float) -> float:
+    """To the nearest float, ties to even; beyond the largest one it is infinite. Zero has no sign."""
+    try:
+        return float(exact)
+    except OverflowError:
+        return math.inf if exact > 0 else -math.inf
+
+
+def _sum(name: str) -> Callable[[Sequence[Any]], Any]:
+    def total(values: Sequence[Any]) -> Any:
+        if isinstance(values[0], float):
+            return rounded(exact_sum(values))
+        result = sum(values)
+        if not -(2**63) <= result < 2**63:
+            raise DataError(
+                f"The sum in column {name!r} is {result}, beyond 64 bits",
+                why="integer sums are exact or an error",
+                do="Cast the column to float64 to accept rounding",
+            )
+        return result
+
+    return total
+
+
+def mean(values: Sequence[Any]) -> float:
+    total = exact_sum(values)
+    return rounded(total / len(values)) if isinstance(total, Fraction) else total
+
+
+def var(values: Sequence[Any]) -> float | None:
+    """The sample's: the squares' distances from the exact mean, over n - 1."""
+    if len(values) < 2:
+        return None
+    total = exact_sum(values)
+    if not isinstance(total, Fraction):
+        return math.nan
+    centre = total / len(values)
+    return rounded(sum((Fraction(v) - centre) ** 2 for v in values) / (len(values) - 1))
+
+
+def least(values: Sequence[Any]) -> Any:
+    return _unsigned_zero(min(values, key=sort_value))
+
+
+def greatest(values: Sequence[Any]) -> Any:
+    return _unsigned_zero(max(values, key=sort_value))
+
+
+def _unsigned_zero(value: Any) -> Any:
+    # -0.0 equals 0.0, so which of the two comes first must not show.
+    return value + 0.0 if isinstance(value, float) else value

@@ -1,0 +1,238 @@
+"""Where tuples wait until they are ready: sources, progress, the frontier; late and behind judged.
+
+The definitions, in the order they are used here:
+
+- A source's tuples are numbered by `seq`. A tuple is late iff its ts is below the largest ts before it in its own
+  source, less the disorder: a fact of the data.
+- A source's progress is its largest ts less the disorder, or its heartbeat if that is more; -infinity before it has
+  spoken, +infinity once it has ended. A stream of which no source is known yet holds back like a silent source.
+- The frontier is the minimum over all sources of all streams. What lies strictly below it is ready.
+- A tuple below the released frontier can only come from a source that was not holding it: it is behind.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from plait.errors import BehindError, DataError, LateError, PendingError, RunError
+from plait.query.stream import Stream
+from plait.reference.rows import Row, table_of, values_of
+from plait.schema import to_micros
+
+NEVER = -(2**63)
+FOREVER = 2**63 - 1
+
+SourceName = int | str
+
+
+@dataclass
+class Source:
+    """One physical stream. `rank` is what the total order has in the place of the source."""
+
+    name: SourceName
+    rank: Any
+    largest: int | None = None
+    heartbeat: int = NEVER
+    ended: bool = False
+    delivered: int = 0
+    last_seq: Any = None
+
+    def progress(self, disorder_us: int) -> int:
+        if self.ended:
+            return FOREVER
+        spoken = NEVER if self.largest is None else self.largest - disorder_us
+        return max(spoken, self.heartbeat)
+
+
+@dataclass
+class StreamIntake:
+    """One stream's sources and its tuples that are not ready yet."""
+
+    stream: Stream
+    schema: pa.Schema
+    sources: dict[SourceName, Source] = field(default_factory=dict)
+    ended: bool = False
+    pending: list[tuple[int, tuple[Any, ...], int, Row]] = field(default_factory=list)
+    late: list[Row] = field(default_factory=list)
+    behind: list[Row] = field(default_factory=list)
+    taken: int = 0
+
+    def __post_init__(self) -> None:
+        declared = self.stream.declared()
+        if declared is None and self.stream.source is None:
+            declared = (0,)
+        for position, name in enumerate(declared or ()):
+            self.know(name, position)
+
+    def know(self, name: SourceName, position: int | None = None) -> Source:
+        """The source of that name; by a column's value sources are ordered by it, else by declared position."""
+        source = self.sources.get(name)
+        if source is None:
+            if self.stream.source is not None:
+                rank: Any = name if isinstance(name, int) else name.encode()
+            else:
+                rank = len(self.sources) if position is None else position
+            source = self.sources[name] = Source(name, rank)
+        return source
+
+    def progress(self) -> tuple[int, SourceName | None]:
+        """How far the stream has come, and which source holds it there."""
+        if self.ended:
+            return FOREVER, None
+        if not self.sources:
+            return NEVER, None
+        disorder = self.stream.disorder_us
+        holder = min(self.sources.values(), key=lambda s: s.progress(disorder))
+        return holder.progress(disorder), holder.name
+
+    def push(self, batch: pa.RecordBatch, source: SourceName | None, released: int, *, where: str = "",
+             first_row: int = 0) -> None:  # fmt: skip
+        """Take a batch, row by row. `source` names the lane's one source, or is None if a column does."""
+        if self.ended:
+            raise RunError(f"Stream {self.stream.name!r} has ended", why="rows came after its end")
+        if not batch.schema.equals(self.schema):
+            raise DataError(
+                f"Stream {self.stream.name!r}: a batch has columns {batch.schema.names} of another schema",
+                why=f"the run began with {self.schema.names}",
+            )
+        stream = self.stream
+        times = to_micros(batch.column(stream.time), stream.unit, stream=stream.name, name=stream.time,
+                          first_row=first_row, where=where).tolist()  # fmt: skip
+        rows = values_of(batch)
+        source_at = None if stream.source_column is None else self.schema.get_field_index(stream.source_column)
+        for number, (ts, values) in enumerate(zip(times, rows, strict=True)):
+            at = f"{where}, row {first_row + number}" if where else f"row {first_row + number}"
+            name = source if source_at is None else values[source_at]
+            self._take(ts, values, name, released, at)
+
+    def _take(self, ts: int, values: tuple[Any, ...], name: SourceName | None, released: int, at: str) -> None:
+        stream = self.stream
+        source = self._source(name, at)
+        row = Row(ts, (source.rank, self._seq(source, values, at)), values)
+        place = f"Stream {stream.name!r}, source {source.name!r}, {at}"
+        if source.largest is not None and ts < source.largest - stream.disorder_us:
+            if stream.late == "drop":
+                self.late.append(row)
+                return
+            raise LateError(
+                f"{place}: ts {ts} is late, {source.largest - ts} us behind {source.largest} before it",
+                why=f"the source may run back by {stream.disorder_us} us",
+                do=f"Raise disorder= to at least {source.largest - ts} us, or set late='drop'",
+            )
+        if ts < source.heartbeat:
+            raise DataError(
+                f"{place}: ts {ts} is below the source's heartbeat {source.heartbeat}",
+                why="a heartbeat promises no ts below its own",
+            )
+        if ts < released:
+            if stream.behind == "drop":
+                self.behind.append(row)
+                return
+            raise BehindError(
+                f"{place}: ts {ts} is behind the frontier {released}, up to which results are out",
+                why="the source was not known to hold the frontier when it moved on",
+                do="Declare the sources with sources=[...], or give up determinism with behind='drop'",
+            )
+        source.largest = ts if source.largest is None else max(source.largest, ts)
+        self.taken += 1
+        # Equal rows of seq="content" have equal keys; the counter keeps them apart and is no part of any key.
+        heapq.heappush(self.pending, (ts, row.key, self.taken, row))
+
+    def _source(self, name: SourceName | None, at: str) -> Source:
+        stream = self.stream
+        if name is None and stream.source_column is None:
+            name = 0
+        if name is None:
+            raise DataError(f"Stream {stream.name!r}, {at}: source column {stream.source!r} is NULL")
+        declared = stream.declared()
+        if name not in self.sources and declared is not None:
+            raise DataError(
+                f"Stream {stream.name!r}, {at}: source {name!r} is not declared",
+                why=f"sources= names {', '.join(map(repr, declared))}",
+                do="Add it to sources=",
+            )
+        source = self.know(name)
+        if source.ended:
+            raise RunError(f"Stream {stream.name!r}: source {name!r} has ended", why=f"rows came after its end ({at})")
+        return source
+
+    def _seq(self, source: Source, values: tuple[Any, ...], at: str) -> Any:
+        source.delivered += 1
+        if self.stream.seq == "position":
+            return source.delivered
+        if self.stream.seq == "content":
+            return tuple(sort_value(v) for v in values)
+        value = values[self.schema.get_field_index(self.stream.seq)]
+        if value is None:
+            raise DataError(f"Stream {self.stream.name!r}, {at}: seq column {self.stream.seq!r} is NULL")
+        seq = sort_value(value)
+        if source.last_seq is not None and seq <= source.last_seq:
+            raise DataError(
+                f"Stream {self.stream.name!r}, source {source.name!r}, {at}: seq {value!r} does not follow the last one",
+                why="the reference reads a source's rows in the order of seq, and each seq once",
+                do="Sort the source's rows by the seq column; if values repeat, choose another column",
+            )
+        source.last_seq = seq
+        return seq
+
+    def release(self, frontier: int) -> Iterator[Row]:
+        """Every pending row below the frontier, in the order of (ts, source, seq)."""
+        while self.pending and self.pending[0][0] < frontier:
+            yield heapq.heappop(self.pending)[3]
+
+    def late_table(self) -> pa.Table:
+        return table_of(self.late, self.schema)
+
+    def behind_table(self) -> pa.Table:
+        return table_of(self.behind, self.schema)
+
+
+def sort_value(value: Any) -> tuple[Any, ...]:
+    """A value that compares with its like: numbers by size (-0.0 = 0.0), then NaN, then NULL; text by bytes."""
+    if value is None:
+        return (2,)
+    if isinstance(value, float) and value != value:
+        return (1,)
+    if isinstance(value, str):
+        return (0, value.encode("utf-8", "surrogatepass"))
+    if isinstance(value, (list, tuple)):
+        return (0, tuple(sort_value(v) for v in value))
+    if isinstance(value, dict):
+        return (0, tuple(sort_value(v) for v in value.values()))
+    if isinstance(value, (bool, int)):
+        return (0, int(value))
+    return (0, value + 0.0 if isinstance(value, float) else value)
+
+
+class Intake:
+    """All streams of a run. `advance` moves the released frontier and hands out what became ready."""
+
+    def __init__(self, streams: dict[str, Stream], schemas: dict[str, pa.Schema], max_pending: int | None) -> None:
+        self.streams = {name: StreamIntake(stream, schemas[name]) for name, stream in streams.items()}
+        self.released = NEVER
+        self.max_pending = max_pending
+
+    def holder(self) -> tuple[int, str, SourceName | None]:
+        """The frontier, and the stream and source that hold it."""
+        progress = {name: intake.progress() for name, intake in self.streams.items()}
+        name = min(progress, key=lambda n: progress[n][0])
+        return progress[name][0], name, progress[name][1]
+
+    def advance(self) -> tuple[int, dict[str, list[Row]]]:
+        frontier, stream, source = self.holder()
+        self.released = max(self.released, frontier)
+        ready = {name: list(intake.release(self.released)) for name, intake in self.streams.items()}
+        waiting = sum(len(intake.pending) for intake in self.streams.values())
+        if self.max_pending is not None and waiting > self.max_pending:
+            who = f"source {source!r} of stream {stream!r}" if source is not None else f"stream {stream!r}"
+            raise PendingError(
+                f"{waiting} tuples wait for the frontier, more than max_pending={self.max_pending}",
+                why=f"{who} holds it at {'no ts yet' if frontier == NEVER else f'ts {frontier}'}",
+                do="Feed or end that source, send it heartbeats, or raise max_pending",
+            )
+        return self.released, ready

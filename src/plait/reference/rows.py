@@ -1,0 +1,133 @@
+"""Rows as the reference holds them, and the ways between Arrow and rows.
+
+A row's `values` stand in the order of its schema. Moments, days and spans are kept as the integers Arrow stores, since
+Python's own types can't hold all of them; a user's functions see them as microseconds (`seen`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from plait.errors import DataError
+from plait.reference.values import Value
+
+Key = tuple[Any, ...]
+
+_NS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
+
+
+@dataclass(slots=True)
+class Row:
+    """A tuple of a stream or of a query's output; `key` is its own part of the order, without (ts, input)."""
+
+    ts: int
+    key: Key
+    values: tuple[Any, ...]
+
+
+def _storage(kind: pa.DataType) -> pa.DataType | None:
+    """The integer type under a temporal one."""
+    if pa.types.is_date32(kind) or pa.types.is_time32(kind):
+        return pa.int32()
+    return pa.int64() if pa.types.is_temporal(kind) and not pa.types.is_interval(kind) else None
+
+
+def values_of(batch: pa.RecordBatch) -> list[tuple[Any, ...]]:
+    """A batch as Python tuples."""
+    if batch.num_columns == 0:
+        return [()] * batch.num_rows
+    columns = []
+    for column in batch.columns:
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        storage = _storage(column.type)
+        columns.append((column if storage is None else column.view(storage)).to_pylist())
+    return list(zip(*columns, strict=True))
+
+
+def array_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """The inverse of `values_of` for one column."""
+    if pa.types.is_dictionary(kind):
+        return array_of(values, kind.value_type).cast(kind)
+    storage = _storage(kind)
+    array = pa.array(values, type=kind if storage is None else storage)
+    return array if storage is None else array.view(kind)
+
+
+def table_of(rows: Sequence[Row], schema: pa.Schema) -> pa.Table:
+    """Rows as one Arrow chunk per column."""
+    columns: Any = zip(*(row.values for row in rows), strict=True) if rows else [()] * len(schema)
+    return pa.Table.from_arrays([array_of(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
+
+
+def stored(value: Any, kind: pa.DataType, what: str) -> Any:
+    """A value that a user's function returned, as a row holds it; refuses what is not of the declared type."""
+    try:
+        scalar = pa.scalar(value, type=kind)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, TypeError) as error:
+        raise DataError(f"{what} is {value!r}, which is no {kind}", why=str(error)) from error
+    return scalar.value if _storage(kind) is not None else scalar.as_py()
+
+
+def seen(value: Any, kind: pa.DataType) -> Any:
+    """A stored value as a user's function sees it: Python's own int, float, bool, str; time in microseconds."""
+    if value is None or _storage(kind) is None or pa.types.is_time(kind):
+        return value
+    if pa.types.is_date32(kind):
+        return value * 86_400_000_000
+    unit = "ms" if pa.types.is_date64(kind) else kind.unit
+    micros, rest = divmod(value * _NS[unit], 1_000)
+    if rest:
+        raise DataError(f"A {kind} of {value} is no whole microsecond", why="nothing is rounded silently")
+    return micros
+
+
+def condition_value(value: Any, kind: pa.DataType) -> Value:
+    """A stored value as a condition sees it."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if pa.types.is_floating(kind):
+        width = np.float32 if pa.types.is_float32(kind) else np.float64
+        return Value(np.dtype(width).name, None if value is None else width(value))
+    if pa.types.is_boolean(kind):
+        return Value("bool", value)
+    if pa.types.is_integer(kind):
+        return Value(str(kind), value)
+    if _storage(kind) is not None:
+        return Value("int64", seen(value, kind))
+    if pa.types.is_null(kind):
+        return Value("null", None)
+    return Value("text" if isinstance(value, str) else "bytes", value)
+
+
+class View:
+    """A row for a user's function: `t.column`, `t["column"]`; `t.ts` and `t.stream` for operators."""
+
+    __slots__ = ("_row", "_schema", "_stream")
+
+    def __init__(self, row: Row, schema: pa.Schema, stream: str = "") -> None:
+        self._row, self._schema, self._stream = row, schema, stream
+
+    def __getitem__(self, name: str) -> Any:
+        at = self._schema.get_field_index(name)
+        if at < 0:
+            raise KeyError(f"no column {name!r}; there are {', '.join(self._schema.names)}")
+        kind = self._schema.field(at).type
+        return seen(self._row.values[at], kind.value_type if pa.types.is_dictionary(kind) else kind)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if name == "stream":
+            return self._stream
+        if name == "ts":
+            return self._row.ts
+        try:
+            return self[name]
+        except KeyError as error:
+            raise AttributeError(error.args[0]) from None

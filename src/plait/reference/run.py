@@ -1,0 +1,254 @@
+"""A run of the reference: rows in, the frontier moved, every operator in turn, results out.
+
+All operators share one frontier. When it moves to F, each operator in turn (inputs before users) takes its inputs' new
+tuples below F in total order and then passes time up to F. After that its output below F is complete: a join's result
+has its trigger's ts, an unmatched row, a winset and a timer come out once time has passed them, so nothing below F can
+follow. That is why one sweep in topological order is enough, and why no operator waits for another.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from plait import order as total_order
+from plait.connectors import memory
+from plait.connectors.contract import Chunk, Feed, Lane
+from plait.errors import DataError, RunError
+from plait.query.aggregate import Aggregate
+from plait.query.base import Query, check_order
+from plait.query.bind import Bound, bind, check_data
+from plait.query.join import Asof, Join
+from plait.query.stream import Stream
+from plait.reference.aggregates import aggregate_machine
+from plait.reference.intake import FOREVER, Intake, SourceName, StreamIntake
+from plait.reference.joins import AsofMachine, JoinMachine
+from plait.reference.operators import OperatorMachine
+from plait.reference.rows import Row, table_of
+from plait.schema import micros_of
+
+#: Rows taken from a lane at a time: few, since a lane's rows wait here until the slowest source has caught up.
+SLICE_ROWS = 4096
+
+Lanes = dict[SourceName | None, list[Iterator[Chunk]]]
+
+
+class Stage:
+    """One operator of the DAG with its place in it."""
+
+    def __init__(self, bound: Bound, inputs: list[str | Stage]) -> None:
+        self.inputs = inputs
+        self.machine = _machine(bound)
+
+    def advance(self, frontier: int, ready: Mapping[str, list[Row]]) -> None:
+        """Take what is new below the frontier, in the order of (ts, input, key), and pass time up to it."""
+        self.machine.out = []
+        arrived = []
+        for number, source in enumerate(self.inputs):
+            rows = ready[source] if isinstance(source, str) else source.machine.out
+            arrived += [(row.ts, number, row.key, row) for row in rows]
+        # Equal keys are equal rows of seq="content": the sort is stable, and nothing can tell them apart.
+        arrived.sort(key=lambda a: a[:3])
+        for ts, number, _, row in arrived:
+            self.machine.pass_time(ts)
+            self.machine.take(row, number)
+        self.machine.pass_time(frontier)
+
+
+def _machine(bound: Bound) -> Any:
+    match bound.node:
+        case Join():
+            return JoinMachine(bound)
+        case Asof():
+            return AsofMachine(bound)
+        case Aggregate():
+            return aggregate_machine(bound)
+        case _:
+            return OperatorMachine(bound)
+
+
+class Run:
+    """A push-style run: `push` batches, `heartbeat`, `end` sources, and `take` the results that are out.
+
+    `close` ends every source and flushes; a run is used from one thread.
+    """
+
+    def __init__(self, query: Query, schemas: Mapping[str, pa.Schema], *, max_pending: int | None = None) -> None:
+        self.bound = bind(query, schemas)
+        self.intake = Intake(query.streams(), dict(schemas), max_pending)
+        self.stages: list[Stage] = []
+        self._built: dict[int, Stage] = {}
+        self._build(self.bound)
+        self.results: list[Row] = []
+
+    def _build(self, bound: Bound) -> str | Stage:
+        if isinstance(bound.node, Stream):
+            return bound.node.name
+        # The same query object used twice is computed once.
+        stage = self._built.get(id(bound.node))
+        if stage is None:
+            stage = self._built[id(bound.node)] = Stage(bound, [self._build(i) for i in bound.inputs])
+            self.stages.append(stage)
+        return stage
+
+    @property
+    def frontier(self) -> int:
+        return self.intake.released
+
+    def push(self, stream: str, batch: pa.RecordBatch, *, source: SourceName | None = None, where: str = "",
+             first_row: int = 0) -> None:  # fmt: skip
+        """Deliver rows of one stream; `source` where no column names it."""
+        self._stream(stream).push(batch, source, self.intake.released, where=where, first_row=first_row)
+        self._advance()
+
+    def heartbeat(self, stream: str, ts: Any, *, source: SourceName = 0) -> None:
+        """A promise that the source delivers nothing below `ts` any more."""
+        known = self._stream(stream).know(source)
+        known.heartbeat = max(known.heartbeat, micros_of(ts))
+        self._advance()
+
+    def end(self, stream: str, *, source: SourceName | None = None) -> None:
+        """End one source, or with None the whole stream."""
+        intake = self._stream(stream)
+        if source is None:
+            intake.ended = True
+        else:
+            intake.know(source).ended = True
+        self._advance()
+
+    def close(self) -> None:
+        """End of input: every window closes, every result comes out."""
+        for intake in self.intake.streams.values():
+            intake.ended = True
+        self._advance()
+
+    def take(self) -> list[Row]:
+        """The results that came out since the last call."""
+        taken, self.results = self.results, []
+        return taken
+
+    def _stream(self, name: str) -> StreamIntake:
+        if name not in self.intake.streams:
+            raise RunError(f"The query has no stream {name!r}", why=f"it reads {', '.join(self.intake.streams)}")
+        return self.intake.streams[name]
+
+    def _advance(self) -> None:
+        before = self.intake.released
+        frontier, ready = self.intake.advance()
+        if frontier == before and not any(ready.values()):
+            return
+        for stage in self.stages:
+            stage.advance(frontier, ready)
+        self.results += self.stages[-1].machine.out
+
+
+def pull(run: Run, feeds: Mapping[str, Feed]) -> Iterator[list[Row]]:
+    """Pull feeds through a run, always the lane that holds the frontier; yields after each step what came out."""
+    lanes: dict[str, Lanes] = {name: {} for name in feeds}
+    for name, feed in feeds.items():
+        intake = run.intake.streams[name]
+        for lane in feed.lanes:
+            if lane.source is not None and intake.stream.source_column is None:
+                intake.know(lane.source)
+            lanes[name].setdefault(lane.source, []).append(_sliced(lane.read()))
+        if not feed.lanes:
+            run.end(name)
+    while (holder := run.intake.holder())[0] < FOREVER:
+        _, name, source = holder
+        _pull_one(run, name, source, lanes[name])
+        yield run.take()
+    yield run.take()
+
+
+def _sliced(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+    for chunk in chunks:
+        for start in range(0, chunk.batch.num_rows, SLICE_ROWS):
+            yield Chunk(chunk.batch.slice(start, SLICE_ROWS), chunk.where, chunk.first_row + start)
+
+
+def _pull_one(run: Run, name: str, source: SourceName | None, lanes: Lanes) -> None:
+    """One slice from the lane that can move the holder on; a lane that is out of rows ends its source."""
+    own = source if source in lanes else None
+    if own not in lanes:
+        # A declared source that no lane delivers: nothing can come from it any more.
+        run.end(name, source=source)
+        return
+    chunk = next(lanes[own][0], None)
+    if chunk is not None:
+        run.push(name, chunk.batch, source=own, where=chunk.where, first_row=chunk.first_row)
+        return
+    lanes[own].pop(0)
+    if not lanes[own]:
+        del lanes[own]
+        run.end(name, source=own)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Everything a bounded run gives: the results, their keys, and what was dropped as late or behind, by stream."""
+
+    table: pa.Table
+    keys: list[bytes]
+    late: dict[str, pa.Table]
+    behind: dict[str, pa.Table]
+
+
+def outcome(query: Query, feeds: Mapping[str, Feed]) -> Outcome:
+    """Run to the end over bounded feeds, all of whose sources are looked up first, so that none comes by surprise."""
+    check_data(query, feeds)
+    run = Run(query, {name: feed.schema for name, feed in feeds.items()})
+    for name, feed in feeds.items():
+        _know_sources(run.intake.streams[name], feed)
+    rows = [row for batch in pull(run, feeds) for row in batch]
+    return Outcome(
+        table=table_of(rows, run.bound.schema),
+        keys=[total_order.encode(row.key) for row in rows],
+        late={name: intake.late_table() for name, intake in run.intake.streams.items()},
+        behind={name: intake.behind_table() for name, intake in run.intake.streams.items()},
+    )
+
+
+def _know_sources(intake: StreamIntake, feed: Feed) -> None:
+    column = intake.stream.source_column
+    if column is None or intake.stream.declared() is not None:
+        return
+    for lane in feed.lanes:
+        for chunk in lane.read():
+            for name in chunk.batch.column(column).unique().to_pylist():
+                if name is not None:  # a NULL is refused in its place, with its row
+                    intake.know(name)
+
+
+def _in_seq_order(stream: Stream, given: Feed) -> Feed:
+    """Rows of a table have no order of their own where a column says what it is."""
+    if stream.seq_column is None:
+        return given
+
+    def lane(lane: Lane) -> Lane:
+        rows = pa.Table.from_batches([chunk.batch for chunk in lane.read()], given.schema)
+        batches = rows.sort_by(stream.seq).to_batches()
+        return Lane(lane.source, lambda: (Chunk(batch) for batch in batches))
+
+    return replace(given, lanes=tuple(lane(each) for each in given.lanes))
+
+
+def table(query: Query, data: Mapping[str, Any], *, order: str = "strict", keys: bool = False) -> pa.Table:
+    """`Query.reference`: the complete result of bounded data, always in strict order, which satisfies every `order`."""
+    check_order(order)
+    if not isinstance(data, Mapping):
+        raise DataError(f"data is a {type(data).__name__}", do="Pass a dict of stream names to tables")
+    check_data(query, data)
+    streams = query.streams()
+    feeds = {name: memory.feed(streams[name], given) for name, given in data.items()}
+    bind(query, {name: feed.schema for name, feed in feeds.items()})
+    result = outcome(query, {name: _in_seq_order(streams[name], feed) for name, feed in feeds.items()})
+    for name, dropped in result.late.items():
+        if len(dropped):
+            warnings.warn(f"stream {name!r}: {len(dropped)} late tuples dropped (late='drop')", stacklevel=3)
+    if not keys:
+        return result.table
+    return result.table.append_column("_plait_key", pa.array(result.keys, pa.binary()))

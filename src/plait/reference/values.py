@@ -1,0 +1,252 @@
+"""One value as a condition sees it: NULL, NaN, exact integers, floats of two widths, three-valued logic.
+
+A traced condition is judged by calling the user's own function with rows of these, so nothing of the tracer, the terms
+or the kernels has a part in the verdict. `kind` is the value's type; a literal of the user's is *weak* and takes the
+width of what it meets. Integers are Python's, hence exact; floats are NumPy scalars.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_US = dt.timedelta(microseconds=1)
+
+INT_RANGES = {
+    f"{sign}int{bits}": (0, 2**bits - 1) if sign else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    for sign in ("", "u")
+    for bits in (8, 16, 32, 64)
+}
+FLOATS = {"float32": np.float32, "float64": np.float64, "weakfloat": np.float64}
+
+
+class Value:
+    """`v` is None for NULL (and, of kind bool, for unknown)."""
+
+    __slots__ = ("kind", "v")
+    __hash__ = None  # type: ignore[assignment]
+    __array_ufunc__ = None
+
+    def __init__(self, kind: str, v: Any) -> None:
+        self.kind, self.v = kind, v
+
+    def __repr__(self) -> str:
+        return f"{self.kind}({self.v})"
+
+    def __bool__(self) -> bool:
+        raise TypeError("a condition that traced asks for a truth value on real rows")
+
+    def is_null(self) -> Value:
+        return Value("bool", self.v is None)
+
+    def cast(self, to: str) -> Value:
+        return cast(self, to)
+
+    def between(self, low: Any, high: Any) -> Value:
+        return compare(">=", self, value_of(low)) & compare("<=", self, value_of(high))
+
+    def _least(self, other: Any) -> Value:
+        return pick(self, value_of(other), larger=False)
+
+    def _greatest(self, other: Any) -> Value:
+        return pick(self, value_of(other), larger=True)
+
+    def __neg__(self) -> Value:
+        return Value(self.kind, None if self.v is None else -self.v)
+
+    def __pos__(self) -> Value:
+        return self
+
+    def __abs__(self) -> Value:
+        return Value(self.kind, None if self.v is None else abs(self.v))
+
+    def __invert__(self) -> Value:
+        return Value("bool", None if self.v is None else not self.v)
+
+    def __add__(self, o: Any) -> Value:
+        return arithmetic("+", self, value_of(o))
+
+    def __radd__(self, o: Any) -> Value:
+        return arithmetic("+", value_of(o), self)
+
+    def __sub__(self, o: Any) -> Value:
+        return arithmetic("-", self, value_of(o))
+
+    def __rsub__(self, o: Any) -> Value:
+        return arithmetic("-", value_of(o), self)
+
+    def __mul__(self, o: Any) -> Value:
+        return arithmetic("*", self, value_of(o))
+
+    def __rmul__(self, o: Any) -> Value:
+        return arithmetic("*", value_of(o), self)
+
+    def __truediv__(self, o: Any) -> Value:
+        return arithmetic("/", self, value_of(o))
+
+    def __rtruediv__(self, o: Any) -> Value:
+        return arithmetic("/", value_of(o), self)
+
+    def __floordiv__(self, o: Any) -> Value:
+        return arithmetic("//", self, value_of(o))
+
+    def __rfloordiv__(self, o: Any) -> Value:
+        return arithmetic("//", value_of(o), self)
+
+    def __mod__(self, o: Any) -> Value:
+        return arithmetic("%", self, value_of(o))
+
+    def __rmod__(self, o: Any) -> Value:
+        return arithmetic("%", value_of(o), self)
+
+    def __eq__(self, o: object) -> Value:  # type: ignore[override]
+        return compare("==", self, value_of(o))
+
+    def __ne__(self, o: object) -> Value:  # type: ignore[override]
+        return compare("!=", self, value_of(o))
+
+    def __lt__(self, o: object) -> Value:
+        return compare("<", self, value_of(o))
+
+    def __le__(self, o: object) -> Value:
+        return compare("<=", self, value_of(o))
+
+    def __gt__(self, o: object) -> Value:
+        return compare(">", self, value_of(o))
+
+    def __ge__(self, o: object) -> Value:
+        return compare(">=", self, value_of(o))
+
+    def __and__(self, o: Any) -> Value:
+        a, b = self.v, value_of(o).v
+        return Value("bool", False if a is False or b is False else None if a is None or b is None else True)
+
+    __rand__ = __and__
+
+    def __or__(self, o: Any) -> Value:
+        a, b = self.v, value_of(o).v
+        return Value("bool", True if a is True or b is True else None if a is None or b is None else False)
+
+    __ror__ = __or__
+
+
+def value_of(x: Any) -> Value:
+    """A value, or a constant that the user's function holds."""
+    if isinstance(x, Value):
+        return x
+    if isinstance(x, np.generic):
+        return cast(value_of(x.item()), x.dtype.name)
+    if x is None or isinstance(x, bool):
+        return Value("null" if x is None else "bool", x)
+    if isinstance(x, int):
+        return Value("weakint", x)
+    if isinstance(x, float):
+        return Value("weakfloat", np.float64(x))
+    if isinstance(x, (str, bytes)):
+        return Value("text" if isinstance(x, str) else "bytes", x)
+    if isinstance(x, dt.timedelta):
+        return Value("weakint", x // _US)
+    if isinstance(x, dt.datetime):
+        return Value("weakint", ((x if x.tzinfo else x.replace(tzinfo=dt.UTC)) - _EPOCH) // _US)
+    if isinstance(x, dt.date):
+        return Value("weakint", (x - _EPOCH.date()) // _US)
+    raise TypeError(f"a condition combines a column with a {type(x).__name__}")
+
+
+def common_kind(a: str, b: str) -> str:
+    """The kind two numbers meet in: NumPy 2's, but integers never turn into floats among themselves."""
+    if a == "null" or b == "null":
+        return b if a == "null" else a
+    weak_a, weak_b = a.startswith("weak"), b.startswith("weak")
+    if weak_a and weak_b:
+        return "weakint" if a == b == "weakint" else "weakfloat"
+    if weak_a or weak_b:
+        weak, strong = (a, b) if weak_a else (b, a)
+        return "float64" if weak == "weakfloat" and strong in INT_RANGES else strong
+    both_ints = a in INT_RANGES and b in INT_RANGES
+    if both_ints and {a, b} & {"uint64"} and a != b and not (a.startswith("u") and b.startswith("u")):
+        return "int64"
+    return np.result_type(a, b).name
+
+
+def to_float(v: Any, kind: str) -> Any:
+    """A number in a float kind. Beyond the largest float an integer is infinite."""
+    try:
+        with np.errstate(all="ignore"):
+            return FLOATS[kind](v)
+    except OverflowError:
+        return FLOATS[kind](math.inf if v > 0 else -math.inf)
+
+
+_FLOAT_OPS: dict[str, Callable[[Any, Any], Any]] = {
+    "+": np.add, "-": np.subtract, "*": np.multiply, "/": np.true_divide, "//": np.floor_divide, "%": np.mod,
+    "sql/": np.true_divide, "sql%": np.fmod,
+}  # fmt: skip
+
+
+def arithmetic(op: str, a: Value, b: Value) -> Value:
+    """`op` as Python writes it; `sql/` and `sql%` are SQL's, NULL for a zero divisor, the sign of the dividend."""
+    kind = common_kind(a.kind, b.kind)
+    if op in ("/", "sql/") and kind not in FLOATS:
+        kind = "weakfloat" if kind == "weakint" else "float64"
+    if a.v is None or b.v is None:
+        return Value(kind, None)
+    if kind in FLOATS:
+        x, y = to_float(a.v, kind), to_float(b.v, kind)
+        if op.startswith("sql") and y == 0:
+            return Value(kind, None)
+        with np.errstate(all="ignore"):
+            return Value(kind, _FLOAT_OPS[op](x, y))
+    if op in ("//", "%", "sql%") and b.v == 0:
+        return Value(kind, None)
+    if op == "sql%":
+        return Value(kind, int(math.copysign(1, a.v)) * (abs(a.v) % abs(b.v)))
+    exact = {"+": int.__add__, "-": int.__sub__, "*": int.__mul__, "//": int.__floordiv__, "%": int.__mod__}
+    return Value(kind, exact[op](a.v, b.v))
+
+
+def compare(op: str, a: Value, b: Value) -> Value:
+    """Unknown if either side is NULL or NaN; integers exactly, else in the common float kind."""
+    if a.v is None or b.v is None:
+        return Value("bool", None)
+    x, y = a.v, b.v
+    kind = common_kind(a.kind, b.kind) if isinstance(x, (int, np.floating)) and not isinstance(x, bool) else ""
+    if kind in FLOATS:
+        x, y = to_float(x, kind), to_float(y, kind)
+        if np.isnan(x) or np.isnan(y):
+            return Value("bool", None)
+    result = {"==": x == y, "!=": x != y}.get(op)
+    if result is None:
+        result = {"<": x < y, "<=": x <= y, ">": x > y, ">=": x >= y}[op]
+    return Value("bool", bool(result))
+
+
+def pick(a: Value, b: Value, *, larger: bool) -> Value:
+    """SQL's least and greatest: NULL gives way, NaN is above all numbers."""
+    kind = common_kind(a.kind, b.kind)
+    numbers = [to_float(x.v, kind) if kind in FLOATS else x.v for x in (a, b) if x.v is not None]
+    if not numbers:
+        return Value(kind, None)
+    ordered = sorted(numbers, key=lambda n: (bool(n != n), 0 if n != n else n))
+    return Value(kind, ordered[-1] if larger else ordered[0])
+
+
+def cast(a: Value, to: str) -> Value:
+    """Into another kind; what does not fit becomes NULL, floats lose their fraction, nothing wraps around."""
+    v = a.v
+    if v is None:
+        return Value(to, None)
+    if to in FLOATS:
+        return Value(to, to_float(int(v) if isinstance(v, bool) else v, to))
+    if isinstance(v, np.floating) and not np.isfinite(v):
+        return Value(to, True if to == "bool" and np.isinf(v) else None)
+    if to == "bool":
+        return Value(to, bool(v != 0))
+    whole = int(v)
+    low, high = INT_RANGES[to]
+    return Value(to, whole if low <= whole <= high else None)

@@ -1,0 +1,234 @@
+"""Names, durations, time columns and Arrow types: how values enter from outside.
+
+Inside plait an event time is an int64 count of microseconds (UTC where the column has a zone). `to_micros` is the one
+way in, and it refuses what it can't represent: a null, a NaN, a nanosecond that does not divide, a ts beyond +-2^62.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from fractions import Fraction
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from plait.errors import DataError, QueryError
+from plait.order import TS_MAX, TS_MIN
+
+_UNITS_US: Final[dict[str, Fraction]] = {
+    unit: Fraction(size)
+    for units, size in (
+        (("us", "µs", "microsecond", "microseconds"), 1),
+        (("ms", "millisecond", "milliseconds"), 1_000),
+        (("s", "sec", "secs", "second", "seconds"), 1_000_000),
+        (("m", "min", "mins", "minute", "minutes"), 60_000_000),
+        (("h", "hr", "hrs", "hour", "hours"), 3_600_000_000),
+        (("d", "day", "days"), 86_400_000_000),
+        (("w", "week", "weeks"), 604_800_000_000),
+    )
+    for unit in units
+} | {"ns": Fraction(1, 1000), "nanosecond": Fraction(1, 1000), "nanoseconds": Fraction(1, 1000)}
+
+_PIECE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zµ]+)\s*")
+_FORMS = "Write text such as '5 minutes', '1h 30min' or '250ms', a timedelta, or whole microseconds as an int"
+
+
+def duration_us(value: Any, name: str, *, zero: bool = True) -> int:
+    """A duration as microseconds: text, `timedelta` or an int; never negative, never fractional."""
+    if isinstance(value, bool) or not isinstance(value, (int, str, dt.timedelta, np.integer)):
+        raise QueryError(f"{name}={value!r} is not a duration", do=_FORMS)
+    if isinstance(value, dt.timedelta):
+        micros = value // dt.timedelta(microseconds=1)
+    elif isinstance(value, str):
+        micros = _parse_duration(value, name)
+    else:
+        micros = int(value)
+    if micros < 0:
+        raise QueryError(f"{name}={value!r} is negative", why="a duration is a length of time", do=_FORMS)
+    if micros == 0 and not zero:
+        raise QueryError(f"{name}={value!r} is zero", why="it must be at least one microsecond", do=_FORMS)
+    if micros > TS_MAX:
+        raise QueryError(f"{name}={value!r} is longer than 2^62 microseconds", why="no two timestamps are so far apart")
+    return micros
+
+
+def _parse_duration(text: str, name: str) -> int:
+    total, at = Fraction(0), 0
+    while (piece := _PIECE.match(text, at)) is not None:
+        number, unit = piece.groups()
+        if unit not in _UNITS_US:
+            raise QueryError(f"{name}={text!r} is not a duration", why=f"{unit!r} is no unit of time", do=_FORMS)
+        total += Fraction(number) * _UNITS_US[unit]
+        at = piece.end()
+    if at == 0 or at != len(text):
+        raise QueryError(f"{name}={text!r} is not a duration", do=_FORMS)
+    if total.denominator != 1:
+        raise QueryError(
+            f"{name}={text!r} is not a whole number of microseconds",
+            why="time is counted in microseconds, and nothing is rounded silently",
+        )
+    return int(total)
+
+
+def duration_text(micros: int) -> str:
+    """A duration for a person to read: the largest unit that divides it."""
+    for unit, size in (
+        ("d", 86_400_000_000),
+        ("h", 3_600_000_000),
+        ("min", 60_000_000),
+        ("s", 1_000_000),
+        ("ms", 1_000),
+    ):
+        if micros and micros % size == 0:
+            return f"{micros // size} {unit}"
+    return f"{micros} us"
+
+
+# --- time columns -------------------------------------------------------------------------------------------
+
+#: What `unit=` may say: the size of one count, in nanoseconds.
+TIME_UNITS: Final = {
+    "ns": 1,
+    "us": 1_000,
+    "ms": 1_000_000,
+    "s": 1_000_000_000,
+    "day": 86_400_000_000_000,
+}
+
+
+def check_time_type(kind: pa.DataType, unit: str | None, *, stream: str, column: str) -> None:
+    """Refuse a time column whose type, with `unit`, does not fix a moment."""
+    what = f"Stream {stream!r}: time column {column!r} is {kind}"
+    if pa.types.is_timestamp(kind):
+        if kind.tz is None and unit is None:
+            raise QueryError(
+                what,
+                why="a timestamp without a zone names no moment by itself",
+                do=f"Say how to count it with unit={kind.unit!r} (the stored number is taken as it is, as UTC)",
+            )
+        if unit is not None and unit != kind.unit:
+            raise QueryError(f"{what}, and unit={unit!r}", why=f"its own unit is {kind.unit!r}", do="Make them agree")
+    elif pa.types.is_date(kind):
+        if unit != "day":
+            raise QueryError(what, why="a date names no moment by itself", do="Say unit='day' (midnight, UTC)")
+    elif pa.types.is_integer(kind):
+        if unit is None:
+            raise QueryError(what, why="a number is no moment by itself", do="Say unit= 's', 'ms', 'us' or 'ns'")
+    else:
+        raise QueryError(what, why="event time is a timestamp, a date or an integer", do="Cast or convert the column")
+
+
+def to_micros(column: pa.Array | pa.ChunkedArray, unit: str | None, *, stream: str, name: str, first_row: int = 0,
+              where: str = "") -> np.ndarray:  # fmt: skip
+    """A time column as int64 microseconds. `first_row` and `where` say in errors which row of what is at fault."""
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+    kind = column.type
+    check_time_type(kind, unit, stream=stream, column=name)
+
+    def refuse(row: int, fact: str, why: str) -> DataError:
+        place = f"{where}, row {first_row + row}" if where else f"row {first_row + row}"
+        return DataError(f"Stream {stream!r}, {place}: time column {name!r} {fact}", why=why)
+
+    if column.null_count:
+        row = int(np.flatnonzero(np.asarray(column.is_null()))[0])
+        raise refuse(row, "is NULL", "every tuple needs an event time")
+    if pa.types.is_date(kind):
+        days = column.cast(pa.date32()).cast(pa.int32()).to_numpy(zero_copy_only=False)
+        counts, size_ns = days.astype(np.int64), TIME_UNITS["day"]
+    else:
+        counts = column.cast(pa.int64(), safe=False).to_numpy(zero_copy_only=False)
+        size_ns = TIME_UNITS[kind.unit if pa.types.is_timestamp(kind) else unit or "us"]
+        if pa.types.is_uint64(kind) and len(counts) and int(counts.min()) < 0:
+            row = int(np.argmax(counts < 0))
+            raise refuse(row, f"is {column[row].as_py()}", "event times lie within +-2^62 microseconds")
+    return _scale(counts, size_ns, refuse)
+
+
+def _scale(counts: np.ndarray, size_ns: int, refuse: Any) -> np.ndarray:
+    if size_ns < 1_000:
+        micros, rest = np.divmod(counts, 1_000 // size_ns)
+        if rest.any():
+            row = int(np.flatnonzero(rest)[0])
+            raise refuse(row, f"is {counts[row]} ns", "it is no whole microsecond, and nothing is rounded silently")
+    else:
+        scale = size_ns // 1_000
+        limit = TS_MAX // scale
+        beyond = (counts > limit) | (counts < -limit)
+        if beyond.any():
+            row = int(np.flatnonzero(beyond)[0])
+            raise refuse(row, f"is {counts[row]}", "event times lie within +-2^62 microseconds")
+        micros = counts * scale
+    beyond = (micros > TS_MAX) | (micros < TS_MIN)
+    if beyond.any():
+        row = int(np.flatnonzero(beyond)[0])
+        raise refuse(row, f"is {counts[row]}", "event times lie within +-2^62 microseconds")
+    return micros
+
+
+def time_kind(kind: pa.DataType) -> str:
+    """`zoned`, `naive` or `count`: what a query's own `ts` looks like is decided by its inputs' kinds."""
+    if pa.types.is_timestamp(kind):
+        return "naive" if kind.tz is None else "zoned"
+    return "count"
+
+
+def joint_time_type(kinds: list[str]) -> pa.DataType:
+    """The type of a result's `ts`: timestamps stay timestamps if all inputs agree, else counts of microseconds."""
+    if set(kinds) == {"zoned"}:
+        return pa.timestamp("us", tz="UTC")
+    if set(kinds) == {"naive"}:
+        return pa.timestamp("us")
+    return pa.int64()
+
+
+# --- types and names ----------------------------------------------------------------------------------------
+
+_TYPE_WORDS: Final = {
+    "bool": pa.bool_(), "boolean": pa.bool_(),
+    "int8": pa.int8(), "int16": pa.int16(), "int32": pa.int32(), "int64": pa.int64(),
+    "uint8": pa.uint8(), "uint16": pa.uint16(), "uint32": pa.uint32(), "uint64": pa.uint64(),
+    "float32": pa.float32(), "float64": pa.float64(), "float": pa.float32(), "double": pa.float64(),
+    "int": pa.int32(), "bigint": pa.int64(),
+    "string": pa.string(), "text": pa.string(), "binary": pa.binary(), "bytes": pa.binary(),
+    "date": pa.date32(), "timestamp": pa.timestamp("us", tz="UTC"), "timestamp_ntz": pa.timestamp("us"),
+}  # fmt: skip
+
+
+def arrow_type(value: Any, name: str) -> pa.DataType:
+    """An Arrow type, given as such or by its usual word."""
+    if isinstance(value, pa.DataType):
+        return value
+    if isinstance(value, str) and value.lower() in _TYPE_WORDS:
+        return _TYPE_WORDS[value.lower()]
+    raise QueryError(f"{name}={value!r} is no type", do=f"Use a pyarrow type or one of {', '.join(_TYPE_WORDS)}")
+
+
+def arrow_schema(value: Any, name: str) -> pa.Schema:
+    """A pyarrow schema, or a mapping of column names to types."""
+    if isinstance(value, pa.Schema):
+        return value
+    if isinstance(value, dict) and value:
+        return pa.schema([(column, arrow_type(kind, f"{name}[{column!r}]")) for column, kind in value.items()])
+    raise QueryError(f"{name}={value!r} is no schema", do="Pass a pyarrow schema or a dict of column names to types")
+
+
+def micros_of(value: Any) -> int:
+    """A moment given by a user (heartbeats, timers): an int of microseconds, or an aware datetime."""
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+        return int(value)
+    if isinstance(value, dt.datetime) and value.tzinfo is not None:
+        return int((value - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1))
+    raise QueryError(f"{value!r} is no moment", do="Pass whole microseconds as an int, or a datetime with a zone")
+
+
+def is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+__all__ = [
+    "TIME_UNITS", "arrow_schema", "arrow_type", "check_time_type", "duration_text", "duration_us", "is_text",
+    "joint_time_type", "micros_of", "time_kind", "to_micros",
+]  # fmt: skip

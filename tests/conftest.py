@@ -1,0 +1,25 @@
+import functools
+import os
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from plait import java
+
+# No deadlines and no complaint about slow generation: a busy machine is not a failing test.
+settings.register_profile(
+    "plait", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
+# In CI the same examples every time; a failure found elsewhere is replayed from the blob it printed.
+settings.register_profile("plait-ci", settings.get_profile("plait"), derandomize=True)
+settings.load_profile("plait-ci" if os.environ.get("CI") == "true" else "plait")
+
+
+java_missing = functools.cache(java.missing)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    # Skipped from one place, not by a marker on each test: the summary then shows one line for all of them.
+    if item.get_closest_marker("spark") and (reason := java_missing()):
+        pytest.skip(reason)
