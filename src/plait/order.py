@@ -130,7 +130,11 @@ def _encode_int(value: int, out: bytearray) -> None:
         return
     size = (abs(value).bit_length() + 7) // 8
     if size > 255:
-        raise DataError("An integer of more than 255 bytes stands in a key")
+        raise DataError(
+            f"An integer of {size} bytes stands in a key",
+            why="a key holds integers of up to 255 bytes",
+            do="Cast the column before it enters the query",
+        )
     if value > 0:
         out += bytes((_POS_BIG, size)) + value.to_bytes(size, "big")
     else:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from plait.errors import DataError, QueryError
-from plait.order import TS_MAX, TS_MIN
+from plait.order import TS_MAX
 
 _UNITS_US: Final[dict[str, Fraction]] = {
     unit: Fraction(size)
@@ -37,10 +38,12 @@ _FORMS = "Write text such as '5 minutes', '1h 30min' or '250ms', a timedelta, or
 
 def duration_us(value: Any, name: str, *, zero: bool = True) -> int:
     """A duration as microseconds: text, `timedelta` or an int; never negative, never fractional."""
-    if isinstance(value, bool) or not isinstance(value, (int, str, dt.timedelta, np.integer)):
+    if isinstance(value, (bool, np.timedelta64)) or not isinstance(value, (int, str, dt.timedelta, np.integer)):
         raise QueryError(f"{name}={value!r} is not a duration", do=_FORMS)
     if isinstance(value, dt.timedelta):
         micros = value // dt.timedelta(microseconds=1)
+        if micros * dt.timedelta(microseconds=1) != value:  # pandas counts nanoseconds
+            raise _not_whole(value, name)
     elif isinstance(value, str):
         micros = _parse_duration(value, name)
     else:
@@ -50,7 +53,11 @@ def duration_us(value: Any, name: str, *, zero: bool = True) -> int:
     if micros == 0 and not zero:
         raise QueryError(f"{name}={value!r} is zero", why="it must be at least one microsecond", do=_FORMS)
     if micros > TS_MAX:
-        raise QueryError(f"{name}={value!r} is longer than 2^62 microseconds", why="no two timestamps are so far apart")
+        raise QueryError(
+            f"{name}={value!r} is longer than 2^62 microseconds",
+            why="event times lie within +-2^62 microseconds",
+            do="Pass a shorter one",
+        )
     return micros
 
 
@@ -65,11 +72,16 @@ def _parse_duration(text: str, name: str) -> int:
     if at == 0 or at != len(text):
         raise QueryError(f"{name}={text!r} is not a duration", do=_FORMS)
     if total.denominator != 1:
-        raise QueryError(
-            f"{name}={text!r} is not a whole number of microseconds",
-            why="time is counted in microseconds, and nothing is rounded silently",
-        )
+        raise _not_whole(text, name)
     return int(total)
+
+
+def _not_whole(value: object, name: str) -> QueryError:
+    return QueryError(
+        f"{name}={value!r} is not a whole number of microseconds",
+        why="time is counted in microseconds, and nothing is rounded silently",
+        do="Round it yourself",
+    )
 
 
 def duration_text(micros: int) -> str:
@@ -109,13 +121,21 @@ def check_time_type(kind: pa.DataType, unit: str | None, *, stream: str, column:
                 do=f"Say how to count it with unit={kind.unit!r} (the stored number is taken as it is, as UTC)",
             )
         if unit is not None and unit != kind.unit:
-            raise QueryError(f"{what}, and unit={unit!r}", why=f"its own unit is {kind.unit!r}", do="Make them agree")
+            raise QueryError(
+                f"{what}, and unit={unit!r}",
+                why=f"its own unit is {kind.unit!r}",
+                do="Leave unit= out" if kind.tz else f"Say unit={kind.unit!r}",
+            )
     elif pa.types.is_date(kind):
         if unit != "day":
             raise QueryError(what, why="a date names no moment by itself", do="Say unit='day' (midnight, UTC)")
     elif pa.types.is_integer(kind):
         if unit is None:
-            raise QueryError(what, why="a number is no moment by itself", do="Say unit= 's', 'ms', 'us' or 'ns'")
+            raise QueryError(
+                what,
+                why="a number is no moment by itself",
+                do=f"Say what it counts, with unit= one of {', '.join(map(repr, TIME_UNITS))}",
+            )
     else:
         raise QueryError(what, why="event time is a timestamp, a date or an integer", do="Cast or convert the column")
 
@@ -136,8 +156,9 @@ def to_micros(column: pa.Array | pa.ChunkedArray, unit: str | None, *, stream: s
         row = int(np.flatnonzero(np.asarray(column.is_null()))[0])
         raise refuse(row, "is NULL", "every tuple needs an event time")
     if pa.types.is_date(kind):
-        days = column.cast(pa.date32()).cast(pa.int32()).to_numpy(zero_copy_only=False)
-        counts, size_ns = days.astype(np.int64), TIME_UNITS["day"]
+        days = pa.types.is_date32(kind)
+        counts = column.cast(pa.int32() if days else pa.int64()).to_numpy(zero_copy_only=False).astype(np.int64)
+        size_ns = TIME_UNITS["day" if days else "ms"]
     else:
         counts = column.cast(pa.int64(), safe=False).to_numpy(zero_copy_only=False)
         size_ns = TIME_UNITS[kind.unit if pa.types.is_timestamp(kind) else unit or "us"]
@@ -161,10 +182,6 @@ def _scale(counts: np.ndarray, size_ns: int, refuse: Any) -> np.ndarray:
             row = int(np.flatnonzero(beyond)[0])
             raise refuse(row, f"is {counts[row]}", "event times lie within +-2^62 microseconds")
         micros = counts * scale
-    beyond = (micros > TS_MAX) | (micros < TS_MIN)
-    if beyond.any():
-        row = int(np.flatnonzero(beyond)[0])
-        raise refuse(row, f"is {counts[row]}", "event times lie within +-2^62 microseconds")
     return micros
 
 
@@ -210,14 +227,20 @@ def arrow_schema(value: Any, name: str) -> pa.Schema:
     """A pyarrow schema, or a mapping of column names to types."""
     if isinstance(value, pa.Schema):
         return value
-    if isinstance(value, dict) and value:
+    if isinstance(value, dict) and value and all(isinstance(column, str) and column for column in value):
         return pa.schema([(column, arrow_type(kind, f"{name}[{column!r}]")) for column, kind in value.items()])
     raise QueryError(f"{name}={value!r} is no schema", do="Pass a pyarrow schema or a dict of column names to types")
 
 
+def listed(value: Any) -> tuple[Any, ...]:
+    """Several things in order, or one alone. Not a set: it has another order in every process."""
+    several = isinstance(value, Iterable) and not isinstance(value, (str, set, frozenset))
+    return tuple(value) if several else (value,)
+
+
 def micros_of(value: Any) -> int:
     """A moment given by a user (heartbeats, timers): an int of microseconds, or an aware datetime."""
-    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+    if isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.timedelta64)):
         return int(value)
     if isinstance(value, dt.datetime) and value.tzinfo is not None:
         return int((value - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1))
@@ -230,5 +253,5 @@ def is_text(kind: pa.DataType) -> bool:
 
 __all__ = [
     "TIME_UNITS", "arrow_schema", "arrow_type", "check_time_type", "duration_text", "duration_us", "is_text",
-    "joint_time_type", "micros_of", "time_kind", "to_micros",
+    "joint_time_type", "listed", "micros_of", "time_kind", "to_micros",
 ]  # fmt: skip

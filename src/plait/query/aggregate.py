@@ -10,7 +10,7 @@ from typing import Any
 from plait.errors import QueryError
 from plait.query.base import Node, Query, check_name, check_node
 from plait.query.functions import Function
-from plait.schema import duration_us
+from plait.schema import duration_us, listed
 
 #: Columns every aggregate row has; keys and results can't be called so.
 RESERVED = ("ts", "window_start", "window_end")
@@ -65,7 +65,7 @@ def aggregate(
     Rows have `ts`, `window_start`, `window_end`, the key's columns and the computed ones.
     """
     check_node(input, "input of aggregate")
-    keys = (by,) if isinstance(by, str) else tuple(by)
+    keys = listed(by)
     for key in keys:
         if not isinstance(key, str) or not key:
             raise QueryError(f"by={by!r} names no columns", do="Pass a column's name or a list of them")
@@ -77,14 +77,14 @@ def aggregate(
         if not isinstance(function, Function):
             raise QueryError(
                 f"compute={{{column!r}: {function!r}}} is no aggregate function",
-                do="Use plait.count(), sum, mean, min, max, var, first, last, first_where, collect, or custom",
+                do="Use a function of plait's, such as plait.count() or plait.mean('x'), or plait.custom",
             )
     names = [*keys, *compute]
     for column in names:
         if column in RESERVED or names.count(column) > 1:
             raise QueryError(
                 f"Two columns of the aggregate would be called {column!r}",
-                why=f"{', '.join(RESERVED)}, the key's columns and the computed ones stand side by side",
+                why=f"its rows hold {', '.join(RESERVED)}, the key's columns and the computed ones",
                 do="Rename one",
             )
     query = Aggregate(

@@ -112,7 +112,7 @@ def check_node(value: object, position: str) -> Node:
 
 
 def check_name(name: object) -> str:
-    if isinstance(name, str) and name and name not in ("l", "r", "left", "right"):
+    if isinstance(name, str) and name and name.lower() not in ("l", "r", "left", "right"):
         return name
     raise QueryError(f"A query's name is {name!r}", do="Pass a non-empty text other than l, r, left and right")
 

@@ -29,11 +29,8 @@ def _stream(stream: Stream) -> str:
     )
     declared = stream.declared()
     known = f", {len(declared)} declared" if declared is not None else ""
-    disorder = (
-        f", disorder up to {duration_text(stream.disorder_us)}, late tuples: {stream.late}"
-        if stream.disorder_us
-        else ""
-    )
+    disorder = f", disorder up to {duration_text(stream.disorder_us)}" if stream.disorder_us else ""
+    disorder += f", late tuples: {stream.late}" if stream.disorder_us or stream.late == "drop" else ""
     order = {"position": "as delivered", "content": "ties by content"}.get(stream.seq, f"by column {stream.seq}")
     loose = [
         text

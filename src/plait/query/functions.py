@@ -79,7 +79,11 @@ class Function:
             ordered = number or is_text(kind) or pa.types.is_boolean(kind) or pa.types.is_temporal(kind)
             if ordered or pa.types.is_binary(kind) or pa.types.is_decimal(kind):
                 return kind
-            raise QueryError(f"{self.kind}({self.columns[0]!r}) of a column of type {kind}", why="it has no order")
+            raise QueryError(
+                f"{self.kind}({self.columns[0]!r}) of a column of type {kind}",
+                why="its values have no order",
+                do="Cast the column, or write a plait.custom function",
+            )
         if not number:
             raise QueryError(
                 f"{self.kind}({self.columns[0]!r}) of a column of type {kind}",
@@ -178,6 +182,9 @@ def custom(
         if function is None and option in ("merge", "result"):
             continue
         if not callable(function):
-            raise QueryError(f"custom: {option}={function!r} is no function")
+            raise QueryError(
+                f"custom: {option}={function!r} is no function",
+                do="See help(plait.custom) for what each is called with",
+            )
         check_arguments(function, f"custom: {option}", arguments, "See help(plait.custom) for what each is called with")
     return Function("custom", tuple(names), None, Custom(init, add, merge, result, arrow_type(type, "custom: type")))

@@ -1,7 +1,7 @@
 """What «identical» means: the published rows, in publish order, as the bytes of one Arrow chunk.
 
-How batches or files are cut is not compared. For `order="trigger"` and `"none"` what the mode leaves open is sorted first,
-by `_plait_key`; that triggers come in order is still checked.
+How batches or files are cut is not compared. For `order="trigger"` and `"none"` what the mode leaves open is sorted
+first, by `_plait_key`; that triggers come in order is still checked.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _bytes(table: pa.Table) -> bytes:
     with pa.ipc.new_stream(sink, rows.schema) as writer:
         for batch in rows.combine_chunks().to_batches():
             writer.write_batch(batch)
-    return sink.getvalue().to_pybytes()
+    return bytes(sink.getvalue().to_pybytes())
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:

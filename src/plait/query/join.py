@@ -10,7 +10,7 @@ from plait.errors import QueryError
 from plait.query.base import Node, Query, check_name, check_node
 from plait.query.predicate import Predicate, predicate
 from plait.query.stream import Stream
-from plait.schema import duration_us
+from plait.schema import duration_us, listed
 
 HOWS = ("inner", "left", "semi", "anti")
 
@@ -127,7 +127,7 @@ def _window(within: Any, last: Any, tumbling: Any) -> Window:
     given = [f"{k}={v!r}" for k, v in (("within", within), ("last", last), ("tumbling", tumbling)) if v is not None]
     if len(given) != 1:
         raise QueryError(
-            f"A join needs exactly one window, and {' and '.join(given) if given else 'none'} is given",
+            f"A join needs exactly one window; given: {' and '.join(given) or 'none'}",
             why="streams are endless: a window says how long a tuple waits for partners",
             do="Pass one of within='5 minutes', last=1000, tumbling='1 hour'",
         )
@@ -181,7 +181,7 @@ def asof(
 
 def _by(by: Any) -> tuple[tuple[str, str], ...]:
     pairs = []
-    for item in () if by is None else (by,) if isinstance(by, str) else by:
+    for item in () if by is None else listed(by):
         pair = (item, item) if isinstance(item, str) else item
         if not (isinstance(pair, (tuple, list)) and len(pair) == 2 and all(isinstance(c, str) and c for c in pair)):
             raise QueryError(

@@ -11,7 +11,7 @@ import pyarrow as pa
 from plait.errors import QueryError
 from plait.query.base import Node, Query, check_name, check_node
 from plait.query.predicate import check_arguments
-from plait.schema import arrow_schema, micros_of
+from plait.schema import arrow_schema, listed, micros_of
 
 
 class _All:
@@ -76,9 +76,9 @@ def operator(
     An output has its tuple's ts; a timer's has `at - 1`. At the end of input pending timers still run; one that a timer
     sets then runs only if it is not later than the last one pending, so that a periodic timer ends.
     """
-    nodes = (streams,) if isinstance(streams, Node) else tuple(streams) if isinstance(streams, Iterable) else (streams,)
+    nodes = listed(streams)
     if not nodes:
-        raise QueryError("An operator without streams", do="Pass a stream or a list of streams")
+        raise QueryError(f"An operator reads {streams!r}, no stream at all", do="Pass a stream or a list of streams")
     for node in nodes:
         check_node(node, "input of operator")
     if isinstance(buckets, bool) or not isinstance(buckets, int) or buckets < 1:
@@ -89,7 +89,9 @@ def operator(
         if function is None and option == "on_timer":
             continue
         if not callable(function):
-            raise QueryError(f"{option}={function!r} is no function")
+            raise QueryError(
+                f"{option}={function!r} is no function", do="See help(plait.operator) for what each is called with"
+            )
         check_arguments(function, option, arguments, "See help(plait.operator) for what each is called with")
     schema = arrow_schema(output, "output")
     if "ts" in schema.names:

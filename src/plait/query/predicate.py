@@ -49,7 +49,7 @@ class Predicate:
         if name not in schema.names:
             raise QueryError(
                 f"The condition reads column {name!r} of {self.names[side]}, which is not there",
-                why=f"{self.names[side]} has {', '.join(schema.names)}",
+                why=f"its columns are {', '.join(schema.names)}",
             )
         if column_type(schema.field(name).type) is None:
             raise QueryError(

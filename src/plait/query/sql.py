@@ -8,6 +8,7 @@ sign of the dividend; both are NULL for a zero divisor, as in Spark without ANSI
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Callable
 from functools import reduce
 from typing import Any
@@ -45,6 +46,7 @@ def parse(text: str, sides: dict[str, int]) -> Expr:
         first = details[0] if details else {}
         where = f" at line {first['line']}, column {first['col']}" if first.get("line") else ""
         reason = first.get("description") or str(error).split("\n")[0]
+        reason = "an operand is missing" if "Required keyword" in reason else reason
         raise QueryError(
             f"The condition {text!r} is not SQL{where}: {reason}",
             do="Write one SQL condition, such as `abs(quotes.x - trades.a) <= 10`",
@@ -81,7 +83,7 @@ class _Reader:
 
     def _neg(self, node: exp.Expression) -> Expr:
         inner = self.read(node.this)
-        if isinstance(inner, Literal) and isinstance(inner.value, (int, float)):
+        if isinstance(inner, Literal) and isinstance(inner.value, (int, float)) and not isinstance(inner.value, bool):
             return Literal(-inner.value)
         return Unary("neg", inner)
 
@@ -90,6 +92,8 @@ class _Reader:
 
     def _between(self, node: exp.Expression) -> Expr:
         value = self.read(node.this)
+        if node.args.get("symmetric"):
+            raise self._refuse("uses BETWEEN SYMMETRIC")
         low, high = self.read(node.args["low"]), self.read(node.args["high"])
         return Binary("and", Binary("ge", value, low), Binary("le", value, high))
 
@@ -117,15 +121,25 @@ class _Reader:
     def _cast(self, node: exp.Expression) -> Expr:
         kind = str(node.args["to"].this.value)
         if kind in _MOMENTS and isinstance(node.this, exp.Literal) and node.this.is_string:
-            try:
-                return as_expr(dt.datetime.fromisoformat(node.this.this))
-            except ValueError as error:
-                raise self._refuse(f"holds {node.this.this!r}, which is no moment") from error
+            return self._moment(node.this.this, dt.date if kind == "DATE" else dt.datetime)
         if kind not in _TYPES:
             raise self._refuse(f"casts to {kind}")
         return Cast(self.read(node.this), _TYPES[kind])
 
     _trycast = _cast
+
+    def _moment(self, words: str, kind: type[dt.date]) -> Expr:
+        try:
+            moment = kind.fromisoformat(words)
+        except ValueError:
+            moment = None
+        # Python drops what is finer than a microsecond; nothing is rounded silently.
+        if moment is None or re.search(r"[.,]\d{7}", words):
+            raise QueryError(
+                f"The condition {self.text!r} holds {words!r}, which is no {kind.__name__} in whole microseconds",
+                do="Write it like TIMESTAMP '2024-01-31 12:00:00.5' (UTC unless a zone such as +01:00 follows) or DATE '2024-01-31'",
+            )
+        return as_expr(moment)
 
     def _interval(self, node: exp.Expression) -> Expr:
         from plait.schema import duration_us

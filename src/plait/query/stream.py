@@ -61,15 +61,17 @@ class Stream:
                     why=f"its columns are {', '.join(schema.names)}",
                     do=f"Did you mean {near[0]!r}?" if near else "",
                 )
-        check_time_type(schema.field(self.time).type, self.unit, stream=self.name, column=self.time)
         if len(set(schema.names)) != len(schema.names):
             twice = next(n for n in schema.names if schema.names.count(n) > 1)
             raise QueryError(f"Stream {self.name!r} has two columns called {twice!r}", do="Rename one")
+        check_time_type(schema.field(self.time).type, self.unit, stream=self.name, column=self.time)
         if self.source_column is not None:
             self._check_source_type(schema.field(self.source_column).type)
         if self.schema is not None and not self.schema.equals(schema):
             raise QueryError(
-                f"Stream {self.name!r} is declared with another schema", why=_difference(self.schema, schema)
+                f"Stream {self.name!r} is declared with another schema than it has",
+                why=_difference(self.schema, schema),
+                do="Change schema=, or cast the data",
             )
 
     def _check_source_type(self, kind: pa.DataType) -> None:
@@ -124,15 +126,17 @@ def stream(
     """
     if not isinstance(name, str) or not name:
         raise QueryError(f"A stream's name is {name!r}", why="it is how data is handed in", do="Pass a non-empty text")
-    if name in ("l", "r", "left", "right"):
+    if name.lower() in ("l", "r", "left", "right"):
         raise QueryError(
             f"A stream can't be called {name!r}", why="that word means a side of every join", do="Rename it"
         )
     for option, value in (("time", time), ("seq", seq)):
         if not isinstance(value, str) or not value:
             raise QueryError(f"Stream {name!r}: {option}={value!r} names no column", do="Pass the column's name")
-    if unit is not None and unit not in TIME_UNITS:
-        raise QueryError(f"Stream {name!r}: unit={unit!r} is no unit of time", do=f"Use one of {', '.join(TIME_UNITS)}")
+    if unit is not None and unit not in list(TIME_UNITS):
+        raise QueryError(
+            f"Stream {name!r}: unit={unit!r} is no unit of time", do=f"Use one of {', '.join(map(repr, TIME_UNITS))}"
+        )
     _one_of(name, "late", late, ("error", "drop"))
     _one_of(name, "behind", behind, ("error", "drop"))
     if seq == "content" and late == "drop":
@@ -160,7 +164,9 @@ def stream(
 
 def _one_of(name: str, option: str, value: object, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
-        raise QueryError(f"Stream {name!r}: {option}={value!r}", do=f"Use one of {', '.join(map(repr, allowed))}")
+        raise QueryError(
+            f"Stream {name!r}: {option}={value!r} is not known", do=f"Use one of {', '.join(map(repr, allowed))}"
+        )
 
 
 def _source(name: str, source: object) -> str | None:
@@ -183,18 +189,26 @@ def _sources(name: str, sources: Any, source: str | None) -> int | tuple[SourceN
                 do="List the names: sources=[...]",
             )
         if sources < 1:
-            raise QueryError(f"Stream {name!r}: sources={sources!r}", why="a stream has at least one source")
+            raise QueryError(f"Stream {name!r}: sources={sources!r} is no source", why="a stream has at least one")
         return sources
-    if isinstance(sources, str) or not isinstance(sources, Iterable):
+    # A set of text has another order in every process, and sources have theirs from it.
+    if isinstance(sources, (str, set, frozenset)) or not isinstance(sources, Iterable):
         raise QueryError(
-            f"Stream {name!r}: sources={sources!r}", do="Pass a number of sources or a list of their names"
+            f"Stream {name!r}: sources={sources!r} is neither a number nor a list",
+            do="Pass a number of sources or a list of their names",
         )
     names = tuple(sources)
     if not names:
-        raise QueryError(f"Stream {name!r}: sources={sources!r}", why="a stream has at least one source")
+        raise QueryError(f"Stream {name!r}: sources={sources!r} is no source", why="a stream has at least one")
     if any(isinstance(n, bool) or not isinstance(n, (int, str)) for n in names) or len({type(n) for n in names}) > 1:
-        raise QueryError(f"Stream {name!r}: sources={sources!r}", why="source names are all integers or all text")
+        raise QueryError(
+            f"Stream {name!r}: sources={sources!r} mixes kinds of names",
+            why="source names are all integers or all text",
+            do="Name them as the source column does",
+        )
     if len(set(names)) != len(names):
         twice = next(n for n in names if names.count(n) > 1)
-        raise QueryError(f"Stream {name!r}: sources= names {twice!r} twice", why="one name is one source")
+        raise QueryError(
+            f"Stream {name!r}: sources= names {twice!r} twice", why="one name is one source", do="List it once"
+        )
     return names

@@ -11,7 +11,7 @@ from __future__ import annotations
 import datetime as dt
 import dis
 from collections.abc import Callable
-from types import CodeType
+from types import CodeType, MethodType
 from typing import Any
 
 import numpy as np
@@ -23,8 +23,8 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MICROSECOND = dt.timedelta(microseconds=1)
 
 
-class Untraceable(Exception):
-    """The function needs a value where there is only a symbol."""
+class Untraceable(BaseException):
+    """The function needs a value where there is only a symbol. No `Exception`: a function may catch those itself."""
 
 
 class Symbol:
@@ -39,6 +39,12 @@ class Symbol:
 
     def __bool__(self) -> bool:
         raise Untraceable("it asks for the truth of a column (`if`, `and`, `or`, `not` or a chained comparison)")
+
+    def __repr__(self) -> str:
+        return "<column>"
+
+    def __str__(self) -> str:
+        raise Untraceable("it makes text of a column")
 
     def is_null(self) -> Symbol:
         return Symbol(Unary("is_null", self.expr))
@@ -137,19 +143,24 @@ class Symbol:
 class SymbolicRow:
     """Any attribute or key is a column of that name."""
 
-    __slots__ = ("_side",)
+    __slots__ = ("_read", "_side")
 
     def __init__(self, side: int) -> None:
         self._side = side
+        self._read = False
+
+    def __repr__(self) -> str:
+        return "<row>"
 
     def __getattr__(self, name: str) -> Symbol:
         if name.startswith("__"):
             raise AttributeError(name)
-        return Symbol(Column(self._side, name))
+        return self[name]
 
     def __getitem__(self, name: str) -> Symbol:
         if not isinstance(name, str):
             raise Untraceable("it indexes a row by something that is no column name")
+        self._read = True
         return Symbol(Column(self._side, name))
 
 
@@ -162,9 +173,11 @@ def as_expr(value: object) -> Expr:
     match value:
         case Symbol():
             return value.expr
-        case np.generic():
+        case np.generic() if value.dtype.name in CAST_TYPES:
             # A NumPy scalar has a width of its own, unlike a Python number.
             return Cast(Literal(value.item()), value.dtype.name)
+        case np.str_() | np.bytes_():
+            return Literal(value.item())
         case bool() | int() | float() | str() | bytes():
             return Literal(value)
         case dt.timedelta():
@@ -203,18 +216,23 @@ def _pick(a: Any, b: Any, method: str, plain: Callable[[Any, Any], Any]) -> Any:
 
 def trace(function: Callable[..., Any], rows: int = 2) -> Expr:
     """The expression a condition on `rows` rows computes; raises `Untraceable` with the reason if it has none."""
+    symbolic = [SymbolicRow(side) for side in range(rows)]
     try:
-        result = function(*(SymbolicRow(side) for side in range(rows)))
+        result = function(*symbolic)
     except (Untraceable, QueryError):
         raise
     except NameError as error:
         # It would fail on real rows too.
-        raise QueryError(f"The condition uses a name that does not exist: {error}") from error
+        raise QueryError(
+            f"The condition uses a name that does not exist: {error}", do="Define it first, or correct the spelling"
+        ) from error
     except Exception as error:
         raise Untraceable(f"it raises {type(error).__name__} on symbolic columns: {error}") from error
     if isinstance(result, Symbol):
         return result.expr
     if isinstance(result, (bool, np.bool_)):
+        if any(row._read for row in symbolic):
+            raise Untraceable("it reads columns, and what it returns does not follow from comparing them")
         return Literal(bool(result))
     raise QueryError(
         f"The condition returns {result!r}, which is no condition",
@@ -233,20 +251,21 @@ def columns_read(function: Callable[..., Any], rows: int = 2) -> tuple[tuple[str
             do="Wrap it in a `def` or `lambda`",
         )
     found: tuple[dict[str, None], dict[str, None]] = ({}, {})
-    _scan(code, {name: found[side] for side, name in enumerate(code.co_varnames[:rows])})
+    first = 1 if isinstance(function, MethodType) else 0  # a bound method has `self` in front
+    _scan(code, dict(zip(code.co_varnames[first : first + rows], found, strict=False)))
     return tuple(found[0]), tuple(found[1])
 
 
 def _scan(code: CodeType, rows: dict[str, dict[str, None]]) -> None:
     steps = [s for s in dis.get_instructions(code) if s.opname not in ("CACHE", "RESUME", "NOP", "COPY_FREE_VARS")]
+    cells = {*code.co_cellvars, *code.co_freevars}
     for at, step in enumerate(steps):
-        loaded = step.argval if isinstance(step.argval, tuple) else (step.argval,)
-        names = [n for n in loaded if isinstance(n, str) and n in rows] if step.opname.startswith("LOAD_") else []
-        if not names or step.opname in ("LOAD_ATTR", "LOAD_METHOD", "LOAD_GLOBAL", "LOAD_NAME", "LOAD_CONST"):
+        loaded = _loaded(step)
+        # The load of a cell itself makes an inner function, whose own code is scanned below.
+        names = [n for n in loaded if n in rows and not (n in cells and "DEREF" not in step.opname)]
+        if not names:
             continue
         column = _column_after(steps, at)
-        if step.opname == "LOAD_CLOSURE":
-            continue  # an inner function uses the row; its own code is scanned below
         if column is None or loaded[-1] != names[-1] or len(names) != 1:
             raise QueryError(
                 f"The condition uses its row {names[0]!r} as a whole (line {step.positions and step.positions.lineno})",
@@ -258,6 +277,15 @@ def _scan(code: CodeType, rows: dict[str, dict[str, None]]) -> None:
         if isinstance(const, CodeType):
             inner = {n: found for n, found in rows.items() if n in const.co_freevars}
             _scan(const, inner)
+
+
+def _loaded(step: dis.Instruction) -> tuple[str, ...]:
+    """The local variables that an instruction loads; since Python 3.13 one may store or load two at a time."""
+    names = step.argval if isinstance(step.argval, tuple) else (step.argval,)
+    if step.opname == "STORE_FAST_LOAD_FAST":
+        return names[1:]
+    local = step.opname.startswith(("LOAD_FAST", "LOAD_DEREF", "LOAD_CLOSURE", "LOAD_CLASSDEREF", "LOAD_FROM_DICT"))
+    return names if local else ()
 
 
 def _column_after(steps: list[dis.Instruction], at: int) -> str | None:

@@ -1,8 +1,8 @@
 """The type of every node of a predicate, and its columns resolved against two schemas.
 
-Types are named by text: ``bool``, ``int8`` .. ``uint64``, ``float32``, ``float64``, ``text``, ``bytes``, ``null``,
-and ``weakint`` / ``weakfloat`` for literals, which take the width of what they meet (NumPy 2). An integer type is *nominal*:
-integer arithmetic is exact, the name only decides what happens when the value meets a float.
+Types are named by text: ``bool``, ``int8`` .. ``uint64``, ``float32``, ``float64``, ``text``, ``bytes``, ``null``, and
+for literals, which take the width of what they meet (NumPy 2), ``weakint`` and ``weakfloat``. An integer type is
+*nominal*: integer arithmetic is exact, the name only decides what happens when the value meets a float.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ def _resolve_column(side: int | None, name: str, sides: Sides, names: Names, ins
             f"The condition's column {name!r} could be any of {', '.join(f'{names[s]}.{n}' for s, n in found)}",
             do="Write the stream's name in front of it",
         )
-    have = "; ".join(f"{names[s]} has {', '.join(sides[s].names)}" for s in places)
-    raise QueryError(f"The condition reads column {name!r}, which is not there", why=have)
+    have = ", ".join(f"{names[s]}.{column}" for s in places for column in sides[s].names)
+    raise QueryError(f"The condition reads column {name!r}, which is not there", why=f"there are {have}")
 
 
 def infer(expr: Expr, sides: Sides, names: Names = ("left", "right")) -> str:

@@ -34,8 +34,11 @@ class ValueRow:
         self._row, self._schema = row, schema
 
     def __getitem__(self, name: str) -> Value:
-        at = self._schema.get_field_index(name)
-        return condition_value(self._row.values[at], self._schema.field(at).type)
+        value = self._row.read.get(name)
+        if value is None:
+            at = self._schema.get_field_index(name)
+            value = self._row.read[name] = condition_value(self._row.values[at], self._schema.field(at).type)
+        return value
 
     def __getattr__(self, name: str) -> Value:
         if name.startswith("__"):

@@ -173,7 +173,7 @@ class StreamIntake:
         seq = sort_value(value)
         if source.last_seq is not None and seq <= source.last_seq:
             raise DataError(
-                f"Stream {self.stream.name!r}, source {source.name!r}, {at}: seq {value!r} does not follow the last one",
+                f"Stream {self.stream.name!r}, source {source.name!r}, {at}: seq {value!r} is not above the last",
                 why="the reference reads a source's rows in the order of seq, and each seq once",
                 do="Sort the source's rows by the seq column; if values repeat, choose another column",
             )

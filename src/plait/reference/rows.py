@@ -7,7 +7,7 @@ Python's own types can't hold all of them; a user's functions see them as micros
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,8 @@ class Row:
     ts: int
     key: Key
     values: tuple[Any, ...]
+    #: The columns a condition has read, as it sees them: a row meets many others.
+    read: dict[str, Value] = field(default_factory=dict, compare=False, repr=False)
 
 
 def _storage(kind: pa.DataType) -> pa.DataType | None:

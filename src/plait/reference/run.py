@@ -32,7 +32,7 @@ from plait.reference.rows import Row, table_of
 from plait.schema import micros_of
 
 #: Rows taken from a lane at a time: few, since a lane's rows wait here until the slowest source has caught up.
-SLICE_ROWS = 4096
+SLICE_ROWS = 512
 
 Lanes = dict[SourceName | None, list[Iterator[Chunk]]]
 

@@ -8,7 +8,9 @@ width of what it meets. Integers are Python's, hence exact; floats are NumPy sca
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -139,7 +141,7 @@ def value_of(x: Any) -> Value:
     """A value, or a constant that the user's function holds."""
     if isinstance(x, Value):
         return x
-    if isinstance(x, np.generic):
+    if isinstance(x, np.generic) and not isinstance(x, (str, bytes)):
         return cast(value_of(x.item()), x.dtype.name)
     if x is None or isinstance(x, bool):
         return Value("null" if x is None else "bool", x)
@@ -158,6 +160,7 @@ def value_of(x: Any) -> Value:
     raise TypeError(f"a condition combines a column with a {type(x).__name__}")
 
 
+@functools.cache
 def common_kind(a: str, b: str) -> str:
     """The kind two numbers meet in: NumPy 2's, but integers never turn into floats among themselves."""
     if a == "null" or b == "null":
@@ -176,6 +179,8 @@ def common_kind(a: str, b: str) -> str:
 
 def to_float(v: Any, kind: str) -> Any:
     """A number in a float kind. Beyond the largest float an integer is infinite."""
+    if type(v) is FLOATS[kind]:
+        return v
     try:
         with np.errstate(all="ignore"):
             return FLOATS[kind](v)
@@ -183,6 +188,12 @@ def to_float(v: Any, kind: str) -> Any:
         return FLOATS[kind](math.inf if v > 0 else -math.inf)
 
 
+_INT_OPS: dict[str, Callable[[int, int], int]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv, "%": operator.mod,
+}  # fmt: skip
+_COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
 _FLOAT_OPS: dict[str, Callable[[Any, Any], Any]] = {
     "+": np.add, "-": np.subtract, "*": np.multiply, "/": np.true_divide, "//": np.floor_divide, "%": np.mod,
     "sql/": np.true_divide, "sql%": np.fmod,
@@ -205,9 +216,8 @@ def arithmetic(op: str, a: Value, b: Value) -> Value:
     if op in ("//", "%", "sql%") and b.v == 0:
         return Value(kind, None)
     if op == "sql%":
-        return Value(kind, int(math.copysign(1, a.v)) * (abs(a.v) % abs(b.v)))
-    exact = {"+": int.__add__, "-": int.__sub__, "*": int.__mul__, "//": int.__floordiv__, "%": int.__mod__}
-    return Value(kind, exact[op](a.v, b.v))
+        return Value(kind, (-1 if a.v < 0 else 1) * (abs(a.v) % abs(b.v)))
+    return Value(kind, _INT_OPS[op](a.v, b.v))
 
 
 def compare(op: str, a: Value, b: Value) -> Value:
@@ -218,12 +228,9 @@ def compare(op: str, a: Value, b: Value) -> Value:
     kind = common_kind(a.kind, b.kind) if isinstance(x, (int, np.floating)) and not isinstance(x, bool) else ""
     if kind in FLOATS:
         x, y = to_float(x, kind), to_float(y, kind)
-        if np.isnan(x) or np.isnan(y):
+        if x != x or y != y:
             return Value("bool", None)
-    result = {"==": x == y, "!=": x != y}.get(op)
-    if result is None:
-        result = {"<": x < y, "<=": x <= y, ">": x > y, ">=": x >= y}[op]
-    return Value("bool", bool(result))
+    return Value("bool", bool(_COMPARISONS[op](x, y)))
 
 
 def pick(a: Value, b: Value, *, larger: bool) -> Value:

@@ -1,0 +1,126 @@
+"""Run a job on an executor, with progress, into a sink that holds either everything or nothing."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from plait import order as total_order
+from plait.cli.job import Job
+from plait.cli.progress import Display
+from plait.connectors import sinks
+from plait.connectors.encoding import json_values
+from plait.errors import RunError
+from plait.query.base import EXECUTORS, has_executor
+from plait.query.identical import KEY
+from plait.reference.rows import table_of
+from plait.reference.run import Run, pull
+
+#: Tuples that may wait for the frontier before a run from files stops; in memory they are there anyway.
+MAX_PENDING = 5_000_000
+
+
+@dataclass(frozen=True)
+class Summary:
+    engine: str
+    rows: int
+    results: int
+    late: int
+    behind: int
+    seconds: float
+
+
+def available() -> list[str]:
+    """The executors this installation has and the command can drive, the best one first."""
+    return [name for name in ("spark", "threads", "reference") if name in _ENGINES and has_executor(name)]
+
+
+def choose(wanted: str | None) -> str:
+    if wanted is None:
+        return available()[0]
+    if wanted not in EXECUTORS or wanted not in available():
+        raise RunError(f"There is no engine {wanted!r} here", do=f"Use one of: {', '.join(available())}")
+    return wanted
+
+
+def run(job: Job, *, engine: str | None, output: str, late: str | None, quiet: bool) -> Summary:
+    """Run into files. Nothing stands under the final names unless the run came to its end."""
+    name = choose(engine or job.engine)
+    return _ENGINES[name][0](job, output, late, quiet)
+
+
+def _run_reference(job: Job, output: str, late: str | None, quiet: bool) -> Summary:
+    started = time.monotonic()
+    feeds = job.check().feeds
+    machine = Run(job.query, {n: f.schema for n, f in feeds.items()}, max_pending=job.max_pending or MAX_PENDING)
+    schema, results = machine.bound.schema, 0
+    with Display(f"{job.title} on reference", total=_total(job), quiet=quiet) as display:
+        with sinks.open_sink(output, schema) as sink:
+            for rows in pull(machine, feeds):
+                if rows:
+                    results += len(rows)
+                    for batch in table_of(rows, schema).to_batches():
+                        sink.write(batch)
+                display.update(_rows_in(machine), results, machine.frontier)
+            if late is not None:
+                _write_late(machine, late)
+    intakes = machine.intake.streams.values()
+    return Summary(
+        engine="reference",
+        rows=_rows_in(machine),
+        results=results,
+        late=sum(len(i.late) for i in intakes),
+        behind=sum(len(i.behind) for i in intakes),
+        seconds=time.monotonic() - started,
+    )
+
+
+def collect(engine: str, job: Job, display: Display) -> pa.Table:
+    """The whole result, in memory, with its keys."""
+    return _ENGINES[engine][1](job, display)
+
+
+def _collect_reference(job: Job, display: Display) -> pa.Table:
+    feeds = job.check().feeds
+    machine = Run(job.query, {n: f.schema for n, f in feeds.items()}, max_pending=job.max_pending or MAX_PENDING)
+    rows = []
+    for some in pull(machine, feeds):
+        rows += some
+        display.update(_rows_in(machine), len(rows), machine.frontier)
+    keys = pa.array([total_order.encode(row.key) for row in rows], pa.binary())
+    return table_of(rows, machine.bound.schema).append_column(KEY, keys)
+
+
+_ENGINES: dict[str, tuple[Callable[[Job, str, str | None, bool], Summary], Callable[[Job, Display], pa.Table]]] = {
+    "reference": (_run_reference, _collect_reference),
+}
+
+
+def _write_late(machine: Run, path: str) -> None:
+    """Late rows of all streams, one file: the stream's name and the row as JSON text, since schemas differ."""
+    tables = {name: intake.late_table() for name, intake in machine.intake.streams.items()}
+    schema = pa.schema([("stream", pa.string()), ("row", pa.string())])
+    with sinks.open_sink(path, schema) as sink:
+        for name, table in tables.items():
+            for line in _json_rows(table):
+                sink.write(pa.record_batch([[name], [line]], schema=schema))
+
+
+def _json_rows(table: pa.Table) -> Iterator[str]:
+    for batch in table.to_batches():
+        columns = [json_values(column, name) for column, name in zip(batch.columns, batch.schema.names, strict=True)]
+        for row in zip(*columns, strict=True):
+            yield json.dumps(dict(zip(batch.schema.names, row, strict=True)), ensure_ascii=False)
+
+
+def _total(job: Job) -> int | None:
+    counts = [feed.rows for feed in job.feeds.values()]
+    return None if any(c is None for c in counts) else sum(c for c in counts if c is not None)
+
+
+def _rows_in(machine: Run) -> int:
+    return sum(i.taken + len(i.late) + len(i.behind) for i in machine.intake.streams.values())

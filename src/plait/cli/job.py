@@ -1,0 +1,60 @@
+"""A file that describes work: the query, where its rows come from, and where its results go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from plait.connectors.contract import Feed
+from plait.errors import DataError, QueryError
+from plait.query.base import Query
+
+
+@dataclass(frozen=True)
+class Job:
+    """What `plait run`, `verify` and `explain` work on. `feeds` may lack streams in a file that is only explained."""
+
+    title: str
+    query: Query
+    feeds: Mapping[str, Feed]
+    output: str | None = None
+    late: str | None = None
+    engine: str | None = None
+    order: str = "strict"
+    max_pending: int | None = None
+
+    def check(self) -> Job:
+        """Every stream has data."""
+        missing = [name for name in self.query.streams() if name not in self.feeds]
+        if missing:
+            raise QueryError(
+                f"{self.title}: stream {missing[0]!r} has no data",
+                do=f"Give it a path in the file, or pass --input {missing[0]}=PATH",
+            )
+        return self
+
+
+def load(path: str, inputs: Mapping[str, str] | None = None) -> Job:
+    """Read a TOML or Python file. `inputs` replaces streams' data by files or folders."""
+    from plait.cli import python_file, toml_file
+    from plait.connectors import folder
+
+    file = Path(path)
+    if not file.is_file():
+        raise DataError(f"There is no file {path!r}", do="Pass a .toml file, or a .py file that defines `query`")
+    if file.suffix == ".toml":
+        job = toml_file.load(file)
+    elif file.suffix == ".py":
+        job = python_file.load(file)
+    else:
+        raise DataError(f"{path!r} is neither a .toml nor a .py file", do="See examples/ for one of each")
+    streams = job.query.streams()
+    feeds = dict(job.feeds)
+    for name, given in (inputs or {}).items():
+        if name not in streams:
+            raise QueryError(
+                f"--input {name}={given}: the query has no such stream", why=f"it reads {', '.join(streams)}"
+            )
+        feeds[name] = folder.feed(streams[name], given)
+    return replace(job, feeds=feeds)

@@ -1,0 +1,219 @@
+"""TOML files: streams, queries by name, where results go. Every unknown key is an error that names its neighbour.
+
+[streams.quotes]                 # options of plait.stream, and where the rows are
+path = "quotes/"                 # a folder or file, relative to this file; or a [workload] delivers them
+source = "feed"
+
+[query]                          # the last step; its inputs are streams or [queries.NAME]
+kind = "join"                    # join, asof or aggregate, with their options
+left = "quotes"
+right = "trades"
+on = "abs(quotes.x - trades.a) <= 10"
+within = "5 minutes"
+
+[output]
+path = "near.parquet"
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from plait.cli.job import Job
+from plait.connectors import folder, synthetic
+from plait.connectors.contract import Feed
+from plait.errors import DataError, PlaitError, QueryError
+from plait.query import functions
+from plait.query.aggregate import aggregate
+from plait.query.base import EXECUTORS, ORDERS, Node, Query
+from plait.query.functions import Function
+from plait.query.join import asof, join
+from plait.query.stream import Stream, stream
+
+_STREAM = ("time", "unit", "source", "sources", "seq", "disorder", "late", "behind", "idle_after", "schema")
+_PLACE = ("path", "format")
+_QUERIES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "join": (("left", "right"), ("on", "within", "last", "tumbling", "how")),
+    "asof": (("left", "right"), ("by", "within", "how")),
+    "aggregate": (("input",), ("size", "advance", "by", "compute")),
+}
+_RUN = ("engine", "order", "max_pending")
+_OUTPUT = ("path", "late")
+
+
+def load(file: Path) -> Job:
+    try:
+        text = file.read_text(encoding="utf-8")
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise DataError(f"{file} is not TOML: {error}") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{file} is not UTF-8 text: {error}") from error
+    return _Reader(file, tables).job()
+
+
+class _Reader:
+    def __init__(self, file: Path, tables: dict[str, Any]) -> None:
+        self.file, self.tables = file, tables
+        self.nodes: dict[str, Node] = {}
+
+    def job(self) -> Job:
+        self._keys(self.tables, ("workload", "streams", "queries", "query", "output", "run"), "")
+        workload = self._workload()
+        feeds = self._streams(workload)
+        for name, table in self._table("queries").items():
+            if name in self.nodes:
+                raise self._error(f"queries.{name}", "has the name of a stream")
+            self.nodes[name] = self._query(table, f"queries.{name}", name)
+        if "query" not in self.tables:
+            raise self._error("query", "is missing", "Describe the last step in a table [query]")
+        query = self._query(self.tables["query"], "query", None)
+        output, run = self._table("output"), self._table("run")
+        self._keys(output, _OUTPUT, "output.")
+        self._keys(run, _RUN, "run.")
+        for key, allowed in (("engine", tuple(EXECUTORS)), ("order", ORDERS)):
+            if key in run and run[key] not in allowed:
+                raise self._error(f"run.{key}", f"is {run[key]!r}", f"Use one of {', '.join(allowed)}")
+        used = query.streams()
+        return Job(
+            title=self.file.name,
+            query=query,
+            feeds={name: self._rows(name, feed) for name, feed in feeds.items() if name in used},
+            output=self._path(output.get("path")),
+            late=self._path(output.get("late")),
+            engine=run.get("engine"),
+            order=run.get("order", "strict"),
+            max_pending=run.get("max_pending"),
+        )
+
+    # --- streams ---
+
+    def _workload(self) -> synthetic.Workload | None:
+        table = dict(self._table("workload"))
+        if not table:
+            return None
+        made: synthetic.Workload = self._in("workload", synthetic.workload, table.pop("name", None), **table)
+        return made
+
+    def _streams(self, workload: synthetic.Workload | None) -> dict[str, Feed | Callable[[], Feed]]:
+        """Declare every stream; rows are looked up only for those the query reads."""
+        feeds: dict[str, Feed | Callable[[], Feed]] = {}
+        tables = self._table("streams")
+        declared = {} if workload is None else {name: dict(d) for name, d in workload.declarations.items()}
+        for name in dict.fromkeys([*declared, *tables]):
+            table = tables.get(name, {})
+            self._keys(table, (*_STREAM, *_PLACE), f"streams.{name}.")
+            options = declared.get(name, {}) | {k: v for k, v in table.items() if k in _STREAM}
+            node = self._in(f"streams.{name}", stream, name, **options)
+            self.nodes[name] = node
+            if "path" in table:
+                feeds[name] = self._folder(name, node, table)
+            elif workload is not None and name in workload.feeds:
+                feeds[name] = workload.feeds[name]
+        return feeds
+
+    def _folder(self, name: str, node: Stream, table: Mapping[str, Any]) -> Callable[[], Feed]:
+        path, form = table["path"], table.get("format")
+        if not isinstance(path, str):
+            raise self._error(f"streams.{name}.path", f"is {path!r}", "Write the path of a folder or file as text")
+        return lambda: self._in(f"streams.{name}.path", folder.feed, node, self.file.parent / path, format=form)
+
+    def _rows(self, name: str, feed: Feed | Callable[[], Feed]) -> Feed:
+        return feed if isinstance(feed, Feed) else feed()
+
+    # --- queries ---
+
+    def _query(self, table: Any, where: str, name: str | None) -> Query:
+        if not isinstance(table, dict):
+            raise self._error(where, f"is {table!r}", "Make it a table")
+        kind = table.get("kind")
+        if kind not in _QUERIES:
+            raise self._error(f"{where}.kind", f"is {kind!r}", f"Use one of {', '.join(_QUERIES)}")
+        inputs, options = _QUERIES[kind]
+        self._keys(table, ("kind", *inputs, *options), f"{where}.")
+        nodes = [self._node(table, where, key) for key in inputs]
+        given = {key: table[key] for key in options if key in table}
+        if kind == "aggregate":
+            for key in ("size", "compute"):
+                if key not in given:
+                    raise self._error(f"{where}.{key}", "is missing")
+            given["compute"] = self._compute(given["compute"], f"{where}.compute")
+        build: Callable[..., Query] = {"join": join, "asof": asof, "aggregate": aggregate}[kind]
+        query: Query = self._in(where, build, *nodes, **given, name=name)
+        return query
+
+    def _node(self, table: Mapping[str, Any], where: str, key: str) -> Node:
+        name = table.get(key)
+        if name not in self.nodes:
+            known = ", ".join(self.nodes) or "none are declared"
+            what = f"names {name!r}, which is neither a stream nor a query above it" if key in table else "is missing"
+            raise self._error(f"{where}.{key}", what, f"Use one of: {known}")
+        return self.nodes[name]
+
+    def _compute(self, table: Any, where: str) -> dict[str, Function]:
+        if not isinstance(table, dict):
+            raise self._error(where, f"is {table!r}", 'Make it a table such as { n = "count()", mean = "mean(x)" }')
+        return {column: self._function(given, f"{where}.{column}") for column, given in table.items()}
+
+    def _function(self, given: Any, where: str) -> Function:
+        """`"mean(x)"`, or `{ function = "first_where", column = "x", where = "x > 3" }`."""
+        call = re.fullmatch(r"\s*(\w+)\s*\(\s*(\w*)\s*\)\s*", given) if isinstance(given, str) else None
+        if call is not None:
+            name, arguments = call[1], ({"column": call[2]} if call[2] else {})
+        elif isinstance(given, dict) and "function" in given:
+            self._keys(given, ("function", "column", "where"), f"{where}.")
+            name, arguments = given["function"], {k: v for k, v in given.items() if k != "function"}
+        else:
+            raise self._error(where, f"is {given!r}", "Write 'mean(column)', or a table with function, column, where")
+        if name not in ("count", "sum", "mean", "min", "max", "var", "first", "last", "first_where", "count_where",
+                        "collect", "distinct"):  # fmt: skip
+            raise self._error(where, f"names the function {name!r}", "A custom function needs a Python file")
+        try:
+            function: Function = getattr(functions, name)(**arguments)
+        except TypeError as error:
+            raise self._error(where, f"does not fit {name}: {error}") from error
+        except PlaitError as error:
+            raise self._error(where, str(error)) from error
+        return function
+
+    # --- errors ---
+
+    def _table(self, key: str) -> dict[str, Any]:
+        table = self.tables.get(key, {})
+        if not isinstance(table, dict):
+            raise self._error(key, f"is {table!r}", "Make it a table")
+        return table
+
+    def _keys(self, table: Any, allowed: tuple[str, ...], where: str) -> None:
+        if not isinstance(table, dict):
+            raise self._error(where.rstrip("."), f"is {table!r}", "Make it a table")
+        for key in table:
+            if key not in allowed:
+                near = difflib.get_close_matches(key, allowed, n=1)
+                raise self._error(
+                    f"{where}{key}",
+                    "is no key here",
+                    f"Did you mean {near[0]!r}?" if near else f"Use {', '.join(allowed)}",
+                )
+
+    def _path(self, path: Any) -> str | None:
+        if path is None or path == "-":
+            return path
+        if not isinstance(path, str):
+            raise self._error("output", f"has the path {path!r}", "Write it as text")
+        return str(self.file.parent / path)
+
+    def _in(self, where: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        """Call, and say in which table of the file an error arose."""
+        try:
+            return function(*arguments, **options)
+        except PlaitError as error:
+            raise type(error)(f"{self.file}, [{where}]: {error.fact}", why=error.why, do=error.do) from error
+
+    def _error(self, where: str, fact: str, do: str = "") -> QueryError:
+        return QueryError(f"{self.file}: {where} {fact}", do=do)

@@ -1,0 +1,87 @@
+"""Run a job on every executor there is, and on the reference under other deliveries, and compare byte for byte."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from plait import order as total_order
+from plait.cli.execute import MAX_PENDING, available, collect
+from plait.cli.job import Job
+from plait.cli.progress import Display
+from plait.connectors.contract import Chunk
+from plait.query.identical import KEY, Difference, difference, digest
+from plait.reference.rows import table_of
+from plait.reference.run import Run
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One contender held against the reference."""
+
+    contender: str
+    rows: int
+    difference: Difference | None
+
+
+def verify(job: Job, *, quiet: bool, seeds: tuple[int, ...] = (1, 2)) -> tuple[str, list[Verdict]]:
+    """The reference's fingerprint, and a verdict for each contender."""
+    job.check()
+    with Display(f"{job.title} on reference", quiet=quiet) as display:
+        expected = collect("reference", job, display)
+    verdicts = [Verdict("reference", len(expected), None)]
+    for seed in seeds:
+        with Display(f"{job.title}, delivery {seed}", quiet=quiet) as display:
+            got = _delivered_at_random(job, seed, display)
+        verdicts.append(Verdict(f"reference, random delivery (seed {seed})", len(got), difference(expected, got)))
+    for engine in available():
+        if engine != "reference":
+            with Display(f"{job.title} on {engine}", quiet=quiet) as display:
+                got = collect(engine, job, display)
+            verdicts.append(Verdict(engine, len(got), difference(expected, got, job.order)))
+    return digest(expected.drop_columns([KEY])), verdicts
+
+
+def _delivered_at_random(job: Job, seed: int, display: Display) -> pa.Table:
+    """Lanes pulled in random turns, their rows cut at random: what the law says can't show."""
+    dice = random.Random(seed)
+    run = Run(job.query, {n: f.schema for n, f in job.feeds.items()}, max_pending=job.max_pending or MAX_PENDING)
+    lanes = []
+    for name, feed in job.feeds.items():
+        intake = run.intake.streams[name]
+        for lane in feed.lanes:
+            if lane.source is not None and intake.stream.source_column is None:
+                intake.know(lane.source)
+            lanes.append((name, lane.source, _cut(lane.read(), dice)))
+    rows, taken = [], 0
+    while lanes:
+        at = dice.randrange(len(lanes))
+        name, source, chunks = lanes[at]
+        chunk = next(chunks, None)
+        if chunk is None:
+            del lanes[at]
+            if source is not None:
+                run.end(name, source=source)
+            elif name not in [lane[0] for lane in lanes]:
+                run.end(name)
+        else:
+            taken += chunk.batch.num_rows
+            run.push(name, chunk.batch, source=source, where=chunk.where, first_row=chunk.first_row)
+        rows += run.take()
+        display.update(taken, len(rows), run.frontier)
+    run.close()
+    rows += run.take()
+    keys = pa.array([total_order.encode(row.key) for row in rows], pa.binary())
+    return table_of(rows, run.bound.schema).append_column(KEY, keys)
+
+
+def _cut(chunks: Iterator[Chunk], dice: random.Random) -> Iterator[Chunk]:
+    for chunk in chunks:
+        at = 0
+        while at < chunk.batch.num_rows:
+            size = dice.choice((1, 7, 100, 5000))
+            yield Chunk(chunk.batch.slice(at, size), chunk.where, chunk.first_row + at)
+            at += size

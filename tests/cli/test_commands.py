@@ -1,0 +1,161 @@
+"""The commands on the examples, and `verify` when an executor is wrong."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner, Result
+
+from plait.cli import execute
+from plait.cli.job import Job
+from plait.cli.main import cli, main
+from plait.cli.progress import Display, moment
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.*"))
+
+
+def invoke(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, list(arguments), catch_exceptions=False)
+
+
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda f: f.name)
+def test_every_example_verifies(file: Path) -> None:
+    done = invoke("verify", str(file))
+    assert done.exit_code == 0, done.output
+    assert "DIFFERENT" not in done.output
+    assert "identical, fingerprint" in done.output
+
+
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda f: f.name)
+def test_every_example_explains_itself(file: Path) -> None:
+    done = invoke("explain", str(file))
+    assert done.exit_code == 0
+    assert "stream " in done.output
+    assert "result: ts " in done.output
+
+
+def test_explain_needs_no_data(tmp_path: Path) -> None:
+    file = tmp_path / "q.py"
+    file.write_text("import plait\ns = plait.stream('s')\nquery = plait.join(s, s, on='l.x < r.x', last=3)\n")
+    done = invoke("explain", str(file))
+    assert done.exit_code == 0
+    assert "last 3 tuples, on (left.x < right.x)" in done.output
+
+
+def pretend(monkeypatch: pytest.MonkeyPatch, spoil) -> None:
+    """Install a wrong executor: the reference's result, spoiled."""
+
+    def collect(job: Job, display: Display) -> pa.Table:
+        return spoil(execute.collect("reference", job, display))
+
+    monkeypatch.setitem(execute._ENGINES, "threads", (execute._run_reference, collect))
+    monkeypatch.setattr(execute, "has_executor", lambda name: name != "spark")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda t: t.slice(1), ["at row 0 (row)"]),
+        (lambda t: t.slice(0, len(t) - 1), ["(number of rows)", "got       no row"]),
+        (lambda t: pa.concat_tables([t, t.slice(0, 1)]), ["(number of rows)", "expected  no row"]),
+        (lambda t: pa.concat_tables([t.slice(1, 1), t.slice(0, 1), t.slice(2)]), ["at row 0 (row)"]),
+        (lambda t: t.rename_columns([c.upper() for c in t.column_names]), ["(columns)"]),
+    ],
+)
+def test_verify_shows_the_first_difference_and_exits_1(monkeypatch: pytest.MonkeyPatch, spoil, words) -> None:
+    pretend(monkeypatch, spoil)
+    done = invoke("verify", str(next(f for f in EXAMPLES if f.name == "last_quote.py")))
+    assert done.exit_code == 1
+    assert "threads" in done.output
+    assert "DIFFERENT" in done.output
+    assert all(word in done.output for word in words), done.output
+
+
+def test_verify_in_trigger_order_takes_partners_in_any_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Two partners of one trigger change places: strict says no, trigger and none say yes; triggers may not move."""
+    file = tmp_path / "q.toml"
+    text = """
+[streams.a]
+path = "a.csv"
+unit = "us"
+[streams.b]
+path = "b.csv"
+unit = "us"
+[query]
+kind = "join"
+left = "a"
+right = "b"
+within = "10us"
+[run]
+order = "ORDER"
+"""
+    (tmp_path / "a.csv").write_text("ts,x\n1,1\n2,2\n3,3\n")
+    (tmp_path / "b.csv").write_text("ts,y\n4,1\n5,2\n")
+
+    def swapped(first: int, second: int):
+        def spoil(table: pa.Table) -> pa.Table:
+            rows = list(range(len(table)))
+            rows[first], rows[second] = rows[second], rows[first]
+            return table.take(rows)
+
+        return spoil
+
+    for swap, allowed in (((0, 1), {"trigger", "none"}), ((0, 3), {"none"})):
+        pretend(monkeypatch, swapped(*swap))
+        for order in ("strict", "trigger", "none"):
+            file.write_text(text.replace("ORDER", order))
+            done = invoke("verify", str(file))
+            assert done.exit_code == (0 if order in allowed else 1), (swap, order, done.output)
+
+
+def test_demo_shows_both_results(capsys: pytest.CaptureFixture[str]) -> None:
+    done = invoke("demo")
+    assert done.exit_code == 0
+    assert "Band join" in done.output
+    assert "Aggregate" in done.output
+    assert "fingerprint ce7e6600ed745c0b" in done.output  # seeded: the same on every machine
+
+
+def test_a_fault_of_our_own_is_exit_3_with_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("plait.cli.job.load", lambda *a: 1 / 0)
+    monkeypatch.setattr(sys, "argv", ["plait", "explain", "x.toml"])
+    with pytest.raises(SystemExit) as exit:
+        main()
+    assert exit.value.code == 3
+    assert "ZeroDivisionError" in capsys.readouterr().err
+
+
+def test_progress_is_plain_lines_where_there_is_no_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr("plait.cli.progress.time.monotonic", lambda: now[0])
+    with Display("work", total=10) as display:
+        for rows in range(11):
+            display.update(rows, rows // 2, 0)
+            now[0] += 0.9
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "work: 2 s, 2 rows in, 1 results, frontier 0 s (20%)"
+    assert len(lines) == 2
+
+
+def test_quiet_progress_says_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    now = [100.0]
+    monkeypatch.setattr("plait.cli.progress.time.monotonic", lambda: now[0])
+    with Display("work", quiet=True) as display:
+        now[0] += 60
+        display.update(1, 1, 0)
+    assert capsys.readouterr().err == ""
+
+
+def test_moments_are_readable() -> None:
+    assert moment(-(2**63)) == "start"
+    assert moment(2**63 - 1) == "end of input"
+    assert moment(1_704_067_200_000_000) == "2024-01-01 00:00:00"
+    assert moment(1_500_000) == "1.5 s"
+    assert moment(2**61) == f"{2**61} us"

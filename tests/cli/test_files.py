@@ -1,0 +1,286 @@
+"""`plait run` on files: what comes out, what a user reads when something is wrong, and that nothing half-done stays."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import plait
+
+QUERY = """
+[streams.quotes]
+path = "quotes"
+unit = "us"
+
+[streams.trades]
+path = "trades.csv"
+unit = "us"
+{extra}
+
+[query]
+kind = "join"
+left = "quotes"
+right = "trades"
+on = "abs(quotes.x - trades.a) <= 1"
+within = "3us"
+
+[output]
+path = "near.parquet"
+"""
+
+QUOTES = "ts,x\n1,1\n2,2\n4,3\n9,4\n"
+TRADES = "ts,a\n1,1\n3,2\n5,3\n9,9\n"
+
+
+def lay_out(folder: Path, *, query: str = QUERY, extra: str = "", quotes: str = QUOTES, trades: str = TRADES) -> Path:
+    (folder / "quotes").mkdir()
+    (folder / "quotes" / "part-0.csv").write_text(quotes)
+    (folder / "trades.csv").write_text(trades)
+    file = folder / "near.toml"
+    file.write_text(query.replace("{extra}", extra))
+    return file
+
+
+def command(*arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "plait.cli.main", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        timeout=120,
+    )
+
+
+def leftovers(folder: Path) -> list[str]:
+    """Every file that was not laid out by the test."""
+    given = {"near.toml", "part-0.csv", "trades.csv", "near.py", "bad.parquet"}
+    return sorted(f.name for f in folder.rglob("*") if f.is_file() and f.name not in given and f.suffix != ".pyc")
+
+
+def test_run_writes_what_the_reference_says(tmp_path: Path) -> None:
+    done = command("run", lay_out(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert "8 rows in, 7 results to" in done.stderr
+    assert done.stdout == ""
+    quotes, trades = plait.stream("quotes", unit="us"), plait.stream("trades", unit="us")
+    expected = plait.join(quotes, trades, on="abs(quotes.x - trades.a) <= 1", within=3).reference(
+        {
+            "quotes": {"ts": [1, 2, 4, 9], "x": [1, 2, 3, 4]},
+            "trades": {"ts": [1, 3, 5, 9], "a": [1, 2, 3, 9]},
+        }
+    )
+    assert pq.read_table(tmp_path / "near.parquet").equals(expected)
+    assert leftovers(tmp_path) == ["near.parquet"]
+
+
+def test_without_an_output_rows_go_to_standard_output_as_json_lines(tmp_path: Path) -> None:
+    file = lay_out(tmp_path, query=QUERY.split("[output]")[0])
+    done = command("run", file, "--quiet")
+    assert done.returncode == 0
+    assert done.stderr == ""
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert rows[0] == {"ts": 1, "quotes_ts": 1, "x": 1, "trades_ts": 1, "a": 1}
+
+
+def test_input_option_replaces_a_streams_rows(tmp_path: Path) -> None:
+    file = lay_out(tmp_path)
+    pq.write_table(pa.table({"ts": [5], "a": [3]}), tmp_path / "other.parquet")
+    done = command("run", file, "--input", f"trades={tmp_path / 'other.parquet'}", "-o", "-", "--quiet")
+    assert [json.loads(line)["x"] for line in done.stdout.splitlines()] == [2, 3]
+
+
+BAD = {
+    "a source that runs back": ({"trades": "ts,a\n5,1\n4,2\n"}, ["'trades'", "row 1", "ts 4 is late", "disorder="]),
+    "a null time": ({"trades": "ts,a\n1,1\n,2\n"}, ["'trades'", "trades.csv", "row 1", "NULL"]),
+    "a missing column": ({"trades": "ts,b\n1,1\n"}, ["'a'", "not there", "trades.ts, trades.b"]),
+    "a missing time column": ({"trades": "at,a\n1,1\n"}, ["'trades'", "no column 'ts'", "at, a"]),
+    "a column of another type": ({"trades": "ts,a\n1,red\n"}, ["text", "quotes.x", "trades.a"]),
+    "a later row of another type": ({"trades": "ts,a\n1,1\n" * 1 + "2,red\n"}, ["trades"]),
+    "a time that is no whole number": ({"trades": "ts,a\n1.5,1\n"}, ["'trades'", "'ts'", "double"]),
+    "a typo in a key": ({"extra": 'disordr = "1s"'}, ["streams.trades.disordr", "Did you mean 'disorder'?"]),
+    "a typo in TOML": ({"extra": "late = "}, ["near.toml", "not TOML", "line 9"]),
+    "a bad duration": ({"extra": 'disorder = "1 parsec"'}, ["[streams.trades]", "'1 parsec'", "'parsec'"]),
+    "an undeclared unit": ({"query": QUERY.replace('unit = "us"', "", 1)}, ["'quotes'", "int64", "unit="]),
+    "no such folder": ({"query": QUERY.replace('"quotes"', '"quots"', 1)}, ["quots"]),
+    "an unknown stream": ({"query": QUERY.replace('right = "trades"', 'right = "trade"')}, ["query.right", "'trade'"]),
+    "an unknown kind": ({"query": QUERY.replace('"join"', '"zip"')}, ["query.kind", "'zip'", "join, asof, aggregate"]),
+    "bad SQL": ({"query": QUERY.replace("<= 1", "<=")}, ["[query]", "not SQL"]),
+    "an unknown engine": ({"query": QUERY + '\n[run]\nengine = "abacus"'}, ["run.engine", "'abacus'"]),
+    "an engine that is not there": ({"query": QUERY + '\n[run]\nengine = "threads"'}, ["'threads'", "reference"]),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_one_message_exit_2_and_nothing_left(tmp_path: Path, case: str) -> None:
+    given, words = BAD[case]
+    done = command("run", lay_out(tmp_path, **given))
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert done.stderr.startswith("plait: ")
+    for word in words:
+        assert word in done.stderr, f"{word!r} is not in: {done.stderr}"
+    assert leftovers(tmp_path) == []
+
+
+def test_an_empty_folder_names_it(tmp_path: Path) -> None:
+    file = lay_out(tmp_path)
+    (tmp_path / "quotes" / "part-0.csv").unlink()
+    done = command("run", file)
+    assert done.returncode == 2
+    assert "quotes" in done.stderr
+    assert ".csv" in done.stderr
+    assert leftovers(tmp_path) == []
+
+
+def test_a_truncated_parquet_file_is_named_and_leaves_nothing(tmp_path: Path) -> None:
+    file = lay_out(tmp_path)
+    bad = tmp_path / "quotes" / "bad.parquet"
+    (tmp_path / "quotes" / "part-0.csv").unlink()
+    pq.write_table(pa.table({"ts": list(range(1000)), "x": list(range(1000))}), bad)
+    bad.write_bytes(bad.read_bytes()[:-40])
+    done = command("run", file)
+    assert done.returncode == 2
+    assert "bad.parquet" in done.stderr
+    assert leftovers(tmp_path) == []
+
+
+def test_what_stood_under_the_final_name_survives_a_failed_run(tmp_path: Path) -> None:
+    file = lay_out(tmp_path, trades="ts,a\n5,1\n4,2\n")
+    (tmp_path / "near.parquet").write_text("yesterday's")
+    assert command("run", file).returncode == 2
+    assert (tmp_path / "near.parquet").read_text() == "yesterday's"
+    assert leftovers(tmp_path) == ["near.parquet"]
+
+
+def test_late_rows_are_counted_and_kept_aside(tmp_path: Path) -> None:
+    file = lay_out(tmp_path, extra='late = "drop"', trades="ts,a\n5,1\n4,2\n6,3\n")
+    done = command("run", file, "--late", tmp_path / "late.jsonl")
+    assert done.returncode == 0
+    assert "1 late rows dropped" in done.stderr
+    (line,) = (tmp_path / "late.jsonl").read_text().splitlines()
+    assert json.loads(line) == {"stream": "trades", "row": '{"ts": 4, "a": 2}'}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["run", "none.toml"], ["There is no file 'none.toml'"]),
+        (["run"], ["Missing argument"]),
+        (["frobnicate"], ["No such command"]),
+        (["run", __file__ + "x", "--input", "a"], ["NAME=PATH"]),
+    ],
+)
+def test_wrong_usage_is_exit_2(arguments: list[str], words: list[str]) -> None:
+    done = command(*arguments)
+    assert done.returncode == 2
+    assert all(word in done.stderr for word in words), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("x = 1\n", ["near.py", "`query` is nothing"]),
+        ("import plait\nquery = 3\n", ["`query` is a int"]),
+        ("import plait\n1 / 0\n", ["near.py, line 2", "ZeroDivisionError"]),
+        ("def (:\n", ["near.py, line 1", "SyntaxError"]),
+        ("import plait\nquery = plait.aggregate(plait.stream('s'), size='1s', compute={'n': plait.count()})\n",
+         ["'s' has no data", "--input s=PATH"]),
+        ("import plait\nquery = plait.aggregate(plait.stream('s'), size='1s', compute={'n': plait.count()})\ndata = {'t': 1}",
+         ["`data` names 't'", "reads s"]),
+    ],
+)  # fmt: skip
+def test_python_files_that_are_wrong(tmp_path: Path, text: str, words: list[str]) -> None:
+    file = tmp_path / "near.py"
+    file.write_text(text)
+    done = command("run", file)
+    assert done.returncode == 2
+    assert all(word in done.stderr for word in words), done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def slow_query(folder: Path) -> Path:
+    """A Python file whose feed never ends, so that the run can be interrupted in the middle."""
+    file = folder / "near.py"
+    file.write_text(
+        """
+import itertools, time
+import pyarrow as pa
+import plait
+from plait.connectors.contract import Chunk, Feed, Lane
+
+schema = pa.schema([("ts", pa.int64()), ("x", pa.int64())])
+
+def read():
+    for n in itertools.count():
+        time.sleep(0.01)
+        yield Chunk(pa.record_batch([[n], [n]], schema=schema))
+
+query = plait.aggregate(plait.stream("s", unit="us"), size="1us", compute={"n": plait.count()})
+data = {"s": Feed(schema, (Lane(None, read),))}
+"""
+    )
+    return file
+
+
+def test_interrupt_is_exit_130_and_leaves_nothing(tmp_path: Path) -> None:
+    running = subprocess.Popen(
+        [sys.executable, "-m", "plait.cli.main", "run", slow_query(tmp_path), "-o", tmp_path / "out.csv"],
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    while not any(f.name.endswith(".tmp") for f in tmp_path.iterdir()):
+        assert running.poll() is None
+        time.sleep(0.05)
+    os.kill(running.pid, signal.SIGINT)
+    _, errors = running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert "interrupted" in errors
+    assert leftovers(tmp_path) == []
+
+
+MEMORY_PROBE = """
+import resource, sys
+from plait.cli import execute
+from plait.cli.job import load
+
+def peak_mb():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+before = peak_mb()
+summary = execute.run(load(sys.argv[1]), engine="reference", output=sys.argv[2], late=None, quiet=True)
+print(summary.rows, summary.results, round(peak_mb() - before))
+"""
+
+
+def test_a_csv_folder_streams_through_the_reference_in_constant_memory(tmp_path: Path) -> None:
+    """Rows of text of 60 MB for each stream; held as rows they would be more than that."""
+    pad, rows_each = "z" * 800, 75_000
+    for stream, column, cycle in (("quotes", "x", 50), ("trades", "a", 49)):
+        (tmp_path / stream).mkdir()
+        for part in range(5):
+            with (tmp_path / stream / f"part-{part}.csv").open("w") as out:
+                out.write(f"ts,{column},{stream}_note\n")
+                out.writelines(f"{n * 10},{n % cycle},{pad}\n" for n in range(part * 15_000, (part + 1) * 15_000))
+    file = tmp_path / "near.toml"
+    file.write_text(QUERY.replace("{extra}", "").replace("trades.csv", "trades"))
+    done = subprocess.run(
+        [sys.executable, "-c", MEMORY_PROBE, file, tmp_path / "near.parquet"],
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr
+    rows, results, grown_mb = map(int, done.stdout.split())
+    near = sum(abs(n % 50 - n % 49) <= 1 for n in range(rows_each))
+    assert (rows, results) == (2 * rows_each, near)
+    # A block of CSV, its Arrow form and a slice of rows for each of two lanes, and a row group of the results (12 MB);
+    # 120 MB of text went through.
+    assert grown_mb < 100
