@@ -194,7 +194,7 @@ def test_wrong_usage_is_exit_2(arguments: list[str], words: list[str]) -> None:
         ("def (:\n", ["near.py, line 1", "SyntaxError"]),
         ("import plait\nquery = plait.aggregate(plait.stream('s'), size='1s', compute={'n': plait.count()})\n",
          ["'s' has no data", "--input s=PATH"]),
-        ("import plait\nquery = plait.aggregate(plait.stream('s'), size='1s', compute={'n': plait.count()})\ndata = {'t': 1}",
+        ("import plait\ns = plait.stream('s')\nquery = plait.join(s, s, within='1s')\ndata = {'t': 1}",
          ["`data` names 't'", "reads s"]),
     ],
 )  # fmt: skip

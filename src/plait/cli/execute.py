@@ -58,16 +58,15 @@ def _run_reference(job: Job, output: str, late: str | None, quiet: bool) -> Summ
     feeds = job.check().feeds
     machine = Run(job.query, {n: f.schema for n, f in feeds.items()}, max_pending=job.max_pending or MAX_PENDING)
     schema, results = machine.bound.schema, 0
-    with Display(f"{job.title} on reference", total=_total(job), quiet=quiet) as display:
-        with sinks.open_sink(output, schema) as sink:
-            for rows in pull(machine, feeds):
-                if rows:
-                    results += len(rows)
-                    for batch in table_of(rows, schema).to_batches():
-                        sink.write(batch)
-                display.update(_rows_in(machine), results, machine.frontier)
-            if late is not None:
-                _write_late(machine, late)
+    display = Display(f"{job.title} on reference", total=_total(job), quiet=quiet)
+    with display, sinks.open_sink(output, schema) as sink:
+        for rows in pull(machine, feeds):
+            if rows:
+                results += len(rows)
+                sink.write(table_of(rows, schema))
+            display.update(_rows_in(machine), results, machine.frontier)
+        if late is not None:
+            _write_late(machine, late)
     intakes = machine.intake.streams.values()
     return Summary(
         engine="reference",

@@ -143,8 +143,8 @@ class _Reader:
                 if key not in given:
                     raise self._error(f"{where}.{key}", "is missing")
             given["compute"] = self._compute(given["compute"], f"{where}.compute")
-        build: Callable[..., Query] = {"join": join, "asof": asof, "aggregate": aggregate}[kind]
-        query: Query = self._in(where, build, *nodes, **given, name=name)
+        builders: dict[str, Callable[..., Query]] = {"join": join, "asof": asof, "aggregate": aggregate}
+        query: Query = self._in(where, builders[kind], *nodes, **given, name=name)
         return query
 
     def _node(self, table: Mapping[str, Any], where: str, key: str) -> Node:
@@ -203,7 +203,7 @@ class _Reader:
 
     def _path(self, path: Any) -> str | None:
         if path is None or path == "-":
-            return path
+            return "-" if path else None
         if not isinstance(path, str):
             raise self._error("output", f"has the path {path!r}", "Write it as text")
         return str(self.file.parent / path)
