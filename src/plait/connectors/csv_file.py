@@ -1,0 +1,199 @@
+"""CSV files: a header line, UTF-8, fields quoted with `"` where they need it.
+
+Types are those of the schema, which is declared, or inferred from the first block of the first file that has rows and
+then pinned: a later field that does not fit is an error that names file, row and line. An ISO-8601 time with a zone is
+`timestamp[us, UTC]`, one without is `timestamp[us]`. An empty field is NULL, except in a text column, where it is ''.
+With `null_values` given, exactly those texts are NULL, in text columns too, where they stand without quotes. `NaN` is a
+number, not NULL. Bytes are written in base64.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.csv as pc
+
+from plait.connectors.contract import Chunk
+from plait.connectors.encoding import from_base64
+from plait.connectors.files import DataFile
+from plait.connectors.fit import Wanted, check_fit, check_unique, fit
+from plait.errors import DataError
+
+#: Arrow reads up to 32 blocks ahead, for every lane that is open: larger ones are no faster and hold more memory.
+BLOCK_BYTES: Final = 1 << 18
+_CONVERSION = re.compile(r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to ([^:]*): (.*)", re.S)
+_PARSE = re.compile(r"CSV parse error: (?:Row #(\d+): )?(Expected \d+ columns, got \d+)(?:: (.*))?", re.S)
+
+
+@dataclass(frozen=True)
+class CsvOptions:
+    delimiter: str = ","
+    null_values: Sequence[str] | None = None
+
+
+def header(file: DataFile, options: CsvOptions) -> list[str]:
+    """The columns' names: the first record of the file."""
+    try:
+        with _text(file) as lines:
+            names = next(csv.reader(lines, delimiter=options.delimiter), [])
+        ",".join(names).encode()
+    except (UnicodeEncodeError, csv.Error, OSError) as error:
+        raise DataError(
+            f"CSV file {file.path!r} has no readable header", why=str(error), do="Save it as UTF-8, whole"
+        ) from None
+    if not names:
+        raise DataError(
+            f"CSV file {file.path!r} has no header line" + (" (0 bytes)" if file.size == 0 else ""),
+            why="the first line names the columns",
+            do="Write the header even if there are no rows, or take the file out of the folder",
+        )
+    check_unique(pa.schema([(name, pa.string()) for name in names]), f"CSV file {file.path!r}")
+    return names
+
+
+def infer(file: DataFile, options: CsvOptions) -> pa.Schema | None:
+    """The types that the first block suggests; None if the file has no rows. Always nullable, times in microseconds."""
+    names = header(file, options)
+    try:
+        with _reader(file, None, options) as reader:
+            batch = reader.read_next_batch()
+    except StopIteration:
+        return None
+    except (pa.ArrowInvalid, OSError) as error:
+        if _no_rows(error):
+            return None
+        raise _refused(file, names, error, options, f"{file.name!r} has") from None
+    if batch.num_rows == 0:
+        return None
+    return pa.schema([(field.name, _pinned(file, field)) for field in batch.schema])
+
+
+def _pinned(file: DataFile, field: pa.Field) -> pa.DataType:
+    if pa.types.is_null(field.type):
+        return pa.string()  # nothing in the whole block: as Spark has it, text
+    if pa.types.is_timestamp(field.type):
+        return pa.timestamp("us", tz=field.type.tz)
+    if pa.types.is_binary(field.type):
+        raise DataError(
+            f"CSV file {file.path!r}: column {field.name!r} holds bytes that are not UTF-8",
+            why="CSV is read as UTF-8",
+            do="Convert the file (iconv -t UTF-8)",
+        )
+    return field.type
+
+
+def read(file: DataFile, wanted: Wanted, batch_rows: int, options: CsvOptions) -> Iterator[Chunk]:
+    """The file's rows in the wanted schema."""
+    names, schema = header(file, options), wanted.schema
+    given = [(name, schema.field(name).type if name in schema.names else pa.string()) for name in names]
+    check_fit(pa.schema(given), wanted, f"CSV file {file.path!r}")
+    row = 0
+    try:
+        with _reader(file, schema, options) as reader:
+            for block in reader:
+                batch = fit(_decoded(block, schema, file.path, row), schema, file.path, row)
+                for start in range(0, batch.num_rows, batch_rows):
+                    yield Chunk(batch.slice(start, batch_rows), file.path, row + start)
+                row += batch.num_rows
+    except pa.ArrowNotImplementedError as error:
+        raise DataError(
+            f"CSV file {file.path!r} can't hold what {wanted.by}", why=str(error), do="Use Parquet or JSON lines"
+        ) from None
+    except (pa.ArrowInvalid, OSError) as error:
+        if not _no_rows(error):
+            raise _refused(file, names, error, options, wanted.by) from None
+
+
+def _reader(file: DataFile, schema: pa.Schema | None, options: CsvOptions) -> pc.CSVStreamingReader:
+    kinds = None if schema is None else {f.name: pa.string() if pa.types.is_binary(f.type) else f.type for f in schema}
+    return pc.open_csv(
+        pa.input_stream(file.path, compression=_compression(file)),
+        # Threads would lose the row numbers of errors; the reader is sequential anyway.
+        read_options=pc.ReadOptions(block_size=BLOCK_BYTES, use_threads=False),
+        parse_options=pc.ParseOptions(delimiter=options.delimiter, newlines_in_values=True),
+        convert_options=pc.ConvertOptions(
+            column_types=kinds,
+            include_columns=None if schema is None else schema.names,
+            null_values=[""] if options.null_values is None else list(options.null_values),
+            strings_can_be_null=options.null_values is not None,
+            quoted_strings_can_be_null=False,
+        ),
+    )
+
+
+def _decoded(block: pa.RecordBatch, schema: pa.Schema, where: str, row: int) -> pa.RecordBatch:
+    for index, field in enumerate(schema):
+        if pa.types.is_binary(field.type):
+            values = from_base64(block.column(index), f"{where}: column {field.name!r}", row)
+            block = block.set_column(index, field.name, values)
+    return block
+
+
+def _text(file: DataFile) -> io.TextIOWrapper:
+    raw = pa.input_stream(file.path, compression=_compression(file))
+    # Bytes that are no UTF-8 are kept as they are here: Arrow judges the values, this only finds names and lines.
+    return io.TextIOWrapper(raw, encoding="utf-8-sig", errors="surrogateescape", newline="")
+
+
+def _compression(file: DataFile) -> str | None:
+    return "gzip" if file.path.lower().endswith(".gz") else None
+
+
+# --- what went wrong, and where -----------------------------------------------------------------------------
+
+
+def _no_rows(error: Exception) -> bool:
+    return "Empty CSV file" in str(error)
+
+
+def _refused(file: DataFile, names: list[str], error: Exception, options: CsvOptions, by: str) -> DataError:
+    message = str(error)
+    if found := _CONVERSION.match(message):
+        column, record, kind, fact = found.groups()
+        return DataError(
+            f"CSV file {_place(file, record, options)}: column {names[int(column)]!r} is no {kind}: {fact}",
+            why=f"{by} it so" + ("" if by == "schema= declares" else " (as its first rows show it)"),
+            do="Mend the row, or declare the column's type with schema=",
+        )
+    if found := _PARSE.match(message):
+        record, fact, row = found.groups()
+        return DataError(
+            f"CSV file {_place(file, record, options)}: {fact[0].lower()}{fact[1:]}" + (f": {row[:80]}" if row else ""),
+            why="every row has a field for each column of the header",
+            do="Mend the row (a field that holds the delimiter or a quote needs quotes)",
+        )
+    if "straddl" in message:
+        return DataError(
+            f"CSV file {file.path!r} has a row of more than {BLOCK_BYTES} bytes",
+            why="most often a quote is opened and never closed",
+            do="Look for an odd number of quotes in a row; as JSON lines or Parquet a row may be longer",
+        )
+    return DataError(f"CSV file {file.path!r} can't be read", why=message, do="Write it again, or take it out")
+
+
+def _place(file: DataFile, record: str | None, options: CsvOptions) -> str:
+    """File, row (counted from 0, without the header) and line (from 1), found by reading up to it once more."""
+    if record is None:
+        return repr(file.path)
+    line = None
+    with suppress(OSError, csv.Error), _text(file) as lines:
+        line = _line(csv.reader(lines, delimiter=options.delimiter), int(record))
+    return f"{file.path!r}, row {int(record) - 2}" + (f" (line {line})" if line else "")
+
+
+def _line(reader: Any, record: int) -> int | None:
+    """The line on which a record starts; the reader skips blank lines, as Arrow does, and knows of quoted ones."""
+    start = 1
+    for fields in reader:
+        record -= bool(fields)
+        if record == 0:
+            return start
+        start = reader.line_num + 1
+    return None

@@ -1,0 +1,117 @@
+"""Which files of a folder count, in what order, and what format they are in.
+
+As Spark does, names that start with `_` or `.` are passed over (and here those that end in `.tmp` or `.crc` too): that
+is where writers keep their notes and what they have not finished. Files come in the order of their path relative to
+the folder, by the bytes of its UTF-8 with `/` between parts: an order that no file system, locale or clock decides.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from plait.errors import DataError
+
+#: Endings by format. A compressed CSV or JSON-lines file ends in `.gz` besides.
+ENDINGS: Final = {"parquet": (".parquet",), "csv": (".csv",), "jsonl": (".jsonl", ".ndjson", ".json")}
+_ALL_ENDINGS: Final = ".parquet, .csv, .jsonl, .ndjson, .json (the text formats also with .gz)"
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """`name` is the path relative to the folder: the source's name where files name their sources."""
+
+    path: str
+    name: str
+    size: int
+
+
+def check_format(format: str | None) -> None:
+    """Refuse a `format=` that does not exist."""
+    if format is not None and format not in ENDINGS:
+        raise DataError(f"format={format!r} is no format", do=f"Use one of {', '.join(map(repr, ENDINGS))}")
+
+
+def format_of(name: str) -> str | None:
+    """The format a file's name claims, if any."""
+    lower = name.lower()
+    plain = lower.removesuffix(".gz")
+    for format, endings in ENDINGS.items():
+        if (lower if format == "parquet" else plain).endswith(endings):
+            return format
+    return None
+
+
+def find(path: str | os.PathLike[str], format: str | None) -> tuple[list[DataFile], str]:
+    """The files under `path` (a folder or one file) in order, and their one format."""
+    check_format(format)
+    root = Path(path)
+    if root.is_dir():
+        return _in_folder(root, format)
+    if not root.exists():
+        raise DataError(
+            f"There is no file or folder {os.fspath(path)!r}",
+            why=f"relative paths start at {os.getcwd()!r}" if not root.is_absolute() else "",
+            do="Check the path",
+        )
+    found = format or format_of(root.name)
+    if found is None:
+        raise DataError(
+            f"The format of {os.fspath(path)!r} can't be told from its name",
+            why=f"these endings are known: {_ALL_ENDINGS}",
+            do="Say format='parquet', 'csv' or 'jsonl'",
+        )
+    return [_data_file(root, root.name)], found
+
+
+def _in_folder(root: Path, format: str | None) -> tuple[list[DataFile], str]:
+    files: dict[str, list[DataFile]] = {}
+    others = 0
+    for name in sorted(_walk(root), key=os.fsencode):
+        # With a format given every visible file is data, whatever its ending, as with Spark's readers.
+        kind = format or format_of(name)
+        if kind is None:
+            others += 1
+            continue
+        files.setdefault(kind, []).append(_data_file(root / name, name))
+    if not files:
+        raise DataError(
+            f"Folder {str(root)!r} holds no data file" + (f" ({others} with other endings)" if others else ""),
+            why=f"files count if they end in {_ALL_ENDINGS} and do not start with '_' or '.'",
+            do="Check the path, or say format= to read files with other endings",
+        )
+    if len(files) > 1:
+        (one, first), (two, second) = list(files.items())[:2]
+        raise DataError(
+            f"Folder {str(root)!r} mixes formats: {first[0].name!r} is {one} and {second[0].name!r} is {two}",
+            why="a stream's files are of one format",
+            do="Put them into folders of their own",
+        )
+    ((kind, found),) = files.items()
+    return found, kind
+
+
+def _data_file(path: Path, name: str) -> DataFile:
+    try:
+        return DataFile(str(path), name, path.stat().st_size)
+    except OSError as error:
+        raise DataError(f"File {str(path)!r} can't be read", why=str(error), do="Remove it, or mend the link") from None
+
+
+def _walk(root: Path) -> Iterator[str]:
+    """Relative names with `/`, following links to folders but no link back to a folder it is in."""
+    pending: list[tuple[str, tuple[str, ...]]] = [("", (os.path.realpath(root),))]
+    while pending:
+        prefix, above = pending.pop()
+        with os.scandir(root / prefix) as entries:
+            for entry in entries:
+                if entry.name.startswith((".", "_")) or entry.name.endswith((".tmp", ".crc")):
+                    continue
+                name = f"{prefix}{entry.name}"
+                if not entry.is_dir():
+                    yield name
+                elif (real := os.path.realpath(entry.path)) not in above:
+                    pending.append((f"{name}/", (*above, real)))

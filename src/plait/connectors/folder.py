@@ -1,0 +1,124 @@
+"""A folder of Parquet, CSV or JSON-lines files (or one file) as a feed, streamed in constant memory.
+
+The folder is one source, read file after file in the order of `files`; or a column of the rows names the sources; or,
+with `source=plait.FILE`, every file is a source of its own, named by its path relative to the folder, and ends with it.
+
+Columns and types are those of the stream's `schema=`; other columns are then passed over. Without it they are taken
+from the first file (for CSV and JSON lines: from the first block of the first file that has rows) and pinned, and a
+file or row that does not fit is an error that names it. Rows are counted from 0, lines from 1.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from plait.connectors import csv_file, json_file, parquet_file
+from plait.connectors.contract import BATCH_ROWS, Chunk, Feed, Lane, SourceName
+from plait.connectors.csv_file import CsvOptions
+from plait.connectors.files import DataFile, find
+from plait.connectors.fit import Wanted, check_fit, check_unique, plain
+from plait.connectors.memory import check_names
+from plait.errors import DataError
+
+if TYPE_CHECKING:
+    from plait.query.stream import Stream
+
+
+def feed(
+    stream: Stream,
+    path: str | os.PathLike[str],
+    *,
+    format: str | None = None,
+    batch_rows: int = BATCH_ROWS,
+    delimiter: str = ",",
+    null_values: Sequence[str] | None = None,
+) -> Feed:
+    """The files under `path` as one stream.
+
+    format       "parquet", "csv" or "jsonl"; None: told from the files' endings. Given, every visible file is data
+    batch_rows   rows in a chunk, at most
+    delimiter    what separates CSV fields
+    null_values  CSV texts that mean NULL in every column, text too; None: an empty field, except in text columns
+    """
+    if batch_rows < 1:
+        raise DataError(f"batch_rows={batch_rows!r}", why="a chunk has at least one row")
+    files, kind = find(path, format)
+    options = CsvOptions(delimiter, null_values)
+    wanted, rows = _wanted(stream, files, kind, options)
+    lanes = tuple(
+        Lane(source, partial(_read, group, kind, wanted, batch_rows, options))
+        for source, group in _grouped(stream, path, files)
+    )
+    return Feed(wanted.schema, lanes, rows, sum(file.size for file in files))
+
+
+def _grouped(
+    stream: Stream, path: str | os.PathLike[str], files: list[DataFile]
+) -> list[tuple[SourceName | None, list[DataFile]]]:
+    """Which files each lane reads."""
+    declared = stream.declared()
+    if stream.source == "@file":
+        if declared is not None:
+            check_names(stream, [file.name for file in files], declared, "file")
+        return [(file.name, [file]) for file in files]
+    if stream.source == "@partition":
+        raise DataError(
+            f"Stream {stream.name!r} takes its sources from Kafka's partitions, and {os.fspath(path)!r} has none",
+            do="Declare source=plait.FILE or a column",
+        )
+    if stream.source is not None:
+        return [(None, files)]
+    if declared is not None and len(declared) != 1:
+        raise DataError(
+            f"Stream {stream.name!r} declares {len(declared)} sources, and {os.fspath(path)!r} is one",
+            why="neither a column nor the file names the source",
+            do="Declare source=plait.FILE or the column that names it",
+        )
+    return [(0 if declared is None else declared[0], files)]
+
+
+def _wanted(stream: Stream, files: list[DataFile], kind: str, options: CsvOptions) -> tuple[Wanted, int | None]:
+    """What every file has to hold, and how many rows there are, where that is known without reading them."""
+    declared = None
+    if stream.schema is not None:
+        check_unique(stream.schema, f"The schema= of stream {stream.name!r}")
+        declared = Wanted(stream.schema, "schema= declares", exact=False)
+    if kind == "parquet":
+        return _from_footers(files, declared)
+    if declared is not None:
+        return declared, None
+    for file in files:
+        schema = csv_file.infer(file, options) if kind == "csv" else json_file.infer(file)
+        if schema is not None:
+            return Wanted(schema, f"{file.name!r} has", exact=True), None
+    raise DataError(
+        f"No file of stream {stream.name!r} has a row (the first is {files[0].path!r})",
+        why=f"the types of its columns can't be known from {kind} without rows",
+        do="Declare the columns with schema=",
+    )
+
+
+def _from_footers(files: list[DataFile], wanted: Wanted | None) -> tuple[Wanted, int]:
+    rows = 0
+    for file in files:
+        schema, here = parquet_file.footer(file)
+        if wanted is None:
+            wanted = Wanted(plain(schema), f"{file.name!r} has", exact=True)
+        check_fit(schema, wanted, f"Parquet file {file.path!r}")
+        rows += here
+    assert wanted is not None  # `find` gives at least one file
+    return wanted, rows
+
+
+def _read(files: list[DataFile], kind: str, wanted: Wanted, batch_rows: int, options: CsvOptions) -> Iterator[Chunk]:
+    for file in files:
+        match kind:
+            case "parquet":
+                yield from parquet_file.read(file, wanted.schema, batch_rows)
+            case "csv":
+                yield from csv_file.read(file, wanted, batch_rows, options)
+            case _:
+                yield from json_file.read(file, wanted, batch_rows)

@@ -1,0 +1,240 @@
+"""Tables in memory as a feed: Arrow, pandas, anything with Arrow's C stream, and dicts of columns.
+
+One table is one source, or the sources that a column of it names. Where no column does, several tables are several
+sources: a list gives them by position, a dict by name. A list of *record batches* is one table cut in pieces.
+Chunks are slices of the tables: nothing is copied.
+
+pandas has one mark for "missing" and "not a number" in float columns; like pandas itself, it is read as NULL here.
+NumPy arrays and lists keep NaN and NULL apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from plait.connectors.contract import BATCH_ROWS, Chunk, Feed, Lane, SourceName
+from plait.connectors.fit import Wanted, check_fit, fit, plain
+from plait.errors import DataError
+
+if TYPE_CHECKING:
+    from plait.query.stream import Stream
+
+_KINDS = "Pass an Arrow table or record batches, a pandas DataFrame, or a dict of columns"
+
+
+def feed(stream: Stream, data: Any) -> Feed:
+    """The rows of `data` as one stream.
+
+    data    a pyarrow Table, a RecordBatch or a list of them, a pandas (or polars) DataFrame, a dict of columns; for a
+            stream that no column names the sources of also a list of tables (sources 0, 1, ...) or a dict of source
+            name -> table. Names are held against the stream's `sources=` where declared, and take its order.
+    """
+    if isinstance(data, Feed):
+        return data  # already made, by whichever connector
+    tables = _sources(stream, data)
+    if stream.schema is not None:
+        wanted = Wanted(stream.schema, "schema= declares", exact=False)
+    else:
+        first, table = next(iter(tables.items()))
+        wanted = Wanted(plain(table.schema), f"source {first!r} has", exact=True)
+    lanes = []
+    for source, table in tables.items():
+        where = "" if len(tables) == 1 else f"source {source!r}"
+        check_fit(table.schema, wanted, f"Stream {stream.name!r}, {where}".rstrip(", "))
+        lanes.append(_lane(source, table, wanted.schema, where))
+    rows, size = (sum(sizes) for sizes in zip(*((t.num_rows, t.nbytes) for t in tables.values()), strict=True))
+    return Feed(wanted.schema, tuple(lanes), rows, size)
+
+
+def _lane(source: SourceName | None, table: pa.Table, schema: pa.Schema, where: str) -> Lane:
+    def read() -> Iterator[Chunk]:
+        row = 0
+        for batch in table.to_batches(max_chunksize=BATCH_ROWS):
+            yield Chunk(fit(batch, schema, where, row), where, row)
+            row += batch.num_rows
+
+    return Lane(source, read)
+
+
+# --- which tables, under which names ------------------------------------------------------------------------
+
+
+def _sources(stream: Stream, data: Any) -> dict[SourceName | None, pa.Table]:
+    declared = stream.declared()
+    by_name = isinstance(data, Mapping) and bool(data) and all(_is_table(value) for value in data.values())
+    pieces = isinstance(data, (list, tuple)) and all(isinstance(item, pa.RecordBatch) for item in data)
+    by_position = isinstance(data, (list, tuple)) and not pieces
+    if (column := stream.source_column) is not None:
+        if by_name or by_position:
+            raise DataError(
+                f"Stream {stream.name!r} is given several tables, and its sources are named by column {column!r}",
+                why="a source in two tables would have no order of its own",
+                do="Pass one table with the rows of all sources, or declare the stream without source=",
+            )
+        return {None: _table(stream, data, "")}
+    if by_name:
+        return _named(stream, data, declared)
+    if stream.source == "@file" or (stream.source == "@partition" and not by_position):
+        raise DataError(
+            f"Stream {stream.name!r} takes its sources' names from {stream.source}, and a bare table has none",
+            do="Pass a dict of source name -> table",
+        )
+    items: Sequence[Any] = data if by_position else [data]
+    names: Sequence[SourceName] = range(len(items)) if declared is None else declared
+    if len(names) != len(items):
+        sources, given = _count(len(names), "source"), _count(len(items), "table")
+        raise DataError(
+            f"Stream {stream.name!r} declares {sources} and is given {given}",
+            why="each table is one source when no column names the source",
+            do="Pass one table a source: a list by position, or a dict of source name -> table",
+        )
+    several = len(items) > 1
+    return {
+        name: _table(stream, item, f"source {name!r}" if several else "")
+        for name, item in zip(names, items, strict=True)
+    }
+
+
+def _named(
+    stream: Stream, data: Mapping[Any, Any], declared: tuple[SourceName, ...] | None
+) -> dict[SourceName | None, pa.Table]:
+    for name in data:
+        if isinstance(name, bool) or not isinstance(name, (int, str)) or type(name) is not type(next(iter(data))):
+            raise DataError(
+                f"Stream {stream.name!r}: {name!r} can't name a source here",
+                why="the names of a stream's sources are all integers or all text",
+            )
+    if declared is None:
+        # Not the dict's own order: how it was put together must not decide ties. Text sorts by its UTF-8 bytes.
+        declared = tuple(sorted(data, key=lambda name: name.encode() if isinstance(name, str) else name))
+    check_names(stream, list(data), declared, "table")
+    return {name: _table(stream, data[name], f"source {name!r}") for name in declared}
+
+
+def check_names(stream: Stream, given: Sequence[SourceName], declared: tuple[SourceName, ...], what: str) -> None:
+    """Refuse a table or file for a source that is not declared, and a declared source without one."""
+    listed = ", ".join(map(repr, declared))
+    for name in given:
+        if name not in declared:
+            raise DataError(
+                f"Stream {stream.name!r} is given a {what} for source {name!r}, which is not declared",
+                why=f"its sources= are {listed}",
+                do="Add the name to sources=, or leave the data out",
+            )
+    for name in declared:
+        if name not in given:
+            raise DataError(
+                f"Stream {stream.name!r} declares source {name!r}, and no {what} is given for it",
+                why=f"there is one for {', '.join(map(repr, given))}",
+                do="Pass an empty one if the source has nothing to say",
+            )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+# --- one table ----------------------------------------------------------------------------------------------
+
+
+def _is_frame(data: Any) -> bool:
+    """pandas by its module's name, so that it need not be imported; others by Arrow's C stream and their columns."""
+    pandas = type(data).__module__.partition(".")[0] == "pandas" and hasattr(data, "columns")
+    return pandas or (hasattr(data, "__arrow_c_stream__") and hasattr(data, "columns"))
+
+
+def _is_table(value: Any) -> bool:
+    if isinstance(value, (pa.Table, pa.RecordBatch, Mapping)) or _is_frame(value):
+        return True
+    return isinstance(value, (list, tuple)) and bool(value) and all(isinstance(v, pa.RecordBatch) for v in value)
+
+
+def _table(stream: Stream, data: Any, where: str) -> pa.Table:
+    what = f"Stream {stream.name!r}, {where}" if where else f"Stream {stream.name!r}"
+    if isinstance(data, pa.Table):
+        return data
+    if isinstance(data, pa.RecordBatch):
+        return pa.Table.from_batches([data])
+    if isinstance(data, (list, tuple)) and all(isinstance(item, pa.RecordBatch) for item in data):
+        return _joined(stream, data, what)
+    if isinstance(data, Mapping) and data:
+        return _columns(stream, data, what)
+    if _is_frame(data):
+        try:
+            if type(data).__module__.partition(".")[0] == "pandas":
+                return pa.Table.from_pandas(data, preserve_index=False)
+            return pa.table(data)
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            raise DataError(
+                f"{what}: the DataFrame has no Arrow form", why=str(error), do="Convert the column named"
+            ) from None
+    if isinstance(data, (pa.RecordBatchReader, Iterator)):
+        raise DataError(
+            f"{what} is given a {type(data).__name__}",
+            why="it can be read only once, and a feed is read from the beginning each time",
+            do="Pass its read_all(), or list(...) of its batches",
+        )
+    raise DataError(f"{what} is given {_short(data)}, which is no table", do=_KINDS)
+
+
+def _joined(stream: Stream, batches: Sequence[pa.RecordBatch], what: str) -> pa.Table:
+    if not batches:
+        if stream.schema is None:
+            raise DataError(
+                f"{what} is given an empty list", why="its columns can't be known", do="Declare schema=, or " + _KINDS
+            )
+        return stream.schema.empty_table()
+    wanted = Wanted(plain(batches[0].schema), "batch 0 has", exact=True)
+    for number, batch in enumerate(batches):
+        check_fit(batch.schema, wanted, f"{what}, batch {number}")
+    return pa.Table.from_batches([fit(batch, wanted.schema, what, 0) for batch in batches])
+
+
+def _columns(stream: Stream, data: Mapping[Any, Any], what: str) -> pa.Table:
+    """A dict of columns. A declared type is asked for when the column is made: a list of ints can be float32."""
+    declared = {} if stream.schema is None else {field.name: field.type for field in stream.schema}
+    columns: dict[str, Any] = {}
+    for name, values in data.items():
+        if not isinstance(name, str):
+            raise DataError(f"{what}: {name!r} can't name a column", do="Pass text as the columns' names")
+        if _is_table(values):
+            raise DataError(
+                f"{what}: {name!r} is a table, and others in the same dict are columns",
+                do="Pass a dict of columns, or a dict of source name -> table",
+            )
+        columns[name] = _column(values, declared.get(name), f"{what}: column {name!r}")
+    lengths = {name: len(column) for name, column in columns.items()}
+    longest, shortest = max(lengths, key=lengths.__getitem__), min(lengths, key=lengths.__getitem__)
+    if lengths[longest] != lengths[shortest]:
+        rows = _count(lengths[longest], "row")
+        raise DataError(
+            f"{what}: column {longest!r} has {rows} and {shortest!r} has {lengths[shortest]}",
+            why="the columns of a table are equally long",
+        )
+    return pa.table(columns)
+
+
+def _column(values: Any, kind: pa.DataType | None, what: str) -> Any:
+    if isinstance(values, (pa.Array, pa.ChunkedArray)):
+        return values  # Arrow data says what it is: `check_fit` judges it
+    if isinstance(values, (str, bytes)) or not hasattr(values, "__len__"):
+        raise DataError(
+            f"{what} is {_short(values)}, which is no column",
+            why="a column is a list or an array, one value a row",
+            do="For rows given as dicts, pass pyarrow.Table.from_pylist(rows)",
+        )
+    try:
+        return pa.array(values, type=kind)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        as_kind = "has no Arrow type" if kind is None else f"does not fit its declared type {kind}"
+        raise DataError(
+            f"{what} {as_kind}", why=str(error), do="Mend the values, or declare the type with schema="
+        ) from None
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return f"{type(value).__name__} {text if len(text) <= 40 else text[:37] + '...'}"

@@ -1,0 +1,287 @@
+"""Where results go: a Parquet, CSV or JSON-lines file that appears whole or not at all, or standard output.
+
+Rows are written under a temporary name beside the target (`.name.XXXX.tmp`, which folder feeds and Spark pass over),
+forced to disk, and renamed on `commit`. Until then nothing stands under the final name, or what stood there before. How
+the rows are cut into batches leaves no trace in the file. How values look in CSV and JSON is said in `encoding`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Final, Protocol, Self
+
+import pyarrow as pa
+import pyarrow.csv as pc
+import pyarrow.parquet as pq
+
+from plait.connectors.encoding import csv_column, has_csv_form, has_json_form, json_values
+from plait.connectors.files import check_format, format_of
+from plait.errors import DataError, RunError
+
+ROW_GROUP_ROWS: Final = 131_072
+STDOUT: Final = "-"
+
+
+class _Encoder(Protocol):
+    def write(self, batch: pa.RecordBatch) -> None: ...
+
+    def finish(self) -> None:
+        """Write what is held back, and close."""
+
+    def close(self) -> None:
+        """Let go of the file; what is held back is lost."""
+
+
+class Sink:
+    """Made by `open_sink`. As a context manager it commits on a clean exit and aborts on an exception."""
+
+    def __init__(
+        self, target: str, schema: pa.Schema, encoder: _Encoder, out: BinaryIO, temporary: Path | None
+    ) -> None:
+        self.target, self.schema, self.rows = target, schema, 0
+        self._encoder, self._out, self._temporary = encoder, out, temporary
+        self._state = "open"
+
+    def write(self, batch: pa.RecordBatch | pa.Table) -> None:
+        """Append rows, which must have the sink's schema."""
+        self._must_be_open("write")
+        if not batch.schema.equals(self.schema):
+            raise DataError(
+                f"{self.target!r} is given rows of another schema",
+                why=f"it was opened for ({_columns(self.schema)}) and is given ({_columns(batch.schema)})",
+            )
+        for part in batch.to_batches() if isinstance(batch, pa.Table) else [batch]:
+            self._guarded(lambda part=part: self._encoder.write(part))  # type: ignore[misc]
+            self.rows += part.num_rows
+
+    def commit(self) -> None:
+        """Finish the file and give it its name. After that it is complete, also across a crash."""
+        self._must_be_open("commit")
+        try:
+            self._guarded(self._finish)
+        except BaseException:
+            self.abort()
+            raise
+        self._state = "committed"
+
+    def abort(self) -> None:
+        """Leave no trace. What has gone to standard output can't be called back. Harmless after the end."""
+        if self._state != "open":
+            return
+        self._state = "aborted"
+        if self._temporary is not None:
+            with contextlib.suppress(OSError, ValueError, pa.ArrowException):
+                self._encoder.close()
+            with contextlib.suppress(OSError):
+                self._out.close()
+            self._temporary.unlink(missing_ok=True)
+
+    def _finish(self) -> None:
+        self._encoder.finish()
+        self._out.flush()
+        if self._temporary is None:
+            return
+        os.fsync(self._out.fileno())
+        self._out.close()
+        os.replace(self._temporary, self.target)
+        _sync_folder(Path(self.target).parent)
+
+    def _guarded(self, action: Callable[[], None]) -> None:
+        """A full disk is told like any other fault; a reader that closed the pipe is the command line's to judge."""
+        try:
+            action()
+        except BrokenPipeError:
+            raise
+        except (OSError, pa.ArrowException) as error:
+            raise DataError(
+                f"{self.target!r} can't be written", why=str(error), do="Nothing is left under that name"
+            ) from error
+
+    def _must_be_open(self, action: str) -> None:
+        if self._state != "open":
+            raise RunError(f"{action} on a sink that is {self._state}: {self.target!r}", do="Open another one")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self.abort()
+        elif self._state == "open":
+            self.commit()
+
+
+def open_sink(path: str | os.PathLike[str], schema: pa.Schema, *, format: str | None = None) -> Sink:
+    """A sink for rows of `schema`; the ending tells the format unless given. `-` is standard output, JSON lines."""
+    check_format(format)
+    target = os.fspath(path)
+    if target == STDOUT:
+        return _standard_output(schema, format or "jsonl")
+    kind = format or format_of(target)
+    if kind is None or (format is None and target.lower().endswith(".gz")):
+        raise DataError(
+            f"The format of {target!r} can't be told from its name",
+            why="results are written as .parquet, .csv, .jsonl, .ndjson or .json",
+            do="Use one of those endings, or say format=",
+        )
+    _check_columns(schema, kind, target)
+    _check_target(Path(target))
+    temporary, out = _temporary(Path(target))
+    try:
+        return Sink(target, schema, _encoder(kind, schema, out), out, temporary)
+    except BaseException as error:
+        out.close()
+        temporary.unlink(missing_ok=True)
+        if isinstance(error, pa.ArrowException):
+            raise DataError(f"{target!r} can't hold these columns", why=str(error), do="Cast them") from None
+        raise
+
+
+def _standard_output(schema: pa.Schema, kind: str) -> Sink:
+    if kind == "parquet":
+        raise DataError(
+            "Parquet can't go to standard output", why="its footer points back into the file", do="Name a file"
+        )
+    _check_columns(schema, kind, STDOUT)
+    out = sys.stdout.buffer
+    return Sink("standard output", schema, _encoder(kind, schema, out), out, None)
+
+
+def _check_columns(schema: pa.Schema, kind: str, target: str) -> None:
+    if kind == "parquet":
+        return
+    fits = has_csv_form if kind == "csv" else has_json_form
+    for field in schema:
+        if not fits(field.type):
+            raise DataError(
+                f"Column {field.name!r} ({field.type}) can't be written to {target!r}",
+                why=f"{kind} has no form for such values",
+                do="Write Parquet" + (" or JSON lines" if kind == "csv" and has_json_form(field.type) else ""),
+            )
+
+
+def _check_target(target: Path) -> None:
+    if target.is_dir():
+        raise DataError(f"{str(target)!r} is a folder", why="a result is one file", do="Name a file in it")
+    if target.exists() and not target.is_file():
+        raise DataError(
+            f"{str(target)!r} is no ordinary file",
+            why="a result is written beside its target and renamed over it, which would replace the device or pipe",
+            do="Name a file, or '-' for standard output",
+        )
+    if not target.parent.is_dir():
+        raise DataError(f"There is no folder {str(target.parent)!r} to write {target.name!r} in", do="Create it")
+
+
+def _temporary(target: Path) -> tuple[Path, BinaryIO]:
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        # Not `tempfile`, whose files nobody else may read: the umask decides, as for any file.
+        return temporary, open(temporary, "xb")
+    except OSError as error:
+        raise DataError(
+            f"{str(target)!r} can't be written",
+            why=f"the folder takes no new file ({error.strerror})",
+            do="Check its permissions, or write elsewhere",
+        ) from None
+
+
+def _sync_folder(folder: Path) -> None:
+    """The rename itself must survive a crash; where folders can't be synced, the system sees to it."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _columns(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name}: {field.type}" for field in schema)
+
+
+# --- encoders -----------------------------------------------------------------------------------------------
+
+
+def _encoder(kind: str, schema: pa.Schema, out: BinaryIO) -> _Encoder:
+    if kind == "parquet":
+        return _Parquet(schema, out)
+    return _Csv(schema, out) if kind == "csv" else _JsonLines(out)
+
+
+class _Parquet:
+    """Row groups of a fixed size, so that the file does not depend on how batches were cut."""
+
+    def __init__(self, schema: pa.Schema, out: BinaryIO) -> None:
+        self._schema, self._held, self._rows = schema, [], 0  # type: tuple[pa.Schema, list[pa.RecordBatch], int]
+        self._writer = pq.ParquetWriter(out, schema, compression="zstd")
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._held.append(batch)
+        self._rows += batch.num_rows
+        while self._rows >= ROW_GROUP_ROWS:
+            held = pa.Table.from_batches(self._held, self._schema)
+            self._group(held.slice(0, ROW_GROUP_ROWS))
+            self._held = held.slice(ROW_GROUP_ROWS).to_batches()
+            self._rows -= ROW_GROUP_ROWS
+
+    def finish(self) -> None:
+        if self._rows:
+            self._group(pa.Table.from_batches(self._held, self._schema))
+        self.close()
+
+    def close(self) -> None:
+        self._writer.close()
+
+    def _group(self, table: pa.Table) -> None:
+        self._writer.write_table(table.combine_chunks(), row_group_size=ROW_GROUP_ROWS)
+
+
+class _Csv:
+    """A header line, text in quotes, NULL as an empty field without quotes (an empty text has them)."""
+
+    def __init__(self, schema: pa.Schema, out: BinaryIO) -> None:
+        empty = [csv_column(pa.array([], field.type), field.name) for field in schema]
+        self._schema = pa.schema([(field.name, column.type) for field, column in zip(schema, empty, strict=True)])
+        self._writer = pc.CSVWriter(out, self._schema)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        columns = [csv_column(column, name) for name, column in zip(batch.schema.names, batch.columns, strict=True)]
+        self._writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=self._schema))
+
+    def finish(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class _JsonLines:
+    """One object a row, its fields in the columns' order, NULL as null."""
+
+    def __init__(self, out: BinaryIO) -> None:
+        self._out = out
+        self._encode: Callable[[Any], str] = json.JSONEncoder(
+            ensure_ascii=False, allow_nan=False, separators=(",", ":")
+        ).encode
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        names = batch.schema.names
+        columns = [json_values(column, name) for name, column in zip(names, batch.columns, strict=True)]
+        lines = (self._encode(dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True))
+        self._out.write("".join(f"{line}\n" for line in lines).encode())
+
+    def finish(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass

@@ -1,0 +1,150 @@
+"""How many tuples a source sends, second by second: constant, sinusoidal, with peaks.
+
+A rate says how many tuples come *before* the start of any second (an integer, never falling). That makes the time of
+any row a matter of arithmetic, so a block of rows needs none of the blocks before it, and the same rows come out
+whatever the size of the batches.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plait.errors import QueryError
+
+Ints = NDArray[np.int64]
+MIN_PER_SECOND: Final = 0.01
+
+
+@dataclass(frozen=True)
+class Constant:
+    """`per_second` tuples in every second."""
+
+    per_second: float
+
+    def __post_init__(self) -> None:
+        _check(self, self.per_second)
+
+    def before(self, second: Ints) -> Ints:
+        return _floor(second * float(self.per_second))
+
+
+@dataclass(frozen=True)
+class Sinusoid:
+    """`mean + amplitude * sin(2 pi (t / period_s + phase))` tuples a second at time t."""
+
+    mean: float
+    amplitude: float
+    period_s: float
+    phase: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check(self, self.mean, amplitude=self.amplitude <= self.mean, period_s=self.period_s > 0)
+
+    def before(self, second: Ints) -> Ints:
+        turn = 2 * math.pi
+        swing = math.cos(turn * self.phase) - np.cos(turn * (second / self.period_s + self.phase))
+        return _floor(self.mean * second + self.amplitude * self.period_s / turn * swing)
+
+
+@dataclass(frozen=True)
+class Peaks:
+    """`base` tuples a second, and `peak` during the `lasting_s` seconds that start at `first_s` and then `every_s`."""
+
+    base: float
+    peak: float
+    every_s: int
+    lasting_s: int
+    first_s: int = 0
+
+    def __post_init__(self) -> None:
+        mean = self.base + (self.peak - self.base) * self.lasting_s / max(self.every_s, 1)
+        _check(self, mean, base=self.base >= 0, peak=self.peak >= 0, lasting_s=0 < self.lasting_s <= self.every_s)
+
+    def before(self, second: Ints) -> Ints:
+        since = np.maximum(second - self.first_s, 0)
+        whole, part = np.divmod(since, self.every_s)
+        peaking = whole * self.lasting_s + np.minimum(part, self.lasting_s)
+        return _floor(self.base * (second - peaking) + self.peak * peaking)
+
+
+Rate = Constant | Sinusoid | Peaks
+Rates = float | Rate | Sequence[float | Rate]
+
+
+def _floor(tuples: Any) -> Ints:
+    whole: Ints = np.floor(tuples).astype(np.int64)
+    return whole
+
+
+def _check(rate: Rate, mean: float, **conditions: bool) -> None:
+    if not (MIN_PER_SECOND <= mean < 1e9):
+        raise QueryError(
+            f"{rate} sends {mean:g} tuples a second", why=f"a rate lies between {MIN_PER_SECOND} and 1e9 on average"
+        )
+    for name, holds in conditions.items():
+        if not holds:
+            raise QueryError(
+                f"{rate}: {name} does not fit",
+                why="a rate is never negative, and a period or peak has a length",
+                do="Keep amplitude <= mean, period_s > 0 and 0 < lasting_s <= every_s",
+            )
+
+
+def as_rates(rates: Rates, name: str) -> tuple[Rate, ...]:
+    """One rate for each source: a number is constant, a sequence is several sources."""
+    several: Sequence[Any] = rates if isinstance(rates, Sequence) else [rates]
+    if not several:
+        raise QueryError(f"{name}=[] gives no source a rate", do="Pass a number, a rate, or one for each source")
+    for rate in several:
+        if isinstance(rate, bool) or not isinstance(rate, (int, float, Constant, Sinusoid, Peaks)):
+            raise QueryError(f"{name}={rate!r} is no rate", do="Pass tuples a second, Constant, Sinusoid or Peaks")
+    return tuple(Constant(rate) if isinstance(rate, (int, float)) else rate for rate in several)
+
+
+def before(rate: Rate, second: int) -> int:
+    """Tuples sent before the start of a second."""
+    return int(rate.before(np.array([second], dtype=np.int64))[0])
+
+
+def second_of(rate: Rate, row: int) -> int:
+    """The second in which a row is sent."""
+    high = 1
+    while before(rate, high) <= row:
+        high *= 2
+    low = 0
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if before(rate, middle) <= row else (low, middle)
+    return low
+
+
+def row_counts(rates: Sequence[Rate], seconds: int | None, rows: int | None) -> list[int]:
+    """How many rows each source sends: those of `seconds`, or `rows` in all, shared out as the rates have it."""
+    if (seconds is None) == (rows is None):
+        raise QueryError(f"seconds={seconds!r} and rows={rows!r}", why="one of the two says how long the workload is")
+    size = seconds if rows is None else rows
+    if isinstance(size, bool) or not isinstance(size, int) or size < 0:
+        raise QueryError(f"A workload of size {size!r}", why="seconds= and rows= are whole numbers, not negative")
+    if rows is None:
+        return [before(rate, size) for rate in rates]
+    end = 0
+    while sum(before(rate, end) for rate in rates) < size:
+        end = max(1, end * 2)
+    low = 0  # the last second that is needed only in part
+    while end - low > 1:
+        middle = (low + end) // 2
+        low, end = (middle, end) if sum(before(rate, middle) for rate in rates) < size else (low, middle)
+    counts = [before(rate, low) for rate in rates]
+    room = [before(rate, end) - count for rate, count in zip(rates, counts, strict=True)]
+    missing, total = size - sum(counts), max(sum(room), 1)
+    shares = [space * missing // total for space in room]
+    for at, space in enumerate(room):  # what rounding down has left over
+        extra = min(space - shares[at], missing - sum(shares))
+        shares[at] += extra
+    return [count + share for count, share in zip(counts, shares, strict=True)]

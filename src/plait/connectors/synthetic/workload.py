@@ -1,0 +1,74 @@
+"""A workload: ready-made feeds with the declarations that fit them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from plait.connectors.contract import Feed
+from plait.connectors.dump import merged
+from plait.connectors.synthetic.blocks import TS, Make, Source
+from plait.connectors.synthetic.rates import Rate, row_counts
+from plait.errors import QueryError
+
+
+@dataclass(frozen=True)
+class Workload:
+    """`plait.stream(name, **declarations[name])` declares the stream that `feeds[name]` delivers."""
+
+    name: str
+    feeds: Mapping[str, Feed]
+    declarations: Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One stream of a workload: a name and a rate for each source, and what its rows hold besides `ts`."""
+
+    stream: str
+    sources: Sequence[str]
+    rates: Sequence[Rate]
+    columns: Sequence[tuple[str, pa.DataType]]
+    make: Make
+    #: The column that names the source, or None: a stream with one source and no such column.
+    source_column: str | None
+
+
+def build(
+    name: str, parts: Sequence[Part], *, seconds: int | None, rows: int | None, seed: int, batch_rows: int
+) -> Workload:
+    """The feeds of all parts over one span of time: `seconds`, or until they have `rows` rows in all."""
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise QueryError(f"seed={seed!r}", why="a seed is a whole number, not negative")
+    if batch_rows < 1:
+        raise QueryError(f"batch_rows={batch_rows!r}", why="a batch has at least one row")
+    counts = iter(row_counts([rate for part in parts for rate in part.rates], seconds, rows))
+    feeds: dict[str, Feed] = {}
+    declarations: dict[str, Mapping[str, Any]] = {}
+    for part in parts:
+        named = part.source_column is not None
+        columns = [("ts", TS), *part.columns, *([(part.source_column, pa.string())] if named else [])]
+        schema = pa.schema(columns)
+        sources = [
+            Source(part.stream, source, rate, next(counts), seed, schema, part.make, named)
+            for source, rate in zip(part.sources, part.rates, strict=True)
+        ]
+        lanes = tuple(source.lane(batch_rows) for source in sources)
+        feeds[part.stream] = Feed(schema, lanes, sum(source.rows for source in sources))
+        naming = {"source": part.source_column, "sources": tuple(part.sources)} if named else {}
+        declarations[part.stream] = {"time": "ts", **naming}
+    return Workload(name, feeds, declarations)
+
+
+def source_names(prefix: str, count: int) -> list[str]:
+    """`dc0`, `dc1`, ...: padded, so that their order as text is their position."""
+    width = len(str(count - 1))
+    return [f"{prefix}{at:0{width}}" for at in range(count)]
+
+
+def tables(workload: Workload) -> dict[str, pa.Table]:
+    """The whole workload in memory: a table for each stream, its sources merged by time."""
+    return {name: pa.Table.from_batches(merged(feed, "ts"), feed.schema) for name, feed in workload.feeds.items()}
