@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -21,12 +22,25 @@ def invoke(*arguments: str) -> Result:
     return CliRunner().invoke(cli, list(arguments), catch_exceptions=False)
 
 
+def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(execute, "has_executor", lambda name: name == "reference")
+
+
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda f: f.name)
-def test_every_example_verifies(file: Path) -> None:
+def test_every_example_verifies(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_spark(monkeypatch)
     done = invoke("verify", str(file))
     assert done.exit_code == 0, done.output
     assert "DIFFERENT" not in done.output
     assert "identical, fingerprint" in done.output
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", ["band_join.toml", "last_quote.py"])
+def test_examples_that_spark_runs_verify_there(name: str) -> None:
+    done = invoke("verify", str(next(f for f in EXAMPLES if f.name == name)))
+    assert done.exit_code == 0, done.output
+    assert re.search(r"^spark .* identical$", done.output, re.MULTILINE), done.output
 
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda f: f.name)
@@ -111,7 +125,8 @@ order = "ORDER"
             assert done.exit_code == (0 if order in allowed else 1), (swap, order, done.output)
 
 
-def test_demo_shows_both_results(capsys: pytest.CaptureFixture[str]) -> None:
+def test_demo_shows_both_results_without_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("plait.java.missing", lambda: "no Java here")
     done = invoke("demo")
     assert done.exit_code == 0
     assert "Band join" in done.output

@@ -33,6 +33,9 @@ right = "trades"
 on = "abs(quotes.x - trades.a) <= 1"
 within = "3us"
 
+[run]
+engine = "reference"
+
 [output]
 path = "near.parquet"
 """
@@ -114,8 +117,8 @@ BAD = {
     "an unknown stream": ({"query": QUERY.replace('right = "trades"', 'right = "trade"')}, ["query.right", "'trade'"]),
     "an unknown kind": ({"query": QUERY.replace('"join"', '"zip"')}, ["query.kind", "'zip'", "join, asof, aggregate"]),
     "bad SQL": ({"query": QUERY.replace("<= 1", "<=")}, ["[query]", "not SQL"]),
-    "an unknown engine": ({"query": QUERY + '\n[run]\nengine = "abacus"'}, ["run.engine", "'abacus'"]),
-    "an engine that is not there": ({"query": QUERY + '\n[run]\nengine = "threads"'}, ["'threads'", "reference"]),
+    "an unknown engine": ({"query": QUERY.replace('"reference"', '"abacus"')}, ["run.engine", "'abacus'"]),
+    "an engine that is not there": ({"query": QUERY.replace('"reference"', '"threads"')}, ["'threads'", "reference"]),
 }
 
 
@@ -232,16 +235,20 @@ data = {"s": Feed(schema, (Lane(None, read),))}
 
 
 def test_interrupt_is_exit_130_and_leaves_nothing(tmp_path: Path) -> None:
+    arguments = ["run", slow_query(tmp_path), "--engine", "reference", "-o", tmp_path / "out.csv"]
     running = subprocess.Popen(
-        [sys.executable, "-m", "plait.cli.main", "run", slow_query(tmp_path), "-o", tmp_path / "out.csv"],
-        stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        [sys.executable, "-m", "plait.cli.main", *arguments],
+        stderr=subprocess.PIPE,
+        text=True,
+        # A shell's background jobs ignore SIGINT, and so would their children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     while not any(f.name.endswith(".tmp") for f in tmp_path.iterdir()):
         assert running.poll() is None
         time.sleep(0.05)
     os.kill(running.pid, signal.SIGINT)
     _, errors = running.communicate(timeout=60)
-    assert running.returncode == 130
+    assert running.returncode == 130, errors
     assert "interrupted" in errors
     assert leftovers(tmp_path) == []
 

@@ -23,13 +23,12 @@ Part = tuple[str, str, Job, list[str]]
 
 
 def demo(*, quiet: bool, console: Console) -> None:
-    engine = available()[0]
     console.print(
-        "[bold]plait[/bold] joins and aggregates streams: same rows, same order, however they are delivered. "
-        f"This runs on the {engine} executor.\n"
+        "[bold]plait[/bold] joins and aggregates streams: same rows, same order, however they are delivered.\n"
     )
     for title, text, job, columns in (_band_join(), _aggregate()):
-        console.print(f"[bold]{title}[/bold]: {text}")
+        engine = available(job.query)[0]
+        console.print(f"[bold]{title}[/bold] on the {engine} executor: {text}")
         console.print(job.query.explain(), style="dim", highlight=False)
         started = time.monotonic()
         with Display(title, total=_rows(job), quiet=quiet) as display:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 
 import pyarrow as pa
 
+from plait import java
 from plait import order as total_order
-from plait.cli.job import Job
+from plait.cli import spark_engine
+from plait.cli.job import Job, Summary
 from plait.cli.progress import Display
 from plait.connectors import sinks
 from plait.connectors.encoding import json_values
 from plait.errors import RunError
-from plait.query.base import EXECUTORS, has_executor
+from plait.query.base import EXECUTORS, Query, has_executor
 from plait.query.identical import KEY
 from plait.reference.rows import table_of
 from plait.reference.run import Run, pull
@@ -24,32 +25,29 @@ from plait.reference.run import Run, pull
 MAX_PENDING = 5_000_000
 
 
-@dataclass(frozen=True)
-class Summary:
-    engine: str
-    rows: int
-    results: int
-    late: int
-    behind: int
-    seconds: float
+def available(query: Query | None = None) -> list[str]:
+    """The executors that are here (and run this query), the best one first."""
+    here: list[str] = [name for name in ("spark", "threads", "reference") if name in _ENGINES and has_executor(name)]
+    if "spark" in here and (java.missing() is not None or not (query is None or spark_engine.supports(query))):
+        here.remove("spark")
+    return here
 
 
-def available() -> list[str]:
-    """The executors this installation has and the command can drive, the best one first."""
-    return [name for name in ("spark", "threads", "reference") if name in _ENGINES and has_executor(name)]
-
-
-def choose(wanted: str | None) -> str:
+def choose(wanted: str | None, query: Query) -> str:
+    here = available(query)
     if wanted is None:
-        return available()[0]
-    if wanted not in EXECUTORS or wanted not in available():
-        raise RunError(f"There is no engine {wanted!r} here", do=f"Use one of: {', '.join(available())}")
+        return here[0]
+    if wanted not in EXECUTORS or wanted not in here:
+        line = java.missing() if wanted == "spark" else None
+        raise RunError(
+            f"There is no engine {wanted!r} for this query here", why=line or "", do=f"Use one of: {', '.join(here)}"
+        )
     return wanted
 
 
 def run(job: Job, *, engine: str | None, output: str, late: str | None, quiet: bool) -> Summary:
     """Run into files. Nothing stands under the final names unless the run came to its end."""
-    name = choose(engine or job.engine)
+    name = choose(engine or job.engine, job.query)
     return _ENGINES[name][0](job, output, late, quiet)
 
 
@@ -66,7 +64,7 @@ def _run_reference(job: Job, output: str, late: str | None, quiet: bool) -> Summ
                 sink.write(table_of(rows, schema))
             display.update(_rows_in(machine), results, machine.frontier)
         if late is not None:
-            _write_late(machine, late)
+            write_late({name: intake.late_table() for name, intake in machine.intake.streams.items()}, late)
     intakes = machine.intake.streams.values()
     return Summary(
         engine="reference",
@@ -96,12 +94,12 @@ def _collect_reference(job: Job, display: Display) -> pa.Table:
 
 _ENGINES: dict[str, tuple[Callable[[Job, str, str | None, bool], Summary], Callable[[Job, Display], pa.Table]]] = {
     "reference": (_run_reference, _collect_reference),
+    "spark": (spark_engine.run, spark_engine.collect),
 }
 
 
-def _write_late(machine: Run, path: str) -> None:
+def write_late(tables: Mapping[str, pa.Table], path: str) -> None:
     """Late rows of all streams, one file: the stream's name and the row as JSON text, since schemas differ."""
-    tables = {name: intake.late_table() for name, intake in machine.intake.streams.items()}
     schema = pa.schema([("stream", pa.string()), ("row", pa.string())])
     with sinks.open_sink(path, schema) as sink:
         for name, table in tables.items():

@@ -109,7 +109,7 @@ def explain(file: str, inputs: tuple[str, ...]) -> None:
     if set(job.feeds) == set(job.query.streams()):
         bound = bind(job.query, {name: feed.schema for name, feed in job.feeds.items()})
         click.echo("result: " + ", ".join(f"{field.name} {field.type}" for field in bound.schema))
-    click.echo(f"executors: {', '.join(available())}")
+    click.echo(f"executors: {', '.join(available(job.query))}")
 
 
 @cli.command()

@@ -51,8 +51,15 @@ class Display:
         if self.live is not None:
             self.live.stop()
 
-    def update(self, rows: int, results: int, frontier: int) -> None:
-        note = f"{rows:,} rows in, {results:,} results, frontier {moment(frontier)}"
+    def say(self, what: str) -> None:
+        """What is going on before there are rows to count."""
+        if self.live is not None and self.task is not None:
+            self.live.update(self.task, note=what)
+        elif not self.quiet:
+            print(f"{self.title}: {what}", file=sys.stderr, flush=True)
+
+    def update(self, rows: int, results: int, frontier: int, extra: str = "") -> None:
+        note = f"{rows:,} rows in, {results:,} results, frontier {moment(frontier)}" + (f", {extra}" if extra else "")
         if self.live is not None and self.task is not None:
             self.live.update(self.task, completed=rows, note=note)
             return

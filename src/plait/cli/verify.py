@@ -37,7 +37,7 @@ def verify(job: Job, *, quiet: bool, seeds: tuple[int, ...] = (1, 2)) -> tuple[s
         with Display(f"{job.title}, delivery {seed}", quiet=quiet) as display:
             got = _delivered_at_random(job, seed, display)
         verdicts.append(Verdict(f"reference, random delivery (seed {seed})", len(got), difference(expected, got)))
-    for engine in available():
+    for engine in available(job.query):
         if engine != "reference":
             with Display(f"{job.title} on {engine}", quiet=quiet) as display:
                 got = collect(engine, job, display)

@@ -1,0 +1,7 @@
+"""Executor 2: `source -> pack -> shuffle by cell -> cell -> collect`, an ordinary Structured Streaming pipeline."""
+
+from plait.spark.collect import BatchReport, write_ordered
+from plait.spark.control import drain, end, heartbeat
+from plait.spark.settings import session
+
+__all__ = ["BatchReport", "drain", "end", "heartbeat", "session", "write_ordered"]

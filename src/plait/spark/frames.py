@@ -1,0 +1,163 @@
+"""DataFrames as plait reads them: which one is which source, and where a tuple's position can be told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from plait.errors import QueryError
+from plait.query.stream import FILE, PARTITION, Stream
+from plait.spark.pack import BLOCK, PATH, ROW
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One DataFrame of a stream, with the columns added that tell positions; how to read source and seq from it."""
+
+    frame: Any
+    source: str
+    source_name: Any
+    source_rank: int
+    seq: str
+    seq_column: str | None
+
+
+def arrow_schema(frame: Any) -> pa.Schema:
+    """A DataFrame's columns as Arrow types; a timestamp is UTC whatever the session's zone."""
+    from pyspark.sql.pandas.types import to_arrow_type
+
+    fields = []
+    for field in frame.schema.fields:
+        kind = to_arrow_type(field.dataType, timezone="UTC")
+        if pa.types.is_timestamp(kind) and kind.tz is not None:
+            kind = pa.timestamp("us", tz="UTC")
+        fields.append(pa.field(field.name, kind))
+    return pa.schema(fields)
+
+
+def frames_of(stream: Stream, data: Any) -> list[Frame]:
+    """The DataFrames given for a stream, each with its way to tell source and seq."""
+    given = data if isinstance(data, (list, tuple)) else list(data.values()) if isinstance(data, Mapping) else [data]
+    names: list[Any] = list(data) if isinstance(data, Mapping) else list(range(len(given)))
+    declared = stream.declared()
+    if declared is not None and stream.source is None:
+        if (isinstance(data, Mapping) and set(names) != set(declared)) or len(names) != len(declared):
+            raise QueryError(
+                f"Stream {stream.name!r}: {len(names)} DataFrames are given ({', '.join(map(repr, names))})",
+                why=f"sources= declares {', '.join(map(repr, declared))}",
+            )
+        if not isinstance(data, Mapping):
+            names = list(declared)
+    result = []
+    for name, frame in zip(names, given, strict=True):
+        rank = declared.index(name) if declared is not None and stream.source is None else names.index(name)
+        result.append(_frame(stream, frame, name, rank))
+    return result
+
+
+def _frame(stream: Stream, frame: Any, name: Any, rank: int) -> Frame:
+    from pyspark.sql import functions as F
+
+    columns = [F.col(f"`{c}`") for c in frame.columns]
+    extra: list[Any] = []
+    seq: str = "content"
+    seq_column: str | None = None
+    if stream.seq_column is not None:
+        seq, seq_column = "column", stream.seq_column
+    elif stream.seq == "position":
+        seq, seq_column, extra = _position(stream, frame, F)
+    source, source_name = "constant", name
+    if stream.source == FILE:
+        root = _root(frame)
+        if root is None:
+            raise QueryError(
+                f"Stream {stream.name!r}: source=plait.FILE, and its DataFrame does not come straight from files",
+                do="Read it with spark.read or spark.readStream and hand it over as it is",
+            )
+        source, source_name = "file", root
+        if not extra:
+            extra = [F.col("_metadata.file_path").alias(PATH)]
+    elif stream.source == PARTITION:
+        _need(stream, frame, "partition", "source=plait.PARTITION reads Kafka's partition")
+        source, source_name = "column", "partition"
+    elif stream.source_column is not None:
+        source, source_name = "column", stream.source_column
+    selected = frame.select(*columns, *extra) if extra else frame
+    if stream.seq_column is not None:
+        # Splits of one source must not interleave in seq, or no task can tell what came before: one task a source.
+        selected = selected.repartition(F.col(f"`{source_name}`")) if source == "column" else selected.coalesce(1)
+    return Frame(selected, source, source_name, rank, seq, seq_column)
+
+
+def _need(stream: Stream, frame: Any, column: str, why: str) -> None:
+    if column not in frame.columns:
+        raise QueryError(
+            f"Stream {stream.name!r} has no column {column!r}", why=why, do="Keep Kafka's column in the select"
+        )
+
+
+def _position(stream: Stream, frame: Any, F: Any) -> tuple[str, str | None, list[Any]]:
+    """`seq="position"`: Kafka's offset, or the file and the row in it; anything else has no position."""
+    from pyspark.errors import AnalysisException
+
+    if {"partition", "offset", "topic"} <= set(frame.columns):
+        return "offset", "offset", []
+    path = F.col("_metadata.file_path").alias(PATH)
+    try:
+        row = F.col("_metadata.row_index").cast("long").alias(ROW)
+        frame.select(path, row)
+        return "row", None, [path, row]
+    except AnalysisException:
+        pass
+    try:
+        block = F.col("_metadata.file_block_start").cast("long").alias(BLOCK)
+        frame.select(path, block)
+    except AnalysisException:
+        raise QueryError(
+            f"Stream {stream.name!r}: seq='position', and rows of its DataFrame have no position",
+            why="only files and Kafka give one; Spark promises no order for the rest",
+            do="Name a seq column (plait.stream(..., seq='id')), or let ties go by content (seq='content')",
+        ) from None
+    if not _is_scan(frame):
+        raise QueryError(
+            f"Stream {stream.name!r}: seq='position' on a DataFrame that changes its files' rows",
+            why="CSV and JSON files have no row numbers of their own, so plait must count them as they are read",
+            do="Hand over the DataFrame as spark.read or readStream gives it, or name a seq column",
+        )
+    return "block", None, [path, block]
+
+
+def _leaf(frame: Any) -> Any:
+    return frame._jdf.queryExecution().analyzed()
+
+
+def _is_scan(frame: Any) -> bool:
+    # StreamingRelation, StreamingRelationV2, LogicalRelation, DataSourceV2Relation: nothing stands above the files.
+    return "Relation" in str(_leaf(frame).getClass().getSimpleName())
+
+
+def _root(frame: Any) -> str | None:
+    """The folder that a DataFrame's files lie in, as the prefix of `_metadata.file_path`."""
+    leaves = _leaf(frame).collectLeaves()
+    if leaves.size() != 1:
+        return None
+    leaf = leaves.apply(0)
+    name = str(leaf.getClass().getSimpleName())
+    try:
+        if name == "LogicalRelation":
+            root = leaf.relation().location().rootPaths().apply(0).toString()
+        elif name == "StreamingRelation":
+            path = leaf.dataSource().options().get("path").get()
+            hadoop = frame.sparkSession._jvm.org.apache.hadoop.fs.Path(path)
+            conf = frame.sparkSession._jsc.hadoopConfiguration()
+            root = hadoop.getFileSystem(conf).makeQualified(hadoop).toString()
+        else:
+            return None
+    except Exception:
+        return None
+    # Spark writes file:///x in _metadata and file:/x here.
+    folder = str(root).rstrip("/") + "/"
+    return folder if folder.startswith("file:///") else folder.replace("file:/", "file:///", 1)

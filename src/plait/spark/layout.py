@@ -1,0 +1,111 @@
+"""Which cells a tuple goes to: a pure function of the tuple, so that a retried task sends the same rows again.
+
+grid       m x n cells; a left tuple goes to one row of them, a right one to one column, so each pair meets in exactly
+           one cell (DP-Join). m x 1 serves `left`, `semi`, `anti` and as-of: there a left tuple meets all its partners.
+see_all    every cell sees every tuple and stores one in C of them (ScaleJoin): count windows need each tuple's rank.
+
+Cell keys are chosen so that they spread evenly over the state's partitions: Spark puts key k into partition
+pmod(murmur3(k), P), which is inverted here by trying small keys.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from plait.errors import QueryError
+from plait.query.base import Query
+from plait.query.join import Asof, CountWindow, Join
+
+
+@dataclass(frozen=True)
+class Layout:
+    kind: str  # "grid" or "see_all"
+    rows: int
+    columns: int
+    keys: tuple[int, ...]  # the cells' keys, row by row
+
+    @property
+    def cells(self) -> int:
+        return self.rows * self.columns
+
+    def describe(self) -> str:
+        return f"{self.rows}x{self.columns}" + (" (store one, see all)" if self.kind == "see_all" else "")
+
+    def destinations(self, input: int, hashes: np.ndarray) -> list[np.ndarray | None]:
+        """For each cell, the positions of the tuples that go there; None: all of them."""
+        if self.kind == "see_all":
+            return [None] * self.cells
+        lines = self.rows if input == 0 else self.columns
+        if lines == 1:
+            return [None] * self.cells
+        line = (hashes % np.uint64(lines)).astype(np.int64)
+        of_line = [np.flatnonzero(line == k) for k in range(lines)]
+        return [of_line[c // self.columns if input == 0 else c % self.columns] for c in range(self.cells)]
+
+    def stored(self, cell: int, hashes: np.ndarray) -> np.ndarray:
+        """Which of all tuples a cell of `see_all` stores."""
+        own: np.ndarray = (hashes % np.uint64(self.cells)).astype(np.int64) == cell
+        return own
+
+
+def mix(words: np.ndarray) -> np.ndarray:
+    """splitmix64: spreads consecutive numbers evenly."""
+    with np.errstate(over="ignore"):
+        z = words.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return z ^ (z >> np.uint64(31))
+
+
+def choose(query: Query, wanted: str | tuple[int, int], partitions: int, parallelism: int) -> Layout:
+    """The layout of a query: as asked for, or as square as the number of cores allows."""
+    kind = "see_all" if isinstance(query, Join) and isinstance(query.window, CountWindow) else "grid"
+    one_column = isinstance(query, Asof) or (isinstance(query, Join) and query.how != "inner")
+    if wanted == "auto":
+        cells = max(1, min(parallelism, partitions))
+        rows, columns = (cells, 1) if one_column or kind == "see_all" else _near_square(cells)
+    elif isinstance(wanted, (tuple, list)) and len(wanted) == 2 and all(type(v) is int and v > 0 for v in wanted):
+        rows, columns = wanted
+    else:
+        raise QueryError(f"layout={wanted!r} is no layout", do="Use 'auto' or (m, n), the rows and columns of the grid")
+    if one_column and columns != 1:
+        raise QueryError(
+            f"layout={rows}x{columns} for how={query.how!r}",  # type: ignore[attr-defined]
+            why="a left tuple must meet all its partners in one cell",
+            do=f"Use layout=({rows * columns}, 1) or 'auto'",
+        )
+    return Layout(kind, rows, columns, cell_keys(rows * columns, partitions))
+
+
+def _near_square(cells: int) -> tuple[int, int]:
+    rows = max(k for k in range(1, int(cells**0.5) + 1) if cells % k == 0)
+    return rows, cells // rows
+
+
+def cell_keys(cells: int, partitions: int) -> tuple[int, ...]:
+    """One key for each cell, cell c in state partition c modulo their number."""
+    found: list[int] = []
+    key = 0
+    for cell in range(cells):
+        while murmur3(key) % partitions != cell % partitions:
+            key += 1
+        found.append(key)
+        key += 1
+    return tuple(found)
+
+
+def murmur3(value: int, seed: int = 42) -> int:
+    """Spark's hash of one int, as a signed 32-bit number; Python's % is Spark's pmod."""
+
+    def rotate(x: int, by: int) -> int:
+        return ((x << by) | (x >> (32 - by))) & 0xFFFFFFFF
+
+    k = rotate(value * 0xCC9E2D51 & 0xFFFFFFFF, 15) * 0x1B873593 & 0xFFFFFFFF
+    h = (rotate(seed ^ k, 13) * 5 + 0xE6546B64) & 0xFFFFFFFF
+    h ^= 4
+    h = (h ^ h >> 16) * 0x85EBCA6B & 0xFFFFFFFF
+    h = (h ^ h >> 13) * 0xC2B2AE35 & 0xFFFFFFFF
+    h ^= h >> 16
+    return h - (1 << 32) if h >> 31 else h

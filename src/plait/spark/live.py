@@ -1,0 +1,211 @@
+"""A cell's contents in memory: tuples that wait for the frontier, and what joins them once they are ready.
+
+`advance` takes what a batch brought and gives results in result order; `replay` does the same for what the state holds,
+and its results are out already. Both are told the frontier, so contents are a function of the chunks and the frontier.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from plait import order
+from plait.query.bind import Bound
+from plait.query.join import Asof, Join, TimeWindow, TumblingWindow
+from plait.spark import keys, wire
+from plait.spark.layout import Layout
+from plait.windows.segments_join import JoinWindow, Pairs
+from plait.windows.segments_payload import Payload
+
+_HASH = "_plait_hash"
+_ORDER = [(wire.TS, "ascending"), (wire.KEY, "ascending")]
+
+
+def live(bound: Bound, layout: Layout, cell: int, *, index: str) -> Live:
+    from plait.spark.live_asof import LiveAsof
+
+    return LiveAsof(bound) if isinstance(bound.node, Asof) else LiveJoin(bound, layout, cell, index=index)
+
+
+class Live(ABC):
+    """What joins and as-of share: pending tuples of two inputs, released by the frontier."""
+
+    def __init__(self, bound: Bound, *, hashes: bool = False) -> None:
+        self.bound = bound
+        extra = [pa.field(wire.TS, pa.int64()), pa.field(wire.KEY, pa.binary())]
+        extra += [pa.field(_HASH, pa.uint64())] if hashes else []
+        self.schemas = tuple(pa.schema([*i.schema, *extra]) for i in bound.inputs)
+        self.out_schema = pa.schema([*bound.schema, pa.field(wire.KEY, pa.binary())])
+        self.pending: list[pa.Table] = [schema.empty_table() for schema in self.schemas]
+        self.steps: list[str] = []  # ids of the manifest's steps that these contents are made of
+        self.released = [0, 0]
+
+    @property
+    def pending_rows(self) -> int:
+        return sum(table.num_rows for table in self.pending)
+
+    def advance(self, arrived: dict[int, pa.Table], frontier: int) -> pa.Table:
+        """Release what lies below the frontier and join it; results in result order."""
+        ready = [self._release(input, arrived.get(input), frontier) for input in (0, 1)]
+        return self._join(ready, frontier, results=True)
+
+    def replay(self, arrived: dict[int, pa.Table], frontier: int) -> None:
+        ready = [self._release(input, arrived.get(input), frontier) for input in (0, 1)]
+        self._join(ready, frontier, results=False)
+
+    def _release(self, input: int, new: pa.Table | None, frontier: int) -> pa.Table:
+        table = self.pending[input]
+        if new is not None and new.num_rows:
+            new = new.select(self.schemas[input].names).cast(self.schemas[input])
+            waiting = table.num_rows
+            table = pa.concat_tables([table, new]) if waiting else new
+            table = (table.take(pc.sort_indices(table, sort_keys=_ORDER)) if waiting else table).combine_chunks()
+        cut = int(np.searchsorted(times(table), frontier, "left"))
+        self.pending[input] = table.slice(cut)
+        self.released[input] = cut
+        return table.slice(0, cut)
+
+    def result(self, ts: Any, left: pa.Table, right: pa.Table | None, key: pa.Array) -> pa.Table:
+        """Result columns from the rows of both sides, of which the right one may be missing or not wanted."""
+        n, wanted = len(key), len(self.bound.schema) - 1 - len(self.bound.inputs[0].schema)
+        columns = [ts, *(left.column(i) for i in range(len(self.bound.inputs[0].schema)))]
+        if wanted and right is None:
+            columns += [pa.nulls(n, f.type) for f in self.bound.inputs[1].schema]
+        elif wanted and right is not None:
+            columns += [right.column(i) for i in range(wanted)]
+        arrays = [_as(c, f.type) for c, f in zip([*columns, key], self.out_schema, strict=True)]
+        return pa.Table.from_arrays(arrays, schema=self.out_schema)
+
+    @abstractmethod
+    def _join(self, ready: list[pa.Table], frontier: int, *, results: bool) -> pa.Table: ...
+
+    @abstractmethod
+    def outlived(self, chunk: list[int], frontier: int, steps: list[Any]) -> bool:
+        """Whether no tuple of a chunk [number, input, rows, max ts] can find a partner, or be one, any more."""
+
+
+class LiveJoin(Live):
+    def __init__(self, bound: Bound, layout: Layout, cell: int, *, index: str = "auto") -> None:
+        assert isinstance(bound.node, Join)
+        assert bound.predicate is not None
+        super().__init__(bound, hashes=layout.kind == "see_all")
+        self.how, self.layout, self.cell = bound.node.how, layout, cell
+        left, right = (i.schema for i in bound.inputs)
+        self.window = JoinWindow(bound.predicate, left, right, bound.node.window, index=index)
+        self.payload = tuple(Payload(schema) for schema in self.schemas)
+        # For left, semi and anti: of left rows that may still match, by id from `first` on, ts and whether they have.
+        self.first, self.left_ts, self.matched = 0, np.zeros(0, np.int64), np.zeros(0, bool)
+
+    def _join(self, ready: list[pa.Table], frontier: int, *, results: bool) -> pa.Table:
+        side = merge(ready)
+        stored: Any = (None, None)
+        if self.layout.kind == "see_all":
+            stored = tuple(self.layout.stored(self.cell, t.column(_HASH).to_numpy()) for t in ready)
+        for input in (0, 1):
+            self.payload[input].append(ready[input])
+        ts = (times(ready[0]), times(ready[1]))
+        # A replay looks for pairs only where it must know again which left rows have matched.
+        probe = results or self.how != "inner"
+        pairs = self.window.process(side, (ready[0], ready[1]), ts, stored=stored, probe=probe)
+        parts = []
+        if self.how != "inner":
+            fresh = self._match(pairs, ts[0])
+            if self.how == "semi":
+                pairs = fresh
+        if results and self.how != "anti":
+            parts.append(self._pairs(side, pairs))
+        if self.how in ("left", "anti"):
+            parts.append(self._unmatched(frontier))
+        self._trim(frontier)
+        found = [part for part in parts if part.num_rows] if results else []
+        if not found:
+            return self.out_schema.empty_table()
+        return found[0] if len(found) == 1 else pa.concat_tables(found).sort_by(wire.KEY)
+
+    def _match(self, pairs: Pairs, new_ts: np.ndarray) -> Pairs:
+        """Note which left rows have found a partner; gives each one's first pair, if it had none before."""
+        self.left_ts = np.concatenate([self.left_ts, new_ts])
+        self.matched = np.concatenate([self.matched, np.zeros(len(new_ts), bool)])
+        ids, at = np.unique(pairs.left, return_index=True)
+        at = np.sort(at[~self.matched[ids - self.first]])
+        self.matched[ids - self.first] = True
+        return Pairs(pairs.trigger[at], pairs.left[at], pairs.right[at])
+
+    def _pairs(self, side: np.ndarray, pairs: Pairs) -> pa.Table:
+        n = len(pairs)
+        if n == 0:
+            return self.out_schema.empty_table()
+        left, right = self.payload[0].take(pairs.left), self.payload[1].take(pairs.right)
+        by_left = pa.array(side[pairs.trigger] == 0)
+        a, b = (_as(t.column(wire.KEY), pa.binary()) for t in (left, right))
+        key = keys.nest(pc.if_else(by_left, a, b), pc.if_else(by_left, b, a), n=n)
+        return self.result(pc.max_element_wise(left.column(wire.TS), right.column(wire.TS)), left, right, key)
+
+    def _unmatched(self, frontier: int) -> pa.Table:
+        """Left rows that no partner can reach any more, at the ts of their last chance."""
+        window = self.window.window
+        assert isinstance(window, TimeWindow)
+        # Python's integers: ts + after may lie beyond the last ts, the frontier at the end of all.
+        past = int(np.searchsorted(self.left_ts, max(frontier - window.after_us, order.BEFORE_ALL), "left"))
+        alone = np.flatnonzero(~self.matched[:past])
+        rows = self.payload[0].take(self.first + alone) if len(alone) else self.schemas[0].empty_table()
+        ts = self.left_ts[alone] + window.after_us
+        self.first += past
+        self.left_ts, self.matched = self.left_ts[past:], self.matched[past:]
+        n = len(ts)
+        if n == 0:
+            return self.out_schema.empty_table()
+        last = keys.join(keys.ints(ts), keys.constant(order.AFTER_INPUTS, n), n=n)
+        key = keys.nest(last, _as(rows.column(wire.KEY), pa.binary()), n=n)
+        return self.result(pa.array(ts), rows, None, key)
+
+    def _trim(self, frontier: int) -> None:
+        if frontier > order.BEFORE_ALL:
+            self.window.advance(min(frontier, order.TS_MAX + 1))
+        for input in (0, 1):
+            self.payload[input].expire(self.window.live_from(input))
+        if self.how == "semi":
+            gone = self.window.live_from(0) - self.first
+            self.first, self.left_ts, self.matched = self.first + gone, self.left_ts[gone:], self.matched[gone:]
+
+    def outlived(self, chunk: list[int], frontier: int, steps: list[Any]) -> bool:
+        _, input, _, max_ts = chunk
+        window = self.window.window
+        if max_ts >= frontier:
+            return False
+        if isinstance(window, TimeWindow):
+            reach = window.after_us if input == 0 else window.before_us
+            if input == 1 and self.how != "inner":
+                reach += (
+                    window.after_us
+                )  # a left row that still waits must be seen to have matched, after a restart too
+            return max_ts < frontier - reach
+        if isinstance(window, TumblingWindow):
+            return frontier == order.AFTER_ALL or max_ts < frontier // window.size_us * window.size_us
+        # Of the tuples released after the frontier had passed the chunk, all follow it.
+        later = sum(s.released[input] for s, before in zip(steps[1:], steps, strict=False) if before.frontier > max_ts)
+        return bool(later >= window.count)
+
+
+def times(table: pa.Table) -> np.ndarray:
+    found: np.ndarray = table.column(wire.TS).to_numpy()
+    return found
+
+
+def merge(ready: list[pa.Table]) -> np.ndarray:
+    """The order in which two sides' tuples interleave, as the input of each: by ts, then left before right."""
+    # A key begins with (ts, input): left precedes right at one ts, and within a side the order is there already.
+    left, right = (times(table) for table in ready)
+    side = np.zeros(len(left) + len(right), np.uint8)
+    side[np.arange(len(right)) + np.searchsorted(left, right, "right")] = 1
+    return side
+
+
+def _as(column: Any, kind: pa.DataType) -> pa.Array:
+    if isinstance(column, pa.ChunkedArray):
+        column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+    return column if column.type == kind else column.cast(kind)

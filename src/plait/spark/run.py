@@ -1,0 +1,243 @@
+"""`query.on_spark`: DataFrames in, a DataFrame out; streaming or batch, the same rows."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from plait.errors import QueryError, RunError
+from plait.query.base import Query
+from plait.query.bind import Bound, bind, check_data
+from plait.query.explain import explain
+from plait.query.join import Asof, Join
+from plait.query.stream import Stream
+from plait.spark import collect, control, frames, settings, wire
+from plait.spark.cell import CellPlan, step
+from plait.spark.layout import Layout, choose
+from plait.spark.pack import PackPlan
+
+
+def dataframe(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int, int] = "auto", index: str = "auto",
+              control: str | None = None, max_pending: int | None = None) -> Any:  # fmt: skip
+    """Run a query on Spark.
+
+    data     stream name -> DataFrame (or a list or dict of them: several sources), all streaming or all batch
+    layout   "auto", or (m, n): the grid of cells; pinned by the checkpoint once a query has started
+    index    "auto", or one to force, for study
+    control  the folder of the control source: see `plait.spark.control`
+    """
+    return plan(query, data, layout=layout, index=index, control_dir=control, max_pending=max_pending).results()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A query tied to DataFrames: `raw` has what cells put out, packed; `results()` unpacks the results."""
+
+    spark: Any
+    cell: CellPlan
+    packed: Any
+    streaming: bool
+    control_dir: str | None
+    again: Callable[..., Plan]  # the same plan with another layout or control folder
+    wanted: str | tuple[int, int]
+
+    @property
+    def schema(self) -> pa.Schema:
+        return pa.schema([*self.cell.bound.schema, pa.field(wire.KEY, pa.binary())])
+
+    def raw(self) -> Any:
+        if self.streaming:
+            from plait.spark.stateful import processor
+
+            return self.packed.groupBy("cell").transformWithStateInPandas(
+                statefulProcessor=processor(self.cell),
+                outputStructType=wire.OUTPUT,
+                outputMode="append",
+                timeMode="None",
+            )
+        return self.packed.groupBy("cell").applyInArrow(_whole_cell(self.cell), wire.OUTPUT)
+
+    def pinned(self, checkpoint: Path) -> Plan:
+        """This plan as a checkpoint has it: its layout if ours is "auto", its control folder; refused if it is another's."""
+        card = collect.read_card(checkpoint)
+        control_dir = self.control_dir or str(checkpoint / "control")
+        wanted: Any = tuple(card["layout"]) if card is not None and self.wanted == "auto" else self.wanted
+        plan = self.again(layout=wanted, control_dir=control_dir)
+        cells = plan.cell.layout
+        own = {
+            "fingerprint": plan.cell.fingerprint,
+            "query": plan.cell.query,
+            "layout": [cells.rows, cells.columns],
+            "partitions": int(self.spark.conf.get("spark.sql.shuffle.partitions")),
+        }
+        if card is None:
+            collect.write_card(checkpoint, own)
+        elif card["fingerprint"] != own["fingerprint"]:
+            differs = next(
+                (k for k in ("query", "layout", "partitions") if card[k] != own[k]), "its condition or columns"
+            )
+            raise RunError(
+                f"The checkpoint {str(checkpoint)!r} was written by another query: it differs in {differs}",
+                why=f"it has {card.get(differs, card['fingerprint'])!r} and this one {own.get(differs, own['fingerprint'])!r}",
+                do="Use another checkpoint folder, or the query it was started with",
+            )
+        return plan
+
+    def drain(self) -> None:
+        assert self.control_dir is not None
+        control.drain(self.control_dir)
+
+    def results(self) -> Any:
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        result = self.raw().mapInArrow(unpack(self.schema, wire.RESULTS), from_arrow_schema(self.schema))
+        result._plait = self
+        return result
+
+
+def plan(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int, int], index: str, control_dir: str | None,
+         max_pending: int | None) -> Plan:  # fmt: skip
+    if not isinstance(query, (Join, Asof)) or any(isinstance(i, Query) for i in query.inputs):
+        raise RunError(
+            "Spark runs joins of streams so far, not aggregates, operators or queries of queries",
+            do="Use the reference executor",
+        )
+    check_data(query, data)
+    streams = query.streams()
+    given = {name: frames.frames_of(stream, data[name]) for name, stream in streams.items()}
+    every = [f.frame for found in given.values() for f in found]
+    streaming = _all_streaming(given)
+    spark = every[0].sparkSession
+    settings.check(spark, streaming=streaming)
+    bound = bind(query, {name: _schema(name, data[name]) for name in streams})
+    partitions = int(spark.conf.get("spark.sql.shuffle.partitions"))
+    cells = choose(query, layout, partitions, spark.sparkContext.defaultParallelism)
+    plans = [
+        (f.frame, _pack_plan(stream, f, bound, cells)) for name, stream in streams.items() for f in given[name]
+    ]  # fmt: skip
+    parts = [frame.mapInArrow(how.mapper(), wire.PACKED) for frame, how in plans]
+    packed = functools.reduce(lambda a, b: a.unionAll(b), parts)
+    if streaming and control_dir is not None:
+        packed = packed.unionAll(control.events(spark, control_dir, cells))
+    known = tuple(_known(stream, given[name], streaming) for name, stream in streams.items())
+    cell = CellPlan(bound, known, cells, fingerprint(query, bound, cells), explain(query), index, max_pending)
+
+    def again(layout: str | tuple[int, int], control_dir: str | None) -> Plan:
+        return plan(query, data, layout=layout, index=index, control_dir=control_dir, max_pending=max_pending)
+
+    return Plan(spark, cell, packed, streaming, control_dir, again, layout)
+
+
+def _schema(name: str, data: Any) -> pa.Schema:
+    first = (
+        next(iter(data.values())) if isinstance(data, Mapping) else data[0] if isinstance(data, (list, tuple)) else data
+    )
+    return frames.arrow_schema(first)
+
+
+def _all_streaming(given: Mapping[str, list[frames.Frame]]) -> bool:
+    kinds = {name: {f.frame.isStreaming for f in found} for name, found in given.items()}
+    if len(set().union(*kinds.values())) > 1:
+        live = [n for n, k in kinds.items() if True in k]
+        still = [n for n, k in kinds.items() if False in k]
+        raise QueryError(
+            f"Streaming and batch DataFrames are mixed: {', '.join(live)} streaming, {', '.join(still)} not",
+            why="a batch is complete and a stream is not, so no one frontier serves both",
+            do="Read all of them with spark.readStream, or all with spark.read",
+        )
+    return next(iter(kinds.values())) == {True}
+
+
+def _pack_plan(stream: Stream, frame: frames.Frame, bound: Bound, cells: Layout) -> PackPlan:
+    inputs = tuple(n for n, i in enumerate(bound.inputs) if i.node == stream)
+    schema = next(i.schema for i in bound.inputs if i.node == stream)
+    return PackPlan(
+        stream=stream.name, inputs=inputs, columns=tuple(schema.names), time=stream.time, unit=stream.unit,
+        disorder_us=stream.disorder_us, late=stream.late, source=frame.source, source_name=frame.source_name,
+        source_rank=frame.source_rank, seq=frame.seq, seq_column=frame.seq_column, layout=cells,
+    )  # fmt: skip
+
+
+def _known(stream: Stream, found: list[frames.Frame], streaming: bool) -> tuple[Stream, tuple[Any, ...], bool]:
+    if stream.source is None:
+        return stream, tuple(f.source_name for f in found), False
+    declared = stream.declared()
+    return stream, declared or (), declared is None
+
+
+def fingerprint(query: Query, bound: Bound, cells: Layout) -> str:
+    """What a checkpoint means: streams, schemas, condition, window, layout; not versions, `late=` or sinks."""
+    streams = [
+        [s.name, s.time, s.unit, s.source, s.sources if not isinstance(s.sources, tuple) else list(s.sources), s.seq,
+         s.disorder_us]
+        for s in query.streams().values()
+    ]  # fmt: skip
+    condition = bound.predicate.describe() if bound.predicate is not None else ""
+    if bound.predicate is not None and bound.predicate.kind == "opaque":
+        condition += _source_text(bound.predicate.source)
+    schemas = [str(i.schema) for i in bound.inputs]
+    parts = [explain(query).split("\n")[0], streams, schemas, condition, cells.describe(), list(cells.keys)]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+
+def _source_text(function: Any) -> str:
+    try:
+        return inspect.getsource(function)
+    except (OSError, TypeError):
+        code = getattr(function, "__code__", None)
+        return repr((code.co_code, code.co_consts)) if code is not None else repr(function)
+
+
+class _Dict:
+    """A store for one step: batch runs have no state."""
+
+    def __init__(self) -> None:
+        self.data: bytes | None = None
+        self.chunks: dict[int, bytes] = {}
+
+    def manifest(self) -> bytes | None:
+        return self.data
+
+    def put_manifest(self, data: bytes) -> None:
+        self.data = data
+
+    def chunk(self, number: int) -> bytes:
+        return self.chunks[number]
+
+    def put_chunk(self, number: int, data: bytes) -> None:
+        return
+
+    def drop_chunk(self, number: int) -> None:
+        return
+
+
+def _whole_cell(plan: CellPlan) -> Callable[[pa.Table], pa.Table]:
+    def whole(table: pa.Table) -> pa.Table:
+        cell = plan.layout.keys.index(table.column("cell")[0].as_py())
+        out = step(plan, cell, _Dict(), table.column("body").to_pylist(), end=True)
+        return pa.table(
+            {"kind": pa.array([k for k, _ in out], pa.int32()), "body": pa.array([b for _, b in out], pa.binary())}
+        )
+
+    return whole
+
+
+def unpack(schema: pa.Schema, kind: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def unpacked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for found, body in zip(batch.column("kind").to_pylist(), batch.column("body"), strict=True):
+                if found == kind:
+                    yield from wire.table_of(body.as_buffer().to_pybytes()).cast(schema).to_batches()
+
+    return unpacked
+
+
+__all__ = ["Asof", "Plan", "dataframe", "fingerprint", "plan", "unpack"]

@@ -1,0 +1,55 @@
+"""What travels between pack, cell and collect: rows `(cell int, body binary)`, a body being a header and Arrow batches.
+
+A body is the length of its header, the header as JSON, and an Arrow stream. One packed row stands for many tuples,
+because rows cost tens of microseconds each on the way into a stateful Python operator and bytes cost next to nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+
+PACKED = "cell int, body binary"
+OUTPUT = "kind int, body binary"
+
+#: Kinds of output rows of a cell.
+RESULTS, LATE, PROGRESS = 0, 1, 2
+
+TS, KEY, SPLIT, LATE_FLAG = "_plait_ts", "_plait_key", "_plait_split", "_plait_late"
+
+
+def body(header: dict[str, Any], rows: pa.RecordBatch | pa.Table | None = None) -> bytes:
+    head = json.dumps(header).encode()
+    sink = pa.BufferOutputStream()
+    sink.write(len(head).to_bytes(8, "little"))
+    sink.write(head)
+    if rows is not None:
+        with pa.ipc.new_stream(sink, rows.schema) as writer:
+            writer.write(rows)
+    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+
+
+def header(data: bytes) -> dict[str, Any]:
+    size = int.from_bytes(data[:8], "little")
+    parsed: dict[str, Any] = json.loads(data[8 : 8 + size])
+    return parsed
+
+
+def rows(data: bytes) -> pa.Table | None:
+    start = 8 + int.from_bytes(data[:8], "little")
+    if start == len(data):
+        return None
+    return pa.ipc.open_stream(pa.py_buffer(data)[start:]).read_all()
+
+
+def table_bytes(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+
+
+def table_of(data: bytes) -> pa.Table:
+    return pa.ipc.open_stream(pa.py_buffer(data)).read_all()
