@@ -127,6 +127,7 @@ def step(plan: CellPlan, cell: int, store: Store, bodies: Iterable[bytes], *, ca
     manifest.progress = {name: p.dump() for name, p in progress.items()}
     manifest.late += sum(t.num_rows for t in late)
     _expire(contents, manifest, store)
+    _compact(contents, manifest, store)
     contents.steps = [s.id for s in manifest.steps]
     store.put_manifest(manifest.dump())
     if cache_key is not None:
@@ -193,6 +194,8 @@ def _owns(layout: Layout, cell: int, input: int) -> bool:
     """Whether this cell is the one that counts a tuple which several cells get."""
     if layout.kind == "see_all":
         return cell == 0
+    if layout.kind == "hash":
+        return True
     return cell % layout.columns == 0 if input == 0 else cell < layout.columns
 
 
@@ -202,11 +205,13 @@ def _apply(event: dict[str, Any], progress: dict[str, StreamProgress]) -> None:
         for stream in progress.values():
             stream.ended = True
         return
-    stream = progress[event["stream"]]
+    stream = progress.get(event["stream"])
+    if stream is None:
+        raise RunError(f"Control event {event['no']} names stream {event['stream']!r}", why=f"there are {', '.join(progress)}")
     if event["do"] == "end" and event.get("source") is None:
         stream.ended = True
         return
-    source = stream._source(event["source"])
+    source = stream.know(event["source"])
     if event["do"] == "end":
         source.ended = True
     else:
@@ -266,6 +271,25 @@ def _expire(contents: Live, manifest: Manifest, store: Store) -> None:
         one.chunks = [chunk for chunk in one.chunks if chunk not in gone]
     while len(manifest.steps) > 1 and not manifest.steps[0].chunks:
         manifest.steps.pop(0)
+
+
+def _compact(contents: Live, manifest: Manifest, store: Store) -> None:
+    """Where most rows held are dead, write those alive as one step. It takes as many dead ones, so it costs no more.
+
+    Earlier steps are gone from the manifest: a cache that is behind them finds no step of its own, and is built anew.
+    """
+    held = sum(chunk[2] for one in manifest.steps for chunk in one.chunks)
+    alive = contents.compacted(held)
+    if alive is None:
+        return
+    last = manifest.steps[-1]
+    for one in manifest.steps:
+        for chunk in one.chunks:
+            store.drop_chunk(chunk[0])
+    manifest.steps = [Step(last.id, last.frontier, released=last.released)]
+    for input, table in alive.items():
+        if table.num_rows:
+            _keep(manifest, store, manifest.steps[0], input, table)
 
 
 def _contents(plan: CellPlan, cell: int, store: Store, manifest: Manifest, cache_key: str | None) -> Live:

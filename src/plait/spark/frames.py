@@ -51,11 +51,29 @@ def frames_of(stream: Stream, data: Any) -> list[Frame]:
             )
         if not isinstance(data, Mapping):
             names = list(declared)
-    result = []
-    for name, frame in zip(names, given, strict=True):
-        rank = declared.index(name) if declared is not None and stream.source is None else names.index(name)
-        result.append(_frame(stream, frame, name, rank))
-    return result
+    _check_alike(stream, names, given)
+    # Not a dict's own order: how it was put together must not decide ties. Text sorts by its UTF-8 bytes.
+    ranked = declared if declared is not None and stream.source is None else sorted(names, key=_by_bytes)
+    return [_frame(stream, frame, name, ranked.index(name)) for name, frame in zip(names, given, strict=True)]
+
+
+def _by_bytes(name: Any) -> Any:
+    return name.encode() if isinstance(name, str) else name
+
+
+def _check_alike(stream: Stream, names: list[Any], given: list[Any]) -> None:
+    first = arrow_schema(given[0])
+    for name, frame in zip(names[1:], given[1:], strict=True):
+        if not (schema := arrow_schema(frame)).equals(first):
+            raise QueryError(
+                f"Stream {stream.name!r}: DataFrames {names[0]!r} and {name!r} differ in their columns",
+                why=f"one has {_columns(first)}, the other {_columns(schema)}",
+                do="Select and cast the same columns in the same order",
+            )
+
+
+def _columns(schema: pa.Schema) -> str:
+    return ", ".join(f"{f.name} {f.type}" for f in schema)
 
 
 def _frame(stream: Stream, frame: Any, name: Any, rank: int) -> Frame:

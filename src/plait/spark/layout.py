@@ -2,6 +2,7 @@
 
 grid       m x n cells; a left tuple goes to one row of them, a right one to one column, so each pair meets in exactly
            one cell (DP-Join). m x 1 serves `left`, `semi`, `anti` and as-of: there a left tuple meets all its partners.
+hash       cells in a line; tuples go by the values that must be equal (`hashing`), and none is copied.
 see_all    every cell sees every tuple and stores one in C of them (ScaleJoin): count windows need each tuple's rank.
 
 Cell keys are chosen so that they spread evenly over the state's partitions: Spark puts key k into partition
@@ -21,7 +22,7 @@ from plait.query.join import Asof, CountWindow, Join
 
 @dataclass(frozen=True)
 class Layout:
-    kind: str  # "grid" or "see_all"
+    kind: str  # "grid", "hash" or "see_all"
     rows: int
     columns: int
     keys: tuple[int, ...]  # the cells' keys, row by row
@@ -31,18 +32,19 @@ class Layout:
         return self.rows * self.columns
 
     def describe(self) -> str:
-        return f"{self.rows}x{self.columns}" + (" (store one, see all)" if self.kind == "see_all" else "")
+        note = {"see_all": " (store one, see all)", "hash": " (by hash)"}.get(self.kind, "")
+        return f"{self.rows}x{self.columns}{note}"
 
     def destinations(self, input: int, hashes: np.ndarray) -> list[np.ndarray | None]:
         """For each cell, the positions of the tuples that go there; None: all of them."""
         if self.kind == "see_all":
             return [None] * self.cells
-        lines = self.rows if input == 0 else self.columns
+        lines = self.rows if input == 0 or self.kind == "hash" else self.columns
         if lines == 1:
             return [None] * self.cells
         line = (hashes % np.uint64(lines)).astype(np.int64)
         of_line = [np.flatnonzero(line == k) for k in range(lines)]
-        return [of_line[c // self.columns if input == 0 else c % self.columns] for c in range(self.cells)]
+        return [of_line[c // self.columns if input == 0 or self.kind == "hash" else c % self.columns] for c in range(self.cells)]
 
     def stored(self, cell: int, hashes: np.ndarray) -> np.ndarray:
         """Which of all tuples a cell of `see_all` stores."""
@@ -63,13 +65,22 @@ def choose(query: Query, wanted: str | tuple[int, int], partitions: int, paralle
     """The layout of a query: as asked for, or as square as the number of cores allows."""
     kind = "see_all" if isinstance(query, Join) and isinstance(query.window, CountWindow) else "grid"
     one_column = isinstance(query, Asof) or (isinstance(query, Join) and query.how != "inner")
+    if wanted == "hash":
+        if kind == "see_all":
+            raise QueryError(
+                "layout='hash' with a count window",
+                why="a cell must see every tuple of a stream to count the last N",
+                do="Use layout='auto'",
+            )
+        cells = max(1, min(parallelism, partitions))
+        return Layout("hash", cells, 1, cell_keys(cells, partitions))
     if wanted == "auto":
         cells = max(1, min(parallelism, partitions))
         rows, columns = (cells, 1) if one_column or kind == "see_all" else _near_square(cells)
     elif isinstance(wanted, (tuple, list)) and len(wanted) == 2 and all(type(v) is int and v > 0 for v in wanted):
         rows, columns = wanted
     else:
-        raise QueryError(f"layout={wanted!r} is no layout", do="Use 'auto' or (m, n), the rows and columns of the grid")
+        raise QueryError(f"layout={wanted!r} is no layout", do="Use 'auto', 'hash' or (m, n), the rows and columns")
     if one_column and columns != 1:
         raise QueryError(
             f"layout={rows}x{columns} for how={query.how!r}",  # type: ignore[attr-defined]

@@ -80,6 +80,10 @@ class Live(ABC):
         arrays = [_as(c, f.type) for c, f in zip([*columns, key], self.out_schema, strict=True)]
         return pa.Table.from_arrays(arrays, schema=self.out_schema)
 
+    def compacted(self, held: int) -> dict[int, pa.Table] | None:
+        """All rows that are still needed, if the `held` ones that the state has are many more."""
+        return None
+
     @abstractmethod
     def _join(self, ready: list[pa.Table], frontier: int, *, results: bool) -> pa.Table: ...
 

@@ -19,6 +19,10 @@ from plait.spark import keys, wire
 from plait.spark.live import Live, _as, times
 
 
+#: Dead rows that are not worth a rewrite.
+_SLACK = 256
+
+
 class LiveAsof(Live):
     def __init__(self, bound: Bound) -> None:
         assert isinstance(bound.node, Asof)
@@ -59,8 +63,8 @@ class LiveAsof(Live):
         fits = (at >= 0) & (left_codes >= 0) & (candidate // size == left_codes)
         found = np.where(fits, candidate % size, -1)
         if self.node.within_us is not None and right.num_rows:
-            age = times(left) - times(right)[np.maximum(found, 0)]
-            found = np.where((found >= 0) & (age <= self.node.within_us), found, -1)
+            oldest = times(left) - self.node.within_us  # not the age, which may be more than 63 bits hold
+            found = np.where((found >= 0) & (times(right)[np.maximum(found, 0)] >= oldest), found, -1)
         return found
 
     def _results(self, left: pa.Table, right: pa.Table, found: np.ndarray) -> pa.Table:
@@ -86,6 +90,11 @@ class LiveAsof(Live):
             kept = kept[times(right)[kept] >= frontier - self.node.within_us]
         return right.take(pa.array(kept, pa.int64())).combine_chunks()
 
+    def compacted(self, held: int) -> dict[int, pa.Table] | None:
+        if self.node.within_us is not None or held <= 2 * (self.latest.num_rows + self.pending_rows) + _SLACK:
+            return None
+        return {0: self.pending[0], 1: pa.concat_tables([self.latest, self.pending[1]])}
+
     def outlived(self, chunk: list[int], frontier: int, steps: list[Any]) -> bool:
         _, input, _, max_ts = chunk
         if max_ts >= frontier:
@@ -104,7 +113,7 @@ def _joint(a: pa.Array, b: pa.Array) -> pa.Array:
     """Two columns as one, in a type in which equal values are equal; NaN becomes NULL, -0.0 becomes 0.0."""
     kinds = [column_type(x.type) or "" for x in (a, b)]
     if any(is_float(k) for k in kinds):
-        both = pa.concat_arrays([x.cast(pa.float64()) for x in (a, b)])
+        both = pa.concat_arrays([x.cast(pa.float64(), safe=False) for x in (a, b)])
         numbers = both.to_numpy(zero_copy_only=False) + 0.0
         return pa.array(numbers, from_pandas=True)
     if all(is_int(k) for k in kinds):

@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 from plait.errors import DataError
 from plait.order import decode
 from plait.spark import keys, wire
+from plait.spark.hashing import HashColumns, words
 from plait.spark.layout import Layout, mix
 
 #: Columns that `source.py` adds to a DataFrame so that a tuple's position can be told.
@@ -46,6 +47,7 @@ class PackPlan:
     seq: str  # "row" (path and row), "block" (path, block, running), "offset", "column", "content"
     seq_column: str | None
     layout: Layout
+    by_value: HashColumns | None = None  # for the layout "hash"
     where: str = "spark"
 
     def mapper(self) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -71,7 +73,8 @@ def pack(plan: PackPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Recor
             full = full.append_column("_plait_hash", pa.array(rows.hashes))
         header = {"stream": plan.stream, "input": input, "splits": splits if number == 0 else []}
         header["split_of"] = splits
-        for cell, positions in enumerate(plan.layout.destinations(input, rows.hashes)):
+        hashes = rows.hashes if plan.by_value is None else words(plan.by_value, input, rows.table)
+        for cell, positions in enumerate(plan.layout.destinations(input, hashes)):
             part = full if positions is None else full.take(pa.array(positions))
             body = wire.body(header, part.combine_chunks().to_batches()[0] if part.num_rows else None)
             yield pa.record_batch([[plan.layout.keys[cell]], [body]], schema=schema)

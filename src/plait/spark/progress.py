@@ -82,8 +82,16 @@ class StreamProgress:
         return limits
 
     def _source(self, name: Any) -> Source:
+        """The source of a split; it must not have ended."""
         if self.ended:
-            raise RunError(f"Stream {self.stream.name!r} has been drained", why="rows came after its end")
+            raise RunError(f"Stream {self.stream.name!r} has ended", why="rows came after its end")
+        source = self.know(name)
+        if source.ended and self.stream.source != FILE:
+            raise RunError(f"Stream {self.stream.name!r}: source {name!r} has ended", why="rows came after its end")
+        return source
+
+    def know(self, name: Any) -> Source:
+        """The source of that name; where none are declared, first sight makes it known."""
         source = self.sources.get(name)
         if source is None:
             if not self.open_ended:
@@ -94,8 +102,6 @@ class StreamProgress:
                     do="Add it to sources=",
                 )
             source = self.sources[name] = Source()
-        if source.ended and self.stream.source != FILE:
-            raise RunError(f"Stream {self.stream.name!r}: source {name!r} has ended", why="rows came after its end")
         return source
 
     def late(self, name: Any, ts: int, largest: int, seq: bytes) -> LateError:

@@ -21,6 +21,7 @@ from plait.query.join import Asof, Join
 from plait.query.stream import Stream
 from plait.spark import collect, control, frames, settings, wire
 from plait.spark.cell import CellPlan, step
+from plait.spark.hashing import hash_columns
 from plait.spark.layout import Layout, choose
 from plait.spark.pack import PackPlan
 
@@ -163,6 +164,7 @@ def _pack_plan(stream: Stream, frame: frames.Frame, bound: Bound, cells: Layout)
         stream=stream.name, inputs=inputs, columns=tuple(schema.names), time=stream.time, unit=stream.unit,
         disorder_us=stream.disorder_us, late=stream.late, source=frame.source, source_name=frame.source_name,
         source_rank=frame.source_rank, seq=frame.seq, seq_column=frame.seq_column, layout=cells,
+        by_value=hash_columns(bound) if cells.kind == "hash" else None,
     )  # fmt: skip
 
 

@@ -1,0 +1,228 @@
+"""`plait bench spark-join`: the papers' band join as a streaming query, beside what people write by hand.
+
+One session, the same Parquet files, the same trigger for all. Streaming contenders take one file of each stream a
+micro-batch and are timed from the start of the query until everything is out, plait's drain included. Each contender
+runs once, untimed, before it is timed. Spark refuses the join as it stands; the workaround puts tuples into square
+buckets as wide as the band, sends one side's to the nine around, and joins by bucket.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import plait
+from plait.cli.bench.machine import machine
+from plait.connectors import synthetic
+from plait.connectors.dump import write_folder
+from plait.errors import RunError
+
+BAND, WITHIN_S = 10, 300
+
+
+@dataclass(frozen=True)
+class Case:
+    """Tuples a stream, their rate in event time, and into how many files, hence micro-batches, they are cut."""
+
+    name: str
+    rate: int
+    seconds: int
+    files: int
+
+    @property
+    def tuples(self) -> int:
+        return 2 * self.rate * self.seconds
+
+
+def run(quick: bool = False) -> dict[str, Any]:
+    import plait.spark
+
+    about = machine()
+    cores = os.cpu_count() or 2
+    spark = plait.spark.session(partitions=cores, **{"spark.driver.memory": "6g"})
+    seconds = 40 if quick else 400
+    cases = [Case("stream20", 500, seconds, 20), Case("stream4", 500, seconds, 4), Case("large", 2_500, seconds, 10)]
+    rows: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory(prefix="plait-bench-") as place:
+        for case in cases:
+            rows += _case(spark, case, Path(place) / case.name)
+        rows += _empty(spark, Path(place) / "empty", 20 if quick else 60)
+    return {"bench": "spark-join", "machine": about, "rows": rows, "ratios": _ratios(rows)}
+
+
+def _ratios(rows: list[dict[str, Any]]) -> dict[str, float]:
+    rate = {(r["case"], r["contender"]): r.get("tuples_per_s") for r in rows}
+    ms = {r["contender"]: r["batch_ms"] for r in rows if r["case"] == "empty"}
+    return {
+        "stream20_vs_spark_stream20": rate["stream20", "plait"] / rate["stream20", "spark buckets"],
+        "large_vs_spark_stream_large": rate["large", "plait"] / rate["large", "spark buckets"],
+        "stream4_vs_spark_batch": rate["stream4", "plait"] / rate["stream4", "spark batch buckets"],
+        "empty_batch_vs_spark_count": ms["plait"] / ms["spark count"],
+    }
+
+
+def _case(spark: Any, case: Case, place: Path) -> list[dict[str, Any]]:
+    work = synthetic.band_join(left=case.rate, right=case.rate, seconds=case.seconds, seed=1)
+    folders = {}
+    for name, feed in work.feeds.items():
+        folders[name] = place / name
+        files = write_folder(feed, folders[name], rows_per_file=-(-case.tuples // 2 // case.files))
+        for number, file in enumerate(files):
+            os.utime(file, (1_000_000_000 + number,) * 2)
+    contenders: dict[str, Callable[[Path], int]] = {"plait": lambda p: _plait(spark, folders, p, "auto")}
+    if case.name == "stream20":
+        contenders["plait, scan"] = lambda p: _plait(spark, folders, p, "scan")
+    if case.name != "stream4":
+        contenders["spark buckets"] = lambda p: _spark_stream(spark, folders, p)
+    else:
+        contenders["spark batch buckets"] = lambda p: _spark_batch(spark, folders)
+    contenders["duckdb batch"] = lambda p: _duckdb(folders)
+    rows, expected = [], None
+    for name, contender in contenders.items():
+        # A folder of its own each time: Spark's state store goes on writing to one for a while after a query's end.
+        if case.name != "large":
+            contender(place / f"{name}, warm-up")
+        begin = time.perf_counter()
+        results = contender(place / f"{name}, timed")
+        took = time.perf_counter() - begin
+        expected = results if expected is None else expected
+        if results != expected:
+            raise RunError(f"{name} finds {results} pairs in {case.name}, the others {expected}")
+        rows.append({"case": case.name, "contender": name, "tuples": case.tuples, "results": results,
+                     "seconds": round(took, 2), "tuples_per_s": case.tuples / took})  # fmt: skip
+    return rows
+
+
+def _streams(spark: Any, folders: dict[str, Path]) -> dict[str, Any]:
+    return {
+        name: spark.readStream.schema(spark.read.parquet(str(folder)).schema)
+        .option("maxFilesPerTrigger", 1)
+        .parquet(str(folder))
+        for name, folder in folders.items()
+    }
+
+
+def query() -> Any:
+    r, s = plait.stream("stream_r"), plait.stream("stream_s")
+    return plait.join(
+        r, s, on=lambda r, s: (abs(r.x - s.a) <= BAND) & (abs(r.y - s.b) <= BAND), within=f"{WITHIN_S}s"
+    )
+
+
+def _plait(spark: Any, folders: dict[str, Path], place: Path, index: str) -> int:
+    from plait.spark.collect import write_ordered
+    from plait.spark.control import drain
+
+    counted: list[int] = []
+    df = query().on_spark(_streams(spark, folders), index=index)
+    started = write_ordered(
+        df, place / "out", checkpoint=place / "checkpoint", trigger={"processingTime": "0 seconds"},
+        report=lambda batch: counted.append(batch.results),
+    )  # fmt: skip
+    started.processAllAvailable()
+    drain(place / "checkpoint" / "control")
+    started.processAllAvailable()
+    started.stop()
+    return sum(counted)
+
+
+def _bucketed(frame: Any, x: str, y: str, *, around: bool) -> Any:
+    from pyspark.sql import functions as F
+
+    def near(column: str) -> Any:
+        own = F.floor(F.col(column) / BAND).cast("int")
+        return F.explode(F.array(own - 1, own, own + 1)) if around else own
+
+    return frame.withColumn(f"b{x}", near(x)).withColumn(f"b{y}", near(y))
+
+
+def _buckets_join(r: Any, s: Any) -> Any:
+    from pyspark.sql import functions as F
+
+    left = _bucketed(r.withColumnRenamed("ts", "r_ts"), "x", "y", around=False)
+    right = _bucketed(s.withColumnRenamed("ts", "s_ts"), "a", "b", around=True)
+    window = F.expr(f"INTERVAL {WITHIN_S} SECONDS")
+    on = (
+        (F.col("bx") == F.col("ba")) & (F.col("by") == F.col("bb"))
+        & (F.abs(F.col("x") - F.col("a")) <= BAND) & (F.abs(F.col("y") - F.col("b")) <= BAND)
+        & (F.col("s_ts") >= F.col("r_ts") - window) & (F.col("s_ts") <= F.col("r_ts") + window)
+    )  # fmt: skip
+    return left.join(right, on)
+
+
+def _spark_stream(spark: Any, folders: dict[str, Path], place: Path) -> int:
+    streams = _streams(spark, folders)
+    r = streams["stream_r"].withWatermark("ts", "0 seconds")
+    s = streams["stream_s"].withWatermark("ts", "0 seconds")
+    counted: list[int] = []
+
+    def sink(frame: Any, batch: int) -> None:
+        rows = frame.toArrow()  # as plait's sink does: the rows reach the driver and are written in one part
+        counted.append(rows.num_rows)
+        if rows.num_rows:
+            import pyarrow.parquet as pq
+
+            (place / "out").mkdir(parents=True, exist_ok=True)
+            pq.write_table(rows, place / "out" / f"part-{batch:012d}.parquet")
+
+    started = (
+        _buckets_join(r, s).writeStream.foreachBatch(sink).option("checkpointLocation", str(place / "checkpoint")).start()
+    )
+    started.processAllAvailable()
+    started.stop()
+    return sum(counted)
+
+
+def _spark_batch(spark: Any, folders: dict[str, Path]) -> int:
+    frames = {name: spark.read.parquet(str(folder)) for name, folder in folders.items()}
+    rows = _buckets_join(frames["stream_r"], frames["stream_s"]).toArrow()
+    return int(rows.num_rows)
+
+
+def _duckdb(folders: dict[str, Path]) -> int:
+    import duckdb
+
+    r, s = (f"read_parquet('{folders[name]}/*.parquet')" for name in ("stream_r", "stream_s"))
+    with duckdb.connect() as base:
+        rows = base.execute(
+            f"SELECT * FROM {r} r JOIN {s} s ON abs(r.x - s.a) <= {BAND} AND abs(r.y - s.b) <= {BAND} "
+            f"AND s.ts BETWEEN r.ts - INTERVAL {WITHIN_S} SECONDS AND r.ts + INTERVAL {WITHIN_S} SECONDS"
+        ).to_arrow_table()
+    return int(rows.num_rows)
+
+
+def _empty(spark: Any, place: Path, batches: int) -> list[dict[str, Any]]:
+    """What a micro-batch costs that brings one tuple a stream: bookkeeping, beside Spark's own stateful count."""
+    work = synthetic.band_join(left=1, right=1, seconds=batches, seed=1)
+    folders = {}
+    for name, feed in work.feeds.items():
+        folders[name] = place / name
+        for number, file in enumerate(write_folder(feed, folders[name], rows_per_file=1)):
+            os.utime(file, (1_000_000_000 + number,) * 2)
+    from plait.spark.collect import write_ordered
+
+    def ours() -> Any:
+        df = query().on_spark(_streams(spark, folders))
+        trigger = {"processingTime": "0 seconds"}
+        return write_ordered(df, place / "out", checkpoint=place / "plait", trigger=trigger)
+
+    def count() -> Any:
+        frame = _streams(spark, folders)["stream_r"].groupBy("x").count()
+        writer = frame.writeStream.outputMode("update").foreachBatch(lambda df, batch: df.toArrow())
+        return writer.option("checkpointLocation", str(place / "count")).start()
+
+    rows = []
+    for name, start in (("plait", ours), ("spark count", count)):
+        started = start()
+        started.processAllAvailable()
+        times = [p["durationMs"]["triggerExecution"] for p in started.recentProgress if p["numInputRows"] > 0]
+        started.stop()
+        # The first batches compile and warm up; both contenders' are left out.
+        rows.append({"case": "empty", "contender": name, "batch_ms": statistics.median(times[len(times) // 2 :])})
+    return rows

@@ -1,0 +1,87 @@
+"""`layout="hash"`: tuples go to the cell that their equality terms' values name, so equal values meet and none is copied.
+
+Only that equal values get equal words matters here; whether a pair matches is still the condition's to say. A NULL or NaN
+equals nothing and may go anywhere.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from plait.errors import QueryError
+from plait.predicates.terms import terms
+from plait.query.bind import Bound
+from plait.query.expression import Column
+from plait.query.join import Asof, Join
+from plait.query.types import column_type, is_float, is_int
+from plait.spark.layout import mix
+
+
+@dataclass(frozen=True)
+class HashColumns:
+    """For each input the columns to hash, and the form in which both sides' values are compared."""
+
+    columns: tuple[tuple[str, ...], tuple[str, ...]]
+    forms: tuple[str, ...]  # "float", "int" or "value"
+
+
+def hash_columns(bound: Bound) -> HashColumns:
+    """The equality terms of a query that are plain columns; refused if it has none."""
+    node = bound.node
+    left, right = (i.schema for i in bound.inputs)
+    pairs: list[tuple[str, str]] = []
+    if isinstance(node, Asof):
+        pairs = list(node.by)
+    elif isinstance(node, Join) and bound.predicate is not None and bound.predicate.expr is not None:
+        for term in terms(bound.predicate.expr, (left, right)).equalities:
+            if isinstance(term.left, Column) and isinstance(term.right, Column):
+                pairs.append((term.left.name, term.right.name))
+    if not pairs:
+        raise QueryError(
+            "layout='hash', and the query has no equality of two columns",
+            why="tuples go by the values that must be equal",
+            do="Use layout='auto' or a grid (m, n)",
+        )
+    forms = tuple(_form(column_type(left.field(a).type) or "", column_type(right.field(b).type) or "") for a, b in pairs)
+    return HashColumns((tuple(a for a, _ in pairs), tuple(b for _, b in pairs)), forms)
+
+
+def _form(a: str, b: str) -> str:
+    if is_float(a) or is_float(b):
+        return "float"
+    return "int" if is_int(a) and is_int(b) else "value"
+
+
+def words(plan: HashColumns, input: int, table: pa.Table) -> np.ndarray:
+    """One 64-bit word a row: equal values of the columns give equal words."""
+    total = np.zeros(table.num_rows, np.uint64)
+    for name, form in zip(plan.columns[input], plan.forms, strict=True):
+        column = table.column(name).combine_chunks()
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        total = mix(total ^ _column_words(column, form))
+    return total
+
+
+def _column_words(column: pa.Array, form: str) -> np.ndarray:
+    kind = column.type
+    if form == "value":
+        encoded = pc.dictionary_encode(column)
+        codes = [zlib.crc32(v.encode() if isinstance(v, str) else bytes(v)) if not isinstance(v, bool) else int(v)
+                 for v in encoded.dictionary.to_pylist()]  # fmt: skip
+        lookup = np.array([*codes, 0], np.uint64)
+        return lookup[pc.fill_null(encoded.indices, len(codes)).to_numpy(zero_copy_only=False)]
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        column = column.cast(pa.timestamp("us")).view(pa.int64())
+    elif pa.types.is_duration(kind):
+        column = column.cast(pa.duration("us")).view(pa.int64())
+    if form == "float":
+        numbers = pc.fill_null(column.cast(pa.float64(), safe=False), 0.0).to_numpy(zero_copy_only=False)
+        return (numbers + 0.0).view(np.uint64)
+    filled = pc.fill_null(column, 0).to_numpy(zero_copy_only=False)
+    return filled.astype(np.uint64) if pa.types.is_unsigned_integer(column.type) else filled.astype(np.int64).view(np.uint64)
