@@ -1,5 +1,7 @@
 import functools
 import os
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -7,9 +9,7 @@ from hypothesis import HealthCheck, settings
 from plait import java
 
 # No deadlines and no complaint about slow generation: a busy machine is not a failing test.
-settings.register_profile(
-    "plait", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
-)
+settings.register_profile("plait", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
 # In CI the same examples every time; a failure found elsewhere is replayed from the blob it printed.
 settings.register_profile("plait-ci", settings.get_profile("plait"), derandomize=True)
 settings.load_profile("plait-ci" if os.environ.get("CI") == "true" else "plait")
@@ -23,3 +23,16 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     # Skipped from one place, not by a marker on each test: the summary then shows one line for all of them.
     if item.get_closest_marker("spark") and (reason := java_missing()):
         pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """One local session for the whole suite: starting it costs more than most tests."""
+    from plait.spark import session
+
+    folder = tmp_path_factory.mktemp("spark")
+    made = session(master="local[2]", partitions=2, **{
+        "spark.driver.memory": "1g", "spark.sql.warehouse.dir": str(folder / "warehouse"), "spark.local.dir": str(folder),
+    })  # fmt: skip
+    yield made
+    made.stop()

@@ -37,8 +37,7 @@ def test_new_enough(bin_folder: Path, version: str) -> None:
 def test_no_java(bin_folder: Path) -> None:
     (bin_folder / "apt-get").symlink_to("/bin/sh")
     assert java.missing() == (
-        "Spark needs Java 17 or newer, and there is none in PATH. "
-        "Install it: apt-get install openjdk-17-jre-headless"
+        "Spark needs Java 17 or newer, and there is none in PATH. Install it: apt-get install openjdk-17-jre-headless"
     )
 
 

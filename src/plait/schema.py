@@ -226,6 +226,9 @@ def arrow_type(value: Any, name: str) -> pa.DataType:
 def arrow_schema(value: Any, name: str) -> pa.Schema:
     """A pyarrow schema, or a mapping of column names to types."""
     if isinstance(value, pa.Schema):
+        for column in value.names:
+            if value.names.count(column) > 1:
+                raise QueryError(f"{name}= has two columns called {column!r}", do="Rename one")
         return value
     if isinstance(value, dict) and value and all(isinstance(column, str) and column for column in value):
         return pa.schema([(column, arrow_type(kind, f"{name}[{column!r}]")) for column, kind in value.items()])

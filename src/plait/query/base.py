@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import importlib.util
+import reprlib
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -106,7 +107,7 @@ def check_node(value: object, position: str) -> Node:
     if isinstance(value, (Stream, Query)):
         return value
     raise QueryError(
-        f"The {position} is {value!r}, neither a stream nor a query",
+        f"The {position} is {' '.join(reprlib.repr(value).split())}, neither a stream nor a query",
         do="Declare it with plait.stream(...); data comes in when the query is run",
     )
 

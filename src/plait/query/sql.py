@@ -136,8 +136,9 @@ class _Reader:
         # Python drops what is finer than a microsecond; nothing is rounded silently.
         if moment is None or re.search(r"[.,]\d{7}", words):
             raise QueryError(
-                f"The condition {self.text!r} holds {words!r}, which is no {kind.__name__} in whole microseconds",
-                do="Write it like TIMESTAMP '2024-01-31 12:00:00.5' (UTC unless a zone such as +01:00 follows) or DATE '2024-01-31'",
+                f"The condition {self.text!r} holds {words!r}, which is no {kind.__name__}",
+                why="time is counted in whole microseconds, and a date has no hour",
+                do="Write it like TIMESTAMP '2024-01-31 12:00:00.5+00:00' or DATE '2024-01-31'",
             )
         return as_expr(moment)
 

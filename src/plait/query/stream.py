@@ -202,7 +202,7 @@ def _sources(name: str, sources: Any, source: str | None) -> int | tuple[SourceN
         raise QueryError(f"Stream {name!r}: sources={sources!r} is no source", why="a stream has at least one")
     if any(isinstance(n, bool) or not isinstance(n, (int, str)) for n in names) or len({type(n) for n in names}) > 1:
         raise QueryError(
-            f"Stream {name!r}: sources={sources!r} mixes kinds of names",
+            f"Stream {name!r}: sources={sources!r} are not names of one kind",
             why="source names are all integers or all text",
             do="Name them as the source column does",
         )

@@ -150,7 +150,7 @@ def _infer_unary(expr: Expr, op: str, kind: str, names: Names) -> str:
             raise _mismatch(expr, names, f"`not` of {_word(kind)}")
         return "bool"
     if not (is_number(kind) or kind == "null"):
-        raise _mismatch(expr, names, f"{op} of {_word(kind)}")
+        raise _mismatch(expr, names, f"{'the negative' if op == 'neg' else 'the absolute value'} of {_word(kind)}")
     return kind
 
 
@@ -181,8 +181,9 @@ def _word(kind: str) -> str:
 def _mismatch(expr: Expr, names: Names, what: str) -> QueryError:
     return QueryError(
         f"The condition holds {what}: {text(expr, names)}",
-        why="numbers compare with numbers, and text, bytes and booleans only by equality with their own kind",
-        do="Cast one side",
+        why="numbers go with numbers; text, bytes and booleans compare only by equality with their own kind; "
+        "`and`, `or` and `not` take truth values",
+        do="Cast one side, or write it as a Python function with `if`",
     )
 
 

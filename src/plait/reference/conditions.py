@@ -83,7 +83,7 @@ def _opaque(predicate: Predicate, left: pa.Schema, right: pa.Schema, rows: int) 
             name = getattr(function, "__name__", "condition")
             raise RunError(
                 f"The condition {name!r} raised {type(error).__name__}: {error}",
-                why=f"it was called with the tuples at ts {l.ts}" + (f" and {r.ts}" if rows == 2 else ""),
+                why=f"it was called with the tuple{f's at ts {l.ts} and {r.ts}' if rows == 2 else f' at ts {l.ts}'}",
             ) from error
 
     return called

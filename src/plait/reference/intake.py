@@ -148,12 +148,15 @@ class StreamIntake:
         if name is None and stream.source_column is None:
             name = 0
         if name is None:
-            raise DataError(f"Stream {stream.name!r}, {at}: source column {stream.source!r} is NULL")
+            raise DataError(
+                f"Stream {stream.name!r}, {at}: source column {stream.source!r} is NULL",
+                why="every tuple comes from a source",
+            )
         declared = stream.declared()
         if name not in self.sources and declared is not None:
             raise DataError(
                 f"Stream {stream.name!r}, {at}: source {name!r} is not declared",
-                why=f"sources= names {', '.join(map(repr, declared))}",
+                why=f"declared are {', '.join(map(repr, declared))}",
                 do="Add it to sources=",
             )
         source = self.know(name)
@@ -169,7 +172,10 @@ class StreamIntake:
             return tuple(sort_value(v) for v in values)
         value = values[self.schema.get_field_index(self.stream.seq)]
         if value is None:
-            raise DataError(f"Stream {self.stream.name!r}, {at}: seq column {self.stream.seq!r} is NULL")
+            raise DataError(
+                f"Stream {self.stream.name!r}, {at}: seq column {self.stream.seq!r} is NULL",
+                why="it orders a source's tuples",
+            )
         seq = sort_value(value)
         if source.last_seq is not None and seq <= source.last_seq:
             raise DataError(

@@ -90,13 +90,13 @@ class OperatorMachine:
             if unknown:
                 raise DataError(
                     f"The operator's output names column {min(map(str, unknown))!r}",
-                    why=f"output= declares {', '.join(schema.names)}",
+                    why=f"declared are {', '.join(schema.names)}",
                 )
             output = [output.get(name) for name in schema.names]
         if not isinstance(output, (tuple, list)) or len(output) != len(schema):
             raise DataError(
                 f"The operator's output is {output!r}",
-                why=f"output= declares {len(schema)} columns: {', '.join(schema.names)}",
+                why=f"it is declared with {len(schema)} columns: {', '.join(schema.names)}",
                 do="Return or yield dicts, or tuples of that length",
             )
         return [stored(v, f.type, f"The operator's output {f.name!r}") for v, f in zip(output, schema, strict=True)]

@@ -108,11 +108,11 @@ def condition_value(value: Any, kind: pa.DataType) -> Value:
 
 
 class View:
-    """A row for a user's function: `t.column`, `t["column"]`; `t.ts` and `t.stream` for operators."""
+    """A row for a user's function: `t.column`, `t["column"]`; with a `stream`, for operators, `t.ts` and `t.stream`."""
 
     __slots__ = ("_row", "_schema", "_stream")
 
-    def __init__(self, row: Row, schema: pa.Schema, stream: str = "") -> None:
+    def __init__(self, row: Row, schema: pa.Schema, stream: str | None = None) -> None:
         self._row, self._schema, self._stream = row, schema, stream
 
     def __getitem__(self, name: str) -> Any:
@@ -125,10 +125,8 @@ class View:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        if name == "stream":
-            return self._stream
-        if name == "ts":
-            return self._row.ts
+        if self._stream is not None and name in ("stream", "ts"):
+            return self._stream if name == "stream" else self._row.ts
         try:
             return self[name]
         except KeyError as error:

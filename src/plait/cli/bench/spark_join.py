@@ -110,9 +110,7 @@ def _streams(spark: Any, folders: dict[str, Path]) -> dict[str, Any]:
 
 def query() -> Any:
     r, s = plait.stream("stream_r"), plait.stream("stream_s")
-    return plait.join(
-        r, s, on=lambda r, s: (abs(r.x - s.a) <= BAND) & (abs(r.y - s.b) <= BAND), within=f"{WITHIN_S}s"
-    )
+    return plait.join(r, s, on=lambda r, s: (abs(r.x - s.a) <= BAND) & (abs(r.y - s.b) <= BAND), within=f"{WITHIN_S}s")
 
 
 def _plait(spark: Any, folders: dict[str, Path], place: Path, index: str) -> int:
@@ -172,7 +170,10 @@ def _spark_stream(spark: Any, folders: dict[str, Path], place: Path) -> int:
             pq.write_table(rows, place / "out" / f"part-{batch:012d}.parquet")
 
     started = (
-        _buckets_join(r, s).writeStream.foreachBatch(sink).option("checkpointLocation", str(place / "checkpoint")).start()
+        _buckets_join(r, s)
+        .writeStream.foreachBatch(sink)
+        .option("checkpointLocation", str(place / "checkpoint"))
+        .start()
     )
     started.processAllAvailable()
     started.stop()

@@ -1,0 +1,1 @@
+"""What operators remember: join window segments here; panes and W-Hive beside them."""

@@ -1,0 +1,234 @@
+"""What conditions refuse: as a function, as SQL text, and once they meet their columns."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from tests.query.refusal import SCHEMAS, Refusal, quotes, trades
+
+import plait
+from plait import QueryError
+from plait.query.bind import bind
+
+
+def on(condition: Any) -> Callable[[], object]:
+    return lambda: plait.join(quotes, trades, on=condition, within="1s")
+
+
+def bound(condition: Any) -> Callable[[], object]:
+    return lambda: bind(plait.join(quotes, trades, on=condition, within="1s"), SCHEMAS)
+
+
+def where(condition: Any) -> Callable[[], object]:
+    query = plait.aggregate(quotes, size="1s", compute={"n": plait.count_where(condition)})
+    return lambda: bind(query, SCHEMAS)
+
+
+def opaque_missing(q: Any, t: Any) -> bool:
+    return bool(q.nothing and t.a)
+
+
+def opaque_list(q: Any, t: Any) -> bool:
+    return len(q.tags) > 3
+
+
+def row_escapes(q: Any, t: Any) -> bool:
+    first = q
+    return bool(first.x and t.a)
+
+
+FUNCTIONS = {
+    "a condition that is a number": Refusal(on(5), QueryError, "on=5 is no condition", do="or SQL text"),
+    "a condition on one row that is a number": Refusal(
+        lambda: plait.first_where("x", 5), QueryError, "where=5 is no condition", do="a function of one row"
+    ),
+    "a condition of three rows": Refusal(
+        on(lambda q, t, u: True), QueryError, "on='<lambda>' does not take 2 arguments", do="one row of each input"
+    ),
+    "a condition on one row of two": Refusal(
+        lambda: plait.count_where(lambda q, t: True), QueryError, "does not take one argument (missing", do="one row"
+    ),
+    "a condition that returns no condition": Refusal(
+        on(lambda q, t: 5), QueryError, "The condition returns 5", "must compare columns", "abs(l.x - r.a)"
+    ),
+    "a condition that returns nothing": Refusal(
+        on(lambda q, t: None), QueryError, "The condition returns None", "must compare columns", "abs(l.x - r.a)"
+    ),
+    "a condition that returns its row": Refusal(
+        on(lambda q, t: q), QueryError, "The condition returns <row>", "must compare columns", "abs(l.x - r.a)"
+    ),
+    "a condition that returns a list": Refusal(
+        on(lambda q, t: [q.x]), QueryError, "The condition returns [<column>]", "must compare columns", "abs(l.x"
+    ),
+    "a comparison with None": Refusal(
+        on(lambda q, t: q.x == None),  # noqa: E711
+        QueryError,
+        "compares a column with None",
+        "unknown and never matches",
+        ".is_null()",
+    ),
+    "a cast to an unknown type": Refusal(
+        on(lambda q, t: q.x.cast("decimal") == 1), QueryError, "cast('decimal') names no type", do="bool, int8"
+    ),
+    "a name that does not exist": Refusal(
+        on(lambda q, t: q.x == undefined),  # noqa: F821
+        QueryError,
+        "a name that does not exist: name 'undefined' is not defined",
+        do="Define it",
+    ),
+    "an opaque callable that is no function": Refusal(
+        on(functools.partial(lambda k, q, t: q.x > k or t.a > k, 3)),
+        QueryError,
+        "The condition is a partial",
+        "can't be seen from outside",
+        "Wrap it in a `def`",
+    ),
+    "a row used as a whole": Refusal(
+        on(row_escapes), QueryError, "uses its row 'q' as a whole (line ", "which columns it reads", "`q.column`"
+    ),
+    "an opaque function that reads a missing column": Refusal(
+        bound(opaque_missing), QueryError, "reads column 'nothing' of quotes", "its columns are ts, x"
+    ),
+    "an opaque function that reads a list": Refusal(
+        bound(opaque_list), QueryError, "reads quotes.tags, a column of type list", "read numbers", "Cast it before"
+    ),
+}
+
+READS = "plait reads + - * / %"
+
+SQL = {
+    "text that is no SQL": Refusal(
+        on("quotes.x = = 1"),
+        QueryError,
+        "'quotes.x = = 1' is not SQL at line 1, column 12",
+        do="Write one SQL condition",
+    ),
+    "SQL that lacks an operand": Refusal(
+        on("quotes.x ="), QueryError, "'quotes.x =' is not SQL at line 1, column 10: an operand is", do="Write one"
+    ),
+    "SQL that is empty": Refusal(on(""), QueryError, "The condition '' is not SQL", do="Write one SQL condition"),
+    "a query for a condition": Refusal(
+        on("SELECT 1"), QueryError, "uses 'SELECT 1' (Select)", READS, "or pass a Python function"
+    ),
+    "two conditions": Refusal(
+        on("quotes.x = 1; quotes.x = 2"), QueryError, "'quotes.x = 1; quotes.x = 2' uses", READS, "Rewrite it"
+    ),
+    "a function that SQL has and plait does not": Refusal(
+        on("sqrt(quotes.y) = 1"), QueryError, "uses 'SQRT(quotes.y)' (Sqrt)", READS, "Rewrite it"
+    ),
+    "BETWEEN the other way round": Refusal(
+        on("quotes.x BETWEEN SYMMETRIC 5 AND 1"), QueryError, "uses BETWEEN SYMMETRIC", READS, "Rewrite it"
+    ),
+    "IN a query": Refusal(
+        on("quotes.x IN (SELECT 1)"), QueryError, "uses IN without a list of values", READS, "Rewrite it"
+    ),
+    "IS of a truth": Refusal(on("quotes.d IS TRUE"), QueryError, "uses 'quotes.d IS TRUE'", READS, "Rewrite it"),
+    "a cast to an unknown type in SQL": Refusal(
+        on("CAST(quotes.x AS DECIMAL) = 1"), QueryError, "casts to DECIMAL", READS, "Rewrite it"
+    ),
+    "a moment that is none": Refusal(
+        on("quotes.ts > TIMESTAMP '2024-13-01'"),
+        QueryError,
+        "'2024-13-01', which is no datetime",
+        "time is counted",
+        "TIMESTAMP",
+    ),
+    "a moment finer than a microsecond": Refusal(
+        on("quotes.ts > TIMESTAMP '2024-01-01 00:00:00.1234567'"),
+        QueryError,
+        ".1234567', which is",
+        "whole",
+        "TIMESTAMP",
+    ),
+    "a date with an hour": Refusal(
+        on("quotes.ts > DATE '2024-01-01 12:00'"),
+        QueryError,
+        "'2024-01-01 12:00', which is no date",
+        "no hour",
+        "DATE '2024",
+    ),
+    "an interval in months": Refusal(
+        on("quotes.ts > INTERVAL 1 MONTH"),
+        QueryError,
+        "INTERVAL='1 month'",
+        "'month' is no unit of time",
+        "'5 minutes'",
+    ),
+    "an unknown input": Refusal(
+        on("quote.x = 1"), QueryError, "names `quote.x`, and no input is called 'quote'", do="`quotes.`, `trades.`"
+    ),
+    "a column of a column": Refusal(
+        on("quotes.x.y = 1"), QueryError, "names `quotes.x.y`, and no input is called 'x'", do="Qualify columns"
+    ),
+}
+
+COMPARE = "numbers go with numbers"
+
+COLUMNS = {
+    "a column that is not there": Refusal(
+        bound(lambda q, t: q.z == t.a), QueryError, "reads column 'z'", "there are quotes.ts, quotes.x"
+    ),
+    "a column on neither side": Refusal(
+        bound("z = 1"), QueryError, "reads column 'z', which is not there", "quotes.y, quotes.s"
+    ),
+    "a column on both sides": Refusal(
+        bound("x = 1"), QueryError, "column 'x' could be any of quotes.x, trades.x", do="the stream's name"
+    ),
+    "a column that conditions can't read": Refusal(
+        bound("quotes.tags = 1"),
+        QueryError,
+        "reads quotes.tags, a column of type list",
+        "read numbers",
+        "Cast it before",
+    ),
+    "a column that conditions on one row can't read": Refusal(
+        where(lambda row: row.tags == 1), QueryError, "reads row.tags, a column of type list", "numbers", "Cast it"
+    ),
+    "a cast of text": Refusal(
+        bound("CAST(quotes.s AS INT) = 1"),
+        QueryError,
+        "a cast of text to int32: cast(quotes.s as int32)",
+        COMPARE,
+        "Cast",
+    ),
+    "not of a number": Refusal(
+        bound(lambda q, t: ~q.x), QueryError, "`not` of int32: (not quotes.x)", COMPARE, "Cast one side"
+    ),
+    "the negative of a truth": Refusal(
+        bound("- true = 1"), QueryError, "the negative of bool: (-True)", COMPARE, "Cast one side"
+    ),
+    "the size of text": Refusal(
+        bound(lambda q, t: abs(q.s) > 1),
+        QueryError,
+        "the absolute value of text: abs(quotes.s)",
+        COMPARE,
+        "Cast one side",
+    ),
+    "numbers joined by and": Refusal(
+        bound(lambda q, t: q.x & t.a), QueryError, "`and` of int32 and int32: (quotes.x and trades.a)", COMPARE, "Cast"
+    ),
+    "a comparison of text and number": Refusal(
+        bound("quotes.s = 1"), QueryError, "a comparison of text and an integer: (quotes.s = 1)", COMPARE, "Cast one"
+    ),
+    "an order of text": Refusal(
+        bound("quotes.s < trades.s"), QueryError, "a comparison of text and text", "only by equality", "Cast one side"
+    ),
+    "arithmetic on text": Refusal(
+        bound(lambda q, t: q.s + t.s == "ab"),
+        QueryError,
+        "arithmetic on text and text: (quotes.s + trades.s)",
+        COMPARE,
+        "Cast",
+    ),
+    "arithmetic on a truth": Refusal(
+        bound("quotes.d + 1.5 = 2"), QueryError, "arithmetic on bool and a float", COMPARE, "Cast one side"
+    ),
+    "a condition that is a number when bound": Refusal(
+        bound(lambda q, t: q.x - t.a), QueryError, "(quotes.x - trades.a) is int32, not a truth value", do="Compare it"
+    ),
+    "a condition that is a literal": Refusal(
+        bound("1"), QueryError, "The condition 1 is an integer, not a truth value", do="Compare it"
+    ),
+}
+
+REFUSALS = FUNCTIONS | SQL | COLUMNS

@@ -1,0 +1,331 @@
+"""The cells of a query without Spark: `pack` and `step` with dictionaries for state, and attempts that come to nothing.
+
+A `Grid` does what Spark does between two commits of offsets: it packs each task's rows, hands every cell its bodies, and
+keeps what the winning attempt wrote. Everything else an attempt did must leave no trace.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from tests.strategies import Case, Given, interleaved, table
+
+from plait.query.bind import bind
+from plait.spark import wire
+from plait.spark.cell import CellPlan, step
+from plait.spark.frames import Frame
+from plait.spark.layout import Layout, choose
+from plait.spark.pack import BLOCK, PATH, ROW, PackPlan, pack
+from plait.spark.run import _known, _pack_plan, fingerprint
+
+Bodies = list[bytes]
+
+
+class Lost(Exception):
+    """The attempt dies here."""
+
+
+class Store:
+    """A cell's state as of one commit, with the changes of one attempt; counts what it writes."""
+
+    def __init__(self, data: dict[Any, bytes], *, die_after: int | None = None) -> None:
+        self.data, self.left = dict(data), die_after
+        self.written, self.dropped = 0, 0
+
+    def _touch(self) -> None:
+        if self.left is not None:
+            self.left -= 1
+            if self.left < 0:
+                raise Lost
+
+    def manifest(self) -> bytes | None:
+        self._touch()
+        return self.data.get("manifest")
+
+    def put_manifest(self, data: bytes) -> None:
+        self._touch()
+        self.data["manifest"] = data
+
+    def chunk(self, number: int) -> bytes:
+        self._touch()
+        return self.data[number]
+
+    def put_chunk(self, number: int, data: bytes) -> None:
+        self._touch()
+        assert number not in self.data
+        self.data[number] = data
+        self.written += wire.table_of(data).num_rows
+
+    def drop_chunk(self, number: int) -> None:
+        self._touch()
+        self.dropped += wire.table_of(self.data.pop(number)).num_rows
+
+    @property
+    def chunk_rows(self) -> int:
+        return sum(wire.table_of(data).num_rows for number, data in self.data.items() if number != "manifest")
+
+
+@dataclass
+class Batch:
+    """One micro-batch: what each task of each pack plan reads, and control events."""
+
+    tasks: list[tuple[PackPlan, pa.Table]]
+    events: list[dict[str, Any]] = field(default_factory=list)
+
+    def bodies(self, cells: Layout) -> list[Bodies]:
+        found: list[Bodies] = [[] for _ in cells.keys]
+        for plan, rows in self.tasks:
+            for at, body in packed(plan, rows):
+                found[cells.keys.index(at)].append(body)
+        for event in self.events:
+            for bodies in found:
+                bodies.append(wire.body({"event": event}))
+        return found
+
+
+def packed(plan: PackPlan, rows: pa.Table, *, batch_rows: int | None = None) -> list[tuple[int, bytes]]:
+    out = [b for b in pack(plan, iter(rows.to_batches(max_chunksize=batch_rows)))]
+    return [(row["cell"], row["body"]) for b in out for row in b.to_pylist()]
+
+
+class Grid:
+    """All cells of a query. `workers` are processes with an index cache each; any of them may serve any cell."""
+
+    number = 0
+
+    def __init__(self, case: Case, layout: tuple[int, int], chance: random.Random, *, faults: bool = False,
+                 workers: int = 1, max_pending: int | None = None) -> None:  # fmt: skip
+        Grid.number += 1
+        self.chance, self.faults = chance, faults
+        self.workers = [f"grid {Grid.number}, worker {n}" for n in range(workers)]
+        query, schemas = case.query, case.schemas
+        self.bound = bind(query, schemas)
+        self.layout = choose(query, layout, 4, 4)
+        self.feeds = {each.stream.name: frames_of(each, chance) for each in case.given}
+        self.packs = {
+            name: [_pack_plan(query.streams()[name], frame, self.bound, self.layout) for frame in frames]
+            for name, frames in self.feeds.items()
+        }
+        known = tuple(_known(each.stream, self.feeds[each.stream.name], True) for each in case.given)
+        mark = fingerprint(query, self.bound, self.layout)
+        self.plan = CellPlan(self.bound, known, self.layout, mark, max_pending=max_pending)
+        self.state: list[dict[Any, bytes]] = [{} for _ in self.layout.keys]
+        self.schema = pa.schema([*self.bound.schema, pa.field(wire.KEY, pa.binary())])
+        self.results: list[pa.Table] = []
+        self.late: dict[str, list[dict[str, Any]]] = {name: [] for name in self.feeds}
+        self.reports: list[dict[str, Any]] = []
+        self.stores: list[Store] = []
+
+    def run(self, batch: Batch) -> pa.Table:
+        """Every cell's step, committed; gives the batch's results in result order."""
+        found = []
+        self.reports, self.stores = [], []
+        for cell, bodies in enumerate(batch.bodies(self.layout)):
+            if not bodies:
+                continue  # Spark calls no cell that got nothing
+            for kind, body in self._attempts(cell, bodies):
+                if kind == wire.RESULTS:
+                    found.append(wire.table_of(body).cast(self.schema))
+                elif kind == wire.LATE:
+                    rows = wire.table_of(body)
+                    self.late[rows.schema.metadata[b"stream"].decode()] += rows.to_pylist()
+                else:
+                    self.reports.append(json.loads(body))
+        assert len({report["frontier"] for report in self.reports}) <= 1, "cells disagree about the frontier"
+        result = pa.concat_tables(found).sort_by(wire.KEY) if found else self.schema.empty_table()
+        self.results.append(result)
+        return result
+
+    def _attempts(self, cell: int, bodies: Bodies) -> list[tuple[int, bytes]]:
+        """The winning attempt's output, after and beside others that leave no trace."""
+        chance = self.chance
+        done = []
+        for _ in range(chance.randrange(3) if self.faults else 0):
+            fate = chance.choice(("dies", "loses", "other rows"))
+            store = Store(self.state[cell], die_after=chance.randrange(6) if fate == "dies" else None)
+            some = chance.sample(bodies, len(bodies)) if fate != "other rows" else [b for b in bodies if _is_event(b)]
+            try:
+                out = step(self.plan, cell, store, some, cache_key=chance.choice(self.workers))
+                done += [out] if fate != "other rows" else []
+            except Lost:
+                pass
+        store = Store(self.state[cell])
+        out = step(self.plan, cell, store, chance.sample(bodies, len(bodies)), cache_key=chance.choice(self.workers))
+        if self.faults and chance.random() < 0.3:
+            # A speculative twin: both end well, and either may be the one whose state is kept.
+            twin = Store(self.state[cell])
+            done.append(step(self.plan, cell, twin, bodies, cache_key=chance.choice(self.workers)))
+            store = chance.choice((store, twin))
+        for other in done:
+            assert other == out, "another attempt at the same batch gave other bytes"
+        self.state[cell] = store.data
+        self.stores.append(store)
+        return out
+
+    @property
+    def table(self) -> pa.Table:
+        """All results in publish order."""
+        return pa.concat_tables(self.results) if self.results else self.schema.empty_table()
+
+
+def _is_event(body: bytes) -> bool:
+    return "event" in wire.header(body)
+
+
+# --- a stream's rows as Spark's tasks would read them -------------------------------------------------------
+
+
+def frames_of(each: Given, chance: random.Random) -> list[Frame]:
+    """Where a stream's sources and positions come from, as `frames.frames_of` finds it for DataFrames."""
+    stream = each.stream
+    seq: tuple[str, str | None] = (chance.choice(("offset", "row", "block")), "@offset")
+    if stream.seq_column is not None:
+        seq = ("column", stream.seq_column)
+    elif stream.seq == "content":
+        seq = ("content", None)
+    if each.by_column:
+        return [Frame(None, "column", stream.source, 0, *seq)]
+    names = list(each.sources)
+    declared = stream.declared()
+    ranks = (
+        list(declared) if declared is not None else sorted(names, key=lambda n: n.encode() if isinstance(n, str) else n)
+    )
+    return [Frame(None, "constant", name, ranks.index(name), *seq) for name in names]
+
+
+def positioned(each: Given, seq: str, rows: list[tuple[Any, ...]], chance: random.Random) -> pa.Table:
+    """Rows in order of position, with the columns that tell it. Files are cut anywhere, some of them in blocks."""
+    made = table(each.schema, rows)
+    if seq == "offset":
+        return made.append_column("@offset", pa.array([3 * n for n in range(len(rows))], pa.int64()))
+    if seq not in ("row", "block"):
+        return made
+    paths, numbers, blocks, file, row, block = [], [], [], 0, 0, 0
+    for _ in rows:
+        if row and chance.random() < 0.3:
+            file, row, block = file + 1, 0, 0
+        elif row and chance.random() < 0.2:
+            block += 100
+        paths.append(f"file:///feed/p{file:03d}")
+        numbers.append(row)
+        blocks.append(block)
+        row += 1
+    made = made.append_column(PATH, pa.array(paths, pa.string()))
+    return made.append_column(ROW, pa.array(numbers, pa.int64())).append_column(BLOCK, pa.array(blocks, pa.int64()))
+
+
+def batches(grid: Grid, case: Case, *, longest: int = 6, events: bool = False) -> Iterator[Batch]:
+    """Every stream's rows in batches of any size; a source's keep their order from batch to batch.
+
+    With `events` sources also promise (truly) how far they have come, and end once they have; events are replayed.
+
+    Within a batch, tasks hold what Spark gives them: ranges of positions, or files and blocks in any company, or, where a
+    seq column orders a source, all of it; and rows without position in any way.
+    """
+    chance = grid.chance
+    rest: list[tuple[Given, PackPlan, pa.Table]] = []
+    sent: list[dict[str, Any]] = []
+    for each in case.given:
+        for plan in grid.packs[each.stream.name]:
+            if each.by_column:
+                rows = interleaved(each.sources, each.arrival)
+            else:
+                rows = each.sources[plan.source_name]
+            rest.append((each, plan, positioned(each, plan.seq, rows, chance)))
+    while any(rows.num_rows for *_, rows in rest):
+        tasks = []
+        for at, (each, plan, rows) in enumerate(rest):
+            size = chance.choice((0, 1, 2, longest))
+            if plan.seq in ("row", "block") and size:
+                size = _whole_files(rows, size)
+            tasks += [(plan, part) for part in split(plan, rows.slice(0, size), chance)]
+            rest[at] = (each, plan, rows.slice(size))
+        sent += news(rest, chance, len(sent)) if events else []
+        yield Batch(chance.sample(tasks, len(tasks)), sent[-1 - chance.randrange(4) :] if sent else [])
+
+
+def news(rest: list[tuple[Given, PackPlan, pa.Table]], chance: random.Random, number: int) -> list[dict[str, Any]]:
+    """Heartbeats and ends that are true: of a source that has rows to come no more than its least ts."""
+    found: list[dict[str, Any]] = []
+    for each, plan, rows in rest:
+        at = rows.column("src").to_pylist() if each.by_column else [plan.source_name] * rows.num_rows
+        for source in each.sources if each.by_column else [plan.source_name]:
+            if chance.random() < 0.6:
+                continue
+            to_come = [ts for ts, name in zip(rows.column("ts").to_pylist(), at, strict=True) if name == source]
+            what = {"do": "heartbeat", "ts": min(to_come)} if to_come else {"do": "end"}
+            found.append({"no": number + len(found), "stream": each.stream.name, "source": source, **what})
+    return found
+
+
+def _whole_files(rows: pa.Table, size: int) -> int:
+    """Spark takes files whole: the next place where one ends."""
+    paths = rows.column(PATH).to_pylist()
+    while size < len(paths) and paths[size] == paths[size - 1]:
+        size += 1
+    return size
+
+
+def split(plan: PackPlan, rows: pa.Table, chance: random.Random) -> list[pa.Table]:
+    """A batch's rows of one DataFrame as tasks read them."""
+    if rows.num_rows == 0:
+        return [rows] if chance.random() < 0.5 else []
+    if plan.seq == "content":
+        of_task = [chance.randrange(3) for _ in range(rows.num_rows)]
+        parts = [picked(rows, (task == t for task in of_task)) for t in range(3)]
+        return [shuffled(part, chance) for part in parts]
+    if plan.seq == "column":
+        if plan.source == "column":  # repartitioned by source: all of a source in one task
+            names = rows.column(plan.source_name).to_pylist()
+            tasks = {name: chance.randrange(2) for name in sorted(set(names))}
+            parts = [picked(rows, (tasks[name] == t for name in names)) for t in range(2)]
+            return [shuffled(part, chance) for part in parts if part.num_rows]
+        return [shuffled(rows, chance)]
+    if plan.seq == "offset":
+        cut = chance.randrange(rows.num_rows + 1)
+        return [shuffled(part, chance) for part in (rows.slice(0, cut), rows.slice(cut)) if part.num_rows]
+    places = list(zip(rows.column(PATH).to_pylist(), rows.column(BLOCK).to_pylist(), strict=True))
+    tasks = {place: chance.randrange(3) for place in sorted(set(places))}
+    if plan.seq == "row":
+        # A file's blocks may fall to several tasks, but a task has no two of a file with another's in between.
+        tasks = _no_gaps(tasks)
+    parts = [picked(rows, (tasks[place] == t for place in places)) for t in range(3)]
+    if plan.seq == "row":
+        parts = [shuffled(part, chance) for part in parts]
+    return [part for part in parts if part.num_rows]
+
+
+def _no_gaps(tasks: dict[tuple[str, int], int]) -> dict[tuple[str, int], int]:
+    found: dict[tuple[str, int], int] = {}
+    used: dict[str, list[int]] = {}
+    for (path, block), task in tasks.items():
+        seen = used.setdefault(path, [])
+        task = task if not seen or task not in seen[:-1] else seen[-1]
+        seen.append(task)
+        found[(path, block)] = task
+    return found
+
+
+def picked(rows: pa.Table, which: Iterable[bool]) -> pa.Table:
+    return rows.filter(pa.array(list(which), pa.bool_()))
+
+
+def shuffled(rows: pa.Table, chance: random.Random) -> pa.Table:
+    order = list(range(rows.num_rows))
+    chance.shuffle(order)
+    return rows.take(pa.array(order, pa.int64()))
+
+
+def drain(number: int = 1_000) -> Batch:
+    return Batch([], [{"no": number, "do": "drain"}])
+
+
+def deliver(grid: Grid, steps: Iterable[Batch]) -> pa.Table:
+    for batch in steps:
+        grid.run(batch)
+    return grid.table

@@ -1,0 +1,243 @@
+"""Pack and cells without Spark: thousands of ways to deliver the same rows, and attempts that come to nothing."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests import strategies
+from tests.reference.judge import assert_same, canonical
+from tests.spark.grid import Batch, Grid, batches, deliver, drain, packed, shuffled
+from tests.strategies import Case
+
+import plait
+from plait import BehindError
+from plait.spark import cell, layout, live, wire
+from plait.spark.pack import BLOCK, PATH, ROW
+
+SEEDS = st.integers(0, 2**32)
+LAYOUTS = ((1, 1), (1, 2), (2, 2), (3, 2))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def plain_kernels() -> Iterator[None]:
+    """Kernels' text run by Python: hundreds of conditions and schemas, each met once, would all be compiled."""
+    with pytest.MonkeyPatch.context() as patch:
+        whole = live.JoinWindow
+        patch.setattr(live, "JoinWindow", lambda *args, **options: whole(*args, **options, plain=True))
+        yield
+        cell._CACHE.clear()
+
+
+def cases(**options: Any) -> st.SearchStrategy[Case]:
+    return st.one_of(strategies.time_joins(**options), strategies.count_joins(**options),
+                     strategies.tumbling_joins(**options), strategies.asof_joins(**options))  # fmt: skip
+
+
+def layout_of(case: Case, chance: random.Random) -> tuple[int, int]:
+    rows, columns = chance.choice(LAYOUTS)
+    return (
+        (rows * columns, 1)
+        if getattr(case.query, "how", "inner") != "inner" or not hasattr(case.query, "window")
+        else (rows, columns)
+    )
+
+
+def dropped(rows: list[Any]) -> list[str]:
+    """Rows to be compared as a set, in which a row may stand twice."""
+    values = [row.values() if isinstance(row, dict) else row for row in rows]
+    return sorted(repr([canonical(v) for v in row]) for row in values)
+
+
+def judge(grid: Grid, case: Case) -> None:
+    keys = grid.table.column(wire.KEY).to_pylist()
+    assert keys == sorted(keys)
+    assert_same(grid.table.drop_columns([wire.KEY]), case.expected)
+    for each in case.given:
+        assert dropped(grid.late[each.stream.name]) == dropped(each.late)
+    assert sum(report["late"] for report in grid.reports) == sum(len(each.late) for each in case.given)
+
+
+@settings(max_examples=200)
+@given(case=cases(declared=True), seed=SEEDS)
+def test_any_schedule_gives_the_same_rows(case: Case, seed: int) -> None:
+    chance = random.Random(seed)
+    grid = Grid(case, layout_of(case, chance), chance)
+    deliver(grid, [*batches(grid, case), drain()])
+    judge(grid, case)
+
+
+@settings(max_examples=150)
+@given(case=cases(declared=True), seed=SEEDS)
+def test_attempts_that_come_to_nothing_leave_no_trace(case: Case, seed: int) -> None:
+    """Tasks die at any access to the state, lose to a twin, or ran a batch of another history; caches fall behind."""
+    chance = random.Random(seed)
+    grid = Grid(case, layout_of(case, chance), chance, faults=True, workers=2)
+    deliver(grid, [*batches(grid, case, longest=3), drain()])
+    judge(grid, case)
+
+
+@settings(max_examples=200)
+@given(case=cases(declared=True), seed=SEEDS)
+def test_heartbeats_and_ends_change_when_and_never_what(case: Case, seed: int) -> None:
+    chance = random.Random(seed)
+    grid = Grid(case, layout_of(case, chance), chance, faults=True, workers=2)
+    before = -(2**63)
+    for batch in [*batches(grid, case, events=True), drain()]:
+        result = grid.run(batch)
+        if grid.reports:
+            now = grid.reports[0]["frontier"]
+            assert all(before <= ts < now for ts in result.column("ts").to_pylist()) or now == before == 2**63 - 1
+            before = now
+    judge(grid, case)
+
+
+@settings(max_examples=200)
+@given(case=cases(declared=False, layouts=("integer column", "text column", "seq column")), seed=SEEDS)
+def test_sources_known_by_first_sight_give_the_same_rows_or_stop(case: Case, seed: int) -> None:
+    chance = random.Random(seed)
+    grid = Grid(case, layout_of(case, chance), chance)
+    try:
+        deliver(grid, [*batches(grid, case), drain()])
+    except BehindError:
+        return
+    judge(grid, case)
+
+
+@settings(max_examples=100)
+@given(case=cases(declared=True), seed=SEEDS)
+def test_one_batch_is_a_backfill(case: Case, seed: int) -> None:
+    """What `on_spark` does with batch DataFrames: all rows in one step that ends."""
+    chance = random.Random(seed)
+    grid = Grid(case, layout_of(case, chance), chance)
+    whole = Batch([task for batch in batches(grid, case) for task in batch.tasks], drain().events)
+    grid.run(whole)
+    judge(grid, case)
+
+
+# --- pack ---------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=200)
+@given(case=cases(), seed=SEEDS)
+def test_pack_is_a_pure_function_of_its_rows(case: Case, seed: int) -> None:
+    """In whatever order and in whatever Arrow batches a task gets its rows, it sends the same bytes."""
+    chance = random.Random(seed)
+    grid = Grid(case, layout_of(case, chance), chance)
+    for batch in batches(grid, case):
+        for plan, rows in batch.tasks:
+            again = rows if plan.seq == "block" else shuffled(rows, chance)  # blocks are numbered as they are scanned
+            assert packed(plan, again, batch_rows=chance.randrange(1, 4)) == packed(plan, rows)
+
+
+@settings(max_examples=100)
+@given(case=cases(), seed=SEEDS)
+def test_every_pair_meets_in_one_cell_and_every_cell_hears_of_every_task(case: Case, seed: int) -> None:
+    chance = random.Random(seed)
+    grid = Grid(case, layout_of(case, chance), chance)
+    places: dict[int, dict[bytes, set[int]]] = {0: {}, 1: {}}
+    for batch in batches(grid, case):
+        for plan, rows in batch.tasks:
+            bodies = packed(plan, rows)
+            inputs = plan.inputs if rows.num_rows else ()
+            assert sorted(at for at, _ in bodies) == sorted(grid.layout.keys * len(inputs))
+            for at, body in bodies:
+                found = wire.rows(body)
+                for key in found.column(wire.KEY).to_pylist() if found is not None else ():
+                    places[wire.header(body)["input"]].setdefault(key, set()).add(at)
+    for left in places[0].values():
+        for right in places[1].values():
+            assert len(left & right) == (grid.layout.cells if grid.layout.kind == "see_all" else 1)
+
+
+def test_cells_spread_evenly_over_the_partitions() -> None:
+    for cells in range(1, 20):
+        for partitions in range(1, 12):
+            keys = layout.cell_keys(cells, partitions)
+            assert len(set(keys)) == cells
+            assert [layout.murmur3(key) % partitions for key in keys] == [c % partitions for c in range(cells)]
+
+
+@pytest.mark.spark
+def test_murmur3_is_sparks_hash(spark: Any) -> None:
+    from pyspark.sql import functions as F
+
+    rows = spark.range(0, 3000).select(F.col("id").cast("int").alias("k")).select("k", F.hash("k").alias("h")).collect()
+    assert all(layout.murmur3(row.k) == row.h for row in rows)
+
+
+# --- state --------------------------------------------------------------------------------------------------
+
+A, B = plait.stream("a", unit="us"), plait.stream("b", unit="us")
+
+WINDOWS = {
+    "time": (plait.join(A, B, on="l.v = r.v", within=30), 1),
+    "left": (plait.join(A, B, on="l.v = r.v", within=(10, 20), how="left"), 1),
+    "semi": (plait.join(A, B, on="l.v = r.v", within=(10, 20), how="semi"), 1),
+    "tumbling": (plait.join(A, B, on="l.v = r.v", tumbling=30), 1),
+    "count": (plait.join(A, B, on="l.v = r.v", last=30), 2),
+    "as-of": (plait.asof(A, B, by="v", within=30), 1),
+    "unbounded as-of": (plait.asof(A, B, by="v"), 1),
+}
+
+
+def ticking(query: Any, count: int) -> tuple[Case, list[list[tuple[Any, ...]]]]:
+    """Two streams with a tuple each microsecond."""
+    schema = pa.schema([("ts", pa.int64()), ("v", pa.int64())])
+    rows = [(ts, ts % 7) for ts in range(count)]
+    given = [
+        strategies.Given(s, schema, {0: rows}, (0,) * count, None, [], strategies.table(schema, rows)) for s in (A, B)
+    ]
+    return Case(query, tuple(given), None), [rows[at : at + 10] for at in range(0, count, 10)]
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+def test_state_written_is_what_came_and_state_held_is_the_window(window: str) -> None:
+    query, copies = WINDOWS[window]
+    case, slices = ticking(query, 3000)
+    grid = Grid(case, (2, 1), random.Random(0))
+    held, manifests, kept = [], [], []
+    for at, rows in enumerate(slices):
+        tasks = []
+        for each in case.given:
+            (plan,) = grid.packs[each.stream.name]
+            part = strategies.table(each.schema, rows)
+            numbers = pa.array(range(at * 10, at * 10 + 10), pa.int64())
+            part = part.append_column("@offset", numbers).append_column(PATH, pa.array(["p"] * 10))
+            tasks.append((plan, part.append_column(ROW, numbers).append_column(BLOCK, numbers)))
+        grid.run(Batch(tasks))
+        # A right tuple goes to both cells of a 2x1 grid, and in a count window every tuple does.
+        assert sum(store.written for store in grid.stores) == 10 * copies + 10 * 2
+        held.append(sum(store.chunk_rows for store in grid.stores))
+        manifests.append(max(len(state["manifest"]) for state in grid.state))
+        kept.append(sum(store.dropped for store in grid.stores))
+    assert max(held[100:]) <= 240
+    assert max(held[100:150]) == max(held[250:])
+    assert max(manifests[250:]) <= max(manifests[100:150]) + 40  # numbers grow a digit
+    assert sum(kept) + held[-1] == 300 * (10 * copies + 20)
+
+
+def test_a_rare_value_does_not_keep_all_that_came_after_it() -> None:
+    """An as-of join without a bound keeps the last tuple of each value, however long ago it came, and little else."""
+    case, _ = ticking(plait.asof(A, B, by="v"), 0)
+    grid = Grid(case, (1, 1), random.Random(0))
+    sizes, written = [], 0
+    for at in range(300):
+        values = [(at * 10 + n, 99 if at == 0 and n == 0 else n % 7) for n in range(10)]
+        tasks = []
+        for each in case.given:
+            (plan,) = grid.packs[each.stream.name]
+            part = strategies.table(each.schema, values)
+            numbers = pa.array(range(at * 10, at * 10 + 10), pa.int64())
+            part = part.append_column("@offset", numbers).append_column(PATH, pa.array(["p"] * 10))
+            tasks.append((plan, part.append_column(ROW, numbers).append_column(BLOCK, numbers)))
+        grid.run(Batch(tasks))
+        sizes.append(sum(store.chunk_rows for store in grid.stores) + len(grid.state[0]["manifest"]) // 50)
+        written += sum(store.written for store in grid.stores)
+    assert max(sizes[200:]) <= max(sizes[:100]) + 5  # numbers grow a digit
+    assert written <= 2 * 300 * 20
