@@ -104,9 +104,7 @@ def logged(command: list[str | Path]) -> bool:
     # Packages on PYTHONPATH would count as installed.
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     with LOG.open("wb") as log:
-        run = subprocess.run(
-            command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False
-        )
+        run = subprocess.run(command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False)
     if run.returncode == 0:
         return True
     lines = LOG.read_text(encoding="utf-8", errors="replace").splitlines()

@@ -77,8 +77,8 @@ SAMPLES: dict[str, tuple[Check, Callable[[], list[Case]]]] = {
     "counts": (as_a_table, sample(strategies.count_aggregates(functions=ALL, **MANY), 30)),
     "operators": (as_a_table, sample(operators(), 60)),
     "dags": (as_a_table, sample(dags(), 100)),
-    "sql": (as_a_table, lambda: expressions.fixed_cases("sql", 400)),
-    "python": (as_a_table, lambda: expressions.fixed_cases("python", 400)),
+    "sql": (as_a_table, lambda: expressions.fixed_cases("sql", 300)),
+    "python": (as_a_table, lambda: expressions.fixed_cases("python", 300)),
     "delivery": (step_by_step, sample(
         st.one_of(strategies.time_joins(hows=("left", "anti"), declared=True),
                   operators(programs=ENDING, declared=True), strategies.span_aggregates(declared=True),

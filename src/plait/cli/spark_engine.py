@@ -174,12 +174,12 @@ def _part_files(feed: Feed, lanes: tuple[Lane, ...], folder: Path, time: str | N
 
 
 def _frame(spark: Any, feed: Feed, files: list[Path], folder: Path) -> Any:
-    from pyspark.sql.pandas.types import from_arrow_schema
+    from plait.spark.frames import spark_schema
 
     for number, file in enumerate(files):
         # Spark takes files by age, and plait by name: make the two agree.
         os.utime(file, (1_000_000_000 + number, 1_000_000_000 + number))
-    reader = spark.readStream.schema(from_arrow_schema(feed.schema)).option("maxFilesPerTrigger", 1)
+    reader = spark.readStream.schema(spark_schema(feed.schema)).option("maxFilesPerTrigger", 1)
     return reader.parquet(str(folder))
 
 

@@ -38,6 +38,13 @@ def arrow_schema(frame: Any) -> pa.Schema:
     return pa.schema(fields)
 
 
+def spark_schema(schema: pa.Schema) -> Any:
+    """The inverse, as DataFrameReader.schema takes it."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return from_arrow_schema(schema)
+
+
 def frames_of(stream: Stream, data: Any) -> list[Frame]:
     """The DataFrames given for a stream, each with its way to tell source and seq."""
     given = data if isinstance(data, (list, tuple)) else list(data.values()) if isinstance(data, Mapping) else [data]

@@ -47,7 +47,9 @@ def hash_columns(bound: Bound) -> HashColumns:
             why="tuples go by the values that must be equal",
             do="Use layout='auto' or a grid (m, n)",
         )
-    forms = tuple(_form(column_type(left.field(a).type) or "", column_type(right.field(b).type) or "") for a, b in pairs)
+    forms = tuple(
+        _form(column_type(left.field(a).type) or "", column_type(right.field(b).type) or "") for a, b in pairs
+    )
     return HashColumns((tuple(a for a, _ in pairs), tuple(b for _, b in pairs)), forms)
 
 
@@ -69,19 +71,29 @@ def words(plan: HashColumns, input: int, table: pa.Table) -> np.ndarray:
 
 
 def _column_words(column: pa.Array, form: str) -> np.ndarray:
-    kind = column.type
+    found: np.ndarray
     if form == "value":
         encoded = pc.dictionary_encode(column)
-        codes = [zlib.crc32(v.encode() if isinstance(v, str) else bytes(v)) if not isinstance(v, bool) else int(v)
-                 for v in encoded.dictionary.to_pylist()]  # fmt: skip
+        codes = [_code(value) for value in encoded.dictionary.to_pylist()]
         lookup = np.array([*codes, 0], np.uint64)
-        return lookup[pc.fill_null(encoded.indices, len(codes)).to_numpy(zero_copy_only=False)]
+        found = lookup[pc.fill_null(encoded.indices, len(codes)).to_numpy(zero_copy_only=False)]
+        return found
+    kind = column.type
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         column = column.cast(pa.timestamp("us")).view(pa.int64())
     elif pa.types.is_duration(kind):
         column = column.cast(pa.duration("us")).view(pa.int64())
     if form == "float":
         numbers = pc.fill_null(column.cast(pa.float64(), safe=False), 0.0).to_numpy(zero_copy_only=False)
-        return (numbers + 0.0).view(np.uint64)
+        found = (numbers + 0.0).view(np.uint64)
+        return found
     filled = pc.fill_null(column, 0).to_numpy(zero_copy_only=False)
-    return filled.astype(np.uint64) if pa.types.is_unsigned_integer(column.type) else filled.astype(np.int64).view(np.uint64)
+    unsigned = pa.types.is_unsigned_integer(column.type)
+    found = filled.astype(np.uint64) if unsigned else filled.astype(np.int64).view(np.uint64)
+    return found
+
+
+def _code(value: bool | str | bytes) -> int:
+    if isinstance(value, bool):
+        return int(value)
+    return zlib.crc32(value.encode() if isinstance(value, str) else value)
