@@ -9,8 +9,8 @@ help: ## Print this list
 demo: setup java ## Run a small join and an aggregate, and show the results
 	@$(BIN)/plait demo
 
-test: setup java ## Run all tests
-	@$(BIN)/pytest -q
+test: setup java ## Run all tests, on two workers
+	@$(BIN)/pytest -q -n 2 --dist loadgroup
 
 lint: setup ## Check style and formatting (ruff)
 	@$(BIN)/ruff check .

@@ -124,6 +124,8 @@ class Case:
         find_races: bool = False,
     ) -> None:
         patches = {module: list(pairs) for module, pairs in (patches or {}).items()}
+        # Looking again before sleeping adds steps, and no behaviour.
+        patches.setdefault("plait.gate.flow", []).append(("YIELDS: Final = 4", "YIELDS: Final = 0"))
         if walk is not None:
             patches.setdefault("plait.gate.nodes", []).append(("WALK: Final = 8", f"WALK: Final = {walk}"))
         twin = Twin("plait.gate", patches=patches, steps=races if find_races else None)

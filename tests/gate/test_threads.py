@@ -14,6 +14,7 @@ from plait.gate import calls, codes, elastic, layout, ring, skiplist
 from plait.gate.codes import DONE, FULL, STUCK
 from plait.gate.skiplist import add_waiting as add_to_list
 from plait.gate.skiplist import read_waiting as read_list
+
 from plait.gate.ring import add_waiting as add_to_ring  # isort: skip
 from plait.gate.ring import read_waiting as read_ring  # isort: skip
 
@@ -126,7 +127,7 @@ def in_threads(*jobs):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=120)
+        thread.join(timeout=280)
     assert not any(thread.is_alive() for thread in threads), "a thread does not come to its end"
     assert not failures, failures
 
@@ -312,3 +313,45 @@ def test_memory_stays_flat(kind):
     )
     assert g.nbytes == size
     assert np.array_equal(out[0][: 2 * run_length], expected([0, 1], columns)[0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_memory_stays_flat_over_a_hundred_million_tuples(kind):
+    """The process does not grow: measured after the first rounds, when everything is compiled and every page touched."""
+    rounds, part = 50, 1_000_000
+    g = make_gate(kind, [0, 1], readers=1, capacity=30_000, pending=30_000)
+    steps = np.random.default_rng(SEED).integers(0, 5, part)
+    ts = np.cumsum(steps).astype(np.int64)
+    length = int(ts[-1]) + 1
+    sizes = np.array([1024])
+    pages = []
+
+    def push(slot):
+        for turn in range(rounds):
+            seq = np.arange(turn * part, (turn + 1) * part)
+            assert FEED[kind](g, slot, ts + turn * length, seq, seq, sizes) == 0
+            if slot == 0:
+                with open("/proc/self/statm") as file:
+                    pages.append(int(file.read().split()[1]))
+        assert calls.end(g, slot) == 0
+
+    counted = []
+
+    def pull():
+        module = {"skiplist": skiplist, "ring": ring}[kind]
+        out = [np.empty(8192, dtype=np.int64) for _ in range(4)]
+        count, last = 0, -1
+        while (number := module.read_waiting(g, 0, 8192, *out, NAP)) != DONE:
+            assert number >= 0
+            if number:
+                assert out[0][0] >= last
+                assert (np.diff(out[0][:number]) >= 0).all()
+                last = int(out[0][number - 1])
+            count += number
+        counted.append(count)
+
+    in_threads(lambda: push(0), lambda: push(1), pull)
+    assert counted == [2 * rounds * part]
+    grown_mb = (max(pages[10:]) - max(pages[:10])) * 4096 / 2**20
+    assert grown_mb < 64, grown_mb

@@ -11,22 +11,22 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.predicates import trees
+from tests.predicates.trees import SCHEMA
 
 from plait.query.expression import CAST_TYPES, Binary, Cast, Column, Expr, Literal, Unary
 from plait.query.join import CountWindow
 from plait.reference.conditions import condition
 from plait.reference.rows import Row, values_of
 from plait.windows.segments_join import JoinWindow
-from tests.predicates import trees
-from tests.predicates.trees import SCHEMA
 
-TYPES = ("i8", "i32", "i64", "u8", "u64", "f32", "f64")
+TYPES = ("i8", "i32", "i64", "u64", "f32", "f64")
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 PYTHON = ("add", "sub", "mul", "div", "floordiv", "mod", "least", "greatest")
 VALUES: dict[str, list[Any]] = {
     "i8": [None, -128, -1, 0, 1, 3, 127], "i32": [None, -(2**31), -2, 0, 1, 3, 2**31 - 1],
-    "i64": [None, -(2**63), -1, 0, 1, 7, 2**53 + 1, 2**63 - 1], "u8": [None, 0, 1, 3, 255],
-    "u64": [None, 0, 1, 7, 2**63, 2**64 - 1],
+    "i64": [None, -(2**63), -1, 0, 1, 7, 2**53 + 1, 2**63 - 1],
+    "u64": [None, 2**63, 0, 1, 7, 2**63 - 1, 2**64 - 1],
     "f32": [None, math.nan, -math.inf, -2.5, -0.0, 0.0, 0.1, 3.0, 16777216.0, math.inf],
     "f64": [None, math.nan, -math.inf, -2.5, -0.0, 0.0, 0.1, 3.0, 2.0**53, math.inf],
 }  # fmt: skip
@@ -46,7 +46,7 @@ def check(expr: Expr, left: str, right: str, *, sql: bool = False) -> None:
     every = column(left), column(right)
     rows = [[Row(0, (), v) for v in values_of(b)] for b in every]
     truth = [[matches(l, r) for r in rows[1]] for l in rows[0]]
-    for low, high in ((0, 99), (1, 99), (2, -2)):  # with NULL; without; without the extremes either
+    for low, high in ((0, 99), (2, -2)):  # all; neither NULL nor the extremes
         batches = [b.slice(low, len(range(b.num_rows)[low:high])) for b in every]
         n, m = batches[0].num_rows, batches[1].num_rows
         join = JoinWindow(predicate, SCHEMA, SCHEMA, CountWindow(99), index="scan", plain=True)

@@ -19,7 +19,7 @@ A, B = plait.stream("a", unit="us"), plait.stream("b", unit="us")
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=repr)
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_operator(data: st.DataObject, program: Program, execute: Execute) -> None:
     judge(data.draw(operators(programs=(program,))), execute)

@@ -94,9 +94,7 @@ def follow(scenario: Scenario, choices: list[int], *, most_steps: int = 20_000) 
     _execute(scenario, iter(choices), most_steps)
 
 
-def _execute(
-    scenario: Scenario, prefix: Iterator[int], most_steps: int
-) -> tuple[list[int], list[list[int]]]:
+def _execute(scenario: Scenario, prefix: Iterator[int], most_steps: int) -> tuple[list[int], list[list[int]]]:
     """Take the prefix's choices, then go on with the same thread as long as it is able: choices, and who was able."""
     run = _Run(scenario)
     choices: list[int] = []
@@ -123,9 +121,7 @@ def _execute(
     return choices, options
 
 
-def explore(
-    scenario: Scenario, *, preemptions: int, most_runs: int | None = None, most_steps: int = 20_000
-) -> int:
+def explore(scenario: Scenario, *, preemptions: int, most_runs: int | None = None, most_steps: int = 20_000) -> int:
     """Run every schedule with at most so many preemptions, or the first `most_runs`; gives how many were run.
 
     Each run is the child of the one it first differs from: it repeats that one's choices up to a step at which another

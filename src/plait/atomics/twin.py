@@ -161,7 +161,7 @@ class _Rewriter(ast.NodeTransformer):
     def __init__(self, generators: set[str], constants: dict[str, int]) -> None:
         self.generators, self.constants, self.inside = generators, constants, False
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:  # noqa: N802
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         self.inside, outer = _is_compiled(node), self.inside
         self.generic_visit(node)
         if self.inside:
@@ -170,15 +170,15 @@ class _Rewriter(ast.NodeTransformer):
         self.inside = outer
         return node
 
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:  # noqa: N802
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
         return node  # module constants stay names
 
-    def visit_Name(self, node: ast.Name) -> ast.AST:  # noqa: N802
+    def visit_Name(self, node: ast.Name) -> ast.AST:
         if isinstance(node.ctx, ast.Load) and node.id in self.constants:
             return ast.copy_location(ast.Constant(self.constants[node.id]), node)
         return node
 
-    def visit_Call(self, node: ast.Call) -> ast.AST:  # noqa: N802
+    def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
         if not self.inside or not isinstance(node.func, ast.Name):
             return node

@@ -1,12 +1,12 @@
 """The gate: many sources in, one totally ordered stream out, the same to every reader. See `contract`.
 
-    contract      what is promised
-    layout        the memory, word by word        codes      what compiled calls answer
-    frontier      progress and who holds it       calls      entering and leaving a call, heartbeats, ends
-    elastic       announcing and removing         flow       limits, memory, sleeping
-    nodes, skiplist                               merge, ring
-    sorter        disorder, in front of the gate  payload    Arrow batches, referenced by row
-    gates         the Python objects              naive      the sequential gate that judges them
+contract      what is promised                messages   what is said when it refuses
+layout        the memory, word by word        codes      what compiled calls answer
+frontier      progress and who holds it       calls      entering and leaving a call, heartbeats, ends
+elastic       announcing and removing         flow       limits, memory, sleeping
+nodes, skiplist                               merge, ring
+sorter        disorder, in front of the gate  payload    Arrow batches, referenced by row
+gates, pushing  the Python objects            naive      the sequential gate that judges them
 """
 
 from plait.gate.contract import Gate, Lag, Origin

@@ -110,7 +110,7 @@ def claim_source(g, slot):
         return INSIDE
     state = load_acquire(g, s + STATE)
     code = 0
-    if state == LIVE or state == CLAIMED:
+    if state in (LIVE, CLAIMED):
         code = NOT_TAKEN
     elif load_acquire(g, s + PROGRESS) != AFTER_ALL or not drained(g, slot):
         code = DRAINING

@@ -13,6 +13,8 @@ Invariants, and why they hold:
 
 from __future__ import annotations
 
+from typing import Final
+
 from plait.atomics import compiled, fence, fetch_add, load_acquire, pure, sleep_on
 from plait.gate.codes import FULL, STUCK
 from plait.gate.frontier import lowest
@@ -114,6 +116,9 @@ def room(g, slot, base, stride):
     g[s + LIMIT] = tail + number
     return number
 
+
+#: How often a thread lets others have its core and looks again before it sleeps: waking costs some microseconds.
+YIELDS: Final = 4
 
 # --- sleeping ---------------------------------------------------------------------------------------------------
 # ticket = prepare(...); look at the condition once more; sleep(...) if it still does not hold, or else cancel(...).

@@ -47,10 +47,9 @@ def settle(g, reader):
     r = reader_at(g, reader)
     old = g[r + FRONTIER]
     holder = g[r + HOLDER]
-    if holder >= 0:
-        # It can't have moved if the source that held it has not: the usual case, for the price of one load.
-        if load_acquire(g, source_at(holder) + PROGRESS) == old:
-            return old
+    # It can't have moved if the source that held it has not: the usual case, for the price of one load.
+    if holder >= 0 and load_acquire(g, source_at(holder) + PROGRESS) == old:
+        return old
     while True:
         version = load_acquire(g, SOURCES_VERSION)
         frontier, holder = lowest(g)

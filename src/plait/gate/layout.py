@@ -76,11 +76,11 @@ PROGRESS: Final = 0
 # TAIL: tuples ever added. Release by the source before PROGRESS; acquired by ring readers after PROGRESS.
 TAIL: Final = 1
 # STATE: LIVE -> ENDED or REMOVED by CAS; every other change by whoever holds BUSY (release); acquired by all.
-# A source: FREE -> CLAIMED -> LIVE -> ENDED or REMOVED -> CLAIMED ...; a reader: FREE -> CLAIMED -> LIVE -> REMOVED -> FREE ...
+# A source: FREE, CLAIMED, LIVE, then ENDED or REMOVED, then CLAIMED again; a reader: FREE, CLAIMED, LIVE, REMOVED, FREE.
 # CLAIMED -> LIVE by the announcer alone, after it has let go of BUSY: nobody else changes a CLAIMED.
 STATE: Final = LINE
-# ORIGIN: input << 32 | position, the rank between tuples of one ts. Release by an announcer: written before LIVE, when the slot has
-# no unread tuple in the gate, hence needed only for tuples that are published later (a plain read will do).
+# ORIGIN: input << 32 | position, the rank between tuples of one ts. Release by an announcer before LIVE, when the slot has
+# no unread tuple in the gate: needed only for tuples that are published later, so a plain read will do.
 ORIGIN: Final = LINE + 1
 # BUSY: 0, or 1 while a thread is inside a call for this source (CAS in, release out).
 BUSY: Final = 2 * LINE

@@ -49,7 +49,8 @@ def merge_one(g, reader, leaf, done, most, ts, origin, seq, ref):
 
 
 @pure
-def merge_two(g, reader, most, ts, origin, seq, ref):
+def merge_two(g, reader, done, most, ts, origin, seq, ref):
+    """Merge two leaves; gives how many tuples are in the arrays then."""
     counts = scratch_at(g, reader)
     leaves = counts + g[COLUMNS]
     wide = g[WIDTH]
@@ -59,7 +60,6 @@ def merge_two(g, reader, most, ts, origin, seq, ref):
     left_ring, right_ring = ring_at(g, left), ring_at(g, right)
     left_rank, right_rank = g[leaves + 2 * wide], g[leaves + 2 * wide + 1]
     mask, size = g[RING_MASK], g[RING]
-    done = 0
     while True:
         # So many steps can't run past either end or the arrays.
         safe = min(most - done, min(left_end - left_at, right_end - right_at))
@@ -108,7 +108,7 @@ def build(g, reader, number):
 
 
 @pure
-def merge_many(g, reader, most, ts, origin, seq, ref):
+def merge_many(g, reader, done, most, ts, origin, seq, ref):
     """Take the winner of the tournament, put that leaf's next tuple in its place and replay its matches."""
     counts = scratch_at(g, reader)
     leaves = counts + g[COLUMNS]
@@ -116,7 +116,6 @@ def merge_many(g, reader, most, ts, origin, seq, ref):
     ends, ranks, keys, losers = leaves + wide, leaves + 2 * wide, leaves + 3 * wide, leaves + 4 * wide
     mask, size = g[RING_MASK], g[RING]
     winner = g[losers]
-    done = 0
     while done < most and g[keys + winner] != AFTER_ALL:
         slot = g[leaves + winner]
         ring = ring_at(g, slot)
@@ -138,10 +137,12 @@ def merge_many(g, reader, most, ts, origin, seq, ref):
         while node > 0:
             loser = g[losers + node]
             rival = g[keys + loser]
-            beaten = (rival < key) | ((rival == key) & (loser < winner))
-            g[losers + node] = winner if beaten else loser
-            winner = loser if beaten else winner
-            key = rival if beaten else key
+            # All ones if the rival goes first, else zero: with masks instead of choices there is no branch to guess.
+            beaten = -(int(rival < key) | (int(rival == key) & int(loser < winner)))
+            swapped = (winner ^ loser) & beaten
+            g[losers + node] = loser ^ swapped
+            winner ^= swapped
+            key ^= (key ^ rival) & beaten
             node >>= 1
     g[losers] = winner
     return done

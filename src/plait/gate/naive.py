@@ -91,9 +91,7 @@ def _add(state: State, call: Call) -> State | None:
     taken = keys[: call.answered]
     tuples = tuple(sorted(state.tuples + tuple((ts, source.origin, seq) for ts, seq in taken)))
     promise = progress if len(taken) == len(keys) else taken[-1][0]
-    return state._replace(tuples=tuples).with_source(
-        source._replace(progress=max(source.progress, promise))
-    )
+    return state._replace(tuples=tuples).with_source(source._replace(progress=max(source.progress, promise)))
 
 
 def _heartbeat(state: State, call: Call) -> State | None:

@@ -46,9 +46,7 @@ class Payload:
         """The batches these references point into, and one reader's debt lessened by them."""
         numbers, counts = np.unique(ref >> ROW_BITS, return_counts=True)
         with self._lock:
-            known = [
-                pair for pair in zip(numbers.tolist(), counts.tolist(), strict=True) if pair[0] in self._batches
-            ]
+            known = [pair for pair in zip(numbers.tolist(), counts.tolist(), strict=True) if pair[0] in self._batches]
             found = {number: self._batches[number] for number, _ in known}
             for number, count in known:
                 self._pay(number, reader, count)

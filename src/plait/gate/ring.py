@@ -13,10 +13,10 @@ list has sorted once for all of them.
 
 from __future__ import annotations
 
-from plait.atomics import compiled, load_acquire, pure, store_release, unsigned
+from plait.atomics import compiled, load_acquire, pure, sched_yield, store_release, unsigned
 from plait.gate.calls import enter_reader, enter_source, leave_reader, leave_source
 from plait.gate.codes import DONE, FULL, LATE, STUCK, UNSORTED
-from plait.gate.flow import cancel, first_at, prepare, room, sleep
+from plait.gate.flow import YIELDS, cancel, first_at, prepare, room, sleep
 from plait.gate.frontier import settle
 from plait.gate.layout import (
     BUILT,
@@ -127,6 +127,11 @@ def add_waiting(g, slot, ts, seq, ref, low, high, progress, nanoseconds, patient
     frontier must be another thread's.
     """
     first = add(g, slot, ts, seq, ref, low, high, progress)
+    for _ in range(YIELDS):
+        if first != FULL and not (patient and first == STUCK):
+            return first
+        sched_yield()
+        first = add(g, slot, ts, seq, ref, low, high, progress)
     if first != FULL and not (patient and first == STUCK):
         return first
     event = ROOM_EVENT if first == FULL else READY_EVENT
@@ -152,19 +157,19 @@ def read(g, reader, most, ts, origin, seq, ref):
     r = reader_at(g, reader)
     if g[r + LEAVES] < 0:
         survey(g, reader)  # announced since: its parent's leaves are not its own
-    number = merge(g, reader, most, ts, origin, seq, ref)
+    number = merge(g, reader, 0, most, ts, origin, seq, ref)
     done = False
-    while number == 0 and most > 0:
+    while number < most:
         frontier = g[r + FRONTIER]
         if settle(g, reader) == frontier:
             done = frontier == AFTER_ALL
             break
         survey(g, reader)
-        number = merge(g, reader, most, ts, origin, seq, ref)
+        number = merge(g, reader, number, most, ts, origin, seq, ref)
     if number > 0:
         tell(g, reader)
     leave_reader(g, reader, number > 0)
-    return DONE if done else number
+    return DONE if done and number == 0 else number
 
 
 @compiled
@@ -196,19 +201,20 @@ def survey(g, reader):
 
 
 @pure
-def merge(g, reader, most, ts, origin, seq, ref):
+def merge(g, reader, done, most, ts, origin, seq, ref):
+    """Fill the arrays, which hold `done` tuples, from the ready prefixes; gives how many they hold then."""
     r = reader_at(g, reader)
     number = g[r + LEAVES]
     if number == 0:
-        return 0
+        return done
     if number == 1:
-        return merge_one(g, reader, 0, 0, most, ts, origin, seq, ref)
+        return merge_one(g, reader, 0, done, most, ts, origin, seq, ref)
     if number == 2:
-        return merge_two(g, reader, most, ts, origin, seq, ref)
+        return merge_two(g, reader, done, most, ts, origin, seq, ref)
     if g[r + BUILT] == 0:
         build(g, reader, number)
         g[r + BUILT] = 1
-    return merge_many(g, reader, most, ts, origin, seq, ref)
+    return merge_many(g, reader, done, most, ts, origin, seq, ref)
 
 
 @compiled
@@ -225,6 +231,11 @@ def tell(g, reader):
 def read_waiting(g, reader, most, ts, origin, seq, ref, nanoseconds):
     """As `read`, but sleep up to `nanoseconds` for the sources where nothing is ready."""
     number = read(g, reader, most, ts, origin, seq, ref)
+    for _ in range(YIELDS):
+        if number != 0:
+            return number
+        sched_yield()
+        number = read(g, reader, most, ts, origin, seq, ref)
     if number != 0:
         return number
     ticket = prepare(g, READY_EVENT)

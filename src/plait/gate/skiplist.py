@@ -15,10 +15,10 @@ read. What is different, and why:
 
 from __future__ import annotations
 
-from plait.atomics import compiled, fence, load_acquire, prefetch, store_release
+from plait.atomics import compiled, fence, load_acquire, prefetch, sched_yield, store_release
 from plait.gate.calls import enter_reader, enter_source, leave_reader, leave_source
 from plait.gate.codes import DONE, FULL, LATE, STUCK, UNSORTED
-from plait.gate.flow import cancel, prepare, room, sleep
+from plait.gate.flow import YIELDS, cancel, prepare, room, sleep
 from plait.gate.frontier import settle
 from plait.gate.layout import (
     FREE,
@@ -197,6 +197,11 @@ def add_waiting(g, slot, ts, seq, ref, low, high, progress, nanoseconds, patient
     frontier must be another thread's.
     """
     first = add(g, slot, ts, seq, ref, low, high, progress)
+    for _ in range(YIELDS):
+        if first != FULL and not (patient and first == STUCK):
+            return first
+        sched_yield()
+        first = add(g, slot, ts, seq, ref, low, high, progress)
     if first != FULL and not (patient and first == STUCK):
         return first
     event = ROOM_EVENT if first == FULL else READY_EVENT
@@ -266,6 +271,11 @@ def tell(g, reader, counts):
 def read_waiting(g, reader, most, ts, origin, seq, ref, nanoseconds):
     """As `read`, but sleep up to `nanoseconds` for the sources where nothing is ready."""
     number = read(g, reader, most, ts, origin, seq, ref)
+    for _ in range(YIELDS):
+        if number != 0:
+            return number
+        sched_yield()
+        number = read(g, reader, most, ts, origin, seq, ref)
     if number != 0:
         return number
     ticket = prepare(g, READY_EVENT)

@@ -63,7 +63,7 @@ entry = compiled
 
 def module_text(shape: Shape, signature: Signature, *, plain: bool = False) -> str:
     """The whole module. `plain` leaves Numba out: the same functions, run by Python."""
-    writer = _ModuleWriter(shape, signature)
+    writer = _ModuleWriter(shape, signature, 2 if plain else PROBES)  # Python gains nothing from more
     scans = [writer.scan(0), writer.scan(1)]
     functions = [writer.verify(), *scans]
     what = shape.predicate.describe() if shape.opaque else _describe(shape)
@@ -89,8 +89,8 @@ def _comment(text: str) -> str:
 
 
 class _ModuleWriter:
-    def __init__(self, shape: Shape, signature: Signature) -> None:
-        self.shape, self.signature = shape, signature
+    def __init__(self, shape: Shape, signature: Signature, probes: int) -> None:
+        self.shape, self.signature, self.probes = shape, signature, probes
         self.codes = {value: constant_code(value) for value in shape.literals}
         self.used: set[str] = set()
 
@@ -178,7 +178,7 @@ def verify(n, left, right, other, {arrays}):
     def _fast_scan(self, side: int) -> str:
         window = 1 - side
         setup, tests = [], []
-        for k in range(PROBES):
+        for k in range(self.probes):
             setup.append(f"q = uint64(min(g + {k}, n - 1))")
             setup += [line.replace(" = ", " = ") for line in self._probe_loads(side, k)]
             suffixes = (f"_{k}", "") if side == 0 else ("", f"_{k}")
@@ -202,8 +202,8 @@ def verify(n, left, right, other, {arrays}):
         start = state[0]
     for panel in range(start, end, {PANEL}):
         panel_end = min(panel + {PANEL}, end)
-        for g in range(first_probe, n, {PROBES}):
-            after = min(g + {PROBES}, n)
+        for g in range(first_probe, n, {self.probes}):
+            after = min(g + {self.probes}, n)
             tile_0 = lo[g]
             tile_n = hi[g]
             for p in range(g + 1, after):
@@ -221,7 +221,7 @@ def verify(n, left, right, other, {arrays}):
                 for j in range(uint64(tile), uint64(tile_end)):
 {indent(chr(10).join(loads + tests), " " * 20)}
                 if hit:
-                    if count + {PROBES * TILE} > len(out_probe):
+                    if count + {self.probes * TILE} > len(out_probe):
                         state[0] = panel
                         state[1] = g
                         state[2] = tile

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from plait.atomics import compiled, sched_yield
+from plait.atomics import compiled, pure, sched_yield, unsigned
 from plait.cli.bench.machine import machine
 from plait.errors import RunError
 from plait.gate import layout
@@ -113,46 +113,48 @@ def feed_free(q, slot, readers, ts, seq, batch):
     return 0
 
 
-@compiled
-def checksum(ts, origin, number, total):
-    """Depends on the order: a swapped pair changes it."""
-    for i in range(number):
-        total = total * 31 + ts[i] * 7 + origin[i]
+@pure
+def checksum(ts, origin, number, before):
+    """Each tuple times its place in the whole sequence, so that order counts; wraps round."""
+    total = unsigned(0)
+    for i in range(unsigned(number)):
+        total += (unsigned(before + 1) + i) * (unsigned(ts[i]) * unsigned(64) + unsigned(origin[i]))
     return total
 
 
 @compiled
 def drain_skiplist(g, reader, ts, origin, seq, ref):
     count = 0
-    total = 0
+    total = unsigned(0)
     while True:
         number = list_read(g, reader, READ, ts, origin, seq, ref, NAP_NS)
         if number < 0:
-            return (count, total) if number == DONE else (number, 0)
+            return count if number == DONE else number, total
+        total += checksum(ts, origin, number, count)
         count += number
-        total += ts[number - 1] if number > 0 else 0
 
 
 @compiled
 def drain_ring(g, reader, ts, origin, seq, ref):
     count = 0
-    total = 0
+    total = unsigned(0)
     while True:
         number = ring_read(g, reader, READ, ts, origin, seq, ref, NAP_NS)
         if number < 0:
-            return (count, total) if number == DONE else (number, 0)
+            return count if number == DONE else number, total
+        total += checksum(ts, origin, number, count)
         count += number
-        total += ts[number - 1] if number > 0 else 0
 
 
 @compiled
 def drain_plain(g, reader, ts, origin, seq, ref):
     count = 0
-    total = 0
+    total = unsigned(0)
     while True:
         number = take_plain(g, reader, READ, ts, origin, seq, ref)
         if number < 0:
-            return (count, total) if number == DONE else (number, 0)
+            return count if number == DONE else number, total
+        total += checksum(ts, origin, number, count)
         count += number
         if number == 0:
             sched_yield()
@@ -161,11 +163,12 @@ def drain_plain(g, reader, ts, origin, seq, ref):
 @compiled
 def drain_locked(q, reader, ts, origin, seq, ref):
     count = 0
-    total = 0
+    total = unsigned(0)
     while True:
         number = take_locked(q, reader, READ, ts, origin, seq, ref)
         if number < 0:
-            return (count, total) if number == DONE else (number, 0)
+            return count if number == DONE else number, total
+        total += checksum(ts, origin, number, count)
         count += number
         if number == 0:
             sched_yield()
@@ -174,11 +177,12 @@ def drain_locked(q, reader, ts, origin, seq, ref):
 @compiled
 def drain_free(q, reader, ts, origin, seq, ref):
     count = 0
-    total = 0
+    total = unsigned(0)
     while True:
         number = take_free(q, reader, READ, ts, origin, seq, ref)
         if number < 0:
-            return (count, total) if number == DONE else (number, 0)
+            return count if number == DONE else number, total
+        total += checksum(ts, origin, number, count)
         count += number
         if number == 0:
             sched_yield()
@@ -243,12 +247,14 @@ def _measure(sources: int, readers: int, batch: int, total: int, *, runs: int) -
     # Sources of one rate, whose tuples lie between one another's; about one ts in three is shared.
     columns = [np.cumsum(rng.integers(0, 2 * sources + 1, number)).astype(np.int64) for _ in range(sources)]
     seq = np.arange(number, dtype=np.int64)
+    few = [column[: 4 * batch + 1] for column in columns]
     speeds: dict[str, list[float]] = {contender.name: [] for contender in CONTENDERS}
     for contender in CONTENDERS:
-        _once(contender, [column[: 4 * batch + 1] for column in columns], seq, readers, batch)
+        _once(contender, few, seq, readers, batch, _expected(few))
+    answer = _expected(columns)
     for _ in range(runs):
         for contender in CONTENDERS:
-            speeds[contender.name].append(_once(contender, columns, seq, readers, batch))
+            speeds[contender.name].append(_once(contender, columns, seq, readers, batch, answer))
     return [
         {
             "contender": contender.name,
@@ -264,15 +270,25 @@ def _measure(sources: int, readers: int, batch: int, total: int, *, runs: int) -
     ]
 
 
-def _once(contender: Contender, columns: list[np.ndarray], seq: np.ndarray, readers: int, batch: int) -> float:
+def _expected(columns: list[np.ndarray]) -> tuple[int, int]:
+    """Count and checksum of the sorted whole."""
+    ts = np.concatenate(columns)
+    origin = np.repeat(np.arange(len(columns)), [len(column) for column in columns])
+    order = np.lexsort((origin, ts))
+    places = np.arange(1, len(ts) + 1, dtype=np.uint64)
+    return len(ts), int((places * (ts[order] * 64 + origin[order]).astype(np.uint64)).sum())
+
+
+def _once(
+    contender: Contender, columns: list[np.ndarray], seq: np.ndarray, readers: int, batch: int, answer: tuple[int, int]
+) -> float:
     """One run: tuples a second, each counted once however many readers read it."""
     words = contender.make(len(columns), readers)
-    words[-1] += 0
-    sent = sum(len(column) for column in columns)
-    counts = [0] * readers
+    counts = [(0, 0)] * readers
 
     def pull(reader: int) -> None:
-        counts[reader] = contender.drain(words, reader, *(np.empty(READ, dtype=np.int64) for _ in range(4)))[0]
+        number, total = contender.drain(words, reader, *(np.empty(READ, dtype=np.int64) for _ in range(4)))
+        counts[reader] = int(number), int(total)
 
     threads = [
         threading.Thread(target=contender.feed, args=(words, slot, readers, column, seq[: len(column)], batch))
@@ -284,9 +300,9 @@ def _once(contender: Contender, columns: list[np.ndarray], seq: np.ndarray, read
     for thread in threads:
         thread.join()
     elapsed = time.perf_counter() - start
-    if counts != [sent] * readers:
-        raise RunError(f"{contender.name}: {sent} tuples went in, readers counted {counts}")
-    return sent / elapsed
+    if counts != [answer] * readers:
+        raise RunError(f"{contender.name}: readers have {counts} where the sorted whole has {answer} (count, checksum)")
+    return answer[0] / elapsed
 
 
 def _ratios(rows: list[dict[str, Any]]) -> dict[str, float]:

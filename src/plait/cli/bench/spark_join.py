@@ -194,8 +194,8 @@ def _duckdb(folders: dict[str, Path]) -> int:
         rows = base.execute(
             f"SELECT * FROM {r} r JOIN {s} s ON abs(r.x - s.a) <= {BAND} AND abs(r.y - s.b) <= {BAND} "
             f"AND s.ts BETWEEN r.ts - INTERVAL {WITHIN_S} SECONDS AND r.ts + INTERVAL {WITHIN_S} SECONDS"
-        ).to_arrow_table()  # type: ignore[union-attr]
-    return int(rows.num_rows)
+        ).to_arrow_table()
+    return len(rows)
 
 
 def _empty(spark: Any, place: Path, batches: int) -> list[dict[str, Any]]:

@@ -1,0 +1,133 @@
+"""A small pipeline, run by the tests in their own session and, as a script, in processes that are there to be killed.
+
+    python pipeline.py FOLDER MASTER FAULT ...
+
+A fault is `what@batch` and happens once, told by a mark in FOLDER/marks. Where a fault needs the inside of a task, the
+cell's processor is wrapped here, in the script: the code under test knows nothing of it.
+
+    raise@1     a task fails                            worker@1    its Python worker is killed
+    cell@1      the driver is killed in a task, before state is committed
+    state@1     ... after the commit of state, before publishing
+    publish@1   ... after publishing, before the commit of offsets
+    executor@1  the executor of a task is killed        slow@1      a task's first attempt takes its time
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import plait
+import plait.spark
+from plait.spark import collect, stateful
+
+QUERY = plait.join(
+    plait.stream("a", unit="us", disorder=2), plait.stream("b", unit="us"), on="abs(l.x - r.x) <= 1", within=(9, 6), how="left"
+)
+LAYOUT = (2, 1)
+
+
+def frames(spark: Any, folder: Path) -> Any:
+    read = {n: spark.readStream.schema("ts long, x int, of string").option("maxFilesPerTrigger", "1") for n in "ab"}
+    return QUERY.on_spark({n: reader.parquet(str(folder / n)) for n, reader in read.items()}, layout=LAYOUT)
+
+
+def run(spark: Any, data: Path, folder: Path) -> None:
+    df = frames(spark, data)
+    plait.spark.write_ordered(df, folder / "out", checkpoint=folder / "checkpoint", drain=True).awaitTermination()
+
+
+# --- faults -------------------------------------------------------------------------------------------------
+
+
+def once(marks: str, name: str) -> bool:
+    """Whether nobody has been here before."""
+    try:
+        os.close(os.open(f"{marks}/{name}", os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return False
+    return True
+
+
+def kill_driver() -> None:
+    """Python and the JVM share a process group; Python workers have one of their own."""
+    os.killpg(int(os.environ["PLAIT_TEST_GROUP"]), signal.SIGKILL)
+    time.sleep(60)
+
+
+def parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+class Faulty(stateful.Cell):
+    def __init__(self, plan: Any, faults: list[str], marks: str) -> None:
+        super().__init__(plan)
+        self.faults, self.marks = faults, marks
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:  # noqa: N802
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        batch = context.getLocalProperty("streaming.sql.batchId")
+        cell = self.plan.layout.keys.index(key[0])
+        once(self.marks, f"attempt {context.attemptNumber()} at cell {cell} of batch {batch}")
+        out = list(super().handleInputRows(key, rows, timerValues))
+        for fault in self.faults:
+            what, at = fault.split("@")
+            if at != batch or cell != 1:
+                continue
+            if what == "slow" and context.attemptNumber() == 0:
+                time.sleep(8)
+            elif what in ("raise", "worker", "cell", "executor") and once(self.marks, fault):
+                if what == "raise":
+                    raise OSError("a task fails once")
+                if what == "worker":
+                    os.kill(os.getpid(), signal.SIGKILL)
+                if what == "cell":
+                    kill_driver()
+                if what == "executor":
+                    os.kill(parent(parent(os.getpid())), signal.SIGKILL)
+                    time.sleep(60)
+        yield from out
+
+
+def inject(faults: list[str], marks: str) -> None:
+    stateful.processor = lambda plan: Faulty(plan, faults, marks)  # type: ignore[assignment]
+    write_one, whole = collect._Publisher._write_one, collect._Publisher.__call__
+
+    def before_publishing(self: Any, table: Any, batch: int) -> int:
+        if f"state@{batch}" in faults and once(marks, f"state@{batch}"):
+            kill_driver()
+        return write_one(self, table, batch)
+
+    def after_publishing(self: Any, frame: Any, batch: int) -> None:
+        whole(self, frame, batch)
+        if f"publish@{batch}" in faults and once(marks, f"publish@{batch}"):
+            kill_driver()
+
+    collect._Publisher._write_one = before_publishing  # type: ignore[method-assign]
+    collect._Publisher.__call__ = after_publishing  # type: ignore[method-assign]
+
+
+def main(data: str, folder: str, master: str, *faults: str) -> None:
+    os.environ["PLAIT_TEST_GROUP"] = str(os.getpgid(0))
+    marks = f"{folder}/marks"
+    os.makedirs(marks, exist_ok=True)
+    inject(list(faults), marks)
+    quick = {"spark.speculation": "true", "spark.speculation.interval": "50ms", "spark.speculation.multiplier": "1.2",
+             "spark.speculation.quantile": "0.3", "spark.speculation.minTaskRuntime": "200ms"}  # fmt: skip
+    speculative = any(fault.startswith("slow") for fault in faults)
+    made = plait.spark.session(
+        master=master, partitions=2, **{"spark.sql.warehouse.dir": f"{folder}/warehouse", "spark.driver.memory": "600m"},
+        **(quick if speculative else {}),
+    )  # fmt: skip
+    run(made, Path(data), Path(folder))
+    made.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,117 @@
+"""Kills, retries and replays: what is published in the end is, byte for byte, what an undisturbed run publishes.
+
+Runs that are to be killed have a process of their own (`pipeline.py`); what they leave behind is taken up by the suite's
+session, from the checkpoint. A batch has one file of each stream: 0, 1 and 2 bring rows, 3 the drain.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.spark import feeds, pipeline
+
+import plait.spark
+
+pytestmark = pytest.mark.spark
+
+Published = dict[str, bytes]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("faults")
+    chance = random.Random(11)
+    for name in "ab":
+        times = [k // 2 + chance.randrange(3 if name == "a" else 1) for k in range(240)]
+        table = pa.table({
+            "ts": pa.array(times, pa.int64()),
+            "x": pa.array([chance.choice((None, *range(20))) for _ in times], pa.int32()),
+            "of": [f"{name}{k}" for k in range(240)],
+        })  # fmt: skip
+        feeds.write_files(folder / name, table, [90, 150])
+    return folder
+
+
+def published(folder: Path) -> Published:
+    return {path.name: path.read_bytes() for path in sorted((folder / "out").iterdir())}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(spark: Any, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Published:
+    folder = tmp_path_factory.mktemp("undisturbed")
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
+    # Heartbeats that say nothing new, so that batch 0 has events too.
+    heartbeats(folder)
+    pipeline.run(spark, data, folder)
+    tables = {n: feeds.pq.read_table(data / n) for n in "ab"}
+    feeds.assert_identical(feeds.published(folder / "out"), pipeline.QUERY.reference(tables))
+    assert list(published(folder)) == [f"part-{batch:012d}.parquet" for batch in range(4)]
+    return published(folder)
+
+
+def heartbeats(folder: Path) -> None:
+    for name in "ab":
+        plait.spark.heartbeat(folder / "checkpoint" / "control", name, ts=0)
+
+
+def start(data: Path, folder: Path, master: str, *faults: str) -> subprocess.CompletedProcess[str]:
+    """The pipeline in a process group of its own, so that a kill of the driver reaches its JVM and nothing else."""
+    command = [sys.executable, pipeline.__file__, str(data), str(folder), master, *faults]
+    environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_DIRS": str(folder / "local")}
+    child = subprocess.Popen(command, start_new_session=True, text=True, stdout=subprocess.PIPE,
+                             stderr=subprocess.STDOUT, env=environment)  # fmt: skip
+    try:
+        output, _ = child.communicate(timeout=280)
+    except subprocess.TimeoutExpired:
+        os.killpg(child.pid, signal.SIGKILL)
+        raise
+    return subprocess.CompletedProcess(command, child.returncode, output, None)
+
+
+@pytest.mark.parametrize("fault", ["cell@1", "state@3", "publish@2"])
+def test_the_driver_is_killed(spark: Any, data: Path, undisturbed: Published, tmp_path: Path, fault: str) -> None:
+    """Before state is committed; after that, with the drain in the batch, before publishing; after publishing."""
+    heartbeats(tmp_path)
+    ended = start(data, tmp_path, "local[2]", fault)
+    assert ended.returncode == -signal.SIGKILL, ended.stdout[-3000:]
+    assert (tmp_path / "marks" / fault).exists()
+    batch = int(fault[-1])
+    before = published(tmp_path)
+    assert list(before) == list(undisturbed)[: batch + fault.startswith("publish")]
+    committed = [p.name for p in (tmp_path / "checkpoint" / "commits").iterdir() if p.name.isdigit()]
+    assert sorted(committed) == [str(n) for n in range(batch)]
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
+    pipeline.run(spark, data, tmp_path)
+    assert published(tmp_path) == undisturbed
+
+
+def test_tasks_fail_and_are_retried(data: Path, undisturbed: Published, tmp_path: Path) -> None:
+    """One raises after it has run its cell; of another the Python worker is killed at that place."""
+    heartbeats(tmp_path)
+    ended = start(data, tmp_path, "local[2,4]", "raise@0", "worker@1", "raise@3")
+    assert ended.returncode == 0, ended.stdout[-3000:]
+    marks = {path.name for path in (tmp_path / "marks").iterdir()}
+    assert {"raise@0", "worker@1", "raise@3"} <= marks
+    assert {f"attempt 1 at cell 1 of batch {batch}" for batch in (0, 1, 3)} <= marks
+    assert published(tmp_path) == undisturbed
+
+
+def test_an_executor_is_lost_and_a_task_has_a_twin(data: Path, undisturbed: Published, tmp_path: Path) -> None:
+    """Two executor processes. With one, a batch loses the rows it had packed: that part of the stage runs again.
+
+    Then a cell's first attempt is slow, so that Spark starts a speculative one in the other executor, which wins.
+    """
+    heartbeats(tmp_path)
+    ended = start(data, tmp_path, "local-cluster[2,1,1024]", "executor@1", "slow@2")
+    assert ended.returncode == 0, ended.stdout[-3000:]
+    marks = {path.name for path in (tmp_path / "marks").iterdir()}
+    assert {"executor@1", "attempt 1 at cell 1 of batch 1", "attempt 1 at cell 1 of batch 2"} <= marks
+    assert published(tmp_path) == undisturbed
