@@ -20,6 +20,8 @@ tests hold one against the other.
 
 from __future__ import annotations
 
+import datetime as dt
+import decimal
 import math
 import struct
 from collections.abc import Iterable
@@ -64,25 +66,51 @@ def is_ready(ts: int, frontier_ts: int) -> bool:
 # --- values inside keys -------------------------------------------------------------------------------------
 
 
-def key_value(value: Any) -> Key:
-    """A column's value as part of a key: numbers by size with -0.0 = 0.0, then NaN, then NULL; text by bytes."""
+def key_value(value: Any, *, signed_zero: bool = False) -> Key:
+    """A column's value as part of a key: numbers by size with -0.0 = 0.0, then NaN, then NULL; text by bytes.
+
+    With `signed_zero`, for rows ordered by content, -0.0 precedes 0.0.
+    """
     if value is None:
         return (2,)
     if isinstance(value, float):
-        return (1,) if math.isnan(value) else (0, value + 0.0)
+        if math.isnan(value):
+            return (1,)
+        return (0, value + 0.0, int(math.copysign(1, value))) if signed_zero else (0, value + 0.0)
     if isinstance(value, str):
         return (0, value.encode("utf-8", "surrogatepass"))
     if isinstance(value, (bool, int, bytes)):
         return (0, int(value) if isinstance(value, bool) else value)
-    if isinstance(value, (list, tuple)):
-        return (0, tuple(key_value(item) for item in value))
     if isinstance(value, dict):
-        return (0, tuple(key_value(item) for item in value.values()))
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        return (0, tuple(key_value(item, signed_zero=signed_zero) for item in value))
+    number = _number(value)
+    if number is not None:
+        return (0, number)
     raise DataError(
         f"A value of Python type {type(value).__name__} stands where a key is made",
-        why="only numbers, text, bytes, lists and structs of these have an order here",
+        why="only numbers, text, bytes, times, lists and structs of these have an order here",
         do="Cast the column before it enters the query",
     )
+
+
+def _number(value: Any) -> int | None:
+    """A decimal, moment, day, hour or span as a number that orders it among those of its column."""
+    match value:
+        case decimal.Decimal():
+            digits = value.as_tuple()
+            return int(value.scaleb(-int(digits.exponent)))
+        case dt.timedelta():
+            return value // dt.timedelta(microseconds=1)
+        case dt.datetime():
+            aware = value if value.tzinfo else value.replace(tzinfo=dt.UTC)
+            return (aware - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
+        case dt.date():
+            return value.toordinal()
+        case dt.time():
+            return ((value.hour * 60 + value.minute) * 60 + value.second) * 1_000_000 + value.microsecond
+    return None
 
 
 # --- keys as bytes ------------------------------------------------------------------------------------------

@@ -245,7 +245,7 @@ def micros_of(value: Any) -> int:
     """A moment given by a user (heartbeats, timers): an int of microseconds, or an aware datetime."""
     if isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.timedelta64)):
         return int(value)
-    if isinstance(value, dt.datetime) and value.tzinfo is not None:
+    if isinstance(value, dt.datetime) and value.tzinfo is not None and not getattr(value, "nanosecond", 0):
         return int((value - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1))
     raise QueryError(f"{value!r} is no moment", do="Pass whole microseconds as an int, or a datetime with a zone")
 

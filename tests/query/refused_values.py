@@ -1,7 +1,6 @@
 """What `order` and `schema` refuse: keys, durations, time columns, types, moments."""
 
 import datetime as dt
-import decimal
 
 import numpy as np
 import pandas as pd
@@ -26,7 +25,7 @@ FORMS = "'5 minutes', '1h 30min' or '250ms'"
 
 KEYS = {
     "a value without an order in a key": Refusal(
-        lambda: key_value(decimal.Decimal("1.5")), DataError, "Python type Decimal", "only numbers", "Cast the column"
+        lambda: key_value(1j), DataError, "Python type complex", "only numbers", "Cast the column"
     ),
     "an integer too long for a key": Refusal(
         lambda: encode((2**2040,)), DataError, "integer of 256 bytes", "up to 255 bytes", "Cast the column"

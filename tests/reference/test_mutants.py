@@ -177,7 +177,8 @@ PLANTED: dict[str, tuple[tuple[str, str, str, str], ...]] = {
     "intake": (
         ("tie-break by source dropped", "time",
          "(source.rank, self._seq(source, values, at))", "(0, self._seq(source, values, at))"),
-        ("sources in the order of first sight", "time", "if self.stream.source is not None:\n", "if False:\n"),
+        ("sources in the order of first sight", "time", 
+         "rank: Any = name.encode() if isinstance(name, str) else name", "rank: Any = len(self.sources)"),
         ("seq backwards", "time", "return source.delivered\n", "return -source.delivered\n"),
         ("late: <= for <", "time",
          "ts < source.largest - stream.disorder_us", "ts <= source.largest - stream.disorder_us"),
@@ -193,7 +194,7 @@ PLANTED: dict[str, tuple[tuple[str, str, str, str], ...]] = {
         ("an ended source holds", "delivery",
          "if self.ended:\n            return FOREVER\n", "if False:\n            return FOREVER\n"),
         ("NULL sorts first", "spans", "        return (2,)", "        return (-1,)"),
-        ("NaN is many groups", "spans", "isinstance(value, float) and value != value", "False"),
+        ("NaN is many groups", "spans", "if value != value:", "if False:"),
     ),
     "run": (
         ("inputs in the wrong order", "time", "arrived += [(row.ts, number,", "arrived += [(row.ts, -number,"),
@@ -246,7 +247,8 @@ PLANTED: dict[str, tuple[tuple[str, str, str, str], ...]] = {
          "self.timers[0][0] <= limit", "self.timers[0][0] < limit"),
         ("timer's output at its own time", "operators",
          "self._emit(outputs, at - 1, ((at - 1,", "self._emit(outputs, at, ((at,"),
-        ("buckets backwards", "operators", "return sorted(named)", "return sorted(named, reverse=True)"),
+        ("buckets backwards", "operators", 
+         "for bucket in named})", "for bucket in named}, reverse=True)"),
         ("timers end with the last tuple", "operators", "if ts == FOREVER else ts", "* 0 if ts == FOREVER else ts"),
     ),
 }  # fmt: skip

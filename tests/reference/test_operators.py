@@ -80,7 +80,7 @@ def test_a_timer_is_never_set_in_the_past() -> None:
 @pytest.mark.parametrize(("routed", "buckets"), [
     (None, []), ([], []), (1, [1]), ([2, 0, 2], [0, 2]), ({1}, [1]), (plait.ALL, [0, 1, 2]), (iter((1, 0)), [0, 1]),
     (np.int64(2), [2]), (np.array([2, 1]), [1, 2]), (range(2), [0, 1]),
-], ids=repr)  # fmt: skip
+], ids=lambda given: type(given).__name__)  # fmt: skip
 def test_routes(routed: Any, buckets: list[int]) -> None:
     """A bucket sees a tuple once, however often it is named; whole numbers of any make will do."""
     numbers = iter(range(3))

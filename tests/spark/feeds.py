@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,12 +22,14 @@ from plait.spark import wire
 _EPOCH = 1_700_000_000
 
 
-def write_files(folder: Path, table: pa.Table, cuts: Sequence[int], *, format: str = "parquet", first: int = 0) -> list[str]:
+def write_files(
+    folder: Path, table: pa.Table, cuts: Sequence[int], *, format: str = "parquet", first: int = 0
+) -> list[str]:
     """A table as files p000, p001, ... that end at these rows; gives their names."""
     folder.mkdir(parents=True, exist_ok=True)
     edges = [0, *cuts, table.num_rows]
     names = []
-    for number, (begin, end) in enumerate(zip(edges, edges[1:], strict=False), start=first):
+    for number, (begin, end) in enumerate(itertools.pairwise(edges), start=first):
         name = f"p{number:03d}.{format}"
         write_file(folder / name, table.slice(begin, end - begin), number)
         names.append(name)
@@ -45,7 +48,9 @@ def write_file(path: Path, table: pa.Table, number: int) -> None:
     os.utime(path, (_EPOCH + number, _EPOCH + number))
 
 
-def frame(spark: Any, folder: Path, schema: Any, *, format: str = "parquet", streaming: bool, files: int | None = None) -> Any:
+def frame(
+    spark: Any, folder: Path, schema: Any, *, format: str = "parquet", streaming: bool, files: int | None = None
+) -> Any:
     """A folder as a DataFrame, `files` of it in a micro-batch."""
     reader = (spark.readStream if streaming else spark.read).schema(schema)
     if format == "csv":

@@ -89,7 +89,7 @@ class Batch:
 
 
 def packed(plan: PackPlan, rows: pa.Table, *, batch_rows: int | None = None) -> list[tuple[int, bytes]]:
-    out = [b for b in pack(plan, iter(rows.to_batches(max_chunksize=batch_rows)))]
+    out = pack(plan, iter(rows.to_batches(max_chunksize=batch_rows)))
     return [(row["cell"], row["body"]) for b in out for row in b.to_pylist()]
 
 

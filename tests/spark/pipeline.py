@@ -9,7 +9,7 @@ cell's processor is wrapped here, in the script: the code under test knows nothi
     cell@1      the driver is killed in a task, before state is committed
     state@1     ... after the commit of state, before publishing
     publish@1   ... after publishing, before the commit of offsets
-    executor@1  the executor of a task is killed        slow@1      a task's first attempt takes its time
+    executor@1  the executor of a task is killed
 """
 
 from __future__ import annotations
@@ -26,7 +26,11 @@ import plait.spark
 from plait.spark import collect, stateful
 
 QUERY = plait.join(
-    plait.stream("a", unit="us", disorder=2), plait.stream("b", unit="us"), on="abs(l.x - r.x) <= 1", within=(9, 6), how="left"
+    plait.stream("a", unit="us", disorder=2),
+    plait.stream("b", unit="us"),
+    on="abs(l.x - r.x) <= 1",
+    within=(9, 6),
+    how="left",
 )
 LAYOUT = (2, 1)
 
@@ -68,21 +72,19 @@ class Faulty(stateful.Cell):
         super().__init__(plan)
         self.faults, self.marks = faults, marks
 
-    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:  # noqa: N802
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:
         from pyspark import TaskContext
 
         context = TaskContext.get()
         batch = context.getLocalProperty("streaming.sql.batchId")
         cell = self.plan.layout.keys.index(key[0])
-        once(self.marks, f"attempt {context.attemptNumber()} at cell {cell} of batch {batch}")
+        once(self.marks, f"batch {batch}, cell {cell}, task {context.taskAttemptId()}")
         out = list(super().handleInputRows(key, rows, timerValues))
         for fault in self.faults:
             what, at = fault.split("@")
             if at != batch or cell != 1:
                 continue
-            if what == "slow" and context.attemptNumber() == 0:
-                time.sleep(8)
-            elif what in ("raise", "worker", "cell", "executor") and once(self.marks, fault):
+            if what in ("raise", "worker", "cell", "executor") and once(self.marks, fault):
                 if what == "raise":
                     raise OSError("a task fails once")
                 if what == "worker":
@@ -118,13 +120,9 @@ def main(data: str, folder: str, master: str, *faults: str) -> None:
     marks = f"{folder}/marks"
     os.makedirs(marks, exist_ok=True)
     inject(list(faults), marks)
-    quick = {"spark.speculation": "true", "spark.speculation.interval": "50ms", "spark.speculation.multiplier": "1.2",
-             "spark.speculation.quantile": "0.3", "spark.speculation.minTaskRuntime": "200ms"}  # fmt: skip
-    speculative = any(fault.startswith("slow") for fault in faults)
-    made = plait.spark.session(
-        master=master, partitions=2, **{"spark.sql.warehouse.dir": f"{folder}/warehouse", "spark.driver.memory": "600m"},
-        **(quick if speculative else {}),
-    )  # fmt: skip
+    settings = {"spark.sql.warehouse.dir": f"{folder}/warehouse", "spark.driver.memory": "600m",
+                "spark.shuffle.io.maxRetries": "1", "spark.shuffle.io.retryWait": "200ms"}  # fmt: skip
+    made = plait.spark.session(master=master, partitions=2, **settings)
     run(made, Path(data), Path(folder))
     made.stop()
 

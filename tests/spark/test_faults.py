@@ -98,20 +98,23 @@ def test_tasks_fail_and_are_retried(data: Path, undisturbed: Published, tmp_path
     heartbeats(tmp_path)
     ended = start(data, tmp_path, "local[2,4]", "raise@0", "worker@1", "raise@3")
     assert ended.returncode == 0, ended.stdout[-3000:]
-    marks = {path.name for path in (tmp_path / "marks").iterdir()}
-    assert {"raise@0", "worker@1", "raise@3"} <= marks
-    assert {f"attempt 1 at cell 1 of batch {batch}" for batch in (0, 1, 3)} <= marks
+    assert [runs(tmp_path, batch) for batch in range(4)] == [2, 2, 1, 2]
     assert published(tmp_path) == undisturbed
 
 
-def test_an_executor_is_lost_and_a_task_has_a_twin(data: Path, undisturbed: Published, tmp_path: Path) -> None:
-    """Two executor processes. With one, a batch loses the rows it had packed: that part of the stage runs again.
+def test_an_executor_is_lost(data: Path, undisturbed: Published, tmp_path: Path) -> None:
+    """Of two executor processes one goes, and with it rows it had packed: that part of the stage runs again.
 
-    Then a cell's first attempt is slow, so that Spark starts a speculative one in the other executor, which wins.
+    A speculative twin is not started here: Spark wants another host for it, and these executors share one. Twins of
+    which either may win are in `test_cells.py`, at the level of the cell.
     """
     heartbeats(tmp_path)
-    ended = start(data, tmp_path, "local-cluster[2,1,1024]", "executor@1", "slow@2")
+    ended = start(data, tmp_path, "local-cluster[2,1,1024]", "executor@1")
     assert ended.returncode == 0, ended.stdout[-3000:]
-    marks = {path.name for path in (tmp_path / "marks").iterdir()}
-    assert {"executor@1", "attempt 1 at cell 1 of batch 1", "attempt 1 at cell 1 of batch 2"} <= marks
+    assert runs(tmp_path, 1) > 1
     assert published(tmp_path) == undisturbed
+
+
+def runs(folder: Path, batch: int) -> int:
+    """How often the cell that has the faults ran in a batch."""
+    return len(list((folder / "marks").glob(f"batch {batch}, cell 1, *")))

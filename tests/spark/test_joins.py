@@ -153,7 +153,9 @@ def deliver(spark: Any, deal: Deal, folder: Path, chance: random.Random) -> Deli
     return Delivery(query, frames, query.reference({name: data[name] for name in used}))
 
 
-def _stream(spark: Any, deal: Deal, name: str, table: pa.Table, folder: Path, chance: random.Random) -> tuple[Any, Any, Any]:
+def _stream(
+    spark: Any, deal: Deal, name: str, table: pa.Table, folder: Path, chance: random.Random
+) -> tuple[Any, Any, Any]:
     options: dict[str, Any] = {"unit": "us", "seq": deal.seq, "disorder": 3}
     if deal.source in ("column", "text"):
         options["source"] = "src"
@@ -192,7 +194,9 @@ def test_streaming(spark: Any, tmp_path: Path, number: int) -> None:
     deal = STREAMING[number]
     spark.conf.set("spark.sql.shuffle.partitions", str(deal.partitions))
     given = deliver(spark, deal, tmp_path / "in", random.Random(SEED + number))
-    df = given.query.on_spark(given.frames(streaming=True, per_trigger=deal.per_trigger), layout=layout_of(given.query, deal))
+    df = given.query.on_spark(
+        given.frames(streaming=True, per_trigger=deal.per_trigger), layout=layout_of(given.query, deal)
+    )
     assert_identical(feeds.run(df, tmp_path), given.expected)
 
 
@@ -240,7 +244,9 @@ def shuffled(table: pa.Table, chance: random.Random) -> pa.Table:
 
 def test_dataframes_by_name_stand_in_the_order_of_their_names(two: Any) -> None:
     """However the dict was put together; and as declared, where they are declared."""
-    part = {n: pa.table({"ts": [1, 1, 2], "of": [f"{n}{k}" for k in range(3)], "n": [0, 1, 2]}) for n in ("b", "é", "B")}
+    part = {
+        n: pa.table({"ts": [1, 1, 2], "of": [f"{n}{k}" for k in range(3)], "n": [0, 1, 2]}) for n in ("b", "é", "B")
+    }
     right = pa.table({"ts": [1, 2], "n": [0, 1]})
     for declared in (None, ("é", "B", "b")):
         left = plait.stream("a", unit="us", seq="n", sources=declared)
@@ -259,7 +265,7 @@ def payload(count: int) -> pa.Table:
         "dec": (pa.decimal128(20, 4), [decimal.Decimal("12.3400"), decimal.Decimal("-0.0001")]),
         "day": (pa.date32(), [dt.date(1969, 12, 31), dt.date(2024, 2, 29)]),
         "at": (pa.timestamp("us", "UTC"), [moment, moment + dt.timedelta(hours=1, microseconds=1)]),
-        "naive": (pa.timestamp("us"), [moment.replace(tzinfo=None), dt.datetime(1900, 1, 1)]),
+        "naive": (pa.timestamp("us"), [moment.replace(tzinfo=None), dt.datetime.fromisoformat("1900-01-01")]),
         "yes": (pa.bool_(), [True, False]),
         "raw": (pa.binary(), [b"", b"\x00\xff"]),
         "text": (pa.string(), ["", "é\n\x00"]),

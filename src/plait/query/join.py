@@ -111,6 +111,8 @@ def join(
         )
     names = side_names(left, right)
     sides = {names[0]: 0, names[1]: 1, "left": 0, "right": 1, "l": 0, "r": 1}
+    if left.name != right.name:  # an input that has a name can be called by it, though the other has none
+        sides |= {node.name: side for side, node in enumerate((left, right)) if node.name is not None}
     query = Join(
         name=None if name is None else check_name(name),
         left=left,

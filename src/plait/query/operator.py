@@ -9,6 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from plait.errors import QueryError
+from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.base import Node, Query, check_name, check_node
 from plait.query.predicate import check_arguments
 from plait.schema import arrow_schema, listed, micros_of
@@ -32,7 +33,10 @@ class Timer:
 
 def timer(at: Any) -> Timer:
     """A timer at an event time: it runs after every tuple with ts < at and before any with ts >= at."""
-    return Timer(micros_of(at))
+    moment = micros_of(at)
+    if not BEFORE_ALL < moment <= AFTER_ALL:
+        raise QueryError(f"A timer at {moment}", why="its outputs' ts would not fit 64 bits", do="Set it within +-2^63")
+    return Timer(moment)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,8 +77,9 @@ def operator(
     output    the output's columns: a schema or a dict of names to types
 
     `t.column` and `t["column"]` read a tuple; `t.ts` is its event time in microseconds and `t.stream` its input's name.
-    An output has its tuple's ts; a timer's has `at - 1`. At the end of input pending timers still run; one that a timer
-    sets then runs only if it is not later than the last one pending, so that a periodic timer ends.
+    An output has its tuple's ts; a timer's has `at - 1`. At the end of input time passes to the last tuple of any stream,
+    then pending timers run; one that a timer sets then runs only if it is not later than the last one pending, so that a
+    periodic timer ends.
     """
     nodes = listed(streams)
     if not nodes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -32,6 +33,7 @@ class Predicate:
     expr: Expr | None
     reads: tuple[tuple[str, ...], tuple[str, ...]]
     why_opaque: str = field(default="", compare=False)
+    qualifiers: tuple[tuple[str, int], ...] = ()  # what SQL text may call each side
 
     def bind(self, left: pa.Schema, right: pa.Schema) -> Predicate:
         """The same predicate with its columns resolved and its types checked against the inputs' schemas."""
@@ -43,7 +45,7 @@ class Predicate:
             return self
         expr = resolve(self.expr, sides, self.names, insensitive=self.kind == "sql")
         check_condition(expr, sides, self.names)
-        return Predicate(self.kind, self.source, self.names, expr, _reads(expr))
+        return dataclasses.replace(self, expr=expr, reads=_reads(expr))
 
     def _check_opaque_column(self, side: int, name: str, schema: pa.Schema) -> None:
         if name not in schema.names:
@@ -75,7 +77,7 @@ def predicate(on: str | Callable[..., Any] | None, names: Names, sides: dict[str
         return Predicate("always", None, names, Literal(True), ((), ()))
     if isinstance(on, str):
         expr = sql.parse(on, sides)
-        return Predicate("sql", on, names, expr, _reads(expr))
+        return Predicate("sql", on, names, expr, _reads(expr), qualifiers=tuple(sides.items()))
     if not callable(on):
         raise QueryError(
             f"on={on!r} is no condition",
@@ -92,8 +94,9 @@ def predicate(on: str | Callable[..., Any] | None, names: Names, sides: dict[str
 def condition(where: str | Callable[..., Any], name: str) -> Predicate:
     """A condition on one row, as `first_where` and `count_where` take; it is the left side, the right one is empty."""
     if isinstance(where, str):
-        expr = sql.parse(where, {name: 0, "l": 0})
-        return Predicate("sql", where, (name, ""), expr, _reads(expr))
+        sides = {name: 0, "l": 0}
+        expr = sql.parse(where, sides)
+        return Predicate("sql", where, (name, ""), expr, _reads(expr), qualifiers=tuple(sides.items()))
     if not callable(where):
         raise QueryError(f"where={where!r} is no condition", do="Pass a function of one row, or SQL text")
     check_arguments(where, "where", 1, "It is called with one row")

@@ -167,7 +167,10 @@ class _Reader:
         assert isinstance(node, exp.Column)
         if not node.table:
             return Column(None, node.name)
-        side = self.sides.get(node.table, self.sides.get(node.table.lower()))
+        side = self.sides.get(node.table)
+        if side is None:  # SQL's names know no case
+            alike = {s for name, s in self.sides.items() if name.lower() == node.table.lower()}
+            side = alike.pop() if len(alike) == 1 else None
         if side is None or node.args.get("db"):
             known = ", ".join(f"`{name}.`" for name in self.sides)
             raise QueryError(

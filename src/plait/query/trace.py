@@ -143,11 +143,11 @@ class Symbol:
 class SymbolicRow:
     """Any attribute or key is a column of that name."""
 
-    __slots__ = ("_read", "_side")
+    __slots__ = ("__read", "__side")
 
     def __init__(self, side: int) -> None:
-        self._side = side
-        self._read = False
+        self.__side = side
+        self.__read = False
 
     def __repr__(self) -> str:
         return "<row>"
@@ -160,8 +160,8 @@ class SymbolicRow:
     def __getitem__(self, name: str) -> Symbol:
         if not isinstance(name, str):
             raise Untraceable("it indexes a row by something that is no column name")
-        self._read = True
-        return Symbol(Column(self._side, name))
+        self.__read = True
+        return Symbol(Column(self.__side, name))
 
 
 def _binary(op: str, left: object, right: object) -> Symbol:
@@ -180,6 +180,13 @@ def as_expr(value: object) -> Expr:
             return Literal(value.item())
         case bool() | int() | float() | str() | bytes():
             return Literal(value)
+        case dt.timedelta() | dt.datetime() if (
+            getattr(value, "nanosecond", 0) or getattr(value, "nanoseconds", 0) % 1000
+        ):
+            raise QueryError(
+                f"The condition holds {value!r}, which is no whole microsecond",
+                why="time is counted in microseconds, and nothing is rounded silently",
+            )
         case dt.timedelta():
             return Literal(value // _MICROSECOND)
         case dt.datetime():
@@ -199,19 +206,25 @@ def as_expr(value: object) -> Expr:
 
 def minimum(a: Any, b: Any) -> Any:
     """The smaller of two values in a condition; NULL and NaN give way to the other one (SQL's `least`)."""
-    return _pick(a, b, "_least", min)
+    return _pick(a, b, "_least", lambda x, y: y if _is_nan(x) or y < x else x)
 
 
 def maximum(a: Any, b: Any) -> Any:
     """The larger of two values in a condition; NULL gives way to the other one, NaN wins (SQL's `greatest`)."""
-    return _pick(a, b, "_greatest", max)
+    return _pick(a, b, "_greatest", lambda x, y: x if _is_nan(x) or y < x else y)
 
 
 def _pick(a: Any, b: Any, method: str, plain: Callable[[Any, Any], Any]) -> Any:
     for one, other in ((a, b), (b, a)):
         if hasattr(one, method):
             return getattr(one, method)(other)
+    if a is None or b is None:
+        return b if a is None else a
     return plain(a, b)
+
+
+def _is_nan(value: Any) -> bool:
+    return bool(value != value)
 
 
 def trace(function: Callable[..., Any], rows: int = 2) -> Expr:
@@ -231,7 +244,7 @@ def trace(function: Callable[..., Any], rows: int = 2) -> Expr:
     if isinstance(result, Symbol):
         return result.expr
     if isinstance(result, (bool, np.bool_)):
-        if any(row._read for row in symbolic):
+        if any(row._SymbolicRow__read for row in symbolic):
             raise Untraceable("it reads columns, and what it returns does not follow from comparing them")
         return Literal(bool(result))
     raise QueryError(

@@ -28,16 +28,16 @@ EMPTY = Row(0, (), ())
 class ValueRow:
     """A row whose columns are `Value`s."""
 
-    __slots__ = ("_row", "_schema")
+    __slots__ = ("__row", "__schema")
 
     def __init__(self, row: Row, schema: pa.Schema) -> None:
-        self._row, self._schema = row, schema
+        self.__row, self.__schema = row, schema
 
     def __getitem__(self, name: str) -> Value:
-        value = self._row.read.get(name)
+        value = self.__row.read.get(name)
         if value is None:
-            at = self._schema.get_field_index(name)
-            value = self._row.read[name] = condition_value(self._row.values[at], self._schema.field(at).type)
+            at = self.__schema.get_field_index(name)
+            value = self.__row.read[name] = condition_value(self.__row.values[at], self.__schema.field(at).type)
         return value
 
     def __getattr__(self, name: str) -> Value:
@@ -93,7 +93,7 @@ class _Sql:
     """Builds a closure for each node of sqlglot's tree."""
 
     def __init__(self, predicate: Predicate, left: pa.Schema, right: pa.Schema) -> None:
-        self.names = predicate.names
+        self.qualifiers = predicate.qualifiers
         self.schemas = (left, right)
 
     def term(self, node: exp.Expression) -> Term:
@@ -172,12 +172,10 @@ class _Sql:
         return self._one(node, lambda a: cast(a, to))
 
     def _column(self, node: exp.Column) -> Term:
-        table = node.table.lower()
-        sides = {0: {self.names[0].lower(), "l", "left"}, 1: {self.names[1].lower(), "r", "right"}}
-        exact = [s for s in (0, 1) if node.table == self.names[s]]
-        named = exact or [s for s in (0, 1) if not table or table in sides[s]]
-        same = [(s, c) for s in named for c in self.schemas[s].names if c == node.name]
-        alike = [(s, c) for s in named for c in self.schemas[s].names if c.lower() == node.name.lower()]
+        exact = {s for name, s in self.qualifiers if name == node.table}
+        named = exact or {s for name, s in self.qualifiers if not node.table or name.lower() == node.table.lower()}
+        same = [(s, c) for s in sorted(named) for c in self.schemas[s].names if c == node.name]
+        alike = [(s, c) for s in sorted(named) for c in self.schemas[s].names if c.lower() == node.name.lower()]
         side, column = (same or alike)[0]
         return lambda l, r: (l, r)[side][column]
 

@@ -35,8 +35,7 @@ def fold(function: Function, schema: pa.Schema, name: str) -> Fold:
         case "last":
             return lambda rows: rows[-1].values[at]
         case "collect":
-            kind = schema.field(at).type
-            return lambda rows: [_plain(row.values[at], kind) for row in rows]
+            return lambda rows: [row.values[at] for row in rows]
         case "distinct":
             return lambda rows: len({sort_value(row.values[at]) for row in rows if row.values[at] is not None})
     of_values = {"sum": _sum(name), "mean": mean, "var": var, "min": least, "max": greatest}[function.kind]
@@ -46,13 +45,6 @@ def fold(function: Function, schema: pa.Schema, name: str) -> Fold:
         return of_values(values) if values else None
 
     return over_values
-
-
-def _plain(value: Any, kind: pa.DataType) -> Any:
-    """A stored value as pyarrow takes it inside a list: temporal types by a scalar of their own."""
-    if value is None or not pa.types.is_temporal(kind):
-        return value
-    return pa.scalar(value, type=kind)
 
 
 def _where(function: Function, schema: pa.Schema) -> Fold:

@@ -12,7 +12,10 @@ The definitions, in the order they are used here:
 
 from __future__ import annotations
 
+import datetime as dt
+import decimal
 import heapq
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,8 +27,9 @@ from plait.query.stream import Stream
 from plait.reference.rows import Row, table_of, values_of
 from plait.schema import to_micros
 
-NEVER = -(2**63)
-FOREVER = 2**63 - 1
+# Python's integers have room outside of every ts and every sum of a ts and a window.
+NEVER = -(2**65)
+FOREVER = 2**65
 
 SourceName = int | str
 
@@ -63,20 +67,16 @@ class StreamIntake:
     taken: int = 0
 
     def __post_init__(self) -> None:
-        declared = self.stream.declared()
-        if declared is None and self.stream.source is None:
-            declared = (0,)
-        for position, name in enumerate(declared or ()):
+        for position, name in enumerate(self.stream.declared() or ()):
             self.know(name, position)
 
     def know(self, name: SourceName, position: int | None = None) -> Source:
-        """The source of that name; by a column's value sources are ordered by it, else by declared position."""
+        """The source of that name. Sources are ordered by declared position, or by name where a column or nothing names them."""
         source = self.sources.get(name)
         if source is None:
-            if self.stream.source is not None:
-                rank: Any = name if isinstance(name, int) else name.encode()
-            else:
-                rank = len(self.sources) if position is None else position
+            rank: Any = name.encode() if isinstance(name, str) else name
+            if position is not None and self.stream.source is None:
+                rank = position
             source = self.sources[name] = Source(name, rank)
         return source
 
@@ -131,6 +131,8 @@ class StreamIntake:
             )
         if ts < released:
             if stream.behind == "drop":
+                # It is not taken, yet what follows it in its source may be late because of it.
+                source.largest = ts if source.largest is None else max(source.largest, ts)
                 self.behind.append(row)
                 return
             raise BehindError(
@@ -142,6 +144,17 @@ class StreamIntake:
         self.taken += 1
         # Equal rows of seq="content" have equal keys; the counter keeps them apart and is no part of any key.
         heapq.heappush(self.pending, (ts, row.key, self.taken, row))
+
+    def declared_source(self, name: SourceName) -> Source:
+        """A source that a heartbeat or an end names."""
+        declared = self.stream.declared()
+        if declared is not None and name not in declared:
+            raise DataError(
+                f"Stream {self.stream.name!r}: source {name!r} is not declared",
+                why=f"declared are {', '.join(map(repr, declared))}",
+                do="Name one of these",
+            )
+        return self.know(name)
 
     def _source(self, name: SourceName | None, at: str) -> Source:
         stream = self.stream
@@ -169,7 +182,7 @@ class StreamIntake:
         if self.stream.seq == "position":
             return source.delivered
         if self.stream.seq == "content":
-            return tuple(sort_value(v) for v in values)
+            return tuple(sort_value(v, signed_zero=True) for v in values)
         value = values[self.schema.get_field_index(self.stream.seq)]
         if value is None:
             raise DataError(
@@ -186,6 +199,10 @@ class StreamIntake:
         source.last_seq = seq
         return seq
 
+    def largest(self) -> int:
+        """The largest ts that any of its sources has delivered."""
+        return max((s.largest for s in self.sources.values() if s.largest is not None), default=NEVER)
+
     def release(self, frontier: int) -> Iterator[Row]:
         """Every pending row below the frontier, in the order of (ts, source, seq)."""
         while self.pending and self.pending[0][0] < frontier:
@@ -198,21 +215,41 @@ class StreamIntake:
         return table_of(self.behind, self.schema)
 
 
-def sort_value(value: Any) -> tuple[Any, ...]:
-    """A value that compares with its like: numbers by size (-0.0 = 0.0), then NaN, then NULL; text by bytes."""
+def sort_value(value: Any, *, signed_zero: bool = False) -> tuple[Any, ...]:
+    """A value that compares with its like: numbers by size (-0.0 = 0.0), then NaN, then NULL; text by bytes.
+
+    With `signed_zero`, for rows ordered by content, -0.0 precedes 0.0: the two can be told apart.
+    """
     if value is None:
         return (2,)
-    if isinstance(value, float) and value != value:
-        return (1,)
+    if isinstance(value, float):
+        if value != value:
+            return (1,)
+        return (0, value + 0.0, int(math.copysign(1, value))) if signed_zero else (0, value + 0.0)
     if isinstance(value, str):
         return (0, value.encode("utf-8", "surrogatepass"))
-    if isinstance(value, (list, tuple)):
-        return (0, tuple(sort_value(v) for v in value))
     if isinstance(value, dict):
-        return (0, tuple(sort_value(v) for v in value.values()))
-    if isinstance(value, (bool, int)):
-        return (0, int(value))
-    return (0, value + 0.0 if isinstance(value, float) else value)
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        return (0, tuple(sort_value(v, signed_zero=signed_zero) for v in value))
+    if isinstance(value, decimal.Decimal):
+        # All values of a column have the same number of decimals.
+        return (0, int(value.scaleb(-value.as_tuple().exponent)))  # type: ignore[operator]
+    if isinstance(value, (dt.datetime, dt.date, dt.time, dt.timedelta)):
+        return (0, time_number(value))
+    return (0, int(value) if isinstance(value, bool) else value)
+
+
+def time_number(value: Any) -> int:
+    """A moment, day, hour or span inside a nested value, as a number that orders it."""
+    if isinstance(value, dt.timedelta):
+        return value // dt.timedelta(microseconds=1)
+    if isinstance(value, dt.time):
+        return ((value.hour * 60 + value.minute) * 60 + value.second) * 1_000_000 + value.microsecond
+    if isinstance(value, dt.datetime):
+        naive = value.replace(tzinfo=None) - (value.utcoffset() or dt.timedelta())
+        return (naive - dt.datetime(1970, 1, 1)) // dt.timedelta(microseconds=1)  # noqa: DTZ001
+    return int(value.toordinal())
 
 
 class Intake:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import operator
 from collections.abc import Iterable
 from typing import Any
 
@@ -44,15 +45,21 @@ class OperatorMachine:
             return []
         if routed is ALL:
             return list(range(self.node.buckets))
-        named = {routed} if isinstance(routed, int) else set(routed)
-        for bucket in named:
-            if isinstance(bucket, bool) or not isinstance(bucket, int) or not 0 <= bucket < self.node.buckets:
-                raise RunError(
-                    f"route returned {routed!r}, which names bucket {bucket!r}",
-                    why=f"there are buckets 0 to {self.node.buckets - 1}",
-                    do="Return a bucket, several, plait.ALL or None; take a hash modulo the number of buckets",
-                )
-        return sorted(named)
+        named = routed if isinstance(routed, Iterable) and not isinstance(routed, (str, bytes)) else [routed]
+        return sorted({self._bucket(bucket, routed) for bucket in named})
+
+    def _bucket(self, bucket: Any, routed: Any) -> int:
+        try:
+            number = -1 if isinstance(bucket, bool) else operator.index(bucket)
+        except TypeError:
+            number = -1
+        if not 0 <= number < self.node.buckets:
+            raise RunError(
+                f"route returned {routed!r}, which names bucket {bucket!r}",
+                why=f"there are buckets 0 to {self.node.buckets - 1}",
+                do="Return a bucket, several, plait.ALL or None; take a hash modulo the number of buckets",
+            )
+        return number
 
     def _state(self, bucket: int) -> Any:
         if bucket not in self.states:

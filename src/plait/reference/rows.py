@@ -36,7 +36,15 @@ def _storage(kind: pa.DataType) -> pa.DataType | None:
     """The integer type under a temporal one."""
     if pa.types.is_date32(kind) or pa.types.is_time32(kind):
         return pa.int32()
+    if pa.types.is_list(kind):
+        inner = _storage(kind.value_type)
+        return None if inner is None else pa.list_(inner)
     return pa.int64() if pa.types.is_temporal(kind) and not pa.types.is_interval(kind) else None
+
+
+def _retyped(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """The same stored numbers under another type."""
+    return array.cast(kind) if pa.types.is_list(kind) else array.view(kind)
 
 
 def values_of(batch: pa.RecordBatch) -> list[tuple[Any, ...]]:
@@ -48,23 +56,32 @@ def values_of(batch: pa.RecordBatch) -> list[tuple[Any, ...]]:
         if pa.types.is_dictionary(column.type):
             column = column.dictionary_decode()
         storage = _storage(column.type)
-        columns.append((column if storage is None else column.view(storage)).to_pylist())
+        columns.append((column if storage is None else _retyped(column, storage)).to_pylist())
     return list(zip(*columns, strict=True))
 
 
-def array_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+def array_of(values: Sequence[Any], kind: pa.DataType, name: str = "") -> pa.Array:
     """The inverse of `values_of` for one column."""
     if pa.types.is_dictionary(kind):
-        return array_of(values, kind.value_type).cast(kind)
+        return array_of(values, kind.value_type, name).cast(kind)
     storage = _storage(kind)
-    array = pa.array(values, type=kind if storage is None else storage)
-    return array if storage is None else array.view(kind)
+    try:
+        array = pa.array(values, type=kind if storage is None else storage)
+    except OverflowError as error:
+        raise DataError(
+            f"A result's {name!r} lies beyond 64 bits",
+            why="a ts this near to the end of time, and a window this long, have a sum that can't be counted",
+            do="Use a shorter window, or leave such tuples out",
+        ) from error
+    return array if storage is None else _retyped(array, kind)
 
 
 def table_of(rows: Sequence[Row], schema: pa.Schema) -> pa.Table:
     """Rows as one Arrow chunk per column."""
     columns: Any = zip(*(row.values for row in rows), strict=True) if rows else [()] * len(schema)
-    return pa.Table.from_arrays([array_of(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
+    return pa.Table.from_arrays(
+        [array_of(c, f.type, f.name) for c, f in zip(columns, schema, strict=True)], schema=schema
+    )
 
 
 def stored(value: Any, kind: pa.DataType, what: str) -> Any:
@@ -73,6 +90,8 @@ def stored(value: Any, kind: pa.DataType, what: str) -> Any:
         scalar = pa.scalar(value, type=kind)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, TypeError) as error:
         raise DataError(f"{what} is {value!r}, which is no {kind}", why=str(error)) from error
+    if pa.types.is_list(kind) and _storage(kind) is not None:
+        return values_of(pa.record_batch([pa.array([value], kind)], names=["x"]))[0][0]
     return scalar.value if _storage(kind) is not None else scalar.as_py()
 
 
@@ -80,6 +99,8 @@ def seen(value: Any, kind: pa.DataType) -> Any:
     """A stored value as a user's function sees it: Python's own int, float, bool, str; time in microseconds."""
     if value is None or _storage(kind) is None or pa.types.is_time(kind):
         return value
+    if pa.types.is_list(kind):
+        return [seen(item, kind.value_type) for item in value]
     if pa.types.is_date32(kind):
         return value * 86_400_000_000
     unit = "ms" if pa.types.is_date64(kind) else kind.unit
@@ -110,23 +131,24 @@ def condition_value(value: Any, kind: pa.DataType) -> Value:
 class View:
     """A row for a user's function: `t.column`, `t["column"]`; with a `stream`, for operators, `t.ts` and `t.stream`."""
 
-    __slots__ = ("_row", "_schema", "_stream")
+    # Mangled names: a column may be called anything else.
+    __slots__ = ("__row", "__schema", "__stream")
 
     def __init__(self, row: Row, schema: pa.Schema, stream: str | None = None) -> None:
-        self._row, self._schema, self._stream = row, schema, stream
+        self.__row, self.__schema, self.__stream = row, schema, stream
 
     def __getitem__(self, name: str) -> Any:
-        at = self._schema.get_field_index(name)
+        at = self.__schema.get_field_index(name)
         if at < 0:
-            raise KeyError(f"no column {name!r}; there are {', '.join(self._schema.names)}")
-        kind = self._schema.field(at).type
-        return seen(self._row.values[at], kind.value_type if pa.types.is_dictionary(kind) else kind)
+            raise KeyError(f"no column {name!r}; there are {', '.join(self.__schema.names)}")
+        kind = self.__schema.field(at).type
+        return seen(self.__row.values[at], kind.value_type if pa.types.is_dictionary(kind) else kind)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        if self._stream is not None and name in ("stream", "ts"):
-            return self._stream if name == "stream" else self._row.ts
+        if self.__stream is not None and name in ("stream", "ts"):
+            return self.__stream if name == "stream" else self.__row.ts
         try:
             return self[name]
         except KeyError as error:

@@ -97,7 +97,8 @@ class Run:
 
     @property
     def frontier(self) -> int:
-        return self.intake.released
+        """Up to where results are out, in the numbers that `plait.order` has for before and after all."""
+        return min(max(self.intake.released, total_order.BEFORE_ALL), total_order.AFTER_ALL)
 
     def push(self, stream: str, batch: pa.RecordBatch, *, source: SourceName | None = None, where: str = "",
              first_row: int = 0) -> None:  # fmt: skip
@@ -107,8 +108,12 @@ class Run:
 
     def heartbeat(self, stream: str, ts: Any, *, source: SourceName = 0) -> None:
         """A promise that the source delivers nothing below `ts` any more."""
-        known = self._stream(stream).know(source)
-        known.heartbeat = max(known.heartbeat, micros_of(ts))
+        known, promised = self._stream(stream).declared_source(source), micros_of(ts)
+        if not total_order.BEFORE_ALL <= promised <= total_order.AFTER_ALL:
+            raise RunError(
+                f"A heartbeat at {promised}", why="event times lie within +-2^62 microseconds", do="Lower it"
+            )
+        known.heartbeat = max(known.heartbeat, promised)
         self._advance()
 
     def end(self, stream: str, *, source: SourceName | None = None) -> None:
@@ -117,7 +122,7 @@ class Run:
         if source is None:
             intake.ended = True
         else:
-            intake.know(source).ended = True
+            intake.declared_source(source).ended = True
         self._advance()
 
     def close(self) -> None:
@@ -141,6 +146,15 @@ class Run:
         frontier, ready = self.intake.advance()
         if frontier == before and not any(ready.values()):
             return
+        if frontier == FOREVER:
+            # Whatever moved the frontier last, time first passes to the last tuple of all, so that timers which set
+            # timers run as often as the data say, not as its arrival does.
+            last = max(intake.largest() for intake in self.intake.streams.values())
+            self._sweep(max(before, last), {name: [r for r in rows if r.ts < last] for name, rows in ready.items()})
+            ready = {name: [r for r in rows if r.ts >= last] for name, rows in ready.items()}
+        self._sweep(frontier, ready)
+
+    def _sweep(self, frontier: int, ready: Mapping[str, list[Row]]) -> None:
         for stage in self.stages:
             stage.advance(frontier, ready)
         self.results += self.stages[-1].machine.out
@@ -184,17 +198,21 @@ def _pull_one(run: Run, name: str, source: SourceName | None, lanes: Lanes) -> N
     lanes[own].pop(0)
     if not lanes[own]:
         del lanes[own]
-        run.end(name, source=own)
+        if own is not None or not lanes:  # sources of an unnamed lane end one by one, if named lanes go on
+            run.end(name, source=own)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Everything a bounded run gives: the results, their keys, and what was dropped as late or behind, by stream."""
+    """Everything a bounded run gives: the results, also as rows, and what was dropped as late or behind, by stream."""
 
     table: pa.Table
-    keys: list[bytes]
+    rows: list[Row]
     late: dict[str, pa.Table]
     behind: dict[str, pa.Table]
+
+    def keys(self) -> list[bytes]:
+        return [total_order.encode(row.key) for row in self.rows]
 
 
 def outcome(query: Query, feeds: Mapping[str, Feed]) -> Outcome:
@@ -206,7 +224,7 @@ def outcome(query: Query, feeds: Mapping[str, Feed]) -> Outcome:
     rows = [row for batch in pull(run, feeds) for row in batch]
     return Outcome(
         table=table_of(rows, run.bound.schema),
-        keys=[total_order.encode(row.key) for row in rows],
+        rows=rows,
         late={name: intake.late_table() for name, intake in run.intake.streams.items()},
         behind={name: intake.behind_table() for name, intake in run.intake.streams.items()},
     )
@@ -251,4 +269,4 @@ def table(query: Query, data: Mapping[str, Any], *, order: str = "strict", keys:
             warnings.warn(f"stream {name!r}: {len(dropped)} late tuples dropped (late='drop')", stacklevel=3)
     if not keys:
         return result.table
-    return result.table.append_column("_plait_key", pa.array(result.keys, pa.binary()))
+    return result.table.append_column("_plait_key", pa.array(result.keys(), pa.binary()))

@@ -183,9 +183,20 @@ def to_float(v: Any, kind: str) -> Any:
         return v
     try:
         with np.errstate(all="ignore"):
-            return FLOATS[kind](v)
+            return FLOATS[kind](_rounded_to_24_bits(v) if kind == "float32" and isinstance(v, int) else v)
     except OverflowError:
         return FLOATS[kind](math.inf if v > 0 else -math.inf)
+
+
+def _rounded_to_24_bits(v: int) -> int:
+    """To float32's precision, ties to even, in one step: by way of float64 it would be rounded twice."""
+    extra = abs(v).bit_length() - 24
+    if extra <= 0:
+        return v
+    whole, rest = divmod(abs(v), 1 << extra)
+    half = 1 << (extra - 1)
+    whole += rest > half or (rest == half and whole & 1)
+    return (whole << extra) * (1 if v > 0 else -1)
 
 
 _INT_OPS: dict[str, Callable[[int, int], int]] = {

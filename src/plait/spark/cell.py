@@ -205,9 +205,11 @@ def _apply(event: dict[str, Any], progress: dict[str, StreamProgress]) -> None:
         for stream in progress.values():
             stream.ended = True
         return
-    stream = progress.get(event["stream"])
-    if stream is None:
-        raise RunError(f"Control event {event['no']} names stream {event['stream']!r}", why=f"there are {', '.join(progress)}")
+    if event["stream"] not in progress:
+        raise RunError(
+            f"Control event {event['no']} names stream {event['stream']!r}", why=f"there are {', '.join(progress)}"
+        )
+    stream = progress[event["stream"]]
     if event["do"] == "end" and event.get("source") is None:
         stream.ended = True
         return

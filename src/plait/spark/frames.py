@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,7 +68,7 @@ def _by_bytes(name: Any) -> Any:
     return name.encode() if isinstance(name, str) else name
 
 
-def _check_alike(stream: Stream, names: list[Any], given: list[Any]) -> None:
+def _check_alike(stream: Stream, names: list[Any], given: Sequence[Any]) -> None:
     first = arrow_schema(given[0])
     for name, frame in zip(names[1:], given[1:], strict=True):
         if not (schema := arrow_schema(frame)).equals(first):

@@ -30,21 +30,21 @@ def constant(part: Any, n: int) -> pa.Array:
     return pa.repeat(pa.scalar(order.encode((part,)), pa.binary()), n)
 
 
-def by_value(column: pa.Array, *, wrapped: bool) -> pa.Array:
-    """Pieces of any column of few or odd values: each different one is encoded once. `wrapped` as `key_value` does."""
-    encoded = column if pa.types.is_dictionary(column.type) else pc.dictionary_encode(column, null_encoding="encode")
-    values = [_plain(v) for v in _storage(encoded.dictionary).to_pylist()]
-    pieces = [order.encode((order.key_value(v) if wrapped else v,)) for v in values]
+def by_value(column: pa.Array) -> pa.Array:
+    """Pieces of text or integers of which few differ: each different one is encoded once."""
+    encoded = column if pa.types.is_dictionary(column.type) else pc.dictionary_encode(column)
+    pieces = [order.encode((value,)) for value in encoded.dictionary.to_pylist()]
     return pa.array(pieces, pa.binary()).take(encoded.indices)
 
 
-def wrapped(column: pa.Array) -> pa.Array:
+def wrapped(column: pa.Array, *, signed_zero: bool = False) -> pa.Array:
     """Pieces of `key_value(v)`: integers by arithmetic, the rest value by value."""
     column = _storage(column)
     if pa.types.is_integer(column.type) and not pa.types.is_uint64(column.type) and column.null_count == 0:
         head, tail = order.encode(((0,),))[:-1], _END
         return join(head, ints(column.cast(pa.int64()).to_numpy(zero_copy_only=False)), tail, n=len(column))
-    return by_value(column, wrapped=True)
+    pieces = [order.encode((order.key_value(v, signed_zero=signed_zero),)) for v in column.to_pylist()]
+    return pa.array(pieces, pa.binary())
 
 
 def join(*parts: pa.Array | bytes, n: int) -> pa.Array:
@@ -70,7 +70,3 @@ def _storage(column: pa.Array) -> pa.Array:
     if pa.types.is_temporal(kind) and not pa.types.is_interval(kind):
         return column.view(pa.int64())
     return column
-
-
-def _plain(value: Any) -> Any:
-    return value

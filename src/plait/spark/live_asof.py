@@ -18,7 +18,6 @@ from plait.query.types import column_type, is_float, is_int
 from plait.spark import keys, wire
 from plait.spark.live import Live, _as, times
 
-
 #: Dead rows that are not worth a rewrite.
 _SLACK = 256
 

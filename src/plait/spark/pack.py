@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -59,6 +60,8 @@ def pack(plan: PackPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Recor
     if table is None or table.num_rows == 0:
         return
     table = table.combine_chunks()
+    if PATH in table.column_names:
+        table = table.set_column(table.column_names.index(PATH), PATH, _unquoted(table.column(PATH).combine_chunks()))
     rows = _ordered(plan, table)
     splits, late = _splits(plan, rows)
     payload = rows.table.select(list(plan.columns))
@@ -158,12 +161,27 @@ def position(piece: bytes) -> str:
     return f"seq {value!r}"
 
 
+def _unquoted(paths: pa.Array) -> pa.Array:
+    """Spark gives a file's path as a URL; names are ordered, and name sources, as they are on disk."""
+    encoded = pc.dictionary_encode(paths)
+    plain = [unquote(path) for path in encoded.dictionary.to_pylist()]
+    # Spark writes file:/x for a path with something to escape in it, and file:///x for any other.
+    plain = [f"file:///{path[5:].lstrip('/')}" if path.startswith("file:/") else path for path in plain]
+    return pa.array(plain, pa.string()).take(encoded.indices)
+
+
 def _source(plan: PackPlan, table: pa.Table, n: int) -> tuple[list[Any], np.ndarray, pa.Array]:
     """Names of the task's sources in order, each row's number among them, and the names' key pieces."""
     if plan.source == "constant":
         return [plan.source_name], np.zeros(n, np.int64), keys.constant(plan.source_rank, 1)
     column = table.column(PATH if plan.source == "file" else plan.source_name).combine_chunks()
     if plan.source == "file":
+        if not pc.all(pc.starts_with(column, plan.source_name)).as_py():
+            raise DataError(
+                f"Stream {plan.stream!r}: file {column[0].as_py()!r} is not in {plan.source_name!r}",
+                why="source=plait.FILE names sources by the path relative to one folder",
+                do="Read that folder, without wildcards or further paths",
+            )
         column = pc.utf8_slice_codeunits(column, len(plan.source_name))
     if column.null_count:
         raise DataError(
@@ -182,7 +200,7 @@ def _source(plan: PackPlan, table: pa.Table, n: int) -> tuple[list[Any], np.ndar
 def _seq(plan: PackPlan, table: pa.Table, n: int) -> tuple[pa.Array, np.ndarray]:
     """Key pieces of each tuple's seq, and a 64-bit word to route it by."""
     if plan.seq == "content":
-        pieces = [keys.wrapped(table.column(c).combine_chunks()) for c in plan.columns]
+        pieces = [keys.wrapped(table.column(c).combine_chunks(), signed_zero=True) for c in plan.columns]
         seq = keys.nest(keys.join(*pieces, n=n), n=n)
         return seq, _words(seq)
     if plan.seq in ("column", "offset"):
@@ -197,7 +215,7 @@ def _seq(plan: PackPlan, table: pa.Table, n: int) -> tuple[pa.Array, np.ndarray]
             return piece, numbers.astype(np.uint64)
         seq = keys.wrapped(column)
         return seq, _words(seq)
-    path = keys.by_value(table.column(PATH).combine_chunks(), wrapped=False)
+    path = keys.by_value(table.column(PATH).combine_chunks())
     if plan.seq == "row":
         numbers = table.column(ROW).combine_chunks().cast(pa.int64()).to_numpy(zero_copy_only=False)
         return keys.nest(keys.join(path, keys.ints(numbers), n=n), n=n), numbers.astype(np.uint64)

@@ -106,9 +106,10 @@ class StreamProgress:
 
     def late(self, name: Any, ts: int, largest: int, seq: bytes) -> LateError:
         return LateError(
-            f"Stream {self.stream.name!r}, source {name!r}, {position(seq)}: ts {ts} is late, {largest - ts} us behind {largest} before it",
+            f"Stream {self.stream.name!r}, source {name!r}, {position(seq)}: "
+            f"ts {ts} is late, {largest - ts} us behind {largest} before it",
             why=f"the source may run back by {self.stream.disorder_us} us",
-            do=f"Restart with disorder= of at least {largest - ts} us, or with late='drop' to skip such rows",
+            do=f"Restart with late='drop' to skip such rows, or begin anew with disorder= of at least {largest - ts} us",
         )
 
     def behind(self, name: Any, ts: int, released: int) -> BehindError:

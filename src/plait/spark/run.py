@@ -113,12 +113,13 @@ def plan(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int, int]
         )
     check_data(query, data)
     streams = query.streams()
+    spark = _first(data[next(iter(streams))]).sparkSession
+    settings.check(spark, streaming=False)
+    # Before any DataFrame is derived from these: Spark has its own words for a column that is not there.
+    bound = bind(query, {name: frames.arrow_schema(_first(data[name])) for name in streams})
     given = {name: frames.frames_of(stream, data[name]) for name, stream in streams.items()}
-    every = [f.frame for found in given.values() for f in found]
     streaming = _all_streaming(given)
-    spark = every[0].sparkSession
     settings.check(spark, streaming=streaming)
-    bound = bind(query, {name: _schema(name, data[name]) for name in streams})
     partitions = int(spark.conf.get("spark.sql.shuffle.partitions"))
     cells = choose(query, layout, partitions, spark.sparkContext.defaultParallelism)
     plans = [
@@ -137,11 +138,8 @@ def plan(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int, int]
     return Plan(spark, cell, packed, streaming, control_dir, again, layout)
 
 
-def _schema(name: str, data: Any) -> pa.Schema:
-    first = (
-        next(iter(data.values())) if isinstance(data, Mapping) else data[0] if isinstance(data, (list, tuple)) else data
-    )
-    return frames.arrow_schema(first)
+def _first(data: Any) -> Any:
+    return next(iter(data.values())) if isinstance(data, Mapping) else data[0] if isinstance(data, (list, tuple)) else data
 
 
 def _all_streaming(given: Mapping[str, list[frames.Frame]]) -> bool:
