@@ -4,6 +4,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import pandas as pd
 from tests.query.refusal import SCHEMAS, Refusal, quotes, trades
 
 import plait
@@ -38,6 +39,9 @@ def row_escapes(q: Any, t: Any) -> bool:
 
 
 FUNCTIONS = {
+    "nanoseconds that do not divide": Refusal(
+        on(lambda q, t: q.ts - t.ts <= pd.Timedelta(1500, "ns")), QueryError, "Timedelta", "microseconds"
+    ),
     "a condition that is a number": Refusal(on(5), QueryError, "on=5 is no condition", do="or SQL text"),
     "a condition on one row that is a number": Refusal(
         lambda: plait.first_where("x", 5), QueryError, "where=5 is no condition", do="a function of one row"

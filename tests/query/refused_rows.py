@@ -81,6 +81,16 @@ def custom(result: Any) -> plait.Query:
 
 
 INTAKE = {
+    "a heartbeat beyond 64 bits": Refusal(
+        after(lambda running: running.heartbeat("quotes", 2**70)), RunError, f"{2**70}", "2^62", "Lower it"
+    ),
+    "a heartbeat of a source that is not declared": Refusal(
+        after(lambda running: running.heartbeat("quotes", 5, source="typo"), source="who", sources=["a"]),
+        DataError,
+        "'typo'",
+        "'a'",
+        "Name one",
+    ),
     "rows after the stream's end": Refusal(
         after(lambda r: r.end("quotes"), push(1)), RunError, "Stream 'quotes' has ended", "rows came after its end"
     ),
@@ -161,6 +171,20 @@ INTAKE = {
 }
 
 COMPUTED = {
+    "a window that ends beyond 64 bits": Refusal(
+        reference(plait.aggregate(quotes, size=f"{2**62}us", compute={"n": plait.count()}), {"ts": 2**62, "v": 1}),
+        DataError,
+        "'window_end'",
+        "end of time",
+        "shorter window",
+    ),
+    "a timer beyond 64 bits": Refusal(
+        operator(process=lambda state, t: [plait.timer(2**70)], on_timer=lambda state, at: []),
+        plait.QueryError,
+        f"{2**70}",
+        "64 bits",
+        "within",
+    ),
     "a condition that fails on a pair": Refusal(
         reference(plait.join(quotes, quotes, on=divides, within="1s")),
         RunError,
