@@ -177,7 +177,7 @@ PLANTED: dict[str, tuple[tuple[str, str, str, str], ...]] = {
     "intake": (
         ("tie-break by source dropped", "time",
          "(source.rank, self._seq(source, values, at))", "(0, self._seq(source, values, at))"),
-        ("sources in the order of first sight", "time", 
+        ("sources in the order of first sight", "time",
          "rank: Any = name.encode() if isinstance(name, str) else name", "rank: Any = len(self.sources)"),
         ("seq backwards", "time", "return source.delivered\n", "return -source.delivered\n"),
         ("late: <= for <", "time",
@@ -247,7 +247,7 @@ PLANTED: dict[str, tuple[tuple[str, str, str, str], ...]] = {
          "self.timers[0][0] <= limit", "self.timers[0][0] < limit"),
         ("timer's output at its own time", "operators",
          "self._emit(outputs, at - 1, ((at - 1,", "self._emit(outputs, at, ((at,"),
-        ("buckets backwards", "operators", 
+        ("buckets backwards", "operators",
          "for bucket in named})", "for bucket in named}, reverse=True)"),
         ("timers end with the last tuple", "operators", "if ts == FOREVER else ts", "* 0 if ts == FOREVER else ts"),
     ),

@@ -191,7 +191,7 @@ def _duckdb(folders: dict[str, Path]) -> int:
 
     r, s = (f"read_parquet('{folders[name]}/*.parquet')" for name in ("stream_r", "stream_s"))
     with duckdb.connect() as base:
-        rows = base.execute(
+        rows: Any = base.execute(
             f"SELECT * FROM {r} r JOIN {s} s ON abs(r.x - s.a) <= {BAND} AND abs(r.y - s.b) <= {BAND} "
             f"AND s.ts BETWEEN r.ts - INTERVAL {WITHIN_S} SECONDS AND r.ts + INTERVAL {WITHIN_S} SECONDS"
         ).to_arrow_table()
