@@ -42,7 +42,7 @@ from plait.gate.layout import (
 #: Nodes to walk along level 0 before the towers are used; in a list of up to so many sources that is nearly always enough.
 WALK: Final = 8
 #: The next node of the same source lies right behind; it will be needed some nodes further on.
-AHEAD: Final = 2 * NODE_WORDS
+AHEAD: Final = 0 * NODE_WORDS
 
 
 @pure
