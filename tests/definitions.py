@@ -96,8 +96,7 @@ def stream(schema: pa.Schema, sources: Mapping[Any, Sequence[tuple[Any, ...]]], 
 
 def content(row: tuple[Any, ...]) -> Key:
     """A row as the order of its own ties. A zero's sign can be seen in the result, so it has a place in the order."""
-    signs = tuple(math.copysign(1, v) if isinstance(v, float) and v == 0 else 0 for v in row)
-    return (tuple(sortable(v) for v in row), signs)
+    return tuple((sortable(v), math.copysign(1, v) if isinstance(v, float) and v == 0 else 0) for v in row)
 
 
 # --- joins --------------------------------------------------------------------------------------------------

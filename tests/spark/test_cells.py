@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests import strategies
-from tests.reference.judge import assert_same, canonical
+from tests.reference.judge import assert_same, canonical, on_reference
 from tests.spark.grid import Batch, Grid, batches, deliver, drain, packed, shuffled
 from tests.strategies import Case
 
@@ -54,10 +54,17 @@ def dropped(rows: list[Any]) -> list[str]:
     return sorted(repr([canonical(v) for v in row]) for row in values)
 
 
+def expected(case: Case) -> Any:
+    """The definition; where a row's content orders it, the reference, which has its own place for the sign of a zero."""
+    if any(each.stream.seq == "content" for each in case.given):
+        return on_reference(case)
+    return case.expected
+
+
 def judge(grid: Grid, case: Case) -> None:
     keys = grid.table.column(wire.KEY).to_pylist()
     assert keys == sorted(keys)
-    assert_same(grid.table.drop_columns([wire.KEY]), case.expected)
+    assert_same(grid.table.drop_columns([wire.KEY]), expected(case))
     for each in case.given:
         assert dropped(grid.late[each.stream.name]) == dropped(each.late)
     assert sum(report["late"] for report in grid.reports) == sum(len(each.late) for each in case.given)

@@ -12,7 +12,6 @@ from plait.atomics.intrinsics import (
     fetch_add,
     load_acquire,
     pause,
-    prefetch,
     store_release,
     trailing_zeros,
 )
@@ -25,7 +24,6 @@ __all__ = [
     "fetch_add",
     "load_acquire",
     "pause",
-    "prefetch",
     "pure",
     "sched_yield",
     "sleep_on",

@@ -8,7 +8,6 @@ Each compiles to the instruction one expects, runs without the GIL and can be ca
     fetch_add       acquire and release; gives the word as it was
     fence           sequentially consistent: no later load overtakes an earlier store (Dekker's pattern)
     pause           tells the core that this is a spin loop; no order
-    prefetch        asks for a word's cache line; no order, no effect on what is read
     trailing_zeros  not atomic at all; here because Numba has no word for it
 
 Indices are not checked and do not wrap round. The array must be contiguous and 8-byte aligned, as NumPy's own are.
@@ -105,21 +104,6 @@ def pause(typing_context: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(), emit
-
-
-@intrinsic
-def prefetch(typing_context: Any, array: Any, index: Any) -> Any:
-    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        # The index may lie outside: no address is too wrong for a prefetch.
-        small = ir.IntType(32)
-        pointer = _address(context, builder, signature, args)
-        kind = ir.FunctionType(ir.VoidType(), [pointer.type, small, small, small])
-        name = "llvm.prefetch.p0" if getattr(pointer.type, "is_opaque", False) else "llvm.prefetch.p0i64"
-        function = cgutils.get_or_insert_function(builder.module, kind, name)
-        builder.call(function, [pointer, *(ir.Constant(small, value) for value in (0, 3, 1))])
-        return context.get_dummy_value()
-
-    return types.void(array, index), emit
 
 
 @intrinsic

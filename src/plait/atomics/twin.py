@@ -56,10 +56,6 @@ def pause() -> None:
     """Nothing: the scheduler decides who goes on."""
 
 
-def prefetch(words: Words, at: int) -> None:
-    """Nothing."""
-
-
 def sched_yield() -> None:
     """Nothing: the scheduler decides who goes on."""
 
@@ -88,7 +84,7 @@ def pure(function: Callable[..., Any]) -> Callable[..., Any]:
 unsigned = int
 
 _STEPS = {"load_acquire", "store_release", "cas", "fetch_add"}
-_SILENT = {"fence", "pause", "prefetch", "sched_yield", "wake_all"}
+_SILENT = {"fence", "pause", "sched_yield", "wake_all"}
 _NAMES = (*_STEPS, *_SILENT, "sleep_on", "trailing_zeros", "compiled", "pure", "unsigned")
 
 #: module name -> [(text that stands there exactly once, what to put in its place)]: planted faults.

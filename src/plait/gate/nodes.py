@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from plait.atomics import cas, compiled, load_acquire, prefetch, pure, store_release, trailing_zeros
+from plait.atomics import cas, compiled, load_acquire, pure, store_release, trailing_zeros
 from plait.gate.layout import (
     HANDLES,
     HANDLES_TS,
@@ -41,8 +41,6 @@ from plait.gate.layout import (
 
 #: Nodes to walk along level 0 before the towers are used; in a list of up to so many sources that is nearly always enough.
 WALK: Final = 8
-#: The next node of the same source lies right behind; it will be needed some nodes further on.
-AHEAD: Final = 0 * NODE_WORDS
 
 
 @pure
@@ -94,10 +92,11 @@ def seek(g, s, node, ts, origin, seq):
     """
     for _ in range(WALK):
         ahead = load_acquire(g, node + NEXT)
-        if ahead == NIL or not before(g, ahead, ts, origin, seq):
+        if ahead == NIL or g[ahead + TS] > ts:
+            return node, ahead
+        if g[ahead + TS] == ts and not before(g, ahead, ts, origin, seq):
             return node, ahead
         node = ahead
-        prefetch(g, node + AHEAD)
     return climb(g, s, node, ts, origin, seq)
 
 

@@ -82,6 +82,8 @@ def in_order(ts, seq, low, count, last_ts, last_seq, promised):
         return LATE
     if ts[low] == last_ts and seq[low] <= last_seq:
         return UNSORTED
+    if count == 1:
+        return 0
     back = False
     tied = False
     first = unsigned(low + 1)
@@ -99,8 +101,13 @@ def append(g, slot, ts, seq, ref, low, count):
     """Copy into the ring, in two parts where it wraps round; nobody else reads there yet."""
     size = g[RING]
     at = g[source_at(slot) + TAIL] & g[RING_MASK]
-    part = min(count, size - at)
     to = ring_at(g, slot)
+    if count == 1:  # tuple by tuple, six loops would cost ten times as much as the tuple
+        g[to + at] = ts[low]
+        g[to + size + at] = seq[low]
+        g[to + 2 * size + at] = ref[low]
+        return
+    part = min(count, size - at)
     copy(g, to + at, ts, low, part)
     copy(g, to, ts, low + part, count - part)
     to += size

@@ -15,7 +15,7 @@ read. What is different, and why:
 
 from __future__ import annotations
 
-from plait.atomics import compiled, fence, load_acquire, prefetch, sched_yield, store_release
+from plait.atomics import compiled, fence, load_acquire, sched_yield, store_release
 from plait.gate.calls import enter_reader, enter_source, leave_reader, leave_source
 from plait.gate.codes import DONE, FULL, LATE, STUCK, UNSORTED
 from plait.gate.flow import YIELDS, cancel, prepare, room, sleep
@@ -57,7 +57,7 @@ from plait.gate.layout import (
     scratch_at,
     source_at,
 )
-from plait.gate.nodes import AHEAD, height, link, node_at, remember, tallest
+from plait.gate.nodes import height, link, node_at, remember, tallest
 from plait.order import AFTER_ALL, BEFORE_ALL
 
 # --- sources ----------------------------------------------------------------------------------------------------
@@ -241,7 +241,6 @@ def read(g, reader, most, ts, origin, seq, ref):
             frontier = settled
             continue
         node = ahead
-        prefetch(g, node + AHEAD)
         slot = g[node + PLACE] >> PLACE_BITS
         ts[number] = g[node + TS]
         origin[number] = g[source_at(slot) + ORIGIN]

@@ -180,7 +180,7 @@ def _arrive(plan: CellPlan, cell: int, manifest: Manifest, progress: dict[str, S
         if event["no"] > manifest.events:
             manifest.events = event["no"]
             _apply(event, progress)
-    return {input: _sorted(tables) for input, tables in parts.items()}, [_aside(n, cell, t) for n, t in late.items()]
+    return {input: _sorted(tables) for input, tables in parts.items()}, [_aside(n, cell, late[n]) for n in sorted(late)]
 
 
 def _aside(stream: str, cell: int, tables: list[pa.Table]) -> pa.Table:

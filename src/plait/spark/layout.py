@@ -44,7 +44,10 @@ class Layout:
             return [None] * self.cells
         line = (hashes % np.uint64(lines)).astype(np.int64)
         of_line = [np.flatnonzero(line == k) for k in range(lines)]
-        return [of_line[c // self.columns if input == 0 or self.kind == "hash" else c % self.columns] for c in range(self.cells)]
+        return [
+            of_line[c // self.columns if input == 0 or self.kind == "hash" else c % self.columns]
+            for c in range(self.cells)
+        ]
 
     def stored(self, cell: int, hashes: np.ndarray) -> np.ndarray:
         """Which of all tuples a cell of `see_all` stores."""

@@ -139,7 +139,9 @@ def plan(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int, int]
 
 
 def _first(data: Any) -> Any:
-    return next(iter(data.values())) if isinstance(data, Mapping) else data[0] if isinstance(data, (list, tuple)) else data
+    return (
+        next(iter(data.values())) if isinstance(data, Mapping) else data[0] if isinstance(data, (list, tuple)) else data
+    )
 
 
 def _all_streaming(given: Mapping[str, list[frames.Frame]]) -> bool:

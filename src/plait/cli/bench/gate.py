@@ -34,7 +34,7 @@ from plait.gate.skiplist import read_waiting as list_read
 SOURCES: Final = (2, 8, 32)
 READERS: Final = (1, 2)
 BATCHES: Final = (1, 64, 1024, 8192)
-LIMIT: Final = 32_767  # capacity and pending: with the reader's own node that makes rings of 65,536
+LIMIT: Final = 8_191  # capacity and pending: with the reader's own node that makes rings of 16,384
 READ: Final = 4096
 NAP_NS: Final = 1_000_000
 
