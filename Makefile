@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format types contracts check clean setup java
+.PHONY: help demo test soak lint format types contracts check clean setup java
 
 BIN := .venv/bin
 
@@ -10,7 +10,10 @@ demo: setup java ## Run a small join and an aggregate, and show the results
 	@$(BIN)/plait demo
 
 test: setup java ## Run all tests, on two workers
-	@$(BIN)/pytest -q -n 2 --dist loadgroup
+	@$(BIN)/pytest -q -n 2 --dist loadgroup -m "not slow"
+
+soak: setup java ## Run the tests that take long: deeper interleavings, 100M tuples through each gate
+	@$(BIN)/pytest -q -n 2 -m slow
 
 lint: setup ## Check style and formatting (ruff)
 	@$(BIN)/ruff check .

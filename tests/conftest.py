@@ -25,6 +25,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip(reason)
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     # All tests that need Spark go to one worker, which starts it once; the other one has the rest to itself.
     for item in items:
