@@ -121,7 +121,7 @@ def _two_threads(halves: list[_Scan], pool: ThreadPoolExecutor) -> Callable[[], 
 
 def _scans(quick: bool) -> list[dict[str, Any]]:
     random = np.random.default_rng(7)
-    n, few = (1024, 64) if quick else (4096, 64)
+    n, few = (1024, 64) if quick else (16_384, 64)
     window, probes = _batch(random, SCAN_WINDOW, RIGHT, DOMAIN), _batch(random, n, LEFT, DOMAIN)
     arrays = [[batch.column(k).to_numpy() for k in (0, 1)] for batch in (window, probes)]
     pool = ThreadPoolExecutor(2)
