@@ -51,6 +51,12 @@ def test_every_example_explains_itself(file: Path) -> None:
     assert "result: ts " in done.output
 
 
+def test_explain_names_the_terms_and_the_index() -> None:
+    done = invoke("explain", str(next(f for f in EXAMPLES if f.name == "band_join.toml")))
+    assert "kernels: band: -500 <= stream_r.x - stream_s.a <= 500" in done.output
+    assert "kernels: probes into stream_s: grid" in done.output
+
+
 def test_explain_needs_no_data(tmp_path: Path) -> None:
     file = tmp_path / "q.py"
     file.write_text("import plait\ns = plait.stream('s')\nquery = plait.join(s, s, on='l.x < r.x', last=3)\n")

@@ -60,6 +60,14 @@ def test_columns_are_found_before_anything_runs(two: Any, files: Path) -> None:
         plait.join(A, B, within=1).on_spark(text)
 
 
+def test_a_condition_that_can_not_be_compiled_is_refused_with_its_line(two: Any, files: Path) -> None:
+    def matches(l: Any, r: Any) -> bool:
+        return bool(os.path.exists(str(l.x)) and r.x > 0)
+
+    with pytest.raises(QueryError, match=r"line \d+|os"):
+        plait.join(A, B, on=matches, within=1).on_spark(read(two, files))
+
+
 def test_streaming_and_batch_do_not_mix(two: Any, files: Path) -> None:
     given = read(two, files) | {"b": read(two, files, streaming=False)["b"]}
     with pytest.raises(QueryError, match="mixed: a streaming, b not"):

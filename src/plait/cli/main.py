@@ -13,6 +13,8 @@ from rich.console import Console
 
 import plait
 from plait.errors import PlaitError
+from plait.query.bind import Bound
+from plait.query.join import Join
 
 DIFFERENT, BAD_INPUT, FAULT, INTERRUPTED = 1, 2, 3, 130
 
@@ -109,6 +111,8 @@ def explain(file: str, inputs: tuple[str, ...]) -> None:
     if set(job.feeds) == set(job.query.streams()):
         bound = bind(job.query, {name: feed.schema for name, feed in job.feeds.items()})
         click.echo("result: " + ", ".join(f"{field.name} {field.type}" for field in bound.schema))
+        for line in _kernels(bound):
+            click.echo(line)
     click.echo(f"executors: {', '.join(available(job.query))}")
 
 
@@ -129,6 +133,16 @@ def bench(name: str | None, as_json: bool, quick: bool) -> None:
         click.echo(json.dumps(result))
     else:
         benchmarks.report(result)
+
+
+def _kernels(bound: Bound) -> list[str]:
+    """How the kernels see a join's condition: its terms, and the index they would begin with."""
+    from plait.windows.segments_join import JoinWindow
+
+    if not isinstance(bound.node, Join) or bound.predicate is None:
+        return []
+    left, right = (each.schema for each in bound.inputs)
+    return [f"kernels: {line}" for line in JoinWindow(bound.predicate, left, right, bound.node.window).describe()]
 
 
 def _pairs(inputs: tuple[str, ...]) -> dict[str, str]:

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from plait.errors import QueryError, RunError
+from plait.predicates import check_compiles
 from plait.query.base import Query
 from plait.query.bind import Bound, bind, check_data
 from plait.query.explain import explain
@@ -117,6 +118,8 @@ def plan(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int, int]
     settings.check(spark, streaming=False)
     # Before any DataFrame is derived from these: Spark has its own words for a column that is not there.
     bound = bind(query, {name: frames.arrow_schema(_first(data[name])) for name in streams})
+    if bound.predicate is not None and bound.predicate.kind == "opaque":
+        check_compiles(bound.predicate, *(i.schema for i in bound.inputs))  # here, not in a task
     given = {name: frames.frames_of(stream, data[name]) for name, stream in streams.items()}
     streaming = _all_streaming(given)
     settings.check(spark, streaming=streaming)
