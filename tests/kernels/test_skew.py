@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import numpy as np
@@ -31,12 +30,10 @@ class Steady:
         for _ in range(4):
             self.enter(BATCH)
 
-    def enter(self, n: int, *, probe: bool = True) -> float:
+    def enter(self, n: int, *, probe: bool = True) -> None:
         batches = rows(self.random, n), rows(self.random, n)
         side, ts = np.tile(np.array([0, 1], np.uint8), n), np.zeros(n, np.int64)
-        begin = time.process_time()
         self.join.process(side, batches, (ts, ts), probe=probe)
-        return time.process_time() - begin
 
 
 @pytest.mark.parametrize(
@@ -49,9 +46,12 @@ class Steady:
     ],
     ids=["hot key", "one cell", "band wider than the data", "inequality that always holds"],
 )
-def test_skew_costs_no_more_than_a_scan(on: Any, usual: str) -> None:
-    scan, auto = Steady(on, "scan"), Steady(on, "auto")
+def test_skew_is_seen_and_the_scan_takes_over(on: Any, usual: str) -> None:
+    auto = Steady(on, "auto")
     assert auto.join.choices[0].kind == usual
-    # In turns, so that a busy moment hits both; processor time, so that waiting does not count.
-    spent = [sum(pair) for pair in zip(*((scan.enter(BATCH), auto.enter(BATCH)) for _ in range(24)), strict=True)]
-    assert spent[1] < 1.5 * spent[0], spent
+    served = []
+    for _ in range(24):
+        auto.enter(BATCH)
+        served += auto.join.used
+    # Now and then the index is tried again, in case the values have changed.
+    assert served.count("scan") >= 0.8 * len(served), served

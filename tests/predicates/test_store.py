@@ -23,20 +23,18 @@ SCHEMA = pa.schema([("x", pa.int32())])
 BAND = Signature((("int32",),) * 2, ((False,),) * 2, (False, False))
 
 PROGRAM = """
-import json, sys, time
+import json, sys
 import numba, numpy as np, pyarrow as pa
 from plait.predicates.store import KernelText, load
 name, text, folder = json.loads(sys.stdin.read())
 ints, longs, out = np.arange(64, dtype=np.int32), np.zeros(4, np.int64), np.empty(4096, np.int64)
-begin, wall = time.process_time(), time.perf_counter()
 module = load(KernelText(name, text), folder)
 state = np.array([-1, 0, 0, 0])
 module.scan_0(4, longs, longs + 64, ints, ints, state, out, out.copy())
 module.scan_1(4, longs, longs + 64, ints, ints, np.array([-1, 0, 0, 0]), out, out.copy())
 module.verify(4, longs.copy(), longs.copy(), longs.copy(), ints, ints)
-seconds, wall = time.process_time() - begin, time.perf_counter() - wall
 hits = [sum(f.stats.cache_hits.values()) for f in (module.scan_0, module.scan_1, module.verify)]
-print(json.dumps({"seconds": seconds, "wall": wall, "hits": hits, "pairs": int(state[3])}))
+print(json.dumps({"hits": hits, "pairs": int(state[3])}))
 """
 
 
@@ -58,14 +56,9 @@ def test_another_process_needs_only_the_text_and_is_warm_the_second_time(tmp_pat
     first = elsewhere(text, tmp_path)
     assert first["hits"] == [0, 0, 0]
     assert first["pairs"] == 2 + 3 + 3 + 3
-    seconds = []
-    for _ in range(3):
-        second = elsewhere(text, tmp_path)
-        assert second["hits"] == [1, 1, 1]
-        assert second["pairs"] == first["pairs"]
-        seconds.append(float(second["seconds"]))  # type: ignore[arg-type]
-    # Of processor time: a busy machine is not a cold cache.
-    assert min(seconds) < 0.5, seconds
+    second = elsewhere(text, tmp_path)
+    assert second["hits"] == [1, 1, 1]
+    assert second["pairs"] == first["pairs"]
 
 
 def test_the_name_follows_everything_a_module_is_made_from(monkeypatch: pytest.MonkeyPatch) -> None:
