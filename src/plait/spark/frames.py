@@ -166,6 +166,8 @@ def _is_scan(frame: Any) -> bool:
 
 def _root(frame: Any) -> str | None:
     """The folder that a DataFrame's files lie in, as the prefix of `_metadata.file_path`."""
+    from py4j.protocol import Py4JError
+
     leaves = _leaf(frame).collectLeaves()
     if leaves.size() != 1:
         return None
@@ -181,7 +183,7 @@ def _root(frame: Any) -> str | None:
             root = hadoop.getFileSystem(conf).makeQualified(hadoop).toString()
         else:
             return None
-    except Exception:
+    except Py4JError:  # a relation that has no folder
         return None
     # Spark writes file:///x in _metadata and file:/x here.
     folder = str(root).rstrip("/") + "/"
