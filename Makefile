@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak lint format types contracts check clean setup java
+.PHONY: help demo test soak kafka lint format types contracts check clean setup java
 
 BIN := .venv/bin
 
@@ -14,6 +14,9 @@ test: setup java ## Run all tests, on two workers
 
 soak: setup java ## Run the tests that take long: deeper interleavings, 100M tuples through each gate
 	@$(BIN)/pytest -q -n 2 -m slow
+
+kafka: setup java ## Run the tests that start a Kafka broker (soak runs them too)
+	@$(BIN)/pytest -q -n 0 -m slow tests/spark/test_kafka.py
 
 lint: setup ## Check style and formatting (ruff)
 	@$(BIN)/ruff check .

@@ -117,8 +117,13 @@ BAD = {
     "an unknown stream": ({"query": QUERY.replace('right = "trades"', 'right = "trade"')}, ["query.right", "'trade'"]),
     "an unknown kind": ({"query": QUERY.replace('"join"', '"zip"')}, ["query.kind", "'zip'", "join, asof, aggregate"]),
     "bad SQL": ({"query": QUERY.replace("<= 1", "<=")}, ["[query]", "not SQL"]),
+    "a key that [spark] has not": ({"query": QUERY + '[spark]\nmasters = "local"\n'}, ["spark.masters", "'master'"]),
+    "a master that is no text": ({"query": QUERY + "[spark]\nmaster = 2\n"}, ["spark.master", "is 2", "as text"]),
     "an unknown engine": ({"query": QUERY.replace('"reference"', '"abacus"')}, ["run.engine", "'abacus'"]),
-    "an engine that is not there": ({"query": QUERY.replace('"reference"', '"threads"')}, ["'threads'", "reference"]),
+    "an engine that does not run it": (
+        {"query": QUERY.replace('"reference"', '"threads"'), "extra": 'idle_after = "1s"'},
+        ["no engine 'threads' for this query", "reference"],
+    ),
 }
 
 

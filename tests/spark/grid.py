@@ -21,6 +21,7 @@ from plait.spark.cell import CellPlan, step
 from plait.spark.frames import Frame
 from plait.spark.layout import Layout, choose
 from plait.spark.pack import BLOCK, PATH, ROW, PackPlan, pack
+from plait.spark.results import Results, merge
 from plait.spark.run import _known, _pack_plan, fingerprint
 
 Bodies = list[bytes]
@@ -130,14 +131,15 @@ class Grid:
                 continue  # Spark calls no cell that got nothing
             for kind, body in self._attempts(cell, bodies):
                 if kind == wire.RESULTS:
-                    found.append(wire.table_of(body).cast(self.schema))
+                    found.append(Results.of(body))
                 elif kind == wire.LATE:
                     rows = wire.table_of(body)
                     self.late[rows.schema.metadata[b"stream"].decode()] += rows.to_pylist()
                 else:
                     self.reports.append(json.loads(body))
         assert len({report["frontier"] for report in self.reports}) <= 1, "cells disagree about the frontier"
-        result = pa.concat_tables(found).sort_by(wire.KEY) if found else self.schema.empty_table()
+        result = merge(found).table().cast(self.schema).combine_chunks() if found else self.schema.empty_table()
+        assert result.column(wire.KEY).to_pylist() == sorted(result.column(wire.KEY).to_pylist())
         self.results.append(result)
         return result
 

@@ -1,6 +1,6 @@
 """A small pipeline, run by the tests in their own session and, as a script, in processes that are there to be killed.
 
-    python pipeline.py FOLDER MASTER FAULT ...
+    python pipeline.py DATA FOLDER MASTER FAULT ... SETTING=VALUE ...
 
 A fault is `what@batch` and happens once, told by a mark in FOLDER/marks. Where a fault needs the inside of a task, the
 cell's processor is wrapped here, in the script: the code under test knows nothing of it.
@@ -10,11 +10,13 @@ cell's processor is wrapped here, in the script: the code under test knows nothi
     state@1     ... after the commit of state, before publishing
     publish@1   ... after publishing, before the commit of offsets
     executor@1  the executor of a task is killed
+    slow@1      a task's first attempt does not come to its end
 """
 
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import sys
 import time
@@ -68,7 +70,7 @@ def parent(pid: int) -> int:
 
 
 class Faulty(stateful.Cell):
-    def __init__(self, plan: Any, faults: list[str], marks: str) -> None:
+    def __init__(self, plan: bytes, faults: list[str], marks: str) -> None:
         super().__init__(plan)
         self.faults, self.marks = faults, marks
 
@@ -77,14 +79,16 @@ class Faulty(stateful.Cell):
 
         context = TaskContext.get()
         batch = context.getLocalProperty("streaming.sql.batchId")
-        cell = self.plan.layout.keys.index(key[0])
+        cell = pickle.loads(self.plan).layout.keys.index(key[0])
         once(self.marks, f"batch {batch}, cell {cell}, task {context.taskAttemptId()}")
         out = list(super().handleInputRows(key, rows, timerValues))
         for fault in self.faults:
             what, at = fault.split("@")
             if at != batch or cell != 1:
                 continue
-            if what in ("raise", "worker", "cell", "executor") and once(self.marks, fault):
+            if what in ("raise", "worker", "cell", "executor", "slow") and once(self.marks, fault):
+                if what == "slow":
+                    time.sleep(200)
                 if what == "raise":
                     raise OSError("a task fails once")
                 if what == "worker":
@@ -98,7 +102,8 @@ class Faulty(stateful.Cell):
 
 
 def inject(faults: list[str], marks: str) -> None:
-    stateful.processor = lambda plan: Faulty(plan, faults, marks)  # type: ignore[assignment]
+    whole_processor = stateful.processor
+    stateful.processor = lambda plan: Faulty(whole_processor(plan).plan, faults, marks)  # type: ignore[assignment]
     write_one, whole = collect._Publisher._write_one, collect._Publisher.__call__
 
     def before_publishing(self: Any, table: Any, batch: int) -> int:
@@ -115,13 +120,15 @@ def inject(faults: list[str], marks: str) -> None:
     collect._Publisher.__call__ = after_publishing  # type: ignore[method-assign]
 
 
-def main(data: str, folder: str, master: str, *faults: str) -> None:
+def main(data: str, folder: str, master: str, *further: str) -> None:
+    faults = [each for each in further if "=" not in each]
     os.environ["PLAIT_TEST_GROUP"] = str(os.getpgid(0))
     marks = f"{folder}/marks"
     os.makedirs(marks, exist_ok=True)
-    inject(list(faults), marks)
+    inject(faults, marks)
     settings = {"spark.sql.warehouse.dir": f"{folder}/warehouse", "spark.driver.memory": "600m",
                 "spark.shuffle.io.maxRetries": "1", "spark.shuffle.io.retryWait": "200ms"}  # fmt: skip
+    settings |= dict(each.split("=", 1) for each in further if "=" in each)
     made = plait.spark.session(master=master, partitions=2, **settings)
     run(made, Path(data), Path(folder))
     made.stop()

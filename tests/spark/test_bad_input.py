@@ -101,11 +101,13 @@ def test_a_position_must_be_there(two: Any, files: Path) -> None:
             plait.join(stream, B, within=1).on_spark(made | {"b": read(two, files, streaming=False)["b"]})
 
 
-def test_rows_of_csv_are_counted_only_as_they_are_read(two: Any, tmp_path: Path) -> None:
+def test_rows_of_csv_are_counted_only_as_they_are_read(two: Any, tmp_path: Path, capfd: Any) -> None:
+    """And PySpark's page of stack, about columns that we only ask for, is not shown."""
     feeds.write_files(tmp_path, TABLE, [], format="csv")
     frame = feeds.frame(two, tmp_path, feeds.spark_schema(TABLE), format="csv", streaming=False)
     with pytest.raises(QueryError, match=r"changes its files' rows|have no position"):
         plait.join(A, B, within=1).on_spark({"a": frame.where("x > 1"), "b": frame})
+    assert "UNRESOLVED_COLUMN" not in capfd.readouterr().err
 
 
 def test_layouts(two: Any, files: Path) -> None:
@@ -173,6 +175,44 @@ def test_a_checkpoint_of_something_else_is_refused(two: Any, files: Path, tmp_pa
         feeds.run(plait.join(A, B, within=1).on_spark(read(two, files)), tmp_path, format="orc")
 
 
+# --- control events ---------------------------------------------------------------------------------------------
+
+
+def test_an_event_that_could_only_stop_the_query_is_refused_when_it_is_written(
+    two: Any, files: Path, tmp_path: Path
+) -> None:
+    """And one that was written before there was a query, when the query starts: then its file can still be removed."""
+    control = tmp_path / "out.checkpoint" / "control"
+    plait.spark.heartbeat(control, "c", ts=1)
+    query = plait.join(A, B, within=1)
+    df = query.on_spark(read(two, files), layout=(1, 1))
+    with pytest.raises(QueryError, match=r"000000000000.json names stream 'c'.*streams are 'a', 'b'.*Remove that file"):
+        feeds.run(df, tmp_path)
+    assert not (tmp_path / "out.checkpoint" / "plait.json").exists()
+    (control / "000000000000.json").unlink()
+    feeds.run(df, tmp_path, drain=False)
+    before = contents(control)
+    for event, words in (
+        (lambda: plait.spark.end(control, "aa"), "names stream 'aa'"),
+        (lambda: plait.spark.end(control, "a", source=1), "names source 1 of stream 'a'.*sources are 0"),
+        (lambda: plait.spark.heartbeat(control, "a", ts=1, source="0"), "names source '0'"),
+        (lambda: plait.spark.heartbeat(control, "a", ts=2**63), "has ts 9223372036854775808"),
+    ):
+        with pytest.raises(QueryError, match=words):
+            event()
+    assert contents(control) == before
+    plait.spark.end(control, "b")
+    feeds.assert_identical(feeds.run(df, tmp_path), query.reference({"a": TABLE, "b": TABLE}))
+
+
+def test_names_of_sources_that_a_column_gives(two: Any, files: Path, tmp_path: Path) -> None:
+    stream = plait.stream("a", unit="us", source="x", seq="ts")
+    plait.join(stream, B, within=1).on_spark(read(two, files), control=str(tmp_path / "control"))
+    plait.spark.heartbeat(tmp_path / "control", "a", ts=1, source=77)
+    with pytest.raises(QueryError, match=r"source 'x' of stream 'a'.*named by integers"):
+        plait.spark.heartbeat(tmp_path / "control", "a", ts=1, source="x")
+
+
 # --- in mid-run -------------------------------------------------------------------------------------------------
 
 
@@ -199,6 +239,21 @@ def test_a_late_row_stops_the_query_and_can_be_dropped_on_restart(two: Any, tmp_
         expected = dropping.reference({"a": left, "b": right})
     feeds.assert_identical(got, expected)
     assert feeds.published(tmp_path / "late")["x"].to_pylist() == [3]
+
+
+def test_a_row_without_time_stops_the_query_and_can_be_filtered_out_on_restart(two: Any, tmp_path: Path) -> None:
+    left = pa.table({"ts": pa.array([1, 5, 6, None, 9], pa.int64()), "x": pa.array([1, 2, 3, 4, 5], pa.int64())})
+    feeds.write_files(tmp_path / "a", left, [2])
+    feeds.write_files(tmp_path / "b", TABLE, [])
+    given = read(two, tmp_path)
+    query = plait.join(A, B, within=4)
+    message = stopped(query.on_spark(given), tmp_path)
+    assert "Stream 'a', source 0, " in message
+    assert "p001.parquet, row 1: time column 'ts' is NULL" in message
+    assert "To skip it, filter such rows out of the DataFrame and restart" in message
+    got = feeds.run(query.on_spark(given | {"a": given["a"].where("ts IS NOT NULL")}), tmp_path)
+    kept = left.filter(pa.compute.is_valid(left["ts"]))
+    feeds.assert_identical(got, query.reference({"a": kept, "b": TABLE}))
 
 
 def test_a_file_that_sorts_before_one_delivered(two: Any, tmp_path: Path) -> None:

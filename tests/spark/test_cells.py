@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
 from typing import Any
@@ -17,8 +18,11 @@ from tests.strategies import Case
 
 import plait
 from plait import BehindError
+from plait.query.bind import bind
 from plait.spark import cell, layout, live, wire
 from plait.spark.pack import BLOCK, PATH, ROW
+from plait.spark.progress import StreamProgress, frontier_of
+from plait.spark.run import fingerprint
 
 SEEDS = st.integers(0, 2**32)
 LAYOUTS = ((1, 1), (1, 2), (2, 2), (3, 2))
@@ -248,3 +252,114 @@ def test_a_rare_value_does_not_keep_all_that_came_after_it() -> None:
         written += sum(store.written for store in grid.stores)
     assert max(sizes[200:]) <= max(sizes[:100]) + 5  # numbers grow a digit
     assert written <= 2 * 300 * 20
+
+
+# --- idle sources -----------------------------------------------------------------------------------------------
+
+
+def told(*streams: StreamProgress) -> list[Any]:
+    """What a batch leaves in the state, and the next one finds there."""
+    found = []
+    for stream in streams:
+        again = StreamProgress(stream.stream, (), open_ended=stream.open_ended)
+        again.load(json.loads(json.dumps(stream.dump())))
+        found.append(again)
+    return found
+
+
+def test_a_silent_source_lets_go_of_the_frontier_and_takes_it_again() -> None:
+    quick = plait.stream("a", source="s", sources=[0, 1], disorder=2, idle_after="4s")
+    a, b = StreamProgress(quick, (0, 1), open_ended=False), StreamProgress(plait.stream("b"), (0,), open_ended=False)
+    b.sources[0].largest = 500
+    for second in range(4):
+        a.sources[0].largest = 100 + second
+        assert frontier_of([a, b]) == -(2**63)
+        a.tick(1_000_000, {0})
+        a, b = told(a, b)
+    assert frontier_of([a, b]) == 101
+    a.sources[1].largest = 50
+    a.tick(0, {1})
+    assert frontier_of([a, b]) == 48
+    # However long a batch says it was, it counts for a quarter: rows that waited must have a chance to be read.
+    for _ in range(3):
+        a.tick(3_600_000_000, set())
+        a, b = told(a, b)
+        assert frontier_of([a, b]) == 48
+    a.tick(3_600_000_000, set())
+    assert frontier_of([a, b]) == 500, "only b holds it"
+    b.ended = True
+    assert frontier_of([a, b]) == 500, "nobody does, and nothing is promised beyond what was seen"
+    a.ended = True
+    assert frontier_of([a, b]) == 2**63 - 1
+
+
+def test_a_stream_no_source_of_which_is_known_may_be_idle_too() -> None:
+    a = StreamProgress(plait.stream("a", source="s", idle_after="1s"), (), open_ended=True)
+    b = StreamProgress(plait.stream("b"), (0,), open_ended=False)
+    b.sources[0].largest = 7
+    for _ in range(4):
+        assert frontier_of([a, b]) == -(2**63)
+        a.tick(1_000_000, set())
+        a, b = told(a, b)
+    assert frontier_of([a, b]) == 7
+
+
+# --- the cache of indexes ---------------------------------------------------------------------------------------
+
+
+def test_indexes_that_nobody_uses_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cell, "_CACHE", {})
+    monkeypatch.setattr(cell, "_USED", {})
+    kept: Any = object()
+    cell._remember(("ended", 0), kept, 2)
+    for _ in range(400):
+        for number in range(2):
+            cell._remember(("running", number), kept, 2)
+    assert set(cell._CACHE) == {("running", 0), ("running", 1)}
+    assert cell._CACHE.keys() == cell._USED.keys()
+
+
+# --- what a checkpoint means ------------------------------------------------------------------------------------
+
+
+def near_by(most: int) -> Any:
+    def near(l: Any, r: Any) -> bool:
+        if l.x > r.x:
+            return l.x - r.x <= most
+        return r.x - l.x <= most
+
+    return near
+
+
+def with_default(most: int) -> Any:
+    def near(l: Any, r: Any, most: int = most) -> bool:
+        return bool(l.x - r.x <= most and l.x > r.x)
+
+    return near
+
+
+def many(by: int) -> Any:
+    def times(value: int) -> int:
+        return value * by
+
+    return times
+
+
+def mark(on: Any) -> str:
+    schema = pa.schema([("ts", pa.timestamp("us", "UTC")), ("x", pa.int64())])
+    query = plait.join(plait.stream("a"), plait.stream("b"), on=on, within=1)
+    return fingerprint(query, bind(query, {"a": schema, "b": schema}), layout.choose(query, (1, 1), 1, 1))
+
+
+def test_values_that_a_condition_takes_from_outside_are_part_of_it() -> None:
+    assert mark(near_by(3)) == mark(near_by(3)) != mark(near_by(4))
+    assert mark(with_default(3)) == mark(with_default(3)) != mark(with_default(4))
+
+    def calling(l: Any, r: Any) -> bool:
+        return bool(times(l.x) > r.x and r.x > 0)
+
+    times = many(3)
+    first = mark(calling)
+    assert mark(calling) == first
+    times = many(4)
+    assert mark(calling) != first

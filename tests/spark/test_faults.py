@@ -6,11 +6,15 @@ session, from the checkpoint. A batch has one file of each stream: 0, 1 and 2 br
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -105,8 +109,8 @@ def test_tasks_fail_and_are_retried(data: Path, undisturbed: Published, tmp_path
 def test_an_executor_is_lost(data: Path, undisturbed: Published, tmp_path: Path) -> None:
     """Of two executor processes one goes, and with it rows it had packed: that part of the stage runs again.
 
-    A speculative twin is not started here: Spark wants another host for it, and these executors share one. Twins of
-    which either may win are in `test_cells.py`, at the level of the cell.
+    A speculative twin is not started here: Spark wants another host for it, and these executors share one. A cluster
+    of two is below.
     """
     heartbeats(tmp_path)
     ended = start(data, tmp_path, "local-cluster[2,1,1024]", "executor@1")
@@ -118,3 +122,77 @@ def test_an_executor_is_lost(data: Path, undisturbed: Published, tmp_path: Path)
 def runs(folder: Path, batch: int) -> int:
     """How often the cell that has the faults ran in a batch."""
     return len(list((folder / "marks").glob(f"batch {batch}, cell 1, *")))
+
+
+# --- a standalone cluster ---------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def cluster(folder: Path) -> Iterator[str]:
+    """A master and two workers, each a process in a group of its own; of two hosts, as loopback has many."""
+    import pyspark
+
+    home = Path(pyspark.__file__).parent
+    environment = os.environ | {
+        "SPARK_HOME": str(home), "SPARK_LOCAL_DIRS": str(folder / "local"), "SPARK_WORKER_DIR": str(folder / "work"),
+        "SPARK_DAEMON_MEMORY": "256m", "PYSPARK_PYTHON": sys.executable,
+    }  # fmt: skip
+    environment.pop("SPARK_LOCAL_IP", None)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    address = f"spark://127.0.0.1:{port}"
+    deploy = "org.apache.spark.deploy"
+    started: list[subprocess.Popen[bytes]] = []
+
+    def run(name: str, *arguments: str, **more: str) -> None:
+        with open(folder / f"{name}.log", "wb") as log:
+            command = [str(home / "bin" / "spark-class"), *arguments, "--webui-port", "0"]
+            started.append(subprocess.Popen(command, env=environment | more, stdout=log, stderr=log,
+                                            start_new_session=True))  # fmt: skip
+
+    try:
+        run("master", f"{deploy}.master.Master", "--host", "127.0.0.1", "--port", str(port))
+        for host in ("127.0.0.1", "127.0.0.2"):
+            run(f"worker {host}", f"{deploy}.worker.Worker", "--host", host, "--cores", "1", "--memory", "1200m",
+                address, SPARK_LOCAL_IP=host)  # fmt: skip
+        for _ in range(600):
+            assert all(process.poll() is None for process in started)
+            if (folder / "master.log").read_text().count("Registering worker") == 2:
+                break
+            time.sleep(0.2)
+        yield address
+    finally:
+        for process in started:
+            os.killpg(process.pid, signal.SIGTERM)
+        for process in started:
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+
+@pytest.mark.slow
+def test_a_cluster_of_two_hosts_and_a_twin_of_a_task_that_hangs(
+    data: Path, undisturbed: Published, tmp_path: Path
+) -> None:
+    """A standalone master and two workers. The first attempt at a cell never ends: its speculative twin, on the other
+    host, does, from state that the other host has not served before."""
+    heartbeats(tmp_path)
+    speculation = {
+        "": "true",
+        ".interval": "100ms",
+        ".multiplier": "1.1",
+        ".quantile": "0.5",
+        ".minTaskRuntime": "500ms",
+    }
+    settings = [f"spark.speculation{key}={value}" for key, value in speculation.items()]
+    settings += ["spark.executor.memory=900m", "spark.locality.wait=0s", "spark.driver.host=127.0.0.1"]
+    with cluster(tmp_path) as address:
+        ended = start(data, tmp_path, address, "slow@1", *settings)
+        assert ended.returncode == 0, ended.stdout[-3000:]
+        hosts = {path.name for path in (tmp_path / "work").rglob("stderr")}
+    assert hosts, "no executor ran"
+    assert runs(tmp_path, 1) == 2
+    assert published(tmp_path) == undisturbed

@@ -307,8 +307,15 @@ def test_the_ends_of_time(two: Any) -> None:
     right = pa.table({"ts": pa.array([-EDGE, 0, EDGE], pa.int64())})
     frames = {"a": two.createDataFrame(left), "b": two.createDataFrame(right)}
     for query in (plait.join(a, b, within=EDGE), plait.join(a, b, within=(EDGE, 0), how="left"),
+                  plait.join(a, b, on="l.ts < r.ts", within=(0, EDGE - 1), how="left"),
+                  plait.join(a, b, on="l.ts < r.ts", within=(0, EDGE - 1), how="anti"),
                   plait.join(a, b, last=1), plait.asof(a, b, within=EDGE), plait.asof(a, b)):  # fmt: skip
         assert_identical(collected(query.on_spark(frames, layout=(2, 1))), query.reference({"a": left, "b": right}))
+    beyond = plait.join(a, b, on="l.ts < r.ts", within=(0, EDGE), how="left")
+    with pytest.raises(plait.DataError, match="beyond 64 bits"):
+        beyond.reference({"a": left, "b": right})
+    with pytest.raises(Exception, match=f"A result's ts, {EDGE} \\+ {EDGE}, lies beyond 64 bits"):
+        beyond.on_spark(frames, layout=(2, 1)).collect()
 
 
 @pytest.mark.parametrize("empty", ["a", "b", "both"])
@@ -411,3 +418,51 @@ def test_a_sink_of_the_users_with_two_actions(small: Any, tmp_path: Path) -> Non
         writer.trigger(availableNow=True).start().awaitTermination()
     assert counts == [part.num_rows for part in parts]
     assert_identical(pa.concat_tables(parts), expected)
+
+
+def test_dropped_rows_are_in_reach_of_a_batch_and_of_the_users_own_sink(two: Any, tmp_path: Path) -> None:
+    """Marked in the result where asked for; else counted in the query's progress, with a warning."""
+    table = pa.table({"ts": [1, 9, 2, 10, 3, 30], "k": list(range(6)), "v": [1.5, math.nan, None, 2.0, math.inf, 0.0]})
+    other = pa.table({"ts": [1, 9, 30]})
+    write_files(tmp_path / "a", table, [4])
+    write_files(tmp_path / "b", other, [])
+    a, b = plait.stream("a", unit="us", late="drop"), plait.stream("b", unit="us")
+    query = plait.join(a, b, within=1)
+    with pytest.warns(UserWarning, match="2 late"):
+        expected = query.reference({"a": table, "b": other})
+    lost = ['{"ts": 2, "k": 2, "v": null}', '{"ts": 3, "k": 4, "v": "Infinity"}']
+
+    def frames(streaming: bool) -> Any:
+        return {n: feeds.frame(two, tmp_path / n, feeds.spark_schema(t), streaming=streaming, files=1)
+                for n, t in (("a", table), ("b", other))}  # fmt: skip
+
+    def judge(whole: pa.Table) -> None:
+        late = whole.filter(pa.compute.is_valid(whole["_plait_dropped"]))
+        assert set(late["_plait_dropped"].to_pylist()) == {"a"}
+        assert sorted(late["_plait_row"].to_pylist()) == lost
+        kept = whole.filter(pa.compute.is_null(whole["_plait_dropped"])).drop_columns(["_plait_dropped", "_plait_row"])
+        assert_identical(kept.sort_by("_plait_key"), expected)
+
+    judge(query.on_spark(frames(False), layout=(2, 2), late_rows=True).toArrow())
+    with pytest.warns(UserWarning, match=r"Late rows of 'a' are dropped.*late_rows=True"):
+        assert_identical(collected(query.on_spark(frames(False))), expected)
+    parts: list[pa.Table] = []
+    for late_rows in (True, False):
+        folder = tmp_path / f"own {late_rows}"
+        df = query.on_spark(frames(True), layout=(2, 2), late_rows=late_rows, control=str(folder / "control"))
+        parts.clear()
+        counts = []
+        for _ in range(2):
+            writer = df.writeStream.foreachBatch(lambda frame, _: parts.append(frame.toArrow()))
+            live = writer.option("checkpointLocation", str(folder / "c")).trigger(availableNow=True).start()
+            live.awaitTermination()
+            counts += [p.observedMetrics["plait"].late for p in live.recentProgress if "plait" in p.observedMetrics]
+            if not _:
+                plait.spark.drain(folder / "control")
+        if late_rows:
+            judge(pa.concat_tables(parts))
+        else:
+            assert counts[-1] == 2
+            assert_identical(pa.concat_tables(parts), expected)
+    with pytest.warns(UserWarning, match=r"Batch 1 dropped 1 rows as late or behind.*late=FOLDER"):
+        assert_identical(feeds.run(query.on_spark(frames(True)), tmp_path), expected)

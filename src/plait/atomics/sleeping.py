@@ -27,6 +27,8 @@ _NAP_US = 200
 _long = types.int64
 _syscall = types.ExternalFunction("syscall", types.intp(_long, _long, _long, _long, _long, _long, _long))
 _yield = types.ExternalFunction("sched_yield", types.int32())
+_clock = types.ExternalFunction("clock_gettime", types.int32(types.int32, types.int64))
+_MONOTONIC = 1 if sys.platform == "linux" else 6  # macOS numbers its clocks otherwise
 _usleep = types.ExternalFunction("usleep", types.int32(types.uint32))
 
 
@@ -58,3 +60,16 @@ def wake_all(words, at):
     """Wake every thread that sleeps on this word."""
     if _FUTEX:
         _syscall(_FUTEX, address_of(words, at), _WAKE, _ALL, 0, 0, 0)
+
+
+@pure
+def nap(microseconds):
+    """Sleep for so long, whatever happens."""
+    _usleep(np.uint32(microseconds))
+
+
+@pure
+def clock_ns(scratch, at):
+    """The clock of `time.monotonic_ns`; `scratch[at]` and the word after it are overwritten."""
+    _clock(_MONOTONIC, address_of(scratch, at))
+    return scratch[at] * 1_000_000_000 + scratch[at + 1]

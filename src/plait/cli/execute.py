@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 import pyarrow as pa
 
 from plait import java
 from plait import order as total_order
-from plait.cli import spark_engine
+from plait.cli import spark_engine, threads_engine
 from plait.cli.job import Job, Summary
 from plait.cli.progress import Display
 from plait.connectors import sinks
-from plait.connectors.encoding import json_values
+from plait.connectors.encoding import json_rows
 from plait.errors import RunError
 from plait.query.base import EXECUTORS, Query, has_executor
 from plait.query.identical import KEY
@@ -30,6 +29,8 @@ def available(query: Query | None = None) -> list[str]:
     here: list[str] = [name for name in ("spark", "threads", "reference") if name in _ENGINES and has_executor(name)]
     if "spark" in here and (java.missing() is not None or not (query is None or spark_engine.supports(query))):
         here.remove("spark")
+    if "threads" in here and not (query is None or threads_engine.supports(query)):
+        here.remove("threads")
     return here
 
 
@@ -95,6 +96,7 @@ def _collect_reference(job: Job, display: Display) -> pa.Table:
 _ENGINES: dict[str, tuple[Callable[[Job, str, str | None, bool], Summary], Callable[[Job, Display], pa.Table]]] = {
     "reference": (_run_reference, _collect_reference),
     "spark": (spark_engine.run, spark_engine.collect),
+    "threads": (threads_engine.run, threads_engine.collect),
 }
 
 
@@ -103,15 +105,8 @@ def write_late(tables: Mapping[str, pa.Table], path: str) -> None:
     schema = pa.schema([("stream", pa.string()), ("row", pa.string())])
     with sinks.open_sink(path, schema) as sink:
         for name, table in tables.items():
-            for line in _json_rows(table):
+            for line in json_rows(table):
                 sink.write(pa.record_batch([[name], [line]], schema=schema))
-
-
-def _json_rows(table: pa.Table) -> Iterator[str]:
-    for batch in table.to_batches():
-        columns = [json_values(column, name) for column, name in zip(batch.columns, batch.schema.names, strict=True)]
-        for row in zip(*columns, strict=True):
-            yield json.dumps(dict(zip(batch.schema.names, row, strict=True)), ensure_ascii=False)
 
 
 def _total(job: Job) -> int | None:

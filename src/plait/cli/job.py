@@ -23,6 +23,8 @@ class Job:
     engine: str | None = None
     order: str = "strict"
     max_pending: int | None = None
+    master: str | None = None  # Spark's
+    checkpoint: str | None = None  # a folder in which a run on Spark keeps what it needs to be taken up again
 
     def check(self) -> Job:
         """Every stream has data."""

@@ -113,6 +113,11 @@ def explain(file: str, inputs: tuple[str, ...]) -> None:
         click.echo("result: " + ", ".join(f"{field.name} {field.type}" for field in bound.schema))
         for line in _kernels(bound):
             click.echo(line)
+        if "threads" in available(job.query):
+            from plait.threads.options import Options, plan
+
+            chosen = plan(job.query, Options())
+            click.echo(f"threads: {chosen.strategy}, {len(chosen.seats)} workers: {chosen.why}")
     click.echo(f"executors: {', '.join(available(job.query))}")
 
 

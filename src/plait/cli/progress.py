@@ -10,6 +10,7 @@ from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Column
 
 FIRST_LINE_S = 1.0
 LINE_EVERY_S = 5.0
@@ -38,10 +39,11 @@ class Display:
 
     def __enter__(self) -> Self:
         if not self.quiet and self.console.is_terminal:
-            bar = [BarColumn(), TextColumn("{task.percentage:>3.0f}%")] if self.total else []
+            bar = [BarColumn(bar_width=10), TextColumn("{task.percentage:>3.0f}%")] if self.total else []
             self.live = Progress(
-                SpinnerColumn(), TextColumn("{task.description}"), *bar, TextColumn("{task.fields[note]}"),
-                TimeElapsedColumn(), console=self.console, transient=True,
+                SpinnerColumn(), TextColumn("{task.description}"), *bar, TimeElapsedColumn(),
+                # On a narrow terminal it goes over several lines, whole.
+                TextColumn("{task.fields[note]}", table_column=Column(ratio=1)), console=self.console, transient=True,
             )  # fmt: skip
             self.live.start()
             self.task = self.live.add_task(self.title, total=self.total, note="")
@@ -57,6 +59,19 @@ class Display:
             self.live.update(self.task, note=what)
         elif not self.quiet:
             print(f"{self.title}: {what}", file=sys.stderr, flush=True)
+
+    def batch(self, number: int, rows: int, results: int, frontier: int, *, lag_us: int | None, buffered: int,
+              state_bytes: int) -> None:  # fmt: skip
+        """One micro-batch is done: a line each, or the live one. `rows` and `results` are totals."""
+        lag = "" if lag_us is None else f" ({lag_us / 1e6:,.1f} s behind the newest)"
+        note = (
+            f"batch {number}: {rows:,} rows in, {results:,} results, frontier {moment(frontier)}{lag}, "
+            f"{buffered:,} buffered, state {state_bytes / 1e6:,.1f} MB"
+        )
+        if self.live is not None and self.task is not None:
+            self.live.update(self.task, completed=rows, note=note)
+        elif not self.quiet:
+            print(f"{self.title}: {time.monotonic() - self.started:.0f} s, {note}", file=sys.stderr, flush=True)
 
     def update(self, rows: int, results: int, frontier: int, extra: str = "") -> None:
         note = f"{rows:,} rows in, {results:,} results, frontier {moment(frontier)}" + (f", {extra}" if extra else "")

@@ -1,10 +1,15 @@
-"""Jobs on local Spark: feeds laid out as Parquet folders, streamed in micro-batches, drained, read back in order."""
+"""Jobs on Spark: feeds laid out as Parquet folders, streamed in micro-batches, drained, read back in order.
+
+With a checkpoint folder all of that stands in it, and a run that was stopped or killed is taken up where it was.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import filecmp
 import os
 import re
+import shutil
 import tempfile
 import time
 from collections.abc import Iterator
@@ -26,6 +31,9 @@ from plait.query.join import Asof, Join
 from plait.query.stream import FILE, Stream
 
 BATCHES = 10
+
+#: A checkpoint folder that plait run made.
+MARK = "plait-run"
 
 
 def supports(query: Query) -> bool:
@@ -78,26 +86,80 @@ def _streamed(job: Job, display: Display, *, keep_key: bool = False) -> Iterator
     import plait.spark
     from plait.query.bind import bind
     from plait.query.identical import KEY
+    from plait.spark.watch import watching
 
     job.check()
     display.say("starting Spark; kernels are compiled on first use")
     with _noise_aside():
-        spark = plait.spark.session()
+        spark = plait.spark.session(master=job.master or "local[*]")
     bound = bind(job.query, {name: feed.schema for name, feed in job.feeds.items()})
     schema = pa.schema([*bound.schema, pa.field(KEY, pa.binary())]) if keep_key else bound.schema
-    with tempfile.TemporaryDirectory(prefix="plait-") as place:
-        folder = Path(place)
+    with _place(job, keep_key) as folder:
         streams = job.query.streams()
+        laid = _lay_out(job, folder)
         data = {name: _frames(spark, streams[name], feed, folder / "in" / name) for name, feed in job.feeds.items()}
-        df = job.query.on_spark(data)
+        df = job.query.on_spark(data, max_pending=job.max_pending)
         seen = _Seen(display)
-        for drain in (False, True):
-            query = plait.spark.write_ordered(
-                df, folder / "out", checkpoint=folder / "checkpoint", late=folder / "late", keep_key=keep_key,
-                drain=drain, report=seen.report,
-            )  # fmt: skip
-            seen.watch(query)
-        yield _Done(folder, schema, seen.rows, seen.late)
+        with watching(spark, seen.batch) as watch:
+
+            def report(batch: Any) -> None:
+                watch.report(batch)
+                seen.late = batch.late
+
+            for drain in (False, True):
+                query = plait.spark.write_ordered(
+                    df, folder / "out", checkpoint=folder / "checkpoint", late=folder / "late", keep_key=keep_key,
+                    drain=drain, report=report,
+                )  # fmt: skip
+                seen.wait(query)
+                watch.ended.wait(5)
+        yield _Done(folder, schema, laid, seen.late)
+
+
+@contextmanager
+def _place(job: Job, keep_key: bool) -> Iterator[Path]:
+    """Where a run has its rows, its checkpoint and its parts: the job's own folder, or one that goes with the run."""
+    if job.checkpoint is None or keep_key:  # a comparison begins anew each time
+        with tempfile.TemporaryDirectory(prefix="plait-") as place:
+            yield Path(place)
+        return
+    folder = Path(job.checkpoint)
+    if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / MARK).exists())):
+        raise errors.RunError(
+            f"{job.title}: {job.checkpoint!r} is no checkpoint of plait run",
+            why="it is not empty, and was not made by it",
+            do="Name another folder in [spark] checkpoint",
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / MARK).touch()
+    yield folder
+
+
+def _lay_out(job: Job, folder: Path) -> int:
+    """Write the feeds' rows where Spark reads them; gives their number. A run that goes on must have the same."""
+    final, fresh = folder / "in", folder / "in.new"
+    shutil.rmtree(fresh, ignore_errors=True)
+    streams = job.query.streams()
+    for name, feed in job.feeds.items():
+        _write_feed(streams[name], feed, fresh / name)
+    if not final.exists():
+        os.replace(fresh, final)
+    elif (differs := _difference(final, fresh)) is not None:
+        raise errors.RunError(
+            f"{job.title}: the rows are not those that {job.checkpoint!r} was started with ({differs} differs)",
+            why="a run that is taken up again must read the same rows",
+            do="Name another folder in [spark] checkpoint, or remove that one",
+        )
+    shutil.rmtree(fresh, ignore_errors=True)
+    return sum(pq.read_metadata(file).num_rows for file in final.rglob("*.parquet"))
+
+
+def _difference(one: Path, other: Path) -> str | None:
+    files = [{str(file.relative_to(root)) for file in root.rglob("*.parquet")} for root in (one, other)]
+    for name in sorted(files[0] | files[1]):
+        if name not in files[0] & files[1] or not filecmp.cmp(one / name, other / name, shallow=False):
+            return name
+    return None
 
 
 @contextmanager
@@ -124,46 +186,47 @@ def _told(error: Exception) -> Exception:
 
 
 class _Seen:
-    """Counts of a running query, gathered from its batches' reports and from Spark's progress."""
+    """Totals of a running query, gathered from its batches."""
 
     def __init__(self, display: Display) -> None:
         self.display = display
-        self.rows = self.before = self.results = self.late = 0
-        self.last: Any = None
+        self.rows = self.results = self.late = 0
 
-    def report(self, batch: Any) -> None:
+    def batch(self, batch: Any) -> None:
+        self.rows += batch.rows
         self.results += batch.results
-        self.late, self.last = batch.late, batch
+        self.display.batch(
+            batch.batch, self.rows, self.results, batch.frontier, lag_us=batch.lag_us, buffered=batch.buffered,
+            state_bytes=batch.state_bytes,
+        )  # fmt: skip
 
-    def watch(self, query: Any) -> None:
-        while True:
-            try:
-                ended = query.awaitTermination(0.2)
-            except Exception as error:
-                raise _told(error) from None
-            progress = query.recentProgress
-            rows = self.before + sum(p["numInputRows"] for p in progress)
-            self.rows = rows
-            if self.last is not None:
-                state = progress[-1]["stateOperators"] if progress else []
-                used = sum(s["memoryUsedBytes"] for s in state) / 1e6
-                note = f"batch {self.last.batch}, {self.last.pending:,} waiting, state {used:.0f} MB"
-                self.display.update(self.rows, self.results, self.last.frontier, note)
-            if ended:
-                self.before = self.rows
-                return
+    def wait(self, query: Any) -> None:
+        try:
+            query.awaitTermination()
+        except Exception as error:
+            raise _told(error) from None
+
+
+def _by_lane(stream: Stream, feed: Feed) -> bool:
+    """Whether nothing in the rows tells the sources of a feed apart: then each lane is a DataFrame of its own."""
+    return len(feed.lanes) > 1 and stream.source != FILE and stream.source_column is None
+
+
+def _write_feed(stream: Stream, feed: Feed, folder: Path) -> None:
+    if stream.source == FILE:
+        write_folder(feed, folder)
+    elif _by_lane(stream, feed):
+        for number, lane in enumerate(feed.lanes):
+            _part_files(feed, (lane,), folder / str(number), None)
+    else:
+        _part_files(feed, feed.lanes, folder, stream.time)
 
 
 def _frames(spark: Any, stream: Stream, feed: Feed, folder: Path) -> Any:
     """A stream as streaming DataFrames: one, or one for each lane where nothing in the rows tells sources apart."""
-    if stream.source == FILE:
-        return _frame(spark, feed, write_folder(feed, folder), folder)
-    if len(feed.lanes) > 1 and stream.source_column is None:
-        return {
-            lane.source: _frame(spark, feed, _part_files(feed, (lane,), folder / str(n), None), folder / str(n))
-            for n, lane in enumerate(feed.lanes)
-        }
-    return _frame(spark, feed, _part_files(feed, feed.lanes, folder, stream.time), folder)
+    if _by_lane(stream, feed):
+        return {lane.source: _frame(spark, feed, folder / str(n)) for n, lane in enumerate(feed.lanes)}
+    return _frame(spark, feed, folder)
 
 
 def _part_files(feed: Feed, lanes: tuple[Lane, ...], folder: Path, time: str | None) -> list[Path]:
@@ -173,10 +236,12 @@ def _part_files(feed: Feed, lanes: tuple[Lane, ...], folder: Path, time: str | N
     )
 
 
-def _frame(spark: Any, feed: Feed, files: list[Path], folder: Path) -> Any:
+def _frame(spark: Any, feed: Feed, folder: Path) -> Any:
     from plait.spark.frames import spark_schema
 
-    for number, file in enumerate(files):
+    for number, file in enumerate(
+        sorted(folder.rglob("*.parquet"), key=lambda file: os.fsencode(file.relative_to(folder)))
+    ):
         # Spark takes files by age, and plait by name: make the two agree.
         os.utime(file, (1_000_000_000 + number, 1_000_000_000 + number))
     reader = spark.readStream.schema(spark_schema(feed.schema)).option("maxFilesPerTrigger", 1)

@@ -13,6 +13,10 @@ within = "5 minutes"
 
 [output]
 path = "near.parquet"
+
+[spark]                          # where the engine "spark" runs, and the folder that lets it go on after a stop
+master = "local[4]"
+checkpoint = "near-checkpoint"
 """
 
 from __future__ import annotations
@@ -44,6 +48,7 @@ _QUERIES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 _RUN = ("engine", "order", "max_pending")
 _OUTPUT = ("path", "late")
+_SPARK = ("master", "checkpoint")
 
 
 def load(file: Path) -> Job:
@@ -63,7 +68,7 @@ class _Reader:
         self.nodes: dict[str, Node] = {}
 
     def job(self) -> Job:
-        self._keys(self.tables, ("workload", "streams", "queries", "query", "output", "run"), "")
+        self._keys(self.tables, ("workload", "streams", "queries", "query", "output", "run", "spark"), "")
         workload = self._workload()
         feeds = self._streams(workload)
         for name, table in self._table("queries").items():
@@ -73,9 +78,13 @@ class _Reader:
         if "query" not in self.tables:
             raise self._error("query", "is missing", "Describe the last step in a table [query]")
         query = self._query(self.tables["query"], "query", None)
-        output, run = self._table("output"), self._table("run")
+        output, run, spark = self._table("output"), self._table("run"), self._table("spark")
         self._keys(output, _OUTPUT, "output.")
         self._keys(run, _RUN, "run.")
+        self._keys(spark, _SPARK, "spark.")
+        for key, value in spark.items():
+            if not isinstance(value, str) or not value:
+                raise self._error(f"spark.{key}", f"is {value!r}", "Write it as text")
         for key, allowed in (("engine", tuple(EXECUTORS)), ("order", ORDERS)):
             if key in run and run[key] not in allowed:
                 raise self._error(f"run.{key}", f"is {run[key]!r}", f"Use one of {', '.join(allowed)}")
@@ -89,6 +98,8 @@ class _Reader:
             engine=run.get("engine"),
             order=run.get("order", "strict"),
             max_pending=run.get("max_pending"),
+            master=spark.get("master"),
+            checkpoint=str(self.file.parent / spark["checkpoint"]) if "checkpoint" in spark else None,
         )
 
     # --- streams ---

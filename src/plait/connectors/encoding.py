@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 import math
+from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -76,6 +78,14 @@ def from_base64(column: pa.Array, what: str, first_row: int) -> pa.Array:
 
 
 # --- JSON ---------------------------------------------------------------------------------------------------
+
+
+def json_rows(table: pa.Table) -> Iterator[str]:
+    """Each row as the text of a JSON object."""
+    for batch in table.to_batches():
+        columns = [json_values(column, name) for column, name in zip(batch.columns, batch.schema.names, strict=True)]
+        for row in zip(*columns, strict=True):
+            yield json.dumps(dict(zip(batch.schema.names, row, strict=True)), ensure_ascii=False)
 
 
 def json_values(column: pa.Array, name: str) -> list[Any]:

@@ -164,7 +164,8 @@ def read(g, reader, most, ts, origin, seq, ref):
     r = reader_at(g, reader)
     if g[r + LEAVES] < 0:
         survey(g, reader)  # announced since: its parent's leaves are not its own
-    number = merge(g, reader, 0, most, ts, origin, seq, ref)
+    number = most - most  # not a literal: Numba would compile the merges once more for it
+    number = merge(g, reader, number, most, ts, origin, seq, ref)
     done = False
     while number < most:
         frontier = g[r + FRONTIER]
@@ -215,7 +216,7 @@ def merge(g, reader, done, most, ts, origin, seq, ref):
     if number == 0:
         return done
     if number == 1:
-        return merge_one(g, reader, 0, done, most, ts, origin, seq, ref)
+        return merge_one(g, reader, number - 1, done, most, ts, origin, seq, ref)
     if number == 2:
         return merge_two(g, reader, done, most, ts, origin, seq, ref)
     if g[r + BUILT] == 0:

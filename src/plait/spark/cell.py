@@ -30,7 +30,7 @@ from plait.query.stream import Stream
 from plait.spark import wire
 from plait.spark.layout import Layout
 from plait.spark.live import Live, live
-from plait.spark.progress import StreamProgress
+from plait.spark.progress import StreamProgress, frontier_of
 
 
 class Store(Protocol):
@@ -95,6 +95,22 @@ class Manifest:
 #: Live indexes of this process by (query, run, cell). Only a cache: see above.
 _CACHE: dict[tuple[str, int], Live] = {}
 
+#: Of each, the number of this process's step that used it last. Those longest out of use stand first in both.
+_USED: dict[tuple[str, int], int] = {}
+_steps = 0
+
+
+def _remember(key: tuple[str, int], contents: Live, cells: int) -> None:
+    """Cache an index, and let go of those that no step has wanted for long: of queries that ended, of cells that moved."""
+    global _steps
+    _steps += 1
+    _CACHE.pop(key, None)
+    _USED.pop(key, None)
+    _CACHE[key], _USED[key] = contents, _steps
+    for other in [k for k, used in _USED.items() if _steps - used > 256 + 16 * cells]:
+        _CACHE.pop(other, None)
+        del _USED[other]
+
 
 def step(plan: CellPlan, cell: int, store: Store, bodies: Iterable[bytes], *, cache_key: str | None = None,
          end: bool = False) -> list[tuple[int, bytes]]:  # fmt: skip
@@ -113,7 +129,7 @@ def step(plan: CellPlan, cell: int, store: Store, bodies: Iterable[bytes], *, ca
     if end:
         for stream in progress.values():
             stream.ended = True
-    frontier = max(manifest.frontier, min(p.progress()[0] for p in progress.values()))
+    frontier = max(manifest.frontier, frontier_of(progress.values()))
     new = Step(uuid.uuid4().hex, frontier)
     for input, table in arrived.items():
         if table.num_rows:
@@ -131,15 +147,12 @@ def step(plan: CellPlan, cell: int, store: Store, bodies: Iterable[bytes], *, ca
     contents.steps = [s.id for s in manifest.steps]
     store.put_manifest(manifest.dump())
     if cache_key is not None:
-        _CACHE[(cache_key, cell)] = contents
-    out = [(wire.RESULTS, wire.table_bytes(part)) for part in _cut(results)]
+        _remember((cache_key, cell), contents, plan.layout.cells)
+    out = [(wire.RESULTS, body) for body in results.bodies()]
     out += [(wire.LATE, wire.table_bytes(t)) for t in late if t.num_rows]
-    state = {"cell": cell, "frontier": frontier, "pending": contents.pending_rows, "late": manifest.late}
+    state = {"cell": cell, "frontier": frontier, "pending": contents.pending_rows, "late": manifest.late,
+             "largest": max((at for p in progress.values() if (at := p.largest()) is not None), default=None)}  # fmt: skip
     return [*out, (wire.PROGRESS, json.dumps(state).encode())]
-
-
-def _cut(results: pa.Table) -> list[pa.Table]:
-    return [results.slice(at, 1 << 17) for at in range(0, results.num_rows, 1 << 17)]
 
 
 def _progress(plan: CellPlan, manifest: Manifest) -> dict[str, StreamProgress]:
@@ -156,11 +169,14 @@ def _arrive(plan: CellPlan, cell: int, manifest: Manifest, progress: dict[str, S
     """The batch's tuples by input, in total order, without the late ones, which are given apart."""
     heads: list[tuple[dict[str, Any], bytes]] = []
     splits: dict[str, list[list[Any]]] = {}
-    events = []
+    events, elapsed = [], 0
     for body in bodies:
         head = wire.header(body)
         if "event" in head:
             events.append(head["event"])
+            continue
+        if "tick" in head:
+            elapsed += head["tick"]
             continue
         heads.append((head, body))
         splits.setdefault(head["stream"], []).extend(head["splits"])
@@ -180,6 +196,12 @@ def _arrive(plan: CellPlan, cell: int, manifest: Manifest, progress: dict[str, S
         if event["no"] > manifest.events:
             manifest.events = event["no"]
             _apply(event, progress)
+    for name, stream in progress.items():
+        if stream.stream.idle_after_us is not None:
+            spoke = {split[0] for split in splits.get(name, ())}
+            stream.tick(
+                elapsed, spoke | {e["source"] for e in events if e["do"] == "heartbeat" and e["stream"] == name}
+            )
     return {input: _sorted(tables) for input, tables in parts.items()}, [_aside(n, cell, late[n]) for n in sorted(late)]
 
 

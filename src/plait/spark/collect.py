@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ import pyarrow as pa
 from plait.connectors.sinks import open_sink
 from plait.errors import QueryError, RunError
 from plait.spark import wire
+from plait.spark.results import Results, merge
 
 ENDINGS = {"parquet": ".parquet", "jsonl": ".jsonl"}
 
@@ -32,16 +34,8 @@ class BatchReport:
     results: int
     frontier: int
     pending: int
-    late: int
-
-
-def sorted_results(bodies: list[bytes], schema: pa.Schema) -> pa.Table:
-    """A batch's results of all cells as one table in result order. Each cell's are sorted already."""
-    tables = [wire.table_of(body).cast(schema) for body in bodies]
-    if not tables:
-        return schema.empty_table()
-    table = pa.concat_tables(tables)
-    return (table.sort_by(wire.KEY) if len(tables) > 1 else table).combine_chunks()
+    late: int  # rows dropped so far
+    largest: int | None = None  # the largest ts seen so far; the frontier lags behind it
 
 
 def part_name(batch: int, format: str) -> str:
@@ -103,23 +97,23 @@ class _Publisher:
     report: Callable[[BatchReport], None] | None
 
     def __call__(self, frame: Any, batch: int) -> None:
-        frame.persist()  # several actions below, and the cells must run once
+        if not self.distributed:
+            return self._publish(frame, frame.toArrow(), batch)
+        frame.persist()  # several actions, and the cells must run once
         try:
-            self._publish(frame, batch)
+            self._publish(frame, frame.where(frame.kind != wire.RESULTS).toArrow(), batch)
         finally:
             frame.unpersist()
 
-    def _publish(self, frame: Any, batch: int) -> None:
-        wanted = [wire.LATE, wire.PROGRESS] + ([] if self.distributed else [wire.RESULTS])
-        rows = frame.where(frame.kind.isin(wanted)).toArrow()
+    def _publish(self, frame: Any, rows: pa.Table, batch: int) -> None:
         bodies: dict[int, list[bytes]] = {kind: [] for kind in (wire.RESULTS, wire.LATE, wire.PROGRESS)}
         for kind, body in zip(rows.column("kind").to_pylist(), rows.column("body").to_pylist(), strict=True):
             bodies[kind].append(body)
         if self.distributed:
             results = self._write_distributed(frame, batch)
         else:
-            results = self._write_one(sorted_results(bodies[wire.RESULTS], self.plan.schema), batch)
-        if self.late is not None and bodies[wire.LATE]:
+            results = self._write_one([Results.of(body) for body in bodies[wire.RESULTS]], batch)
+        if bodies[wire.LATE]:
             self._write_late(bodies[wire.LATE], batch)
         if self.report is not None and bodies[wire.PROGRESS]:
             cells = [json.loads(body) for body in bodies[wire.PROGRESS]]
@@ -130,19 +124,28 @@ class _Publisher:
                     cells[0]["frontier"],
                     sum(c["pending"] for c in cells),
                     sum(c["late"] for c in cells),
+                    cells[0]["largest"],
                 )
             )
 
-    def _write_one(self, table: pa.Table, batch: int) -> int:
-        if table.num_rows:
-            kept = table if self.keep_key else table.drop_columns([wire.KEY])
-            with open_sink(self.target / part_name(batch, self.format), kept.schema) as sink:
-                sink.write(kept)
-        return int(table.num_rows)
+    def _write_one(self, cells: list[Results], batch: int) -> int:
+        if not cells:
+            return 0
+        results = merge(cells)
+        kept = results.table() if self.keep_key else results.columns
+        with open_sink(self.target / part_name(batch, self.format), kept.schema) as sink:
+            sink.write(kept.combine_chunks())
+        return results.rows
 
     def _write_late(self, bodies: list[bytes], batch: int) -> None:
         """Streams differ in columns, so each has a folder of its own."""
-        assert self.late is not None
+        if self.late is None:
+            count = sum(wire.table_of(body).num_rows for body in bodies)
+            warnings.warn(
+                f"Batch {batch} dropped {count} rows as late or behind: write_ordered(..., late=FOLDER) keeps them",
+                stacklevel=2,
+            )
+            return
         for body in bodies:
             table = wire.table_of(body)
             stream = table.schema.metadata[b"stream"].decode()

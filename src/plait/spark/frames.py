@@ -90,6 +90,10 @@ def _frame(stream: Stream, frame: Any, name: Any, rank: int) -> Frame:
     extra: list[Any] = []
     seq: str = "content"
     seq_column: str | None = None
+    if stream.source == PARTITION:
+        for column in KAFKA:
+            _need(stream, frame, column, "source=plait.PARTITION reads Kafka's partition, and its position with it")
+        _check_one_topic(stream, frame)
     if stream.seq_column is not None:
         seq, seq_column = "column", stream.seq_column
     elif stream.seq == "position":
@@ -106,7 +110,6 @@ def _frame(stream: Stream, frame: Any, name: Any, rank: int) -> Frame:
         if not extra:
             extra = [F.col("_metadata.file_path").alias(PATH)]
     elif stream.source == PARTITION:
-        _need(stream, frame, "partition", "source=plait.PARTITION reads Kafka's partition")
         source, source_name = "column", "partition"
     elif stream.source_column is not None:
         source, source_name = "column", stream.source_column
@@ -115,6 +118,35 @@ def _frame(stream: Stream, frame: Any, name: Any, rank: int) -> Frame:
         # Splits of one source must not interleave in seq, or no task can tell what came before: one task a source.
         selected = selected.repartition(F.col(f"`{source_name}`")) if source == "column" else selected.coalesce(1)
     return Frame(selected, source, source_name, rank, seq, seq_column)
+
+
+#: Kafka's columns as Spark gives them, which tell a row's position.
+KAFKA = {"partition": "int", "offset": "bigint", "topic": "string"}
+
+
+def _is_kafka(frame: Any) -> bool:
+    types = dict(frame.dtypes)
+    return all(types.get(name) == kind for name, kind in KAFKA.items())
+
+
+def _check_one_topic(stream: Stream, frame: Any) -> None:
+    """Partition 0 of two topics is two sources, and a partition's number can't tell them apart."""
+    from py4j.protocol import Py4JError
+
+    leaves = _leaf(frame).collectLeaves()
+    for at in range(leaves.size()):
+        try:
+            options = leaves.apply(at).extraOptions()  # a streaming relation's
+            topics = str(options.get("subscribe") or "")
+            several = "," in topics or options.get("subscribePattern") is not None
+        except Py4JError:
+            continue
+        if several:
+            raise QueryError(
+                f"Stream {stream.name!r}: source=plait.PARTITION, and its DataFrame reads several topics ({topics})",
+                why="each has a partition 0",
+                do="Make a column such as concat(topic, '-', partition) and name it with source=, or read one topic",
+            )
 
 
 def _need(stream: Stream, frame: Any, column: str, why: str) -> None:
@@ -126,26 +158,25 @@ def _need(stream: Stream, frame: Any, column: str, why: str) -> None:
 
 def _position(stream: Stream, frame: Any, F: Any) -> tuple[str, str | None, list[Any]]:
     """`seq="position"`: Kafka's offset, or the file and the row in it; anything else has no position."""
-    from pyspark.errors import AnalysisException
-
-    if {"partition", "offset", "topic"} <= set(frame.columns):
-        return "offset", "offset", []
+    if _is_kafka(frame):
+        if stream.source is None:
+            raise QueryError(
+                f"Stream {stream.name!r}: seq='position' on Kafka's rows, all of one source",
+                why="offsets count within a partition, and there is no order between partitions",
+                do="Say source=plait.PARTITION, or name a column whose values each stay in one partition",
+            )
+        return "kafka", None, []
     path = F.col("_metadata.file_path").alias(PATH)
-    try:
-        row = F.col("_metadata.row_index").cast("long").alias(ROW)
-        frame.select(path, row)
+    row = F.col("_metadata.row_index").cast("long").alias(ROW)
+    block = F.col("_metadata.file_block_start").cast("long").alias(BLOCK)
+    if _has(frame, path, row):
         return "row", None, [path, row]
-    except AnalysisException:
-        pass
-    try:
-        block = F.col("_metadata.file_block_start").cast("long").alias(BLOCK)
-        frame.select(path, block)
-    except AnalysisException:
+    if not _has(frame, path, block):
         raise QueryError(
             f"Stream {stream.name!r}: seq='position', and rows of its DataFrame have no position",
             why="only files and Kafka give one; Spark promises no order for the rest",
             do="Name a seq column (plait.stream(..., seq='id')), or let ties go by content (seq='content')",
-        ) from None
+        )
     if not _is_scan(frame):
         raise QueryError(
             f"Stream {stream.name!r}: seq='position' on a DataFrame that changes its files' rows",
@@ -153,6 +184,22 @@ def _position(stream: Stream, frame: Any, F: Any) -> tuple[str, str | None, list
             do="Hand over the DataFrame as spark.read or readStream gives it, or name a seq column",
         )
     return "block", None, [path, block]
+
+
+def _has(frame: Any, *columns: Any) -> bool:
+    """Whether a DataFrame can tell these. PySpark logs a column that is not there with a page of stack; we only ask."""
+    from pyspark.errors import AnalysisException
+    from pyspark.logger import PySparkLogger
+
+    log = PySparkLogger.getLogger("DataFrameQueryContextLogger")
+    before, log.disabled = log.disabled, True
+    try:
+        frame.select(*columns)
+    except AnalysisException:
+        return False
+    finally:
+        log.disabled = before
+    return True
 
 
 def _leaf(frame: Any) -> Any:

@@ -14,10 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from plait import order
+from plait.errors import DataError
 from plait.query.bind import Bound
 from plait.query.join import Asof, Join, TimeWindow, TumblingWindow
 from plait.spark import keys, wire
 from plait.spark.layout import Layout
+from plait.spark.results import Results, distinct, merge
 from plait.windows.segments_join import JoinWindow, Pairs
 from plait.windows.segments_payload import Payload
 
@@ -39,7 +41,9 @@ class Live(ABC):
         extra = [pa.field(wire.TS, pa.int64()), pa.field(wire.KEY, pa.binary())]
         extra += [pa.field(_HASH, pa.uint64())] if hashes else []
         self.schemas = tuple(pa.schema([*i.schema, *extra]) for i in bound.inputs)
-        self.out_schema = pa.schema([*bound.schema, pa.field(wire.KEY, pa.binary())])
+        # What results show of a row, and their time; keys go by reference.
+        self.shown = tuple([*i.schema.names, wire.TS] for i in bound.inputs)
+        self.nothing = Results.none(bound.schema)
         self.pending: list[pa.Table] = [schema.empty_table() for schema in self.schemas]
         self.steps: list[str] = []  # ids of the manifest's steps that these contents are made of
         self.released = [0, 0]
@@ -48,7 +52,7 @@ class Live(ABC):
     def pending_rows(self) -> int:
         return sum(table.num_rows for table in self.pending)
 
-    def advance(self, arrived: dict[int, pa.Table], frontier: int) -> pa.Table:
+    def advance(self, arrived: dict[int, pa.Table], frontier: int) -> Results:
         """Release what lies below the frontier and join it; results in result order."""
         ready = [self._release(input, arrived.get(input), frontier) for input in (0, 1)]
         return self._join(ready, frontier, results=True)
@@ -69,23 +73,23 @@ class Live(ABC):
         self.released[input] = cut
         return table.slice(0, cut)
 
-    def result(self, ts: Any, left: pa.Table, right: pa.Table | None, key: pa.Array) -> pa.Table:
+    def columns(self, ts: Any, left: pa.Table, right: pa.Table | None) -> pa.Table:
         """Result columns from the rows of both sides, of which the right one may be missing or not wanted."""
-        n, wanted = len(key), len(self.bound.schema) - 1 - len(self.bound.inputs[0].schema)
+        n, wanted = left.num_rows, len(self.bound.schema) - 1 - len(self.bound.inputs[0].schema)
         columns = [ts, *(left.column(i) for i in range(len(self.bound.inputs[0].schema)))]
         if wanted and right is None:
             columns += [pa.nulls(n, f.type) for f in self.bound.inputs[1].schema]
         elif wanted and right is not None:
             columns += [right.column(i) for i in range(wanted)]
-        arrays = [_as(c, f.type) for c, f in zip([*columns, key], self.out_schema, strict=True)]
-        return pa.Table.from_arrays(arrays, schema=self.out_schema)
+        arrays = [_as(c, f.type) for c, f in zip(columns, self.bound.schema, strict=True)]
+        return pa.Table.from_arrays(arrays, schema=self.bound.schema)
 
     def compacted(self, held: int) -> dict[int, pa.Table] | None:
         """All rows that are still needed, if the `held` ones that the state has are many more."""
         return None
 
     @abstractmethod
-    def _join(self, ready: list[pa.Table], frontier: int, *, results: bool) -> pa.Table: ...
+    def _join(self, ready: list[pa.Table], frontier: int, *, results: bool) -> Results: ...
 
     @abstractmethod
     def outlived(self, chunk: list[int], frontier: int, steps: list[Any]) -> bool:
@@ -104,8 +108,8 @@ class LiveJoin(Live):
         # For left, semi and anti: of left rows that may still match, by id from `first` on, ts and whether they have.
         self.first, self.left_ts, self.matched = 0, np.zeros(0, np.int64), np.zeros(0, bool)
 
-    def _join(self, ready: list[pa.Table], frontier: int, *, results: bool) -> pa.Table:
-        side = merge(ready)
+    def _join(self, ready: list[pa.Table], frontier: int, *, results: bool) -> Results:
+        side = interleaved(ready)
         stored: Any = (None, None)
         if self.layout.kind == "see_all":
             stored = tuple(self.layout.stored(self.cell, t.column(_HASH).to_numpy()) for t in ready)
@@ -125,10 +129,7 @@ class LiveJoin(Live):
         if self.how in ("left", "anti"):
             parts.append(self._unmatched(frontier))
         self._trim(frontier)
-        found = [part for part in parts if part.num_rows] if results else []
-        if not found:
-            return self.out_schema.empty_table()
-        return found[0] if len(found) == 1 else pa.concat_tables(found).sort_by(wire.KEY)
+        return merge(parts) if results and parts else self.nothing
 
     def _match(self, pairs: Pairs, new_ts: np.ndarray) -> Pairs:
         """Note which left rows have found a partner; gives each one's first pair, if it had none before."""
@@ -139,33 +140,49 @@ class LiveJoin(Live):
         self.matched[ids - self.first] = True
         return Pairs(pairs.trigger[at], pairs.left[at], pairs.right[at])
 
-    def _pairs(self, side: np.ndarray, pairs: Pairs) -> pa.Table:
-        n = len(pairs)
-        if n == 0:
-            return self.out_schema.empty_table()
-        left, right = self.payload[0].take(pairs.left), self.payload[1].take(pairs.right)
-        by_left = pa.array(side[pairs.trigger] == 0)
-        a, b = (_as(t.column(wire.KEY), pa.binary()) for t in (left, right))
-        key = keys.nest(pc.if_else(by_left, a, b), pc.if_else(by_left, b, a), n=n)
-        return self.result(pc.max_element_wise(left.column(wire.TS), right.column(wire.TS)), left, right, key)
+    def _pairs(self, side: np.ndarray, pairs: Pairs) -> Results:
+        if len(pairs) == 0:
+            return self.nothing
+        left, right = (self.payload[i].take(ids, self.shown[i]) for i, ids in enumerate((pairs.left, pairs.right)))
+        (lefts, of_left), (rights, of_right) = distinct(pairs.left), distinct(pairs.right)
+        by_left = side[pairs.trigger] == 0
+        of_right += len(lefts)
+        return Results(
+            self.columns(pc.max_element_wise(left.column(wire.TS), right.column(wire.TS)), left, right),
+            pa.concat_arrays([self._keys(0, lefts), self._keys(1, rights)]),
+            np.where(by_left, of_left, of_right),
+            np.where(by_left, of_right, of_left),
+        )
 
-    def _unmatched(self, frontier: int) -> pa.Table:
+    def _keys(self, input: int, ids: np.ndarray) -> pa.Array:
+        return _as(self.payload[input].take(ids, [wire.KEY]).column(0), pa.binary())
+
+    def _unmatched(self, frontier: int) -> Results:
         """Left rows that no partner can reach any more, at the ts of their last chance."""
         window = self.window.window
         assert isinstance(window, TimeWindow)
         # Python's integers: ts + after may lie beyond the last ts, the frontier at the end of all.
         past = int(np.searchsorted(self.left_ts, max(frontier - window.after_us, order.BEFORE_ALL), "left"))
+        if frontier == order.AFTER_ALL:
+            past = len(self.left_ts)
         alone = np.flatnonzero(~self.matched[:past])
-        rows = self.payload[0].take(self.first + alone) if len(alone) else self.schemas[0].empty_table()
-        ts = self.left_ts[alone] + window.after_us
+        if len(alone) and int(self.left_ts[alone[-1]]) + window.after_us > order.AFTER_ALL:
+            raise DataError(
+                f"A result's ts, {int(self.left_ts[alone[-1]])} + {window.after_us}, lies beyond 64 bits",
+                why="a ts this near to the end of time, and a window this long, have a sum that can't be counted",
+                do="Use a shorter window, or leave such tuples out",
+            )
+        ids, ts = self.first + alone, self.left_ts[alone] + window.after_us
+        rows = self.payload[0].take(ids, self.shown[0])
+        own = self._keys(0, ids)
         self.first += past
         self.left_ts, self.matched = self.left_ts[past:], self.matched[past:]
         n = len(ts)
         if n == 0:
-            return self.out_schema.empty_table()
+            return self.nothing
         last = keys.join(keys.ints(ts), keys.constant(order.AFTER_INPUTS, n), n=n)
-        key = keys.nest(last, _as(rows.column(wire.KEY), pa.binary()), n=n)
-        return self.result(pa.array(ts), rows, None, key)
+        place = np.arange(n)
+        return Results(self.columns(pa.array(ts), rows, None), pa.concat_arrays([last, own]), place, n + place)
 
     def _trim(self, frontier: int) -> None:
         if frontier > order.BEFORE_ALL:
@@ -200,7 +217,7 @@ def times(table: pa.Table) -> np.ndarray:
     return found
 
 
-def merge(ready: list[pa.Table]) -> np.ndarray:
+def interleaved(ready: list[pa.Table]) -> np.ndarray:
     """The order in which two sides' tuples interleave, as the input of each: by ts, then left before right."""
     # A key begins with (ts, input): left precedes right at one ts, and within a side the order is there already.
     left, right = (times(table) for table in ready)

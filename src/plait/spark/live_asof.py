@@ -15,8 +15,9 @@ import pyarrow.compute as pc
 from plait.query.bind import Bound
 from plait.query.join import Asof
 from plait.query.types import column_type, is_float, is_int
-from plait.spark import keys, wire
+from plait.spark import wire
 from plait.spark.live import Live, _as, times
+from plait.spark.results import Results, distinct
 
 #: Dead rows that are not worth a rewrite.
 _SLACK = 256
@@ -29,12 +30,12 @@ class LiveAsof(Live):
         self.node = bound.node
         self.latest = self.schemas[1].empty_table()
 
-    def _join(self, ready: list[pa.Table], frontier: int, *, results: bool) -> pa.Table:
+    def _join(self, ready: list[pa.Table], frontier: int, *, results: bool) -> Results:
         left = ready[0]
         right = pa.concat_tables([self.latest, ready[1]]).combine_chunks()
         left_codes, right_codes = self._codes(left, right)
         found = self._partners(left, right, left_codes, right_codes) if results else np.zeros(0, np.int64)
-        out = self._results(left, right, found) if results else self.out_schema.empty_table()
+        out = self._results(left, right, found) if results else self.nothing
         self.latest = self._last_of_each(right, right_codes, frontier)
         return out
 
@@ -66,18 +67,23 @@ class LiveAsof(Live):
             found = np.where((found >= 0) & (times(right)[np.maximum(found, 0)] >= oldest), found, -1)
         return found
 
-    def _results(self, left: pa.Table, right: pa.Table, found: np.ndarray) -> pa.Table:
+    def _results(self, left: pa.Table, right: pa.Table, found: np.ndarray) -> Results:
         if self.node.how == "inner":
             kept = np.flatnonzero(found >= 0)
             left, found = left.take(pa.array(kept)), found[kept]
         n = left.num_rows
         if n == 0:
-            return self.out_schema.empty_table()
+            return self.nothing
         positions = pa.array(found, mask=found < 0)
         partner = right.take(positions)
         own = _as(left.column(wire.KEY), pa.binary())
-        other = pc.fill_null(_as(partner.column(wire.KEY), pa.binary()), b"")
-        return self.result(left.column(wire.TS), left, partner, keys.nest(own, other, n=n))
+        others, place = distinct(found[found >= 0])
+        none = pa.array([b""], pa.binary())  # the partner of a left tuple that has none
+        known = _as(right.column(wire.KEY).take(pa.array(others, pa.int64())), pa.binary())
+        second = np.full(n, n, np.int64)
+        second[found >= 0] = n + 1 + place
+        columns = self.columns(left.column(wire.TS), left, partner)
+        return Results(columns, pa.concat_arrays([own, none, known]), np.arange(n), second)
 
     def _last_of_each(self, right: pa.Table, codes: np.ndarray, frontier: int) -> pa.Table:
         # The last position of each code: unique() finds first ones, so it looks from the end.

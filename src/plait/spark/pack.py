@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 
 from plait.errors import DataError
 from plait.order import decode
+from plait.schema import to_micros
 from plait.spark import keys, wire
 from plait.spark.hashing import HashColumns, words
 from plait.spark.layout import Layout, mix
@@ -45,7 +46,7 @@ class PackPlan:
     source: str  # "column", "file" or "constant"
     source_name: Any  # the column, the folder's root, or the name itself
     source_rank: int  # for "constant": the declared position
-    seq: str  # "row" (path and row), "block" (path, block, running), "offset", "column", "content"
+    seq: str  # "row" (path and row), "block" (path, block, running), "offset", "kafka", "column", "content"
     seq_column: str | None
     layout: Layout
     by_value: HashColumns | None = None  # for the layout "hash"
@@ -100,10 +101,44 @@ class _Rows:
     seq: pa.Array
 
 
-def _ordered(plan: PackPlan, table: pa.Table) -> _Rows:
-    from plait.schema import to_micros
+def _times(plan: PackPlan, table: pa.Table) -> np.ndarray:
+    column = table.column(plan.time)
 
-    ts = to_micros(table.column(plan.time), plan.unit, stream=plan.stream, name=plan.time, where=plan.where)
+    def micros(first: int, rows: int) -> np.ndarray:
+        return to_micros(column.slice(first, rows), plan.unit, stream=plan.stream, name=plan.time, where=plan.where)
+
+    try:
+        return micros(0, table.num_rows)
+    except DataError:
+        # Which row of the task's is at fault says nothing to a person: find it, and tell its place in its source.
+        good, bad = 0, table.num_rows
+        while bad - good > 1:
+            middle = (good + bad) // 2
+            try:
+                micros(good, middle - good)
+                good = middle
+            except DataError:
+                bad = middle
+        try:
+            micros(good, 1)
+        except DataError as error:
+            raise _placed(plan, table, good, error) from None
+        raise
+
+
+def _placed(plan: PackPlan, table: pa.Table, row: int, error: DataError) -> DataError:
+    names, codes, _ = _source(plan, table, table.num_rows)
+    place = position(_seq(plan, table, table.num_rows)[0][row].as_py())
+    mend = "mend the file, or name a seq column and filter such rows out"
+    return DataError(
+        f"Stream {plan.stream!r}, source {names[codes[row]]!r}, {place}: {error.fact.partition(': ')[2]}",
+        why=error.why,
+        do=f"To skip it, {mend if plan.seq == 'block' else 'filter such rows out of the DataFrame'} and restart",
+    )
+
+
+def _ordered(plan: PackPlan, table: pa.Table) -> _Rows:
+    ts = _times(plan, table)
     n = len(ts)
     names, codes, rank = _source(plan, table, n)
     seq, words = _seq(plan, table, n)
@@ -119,6 +154,8 @@ def _ordered(plan: PackPlan, table: pa.Table) -> _Rows:
     begins[1:] = codes[1:] != codes[:-1]
     if plan.seq in ("row", "block"):
         begins |= _file_begins(table, blocks=plan.seq == "block")
+    if plan.seq == "kafka":
+        begins |= _partition_begins(table)
     if plan.seq == "column":
         _check_repeated(plan, seq, begins, [names[code] for code in codes])
     split = (np.cumsum(begins) - 1).astype(np.int32)
@@ -133,6 +170,16 @@ def _file_begins(table: pa.Table, *, blocks: bool) -> np.ndarray:
     if blocks:
         block = table.column(BLOCK).to_numpy()
         begins[1:] |= block[1:] != block[:-1]
+    return begins
+
+
+def _partition_begins(table: pa.Table) -> np.ndarray:
+    """Where rows of another Kafka partition begin."""
+    begins = np.ones(table.num_rows, bool)
+    for name in ("partition", "topic"):
+        of = pc.dictionary_encode(table.column(name).combine_chunks()).indices.to_numpy()
+        differs = of[1:] != of[:-1]
+        begins[1:] = differs if name == "partition" else begins[1:] | differs
     return begins
 
 
@@ -152,6 +199,8 @@ def position(piece: bytes) -> str:
     (found,) = decode(piece)
     if not isinstance(found, tuple):
         return f"offset {found}"
+    if len(found) == 3 and isinstance(found[0], int):
+        return f"offset {found[2]} of topic {found[1].decode(errors='replace')!r}, partition {found[0]}"
     if isinstance(found[0], bytes):
         path = found[0].decode(errors="replace")
         return f"{path}, row {found[1]}" if len(found) == 2 else f"{path}, row {found[2]} from byte {found[1]} on"
@@ -215,6 +264,13 @@ def _seq(plan: PackPlan, table: pa.Table, n: int) -> tuple[pa.Array, np.ndarray]
             return piece, numbers.astype(np.uint64)
         seq = keys.wrapped(column)
         return seq, _words(seq)
+    if plan.seq == "kafka":
+        # The whole of a position: a source that a column names and that spans partitions has no order, and is refused
+        # when a later batch brings an earlier partition's rows.
+        topic = keys.by_value(table.column("topic").combine_chunks())
+        partition, offset = (table.column(c).to_numpy().astype(np.int64) for c in ("partition", "offset"))
+        seq = keys.nest(keys.join(keys.ints(partition), topic, keys.ints(offset), n=n), n=n)
+        return seq, offset.astype(np.uint64)
     path = keys.by_value(table.column(PATH).combine_chunks())
     if plan.seq == "row":
         numbers = table.column(ROW).combine_chunks().cast(pa.int64()).to_numpy(zero_copy_only=False)

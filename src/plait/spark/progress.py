@@ -7,6 +7,7 @@ disorder, be that within its split (the task has seen that), in an earlier split
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,9 @@ from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.stream import FILE, Stream
 from plait.spark.pack import position
 
+#: It takes so many batches at least for a source to become idle: see `clock`.
+MOST = 4
+
 
 @dataclass
 class Source:
@@ -22,11 +26,22 @@ class Source:
     ended: bool = False
     heartbeat: int = BEFORE_ALL
     last: str = ""  # the last position delivered, as hexadecimal of its key: compares as the positions do
+    silent_us: int = 0  # how long it has said nothing, as ticks tell it
+    idle: bool = False  # silent for longer than idle_after=: it does not hold the frontier until it speaks
 
     def progress(self, disorder_us: int) -> int:
         if self.ended:
             return AFTER_ALL
         return max(BEFORE_ALL if self.largest is None else self.largest - disorder_us, self.heartbeat)
+
+
+def frontier_of(streams: Iterable[StreamProgress]) -> int:
+    """The least progress of any source that holds the frontier. If only idle ones are left, what any has come to."""
+    streams = list(streams)
+    least = min(stream.progress()[0] for stream in streams)
+    if least < AFTER_ALL or all(stream.done() for stream in streams):
+        return least
+    return max(stream.reached() for stream in streams)
 
 
 class StreamProgress:
@@ -37,6 +52,7 @@ class StreamProgress:
         self.sources: dict[Any, Source] = {name: Source() for name in names}
         self.open_ended = open_ended  # sources become known at first sight
         self.ended = False
+        self.silent_us = 0  # how long none of its sources has said anything
 
     def progress(self) -> tuple[int, Any]:
         """How far the stream has come, and the source that holds it."""
@@ -45,13 +61,40 @@ class StreamProgress:
         least, holder = AFTER_ALL, None
         for name, source in self.sources.items():
             at = source.progress(self.stream.disorder_us)
-            if at < least:
+            if at < least and not source.idle:
                 least, holder = at, name
-        if least == AFTER_ALL and self.open_ended:
+        if least == AFTER_ALL and self.open_ended and not self._idle(self.silent_us):
             # All known sources have ended, and another may come: nothing is promised beyond what has been seen.
             seen = [s.largest for s in self.sources.values() if s.largest is not None]
             return max(seen, default=BEFORE_ALL), None
         return least, holder
+
+    def _idle(self, silent_us: int) -> bool:
+        return self.stream.idle_after_us is not None and silent_us >= self.stream.idle_after_us
+
+    def tick(self, elapsed_us: int, spoke: set[Any]) -> None:
+        """Time has passed in which only the sources that spoke said anything."""
+        assert self.stream.idle_after_us is not None
+        elapsed_us = min(elapsed_us, -(-self.stream.idle_after_us // MOST))
+        self.silent_us = 0 if spoke else self.silent_us + elapsed_us
+        for name, source in self.sources.items():
+            source.silent_us = 0 if name in spoke else source.silent_us + elapsed_us
+            source.idle = self._idle(source.silent_us)
+
+    def done(self) -> bool:
+        """Whether nothing can come any more, as opposed to being idle."""
+        return self.ended or (not self.open_ended and all(s.ended for s in self.sources.values()))
+
+    def largest(self) -> int | None:
+        return max((s.largest for s in self.sources.values() if s.largest is not None), default=None)
+
+    def reached(self) -> int:
+        """The furthest any source has come."""
+        disorder = self.stream.disorder_us
+        ends = [
+            max(BEFORE_ALL if s.largest is None else s.largest - disorder, s.heartbeat) for s in self.sources.values()
+        ]
+        return max(ends, default=BEFORE_ALL)
 
     def fold(self, splits: list[list[Any]], released: int) -> dict[tuple[Any, str], int]:
         """Take a batch's splits; gives for each (source, first position) the ts below which its tuples are late."""
@@ -136,10 +179,13 @@ class StreamProgress:
     def dump(self) -> dict[str, Any]:
         return {
             "ended": self.ended,
-            "sources": [[n, s.largest, s.ended, s.heartbeat, s.last] for n, s in self.sources.items()],
+            "silent_us": self.silent_us,
+            "sources": [
+                [n, s.largest, s.ended, s.heartbeat, s.last, s.silent_us, s.idle] for n, s in self.sources.items()
+            ],
         }
 
     def load(self, data: dict[str, Any]) -> None:
-        self.ended = data["ended"]
+        self.ended, self.silent_us = data["ended"], data.get("silent_us", 0)
         for name, *rest in data["sources"]:
             self.sources[name] = Source(*rest)

@@ -6,11 +6,12 @@ import functools
 import hashlib
 import inspect
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from plait.errors import QueryError, RunError
@@ -19,24 +20,29 @@ from plait.query.base import Query
 from plait.query.bind import Bound, bind, check_data
 from plait.query.explain import explain
 from plait.query.join import Asof, Join
-from plait.query.stream import Stream
-from plait.spark import collect, control, frames, settings, wire
+from plait.query.stream import FILE, Stream
+from plait.spark import aside, collect, control, frames, settings, wire
 from plait.spark.cell import CellPlan, step
 from plait.spark.hashing import hash_columns
 from plait.spark.layout import Layout, choose
 from plait.spark.pack import PackPlan
+from plait.spark.results import Results
 
 
 def dataframe(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int, int] = "auto", index: str = "auto",
-              control: str | None = None, max_pending: int | None = None) -> Any:  # fmt: skip
+              control: str | None = None, max_pending: int | None = None, late_rows: bool = False) -> Any:  # fmt: skip
     """Run a query on Spark.
 
     data     stream name -> DataFrame (or a list or dict of them: several sources), all streaming or all batch
     layout   "auto", or (m, n): the grid of cells; pinned by the checkpoint once a query has started
     index    "auto", or one to force, for study
     control  the folder of the control source: see `plait.spark.control`
+    late_rows  have rows dropped as late or behind in the result, marked: for a batch, or a sink of your own
     """
-    return plan(query, data, layout=layout, index=index, control_dir=control, max_pending=max_pending).results()
+    made = plan(query, data, layout=layout, index=index, control_dir=control, max_pending=max_pending)
+    if made.streaming and control is not None:
+        made.announce()
+    return made.results(late_rows=late_rows)
 
 
 @dataclass(frozen=True)
@@ -81,6 +87,7 @@ class Plan:
             "partitions": int(self.spark.conf.get("spark.sql.shuffle.partitions")),
         }
         if card is None:
+            plan.announce()
             collect.write_card(checkpoint, own)
         elif card["fingerprint"] != own["fingerprint"]:
             differs = next(
@@ -91,16 +98,40 @@ class Plan:
                 why=f"it has {card.get(differs, card['fingerprint'])!r} and this one {own.get(differs, own['fingerprint'])!r}",
                 do="Use another checkpoint folder, or the query it was started with",
             )
+        else:
+            plan.announce()
         return plan
+
+    def announce(self) -> None:
+        """Tell the control folder which streams and sources there are, so that it refuses events of any other."""
+        assert self.control_dir is not None
+        inputs = {i.node.name: i.schema for i in self.cell.bound.inputs if isinstance(i.node, Stream)}
+        told = {}
+        for stream, names, open_ended in self.cell.streams:
+            text = stream.source == FILE or any(isinstance(name, str) for name in names)
+            if stream.source_column is not None:
+                text = text or not pa.types.is_integer(inputs[stream.name].field(stream.source_column).type)
+            told[stream.name] = {
+                "sources": None if open_ended else list(names),
+                "named": "text" if text else "integers",
+            }
+        control.announce(self.control_dir, told)
 
     def drain(self) -> None:
         assert self.control_dir is not None
         control.drain(self.control_dir)
 
-    def results(self) -> Any:
+    def results(self, *, late_rows: bool = False) -> Any:
         from pyspark.sql.pandas.types import from_arrow_schema
 
-        result = self.raw().mapInArrow(unpack(self.schema, wire.RESULTS), from_arrow_schema(self.schema))
+        raw = self.raw()
+        if late_rows:
+            schema = pa.schema([*self.schema, *aside.COLUMNS])
+            result = raw.mapInArrow(aside.unpack_both(self.schema), from_arrow_schema(schema))
+        else:
+            if dropping := [s.name for s, *_ in self.cell.streams if "drop" in (s.late, s.behind)]:
+                raw = aside.counted(raw, dropping, self.streaming)
+            result = raw.mapInArrow(unpack(self.schema, wire.RESULTS), from_arrow_schema(self.schema))
         result._plait = self
         return result
 
@@ -130,15 +161,23 @@ def plan(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int, int]
     ]  # fmt: skip
     parts = [frame.mapInArrow(how.mapper(), wire.PACKED) for frame, how in plans]
     packed = functools.reduce(lambda a, b: a.unionAll(b), parts)
+    known = tuple(_known(stream, given[name], streaming) for name, stream in streams.items())
     if streaming and control_dir is not None:
         packed = packed.unionAll(control.events(spark, control_dir, cells))
-    known = tuple(_known(stream, given[name], streaming) for name, stream in streams.items())
+    if streaming and (ticks := _ticks(spark, streams.values(), cells)) is not None:
+        packed = packed.unionAll(ticks)
     cell = CellPlan(bound, known, cells, fingerprint(query, bound, cells), explain(query), index, max_pending)
 
     def again(layout: str | tuple[int, int], control_dir: str | None) -> Plan:
         return plan(query, data, layout=layout, index=index, control_dir=control_dir, max_pending=max_pending)
 
     return Plan(spark, cell, packed, streaming, control_dir, again, layout)
+
+
+def _ticks(spark: Any, streams: Iterable[Stream], cells: Layout) -> Any | None:
+    from plait.spark import clock
+
+    return clock.ticks(spark, list(streams), cells)
 
 
 def _first(data: Any) -> Any:
@@ -187,18 +226,45 @@ def fingerprint(query: Query, bound: Bound, cells: Layout) -> str:
     ]  # fmt: skip
     condition = bound.predicate.describe() if bound.predicate is not None else ""
     if bound.predicate is not None and bound.predicate.kind == "opaque":
-        condition += _source_text(bound.predicate.source)
+        condition += _function_text(bound.predicate.source)
     schemas = [str(i.schema) for i in bound.inputs]
     parts = [explain(query).split("\n")[0], streams, schemas, condition, cells.describe(), list(cells.keys)]
+    if any(s.idle_after_us is not None for s in query.streams().values()):
+        parts.append("clock")  # one more source in the offset log
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
-def _source_text(function: Any) -> str:
+def _function_text(function: Any, seen: tuple[Any, ...] = ()) -> str:
+    """An opaque condition's meaning: its text, and the values it takes from outside of it."""
+    code = getattr(function, "__code__", None)
+    if code is None or function in seen:
+        return getattr(function, "__qualname__", type(function).__qualname__)
     try:
-        return inspect.getsource(function)
+        text = inspect.getsource(function)
     except (OSError, TypeError):
-        code = getattr(function, "__code__", None)
-        return repr((code.co_code, code.co_consts)) if code is not None else repr(function)
+        text = repr((code.co_code.hex(), [c for c in code.co_consts if not inspect.iscode(c)]))
+    outside = inspect.getclosurevars(function)
+    taken: dict[str, Any] = dict(outside.globals) | dict(outside.nonlocals)
+    taken |= {f"default {n}": v for n, v in enumerate(function.__defaults__ or ())} | (function.__kwdefaults__ or {})
+    return text + "".join(f"\n{name} = {_value_text(taken[name], (*seen, function))}" for name in sorted(taken))
+
+
+def _value_text(value: Any, seen: tuple[Any, ...]) -> str:
+    """Text that is the same in every process: no addresses, and sets in one order."""
+    if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
+        return repr(value)
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(_value_text(v, seen) for v in value)}]"
+    if isinstance(value, (set, frozenset)):
+        return f"{{{', '.join(sorted(_value_text(v, seen) for v in value))}}}"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{_value_text(k, seen)}: {_value_text(v, seen)}' for k, v in value.items())}}}"
+    if inspect.ismodule(value):
+        return value.__name__
+    if isinstance(value, (np.ndarray, np.generic)):
+        return f"{value.dtype} {value.shape} {hashlib.sha256(value.tobytes()).hexdigest()}"
+    inner = getattr(value, "py_func", value)  # what Numba has compiled
+    return _function_text(inner, seen) if inspect.isfunction(inner) else type(value).__qualname__
 
 
 class _Dict:
@@ -240,7 +306,7 @@ def unpack(schema: pa.Schema, kind: int) -> Callable[[Iterator[pa.RecordBatch]],
         for batch in batches:
             for found, body in zip(batch.column("kind").to_pylist(), batch.column("body"), strict=True):
                 if found == kind:
-                    yield from wire.table_of(body.as_buffer().to_pybytes()).cast(schema).to_batches()
+                    yield from Results.of(body.as_buffer()).table().cast(schema).to_batches()
 
     return unpacked
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from plait.errors import RunError
+from plait.spark import local
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
@@ -26,6 +27,8 @@ SETTINGS = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
+    # Workers begin with everything imported: see there.
+    "spark.python.daemon.module": "plait.spark.daemon",
     # Workers and the JVM are on one machine.
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1000000",
@@ -44,13 +47,14 @@ def session(*, master: str = "local[*]", partitions: int | None = None, name: st
     """A session with plait's settings. `partitions` is the number of state partitions, two per core by default."""
     from pyspark.sql import SparkSession
 
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_PYTHON", local.python() if local.is_local(master) else sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # no word about host names, and nothing listens outside
     cores = os.cpu_count() or 2
     builder = SparkSession.builder.master(master).appName(name)
     settings = REQUIRED | SETTINGS | {"spark.sql.shuffle.partitions": str(partitions or cores)}
     log = Path(__file__).with_name("log4j2.properties")
-    settings |= {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log}"} | extra
+    settings |= {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log}"}
+    settings |= (local.file_system() if local.is_local(master) else {}) | extra
     for key, value in settings.items():
         builder = builder.config(key, value)
     made = builder.getOrCreate()

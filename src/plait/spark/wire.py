@@ -17,6 +17,9 @@ OUTPUT = "kind int, body binary"
 #: Kinds of output rows of a cell.
 RESULTS, LATE, PROGRESS = 0, 1, 2
 
+#: Keys repeat a file's path in every row; compressed they hardly weigh on the sockets and the state store between.
+_PACKED = pa.ipc.IpcWriteOptions(compression="lz4")
+
 TS, KEY, SPLIT, LATE_FLAG = "_plait_ts", "_plait_key", "_plait_split", "_plait_late"
 
 
@@ -26,7 +29,7 @@ def body(header: dict[str, Any], rows: pa.RecordBatch | pa.Table | None = None) 
     sink.write(len(head).to_bytes(8, "little"))
     sink.write(head)
     if rows is not None:
-        with pa.ipc.new_stream(sink, rows.schema) as writer:
+        with pa.ipc.new_stream(sink, rows.schema, options=_PACKED) as writer:
             writer.write(rows)
     return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
 
@@ -46,10 +49,20 @@ def rows(data: bytes) -> pa.Table | None:
 
 def table_bytes(table: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
+    with pa.ipc.new_stream(sink, table.schema, options=_PACKED) as writer:
         writer.write_table(table)
     return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
 
 
-def table_of(data: bytes) -> pa.Table:
+def pair(one: bytes, other: bytes) -> bytes:
+    return len(one).to_bytes(8, "little") + one + other
+
+
+def unpair(data: bytes) -> tuple[pa.Buffer, pa.Buffer]:
+    whole = pa.py_buffer(data)
+    cut = 8 + int.from_bytes(whole[:8].to_pybytes(), "little")
+    return whole[8:cut], whole[cut:]
+
+
+def table_of(data: bytes | pa.Buffer) -> pa.Table:
     return pa.ipc.open_stream(pa.py_buffer(data)).read_all()

@@ -39,15 +39,16 @@ class Payload:
         while self._batches and self._batches[0][0] + self._batches[0][1].num_rows <= first_live_id:
             self._batches.popleft()
 
-    def take(self, ids: np.ndarray) -> pa.Table:
-        """The rows of these ids, in this order, once for each time they are named."""
+    def take(self, ids: np.ndarray, columns: list[str] | None = None) -> pa.Table:
+        """The rows of these ids, in this order, once for each time they are named; of them these columns, or all."""
         starts = [start for start, _ in self._batches]
+        names = self.schema.names if columns is None else columns
         if len(ids) == 0:
-            return self.schema.empty_table()
+            return self.schema.empty_table().select(names)
         first, last = bisect_right(starts, int(ids.min())) - 1, bisect_right(starts, int(ids.max())) - 1
         if first == last:
             start, batch = self._batches[first]
-            return pa.Table.from_batches([batch.take(pa.array(ids - start))])
+            return pa.Table.from_batches([batch.select(names).take(pa.array(ids - start))])
         which = np.searchsorted(np.array(starts), ids, "right") - 1
         # One take a batch, then one to restore the order: both in proportion to the result, not to the window.
         by = np.argsort(which, kind="stable")
@@ -56,7 +57,7 @@ class Payload:
         for k, (begin, end) in enumerate(pairwise(cuts)):
             if begin < end:
                 start, batch = self._batches[first + k]
-                parts.append(batch.take(pa.array(ids[by[begin:end]] - start)))
+                parts.append(batch.select(names).take(pa.array(ids[by[begin:end]] - start)))
         back = np.empty(len(ids), np.int64)
         back[by] = np.arange(len(ids))
         return pa.Table.from_batches(parts).combine_chunks().take(pa.array(back))

@@ -2,8 +2,11 @@
 
 One session, the same Parquet files, the same trigger for all. Streaming contenders take one file of each stream a
 micro-batch and are timed from the start of the query until everything is out, plait's drain included. Each contender
-runs once, untimed, before it is timed. Spark refuses the join as it stands; the workaround puts tuples into square
-buckets as wide as the band, sends one side's to the nine around, and joins by bucket.
+runs once, untimed, before it is timed (the largest case comes last, in a session that all have warmed). Spark refuses
+the join as it stands. The workaround puts tuples into square buckets, sends one side's to every bucket that its band
+touches, and joins by bucket. Buckets five bands wide are its best: two copies a tuple, where buckets as wide as the band
+make nine, and take three times as long. DuckDB runs the condition as it stands, by its range join, and by the same
+buckets.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from plait.connectors import synthetic
 from plait.connectors.dump import write_folder
 from plait.errors import RunError
 
-BAND, WITHIN_S = 10, 300
+BAND, WITHIN_S, BUCKET = 10, 300, 50
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,9 @@ def _case(spark: Any, case: Case, place: Path) -> list[dict[str, Any]]:
         contenders["spark buckets"] = lambda p: _spark_stream(spark, folders, p)
     else:
         contenders["spark batch buckets"] = lambda p: _spark_batch(spark, folders)
-    contenders["duckdb batch"] = lambda p: _duckdb(folders)
+    contenders["duckdb batch buckets"] = lambda p: _duckdb(folders, buckets=True)
+    if case.name != "large":
+        contenders["duckdb batch"] = lambda p: _duckdb(folders, buckets=False)
     rows, expected = [], None
     for name, contender in contenders.items():
         # A folder of its own each time: Spark's state store goes on writing to one for a while after a query's end.
@@ -134,8 +139,8 @@ def _bucketed(frame: Any, x: str, y: str, *, around: bool) -> Any:
     from pyspark.sql import functions as F
 
     def near(column: str) -> Any:
-        own = F.floor(F.col(column) / BAND).cast("int")
-        return F.explode(F.array(own - 1, own, own + 1)) if around else own
+        low, own, high = (F.floor((F.col(column) + by) / BUCKET).cast("int") for by in (-BAND, 0, BAND))
+        return F.explode(F.sequence(low, high)) if around else own
 
     return frame.withColumn(f"b{x}", near(x)).withColumn(f"b{y}", near(y))
 
@@ -186,17 +191,29 @@ def _spark_batch(spark: Any, folders: dict[str, Path]) -> int:
     return int(rows.num_rows)
 
 
-def _duckdb(folders: dict[str, Path]) -> int:
+def _duckdb(folders: dict[str, Path], *, buckets: bool) -> int:
     import duckdb
 
     r, s = (f"read_parquet('{folders[name]}/*.parquet')" for name in ("stream_r", "stream_s"))
+    window = f"s.ts BETWEEN r.ts - INTERVAL {WITHIN_S} SECONDS AND r.ts + INTERVAL {WITHIN_S} SECONDS"
+    band = "r.x >= s.x_low AND r.x <= s.x_high AND r.y >= s.y_low AND r.y <= s.y_high"
+    # As four inequalities on columns, not abs() or BETWEEN: only then does DuckDB take its range join.
+    bounds = f"a - {BAND} AS x_low, a + {BAND} AS x_high, b - {BAND} AS y_low, b + {BAND} AS y_high"
+    sql = f"SELECT * FROM {r} r JOIN (SELECT *, {bounds} FROM {s}) s ON {band} WHERE {window}"
+    if buckets:
+        own = ", ".join(f"CAST(floor({c} / {BUCKET}) AS INT) AS b{c}" for c in "xy")
+        around = ", ".join(
+            f"range(CAST(floor({c}_low / {BUCKET}) AS INT), CAST(floor({c}_high / {BUCKET}) AS INT) + 1) AS all_{c}"
+            for c in "xy"
+        )
+        sql = (
+            f"WITH r AS (SELECT *, {own} FROM {r}), "
+            f"bounded AS (SELECT *, {around} FROM (SELECT *, {bounds} FROM {s})), "
+            "s AS (SELECT *, unnest(all_y) AS by_ FROM (SELECT *, unnest(all_x) AS bx_ FROM bounded)) "
+            f"SELECT * FROM r JOIN s ON r.bx = s.bx_ AND r.by = s.by_ WHERE {band} AND {window}"
+        )
     with duckdb.connect() as base:
-        # As inequalities, not abs(): only then does DuckDB take its range join.
-        rows: Any = base.sql(
-            f"SELECT * FROM {r} r JOIN {s} s ON r.x BETWEEN s.a - {BAND} AND s.a + {BAND} "
-            f"AND r.y BETWEEN s.b - {BAND} AND s.b + {BAND} "
-            f"AND s.ts BETWEEN r.ts - INTERVAL {WITHIN_S} SECONDS AND r.ts + INTERVAL {WITHIN_S} SECONDS"
-        ).to_arrow_table()
+        rows: Any = base.sql(sql).to_arrow_table()
     return len(rows)
 
 

@@ -1,0 +1,128 @@
+"""Jobs on threads: one thread pulls the lanes of the feeds and pushes, this one writes results as they come."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from plait.cli.job import Job, Summary
+from plait.cli.progress import Display
+from plait.connectors import sinks
+from plait.connectors.contract import Chunk, SourceName
+from plait.order import BEFORE_ALL
+from plait.query.base import Query
+
+#: Rows pushed at a time: few, since a lane's rows wait until the slowest source has caught up.
+SLICE_ROWS = 4096
+
+Lanes = dict[str, dict[SourceName | None, list[Iterator[Chunk]]]]
+
+
+def supports(query: Query) -> bool:
+    """Without importing the executor, and Numba with it."""
+    from plait.query.join import Asof, Join
+    from plait.query.stream import Stream
+
+    plain = isinstance(query, (Join, Asof)) and all(isinstance(i, Stream) for i in query.inputs)
+    return plain and all(s.idle_after_us is None for s in query.streams().values())
+
+
+def run(job: Job, output: str, late: str | None, quiet: bool) -> Summary:
+    from plait.cli.execute import write_late
+
+    started = time.monotonic()
+    counts = [feed.rows for feed in job.check().feeds.values()]
+    total = None if None in counts else sum(c for c in counts if c is not None)
+    results = 0
+    with Display(f"{job.title} on threads", total=total, quiet=quiet) as display, _started(job) as made:
+        with sinks.open_sink(output, made.schema) as sink:
+            for batch in _results(job, made, display):
+                sink.write(pa.Table.from_batches([batch]))
+                results += batch.num_rows
+            dropped = {name: made.late(name) for name in job.query.streams()}
+            if late is not None:
+                write_late(dropped, late)
+        behind = sum(made.behind(name).num_rows for name in job.query.streams())
+        rows = made.stats().tuples + sum(t.num_rows for t in dropped.values()) + behind
+    return Summary(
+        "threads", rows, results, sum(t.num_rows for t in dropped.values()), behind, time.monotonic() - started
+    )
+
+
+def collect(job: Job, display: Display) -> pa.Table:
+    """The whole result in memory, with its keys."""
+    with _started(job.check(), keys=True) as made:
+        return pa.Table.from_batches(list(_results(job, made, display)), made.schema).combine_chunks()
+
+
+def _started(job: Job, **options: Any) -> Any:
+    schemas = {name: feed.schema for name, feed in job.feeds.items()}
+    return job.query.on_threads(schemas=schemas, order=job.order, pending=job.max_pending or 1 << 20, **options)
+
+
+def _results(job: Job, run: Any, display: Display) -> Iterator[pa.RecordBatch]:
+    """Results, while another thread pushes; its error is raised here."""
+    failed: list[BaseException] = []
+
+    def push() -> None:
+        try:
+            _pull(job, run)
+        except BaseException as error:
+            failed.append(error)
+            run.stop()
+
+    thread = threading.Thread(target=push, name="plait-feeds", daemon=True)
+    thread.start()
+    results = 0
+    try:
+        for batch in run.results():
+            results += batch.num_rows
+            display.update(run.stats().tuples, results, run.frontier)
+            yield batch
+    except BaseException:
+        if not failed:
+            raise
+    finally:
+        run.stop() if failed else None
+        thread.join()
+    if failed:
+        raise failed[0]
+
+
+def _pull(job: Job, run: Any) -> None:
+    """Push from the lane that holds the frontier, so that little has to wait, until all lanes are empty."""
+    lanes: Lanes = {}
+    for name, feed in job.feeds.items():
+        lanes[name] = {}
+        for lane in feed.lanes:
+            if lane.source is not None and job.query.streams()[name].source_column is None:
+                run.heartbeat(name, lane.source, BEFORE_ALL)  # known from now on
+            lanes[name].setdefault(lane.source, []).append(_sliced(lane.read()))
+        if not feed.lanes:
+            run.close(name)
+    while (holder := run.holder())[0] is not None:
+        name, source = holder
+        own = source if source in lanes[name] else None
+        if own not in lanes[name]:
+            # A declared source that no lane delivers: nothing can come from it any more.
+            run.close(name, source)
+            continue
+        chunk = next(lanes[name][own][0], None)
+        if chunk is not None:
+            run.push(name, own, chunk.batch)
+            continue
+        lanes[name][own].pop(0)
+        if not lanes[name][own]:
+            del lanes[name][own]
+            if own is not None or not lanes[name]:
+                run.close(name, own)
+
+
+def _sliced(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+    for chunk in chunks:
+        for start in range(0, chunk.batch.num_rows, SLICE_ROWS):
+            yield Chunk(chunk.batch.slice(start, SLICE_ROWS), chunk.where, chunk.first_row + start)

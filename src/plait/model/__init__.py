@@ -1,0 +1,1 @@
+"""The papers' performance models: which strategy and layout fit, and why."""

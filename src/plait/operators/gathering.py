@@ -1,0 +1,151 @@
+"""The workers' results as one sequence: ScaleJoin's output gate, SplitJoin's gathering by punctuation.
+
+Each worker's ring is in result order, and each says up to which trigger it is done: a punctuation. Below the least of
+these, nothing can come any more, so what is taken there, the least first, is the result order.
+
+Precision is the caller's: STRICT compares trigger and partner; a number k > 0 takes, between two multiples of k
+triggers, what each worker has, worker by worker (k = 1: triggers in order, partners as they are stored); NEVER takes
+whatever is there.
+
+One thread gathers at a time. It releases OUT_HEAD after it has copied; workers that wait for room acquire it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numba import carray
+
+from plait.atomics import fence, fetch_add, load_acquire, sched_yield, store_release, wake_all
+from plait.atomics.native import compiled_over, pointer_at
+from plait.gate.flow import cancel, prepare, sleep
+from plait.operators import layout as o
+from plait.order import AFTER_ALL
+from plait.windows.ring_segment import ints
+
+compiled = compiled_over("windows", "gate", "kernels")
+inner = compiled_over("windows", "gate", "kernels", inner=True)
+
+STRICT: Final = 0
+NEVER: Final = -1
+ENDED: Final = -1
+
+
+@inner
+def entries(w):
+    return carray(pointer_at(w[o.OUT]), ((w[o.OUT_MASK] + 1) * o.E_WORDS,), dtype=np.int64)
+
+
+@inner
+def first_is_less(a, i, b, j, precision):
+    """Whether entry i of worker a's ring goes before entry j of b's, b being the worker of the higher number."""
+    if precision > 0:
+        return (a[i + o.E_TRIGGER] >> 1) // precision <= (b[j + o.E_TRIGGER] >> 1) // precision
+    for word in range(3):
+        if a[i + word] != b[j + word]:
+            return a[i + word] < b[j + word]
+    return True
+
+
+@compiled
+def gather(c, workers, taken, ends, precision, most, dest, seen):
+    """Take the next results, up to `most`: how many; ENDED if there can't be any more.
+
+    `seen` receives the least ts still live on either side, and the rank up to which all results are out.
+    """
+    n = len(workers)
+    rank, ts = AFTER_ALL, AFTER_ALL
+    seen[0], seen[1] = AFTER_ALL, AFTER_ALL
+    for k in range(n):
+        w = ints(workers[k], o.WORDS)
+        # What is live first: it may be older than the rank, never newer, or payload would go before its results.
+        for side in range(2):
+            seen[side] = min(seen[side], load_acquire(w, o.LIVE_TS + side))
+        rank = min(rank, load_acquire(w, o.DONE_RANK))
+        ts = min(ts, load_acquire(w, o.DONE_TS))
+    seen[2] = rank
+    if precision > 1 and ts != AFTER_ALL:
+        rank = rank // precision * precision
+    for k in range(n):
+        w = ints(workers[k], o.WORDS)
+        taken[k] = w[o.OUT_HEAD]
+        ends[k] = load_acquire(w, o.OUT_TAIL)
+    count = merge(workers, taken, ends, precision, rank, ts, most, dest)
+    for k in range(n):
+        store_release(ints(workers[k], o.WORDS), o.OUT_HEAD, taken[k])
+    if count > 0:
+        fence()
+        if load_acquire(c, o.ROOM_SLEEPERS) > 0:
+            fetch_add(c, o.ROOM_EVENT, 1)
+            wake_all(c, o.ROOM_EVENT)
+        return count
+    if ts == AFTER_ALL:
+        for k in range(n):
+            if taken[k] < ends[k]:
+                return 0
+        return ENDED
+    return 0
+
+
+@inner
+def merge(workers, taken, ends, precision, rank, ts, most, dest):
+    n = len(workers)
+    count = 0
+    while count < most:
+        best = -1
+        for k in range(n):
+            if taken[k] == ends[k]:
+                continue
+            w = ints(workers[k], o.WORDS)
+            a = entries(w)
+            i = (taken[k] & w[o.OUT_MASK]) * o.E_WORDS
+            trigger = a[i + o.E_TRIGGER]
+            out = ts == AFTER_ALL or a[i + o.E_TS] < ts if trigger == o.UNMATCHED else trigger >> 1 < rank
+            if precision == NEVER:
+                best = k
+                break
+            if not out:
+                continue
+            if best >= 0:
+                v = ints(workers[best], o.WORDS)
+                if first_is_less(entries(v), (taken[best] & v[o.OUT_MASK]) * o.E_WORDS, a, i, precision):
+                    continue
+            best = k
+        if best < 0:
+            break
+        w = ints(workers[best], o.WORDS)
+        a = entries(w)
+        # As long as one worker is the only one there is nothing to compare.
+        last = ends[best] if n == 1 or precision == NEVER else taken[best] + 1
+        while taken[best] < last and count < most:
+            i = (taken[best] & w[o.OUT_MASK]) * o.E_WORDS
+            trigger = a[i + o.E_TRIGGER]
+            out = ts == AFTER_ALL or a[i + o.E_TS] < ts if trigger == o.UNMATCHED else trigger >> 1 < rank
+            if not out and precision != NEVER:
+                return count
+            for word in range(o.E_WORDS):
+                dest[word, count] = a[i + word]
+            count += 1
+            taken[best] += 1
+    return count
+
+
+@compiled
+def gather_waiting(c, workers, taken, ends, precision, most, dest, seen, nanoseconds):
+    """As `gather`, but sleep up to `nanoseconds` where there is nothing."""
+    number = gather(c, workers, taken, ends, precision, most, dest, seen)
+    for _ in range(2):
+        if number != 0:
+            return number
+        sched_yield()
+        number = gather(c, workers, taken, ends, precision, most, dest, seen)
+    if number != 0 or nanoseconds <= 0:
+        return number
+    ticket = prepare(c, o.OUT_EVENT)
+    number = gather(c, workers, taken, ends, precision, most, dest, seen)
+    if number != 0:
+        cancel(c, o.OUT_EVENT)
+        return number
+    sleep(c, o.OUT_EVENT, ticket, nanoseconds)
+    return gather(c, workers, taken, ends, precision, most, dest, seen)

@@ -1,0 +1,25 @@
+"""HALT: the word that makes every worker return to Python, and the calls that wake whoever sleeps through it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from plait.atomics import fetch_add, store_release, wake_all
+from plait.atomics.native import compiled_over
+from plait.gate.layout import READY_EVENT
+from plait.operators import layout as o
+
+RUNNING: Final = 0
+STILL: Final = 1
+STOPPING: Final = 2
+
+
+@compiled_over("gate")
+def halt(gate, control, value):
+    """Set HALT, then wake all: a sleeper looks at HALT between saying that it will sleep and sleeping."""
+    store_release(control, o.HALT, value)
+    fetch_add(gate, READY_EVENT, 1)
+    wake_all(gate, READY_EVENT)
+    for event in (o.ROOM_EVENT, o.FEED_EVENT, o.OUT_EVENT):
+        fetch_add(control, event, 1)
+        wake_all(control, event)

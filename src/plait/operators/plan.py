@@ -1,0 +1,97 @@
+"""What a strategy decides, in data: who stores which tuples where, who compares them, and how results are gathered.
+
+The seam for a new strategy. A strategy is a function `(Wish) -> Plan`; the worker's loop, the memory, flow control
+and gathering are the same for all. In a plan each worker has a `Seat`. Sides are 0 (left, the papers' R or X) and 1
+(right, S or Y); a tuple's *number* is its place in its own stream, which every worker counts alike because all see
+the same sequence.
+
+- A worker *compares* (probes with) the tuples of a side whose number is `probe_at` modulo `probe_every`.
+- It uses one *segment* of each side's window. A segment holds the tuples whose number is `store_at` modulo
+  `store_every`; it has one writer, and all workers that name it share it. Who writes a segment must compare the
+  tuples it stores.
+- A pair is compared where its earlier tuple lies in the segment of a worker that compares the later one. What every
+  plan has to keep: for each pair there is exactly one such worker. `Plan.check` tries it for all numbers, in both
+  orders.
+
+A strategy that does not fit the common loop (other flows, other windows) names one of its own in `Plan.loop`, as
+`asof` does: it gets the same memory, and answers with the same codes (`layout`). What it puts into its ring with
+`emitting.put`, and publishes with `worker.publish_progress`, is gathered like everybody's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import lcm
+from typing import Any
+
+from plait.errors import QueryError
+
+Two = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What is asked of a strategy. `kind` is inner, left, semi or anti; `rates` are tuples a second, where known."""
+
+    workers: int
+    kind: str = "inner"
+    layout: Two | str = "auto"
+    fan_out: int = 2
+    rates: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
+class Seat:
+    """One worker's part; pairs are (left, right)."""
+
+    segment: Two
+    store_every: Two
+    store_at: Two
+    probe_every: Two
+    probe_at: Two
+    writer: tuple[bool, bool]
+    parent: int | None = None  # in a distribution tree: who hands tuples down to it
+
+
+@dataclass(frozen=True)
+class Plan:
+    strategy: str
+    seats: tuple[Seat, ...]
+    layout: Two
+    why: str
+    tree: bool = field(default=False)
+    loop: Any = field(
+        default=None, compare=False
+    )  # a compiled function with the arguments of `worker.work`; None: that one
+
+    @property
+    def segments(self) -> Two:
+        return (1 + max(s.segment[0] for s in self.seats), 1 + max(s.segment[1] for s in self.seats))
+
+    def sharers(self, side: int, segment: int) -> list[int]:
+        return [k for k, seat in enumerate(self.seats) if seat.segment[side] == segment]
+
+    def check(self) -> None:
+        """Every pair is compared by exactly one worker, whichever of its tuples is the later one."""
+        left, right = (lcm(*(lcm(s.store_every[side], s.probe_every[side]) for s in self.seats)) for side in (0, 1))
+        for side in (0, 1):
+            for number in range((left, right)[side]):
+                for other in range((left, right)[1 - side]):
+                    met = [
+                        s
+                        for s in self.seats
+                        if number % s.probe_every[side] == s.probe_at[side]
+                        and other % s.store_every[1 - side] == s.store_at[1 - side]
+                    ]
+                    assert len(met) == 1, f"{self.strategy}: a pair is compared {len(met)} times"
+        for side in (0, 1):
+            for segment in range(self.segments[side]):
+                assert sum(self.seats[k].writer[side] for k in self.sharers(side, segment)) == 1
+
+
+def refuse_kind(strategy: str, kind: str) -> QueryError:
+    return QueryError(
+        f"strategy={strategy!r} with more than one worker can't serve a {kind} join",
+        why="a left row's partners would be found by several workers, none of which knows whether it is the first",
+        do="Use strategy='dpjoin' (or 'auto'), which keeps a left row's partners with one worker: layout m x 1",
+    )

@@ -1,0 +1,60 @@
+"""PySpark's daemon, warmed up: workers are forked from a process that has already imported what a cell needs.
+
+A worker that imports NumPy, pandas, Arrow and Numba for itself pays a second and a half on the first batch of every
+query, and PySpark's garbage collection after each task walks through all of it: 52 ms a task. Here the imports are
+done once, before the first fork, and frozen, so a worker begins warm and its collections are empty.
+
+Only a process without other threads may be forked and go on: a lock that a lost thread held would never open. So no
+library may start any here (OpenBLAS is told not to; jemalloc's own one knows of forks), and if one does, this process
+becomes PySpark's plain daemon instead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import sys
+from pathlib import Path
+
+FORK_SAFE = {"jemalloc_bg_thd"}
+
+
+def _warm_up() -> None:
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    import pandas  # noqa: F401
+    import pyspark.sql.pandas.serializers
+    import pyspark.sql.streaming.stateful_processor_util
+    import pyspark.worker  # noqa: F401
+
+    import plait.spark.live_asof
+    import plait.spark.pack
+    import plait.spark.stateful  # noqa: F401
+
+    gc.collect()
+    gc.freeze()
+
+
+def _threads() -> list[str]:
+    """Names of this process's threads besides its own; none where the system does not tell."""
+    found = []
+    with contextlib.suppress(OSError):
+        for task in Path("/proc/self/task").iterdir():
+            if task.name != str(os.getpid()):
+                found.append((task / "comm").read_text().strip())
+    return found
+
+
+def main() -> None:
+    from pyspark.daemon import manager
+
+    # sys.argv[1] names the worker's module. What the daemon prints to stdout before its port would be read as the port.
+    with contextlib.redirect_stdout(sys.stderr):
+        _warm_up()
+    if set(_threads()) - FORK_SAFE:
+        os.execv(sys.executable, [sys.executable, "-m", "pyspark.daemon", *sys.argv[1:]])
+    manager()
+
+
+if __name__ == "__main__":
+    main()

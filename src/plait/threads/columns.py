@@ -1,0 +1,178 @@
+"""What the condition reads of a row, as typed columns, and the kernel that fits their types.
+
+Rows are encoded once, by the thread that pushes them. How a leaf is stored depends on the values seen so far
+(`predicates.words`): a value that does not fit, or the first NULL, widens its column. Then every worker stands still,
+all columns are rewritten, and another kernel takes over; nothing is ever computed in a word that is not proved wide
+enough. Where only Python's integers are, the kernel is Python's too: slow, and right.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from plait.predicates import native, opaque
+from plait.predicates.columns import Interner
+from plait.predicates.leaves import Shape
+from plait.predicates.leaves import shape as shape_of
+from plait.predicates.words import Signature, choose
+from plait.query.predicate import Predicate
+from plait.windows.segments_match import Matcher
+from plait.windows.segments_plan import check_index, dimensions, possible
+from plait.windows.segments_rows import LARGEST, Intake, Rows
+
+Column = tuple[str, str]  # name, NumPy type
+
+
+class Encoder:
+    """One condition. Used by one thread at a time. `plain` runs kernels in Python: nothing to compile, for tests."""
+
+    def __init__(self, predicate: Predicate, left: pa.Schema, right: pa.Schema, *, index: str,
+                 cache_dir: str | os.PathLike[str] | None, plain: bool = False) -> None:  # fmt: skip
+        self.shape: Shape = shape_of(predicate, left, right)
+        check_index(index, self.shape)
+        self.index, self.cache_dir, self.plain = index, cache_dir, plain
+        self.dimensions = dimensions(self.shape)
+        self.interner = Interner(self.shape.literals)
+        self.intake = Intake(self.shape, self.dimensions, self.interner)
+        self._matcher = Matcher(self.shape, self.interner, cache_dir=cache_dir)
+        self.has_node = bool(self.dimensions or self.shape.terms.equalities)
+        self.exact = Exact()
+        self.signature = self._signature()
+
+    @property
+    def usual_index(self) -> str:
+        return possible(self.shape)[0]
+
+    @property
+    def has_bands(self) -> bool:
+        return bool(self.shape.terms.bands)
+
+    @property
+    def names(self) -> tuple[str, str]:
+        return self.shape.predicate.names
+
+    @property
+    def stamp(self) -> int:
+        return self.interner.stamp
+
+    def describe(self) -> list[str]:
+        found = self.shape.terms.describe()
+        if self.in_python:
+            found.append("pairs are judged by Python: integers beyond 64 bits are in the windows")
+        return found
+
+    def rows(self, side: int, batch: pa.RecordBatch, ts: np.ndarray) -> Rows:
+        self.interner.new_stamp()
+        return self.intake.rows(side, batch, ts)
+
+    def admit(self, side: int, rows: Rows) -> bool:
+        """Take note of these rows' values; true if columns have to be stored in another way than before."""
+        self._matcher.admit(side, rows, _NOWHERE)  # type: ignore[arg-type]
+        return self._matcher._stale and self._signature() != self.signature
+
+    def columns(self, side: int) -> list[Column]:
+        """The columns of a side, in the order of a kernel's block; `alive`, if it is there, comes last."""
+        found = native.columns(self.signature, side)
+        return [*found, ("alive", "uint8")] if self.signature.alive[side] else found
+
+    def encoded(self, side: int, rows: Rows) -> list[np.ndarray]:
+        """Rows as those columns."""
+        made = self._matcher.columns(side, rows)
+        return [
+            self.exact.codes(made[name]) if made[name].dtype == object else made[name] for name, _ in self.columns(side)
+        ]
+
+    def widen(self) -> tuple[list[list[Column]], list[list[Column]]]:
+        """Adopt the new way; gives both sides' columns before and after."""
+        before = [self.columns(0), self.columns(1)]
+        self.signature = self._signature()
+        return before, [self.columns(0), self.columns(1)]
+
+    def converted(self, old: np.ndarray | None, new: Column, side: int) -> np.ndarray | None:
+        """A column's values in its new type; None if it did not exist: its rows have the neutral value, one."""
+        if old is None:
+            return None
+        if new[0].startswith("leaf") and self.signature.words[side][int(new[0][4:])] == "object":
+            return self.exact.codes(old)
+        return old.astype(new[1])
+
+    def _signature(self) -> Signature:
+        m = self._matcher
+        found = Signature(
+            (tuple(m.words[0]), tuple(m.words[1])),
+            (tuple(m.nullable[0]), tuple(m.nullable[1])),
+            (m.alive[0], m.alive[1]),
+        )
+        m._stale = False
+        fitting = choose(self.shape, found, (tuple(m.intervals[0]), tuple(m.intervals[1])))
+        self.in_python = fitting is None
+        return fitting or found
+
+    def preload(self) -> None:
+        """Compile the kernels of what columns will be, if they are not on disk."""
+        signature = self._signature()
+        if not (self.in_python or self.plain):
+            found = native.load(self.shape, signature, self.cache_dir)
+            assert found.scans
+            assert found.verify
+
+    def kernels(self) -> Any:
+        """Something with `scans` and `verify`, each with an `address`; to be kept as long as that is used."""
+        if self.in_python or self.plain:
+            from plait.threads.python_kernels import ExactKernels, PlainKernels
+
+            return ExactKernels(self) if self.in_python else PlainKernels(self)
+        return native.load(self.shape, self.signature, self.cache_dir)
+
+    def bands(self) -> np.ndarray:
+        """Each dimension as `kernels.chains.probe_ranges` takes it: low, high, eps, weight, limit."""
+        out = np.zeros((2, 5))
+        for at, band in enumerate(self.dimensions):
+            finite = sum(abs(b) for b in (band.low, band.high) if np.isfinite(b))
+            out[at] = (band.low, band.high, band.eps, band.weight + finite, LARGEST[band.kind])
+        return out
+
+    def forget(self, stamp: int) -> None:
+        """Give up the codes of text that only rows pushed before `stamp` hold."""
+        self.interner.forget(stamp)
+
+
+class _Nowhere:
+    """Stands where a segment stands: the columns here are converted elsewhere."""
+
+    def retype(self, name: str, kind: np.dtype) -> None:
+        return
+
+
+_NOWHERE = _Nowhere()
+
+
+class Exact:
+    """Integers beyond 64 bits as codes, for columns of machine words."""
+
+    def __init__(self) -> None:
+        self.values: list[int] = []
+        self._codes: dict[int, int] = {}
+
+    def codes(self, values: np.ndarray) -> np.ndarray:
+        out = np.empty(len(values), np.int64)
+        for at, value in enumerate(values.tolist()):
+            code = self._codes.get(value)
+            if code is None:
+                code = self._codes[value] = len(self.values)
+                self.values.append(value)
+            out[at] = code
+        return out
+
+    def of(self, codes: np.ndarray) -> np.ndarray:
+        return np.array([self.values[c] for c in codes.tolist()] + [None], dtype=object)[:-1]
+
+
+def opaque_place(shape: Shape) -> str:
+    """Which function of the user's a kernel runs, and where it stands."""
+    function = opaque.function_of(shape)
+    return f"{function.__name__!r} ({opaque.place(function.__code__)})"

@@ -1,0 +1,337 @@
+"""The memory of a run, as Python sees it: arrays that are kept alive, and the words that name them.
+
+Everything here is changed only before the workers start or while they stand still, but for a new source's arena,
+which nobody looks at before the gate has given out a tuple of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from plait.gate import layout as gate_layout
+from plait.operators import feeding
+from plait.operators import layout as o
+from plait.operators.plan import Plan
+from plait.order import BEFORE_ALL
+from plait.query.join import CountWindow, TimeWindow, TumblingWindow, Window
+from plait.threads.asof_codes import AsofCodes
+from plait.threads.columns import Column, Encoder
+from plait.windows import ring_segment as seg
+from plait.windows.segments_index import GridIndex
+
+KINDS = {"scan": o.SCAN, "hash": seg.HASH, "grid": seg.GRID, "sorted": seg.SORTED}
+HOWS = {"inner": o.INNER, "left": o.LEFT, "semi": o.SEMI, "anti": o.ANTI}
+FIRST_ROWS = 4096
+LINE = 16
+
+
+def lines(words: int) -> np.ndarray:
+    """Zeroed words that begin on a cache line's border."""
+    raw = np.zeros(words + LINE, np.int64)
+    skip = (-raw.ctypes.data % (8 * LINE)) // 8
+    return raw[skip : skip + words]
+
+
+def address(array: np.ndarray) -> int:
+    return int(array.ctypes.data)
+
+
+class Segment:
+    """One window segment."""
+
+    def __init__(
+        self,
+        side: int,
+        sharers: int,
+        encoder: Encoder | AsofCodes,
+        *,
+        matched: bool,
+        reach_us: int = 0,
+        rows: int = FIRST_ROWS,
+    ) -> None:
+        self.side, self.encoder = side, encoder
+        self.block = lines(seg.words(sharers))
+        self.block[seg.SHARERS] = sharers
+        self.block[seg.HAS_NODE] = int(encoder.has_node)
+        self.matched, self.reach_us = matched, reach_us
+        self.arrays: dict[str, np.ndarray] = {}
+        self.columns: dict[str, np.ndarray] = {}
+        self._allocate(rows)
+
+    @property
+    def first(self) -> int:
+        b = self.block
+        return min(int(b[seg.FIRST + k * seg.LINE]) for k in range(int(b[seg.SHARERS])))
+
+    @property
+    def nbytes(self) -> int:
+        return sum(a.nbytes for a in (*self.arrays.values(), *self.columns.values()))
+
+    def _allocate(self, cap: int) -> None:
+        b = self.block
+        b[seg.CAP], b[seg.MASK] = cap, cap - 1
+        self.arrays = {name: np.zeros(cap, np.int64) for name in ("ts", "id", "ref")}
+        if self.encoder.has_node:
+            self.arrays |= {"node": np.zeros((cap, 4), np.int64), "usable": np.zeros(cap, np.uint8)}
+        if self.matched:
+            self.arrays["matched"] = np.zeros(cap, np.uint8)
+        self.columns = {name: np.zeros(2 * cap, kind) for name, kind in self.encoder.columns(self.side)}
+        self._name()
+
+    def _name(self) -> None:
+        b, a = self.block, self.arrays
+        b[seg.TS], b[seg.ID], b[seg.REF] = address(a["ts"]), address(a["id"]), address(a["ref"])
+        b[seg.NODE] = address(a["node"]) if "node" in a else 0
+        b[seg.USABLE] = address(a["usable"]) if "usable" in a else 0
+        b[seg.MATCHED] = address(a["matched"]) if "matched" in a else 0
+        b[seg.NCOLS] = len(self.columns)
+        for at, column in enumerate(self.columns.values()):
+            b[seg.COLS + at], b[seg.SIZES + at] = address(column), column.itemsize
+
+    def grow(self, rows: int) -> None:
+        """Room for twice what is live and `rows` more."""
+        b = self.block
+        first, end, old_mask = self.first, int(b[seg.END]), int(b[seg.MASK])
+        cap = int(b[seg.CAP])
+        while cap < max(2 * (end - first + rows), self._expected(first, end, old_mask)):
+            cap *= 2
+        old, old_columns = self.arrays, self.columns
+        self._allocate(cap)
+        rows_at = np.arange(first, end)
+        source, target = rows_at & old_mask, rows_at & (cap - 1)
+        for name in ("ts", "id", "ref", "node", "usable", "matched"):
+            if name in old:
+                self.arrays[name][target] = old[name][source]
+        for name, column in self.columns.items():
+            column[target] = old_columns[name][source]
+            column[target + cap] = old_columns[name][source]
+        if b[seg.KIND]:
+            self.build(int(b[seg.KIND]))
+
+    def _expected(self, first: int, end: int, mask: int) -> int:
+        """How many rows a time window will hold at the rate seen so far: growing once is better than doubling five times.
+
+        Every worker stands still meanwhile. No more than sixteen times what there is: a rate may have been a burst.
+        """
+        live = end - first
+        if self.reach_us <= 0 or live < 2:
+            return 0
+        span = int(self.arrays["ts"][(end - 1) & mask]) - int(self.arrays["ts"][first & mask])
+        return min(live * self.reach_us // max(span, 1) * 5 // 4, 16 * live)
+
+    def convert(self, after: list[Column]) -> None:
+        old = self.columns
+        self.columns = {}
+        for column in after:
+            made = self.encoder.converted(old.get(column[0]), column, self.side)
+            self.columns[column[0]] = np.ones(2 * int(self.block[seg.CAP]), column[1]) if made is None else made
+        self._name()
+
+    def build(self, kind: int) -> None:
+        """Build an index over the live rows; from then on the writer keeps it up."""
+        b, cap = self.block, int(self.block[seg.CAP])
+        first, end = self.first, int(b[seg.END])
+        b[seg.KIND], b[seg.BUILT] = kind, end
+        if kind == seg.SORTED:
+            size = 1024
+            while size < cap // 32 and size < 1 << 17:
+                size *= 2
+            self.arrays |= {"sort_keys": np.zeros(cap), "sort_order": np.zeros(cap, np.int64)}
+            self.arrays["sort_sizes"] = np.full(cap // size, -1, np.int64)
+            for word, name in (
+                (seg.SORT_KEYS, "sort_keys"),
+                (seg.SORT_ORDER, "sort_order"),
+                (seg.SORT_SIZES, "sort_sizes"),
+            ):
+                b[word] = address(self.arrays[name])
+            b[seg.CHUNK] = size
+            b[seg.COVERED] = first // size * size
+        else:
+            self.arrays["head"] = np.full(cap, -1, np.int64)
+            b[seg.HEAD], b[seg.HEAD_MASK] = address(self.arrays["head"]), cap - 1
+            if kind == seg.GRID:
+                self._shape_grid(first, end, cap)
+            b[seg.COVERED] = first
+        seg.cover(b, end)
+
+    def _shape_grid(self, first: int, end: int, cap: int) -> None:
+        """Cells after the live rows' spread, as `windows.segments_index` has them."""
+        at = np.arange(first, end) & (cap - 1)
+        live = self.arrays["usable"][at] != 0
+        assert isinstance(self.encoder, Encoder)
+        grid = GridIndex(self.encoder.dimensions, bool(self.encoder.shape.terms.equalities))
+        grid._build(_Rows(self.arrays["node"][at][live], cap))  # type: ignore[arg-type]
+        self.arrays["inverse"] = np.ascontiguousarray(grid.inverse)
+        self.arrays["masks"] = np.ascontiguousarray(grid.masks)
+        self.block[seg.INVERSE], self.block[seg.MASKS] = address(self.arrays["inverse"]), address(self.arrays["masks"])
+
+
+class _Rows:
+    """What `GridIndex._build` reads of a segment."""
+
+    def __init__(self, nodes: np.ndarray, capacity: int) -> None:
+        self.columns = {"node": np.ascontiguousarray(nodes)}
+        self.start, self.end, self.capacity = 0, len(nodes), capacity
+
+
+class Arena:
+    """The encoded columns of one source, in the order in which its tuples entered the gate."""
+
+    def __init__(self, size: int, side: int, encoder: Encoder | AsofCodes) -> None:
+        self.side, self.encoder, self.size = side, encoder, size
+        self.fixed = [np.zeros(size, np.int64) for _ in range(3)] if encoder.has_node else []
+        self.usable = np.empty(size, np.uint8)
+        self.columns = {name: np.zeros(size, kind) for name, kind in encoder.columns(side)}
+
+    def name_in(self, row: np.ndarray) -> None:
+        for at, array in enumerate(self.fixed):
+            row[o.A_KEY + at] = address(array)
+        row[o.A_USABLE] = address(self.usable)
+        for at, column in enumerate(self.columns.values()):
+            row[o.A_COLUMNS + at] = address(column)
+
+    def write(self, count: int, rows: Any, columns: list[np.ndarray]) -> None:
+        """Rows at places `count`, `count` + 1, ...; the gate must have let go of what was there."""
+        n, first = len(rows), count & (self.size - 1)
+        cut = min(n, self.size - first)
+        pieces = list(zip(self.columns.values(), columns, strict=True))
+        if self.fixed:
+            if rows.key is not None:
+                pieces.append((self.fixed[0], rows.key))
+            if rows.coord is not None:
+                pieces += [(self.fixed[1 + d], rows.coord[:, d].view(np.int64)) for d in (0, 1)]
+            pieces.append((self.usable, rows.usable))
+        for target, source in pieces:
+            target[first : first + cut] = source[:cut]
+            target[: n - cut] = source[cut:]
+
+    def convert(self, after: list[Column]) -> None:
+        old, self.columns = self.columns, {}
+        for column in after:
+            made = self.encoder.converted(old.get(column[0]), column, self.side)
+            self.columns[column[0]] = np.ones(self.size, column[1]) if made is None else made
+
+
+class Worker:
+    """The memory of one worker: `words`, the arrays of its batch, its ring of results."""
+
+    def __init__(self, number: int, plan: Plan, segments: tuple[list[Segment], list[Segment]], encoder: Encoder | AsofCodes,
+                 window: Window | int, how: str, *, most: int, results: int, arena_mask: int) -> None:  # fmt: skip
+        seat = plan.seats[number]
+        self.number, self.encoder, self.most = number, encoder, most
+        self.words = w = lines(o.WORDS)
+        self.block = np.zeros(256, np.int64)
+        self.batch = np.zeros((o.B_ROWS, most), np.int64)
+        self.probes = tuple(np.zeros((o.P_ROWS, most), np.int64) for _ in range(2))
+        self.usable = tuple(np.zeros(most, np.uint8) for _ in range(2))
+        self.pairs = np.zeros((4, 1 << 15), np.int64)
+        self.over = np.zeros(most, np.uint8)
+        self.ranges = np.zeros((most, 4))
+        self.walk = np.zeros((3, max(seg.BLOCK * seg.CELLS, 4096)), np.int64)
+        self.tally = np.zeros(8, np.int64)
+        self.out = np.zeros((results, o.E_WORDS), np.int64)
+        self.columns: list[dict[str, np.ndarray]] = [{}, {}]
+        self.seen = [np.zeros(1, np.int64), np.zeros(1, np.int64)]
+        self.bands = encoder.bands()
+        w[o.SEAT], w[o.MOST], w[o.ARENA_MASK] = number, most, arena_mask
+        w[o.HOW], w[o.HAS_NODE] = HOWS[how], int(encoder.has_node)
+        w[o.BLOCK], w[o.OUT], w[o.OUT_MASK] = address(self.block), address(self.out), results - 1
+        w[o.FORCED] = o.AUTO if encoder.index == "auto" else KINDS[encoder.index]
+        w[o.WANTED] = KINDS[encoder.usual_index]
+        w[o.DIMENSIONS], w[o.BANDS] = len(encoder.dimensions), address(self.bands)
+        w[o.BAND_TERMS] = int(encoder.has_bands)
+        for side in (0, 1):
+            w[o.SEGMENT + side] = address(segments[side][seat.segment[side]].block)
+            w[o.SHARER + side] = plan.sharers(side, seat.segment[side]).index(number)
+            w[o.WRITER + side] = int(seat.writer[side])
+            w[o.STORE_EVERY + side], w[o.STORE_AT + side] = seat.store_every[side], seat.store_at[side]
+            w[o.PROBE_EVERY + side], w[o.PROBE_AT + side] = seat.probe_every[side], seat.probe_at[side]
+            w[o.NEXT_REST + side] = 1
+            w[o.LIVE_TS + side] = BEFORE_ALL
+        for word in (o.FRONTIER, o.LAST_TS, o.DONE_TS):
+            w[word] = BEFORE_ALL
+        self._set_window(window)
+        self.set_columns()
+
+    def _set_window(self, window: Window | int) -> None:
+        """`window` is a number for as-of: how old a partner may be, -1 without bound."""
+        w = self.words
+        match window:
+            case int():
+                w[o.BEFORE] = window
+            case TimeWindow(before, after):
+                w[o.WINDOW], w[o.BEFORE], w[o.AFTER] = o.TIME, before, after
+            case TumblingWindow(size):
+                w[o.WINDOW], w[o.BEFORE] = o.TUMBLING, size
+            case CountWindow(count):
+                w[o.WINDOW], w[o.BEFORE] = o.COUNTED, count
+                size = 1 << count.bit_length()
+                self.seen = [np.zeros(size, np.int64), np.zeros(size, np.int64)]
+                for side in (0, 1):
+                    w[o.SEEN + side], w[o.SEEN_MASK + side] = address(self.seen[side]), size - 1
+
+    def set_columns(self) -> None:
+        """Columns of the batch in the encoder's present types; a batch under way keeps its values."""
+        w = self.words
+        for side in (0, 1):
+            old, self.columns[side] = self.columns[side], {}
+            columns = self.encoder.columns(side)
+            w[o.NCOLS + side], w[o.ALIVE + side] = len(columns), -1
+            for at, column in enumerate(columns):
+                made = self.encoder.converted(old.get(column[0]), column, side)
+                array = np.ones(self.most, column[1]) if made is None else made
+                self.columns[side][column[0]] = array
+                w[o.COLUMNS + 24 * side + at] = address(array)
+                w[o.LEFT_SIZES + 24 * side + at] = array.itemsize
+                if column[0] == "alive":
+                    w[o.ALIVE + side] = at
+
+    def set_kernels(self, kernels: Any) -> None:
+        w = self.words
+        w[o.SCANS], w[o.SCANS + 1] = kernels.scans[0].address, kernels.scans[1].address
+        w[o.VERIFY] = kernels.verify.address
+
+    def grow_pairs(self) -> None:
+        grown = np.zeros((4, 2 * self.pairs.shape[1]), np.int64)
+        grown[:, : self.pairs.shape[1]] = self.pairs
+        self.pairs = grown
+
+    def arguments(self, gate: np.ndarray, control: np.ndarray, arena: np.ndarray) -> tuple[Any, ...]:
+        return (gate, control, self.words, arena, self.batch, *self.probes, *self.usable, self.pairs, self.over,
+                self.ranges, self.walk, self.tally, self.out)  # fmt: skip
+
+
+class Feed:
+    """A distribution tree's ring from one parent to its children."""
+
+    def __init__(self, readers: int, size: int) -> None:
+        self.data = np.zeros((4, size), np.int64)
+        self.block = lines(feeding.words(readers))
+        self.block[feeding.MASK], self.block[feeding.READERS] = size - 1, readers
+        self.block[feeding.DATA] = address(self.data)
+        self.block[feeding.FRONTIER] = BEFORE_ALL
+
+
+def plant(plan: Plan, workers: list[Worker], slots: int) -> list[Any]:
+    """Connect the workers of a distribution tree; gives what has to be kept alive."""
+    kept: list[Any] = []
+    for parent, worker in enumerate(workers):
+        children = [k for k, seat in enumerate(plan.seats) if seat.parent == parent]
+        if not children:
+            continue
+        size = 8 << max(worker.most - 1, 1).bit_length()  # a power of two
+        made = Feed(len(children), size)
+        kept.append(made)
+        worker.words[o.FEED_OUT] = address(made.block)
+        for at, child in enumerate(children):
+            counts = np.zeros(max(slots, 1 << o.SLOT_BITS), np.int64)
+            kept.append(counts)
+            workers[child].words[o.FEED], workers[child].words[o.FEED_SEAT] = address(made.block), at
+            workers[child].words[o.READ_COUNTS] = address(counts)
+    return kept
+
+
+def ring_rows(gate_words: np.ndarray) -> int:
+    return int(gate_words[gate_layout.RING])

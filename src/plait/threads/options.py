@@ -1,0 +1,129 @@
+"""What `on_threads` takes, checked when it is given; and which strategy it comes to."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from plait.errors import QueryError
+from plait.model import layout as model
+from plait.operators import asof, dpjoin, gathering, scalejoin, sequential, splitjoin
+from plait.operators.plan import Plan, Wish
+from plait.query.base import Query, check_order
+from plait.query.join import Join
+
+STRATEGIES = ("auto", "sequential", "scalejoin", "splitjoin", "dpjoin")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Everything that may be given; see `Run`."""
+
+    workers: int | None = None
+    strategy: str = "auto"
+    order: str = "strict"
+    index: str = "auto"
+    layout: Any = "auto"
+    punctuate: Any = "order"
+    fan_out: int = 2
+    rates: tuple[float, float] | None = None
+    capacity: int = 1 << 15
+    pending: int | None = None
+    unread_results: int = 1 << 18
+    batch: int = 2048
+    max_sources: int | None = None
+    keys: bool = False
+    schemas: Mapping[str, pa.Schema] | None = None
+    stall_after_s: float = 60.0
+    cache_dir: str | os.PathLike[str] | None = None
+    plain: bool = False  # kernels in Python: for tests
+
+    def __post_init__(self) -> None:
+        check_order(self.order)
+        for name in ("capacity", "unread_results", "batch", "workers", "pending", "max_sources"):
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+                raise QueryError(
+                    f"{name}={value!r} is no number of {_COUNTED[name]}", do="Pass a whole number, at least 1"
+                )
+        if self.strategy not in STRATEGIES:
+            raise QueryError(
+                f"strategy={self.strategy!r} is not known", do=f"Use one of {', '.join(map(repr, STRATEGIES))}"
+            )
+        if not self.stall_after_s > 0:
+            raise QueryError(f"stall_after_s={self.stall_after_s!r}", why="it is a number of seconds above zero")
+        if self.punctuate != "order" and self.strategy != "splitjoin":
+            raise QueryError(
+                f"punctuate={self.punctuate!r} with strategy={self.strategy!r}",
+                why="punctuation is how SplitJoin gathers results",
+                do="Say strategy='splitjoin', or set the order= you need",
+            )
+        if self.layout != "auto" and self.strategy not in ("dpjoin", "auto"):
+            raise QueryError(
+                f"layout={self.layout!r} with strategy={self.strategy!r}",
+                why="layouts are DP-Join's",
+                do="Say strategy='dpjoin', or leave layout= out",
+            )
+        self.precision()
+
+    def precision(self) -> int:
+        """How exactly results are ordered, as `operators.gathering` takes it."""
+        wanted = self.punctuate
+        if wanted == "order":
+            return {"strict": gathering.STRICT, "trigger": 1, "none": gathering.NEVER}[self.order]
+        if wanted == "comparison":
+            return gathering.STRICT
+        if wanted is None or wanted == "never":
+            return gathering.NEVER
+        if isinstance(wanted, int) and not isinstance(wanted, bool) and wanted >= 1:
+            return wanted
+        raise QueryError(
+            f"punctuate={wanted!r} is no interval",
+            do="Pass 'comparison' (exact), a number of tuples (1: the papers' outer order), or None (as results come)",
+        )
+
+
+_COUNTED = {
+    "capacity": "tuples", "unread_results": "results", "batch": "tuples", "workers": "workers", "pending": "tuples",
+    "max_sources": "sources",
+}  # fmt: skip
+
+
+def plan(query: Query, options: Options) -> Plan:
+    """The strategy, chosen and laid out; `why` says what decided."""
+    kind = query.how if isinstance(query, Join) else "asof"
+    workers = options.workers or (
+        model.workers_for(options.layout) or 1 if options.strategy == "sequential" else _default(options)
+    )
+    wish = Wish(workers, kind, options.layout, options.fan_out, options.rates)
+    name, why = options.strategy, ""
+    if name == "auto" and kind != "asof":
+        name, why = model.strategy(wish)
+    if kind == "asof":
+        if name not in ("auto", "dpjoin", "asof"):
+            raise QueryError(
+                f"strategy={name!r} for an as-of join",
+                why="left tuples are shared among workers, each of which keeps the last right ones: layout m x 1",
+                do="Leave strategy= out",
+            )
+        made = asof.plan(wish)
+    elif name == "sequential":
+        made = sequential.plan(wish)
+    elif name == "scalejoin":
+        made = scalejoin.plan(wish)
+    elif name == "splitjoin":
+        made = splitjoin.plan(wish)
+    else:
+        shape, reason = model.layout(wish)
+        made = dpjoin.plan(wish, shape, reason)
+    made.check()
+    return made if not why else replace(made, why=f"{why}; {made.why}")
+
+
+def _default(options: Options) -> int:
+    asked = model.workers_for(options.layout)
+    return asked if asked is not None else max(1, os.cpu_count() or 1)

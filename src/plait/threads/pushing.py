@@ -1,0 +1,353 @@
+"""From a user's batch to the gate: source, time, judgement, payload, columns, and then the tuples themselves.
+
+The order matters. A row's payload is kept and its columns are in its source's arena before the gate has its tuple;
+after that any worker may read it. An arena has room for what the gate can hold of the source, for what a worker has
+taken and not copied yet, and for one chunk that waits in front: so the place that a chunk is written to is nobody's.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from plait.connectors import memory as tables
+from plait.errors import DataError, PendingError, RunError
+from plait.gate import RingGate, calls, codes, layout, messages, ring
+from plait.operators import layout as o
+from plait.order import AFTER_ALL, BEFORE_ALL
+from plait.query.stream import SourceName, Stream
+from plait.schema import to_micros
+from plait.threads.asof_codes import AsofCodes
+from plait.threads.columns import Encoder
+from plait.threads.intake import Intake, Source
+from plait.threads.memory import Arena
+from plait.threads.payload import Payload
+from plait.threads.stats import Latency
+
+CHUNK = 8192
+SLICE_NS = 20_000_000
+
+
+def batches_of(stream: Stream, schema: pa.Schema | None, data: Any) -> tuple[pa.Schema, list[pa.RecordBatch]]:
+    """Arrow batches out of whatever was pushed, in the stream's schema, or the one it now turns out to have."""
+    if isinstance(data, pa.RecordBatch) and schema is not None and data.schema.equals(schema):
+        return schema, [data]
+    declared = stream if stream.schema is not None or schema is None else _declared(stream, schema)
+    if isinstance(data, Mapping) and data and all(isinstance(v, (pa.Table, pa.RecordBatch)) for v in data.values()):
+        raise DataError(f"Stream {stream.name!r}: several tables in one push", do="Push each with its source")
+    one = _declared(declared, declared.schema, source=None)
+    feed = tables.feed(one, data)
+    return feed.schema, [chunk.batch for lane in feed.lanes for chunk in lane.read()]
+
+
+def _declared(stream: Stream, schema: pa.Schema | None, source: Any = ...) -> Stream:
+    """The stream as one whose sources nobody names, so that one table is one table; with a schema to hold data against."""
+    import dataclasses
+
+    changes: dict[str, Any] = {"schema": schema}
+    if source is None:
+        changes |= {"source": None, "sources": None}
+    return dataclasses.replace(stream, **changes)
+
+
+class Pusher:
+    """All sources of all streams, in front of the gate. Any thread may push; one at a time pushes a source."""
+
+    def __init__(self, gate: RingGate, intakes: dict[str, Intake], inputs: dict[str, tuple[int, ...]],
+                 payloads: dict[str, Payload], encoder: Encoder | AsofCodes, arena: np.ndarray, arena_rows: int,
+                 latency: Latency, *, widen: Callable[[], None],
+                 rank: Callable[[dict[int, int]], None], check: Callable[[], None], waits: Callable[[], str],
+                 progressed: Callable[[], int], stall_after_s: float) -> None:  # fmt: skip
+        self.gate, self.intakes, self.inputs, self.payloads = gate, intakes, inputs, payloads
+        self.encoder, self.latency, self.check = encoder, latency, check
+        self.arena, self.arena_rows = arena, arena_rows
+        self._widen, self._rank, self._waits, self._progressed, self._stall = (
+            widen,
+            rank,
+            waits,
+            progressed,
+            stall_after_s,
+        )
+        self._encoding = threading.Lock()  # columns' types are one for all: see `columns`
+        self._joining = threading.Lock()  # sources that turn up
+        self._next_slot, self._armed = 0, False
+        self._nobody: dict[str, int] = {}  # streams of which no source is known: who holds the frontier for them
+        self.arenas: dict[int, Arena] = {}
+        self._owner: dict[int, tuple[str, SourceName | None]] = {}  # whose a slot is
+        self.rows = 0
+        with self._joining:
+            for name, intake in intakes.items():
+                for source in intake.sources.values():
+                    self._admit(intake, source, BEFORE_ALL)
+                if not intake.sources:
+                    slot = self._open(f"stream {name!r}, of which no source is known", 0, BEFORE_ALL)
+                    self._nobody[name], self._owner[slot] = slot, (name, None)
+
+    # --- sources ---
+
+    def _open(self, name: str, input: int, min_ts: int) -> int:
+        """A slot of the gate. Its place among the sources is settled by `_order`."""
+        slot = self._next_slot
+        if slot >= self.gate.slots:
+            raise RunError(
+                f"There are more than {self.gate.slots} sources, counting a stream that is read twice twice",
+                why="memory for them is set aside when the run begins",
+                do="Raise max_sources=, or declare the sources with sources=",
+            )
+        self._next_slot += 1
+        self.gate._names[slot : slot + 1] = [name]
+        if slot == 0:
+            return slot  # the gate was made with it
+        if not self.gate.announce_sources([slot], origins=[(input, (1 << 31) | slot)], min_ts=min_ts):
+            raise RunError(f"The gate did not let {name} in", do="Report this")
+        return slot
+
+    def _admit(self, intake: Intake, source: Source, min_ts: int) -> None:
+        """Let a source in, once for each input that reads its stream."""
+        name = intake.stream.name
+        for input in self.inputs[name]:
+            slot = self._open(f"source {source.name!r} of stream {name!r}", input, min_ts)
+            arena = self.arenas[slot] = Arena(self.arena_rows, input, self.encoder)
+            arena.name_in(self.arena[slot])
+            source.slots[input] = slot
+            self._owner[slot] = (name, source.name)
+        self._order()
+
+    def _order(self) -> None:
+        """Sources' ranks at the gate, after their names or positions. Changed only where a new one comes between."""
+        origins: dict[int, int] = {}
+        for name, inputs in self.inputs.items():
+            ordered = sorted(self.intakes[name].sources.values(), key=lambda s: s.rank)
+            for place, source in enumerate(ordered):
+                for input in inputs:
+                    if input in source.slots:
+                        origins[source.slots[input]] = input << 32 | place << o.SLOT_BITS | source.slots[input]
+        self._rank(origins)
+
+    def _source(self, intake: Intake, name: SourceName, released: int) -> Source:
+        source = intake.sources.get(name)
+        if source is not None:
+            return source
+        with self._joining:
+            if name not in intake.sources:
+                self._check_kind(intake, name)
+                source = intake.know(name)
+                self._admit(intake, source, max(released, self.gate.frontier()[0]))
+                nobody = self._nobody.pop(intake.stream.name, None)
+                if nobody is not None:
+                    calls.end(self.gate.words, nobody)
+            return intake.sources[name]
+
+    @staticmethod
+    def _check_kind(intake: Intake, name: SourceName) -> None:
+        for known in intake.sources:
+            if type(known) is not type(name):
+                raise DataError(
+                    f"Stream {intake.stream.name!r}: source {name!r} beside {known!r}",
+                    why="the names of a stream's sources are all integers or all text",
+                )
+
+    def holder(self) -> tuple[int, str | None, SourceName | None]:
+        """The frontier, and the stream and source that hold it."""
+        frontier, slot = self.gate.frontier()
+        return (frontier, *(self._owner[slot] if slot is not None else (None, None)))
+
+    # --- pushing ---
+
+    def push(self, intake: Intake, name: SourceName | None, batch: pa.RecordBatch) -> None:
+        stream = intake.stream
+        pushed_ns = time.monotonic_ns()
+        ts = to_micros(
+            batch.column(batch.schema.get_field_index(stream.time)), stream.unit, stream=stream.name, name=stream.time
+        )
+        if intake.ended:
+            raise RunError(f"Stream {stream.name!r} has ended", why="rows came after its end")
+        if stream.source_column is None:
+            self._push(intake, intake.named(name, ""), batch, ts, None, pushed_ns)
+            return
+        for own, rows in intake.split(batch):
+            at = f", row {int(rows[0])}"
+            part, times = (batch, ts) if len(rows) == len(ts) else (batch.take(pa.array(rows)), ts[rows])
+            self._push(intake, intake.named(own, at), part, times, rows, pushed_ns)
+
+    def _push(self, intake: Intake, name: SourceName, batch: pa.RecordBatch, ts: np.ndarray, rows: np.ndarray | None,
+              pushed_ns: int) -> None:  # fmt: skip
+        stream = intake.stream
+        first_seen = name not in intake.sources
+        loose = stream.declared() is None
+        released = self.gate.frontier()[0] if loose else BEFORE_ALL
+        if first_seen and len(ts) and released > BEFORE_ALL and stream.behind == "error" and int(ts.min()) < released:
+            # Judged before the source is let in, where it would hold the frontier.
+            intake.judge(Source(name, 0, 0), batch, ts, rows, released)
+        source = self._source(intake, name, released)
+        with _Inside(source, stream.name):
+            batch, ts, positions = intake.judge(source, batch, ts, rows, released if loose else BEFORE_ALL)
+            if not len(ts):
+                self._advance(intake, source)
+                return
+            with self._encoding:
+                stamp = self.encoder.stamp + 1
+            ref = self.payloads[stream.name].append(batch, ts, source.number, positions, pushed_ns, stamp)
+            refs = np.arange(ref, ref + len(ts))
+            self.rows += len(ts)
+            intake.taken += len(ts)
+            progress = source.progress(stream.disorder_us)
+            out, out_ts, out_ref = intake.release(source, batch, ts, refs, progress)
+            self._enter(intake, source, out, out_ts, out_ref, progress)
+
+    def _advance(self, intake: Intake, source: Source, progress: int | None = None) -> None:
+        """Progress without rows: a heartbeat, an end, or a batch of which nothing was left."""
+        if progress is None:
+            progress = source.progress(intake.stream.disorder_us)
+        if intake.holds:
+            self._enter(intake, source, *intake.release(source, None, EMPTY, EMPTY, progress), progress)
+            return
+        self._promise(source, progress)
+
+    def _promise(self, source: Source, progress: int) -> None:
+        if progress == BEFORE_ALL:
+            return
+        began = time.monotonic_ns()
+        for slot in source.slots.values():
+            self._answer(slot, calls.heartbeat(self.gate.words, slot, progress))
+        self.latency.advanced(self.gate.frontier()[0], began)
+
+    def _enter(self, intake: Intake, source: Source, rows: pa.Table | pa.RecordBatch, ts: np.ndarray, ref: np.ndarray,
+               progress: int) -> None:  # fmt: skip
+        """Rows of one source, in order, through the arena into the gate, a chunk at a time."""
+        n = len(ts)
+        if n == 0:
+            self._promise(source, progress)
+            return
+        seq = np.arange(source.added, source.added + n)
+        ts = np.ascontiguousarray(ts)
+        for first in range(0, n, CHUNK):
+            last = min(first + CHUNK, n)
+            whole = first == 0 and last == n
+            part = rows if whole else rows.slice(first, last - first)
+            self._write(intake, source, part, ts[first:last])
+            now = progress if last == n else int(ts[last - 1])
+            for slot in source.slots.values():
+                self._add(slot, ts, seq, ref, first, last, now)
+            source.added += last - first
+
+    def _write(self, intake: Intake, source: Source, rows: pa.Table | pa.RecordBatch, ts: np.ndarray) -> None:
+        with self._encoding:
+            for input, slot in source.slots.items():
+                made: Any = self.encoder.rows(input, rows, ts)
+                if self.encoder.admit(input, made) or not self._armed:
+                    self._widen()
+                    self._armed = True  # the kernels are there: nothing was probed before the first rows
+                self.arenas[slot].write(source.added, made, self.encoder.encoded(input, made))
+
+    def forget(self, stamp: int) -> None:
+        """Text that only rows pushed before `stamp` hold has no code any more."""
+        if self._encoding.acquire(blocking=False):
+            try:
+                self.encoder.forget(stamp)
+            finally:
+                self._encoding.release()
+
+    def _add(
+        self, slot: int, ts: np.ndarray, seq: np.ndarray, ref: np.ndarray, first: int, last: int, progress: int
+    ) -> None:
+        gate, done = self.gate, first
+        since, seen = time.monotonic(), -1
+        while done < last:
+            began = time.monotonic_ns()
+            number = ring.add_waiting(gate.words, slot, ts, seq, ref, done, last, progress, SLICE_NS, False)
+            if number > 0:
+                done += int(number)
+                self.latency.advanced(gate.frontier()[0], began)
+                since = time.monotonic()
+            elif number == codes.FULL:
+                self.check()
+                moved = self._progressed()
+                if moved != seen:
+                    since, seen = time.monotonic(), moved
+                elif time.monotonic() - since > self._stall:
+                    raise RunError(
+                        f"push of {gate.name(slot)} waited {self._stall:g} s for the workers; {self._waits()}",
+                        why=f"a source may have {int(gate.words[layout.CAPACITY])} ready tuples that a worker has not read",
+                        do="Read results() in another thread while you push, or raise capacity= and unread_results=",
+                    )
+            elif number == codes.STUCK:
+                raise self._stuck(slot, done - first, last - first)
+            else:
+                self._answer(slot, number)
+
+    def _stuck(self, slot: int, done: int, size: int) -> PendingError:
+        held, holder = self.gate.frontier()
+        at = "it has not spoken" if held == BEFORE_ALL else f"it is at ts {held}"
+        return PendingError(
+            f"{self.gate.name(slot)} has {int(self.gate.words[layout.PENDING])} tuples that wait for the frontier, "
+            f"which is held by {'nobody' if holder is None else self.gate.name(holder)}: {at}",
+            why="waiting could be for ever, if the same thread feeds both",
+            do="Push sources by turns, send heartbeats for a silent one, close it, or raise pending=",
+        )
+
+    def _answer(self, slot: int, code: int) -> None:
+        if code < 0:
+            self.check()
+            raise messages.of_source(self.gate, slot, code)
+
+    # --- promises and ends ---
+
+    def heartbeat(self, intake: Intake, name: SourceName, ts: int) -> None:
+        source = self._source(intake, intake.named(name, ""), self.gate.frontier()[0])
+        with _Inside(source, intake.stream.name):
+            if source.ended or intake.ended:
+                raise RunError(
+                    f"Stream {intake.stream.name!r}: source {name!r} has ended", why="a heartbeat came after its end"
+                )
+            source.heartbeat = max(source.heartbeat, ts)
+            self._advance(intake, source)
+
+    def end(self, intake: Intake, name: SourceName | None) -> None:
+        """End one source, or with None all of the stream's, those to come included."""
+        if name is not None:
+            self._end(intake, self._source(intake, intake.named(name, ""), self.gate.frontier()[0]))
+            return
+        intake.ended = True
+        for source in list(intake.sources.values()):
+            self._end(intake, source)
+        nobody = self._nobody.pop(intake.stream.name, None)
+        if nobody is not None:
+            calls.end(self.gate.words, nobody)
+        self.latency.advanced(self.gate.frontier()[0], time.monotonic_ns())
+
+    def _end(self, intake: Intake, source: Source) -> None:
+        with _Inside(source, intake.stream.name):
+            if source.ended:
+                return
+            source.ended = True
+            if intake.holds:
+                rows = intake.release(source, None, EMPTY, EMPTY, AFTER_ALL)
+                if len(rows[1]):
+                    self._enter(intake, source, *rows, int(rows[1][-1]))
+            began = time.monotonic_ns()
+            for slot in source.slots.values():
+                self._answer(slot, calls.end(self.gate.words, slot))
+            self.latency.advanced(self.gate.frontier()[0], began)
+
+
+EMPTY = np.empty(0, np.int64)
+
+
+class _Inside:
+    """One thread at a time pushes a source; a second one is told so at once."""
+
+    def __init__(self, source: Source, stream: str) -> None:
+        self._lock, self._who = source.lock, f"source {source.name!r} of stream {stream!r}"
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            raise messages.inside(self._who)
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()

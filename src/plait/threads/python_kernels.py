@@ -1,0 +1,158 @@
+"""The kernels of `predicates.native` in Python, behind the same C addresses. The GIL is taken for each call.
+
+`ExactKernels` judge pairs on Python's integers, where no machine word holds what has to be computed. `PlainKernels`
+run the text of the compiled kernels as it stands, without Numba: tests try hundreds of conditions that way.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from plait.predicates import native, source, store
+from plait.predicates.evaluate import Array, evaluate, truth
+from plait.query.expression import Expr
+
+if TYPE_CHECKING:
+    from plait.threads.columns import Encoder
+
+_KERNEL = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
+
+
+class _Called:
+    """A Python function behind a C address."""
+
+    def __init__(self, function: Any) -> None:
+        self._kept = _KERNEL(function)
+        self.address = ctypes.cast(self._kept, ctypes.c_void_p).value
+
+
+class _Kernels:
+    """What both share: addresses, views of the block, and an error that a C caller can't be given."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        self.encoder, self.columns = encoder, [encoder.columns(0), encoder.columns(1)]
+        self.signature = encoder.signature
+        self.error: Exception | None = None
+        self.scans = (
+            _Called(lambda at: self._safely(self.scan, 0, at)),
+            _Called(lambda at: self._safely(self.scan, 1, at)),
+        )
+        self.verify = _Called(lambda at: self._safely(self.check, at))
+
+    def _safely(self, function: Any, *arguments: int) -> int:
+        try:
+            return int(function(*arguments))
+        except Exception as error:
+            self.error = error
+            return native.FAILED
+
+    def scan(self, side: int, address: int) -> int:
+        raise NotImplementedError
+
+    def check(self, address: int) -> int:
+        raise NotImplementedError
+
+    def block(self, address: int) -> np.ndarray:
+        return _view(address, native.COLUMNS + 64, "int64")
+
+    def arrays(self, b: np.ndarray, alive: int | None) -> tuple[list[dict[str, np.ndarray]], np.ndarray | None]:
+        """Both sides' columns, and `alive` of the side asked for, if it has one."""
+        at, found = native.COLUMNS, []
+        for side in (0, 1):
+            length, own = int(b[native.LENGTH_L + side]), {}
+            for name, kind in self.columns[side]:
+                if name != "alive":
+                    own[name] = _view(b[at], length, kind)
+                    at += 1
+            found.append(own)
+        if alive is None or not self.signature.alive[alive]:
+            return found, None
+        return found, _view(b[at], int(b[native.LENGTH_L + alive]), "uint8")
+
+
+class ExactKernels(_Kernels):
+    def scan(self, side: int, address: int) -> int:
+        b = self.block(address)
+        n, room = int(b[native.N]), int(b[native.ROOM])
+        lo, hi = _view(b[native.LO], n, "int64"), _view(b[native.HI], n, "int64")
+        sizes = np.maximum(hi - lo, 0)
+        probe = np.repeat(np.arange(n), sizes)
+        row = np.arange(len(probe)) - np.repeat(np.cumsum(sizes) - sizes - lo, sizes)
+        hit = self._judge(b, (probe, row) if side == 0 else (row, probe), alive=1 - side)
+        probe, row = probe[hit], row[hit]
+        if len(probe) > room:
+            return 1
+        _view(b[native.OUT_PROBE], room, "int64")[: len(probe)] = probe
+        _view(b[native.OUT_ROW], room, "int64")[: len(row)] = row
+        _view(b[native.STATE], 4, "int64")[3] = len(probe)
+        return 0
+
+    def check(self, address: int) -> int:
+        b = self.block(address)
+        n = int(b[native.N])
+        arrays = [_view(b[at], n, "int64") for at in (native.LO, native.HI, native.STATE)]
+        hit = self._judge(b, (arrays[0], arrays[1]), alive=None)
+        kept = int(hit.sum())
+        for array in arrays:
+            array[:kept] = array[hit]
+        return kept
+
+    def _judge(self, b: np.ndarray, rows: tuple[np.ndarray, np.ndarray], *, alive: int | None) -> np.ndarray:
+        shape, known = self.encoder.shape, {}
+        columns, living = self.arrays(b, alive)
+        for side in (0, 1):
+            found = {name: column[rows[side]] for name, column in columns[side].items()}
+            for k, leaf in enumerate(shape.leaves[side]):
+                data, word = found[f"leaf{k}"], self.signature.words[side][k]
+                mask = found[f"mask{k}"] != 0 if f"mask{k}" in found else None
+                if word == "tri":
+                    data, mask = data == 1, data != 2
+                elif word == "object":
+                    data = self.encoder.exact.of(data)
+                known[leaf.expr] = Array(leaf.kind, data, mask)
+        hit = np.ones(len(rows[0]), bool)
+        if living is not None and alive is not None:
+            hit &= living[rows[alive]] != 0
+        values: dict[Expr, Array] = known
+        for part in shape.terms.pair:
+            hit &= truth(evaluate(part, values.get, self.encoder.interner.code))
+        return hit
+
+
+class PlainKernels(_Kernels):
+    def __init__(self, encoder: Encoder) -> None:
+        super().__init__(encoder)
+        self._module = store.load_plain(source.module_text(encoder.shape, encoder.signature, plain=True))
+
+    def scan(self, side: int, address: int) -> int:
+        b = self.block(address)
+        n, room = int(b[native.N]), int(b[native.ROOM])
+        columns, living = self.arrays(b, 1 - side)
+        given = [*columns[side].values(), *columns[1 - side].values(), *([] if living is None else [living])]
+        call = self._module.scan_0 if side == 0 else self._module.scan_1
+        with np.errstate(all="ignore"):
+            return int(
+                call(n, _view(b[native.LO], n, "int64"), _view(b[native.HI], n, "int64"), *given,
+                     _view(b[native.STATE], 4, "int64"),
+                     _view(b[native.OUT_PROBE], room, "int64"), _view(b[native.OUT_ROW], room, "int64"))
+            )  # fmt: skip
+
+    def check(self, address: int) -> int:
+        b = self.block(address)
+        n = int(b[native.N])
+        columns, _ = self.arrays(b, None)
+        with np.errstate(all="ignore"):
+            return int(
+                self._module.verify(n, *(_view(b[at], n, "int64") for at in (native.LO, native.HI, native.STATE)),
+                                    *columns[0].values(), *columns[1].values())
+            )  # fmt: skip
+
+
+def _view(address: int, length: int, kind: str) -> np.ndarray:
+    size = length * np.dtype(kind).itemsize
+    memory: Any = (ctypes.c_char * size).from_address(int(address))
+    found: np.ndarray = np.frombuffer(memory, dtype=kind)
+    return found

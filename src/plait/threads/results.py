@@ -1,0 +1,200 @@
+"""Pairs into Arrow batches: the workers' results in result order, with the columns and keys that the reference gives them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from plait import order
+from plait.errors import DataError
+from plait.operators import gathering, keys
+from plait.operators import layout as o
+from plait.query.bind import Bound
+from plait.query.identical import KEY
+from plait.query.join import Asof, Join
+from plait.threads.intake import Intake, content_keys
+from plait.threads.memory import Worker, address
+from plait.threads.payload import SEQ, SOURCE, TS, Payload
+from plait.threads.stats import Latency
+
+MOST = 1 << 16
+_FEW = 1 << 14  # rows of an as-of join's right side that are not worth a compaction
+
+
+class Gatherer:
+    """Takes results from the workers' rings. One thread at a time: `lock`."""
+
+    def __init__(self, bound: Bound, intakes: tuple[Intake, Intake], payloads: tuple[Payload, Payload],
+                 workers: list[Worker], control: np.ndarray, latency: Latency, *, forget: Callable[[int], None],
+                 keep_latest: Callable[[Payload], int], precision: int,
+                 keys: bool) -> None:  # fmt: skip
+        assert isinstance(bound.node, (Join, Asof))
+        self.bound, self.how, self.intakes, self.payloads = bound, bound.node.how, intakes, payloads
+        self.with_keys, self.precision, self.control, self.latency = keys, precision, control, latency
+        self.asof = isinstance(bound.node, Asof)
+        self.schema = pa.schema([*bound.schema, pa.field(KEY, pa.binary())]) if keys else bound.schema
+        self._kept, self._forget, self._keep_latest, self._latest = workers, forget, keep_latest, 0
+        self._workers = np.array([address(w.words) for w in workers], np.int64)
+        self._taken, self._ends = np.zeros(len(workers), np.int64), np.zeros(len(workers), np.int64)
+        self._dest = np.zeros((o.E_WORDS, MOST), np.int64)
+        self._seen = np.zeros(3, np.int64)
+        self._due = (0, order.BEFORE_ALL, order.BEFORE_ALL)  # a rank, and what was live on either side when it was done
+        self.lock = threading.Lock()
+        self.results = 0
+        self.ns = 0
+
+    def next(self, wait_ns: int) -> pa.RecordBatch | bool | None:
+        """A batch of results; None if there are none in time; False at the end."""
+        number = gathering.gather_waiting(
+            self.control, self._workers, self._taken, self._ends, self.precision, MOST, self._dest, self._seen, wait_ns
+        )
+        began = time.monotonic_ns()
+        made: pa.RecordBatch | bool | None = None
+        if number > 0:
+            made = self._batch(self._dest[:, :number].copy())  # Arrow keeps what it is given
+            self.results += number
+        if number < MOST:
+            self._expire()
+        if number == gathering.ENDED:
+            return False
+        self.ns += time.monotonic_ns() - began
+        return made
+
+    def tick(self) -> None:
+        """Let go of payload that no result can name, where nobody asks for results because there are none."""
+        if not self.lock.acquire(blocking=False):
+            return
+        try:
+            # With no room for results nothing is taken, but what can be forgotten is found.
+            gathering.gather(
+                self.control, self._workers, self._taken, self._ends, self.precision, 0, self._dest, self._seen
+            )
+            if (self._taken == self._ends).all():
+                self._expire()
+        finally:
+            self.lock.release()
+
+    def _expire(self) -> None:
+        """Give up payload that no result names any more.
+
+        What was live when workers were done up to some rank is given up once results up to that rank have been taken: with
+        a punctuation interval, results of finished triggers stay in the rings until their interval is over.
+        """
+        rank = int(self._seen[2])
+        taken = rank if self.precision <= 1 or rank == order.AFTER_ALL else rank // self.precision * self.precision
+        if taken >= self._due[0]:
+            live = self._due[1:] if self.precision > 1 else (int(self._seen[0]), int(self._seen[1]))
+            for side in (0, 1):
+                # A stream that is read twice is live as long as either side is.
+                both = self.payloads[0] is self.payloads[1]
+                self.payloads[side].expire(min(live) if both else live[side])
+            self._due = (rank, int(self._seen[0]), int(self._seen[1]))
+            stamps = [p.oldest_stamp() for p in self.payloads]
+            known = [stamp for stamp in stamps if stamp is not None]
+            if known:
+                self._forget(min(known))
+            if self.asof and self.payloads[1].rows > 4 * max(self._latest, _FEW):
+                self._latest = self._keep_latest(self.payloads[1])
+
+    # --- columns ---
+
+    def _batch(self, entries: np.ndarray) -> pa.RecordBatch:
+        n = entries.shape[1]
+        alone = entries[o.E_RIGHT] == o.NO_ROW
+        left = self.payloads[0].take(entries[o.E_LEFT])
+        right = self._right(entries[o.E_RIGHT], alone)
+        ts = entries[o.E_TS]
+        if alone.any() and (ts[alone] == order.AFTER_ALL).any():
+            raise DataError(
+                "A result's 'ts' lies beyond 64 bits",
+                why="a ts this near to the end of time, and a window this long, have a sum that can't be counted",
+                do="Use a shorter window, or leave such tuples out",
+            )
+        fields = list(self.bound.schema)
+        widths = len(self.bound.inputs[0].schema), len(self.bound.schema) - 1 - len(self.bound.inputs[0].schema)
+        columns: list[Any] = [pa.array(ts), *left.columns[: widths[0]]]
+        columns += right.columns[: widths[1]] if widths[1] and right is not None else []
+        if widths[1] and right is None:
+            columns += [pa.nulls(n, f.type) for f in self.bound.inputs[1].schema]
+        arrays = [as_array(c, f.type) for c, f in zip(columns, fields, strict=True)]
+        if self.with_keys:
+            arrays.append(self._keys(entries, alone, left, right))
+        made = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        self._note(entries, alone)
+        return made
+
+    def _right(self, refs: np.ndarray, alone: np.ndarray) -> pa.Table | None:
+        """The right rows, NULLs where there is none; None if there is no row at all."""
+        if alone.all():
+            return None
+        if not alone.any():
+            return self.payloads[1].take(refs)
+        at = np.cumsum(~alone) - 1
+        return self.payloads[1].take(refs[~alone]).combine_chunks().take(pa.array(at, mask=alone))
+
+    def _keys(self, entries: np.ndarray, alone: np.ndarray, left: pa.Table, right: pa.Table | None) -> pa.Array:
+        n = entries.shape[1]
+        left_key = self._full_key(0, left, n)
+        if right is None and not self.asof:
+            return self._unmatched_keys(entries[o.E_TS], left_key, n)
+        if right is None:
+            right_key = pa.repeat(pa.scalar(b"", pa.binary()), n)
+        else:
+            right_key = pc.fill_null(self._full_key(1, right, n), b"")
+        by_left = pa.array(entries[o.E_TRIGGER] & 1 == 0)
+        key = keys.nest(pc.if_else(by_left, left_key, right_key), pc.if_else(by_left, right_key, left_key), n=n)
+        if alone.any() and not self.asof:
+            key = pc.if_else(pa.array(alone), self._unmatched_keys(entries[o.E_TS], left_key, n), key)
+        return key
+
+    def _unmatched_keys(self, ts: np.ndarray, left_key: pa.Array, n: int) -> pa.Array:
+        last = keys.join(keys.ints(ts), keys.constant(order.AFTER_INPUTS, n), n=n)
+        return keys.nest(last, left_key, n=n)
+
+    def _full_key(self, side: int, rows: pa.Table, n: int) -> pa.Array:
+        """(ts, input, source, seq) of each row, as bytes; NULL for a row that is not there."""
+        intake = self.intakes[side]
+        sources = sorted(intake.sources.values(), key=lambda s: s.number)
+        pieces = pa.array([order.encode((s.rank,)) for s in sources], pa.binary())
+        ts = as_array(rows.column(TS), pa.int64())
+        there = ts.is_valid()
+        source = pieces.take(as_array(rows.column(SOURCE), pa.int32()))
+        if intake.stream.seq == "position":
+            seq = keys.ints(as_array(rows.column(SEQ), pa.int64()).fill_null(0).to_numpy(zero_copy_only=False))
+        elif intake.by_content:
+            # The tuple of the row's values, each with its place among its like.
+            seq = pa.array(
+                [b"\x05" + key + b"\x00" for key in content_keys(rows.select(intake.schema.names))], pa.binary()
+            )
+        else:
+            seq = keys.wrapped(as_array(rows.column(intake.stream.seq), intake.schema.field(intake.stream.seq).type))
+        made = keys.join(
+            keys.ints(ts.fill_null(0).to_numpy(zero_copy_only=False)), keys.constant(side, n), source, seq, n=n
+        )
+        return pc.if_else(there, made, pa.scalar(None, pa.binary()))
+
+    def _note(self, entries: np.ndarray, alone: np.ndarray) -> None:
+        """Latency of these results, from their trigger's push and from when it was ready; of a sample, if there are many."""
+        now = time.monotonic_ns()
+        step = max(1, entries.shape[1] // 32)
+        some = entries[:, ::step][:, ~alone[::step]]
+        if some.shape[1] == 0:
+            return
+        by_right = some[o.E_TRIGGER] & 1 == 1
+        pushed = np.empty(some.shape[1], np.int64)
+        for side, which in ((0, ~by_right), (1, by_right)):
+            if which.any():
+                pushed[which] = self.payloads[side].pushed_ns(some[o.E_LEFT + side, which])
+        self.latency.note(some[o.E_TS], pushed, now)
+
+
+def as_array(column: Any, kind: pa.DataType) -> pa.Array:
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+    return column if column.type == kind else column.cast(kind)

@@ -1,0 +1,123 @@
+"""What a run measures of itself: work by worker, its balance, latency, and where the time went."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+_SAMPLES = 1 << 19
+
+
+@dataclass(frozen=True)
+class Quantiles:
+    """Milliseconds."""
+
+    p50: float
+    p99: float
+    max: float
+    samples: int
+
+
+@dataclass(frozen=True)
+class WorkerStats:
+    """`busy_s` is time spent storing, comparing and emitting; waiting is not in it."""
+
+    worker: int
+    tuples: int
+    comparisons: int
+    results: int
+    batches: int
+    busy_s: float
+    tuples_per_s: float
+    comparisons_per_s: float
+    waiting_for: str
+
+
+@dataclass(frozen=True)
+class Stats:
+    """`balance_cv_percent`: standard deviation of the workers' comparisons, in percent of their mean.
+
+    `stages`: the share of the time spent on distribution (reading the gate, laying tuples out), execution (storing, comparing)
+    and gathering (results into rings, merged, into Arrow), as SplitJoin reports them.
+    """
+
+    strategy: str
+    seconds: float
+    tuples: int
+    results: int
+    comparisons: int
+    workers: tuple[WorkerStats, ...]
+    balance_cv_percent: float
+    latency_from_push_ms: Quantiles
+    latency_from_ready_ms: Quantiles
+    stages: dict[str, float]
+    index: dict[str, str]
+    late: dict[str, int]
+    behind: dict[str, int]
+    memory: dict[str, int]
+
+    def as_dict(self) -> dict[str, Any]:
+        import dataclasses
+
+        return dataclasses.asdict(self)
+
+
+class Latency:
+    """When tuples became ready, and how long their results took."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._frontiers: list[int] = []
+        self._times: list[int] = []
+        self._push: list[np.ndarray] = []
+        self._ready: list[np.ndarray] = []
+        self._kept = 0
+
+    def advanced(self, frontier: int, ns: int) -> None:
+        """The frontier rose; tuples below it are ready since `ns`."""
+        with self._lock:
+            if not self._frontiers or frontier > self._frontiers[-1]:
+                self._frontiers.append(frontier)
+                self._times.append(ns)
+                if len(self._times) > 1 << 16:
+                    del self._frontiers[: 1 << 15], self._times[: 1 << 15]
+
+    def note(self, ts: np.ndarray, pushed_ns: np.ndarray, now: int) -> None:
+        """Results whose triggers have these ts and were pushed then came out now."""
+        with self._lock:
+            at = np.searchsorted(np.array(self._frontiers, np.int64), ts, "right")
+            times = np.array([*self._times, now], np.int64)
+            # A tuple can't be ready before it was pushed: what the frontier had passed already is behind.
+            ready = np.maximum(times[at], pushed_ns)
+            self._push.append((now - pushed_ns) / 1e6)
+            self._ready.append((now - ready) / 1e6)
+            self._kept += len(ts)
+            if self._kept > _SAMPLES:
+                for kept in (self._push, self._ready):
+                    kept[:] = [np.concatenate(kept)[::2]]
+                self._kept = len(self._push[0])
+
+    def reset(self) -> None:
+        """Forget what was measured: a warm-up."""
+        with self._lock:
+            self._push, self._ready, self._kept = [], [], 0
+
+    def quantiles(self) -> tuple[Quantiles, Quantiles]:
+        with self._lock:
+            return _quantiles(self._push), _quantiles(self._ready)
+
+
+def _quantiles(parts: list[np.ndarray]) -> Quantiles:
+    if not parts:
+        return Quantiles(float("nan"), float("nan"), float("nan"), 0)
+    values = np.concatenate(parts)
+    p50, p99 = np.percentile(values, (50, 99))
+    return Quantiles(float(p50), float(p99), float(values.max()), len(values))
+
+
+def variation_percent(counts: list[int]) -> float:
+    mean = float(np.mean(counts)) if counts else 0.0
+    return 0.0 if mean == 0 else float(np.std(counts)) / mean * 100

@@ -1,0 +1,96 @@
+"""`plait run` on Spark: a line a micro-batch, and a checkpoint that lets a run go on after it was stopped."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner, Result
+
+from plait.cli import spark_engine
+from plait.cli.main import cli
+from plait.errors import RunError
+
+pytestmark = pytest.mark.spark
+
+JOB = """
+[workload]
+name = "band_join"
+left = 40
+right = 40
+seconds = 90
+seed = 7
+
+[query]
+kind = "join"
+left = "stream_r"
+right = "stream_s"
+on = "abs(l.x - r.a) <= 300 and abs(l.y - r.b) <= 300"
+within = "5s"
+
+[output]
+path = "near.parquet"
+
+[run]
+engine = "spark"
+
+[spark]
+master = "local[2]"
+checkpoint = "near-checkpoint"
+"""
+
+LINE = re.compile(
+    r"near.toml on spark: \d+ s, batch (\d+): ([\d,]+) rows in, ([\d,]+) results, frontier (\S.*?)"
+    r"( \([\d,.]+ s behind the newest\))?, ([\d,]+) buffered, state [\d,.]+ MB"
+)
+
+
+def invoke(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, list(arguments), catch_exceptions=False)
+
+
+def stop_after_a_batch(self: Any, query: Any) -> None:
+    for _ in range(2_000):
+        if self.rows:
+            break
+        time.sleep(0.05)
+    query.stop()
+    raise KeyboardInterrupt
+
+
+def test_a_run_that_was_stopped_goes_on_where_it_was(spark: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
+    file = tmp_path / "near.toml"
+    file.write_text(JOB)
+    with monkeypatch.context() as patch:
+        patch.setattr(spark_engine._Seen, "wait", stop_after_a_batch)
+        stopped = invoke("run", str(file))
+    assert stopped.exit_code != 0
+    assert LINE.search(stopped.stderr), stopped.stderr
+    assert not (tmp_path / "near.parquet").exists()
+    parts = {path.name: path.read_bytes() for path in (tmp_path / "near-checkpoint" / "out").glob("*.parquet")}
+    assert 1 <= len(parts) < 5
+    done = invoke("run", str(file))
+    assert done.exit_code == 0, done.output
+    batches = LINE.findall(done.stderr)
+    # The batch in which it was stopped may have been published, and is done again.
+    assert int(batches[0][0]) >= max(1, len(parts) - 1), "it began anew"
+    assert batches[-1][3] == "end of input"
+    assert "7,200 rows in" in done.stderr.splitlines()[-1]
+    assert all((tmp_path / "near-checkpoint" / "out" / name).read_bytes() == data for name, data in parts.items())
+    assert invoke("run", str(file), "--engine", "reference", "-o", str(tmp_path / "judge.parquet")).exit_code == 0
+    assert pq.read_table(tmp_path / "near.parquet").equals(pq.read_table(tmp_path / "judge.parquet"))
+    # Other rows than it was started with, and a folder of somebody else's.
+    file.write_text(JOB.replace("seed = 7", "seed = 8"))
+    with pytest.raises(RunError, match=r"the rows are not those that .* was started with \(stream_r"):
+        invoke("run", str(file))
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("dear diary")
+    file.write_text(JOB.replace("near-checkpoint", "mine"))
+    with pytest.raises(RunError, match="is no checkpoint of plait run"):
+        invoke("run", str(file))
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["notes.txt"]

@@ -1,0 +1,320 @@
+"""The life of a run: every end is an error that says why or a clean stop, and no thread is left behind."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.reference.judge import assert_same
+
+import plait
+from plait import LateError, PlaitError
+from plait.errors import BehindError, DataError, PendingError, QueryError, RunError
+
+SCHEMA = pa.schema([("ts", pa.int64()), ("k", pa.int64())])
+SCHEMAS = {"a": SCHEMA, "b": SCHEMA}
+
+
+def near(left: Any = lambda l, r: l.k == r.k, within: int = 10, **options: Any) -> plait.Query:
+    a = plait.stream("a", unit="us", **options)
+    b = plait.stream("b", unit="us", **options)
+    return plait.join(a, b, on=left, within=within)
+
+
+def rows(*pairs: tuple[int, int]) -> pa.Table:
+    return pa.table({"ts": [ts for ts, _ in pairs], "k": [k for _, k in pairs]}, schema=SCHEMA)
+
+
+def workers_alive() -> list[str]:
+    return [t.name for t in threading.enumerate() if t.name.startswith("plait-")]
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left() -> Iterator[None]:
+    assert workers_alive() == []
+    yield
+    assert workers_alive() == []
+
+
+def start(query: plait.Query | None = None, **options: Any) -> Any:
+    given = {"schemas": SCHEMAS, "plain": True, "workers": 2} | options
+    return (query or near()).on_threads(**given)
+
+
+def test_results_come_while_input_goes_on() -> None:
+    with start() as run:
+        run.push("a", None, rows((1, 7)))
+        run.push("b", None, rows((2, 7), (9, 0)))
+        assert list(run.results(timeout_s=0.05)) == []  # a may still bring ts 1, and it holds b's tuples
+        run.push("a", None, rows((9, 0)))
+        (batch,) = run.results(timeout_s=1)
+        assert batch.to_pylist() == [{"ts": 2, "a_ts": 1, "a_k": 7, "b_ts": 2, "b_k": 7}]
+        run.drain()
+        assert [b.num_rows for b in run.results()] == [1]
+
+
+def test_anything_with_columns_can_be_pushed() -> None:
+    import pandas as pd
+
+    with near().on_threads(plain=True, workers=1) as run:
+        run.push("a", None, {"ts": [1], "k": [7]})
+        run.push("b", None, pd.DataFrame({"ts": [2], "k": [7]}))
+        run.push("b", None, rows((3, 7)).to_batches()[0])
+        run.push("b", None, rows((4, 7)))
+        run.drain()
+        assert run.table().num_rows == 3
+
+
+def test_without_columns_there_are_no_results() -> None:
+    with near().on_threads(plain=True) as run:
+        run.push("a", None, rows((1, 7)))
+        with pytest.raises(RunError, match=r"drain before anything is known of 'b'.*schemas="):
+            run.drain()
+
+
+def test_another_schema_is_refused() -> None:
+    with start() as run, pytest.raises(DataError, match="'k'"):
+        run.push("a", None, pa.table({"ts": [1], "k": ["x"]}))
+
+
+def test_push_after_the_end() -> None:
+    with start() as run:
+        run.close("a")
+        with pytest.raises(RunError, match="Stream 'a' has ended"):
+            run.push("a", None, rows((1, 1)))
+        run.drain()
+    with pytest.raises(RunError, match="stopped"):
+        run.push("b", None, rows((1, 1)))
+
+
+def test_push_to_a_closed_source() -> None:
+    with start(near(sources=2)) as run:
+        run.close("a", 1)
+        with pytest.raises(RunError, match="source 1 has ended"):
+            run.push("a", 1, rows((1, 1)))
+
+
+def test_names_that_are_not_there() -> None:
+    with start(near(sources=2)) as run:
+        with pytest.raises(RunError, match=r"no stream 'c'.*It reads a, b"):
+            run.push("c", None, rows((1, 1)))
+        with pytest.raises(DataError, match=r"source 5 is not declared.*Declared are 0, 1"):
+            run.push("a", 5, rows((1, 1)))
+
+
+def test_out_of_order_stops_the_run_and_every_call_says_so() -> None:
+    with start() as run:
+        run.push("a", None, rows((5, 1)))
+        with pytest.raises(LateError, match="row 1: ts 3 is late, 3 us behind 6"):
+            run.push("a", None, rows((6, 1), (3, 1)))
+        with pytest.raises(LateError, match="ts 3 is late"):
+            run.push("b", None, rows((6, 1)))
+        with pytest.raises(LateError, match="ts 3 is late"):
+            list(run.results())
+
+
+def test_late_rows_are_kept_aside() -> None:
+    with start(near(late="drop")) as run:
+        run.push("a", None, rows((5, 1), (3, 2), (6, 3)))
+        run.drain()
+        assert run.late("a").to_pylist() == [{"ts": 3, "k": 2}]
+        assert run.stats().late == {"a": 1, "b": 0}
+
+
+def test_a_heartbeat_is_a_promise() -> None:
+    with start() as run:
+        run.heartbeat("a", 0, 10)
+        with pytest.raises(DataError, match="ts 9 is below the source's heartbeat 10"):
+            run.push("a", None, rows((9, 1)))
+
+
+def test_heartbeats_release() -> None:
+    with start() as run:
+        run.push("a", None, rows((1, 7)))
+        run.push("b", None, rows((2, 7)))
+        run.heartbeat("a", 0, 50)
+        run.heartbeat("b", 0, 50)
+        assert sum(b.num_rows for b in run.results(timeout_s=1)) == 1
+
+
+def test_a_source_that_nobody_declared_is_behind() -> None:
+    with start(near(source=None)) as run:
+        run.push("a", "x", rows((20, 1)))
+        run.push("b", "x", rows((20, 1)))
+        with pytest.raises(BehindError, match=r"source 'y'.*ts 5 is behind the frontier 20.*sources="):
+            run.push("a", "y", rows((5, 1)))
+
+
+def test_behind_may_be_dropped() -> None:
+    with start(near(behind="drop")) as run:
+        run.push("a", "x", rows((20, 1)))
+        run.push("b", "x", rows((20, 1)))
+        run.push("a", "y", rows((5, 1), (21, 1)))
+        run.drain()
+        assert run.behind("a").to_pylist() == [{"ts": 5, "k": 1}]
+        assert run.table().num_rows == 2
+
+
+def test_sources_that_turn_up_are_ordered_by_name() -> None:
+    query = near(lambda l, r: l.k >= r.k)
+    arrivals = {"c": (1, 3), "a": (1, 1), "b": (1, 2)}
+    with start(query) as run:
+        for name, row in arrivals.items():
+            run.push("a", name, rows(row))
+        run.push("b", None, rows((1, 0)))
+        run.drain()
+        got = run.table()
+    assert got.column("a_k").to_pylist() == [1, 2, 3]
+    expected = query.reference({"a": {n: rows(r) for n, r in arrivals.items()}, "b": rows((1, 0))})
+    assert_same(got, expected)
+
+
+def test_too_many_sources() -> None:
+    with start(max_sources=3) as run:
+        run.push("a", "x", rows((1, 1)))
+        with pytest.raises(RunError, match=r"more than 3 sources.*max_sources="):
+            run.push("a", "y", rows((1, 1)))
+
+
+def test_unready_tuples_have_a_limit_that_names_the_holder() -> None:
+    with start(pending=100) as run, pytest.raises(PendingError, match="stream 'b', of which no source is known"):
+        run.push("a", None, rows(*((ts, 0) for ts in range(200))))
+
+
+def test_a_full_run_names_who_waits_for_whom() -> None:
+    """Nobody reads results: workers wait for the consumer, the gate fills, and the pusher says so."""
+    query = near(lambda l, r: l.k < r.k)
+    with start(query, capacity=64, unread_results=1, stall_after_s=0.3, batch=16) as run:
+        with pytest.raises(RunError, match=r"waited 0.3 s.*worker 0 waits for results\(\) to be read.*Read results"):
+            push_much(run, 1000)
+        assert sum(b.num_rows for b in run.results(timeout_s=0.2)) > 0  # and goes on once somebody reads
+        run.push("a", None, rows((2000, 0)))
+
+
+def test_a_consumer_that_walks_away() -> None:
+    query = near(lambda l, r: l.k < r.k)
+    with start(query, capacity=64, unread_results=1, batch=16) as run:
+        pushing = threading.Thread(target=push_until_stopped, args=(run,))
+        pushing.start()
+        next(iter(run.results()))
+    pushing.join(10)
+    assert not pushing.is_alive()
+
+
+def push_until_stopped(run: Any) -> None:
+    with pytest.raises(PlaitError, match=r"stopped|closed"):
+        push_much(run, 10**6)
+
+
+def push_much(run: Any, times: int) -> None:
+    for at in range(times):
+        run.push("a", None, rows(*((at, 0) for _ in range(50))))
+        run.push("b", None, rows(*((at, 1) for _ in range(50))))
+
+
+def divides(l: Any, r: Any) -> bool:
+    return l.k // r.k > 1 if l.k > 0 else False
+
+
+def test_a_condition_that_raises_stops_the_run() -> None:
+    with start(near(divides), plain=False) as run:
+        run.push("a", None, rows((1, 1)))
+        run.push("b", None, rows((2, 0)))
+        run.drain()
+        with pytest.raises(RunError, match=r"condition 'divides' \(.*test_life.py, line \d+\) raised .* on a pair"):
+            list(run.results())
+
+
+def test_a_worker_that_raises_stops_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it is: here, memory that does not grow."""
+    from plait.threads.memory import Segment
+
+    def refuse(*_: Any) -> None:
+        raise MemoryError("no more")
+
+    monkeypatch.setattr(Segment, "grow", refuse)
+    with start(near(within=10**6)) as run:
+        with pytest.raises(RunError, match="MemoryError: no more"):
+            push_much(run, 10_000)
+        with pytest.raises(RunError, match="MemoryError: no more"):
+            list(run.results())
+
+
+def test_a_result_that_can_not_be_counted_stops_the_run() -> None:
+    a, b = plait.stream("a", unit="us"), plait.stream("b", unit="us")
+    with start(plait.join(a, b, on="l.k = r.k", within=2**62, how="left")) as run:
+        run.push("a", None, rows((2**62, 1)))
+        run.drain()
+        with pytest.raises(DataError, match="'ts' lies beyond 64 bits"):
+            list(run.results())
+        with pytest.raises(DataError, match="'ts' lies beyond 64 bits"):
+            run.push("a", None, rows((2**62, 1)))
+
+
+def test_two_threads_can_not_push_one_source() -> None:
+    with start() as run:
+        run.push("a", None, rows((1, 1)))
+        source = run._engine.intakes["a"].sources[0]
+        with source.lock, pytest.raises(RunError, match="Another thread is inside a call for source 0 of stream 'a'"):
+            run.push("a", None, rows((2, 1)))
+
+
+def test_an_idle_run_sleeps() -> None:
+    """Workers that have nothing to do are in the kernel: they take no turn at all in a while."""
+    with start() as run:
+        run.push("a", None, rows((1, 1)))
+        run.push("b", None, rows((1, 1)))
+        time.sleep(0.05)
+        busy = [w.busy_s for w in run.stats().workers]
+        time.sleep(0.2)
+        assert [w.busy_s for w in run.stats().workers] == busy
+        assert all("waits for tuples" in w.waiting_for for w in run.stats().workers)
+
+
+BAD_OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
+    "strategy": ({"strategy": "magic"}, "strategy='magic' is not known.*'auto', 'sequential'"),
+    "workers": ({"workers": 0}, "workers=0 is no number of workers"),
+    "order": ({"order": "total"}, "order='total' is no order"),
+    "index": ({"index": "grid"}, "index='grid' can't serve this condition"),
+    "layout": ({"layout": (2, 2), "strategy": "scalejoin"}, "Layouts are DP-Join's"),
+    "no layout": ({"layout": "oval", "strategy": "dpjoin"}, "layout='oval' is no layout"),
+    "a layout of other workers": (
+        {"layout": (2, 2), "strategy": "dpjoin", "workers": 3},
+        "has 4 workers, and workers=3",
+    ),
+    "no square": ({"layout": "square", "strategy": "dpjoin", "workers": 3}, "no square number"),
+    "punctuate": ({"punctuate": 5, "workers": 2}, "Punctuation is how SplitJoin gathers"),
+    "no interval": ({"punctuate": 0, "strategy": "splitjoin"}, "punctuate=0 is no interval"),
+    "sequential": ({"strategy": "sequential", "workers": 2}, "Kang's procedure has one"),
+    "fan-out": ({"strategy": "splitjoin", "fan_out": 0}, "fan_out=0 is no number of children"),
+    "stall": ({"stall_after_s": 0}, "above zero"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_OPTIONS)
+def test_options_are_checked_when_given(case: str) -> None:
+    options, words = BAD_OPTIONS[case]
+    with pytest.raises(QueryError, match=words):
+        start(**options)
+
+
+def test_kinds_that_a_strategy_can_not_serve() -> None:
+    left = plait.join(plait.stream("a", unit="us"), plait.stream("b", unit="us"), on="l.k = r.k", within=1, how="left")
+    with pytest.raises(QueryError, match=r"'scalejoin' with more than one worker can't serve a left join.*m x 1"):
+        start(left, strategy="scalejoin")
+    with pytest.raises(QueryError, match=r"layout=\(1, 2\) for a left join.*layout=\(2, 1\)"):
+        start(left, strategy="dpjoin", layout=(1, 2))
+    with start(left) as run:
+        assert "dpjoin, 2 workers: a left join needs all partners of a left row at one worker" in run.explain()
+
+
+def test_queries_that_do_not_run_here() -> None:
+    count = plait.aggregate(plait.stream("a", unit="us"), size="1s", compute={"n": plait.count()})
+    with pytest.raises(QueryError, match=r"does not run on threads.*this is a aggregate"):
+        count.on_threads()
+    with pytest.raises(QueryError, match="idle_after="):
+        start(near(idle_after="1s"))
