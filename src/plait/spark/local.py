@@ -24,6 +24,8 @@ _LAUNCHER = """#!/bin/sh
 # Written by plait. Spark puts a zip of pyspark before everything; this interpreter has it installed, and compiled.
 PYTHONPATH=$(printf %s "$PYTHONPATH" | tr ':' '\\n' | grep -v -e '/pyspark[.]zip$' -e '/py4j-[^/]*-src[.]zip$' | paste -sd: -)
 export PYTHONPATH
+# The process that is only asked for a cell's state variables tells of each of its steps.
+case "$*" in *transform_with_state_driver_worker*) exec >/dev/null ;; esac
 exec '{python}' "$@"
 """
 
