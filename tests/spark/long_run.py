@@ -97,7 +97,8 @@ def main(spec: dict[str, Any]) -> None:
             if batch.batch % spec["every"] == 0:
                 row = {"batch": batch.batch, "results": published, "checkpoint": folder_bytes(folder / "checkpoint"),
                        "rss": tree_rss(), "pending": batch.pending}  # fmt: skip
-                print(json.dumps(row), flush=True)
+                sys.stdout.write(json.dumps(row) + "\n")
+                sys.stdout.flush()
 
         running = plait.spark.write_ordered(
             query.on_spark(frames), folder / "out", checkpoint=folder / "checkpoint", drain=False,

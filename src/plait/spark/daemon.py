@@ -1,12 +1,12 @@
 """PySpark's daemon, warmed up: workers are forked from a process that has already imported what a cell needs.
 
-A worker that imports NumPy, pandas, Arrow and Numba for itself pays a second and a half on the first batch of every
-query, and PySpark's garbage collection after each task walks through all of it: 52 ms a task. Here the imports are
-done once, before the first fork, and frozen, so a worker begins warm and its collections are empty.
+A worker that imports NumPy, pandas, Arrow and Numba for itself does so in its first batch, and PySpark's garbage
+collection after each task walks through all of it: 52 ms a task. Here the imports are done once, before the first fork,
+and frozen, so a worker begins warm and its collections are empty.
 
 Only a process without other threads may be forked and go on: a lock that a lost thread held would never open. So no
-library may start any here (OpenBLAS is told not to; jemalloc's own one knows of forks), and if one does, this process
-becomes PySpark's plain daemon instead.
+library may start any here (OpenBLAS does not, since Spark gives a worker the OMP_NUM_THREADS of a task's one core;
+jemalloc's own one knows of forks), and if one does, this process becomes PySpark's plain daemon instead.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ FORK_SAFE = {"jemalloc_bg_thd"}
 
 
 def _warm_up() -> None:
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     import pandas  # noqa: F401
     import pyspark.sql.pandas.serializers
     import pyspark.sql.streaming.stateful_processor_util

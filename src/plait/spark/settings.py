@@ -38,7 +38,10 @@ SETTINGS = {
 }
 
 #: Settings a handed session is asked about: those of SETTINGS that change speed and nothing else.
-ADVISED = ("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled",)
+ADVISED = (
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled",
+    "spark.python.daemon.module",
+)
 
 _warned: set[str] = set()
 

@@ -1,0 +1,90 @@
+"""The local session's short cuts: what they promise, and that each does without where it must."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plait.spark import daemon, local
+
+
+def test_the_launcher_takes_sparks_zips_off_the_path_and_nothing_else() -> None:
+    path = os.pathsep.join(["/somewhere", "/spark/python/lib/pyspark.zip", "/spark/py4j-0.10-src.zip", "/a.zip"])
+    code = "import os, sys; print(os.environ['PYTHONPATH'], sys.executable, sys.argv[1:])"
+    out = subprocess.run(
+        [local.python(), "-c", code, "one", "two words"], env=os.environ | {"PYTHONPATH": path}, capture_output=True,
+        text=True, check=True,
+    ).stdout  # fmt: skip
+    assert out == f"/somewhere:/a.zip {sys.executable} ['one', 'two words']\n"
+
+
+def test_the_launcher_keeps_the_state_variables_process_quiet_and_no_other() -> None:
+    said = [
+        subprocess.run([local.python(), "-c", "print(1)", word], capture_output=True, text=True, check=True).stdout
+        for word in ("pyspark.sql.streaming.transform_with_state_driver_worker", "pyspark.worker")
+    ]
+    assert said == ["", "1\n"]
+
+
+def test_without_a_compiler_the_file_system_stays_hadoops(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local.shutil, "which", lambda name: None)
+    assert local.file_system() == {}
+
+
+def test_a_compiler_that_fails_leaves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PLAIT_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(local.shutil, "which", lambda name: "/bin/false")
+    assert local.file_system() == {}
+    assert list(tmp_path.rglob("*")) == []
+
+
+@pytest.mark.spark
+def test_files_get_their_permissions_without_a_process(spark: Any, tmp_path: Path) -> None:
+    if not local.file_system():
+        pytest.skip("no javac on this machine: Hadoop's own local file system serves")
+    jvm, conf = spark._jvm, spark._jsc.hadoopConfiguration()
+    path = jvm.org.apache.hadoop.fs.Path(f"file://{tmp_path}/some")
+    system = path.getFileSystem(conf)
+    assert system.getClass().getName() == "plait.LocalFiles"
+    system.create(path).close()
+    for mode in (0o640, 0o600, 0o755):
+        system.setPermission(path, jvm.org.apache.hadoop.fs.permission.FsPermission(format(mode, "o")))
+        assert (tmp_path / "some").stat().st_mode & 0o777 == mode
+
+
+def test_the_daemon_forks_only_where_no_thread_would_be_lost() -> None:
+    """In a fresh process, with the environment that Spark gives it: every thread there is then knows of forks."""
+    code = "from plait.spark import daemon; daemon._warm_up(); print(*daemon._threads())"
+    given = os.environ | {"OMP_NUM_THREADS": "1"}
+    out = subprocess.run([sys.executable, "-c", code], env=given, capture_output=True, text=True, check=True).stdout
+    assert set(out.split()) <= daemon.FORK_SAFE
+
+
+@pytest.mark.spark
+def test_workers_come_from_the_warm_daemon(spark: Any) -> None:
+    def modules(batches: Any) -> Any:
+        import sys
+
+        import pyarrow as pa
+
+        for _ in batches:
+            yield pa.record_batch({"main": [sys.modules["__main__"].__spec__.name]})
+
+    found = spark.range(1).mapInArrow(modules, "main string").collect()
+    assert [row.main for row in found] == ["plait.spark.daemon"]
+
+
+def test_the_daemon_steps_back_if_a_library_starts_a_thread() -> None:
+    code = (
+        "import os, threading, time\nfrom plait.spark import daemon\n"
+        "daemon._warm_up = lambda: threading.Thread(target=time.sleep, args=(5,), daemon=True).start()\n"
+        "os.execv = lambda path, args: (print(args[1:3]), os._exit(0))\n"
+        "daemon.main()"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out == "['-m', 'pyspark.daemon']\n"
