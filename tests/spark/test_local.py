@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from plait.spark import daemon, local
+from plait.spark import daemon, local, settings
 
 
 def test_the_launcher_takes_sparks_zips_off_the_path_and_nothing_else() -> None:
@@ -88,3 +89,18 @@ def test_the_daemon_steps_back_if_a_library_starts_a_thread() -> None:
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert out == "['-m', 'pyspark.daemon']\n"
+
+
+@pytest.mark.spark
+def test_a_handed_session_is_told_once_what_would_make_it_faster(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
+    monkeypatch.setattr(settings, "_warned", set())
+    spark.conf.set(key, "false")
+    try:
+        with pytest.warns(UserWarning, match=f"{key}=true"):
+            settings.check(spark, streaming=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            settings.check(spark, streaming=True)
+    finally:
+        spark.conf.set(key, "true")

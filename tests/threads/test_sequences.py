@@ -331,3 +331,50 @@ def test_text_that_left_the_window_is_forgotten() -> None:
         got += sum(b.num_rows for b in run.results())
     assert got == rows
     assert known < rows // 2
+
+
+def all_pairs(left: pa.Table, right: pa.Table, within: int) -> list[tuple[int, int]]:
+    """(trigger's ts, partner's ts) of the band's matches in result order; no two tuples have one ts here."""
+    columns = [[t.column(c).to_numpy() for c in ("ts", "x", "y")] for t in (left, right)]
+    (lt, lx, ly), (rt, rx, ry) = columns
+    lo, hi = np.searchsorted(rt, lt - within), np.searchsorted(rt, lt + within, "right")
+    found = []
+    for k in range(len(lt)):
+        part = slice(lo[k], hi[k])
+        hit = (np.abs(rx[part] - lx[k]) <= 3) & (np.abs(ry[part] - ly[k]) <= np.float32(3))
+        found += [(max(int(lt[k]), other), min(int(lt[k]), other)) for other in rt[part][hit].tolist()]
+    return sorted(found)
+
+
+@pytest.mark.parametrize("index", ["scan", "grid", "sorted"])
+def test_segments_that_come_round_many_times(index: str) -> None:
+    """Rings of 4,096 rows, ten times over, in windows of some thousand: every row is overwritten, and none too early."""
+    rows, dice = 40_000, np.random.default_rng(7)
+    tables = {
+        name: pa.table({
+            "ts": np.arange(rows) * 2 + at, "x": dice.integers(0, 300, rows).astype(np.int32),
+            "y": dice.random(rows, dtype=np.float32) * 300,
+        })
+        for at, name in enumerate("ab")
+    }  # fmt: skip
+    declared = [plait.stream(name, unit="us") for name in "ab"]
+    made = plait.join(*declared, on=CONDITIONS["band"], within=3000)
+    want = all_pairs(tables["a"], tables["b"], 3000)
+    for plan in (PLANS[0], PLANS[1], PLANS[5], {"strategy": "dpjoin", "layout": (1, 2)}):
+        with made.on_threads(
+            schemas={n: t.schema for n, t in tables.items()}, index=index, capacity=4096, **plan
+        ) as run:
+            pushing = threading.Thread(
+                target=lambda run=run: (
+                    [run.push(n, None, tables[n].slice(at, 700)) for at in range(0, rows, 700) for n in "ab"]
+                    and run.drain()
+                )
+            )
+            pushing.start()
+            got = pa.Table.from_batches(list(run.results()), run.schema)
+            pushing.join()
+            caps = {int(s.block[seg.CAP]) for side in run._engine.segments for s in side}
+        triggers_ts = got.column("ts").to_numpy()
+        partners = np.minimum(got.column("a_ts").to_numpy(), got.column("b_ts").to_numpy())
+        assert list(zip(triggers_ts.tolist(), partners.tolist(), strict=True)) == want
+        assert max(caps) <= 16_384

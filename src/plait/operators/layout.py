@@ -47,6 +47,8 @@ FEED_SEAT: Final = 40  # which of the feed's readers it is
 DIMENSIONS: Final = 41
 BANDS: Final = 42  # address of float64[2, 5]
 BAND_TERMS: Final = 43  # 1 if the dimensions are bands, which a grid can serve
+SHARED: Final = 44  # address of what a plan of its own loop shares among workers (Plan.shared); 0: nothing
+CREW: Final = 45  # how many workers there are
 LEFT_SIZES: Final = 48  # bytes a value, by column; then the right side's
 COLUMNS: Final = 96  # addresses of the batch's columns, left, then right (24 each)
 
@@ -81,6 +83,7 @@ EMIT_TAIL: Final = 201
 ENDED: Final = 202
 FED: Final = 203  # tuples of the batch that were handed down
 READ_COUNTS: Final = 204  # address of int64[slots]: distribution tree, tuples of each source taken
+OWN: Final = 208  # to 255: words of a loop of a strategy's own
 
 # --- shared -----------------------------------------------------------------------------------------------------
 # The worker releases, the gatherer acquires: results below are in the ring.

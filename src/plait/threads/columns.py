@@ -41,6 +41,7 @@ class Encoder:
         self._matcher = Matcher(self.shape, self.interner, cache_dir=cache_dir)
         self.has_node = bool(self.dimensions or self.shape.terms.equalities)
         self.exact = Exact()
+        self._natives: dict[Signature, native.Native] = {}
         self.signature = self._signature()
 
     @property
@@ -116,7 +117,7 @@ class Encoder:
         """Compile the kernels of what columns will be, if they are not on disk."""
         signature = self._signature()
         if not (self.in_python or self.plain):
-            found = native.load(self.shape, signature, self.cache_dir)
+            found = self._native(signature)
             assert found.scans
             assert found.verify
 
@@ -126,7 +127,12 @@ class Encoder:
             from plait.threads.python_kernels import ExactKernels, PlainKernels
 
             return ExactKernels(self) if self.in_python else PlainKernels(self)
-        return native.load(self.shape, self.signature, self.cache_dir)
+        return self._native(self.signature)
+
+    def _native(self, signature: Signature) -> native.Native:
+        if signature not in self._natives:
+            self._natives[signature] = native.load(self.shape, signature, self.cache_dir)
+        return self._natives[signature]
 
     def bands(self) -> np.ndarray:
         """Each dimension as `kernels.chains.probe_ranges` takes it: low, high, eps, weight, limit."""

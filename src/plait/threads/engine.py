@@ -26,7 +26,7 @@ from plait.query.stream import SourceName, Stream
 from plait.threads.asof_codes import AsofCodes
 from plait.threads.columns import Encoder, opaque_place
 from plait.threads.intake import Intake
-from plait.threads.memory import Segment, Worker, lines, plant
+from plait.threads.memory import Segment, Worker, address, lines, plant
 from plait.threads.options import Options
 from plait.threads.pausing import Pauser, Stopped
 from plait.threads.payload import Payload
@@ -91,6 +91,10 @@ class Engine:
             for k in range(count)
         ]  # fmt: skip
         self._kept = plant(made, self.workers, slots) if made.tree else []
+        if made.shared:
+            self._kept.append(lines(made.shared(count, most)))
+            for worker in self.workers:
+                worker.words[o.SHARED], worker.words[o.CREW] = address(self._kept[-1]), count
         self.latency = Latency()
         self.error: BaseException | None = None
         self._stopped = False

@@ -13,10 +13,13 @@ from plait.errors import QueryError
 from plait.model import layout as model
 from plait.operators import asof, dpjoin, gathering, scalejoin, sequential, splitjoin
 from plait.operators.plan import Plan, Wish
+from plait.operators.rivals import celljoin, handshake, low_latency_handshake
 from plait.query.base import Query, check_order
-from plait.query.join import Join
+from plait.query.join import Join, TimeWindow
 
-STRATEGIES = ("auto", "sequential", "scalejoin", "splitjoin", "dpjoin")
+#: Systems that the papers measure against; only as much of them as the comparison needs.
+RIVALS = {"celljoin": celljoin, "handshake": handshake, "low_latency_handshake": low_latency_handshake}
+STRATEGIES = ("auto", "sequential", "scalejoin", "splitjoin", "dpjoin", *RIVALS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,11 +120,29 @@ def plan(query: Query, options: Options) -> Plan:
         made = scalejoin.plan(wish)
     elif name == "splitjoin":
         made = splitjoin.plan(wish)
+    elif name in RIVALS:
+        _check_rival(query, options)
+        made = RIVALS[name].plan(wish)
     else:
         shape, reason = model.layout(wish)
         made = dpjoin.plan(wish, shape, reason)
     made.check()
     return made if not why else replace(made, why=f"{why}; {made.why}")
+
+
+def _check_rival(query: Query, options: Options) -> None:
+    if options.order != "none" or options.index not in ("auto", "scan"):
+        raise QueryError(
+            f"strategy={options.strategy!r} with order={options.order!r}, index={options.index!r}",
+            why="it is here to be compared with: it scans, and gives results as they come",
+            do="Say order='none', index='scan', or take another strategy",
+        )
+    if not (isinstance(query, Join) and isinstance(query.window, TimeWindow)):
+        raise QueryError(
+            f"strategy={options.strategy!r} without a time window",
+            why="it is here to be compared with, on time windows",
+            do="Use within=, or take another strategy",
+        )
 
 
 def _default(options: Options) -> int:

@@ -120,16 +120,21 @@ class Payload:
             found = [self._pushed_ns[bisect_right(self._firsts, ref) - 1] for ref in refs.tolist()]
         return np.array(found, np.int64)
 
-    def take(self, refs: np.ndarray) -> pa.Table:
-        """The rows of these numbers, in this order, once for each time they are named."""
+    def take(self, refs: np.ndarray, *, extra: bool = True) -> pa.Table:
+        """The rows of these numbers, in this order, once for each time they are named; `extra`: with what travels along."""
+        wanted = self.schema.names if extra else self.schema.names[: -len(EXTRA)]
         if len(refs) == 0:
-            return self.schema.empty_table()
+            return self.schema.empty_table().select(wanted)
         with self._lock:
             batches = list(self._batches)
         starts = [b.first for b in batches]
         first, last = bisect_right(starts, int(refs.min())) - 1, bisect_right(starts, int(refs.max())) - 1
         if first == last:
-            return pa.Table.from_batches([batches[first].take(refs)])
+            return pa.Table.from_batches([batches[first].take(refs)]).select(wanted)
+        if batches[first].refs is None:
+            # They follow one another without a gap, so that a number says where a row is among all of them.
+            rows = pa.Table.from_batches([b.rows for b in batches[first : last + 1]]).select(wanted)
+            return rows.take(pa.array(refs - starts[first]))
         which = np.searchsorted(np.array(starts), refs, "right") - 1
         # One take a batch, then one to restore the order: both in proportion to the result, not to the window.
         by = np.argsort(which, kind="stable")
@@ -140,4 +145,4 @@ class Payload:
                 parts.append(batches[first + k].take(refs[by[begin:end]]))
         back = np.empty(len(refs), np.int64)
         back[by] = np.arange(len(refs))
-        return pa.Table.from_batches(parts).combine_chunks().take(pa.array(back))
+        return pa.Table.from_batches(parts).combine_chunks().take(pa.array(back)).select(wanted)

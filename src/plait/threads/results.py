@@ -107,7 +107,7 @@ class Gatherer:
     def _batch(self, entries: np.ndarray) -> pa.RecordBatch:
         n = entries.shape[1]
         alone = entries[o.E_RIGHT] == o.NO_ROW
-        left = self.payloads[0].take(entries[o.E_LEFT])
+        left = self.payloads[0].take(entries[o.E_LEFT], extra=self.with_keys)
         right = self._right(entries[o.E_RIGHT], alone)
         ts = entries[o.E_TS]
         if alone.any() and (ts[alone] == order.AFTER_ALL).any():
@@ -134,9 +134,9 @@ class Gatherer:
         if alone.all():
             return None
         if not alone.any():
-            return self.payloads[1].take(refs)
+            return self.payloads[1].take(refs, extra=self.with_keys)
         at = np.cumsum(~alone) - 1
-        return self.payloads[1].take(refs[~alone]).combine_chunks().take(pa.array(at, mask=alone))
+        return self.payloads[1].take(refs[~alone], extra=self.with_keys).combine_chunks().take(pa.array(at, mask=alone))
 
     def _keys(self, entries: np.ndarray, alone: np.ndarray, left: pa.Table, right: pa.Table | None) -> pa.Array:
         n = entries.shape[1]
