@@ -48,7 +48,7 @@ class Engine:
         names = [node.name for node in query.inputs]
         assert names[0] is not None
         self.intakes = {name: Intake(stream, schemas[name]) for name, stream in streams.items()}
-        self.payloads = {name: Payload(schemas[name]) for name in streams}
+        self.payloads = {name: Payload(schemas[name], sparse=isinstance(query, Asof)) for name in streams}
         inputs = {name: tuple(k for k, n in enumerate(names) if n == name) for name in streams}
         self.encoder: Encoder | AsofCodes
         if isinstance(query, Asof):

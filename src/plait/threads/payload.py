@@ -1,4 +1,8 @@
-"""Whole rows of a stream, found by the number under which they came, until no result can name them any more."""
+"""Whole rows of a stream, found by the number under which they came, until no result can name them any more.
+
+Columns of fixed width are rings: a row's number, modulo their capacity, is its place, so that a few results cost a few
+microseconds however many rows there are. The rest (text, lists) stays in Arrow batches, merged so that there are few.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +22,57 @@ MERGED = 1 << 16
 TS, SOURCE, SEQ = "@ts", "@source", "@seq"
 EXTRA = (pa.field(TS, pa.int64()), pa.field(SOURCE, pa.int32()), pa.field(SEQ, pa.int64()))
 
+_CAPACITY = 1 << 12
+
+
+class _Ring:
+    """One column of fixed width. `valid` is there once a NULL has been seen."""
+
+    def __init__(self, kind: pa.DataType) -> None:
+        self.kind = kind
+        self.stored = pa.uint8() if pa.types.is_boolean(kind) else kind
+        self.values = np.zeros(_CAPACITY, f"u{self.stored.bit_width // 8}")
+        self.valid: np.ndarray | None = None
+
+    @staticmethod
+    def holds(kind: pa.DataType) -> bool:
+        return pa.types.is_boolean(kind) or (pa.types.is_primitive(kind) and kind.bit_width in (8, 16, 32, 64))
+
+    def put(self, places: np.ndarray, column: pa.Array) -> None:
+        if column.null_count:
+            if self.valid is None:
+                self.valid = np.ones(len(self.values), bool)
+            self.valid[places] = column.is_valid().to_numpy(zero_copy_only=False)
+        elif self.valid is not None:
+            self.valid[places] = True
+        stored = column.cast(self.stored) if self.stored != self.kind else column
+        data = np.frombuffer(stored.buffers()[1], self.values.dtype)
+        self.values[places] = data[stored.offset : stored.offset + len(stored)]
+
+    def take(self, places: np.ndarray) -> pa.Array:
+        n = len(places)
+        nulls = None
+        if self.valid is not None and not (valid := self.valid[places]).all():
+            nulls = pa.py_buffer(np.packbits(valid, bitorder="little"))
+        made = pa.Array.from_buffers(self.stored, n, [nulls, pa.py_buffer(self.values[places])])
+        return made.cast(self.kind) if self.stored != self.kind else made
+
+    def move(self, old: np.ndarray, new: np.ndarray, capacity: int) -> None:
+        values = np.zeros(capacity, self.values.dtype)
+        values[new] = self.values[old]
+        self.values = values
+        if self.valid is not None:
+            valid = np.ones(capacity, bool)
+            valid[new] = self.valid[old]
+            self.valid = valid
+
 
 @dataclass(slots=True)
 class _Batch:
+    """Rows that came together or were merged; `rows` has the columns that are no rings."""
+
     first: int
+    count: int
     rows: pa.RecordBatch
     last_ts: int
     stamp: int
@@ -33,10 +84,13 @@ class _Batch:
 
 
 class Payload:
-    """One stream's rows. Pushers append, the gatherer takes and expires."""
+    """One stream's rows. Pushers append, the gatherer takes and expires. With `sparse`, single old rows may be kept."""
 
-    def __init__(self, schema: pa.Schema) -> None:
+    def __init__(self, schema: pa.Schema, *, sparse: bool = False) -> None:
         self.schema = pa.schema([*schema, *EXTRA])
+        self._rings = {f.name: _Ring(f.type) for f in self.schema if not sparse and _Ring.holds(f.type)}
+        self._rest = pa.schema([f for f in self.schema if f.name not in self._rings])
+        self._capacity = _CAPACITY
         self._batches: deque[_Batch] = deque()
         self._lock = threading.Lock()
         self._firsts: list[int] = []  # of each push: its first row, and when it came
@@ -46,12 +100,13 @@ class Payload:
     @property
     def rows(self) -> int:
         with self._lock:
-            return sum(b.rows.num_rows for b in self._batches)
+            return sum(b.count for b in self._batches)
 
     @property
     def nbytes(self) -> int:
         with self._lock:
-            return sum(b.rows.nbytes for b in self._batches)
+            rest: int = sum(b.rows.nbytes for b in self._batches)
+            return rest + sum(r.values.nbytes for r in self._rings.values())
 
     def append(
         self, batch: pa.RecordBatch, ts: np.ndarray, source: int, seq: np.ndarray, pushed_ns: int, stamp: int
@@ -59,27 +114,44 @@ class Payload:
         """Keep rows; gives the number of the first."""
         n = batch.num_rows
         extra = [pa.array(ts), pa.repeat(pa.scalar(source, pa.int32()), n), pa.array(seq)]
-        rows = pa.RecordBatch.from_arrays([*batch.columns, *extra], schema=self.schema)
+        columns = dict(zip(self.schema.names, [*batch.columns, *extra], strict=True))
+        rest = pa.RecordBatch.from_arrays([columns[name] for name in self._rest.names], schema=self._rest)
         with self._lock:
             first = self.next_ref
+            self._reserve(n)
+            places = np.arange(first, first + n) & (self._capacity - 1)
+            for name, ring in self._rings.items():
+                ring.put(places, columns[name])
             self.next_ref += n
             self._firsts.append(first)
             self._pushed_ns.append(pushed_ns)
-            made = _Batch(first, rows, int(ts.max()), stamp)
-            # Tuple by tuple there would be a batch a row: neighbours are merged, each row a few times at most.
-            while self._batches:
-                last = self._batches[-1]
-                if (
-                    last.refs is not None
-                    or last.rows.num_rows + made.rows.num_rows > MERGED
-                    or last.rows.num_rows > 2 * made.rows.num_rows
-                ):
-                    break
-                self._batches.pop()
-                merged = pa.Table.from_batches([last.rows, made.rows]).combine_chunks().to_batches()[0]
-                made = _Batch(last.first, merged, max(last.last_ts, made.last_ts), min(last.stamp, made.stamp))
-            self._batches.append(made)
+            self._keep(_Batch(first, n, rest, int(ts.max()), stamp))
         return first
+
+    def _reserve(self, rows: int) -> None:
+        """Room in the rings for so many more."""
+        oldest = self._batches[0].first if self._batches else self.next_ref
+        if not self._rings or self.next_ref - oldest + rows <= self._capacity:
+            return
+        capacity = 1 << (2 * (self.next_ref - oldest + rows) - 1).bit_length()
+        live = np.arange(oldest, self.next_ref)
+        for ring in self._rings.values():
+            ring.move(live & (self._capacity - 1), live & (capacity - 1), capacity)
+        self._capacity = capacity
+
+    def _keep(self, made: _Batch) -> None:
+        # Tuple by tuple there would be a batch a row: neighbours are merged, each row a few times at most.
+        while self._batches:
+            last = self._batches[-1]
+            if last.refs is not None or last.count + made.count > MERGED or last.count > 2 * made.count:
+                break
+            self._batches.pop()
+            rows = made.rows
+            if self._rest.names:
+                rows = pa.Table.from_batches([last.rows, made.rows]).combine_chunks().to_batches()[0]
+            span = max(last.last_ts, made.last_ts), min(last.stamp, made.stamp)
+            made = _Batch(last.first, last.count + made.count, rows, *span)
+        self._batches.append(made)
 
     def expire(self, ts: int) -> None:
         """Drop batches, the oldest first, all of whose rows lie below `ts`."""
@@ -93,13 +165,14 @@ class Payload:
 
     def keep(self, refs: np.ndarray, before_ts: int) -> None:
         """Of the batches, the oldest first, all of whose rows lie below a ts, only these rows (ascending) are needed."""
+        assert not self._rings, "only a sparse payload keeps single rows"
         with self._lock:
             old = []
             while self._batches and self._batches[0].last_ts < before_ts:
                 old.append(self._batches.popleft())
             kept, numbers = [], []
             for batch in old:
-                end = batch.first + batch.rows.num_rows if batch.refs is None else int(batch.refs[-1]) + 1
+                end = batch.first + batch.count if batch.refs is None else int(batch.refs[-1]) + 1
                 own = refs[np.searchsorted(refs, batch.first) : np.searchsorted(refs, end)]
                 if len(own):
                     kept.append(batch.take(own))
@@ -108,7 +181,7 @@ class Payload:
                 rows = pa.Table.from_batches(kept).combine_chunks().to_batches()[0]
                 joined = np.concatenate(numbers)
                 last, stamp = max(b.last_ts for b in old), min(b.stamp for b in old)
-                self._batches.appendleft(_Batch(int(joined[0]), rows, last, stamp, joined))
+                self._batches.appendleft(_Batch(int(joined[0]), len(joined), rows, last, stamp, joined))
 
     def oldest_stamp(self) -> int | None:
         with self._lock:
@@ -122,27 +195,33 @@ class Payload:
 
     def take(self, refs: np.ndarray, *, extra: bool = True) -> pa.Table:
         """The rows of these numbers, in this order, once for each time they are named; `extra`: with what travels along."""
-        wanted = self.schema.names if extra else self.schema.names[: -len(EXTRA)]
+        wanted = list(self.schema) if extra else list(self.schema)[: -len(EXTRA)]
         if len(refs) == 0:
-            return self.schema.empty_table().select(wanted)
+            return pa.schema(wanted).empty_table()
         with self._lock:
-            batches = list(self._batches)
-        starts = [b.first for b in batches]
-        first, last = bisect_right(starts, int(refs.min())) - 1, bisect_right(starts, int(refs.max())) - 1
-        if first == last:
-            return pa.Table.from_batches([batches[first].take(refs)]).select(wanted)
-        if batches[first].refs is None:
-            # They follow one another without a gap, so that a number says where a row is among all of them.
-            rows = pa.Table.from_batches([b.rows for b in batches[first : last + 1]]).select(wanted)
-            return rows.take(pa.array(refs - starts[first]))
-        which = np.searchsorted(np.array(starts), refs, "right") - 1
-        # One take a batch, then one to restore the order: both in proportion to the result, not to the window.
-        by = np.argsort(which, kind="stable")
-        cuts = np.searchsorted(which[by], np.arange(first, last + 2))
-        parts = []
-        for k, (begin, end) in enumerate(pairwise(cuts)):
-            if begin < end:
-                parts.append(batches[first + k].take(refs[by[begin:end]]))
-        back = np.empty(len(refs), np.int64)
-        back[by] = np.arange(len(refs))
-        return pa.Table.from_batches(parts).combine_chunks().take(pa.array(back)).select(wanted)
+            places = refs & (self._capacity - 1)
+            columns = {name: ring.take(places) for name, ring in self._rings.items()}
+            batches = list(self._batches) if self._rest.names else []
+        if batches:
+            rest = _rest(batches, refs)
+            columns |= dict(zip(rest.schema.names, rest.columns, strict=True))
+        return pa.Table.from_arrays([columns[f.name] for f in wanted], schema=pa.schema(wanted))
+
+
+def _rest(batches: list[_Batch], refs: np.ndarray) -> pa.Table:
+    """Rows of these numbers from the batches that hold them."""
+    starts = np.array([b.first for b in batches])
+    which = np.searchsorted(starts, refs, "right") - 1
+    first, last = int(which.min()), int(which.max())
+    if first == last:
+        return pa.Table.from_batches([batches[first].take(refs)])
+    # One take a batch, then one to restore the order: both in proportion to the result, not to the window.
+    by = np.argsort(which, kind="stable")
+    cuts = np.searchsorted(which[by], np.arange(first, last + 2))
+    parts = []
+    for k, (begin, end) in enumerate(pairwise(cuts)):
+        if begin < end:
+            parts.append(batches[first + k].take(refs[by[begin:end]]))
+    back = np.empty(len(refs), np.int64)
+    back[by] = np.arange(len(refs))
+    return pa.Table.from_batches(parts).combine_chunks().take(pa.array(back))
