@@ -1,12 +1,14 @@
 """Whole rows of a stream, found by the number under which they came, until no result can name them any more.
 
-Columns of fixed width are rings: a row's number, modulo their capacity, is its place, so that a few results cost a few
-microseconds however many rows there are. The rest (text, lists) stays in Arrow batches, merged so that there are few.
+Columns of numbers and of text are rings: a row's number, modulo their capacity, is its place, so that a few results cost
+a few microseconds however many rows there are. The rest (lists, decimals) stays in Arrow batches, merged so that there
+are few.
 """
 
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections import deque
 from dataclasses import dataclass
@@ -14,6 +16,8 @@ from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
+
+from plait.kernels.texts import copy_pieces
 
 #: Rows in a batch that is no longer merged with its neighbours.
 MERGED = 1 << 16
@@ -25,46 +29,148 @@ EXTRA = (pa.field(TS, pa.int64()), pa.field(SOURCE, pa.int32()), pa.field(SEQ, p
 _CAPACITY = 1 << 12
 
 
-class _Ring:
-    """One column of fixed width. `valid` is there once a NULL has been seen."""
+class _Ring(ABC):
+    """One column. `valid` is there once a NULL has been seen."""
 
     def __init__(self, kind: pa.DataType) -> None:
         self.kind = kind
-        self.stored = pa.uint8() if pa.types.is_boolean(kind) else kind
-        self.values = np.zeros(_CAPACITY, f"u{self.stored.bit_width // 8}")
         self.valid: np.ndarray | None = None
 
-    @staticmethod
-    def holds(kind: pa.DataType) -> bool:
-        return pa.types.is_boolean(kind) or (pa.types.is_primitive(kind) and kind.bit_width in (8, 16, 32, 64))
-
-    def put(self, places: np.ndarray, column: pa.Array) -> None:
+    def put(self, places: np.ndarray, column: pa.Array, oldest: int | None) -> None:
+        """Rows at these places; `oldest` is the place of the oldest row that is still needed."""
         if column.null_count:
             if self.valid is None:
-                self.valid = np.ones(len(self.values), bool)
+                self.valid = np.ones(self.capacity, bool)
             self.valid[places] = column.is_valid().to_numpy(zero_copy_only=False)
         elif self.valid is not None:
             self.valid[places] = True
-        stored = column.cast(self.stored) if self.stored != self.kind else column
-        data = np.frombuffer(stored.buffers()[1], self.values.dtype)
-        self.values[places] = data[stored.offset : stored.offset + len(stored)]
+        self._put(places, column, oldest)
 
     def take(self, places: np.ndarray) -> pa.Array:
-        n = len(places)
         nulls = None
         if self.valid is not None and not (valid := self.valid[places]).all():
             nulls = pa.py_buffer(np.packbits(valid, bitorder="little"))
-        made = pa.Array.from_buffers(self.stored, n, [nulls, pa.py_buffer(self.values[places])])
-        return made.cast(self.kind) if self.stored != self.kind else made
+        return pa.Array.from_buffers(self.kind, len(places), [nulls, *self._take(places)])
 
     def move(self, old: np.ndarray, new: np.ndarray, capacity: int) -> None:
-        values = np.zeros(capacity, self.values.dtype)
-        values[new] = self.values[old]
-        self.values = values
+        """Into arrays of another size: rows at the places `old` to `new`."""
         if self.valid is not None:
-            valid = np.ones(capacity, bool)
-            valid[new] = self.valid[old]
-            self.valid = valid
+            self.valid = _moved(self.valid, old, new, capacity)
+        self._move(old, new, capacity)
+
+    @property
+    @abstractmethod
+    def capacity(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int: ...
+
+    @abstractmethod
+    def _put(self, places: np.ndarray, column: pa.Array, oldest: int | None) -> None: ...
+
+    @abstractmethod
+    def _take(self, places: np.ndarray) -> list[pa.Buffer]: ...
+
+    @abstractmethod
+    def _move(self, old: np.ndarray, new: np.ndarray, capacity: int) -> None: ...
+
+
+class _Numbers(_Ring):
+    """Values of fixed width, and booleans, a byte each."""
+
+    def __init__(self, kind: pa.DataType) -> None:
+        super().__init__(kind)
+        self.boolean = pa.types.is_boolean(kind)
+        self.values = np.zeros(_CAPACITY, "u1" if self.boolean else f"u{kind.bit_width // 8}")
+
+    @property
+    def capacity(self) -> int:
+        return len(self.values)
+
+    @property
+    def nbytes(self) -> int:
+        return self.values.nbytes
+
+    def _put(self, places: np.ndarray, column: pa.Array, oldest: int | None) -> None:
+        stored = column.cast(pa.uint8()) if self.boolean else column
+        data = np.frombuffer(stored.buffers()[1], self.values.dtype)
+        self.values[places] = data[stored.offset : stored.offset + len(stored)]
+
+    def _take(self, places: np.ndarray) -> list[pa.Buffer]:
+        found = self.values[places]
+        return [pa.py_buffer(np.packbits(found, bitorder="little") if self.boolean else found)]
+
+    def _move(self, old: np.ndarray, new: np.ndarray, capacity: int) -> None:
+        self.values = _moved(self.values, old, new, capacity)
+
+
+class _Texts(_Ring):
+    """Text or bytes: of each row where its bytes begin, counted from the run's first, and how many they are.
+
+    Bytes lie in one array in the order they came. When it is full, those from the oldest row's on move to another of
+    twice their size, so that each is copied O(1) times.
+    """
+
+    def __init__(self, kind: pa.DataType) -> None:
+        super().__init__(kind)
+        large = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
+        self.offset_type = np.dtype(np.int64 if large else np.int32)
+        self.begin, self.size = np.zeros(_CAPACITY, np.int64), np.zeros(_CAPACITY, np.int64)
+        self.data = np.zeros(16 * _CAPACITY, np.uint8)
+        self.base = self.head = 0  # counts of the array's first byte, and of the next to come
+
+    @property
+    def capacity(self) -> int:
+        return len(self.begin)
+
+    @property
+    def nbytes(self) -> int:
+        return self.begin.nbytes + self.size.nbytes + self.data.nbytes
+
+    def _put(self, places: np.ndarray, column: pa.Array, oldest: int | None) -> None:
+        n = len(column)
+        _, offset_buffer, data_buffer = column.buffers()
+        offsets = np.frombuffer(offset_buffer, self.offset_type)[column.offset : column.offset + n + 1].astype(np.int64)
+        length = int(offsets[-1] - offsets[0])
+        if self.head - self.base + length > len(self.data):
+            tail = self.head if oldest is None else int(self.begin[oldest])
+            live = self.data[tail - self.base : self.head - self.base]
+            self.data = np.empty(max(16 * _CAPACITY, 2 * (len(live) + length)), np.uint8)
+            self.data[: len(live)] = live
+            self.base = tail
+        if length:
+            at = self.head - self.base
+            self.data[at : at + length] = np.frombuffer(data_buffer, np.uint8)[offsets[0] : offsets[-1]]
+        self.begin[places] = self.head + offsets[:-1] - offsets[0]
+        self.size[places] = np.diff(offsets)
+        self.head += length
+
+    def _take(self, places: np.ndarray) -> list[pa.Buffer]:
+        ends = np.zeros(len(places) + 1, np.int64)
+        np.cumsum(self.size[places], out=ends[1:])
+        out = np.empty(int(ends[-1]), np.uint8)
+        copy_pieces(self.data, self.begin[places] - self.base, ends, out)
+        return [pa.py_buffer(ends.astype(self.offset_type)), pa.py_buffer(out)]
+
+    def _move(self, old: np.ndarray, new: np.ndarray, capacity: int) -> None:
+        self.begin, self.size = (_moved(column, old, new, capacity) for column in (self.begin, self.size))
+
+
+def _moved(column: np.ndarray, old: np.ndarray, new: np.ndarray, capacity: int) -> np.ndarray:
+    made = np.ones(capacity, column.dtype)
+    made[new] = column[old]
+    return made
+
+
+def _ring(kind: pa.DataType) -> _Ring | None:
+    """A ring for a column's type, if there is one."""
+    if pa.types.is_boolean(kind) or (pa.types.is_primitive(kind) and kind.bit_width in (8, 16, 32, 64)):
+        return _Numbers(kind)
+    if any(is_(kind) for is_ in (pa.types.is_string, pa.types.is_binary, pa.types.is_large_string,
+                                 pa.types.is_large_binary)):  # fmt: skip
+        return _Texts(kind)
+    return None
 
 
 @dataclass(slots=True)
@@ -88,7 +194,8 @@ class Payload:
 
     def __init__(self, schema: pa.Schema, *, sparse: bool = False) -> None:
         self.schema = pa.schema([*schema, *EXTRA])
-        self._rings = {f.name: _Ring(f.type) for f in self.schema if not sparse and _Ring.holds(f.type)}
+        found = {f.name: None if sparse else _ring(f.type) for f in self.schema}
+        self._rings = {name: ring for name, ring in found.items() if ring is not None}
         self._rest = pa.schema([f for f in self.schema if f.name not in self._rings])
         self._capacity = _CAPACITY
         self._batches: deque[_Batch] = deque()
@@ -106,7 +213,7 @@ class Payload:
     def nbytes(self) -> int:
         with self._lock:
             rest: int = sum(b.rows.nbytes for b in self._batches)
-            return rest + sum(r.values.nbytes for r in self._rings.values())
+            return rest + sum(r.nbytes for r in self._rings.values())
 
     def append(
         self, batch: pa.RecordBatch, ts: np.ndarray, source: int, seq: np.ndarray, pushed_ns: int, stamp: int
@@ -120,8 +227,9 @@ class Payload:
             first = self.next_ref
             self._reserve(n)
             places = np.arange(first, first + n) & (self._capacity - 1)
+            oldest = self._batches[0].first & (self._capacity - 1) if self._batches else None
             for name, ring in self._rings.items():
-                ring.put(places, columns[name])
+                ring.put(places, columns[name], oldest)
             self.next_ref += n
             self._firsts.append(first)
             self._pushed_ns.append(pushed_ns)

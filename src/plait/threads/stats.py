@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 _SAMPLES = 1 << 19
+_PAST = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -70,8 +72,9 @@ class Latency:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._frontiers: list[int] = []
-        self._times: list[int] = []
+        # Frontiers in order and when each was reached, the last _PAST of them: arrays, since they are searched often.
+        self._frontiers, self._times = np.zeros(2 * _PAST, np.int64), np.zeros(2 * _PAST, np.int64)
+        self._reached = 0
         self._push: list[np.ndarray] = []
         self._ready: list[np.ndarray] = []
         self._kept = 0
@@ -79,19 +82,23 @@ class Latency:
     def advanced(self, frontier: int, ns: int) -> None:
         """The frontier rose; tuples below it are ready since `ns`."""
         with self._lock:
-            if not self._frontiers or frontier > self._frontiers[-1]:
-                self._frontiers.append(frontier)
-                self._times.append(ns)
-                if len(self._times) > 1 << 16:
-                    del self._frontiers[: 1 << 15], self._times[: 1 << 15]
+            at = self._reached
+            if at and frontier <= self._frontiers[at - 1]:
+                return
+            if at == 2 * _PAST:
+                for kept in (self._frontiers, self._times):
+                    kept[:_PAST] = kept[_PAST:]
+                at = _PAST
+            self._frontiers[at], self._times[at] = frontier, ns
+            self._reached = at + 1
 
     def note(self, ts: np.ndarray, pushed_ns: np.ndarray, now: int) -> None:
         """Results whose triggers have these ts and were pushed then came out now."""
         with self._lock:
-            at = np.searchsorted(np.array(self._frontiers, np.int64), ts, "right")
-            times = np.array([*self._times, now], np.int64)
+            at = np.searchsorted(self._frontiers[: self._reached], ts, "right")
+            times = np.where(at < self._reached, self._times[np.minimum(at, 2 * _PAST - 1)], now)
             # A tuple can't be ready before it was pushed: what the frontier had passed already is behind.
-            ready = np.maximum(times[at], pushed_ns)
+            ready = np.maximum(times, pushed_ns)
             self._push.append((now - pushed_ns) / 1e6)
             self._ready.append((now - ready) / 1e6)
             self._kept += len(ts)
@@ -99,6 +106,13 @@ class Latency:
                 for kept in (self._push, self._ready):
                     kept[:] = [np.concatenate(kept)[::2]]
                 self._kept = len(self._push[0])
+
+    def passed_ns(self, ts: np.ndarray) -> np.ndarray:
+        """When the frontier passed each ts."""
+        with self._lock:
+            at = np.searchsorted(self._frontiers[: self._reached], ts, "right")
+            known = self._times[np.minimum(at, 2 * _PAST - 1)]
+            return np.where(at < self._reached, known, time.monotonic_ns())
 
     def reset(self) -> None:
         """Forget what was measured: a warm-up."""
