@@ -63,6 +63,8 @@ class Plan:
     loop: Any = field(
         default=None, compare=False
     )  # a compiled function with the arguments of `worker.work`; None: that one
+    # Of a loop that shares work in another way than by seats: how many words all workers share, from (workers, batch).
+    shared: Any = field(default=None, compare=False)
 
     @property
     def segments(self) -> Two:
@@ -73,8 +75,9 @@ class Plan:
 
     def check(self) -> None:
         """Every pair is compared by exactly one worker, whichever of its tuples is the later one."""
+        numbers = () if self.shared else (0, 1)  # else its own flows see to that, and its module says how
         left, right = (lcm(*(lcm(s.store_every[side], s.probe_every[side]) for s in self.seats)) for side in (0, 1))
-        for side in (0, 1):
+        for side in numbers:
             for number in range((left, right)[side]):
                 for other in range((left, right)[1 - side]):
                     met = [

@@ -15,9 +15,10 @@ import pyarrow.compute as pc
 
 from plait import order
 from plait.errors import DataError
+from plait.operators import keys
 from plait.query.bind import Bound
 from plait.query.join import Asof, Join, TimeWindow, TumblingWindow
-from plait.spark import keys, wire
+from plait.spark import wire
 from plait.spark.layout import Layout
 from plait.spark.results import Results, distinct, merge
 from plait.windows.segments_join import JoinWindow, Pairs

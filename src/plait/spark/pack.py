@@ -22,9 +22,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from plait.errors import DataError
+from plait.operators import keys
 from plait.order import decode
 from plait.schema import to_micros
-from plait.spark import keys, wire
+from plait.spark import wire
 from plait.spark.hashing import HashColumns, words
 from plait.spark.layout import Layout, mix
 

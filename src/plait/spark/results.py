@@ -17,7 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from plait.spark import keys, wire
+from plait.operators import keys
+from plait.spark import wire
 
 _FIRST, _SECOND = "_plait_first", "_plait_second"
 

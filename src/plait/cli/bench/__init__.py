@@ -16,6 +16,15 @@ _MODULES = {
     "kernels": "plait.cli.bench.kernels",
     "gate": "plait.cli.bench.gate",
     "spark-join": "plait.cli.bench.spark_join",
+    "aggregate": "plait.cli.bench.aggregate",
+    "join": "plait.cli.bench.join",
+    # The papers' studies, a function each.
+    "join-workers": "plait.cli.bench.join_studies:workers",
+    "join-balance": "plait.cli.bench.join_studies:skew",
+    "join-latency": "plait.cli.bench.join_studies:latency",
+    "join-punctuation": "plait.cli.bench.join_studies:punctuation",
+    "join-selectivity": "plait.cli.bench.join_studies:selectivity",
+    "join-peers": "plait.cli.bench.join_studies:against",
 }
 Result = dict[str, Any]
 
@@ -28,7 +37,8 @@ def load(name: str) -> Callable[..., Result]:
     """The `run` of a benchmark."""
     if name not in _MODULES:
         raise QueryError(f"There is no benchmark {name!r}", do=f"Choose one of {', '.join(_MODULES)}")
-    run: Callable[..., Result] = importlib.import_module(_MODULES[name]).run
+    module, _, function = _MODULES[name].partition(":")
+    run: Callable[..., Result] = getattr(importlib.import_module(module), function or "run")
     return run
 
 
@@ -39,11 +49,14 @@ def report(result: Result) -> None:
 
     console = Console()
     console.print(f"[bold]{result['bench']}[/bold]  " + ", ".join(f"{k} {v}" for k, v in result["machine"].items()))
-    columns = list(dict.fromkeys(key for row in result["rows"] for key in row))
-    table = Table(*columns)
-    for row in result["rows"]:
-        table.add_row(*(_cell(row.get(column)) for column in columns))
-    console.print(table)
+    # A table for each case, with the columns that it has.
+    for case in dict.fromkeys(row.get("case") for row in result["rows"]):
+        rows = [row for row in result["rows"] if row.get("case") == case]
+        columns = list(dict.fromkeys(key for row in rows for key in row if key != "case"))
+        table = Table(*columns, title=case, title_justify="left")
+        for row in rows:
+            table.add_row(*(_cell(row.get(column)) for column in columns))
+        console.print(table)
     ratios = Table("ratio", "value")
     for name, value in result["ratios"].items():
         ratios.add_row(name, _cell(value))

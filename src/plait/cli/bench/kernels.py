@@ -72,7 +72,7 @@ def _window(condition: Any, size: int, index: str = "auto") -> JoinWindow:
     return JoinWindow(bound, LEFT, RIGHT, CountWindow(size), index=index)
 
 
-def _batch(random: np.random.Generator, n: int, schema: pa.Schema, keys: int) -> pa.RecordBatch:
+def random_rows(random: np.random.Generator, n: int, schema: pa.Schema, keys: int) -> pa.RecordBatch:
     values = (
         random.integers(0, DOMAIN, n).astype(np.int32),
         (random.random(n) * DOMAIN).astype(np.float32),
@@ -103,7 +103,7 @@ class _Scan:
         return len(found)
 
 
-def _numpy(window: list[np.ndarray], probes: list[np.ndarray], block: int) -> Callable[[], int]:
+def numpy_scan(window: list[np.ndarray], probes: list[np.ndarray], block: int) -> Callable[[], int]:
     def call() -> int:
         found = 0
         for at in range(0, len(window[0]), block):
@@ -122,7 +122,7 @@ def _two_threads(halves: list[_Scan], pool: ThreadPoolExecutor) -> Callable[[], 
 def _scans(quick: bool) -> list[dict[str, Any]]:
     random = np.random.default_rng(7)
     n, few = (1024, 64) if quick else (16_384, 64)
-    window, probes = _batch(random, SCAN_WINDOW, RIGHT, DOMAIN), _batch(random, n, LEFT, DOMAIN)
+    window, probes = random_rows(random, SCAN_WINDOW, RIGHT, DOMAIN), random_rows(random, n, LEFT, DOMAIN)
     arrays = [[batch.column(k).to_numpy() for k in (0, 1)] for batch in (window, probes)]
     pool = ThreadPoolExecutor(2)
     halves = [_Scan(near, window, probes.slice(at, n // 2)) for at in (0, n // 2)]
@@ -134,8 +134,8 @@ def _scans(quick: bool) -> list[dict[str, Any]]:
     contenders["scan traced, 2 threads"] = _two_threads(halves, pool)
     small = [column[:few] for column in arrays[1]]
     # NumPy as it is usually written, and in blocks that stay in the cache, which is as fast as it gets.
-    contenders["NumPy broadcasting"] = _numpy(arrays[0], small, SCAN_WINDOW)
-    contenders["NumPy broadcasting, blocked"] = _numpy(arrays[0], small, 4096)
+    contenders["NumPy broadcasting"] = numpy_scan(arrays[0], small, SCAN_WINDOW)
+    contenders["NumPy broadcasting, blocked"] = numpy_scan(arrays[0], small, 4096)
     measured = _interleaved(contenders, 5 if quick else 11)
     pool.shutdown()
     found = {name: result for name, (_, result) in measured.items()}
@@ -174,7 +174,10 @@ class _Steady:
         self.turn = 0
 
     def _inputs(self, n: int) -> tuple[Any, Any, Any]:
-        left, right = _batch(self.random, n // 2, LEFT, self.keys), _batch(self.random, n // 2, RIGHT, self.keys)
+        left, right = (
+            random_rows(self.random, n // 2, LEFT, self.keys),
+            random_rows(self.random, n // 2, RIGHT, self.keys),
+        )
         return np.tile(np.array([0, 1], np.uint8), n // 2), (left, right), (np.zeros(n // 2, np.int64),) * 2
 
     def _enter(self, n: int, *, probe: bool) -> None:
