@@ -1,7 +1,8 @@
 """`plait bench join`: joins on threads beside DuckDB and NumPy, their balance, their latency, and one result for all.
 
-Rows and ratios, all of one run; contenders take turns, and medians count. The studies of the papers are benchmarks of
-their own (`join-workers`, `join-balance`, `join-latency`, `join-punctuation`, `join-selectivity`, `join-peers`).
+Rows and ratios, all of one run; medians count, and contenders take turns, but for DuckDB's slow range join. The studies
+of the papers are benchmarks of their own (`join-workers`, `join-balance`, `join-latency`, `join-punctuation`,
+`join-selectivity`, `join-peers`).
 
 - `threads_vs_duckdb`: tuples/s of the 200k benchmark, end to end from pushed batches to result batches, over those of
   DuckDB's batch join of the same tables. DuckDB gets the condition as it stands, in the form for which it takes its range
@@ -10,7 +11,8 @@ their own (`join-workers`, `join-balance`, `join-latency`, `join-punctuation`, `
 - `scan_2_workers_vs_1`: wall-clock, inputs preloaded, so that the cores do nothing but compare.
 - `balance_cv_percent`: of comparisons by worker, the worst of ScaleJoin's three skew cases.
 - `latency_ready_p50_ms`, `latency_ready_p99_ms`: from the moment a result's later tuple is ready to the finished Arrow
-  batch, two workers, at half of the highest rate that was sustained with batches of that size; medians of five runs.
+  batch, two workers, pushes of 128 tuples at half of the highest rate that is sustained with such pushes, windows full;
+  medians of five runs. Larger pushes sustain more, at a higher latency: rows beside it.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,7 +31,6 @@ from plait.cli.bench import kernels
 from plait.cli.bench.band import data, query
 from plait.cli.bench.handoff import hand_off
 from plait.cli.bench.join_runs import (
-    PIECE,
     Outcome,
     Paced,
     digests,
@@ -60,14 +62,16 @@ STRATEGIES: tuple[dict[str, Any], ...] = (
     {"strategy": "low_latency_handshake", "workers": 2, "order": "none"},
 )
 SKEWS = (synthetic.scalejoin_constant, synthetic.scalejoin_fluctuating, synthetic.scalejoin_peaks)
-LATENCY_PIECE = 512
+
+#: Tuples a push in the study of latency. The first counts; the others show what larger pushes gain and cost.
+LATENCY_PIECES = (128, 512, 2048)
 
 
 def run(quick: bool = False) -> dict[str, Any]:
     about = machine()
     whole = data(500, 40 if quick else 400)
     rows = strategies(quick) + _against_duckdb(whole, quick) + _scans(quick) + balance(quick, (2,))
-    rows += _latency(whole, quick)
+    rows += _latency(quick)
     return {"bench": "join", "machine": about, "rows": rows, "ratios": _ratios(rows)}
 
 
@@ -75,7 +79,7 @@ def _ratios(rows: Rows) -> dict[str, float]:
     by = {(row["case"], row["contender"]): row for row in rows}
     threads, duckdb = by["200k", "threads, auto"], by["200k", "duckdb range join"]
     one, two = by["scan", "1 worker"], by["scan", "2 workers"]
-    numpy, latency = by["scan", "NumPy broadcasting"], by["latency", "threads"]
+    numpy, latency = by["scan", "NumPy broadcasting"], by["latency", f"threads, {LATENCY_PIECES[0]} tuples a push"]
     return {
         "threads_vs_duckdb": threads["tuples_per_s"] / duckdb["tuples_per_s"],
         "scan_per_worker_vs_numpy": two["comparisons_per_s"] / 2 / numpy["comparisons_per_s"],
@@ -153,13 +157,14 @@ def _against_duckdb(whole: dict[str, pa.Table], quick: bool) -> Rows:
 
 
 def _scans(quick: bool) -> Rows:
-    given = data(100, 60 if quick else 800)
+    given = data(100, 60) if quick else data(400, 800)
+    narrow = partial(query, band=2)  # few results: building Arrow rows takes a core, and here the cores are to compare
     last: dict[str, Outcome] = {}
 
     def scan(workers: int) -> Callable[[], float]:
         def call() -> float:
             made = last[f"{workers} worker{'s' * (workers > 1)}"] = preloaded(
-                query, given, workers=workers, index="scan"
+                narrow, given, workers=workers, index="scan"
             )
             return made.comparisons_per_s
 
@@ -220,24 +225,26 @@ def latency_row(contender: str, runs: list[Paced], **more: Any) -> dict[str, Any
     }  # fmt: skip
 
 
-def _latency(whole: dict[str, pa.Table], quick: bool) -> Rows:
-    """At half of what is sustained with batches of this size; and of what is sustained with large ones, which is more."""
-    small, large = (
-        max(flat_out(query(), whole, size=size, workers=2).tuples_per_s for _ in range(2))
-        for size in (LATENCY_PIECE, PIECE)
-    )
+def _latency(quick: bool) -> Rows:
+    """At half of what is sustained with pushes of each size, once the windows are full."""
+    whole = data(500, 40 if quick else 600)
+    sustained = {
+        size: max(flat_out(query(), whole, size=size, workers=2).tuples_per_s for _ in range(2))
+        for size in LATENCY_PIECES
+    }
     bare: list[tuple[float, float]] = []
-    runs: dict[str, list[Paced]] = {"threads": [], "threads, half of the rate with large batches": []}
+    runs: dict[int, list[Paced]] = {size: [] for size in LATENCY_PIECES}
     for _ in range(1 if quick else 5):
         bare.append(hand_off())
-        for rate, kept in zip((small, max(small, large)), runs.values(), strict=True):
-            kept.append(paced(query(), whole, warm=0.5, rate=rate / 2, size=LATENCY_PIECE, workers=2))
+        for size, kept in runs.items():
+            kept.append(paced(query(), whole, warm=0.6, rate=sustained[size] / 2, size=size, workers=2))
     hand_offs = {
         f"ready_{name}_ms": statistics.median(each[at] for each in bare) for at, name in enumerate(("p50", "p99"))
     }
     return [
-        {"case": "latency", "contender": f"sustained, {LATENCY_PIECE} tuples a push", "tuples_per_s": small},
-        {"case": "latency", "contender": f"sustained, {PIECE} tuples a push", "tuples_per_s": large},
-        *(latency_row(name, kept, workers=2) for name, kept in runs.items()),
+        *(
+            latency_row(f"threads, {size} tuples a push", kept, sustained_tuples_per_s=sustained[size], workers=2)
+            for size, kept in runs.items()
+        ),
         {"case": "latency", "contender": "bare hand-off between two threads"} | hand_offs,
     ]
