@@ -35,6 +35,7 @@ from plait.threads.results import Gatherer
 from plait.threads.stats import Latency, Stats, WorkerStats, variation_percent
 
 SLICE_NS = 100_000_000
+BATCH = 2048  # tuples a worker takes at once, unless batch= says otherwise
 TICK_ROWS = 1 << 14  # rows pushed between two looks at what can be forgotten
 
 
@@ -64,7 +65,7 @@ class Engine:
         self.gate = RingGate([(0, 0)], readers=count, capacity=options.capacity, pending=max(pending, 2), max_sources=slots,
                              names=[""])  # fmt: skip
         self.control = lines(o.CONTROL_WORDS)
-        most = min(options.batch, 1 << 14)
+        most = min(options.batch or BATCH, 1 << 14)
         arena_rows = 1
         while arena_rows < int(self.gate.words[layout.RING]) + most + CHUNK:
             arena_rows *= 2

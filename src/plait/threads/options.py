@@ -11,15 +11,17 @@ import pyarrow as pa
 
 from plait.errors import QueryError
 from plait.model import layout as model
-from plait.operators import asof, dpjoin, gathering, scalejoin, sequential, splitjoin
+from plait.operators import asof, dpjoin, gathering, scalejoin, sequential, splitjoin, tuml
 from plait.operators.plan import Plan, Wish
 from plait.operators.rivals import celljoin, handshake, low_latency_handshake
+from plait.query.aggregate import Aggregate
 from plait.query.base import Query, check_order
 from plait.query.join import Join, TimeWindow
 
 #: Systems that the papers measure against; only as much of them as the comparison needs.
 RIVALS = {"celljoin": celljoin, "handshake": handshake, "low_latency_handshake": low_latency_handshake}
-STRATEGIES = ("auto", "sequential", "scalejoin", "splitjoin", "dpjoin", *RIVALS)
+JOINS = ("sequential", "scalejoin", "splitjoin", "dpjoin", *RIVALS)
+STRATEGIES = ("auto", *JOINS, *tuml.STRATEGIES)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +39,7 @@ class Options:
     capacity: int = 1 << 15
     pending: int | None = None
     unread_results: int = 1 << 18
-    batch: int = 2048
+    batch: int | None = None
     max_sources: int | None = None
     keys: bool = False
     schemas: Mapping[str, pa.Schema] | None = None
@@ -96,8 +98,22 @@ _COUNTED = {
 }  # fmt: skip
 
 
-def plan(query: Query, options: Options) -> Plan:
+def plan(query: Query, options: Options) -> Plan | tuml.Design:
     """The strategy, chosen and laid out; `why` says what decided."""
+    if isinstance(query, Aggregate):
+        if options.index != "auto" or options.layout != "auto":
+            raise QueryError(
+                f"index={options.index!r}, layout={options.layout!r} for an aggregate",
+                why="these are options of joins",
+                do="Leave them out",
+            )
+        return tuml.design(query, options.strategy, options.workers)
+    if options.strategy in tuml.STRATEGIES:
+        raise QueryError(
+            f"strategy={options.strategy!r} for a join",
+            why="it is one for aggregates",
+            do=f"Use one of {', '.join(map(repr, ('auto', *JOINS)))}",
+        )
     kind = query.how if isinstance(query, Join) else "asof"
     workers = options.workers or (
         model.workers_for(options.layout) or 1 if options.strategy == "sequential" else _default(options)

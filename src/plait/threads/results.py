@@ -158,26 +158,7 @@ class Gatherer:
         return keys.nest(last, left_key, n=n)
 
     def _full_key(self, side: int, rows: pa.Table, n: int) -> pa.Array:
-        """(ts, input, source, seq) of each row, as bytes; NULL for a row that is not there."""
-        intake = self.intakes[side]
-        sources = sorted(intake.sources.values(), key=lambda s: s.number)
-        pieces = pa.array([order.encode((s.rank,)) for s in sources], pa.binary())
-        ts = as_array(rows.column(TS), pa.int64())
-        there = ts.is_valid()
-        source = pieces.take(as_array(rows.column(SOURCE), pa.int32()))
-        if intake.stream.seq == "position":
-            seq = keys.ints(as_array(rows.column(SEQ), pa.int64()).fill_null(0).to_numpy(zero_copy_only=False))
-        elif intake.by_content:
-            # The tuple of the row's values, each with its place among its like.
-            seq = pa.array(
-                [b"\x05" + key + b"\x00" for key in content_keys(rows.select(intake.schema.names))], pa.binary()
-            )
-        else:
-            seq = keys.wrapped(as_array(rows.column(intake.stream.seq), intake.schema.field(intake.stream.seq).type))
-        made = keys.join(
-            keys.ints(ts.fill_null(0).to_numpy(zero_copy_only=False)), keys.constant(side, n), source, seq, n=n
-        )
-        return pc.if_else(there, made, pa.scalar(None, pa.binary()))
+        return full_key(self.intakes[side], side, rows, n)
 
     def _note(self, entries: np.ndarray, alone: np.ndarray) -> None:
         """Latency of these results, from their trigger's push and from when it was ready; of a sample, if there are many."""
@@ -192,6 +173,26 @@ class Gatherer:
             if which.any():
                 pushed[which] = self.payloads[side].pushed_ns(some[o.E_LEFT + side, which])
         self.latency.note(some[o.E_TS], pushed, now)
+
+
+def full_key(intake: Intake, side: int, rows: pa.Table, n: int) -> pa.Array:
+    """(ts, input, source, seq) of each row, as bytes; NULL for a row that is not there."""
+    sources = sorted(intake.sources.values(), key=lambda s: s.number)
+    pieces = pa.array([order.encode((s.rank,)) for s in sources], pa.binary())
+    ts = as_array(rows.column(TS), pa.int64())
+    there = ts.is_valid()
+    source = pieces.take(as_array(rows.column(SOURCE), pa.int32()))
+    if intake.stream.seq == "position":
+        seq = keys.ints(as_array(rows.column(SEQ), pa.int64()).fill_null(0).to_numpy(zero_copy_only=False))
+    elif intake.by_content:
+        # The tuple of the row's values, each with its place among its like.
+        seq = pa.array([b"\x05" + key + b"\x00" for key in content_keys(rows.select(intake.schema.names))], pa.binary())
+    else:
+        seq = keys.wrapped(as_array(rows.column(intake.stream.seq), intake.schema.field(intake.stream.seq).type))
+    made = keys.join(
+        keys.ints(ts.fill_null(0).to_numpy(zero_copy_only=False)), keys.constant(side, n), source, seq, n=n
+    )
+    return pc.if_else(there, made, pa.scalar(None, pa.binary()))
 
 
 def as_array(column: Any, kind: pa.DataType) -> pa.Array:

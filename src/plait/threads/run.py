@@ -24,10 +24,14 @@ import pyarrow as pa
 
 from plait import order as total_order
 from plait.errors import QueryError, RunError
+from plait.operators.plan import Plan
+from plait.operators.tuml import Design
+from plait.query.aggregate import Aggregate
 from plait.query.base import Query
 from plait.query.join import Asof, Join
 from plait.query.stream import SourceName, Stream
 from plait.schema import micros_of
+from plait.threads.aggregating import AggregateEngine
 from plait.threads.engine import Engine
 from plait.threads.options import Options, plan
 from plait.threads.pausing import Stopped
@@ -42,10 +46,10 @@ def start(query: Query, **options: Any) -> Run:
 
 def supports(query: Query) -> str | None:
     """Why this executor can't run a query; None if it can."""
-    if not isinstance(query, (Join, Asof)):
-        return f"threads run joins of two streams so far, and this is a {type(query).__name__.lower()}"
+    if not isinstance(query, (Join, Asof, Aggregate)):
+        return f"threads run joins and aggregates of streams so far, and this is a {type(query).__name__.lower()}"
     if not all(isinstance(node, Stream) for node in query.inputs):
-        return "threads run joins of two streams so far, and an input of this one is itself a query"
+        return "threads run joins and aggregates of streams so far, and an input of this one is itself a query"
     return None
 
 
@@ -56,7 +60,7 @@ class Run:
         reason = supports(query)
         if reason is not None:
             raise QueryError(f"This query does not run on threads: {reason}", do="Use on_spark or reference")
-        assert isinstance(query, (Join, Asof))
+        assert isinstance(query, (Join, Asof, Aggregate))
         for stream in query.streams().values():
             if stream.idle_after_us is not None:
                 raise QueryError(
@@ -87,7 +91,12 @@ class Run:
         self.stop()
 
     def _begin(self) -> None:
-        self._engine = Engine(self.query, self._schemas, self._plan, self.options)
+        if isinstance(self.query, Aggregate):
+            assert isinstance(self._plan, Design)
+            self._engine = AggregateEngine(self.query, self._schemas, self._plan, self.options)
+        else:
+            assert isinstance(self._plan, Plan)
+            self._engine = Engine(self.query, self._schemas, self._plan, self.options)
 
     def stop(self) -> None:
         """End all threads now; nothing is flushed."""

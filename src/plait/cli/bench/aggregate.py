@@ -1,6 +1,6 @@
 """`plait bench aggregate`: windowed aggregates on threads beside DuckDB's batch panes, on the same data and in one run.
 
-Readings of 243 meters through four concentrators at 1,000 a second, windows of 30 s every 3 s by meter: count, mean and
+Readings of 243 meters through two concentrators at 1,000 a second, windows of 30 s every 3 s by meter: count, mean and
 first. Threads stream: pushed as Arrow batches of 16,384 rows by one thread, read as Arrow batches by another, rows in result
 order, means exact. DuckDB has the whole table: panes by one GROUP BY, windows from ten panes by another, on all cores.
 
@@ -24,7 +24,7 @@ import plait
 from plait.cli.bench.machine import machine
 from plait.errors import RunError
 
-METERS, SOURCES, RATE = 243, 4, 1_000
+METERS, SOURCES, RATE = 243, 2, 1_000
 SIZE_S, ADVANCE_S = 30, 3
 PIECE = 1 << 14
 #: Each ts once, so that DuckDB's arg_min has but one answer, the one that the total order gives.

@@ -1,0 +1,122 @@
+"""Rows of closed windows, from the update threads to whoever reads `results()`, in result order.
+
+Each update thread hands over its rows in order, and says how far it is: no later row of its own comes before that. Rows that lie
+below what all of them have said are complete. With one thread nothing has to be merged.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+
+from plait.order import AFTER_ALL, BEFORE_ALL
+from plait.query.aggregate import Aggregate, SpanWindow
+from plait.query.bind import Bound
+from plait.query.identical import KEY
+from plait.threads.stats import Latency
+
+
+class AggregateResults:
+    """`lock` is for readers, one at a time; what threads share is under `_changed`."""
+
+    def __init__(self, bound: Bound, crew: int, latency: Latency, *, keys: bool, room: int) -> None:
+        assert isinstance(bound.node, Aggregate)
+        self.schema = pa.schema([*bound.schema, pa.field(KEY, pa.binary())]) if keys else bound.schema
+        self._by, self._span = list(bound.node.by), isinstance(bound.node.window, SpanWindow)
+        self._latency, self._room = latency, max(room // crew, 1)
+        self.lock = threading.Lock()
+        self._changed = threading.Condition()
+        self._rows: list[deque[tuple[pa.RecordBatch, np.ndarray]]] = [deque() for _ in range(crew)]
+        self._unread = [0] * crew
+        self._until = [BEFORE_ALL] * crew
+        self.results, self.ns = 0, 0
+
+    def put(
+        self, seat: int, rows: list[tuple[pa.RecordBatch, np.ndarray]], until: int, pause: Callable[[], None]
+    ) -> None:
+        """Rows with what orders them (of windows of time their ts, else the rank of the closing tuple), and progress.
+
+        Waits while too much is unread; `pause` is called meanwhile, and raises to end the wait.
+        """
+        with self._changed:
+            self._rows[seat].extend(rows)
+            self._unread[seat] += sum(batch.num_rows for batch, _ in rows)
+            self._until[seat] = until
+            self._changed.notify_all()
+        while until < AFTER_ALL:
+            with self._changed:
+                if self._unread[seat] <= self._room:
+                    return
+                self._changed.wait(0.02)
+            pause()
+
+    def next(self, wait_ns: int) -> pa.RecordBatch | bool | None:
+        """A batch of rows; None if there is none in time; False at the end."""
+        deadline = time.monotonic_ns() + wait_ns
+        with self._changed:
+            while True:
+                until = min(self._until)
+                parts = self._complete(until)
+                if parts:
+                    self._changed.notify_all()
+                    break
+                if until == AFTER_ALL:
+                    return False
+                left = deadline - time.monotonic_ns()
+                if left <= 0:
+                    return None
+                self._changed.wait(left / 1e9)
+        began = time.monotonic_ns()
+        made = parts[0][0] if len(parts) == 1 else self._merged(parts)
+        self.results += made.num_rows
+        self._note(made)
+        self.ns += time.monotonic_ns() - began
+        return made
+
+    def tick(self) -> None:
+        """There is nothing to let go of."""
+
+    def _complete(self, until: int) -> list[tuple[pa.RecordBatch, np.ndarray]]:
+        """Take the rows below `until`: with one thread a batch at a time, since they are in order already."""
+        out = []
+        for seat, queue in enumerate(self._rows):
+            while queue:
+                batch, places = queue[0]
+                cut = batch.num_rows if until == AFTER_ALL else int(np.searchsorted(places, until))
+                if cut == 0:
+                    break
+                self._unread[seat] -= cut
+                out.append((batch.slice(0, cut), places[:cut]))
+                if cut < batch.num_rows:
+                    queue[0] = (batch.slice(cut), places[cut:])
+                    break
+                queue.popleft()
+                if len(self._rows) == 1:
+                    return out
+        return out
+
+    def _merged(self, parts: list[tuple[pa.RecordBatch, np.ndarray]]) -> pa.RecordBatch:
+        table = pa.Table.from_batches([batch for batch, _ in parts]).combine_chunks()
+        by = {"place": pa.array(np.concatenate([places for _, places in parts]))}
+        if self._span:
+            for k, name in enumerate(self._by):
+                column = table.column(name)
+                plain = pa.types.is_dictionary(column.type)
+                by[f"key {k}"] = column.cast(column.type.value_type) if plain else column
+        # Arrow's order is the keys': text by bytes, then NaN, then NULL.
+        order = pa.compute.sort_indices(pa.table(by), sort_keys=[(name, "ascending") for name in by])
+        made: pa.RecordBatch = table.take(order).combine_chunks().to_batches()[0]
+        return made
+
+    def _note(self, batch: pa.RecordBatch) -> None:
+        """From when the frontier passed a row's ts to now, of a sample."""
+        step = max(1, batch.num_rows // 32)
+        ts = batch.column(0)
+        ts = ts.view(pa.int64()) if pa.types.is_temporal(ts.type) else ts
+        some = ts.to_numpy(zero_copy_only=False)[::step]
+        self._latency.note(some, self._latency.passed_ns(some), time.monotonic_ns())

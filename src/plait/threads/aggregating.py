@@ -1,0 +1,289 @@
+"""What runs behind a `Run` of an aggregate: the gate, update threads with their windows, and the rows they close.
+
+Sources, gate, errors, pauses and the end are those of joins (`engine`, `pushing`); update threads take the workers' place.
+Invariant: every update thread sees all tuples, in total order, and hands its windows the ones of its own groups with the
+frontier after them; so each window has its tuples in total order, and closes when no more can come.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from plait.errors import RunError
+from plait.gate import RingGate, codes, layout, ring
+from plait.operators import halting, keys
+from plait.operators import layout as o
+from plait.operators.tuml import Design, lay_out
+from plait.order import AFTER_ALL, BEFORE_ALL
+from plait.query.aggregate import Aggregate, SpanWindow
+from plait.query.bind import Bound, bind
+from plait.threads.aggregate_results import AggregateResults
+from plait.threads.engine import Engine
+from plait.threads.intake import Intake
+from plait.threads.memory import lines
+from plait.threads.options import Options
+from plait.threads.pausing import Pauser, Stopped
+from plait.threads.payload import Payload
+from plait.threads.pushing import CHUNK, Pusher
+from plait.threads.results import full_key
+from plait.threads.stats import Latency, Stats, variation_percent
+from plait.windows.pane_columns import Columns
+from plait.windows.panes import Closed, pane_windows
+
+WAIT_NS = 20_000_000
+BATCH = 1 << 15  # tuples an update thread takes at once, unless batch= says otherwise
+
+
+class PaneRows:
+    """A source's rows as they go into its arena."""
+
+    key = coord = None
+
+    def __init__(self, arrays: list[np.ndarray], n: int) -> None:
+        self.arrays, self._n = arrays, n
+
+    def __len__(self) -> int:
+        return self._n
+
+
+class PaneEncoder:
+    """Stands where `columns.Encoder` stands for joins: what an aggregate reads of a row. There is nothing to widen."""
+
+    has_node = False
+    stamp = 0
+
+    def __init__(self, columns: Columns, stream: str) -> None:
+        self._columns, self.names = columns, (stream, stream)
+
+    def rows(self, side: int, batch: pa.RecordBatch | pa.Table, ts: np.ndarray) -> PaneRows:
+        return PaneRows(self._columns.arrays(batch, ts), len(ts))
+
+    def columns(self, side: int) -> list[tuple[str, str]]:
+        return self._columns.layout()
+
+    def encoded(self, side: int, rows: PaneRows) -> list[np.ndarray]:
+        return rows.arrays
+
+    def admit(self, side: int, rows: PaneRows) -> bool:
+        return False
+
+    def forget(self, stamp: int) -> None:
+        """Nothing is coded here."""
+
+
+class NoPayload:
+    """For an aggregate that reads numbers only: no row is kept."""
+
+    rows = nbytes = 0
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._next = 0
+
+    def append(self, batch: pa.RecordBatch, *_: Any) -> int:
+        with self._lock:
+            first = self._next
+            self._next += int(batch.num_rows)
+        return first
+
+    def expire(self, ts: int) -> None:
+        return
+
+
+class Updater:
+    """One update thread's memory: its windows, a batch of tuples, and counters laid out as a worker's."""
+
+    def __init__(self, number: int, bound: Bound, most: int, crew: int) -> None:
+        self.number, self.windows = number, pane_windows(bound)
+        self.windows.share(crew, number)
+        self.words = lines(o.WORDS)
+        self.tuples = np.zeros((4, most), np.int64)  # ts, origin, seq, ref
+        kinds = [int(kind == "int64") for _, kind in self.windows.columns.layout()]
+        self.kinds = np.array(kinds, np.int64)
+        self.wide = np.zeros((max(sum(kinds), 1), most), np.int64)
+        self.narrow = np.zeros((max(len(kinds) - sum(kinds), 1), most), np.uint8)
+        self.passed, self.rank = BEFORE_ALL, 0
+
+    def arrays(self, n: int) -> list[np.ndarray]:
+        wide, narrow = list(self.wide)[::-1], list(self.narrow)[::-1]
+        return [(wide if kind else narrow).pop()[:n] for kind in self.kinds]
+
+
+class AggregateEngine(Engine):
+    """What runs, once the stream's columns are known."""
+
+    def __init__(self, query: Aggregate, schemas: Mapping[str, pa.Schema], made: Design, options: Options) -> None:
+        self.design, self.options = made, options
+        self.bound = bound = bind(query, schemas)
+        streams = query.streams()
+        (name,) = streams
+        self.intakes = {name: Intake(streams[name], schemas[name])}
+        crew = made.workers
+        slots = options.max_sources or self._slots(streams, {name: (0,)})
+        pending = options.pending or min(max((1 << 21) // slots, 1 << 13), 1 << 16)
+        self.gate = RingGate([(0, 0)], readers=crew, capacity=options.capacity, pending=max(pending, 2), max_sources=slots,
+                             names=[""])  # fmt: skip
+        self.control = lines(o.CONTROL_WORDS)
+        self.most = options.batch or BATCH
+        arena_rows = 1
+        while arena_rows < int(self.gate.words[layout.RING]) + self.most + CHUNK:
+            arena_rows *= 2
+        self.workers = [Updater(k, bound, self.most, crew) for k in range(crew)]  # type: ignore[misc]
+        first: Updater = self.workers[0]  # type: ignore[assignment]
+        self.encoder = PaneEncoder(first.windows.columns, name)  # type: ignore[assignment]
+        self.arena = np.zeros((slots, max(o.A_WORDS, o.A_COLUMNS + len(first.kinds))), np.int64)
+        self._arena_mask = arena_rows - 1
+        self._rows_needed = first.windows.needs_rows
+        self._span = isinstance(query.window, SpanWindow)
+        kept = self._rows_needed or (options.keys and not self._span)
+        self.payload = Payload(schemas[name]) if kept else NoPayload()
+        self.payloads = {name: self.payload}  # type: ignore[dict-item]
+        self.latency = Latency()
+        self.error: BaseException | None = None
+        self._stopped = False
+        self.began = time.monotonic()
+        self.pauser = Pauser(self.gate.words, self.control, crew, self.waiting, options.stall_after_s)
+        self._started, self._ticked = False, 0
+        self.pusher = Pusher(
+            self.gate, self.intakes, {name: (0,)}, self.payloads, self.encoder, self.arena, arena_rows, self.latency,
+            widen=self._widen, rank=self._rank, check=self.check, waits=self.waiting, progressed=self._progressed,
+            stall_after_s=options.stall_after_s,
+        )  # fmt: skip
+        self.results_ = AggregateResults(bound, crew, self.latency, keys=options.keys, room=options.unread_results)
+        self.gatherer = self.results_  # type: ignore[assignment]
+        self.threads = [
+            threading.Thread(target=self._serve, args=(worker,), name=f"plait-{made.strategy}-{k}", daemon=True)
+            for k, worker in enumerate(self.workers)
+        ]
+        self._started = True
+        for thread in self.threads:
+            thread.start()
+
+    def _widen(self) -> None:
+        """Columns have one type for good."""
+
+    # --- update threads ---
+
+    def _serve(self, worker: Updater) -> None:  # type: ignore[override]
+        try:
+            while self._step(worker):
+                pass
+        except Stopped:
+            pass
+        except BaseException as error:
+            self.fail(error)
+        finally:
+            self.pauser.gone()
+
+    def _pause(self) -> None:
+        """Stand still while others change shared memory; end if the run is being stopped."""
+        halted = int(self.control[o.HALT])
+        if halted == halting.STILL:
+            self.pauser.stand()
+        elif halted == halting.STOPPING:
+            raise Stopped
+
+    def _step(self, worker: Updater) -> bool:
+        """Take ready tuples, update windows, hand over what has closed; False at the end."""
+        w, words, seat = worker.words, self.gate.words, worker.number
+        began = time.monotonic_ns()
+        ts, origin, seq, ref = worker.tuples
+        w[o.WAITS] = o.FOR_TUPLES
+        n = int(ring.read_waiting(words, seat, self.most, ts, origin, seq, ref, WAIT_NS))
+        w[o.WAITS] = o.NOTHING
+        if n < 0 and n != codes.DONE:
+            self._pause()
+            if self._stopped or self.error is not None:
+                return False
+            raise RunError(f"The gate answered {n} to update thread {seat}", do="Report this")
+        frontier = AFTER_ALL if n == codes.DONE else int(words[self.gate._reader(seat) + layout.FRONTIER])
+        if n == self.most:
+            frontier = int(ts[n - 1])  # there may be more below the frontier
+        n = max(n, 0)
+        read = time.monotonic_ns()
+        w[o.NS_READ if n else o.NS_WAIT] += read - began
+        if n or frontier > worker.passed:
+            closed = self._update(worker, n, frontier)
+            done = time.monotonic_ns()
+            w[o.NS_STORE] += done - read
+            self._hand_over(worker, closed, n, frontier)
+            w[o.NS_EMIT] += time.monotonic_ns() - done
+        self._pause()
+        return frontier < AFTER_ALL
+
+    def _update(self, worker: Updater, n: int, frontier: int) -> list[Closed]:
+        ts, origin, seq, ref = (column[:n] for column in worker.tuples)
+        lay_out(n, origin, seq, self.arena, self._arena_mask, worker.kinds, worker.wide, worker.narrow)
+        rows = None
+        if self._rows_needed:
+            assert isinstance(self.payload, Payload)
+            rows = self.payload.take(ref).select(list(worker.windows.columns.varied))
+        closed = worker.windows.take(ts, worker.arrays(n), rows, frontier)
+        w = worker.words
+        w[o.TUPLES] += n
+        w[o.BATCHES] += 1
+        w[o.COMPARISONS] = worker.windows.updates
+        return closed
+
+    def _hand_over(self, worker: Updater, closed: list[Closed], n: int, frontier: int) -> None:
+        out = []
+        for each in closed:
+            batch = each.rows
+            if each.triggers is None:
+                ts = batch.column(0)
+                places = (ts.view(pa.int64()) if pa.types.is_temporal(ts.type) else ts).to_numpy(zero_copy_only=False)
+            else:
+                places = worker.rank + each.triggers
+            if self.options.keys:
+                key = self._span_keys(batch) if each.triggers is None else self._counted_keys(worker, each.triggers)
+                batch = pa.RecordBatch.from_arrays([*batch.columns, key], schema=self.results_.schema)
+            out.append((batch, places))
+            worker.words[o.RESULTS] += batch.num_rows
+        worker.rank += n
+        worker.passed = frontier
+        worker.words[o.RANK] = worker.rank
+        worker.words[o.WAITS] = o.FOR_CONSUMER
+        until = frontier if self._span or frontier == AFTER_ALL else worker.rank
+        self.results_.put(worker.number, out, until, self._pause)
+        worker.words[o.WAITS] = o.NOTHING
+        self.payload.expire(min(w.passed for w in self.workers))  # type: ignore[attr-defined]
+
+    def _span_keys(self, batch: pa.RecordBatch) -> pa.Array:
+        """(the window's last microsecond, key columns ...) as bytes."""
+        assert isinstance(self.bound.node, Aggregate)
+        n, ts = batch.num_rows, batch.column(0)
+        numbers = (ts.view(pa.int64()) if pa.types.is_temporal(ts.type) else ts).to_numpy(zero_copy_only=False)
+        columns = [keys.wrapped(batch.column(name)) for name in self.bound.node.by]
+        return keys.join(keys.ints(numbers), *columns, n=n)
+
+    def _counted_keys(self, worker: Updater, triggers: np.ndarray) -> pa.Array:
+        """The closing tuple's key, as a part of its own."""
+        assert isinstance(self.payload, Payload)
+        (intake,) = self.intakes.values()
+        rows = self.payload.take(worker.tuples[3][triggers])
+        return keys.nest(full_key(intake, 0, rows, len(triggers)), n=len(triggers))
+
+    # --- what is going on ---
+
+    def describe(self) -> list[str]:
+        first: Updater = self.workers[0]  # type: ignore[assignment]
+        return first.windows.describe()
+
+    def _served(self, side: int) -> str:
+        return "panes"
+
+    def stats(self) -> Stats:
+        self.plan, self.segments = self.design, ([], [])  # type: ignore[assignment]
+        made = super().stats()
+        windows = sum(w.windows.nbytes for w in self.workers)  # type: ignore[attr-defined]
+        updates = [w.comparisons for w in made.workers]
+        return dataclasses.replace(
+            made, memory=made.memory | {"windows": windows}, balance_cv_percent=variation_percent(updates)
+        )

@@ -1,0 +1,65 @@
+"""Rows that accumulators refer to by number, until none does.
+
+Numbers rise and are never used again. `keep` lets go of every row that is not named; whoever refers to rows calls it when
+`crowded` says that most of them are probably not needed any more: so what is held stays within a constant factor of what is
+referred to, and each row is copied a constant number of times on the average.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+FEW = 1 << 16
+
+
+class KeptRows:
+    def __init__(self, schema: pa.Schema) -> None:
+        self.schema = schema
+        self._chunks: list[tuple[int, np.ndarray | None, pa.Table]] = []  # first number, numbers (None: in a row), rows
+        self.next = 0
+        self.rows = 0
+        self._needed = 0
+
+    def append(self, rows: pa.Table) -> int:
+        """Keep rows; gives the number of the first."""
+        first = self.next
+        self._chunks.append((first, None, rows.select(self.schema.names)))
+        self.next += rows.num_rows
+        self.rows += rows.num_rows
+        return first
+
+    @property
+    def crowded(self) -> bool:
+        return self.rows > 2 * self._needed + FEW
+
+    def take(self, refs: np.ndarray, name: str) -> pa.Array:
+        """One column of the rows of these numbers, in this order."""
+        kind = self.schema.field(name).type
+        if len(refs) == 0:
+            return pa.array([], kind)
+        self._join()
+        _, numbers, rows = self._chunks[0]
+        at = refs - self._chunks[0][0] if numbers is None else np.searchsorted(numbers, refs)
+        taken = rows.column(name).take(pa.array(at))
+        return taken.combine_chunks() if taken.num_chunks != 1 else taken.chunk(0)
+
+    def keep(self, refs: np.ndarray) -> None:
+        """Only these rows are needed."""
+        refs = np.unique(refs)
+        if self._chunks:
+            self._join()
+            first, numbers, rows = self._chunks[0]
+            at = refs - first if numbers is None else np.searchsorted(numbers, refs)
+            self._chunks = [(int(refs[0]), refs, rows.take(pa.array(at)))] if len(refs) else []
+        self.rows = self._needed = len(refs)
+
+    def _join(self) -> None:
+        """One chunk of all; a chunk's columns may still be in pieces."""
+        if len(self._chunks) == 1:
+            return
+        rows = pa.concat_tables([r for _, _, r in self._chunks])
+        numbers = None
+        if any(n is not None for _, n, _ in self._chunks):
+            numbers = np.concatenate([np.arange(f, f + r.num_rows) if n is None else n for f, n, r in self._chunks])
+        self._chunks = [(self._chunks[0][0], numbers, rows)]

@@ -1,0 +1,267 @@
+"""Aggregate functions as accumulators: for every slot a row of int64, all zero where nothing was added.
+
+Each can add a batch's tuples to the slots they have, merge slots into the rows of closed windows (pairs come in the order
+of panes, so an order-sensitive function sees its parts in total order), and turn rows into an Arrow column.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from plait.errors import DataError
+from plait.kernels import exact, panes
+from plait.query.functions import Function
+from plait.windows.pane_columns import Read, array_of, is_fixed, number_kind
+
+
+class Pairs:
+    """Closed windows: `number` rows, each made of the slots that `targets` and `slots` pair it with, in order."""
+
+    def __init__(self, number: int, targets: np.ndarray, slots: np.ndarray) -> None:
+        self.number, self.targets, self.slots = number, targets, slots
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+
+class Accumulator:
+    """`slots` has a row for every slot; kernels change it in place."""
+
+    width = 1
+
+    def __init__(self) -> None:
+        self.slots = np.zeros((0, self.width), np.int64)
+
+    def reserve(self, capacity: int) -> None:
+        grown = np.zeros((capacity, self.slots.shape[1]), np.int64)
+        grown[: len(self.slots)] = self.slots
+        self.slots = grown
+
+    def move(self, first: int, end: int) -> None:
+        """The slots in use are now the first ones; those after them are as new."""
+        self.slots[: end - first] = self.slots[first:end].copy()
+        self.slots[end - first : end] = 0
+
+    def clear(self, slots: np.ndarray) -> None:
+        self.slots[slots] = 0
+
+    def update(self, low: int, high: int, slot: np.ndarray, read: Read, refs: np.ndarray) -> None:
+        raise NotImplementedError
+
+    def merged(self, pairs: Pairs) -> np.ndarray:
+        into = np.zeros((pairs.number, self.slots.shape[1]), np.int64)
+        self._merge(pairs, into)
+        return into
+
+    def _merge(self, pairs: Pairs, into: np.ndarray) -> None:
+        raise NotImplementedError
+
+    def column(self, rows: np.ndarray, name: str) -> pa.Array:
+        raise NotImplementedError
+
+    def refs(self, slots: np.ndarray) -> np.ndarray | None:
+        """Rows that these slots refer to; None for a function that refers to none."""
+        return None
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.slots.nbytes)
+
+
+class Count(Accumulator):
+    def __init__(self, condition: int | None = None) -> None:
+        super().__init__()
+        self.condition = condition
+
+    def update(self, low: int, high: int, slot: np.ndarray, read: Read, refs: np.ndarray) -> None:
+        panes.count(low, high, slot, read.ones if self.condition is None else read.masks[self.condition], self.slots)
+
+    def _merge(self, pairs: Pairs, into: np.ndarray) -> None:
+        panes.merge_counts(0, len(pairs), pairs.targets, pairs.slots, into, self.slots)
+
+    def column(self, rows: np.ndarray, name: str) -> pa.Array:
+        return pa.array(rows[:, 0].copy())
+
+
+class Sum(Accumulator):
+    """An exact sum, or mean, of a column."""
+
+    width = exact.LIMBS
+    CARRY_AFTER = 1 << 28
+
+    def __init__(self, column: str, kind: pa.DataType, *, mean: bool = False, square: bool = False) -> None:
+        super().__init__()
+        self.column_name, self.kind, self.mean, self.square = column, number_kind(kind), mean, square
+        self.base, self._adds = 0, 0
+
+    def update(self, low: int, high: int, slot: np.ndarray, read: Read, refs: np.ndarray) -> None:
+        bits, valid = read.bits[self.column_name]
+        self._adds += high - low
+        if self._adds > self.CARRY_AFTER:
+            exact.carry(0, len(self.slots), self.slots)
+            self._adds = high - low
+        while low < high:
+            low = int(exact.add(low, high, slot, bits, valid, self.kind, self.square, self.slots, self.base))
+            if low < high:
+                self._widen(low, high, slot, bits, valid)
+
+    def _widen(self, low: int, high: int, slot: np.ndarray, bits: np.ndarray, valid: np.ndarray) -> None:
+        limbs = self.slots.shape[1] - exact.LIMBS
+        found = np.array([self.base, self.base + limbs] if limbs else [1 << 40, -(1 << 40)], np.int64)
+        exact.range_of(low, high, slot, bits, valid, self.kind, self.square, found)
+        base, limbs_now = int(found[0]), int(found[1] - found[0])
+        grown = np.zeros((len(self.slots), exact.LIMBS + limbs_now), np.int64)
+        grown[:, : exact.LIMBS] = self.slots[:, : exact.LIMBS]
+        at = exact.LIMBS + self.base - base if limbs else exact.LIMBS
+        grown[:, at : at + limbs] = self.slots[:, exact.LIMBS :]
+        # The topmost limb may be negative, or hold more than 32 bits: it goes on into those above it.
+        self.slots, self.base = grown, base
+
+    def _merge(self, pairs: Pairs, into: np.ndarray) -> None:
+        exact.merge(0, len(pairs), pairs.targets, pairs.slots, into, self.slots)
+
+    def column(self, rows: np.ndarray, name: str) -> pa.Array:
+        none = rows[:, exact.COUNT] == 0
+        if self.kind != exact.FLOAT and not self.mean:
+            out = np.zeros(len(rows), np.int64)
+            bad = int(exact.integers(rows, out))
+            if bad >= 0:
+                raise DataError(
+                    f"The sum in column {name!r} is {exact.whole(rows[bad])}, beyond 64 bits",
+                    why="integer sums are exact or an error",
+                    do="Cast the column to float64 to accept rounding",
+                )
+            return pa.array(out, mask=none)
+        floats = np.empty(len(rows))
+        exact.rounded(rows, self.base, self.mean, floats)
+        return pa.array(floats, mask=none)
+
+
+class Variance(Accumulator):
+    """The sample's: from the exact sums of values and of squares, on Python's integers, rounded once."""
+
+    def __init__(self, column: str, kind: pa.DataType) -> None:
+        self.values, self.squares = Sum(column, kind), Sum(column, kind, square=True)
+
+    def reserve(self, capacity: int) -> None:
+        self.values.reserve(capacity)
+        self.squares.reserve(capacity)
+
+    def move(self, first: int, end: int) -> None:
+        self.values.move(first, end)
+        self.squares.move(first, end)
+
+    def clear(self, slots: np.ndarray) -> None:
+        self.values.clear(slots)
+        self.squares.clear(slots)
+
+    def update(self, low: int, high: int, slot: np.ndarray, read: Read, refs: np.ndarray) -> None:
+        self.values.update(low, high, slot, read, refs)
+        self.squares.update(low, high, slot, read, refs)
+
+    def merged(self, pairs: Pairs) -> np.ndarray:
+        return np.concatenate((self.values.merged(pairs), self.squares.merged(pairs)), axis=1)
+
+    def column(self, rows: np.ndarray, name: str) -> pa.Array:
+        cut = self.values.slots.shape[1]
+        return pa.array([self._one(row[:cut], row[cut:]) for row in rows], pa.float64())
+
+    def _one(self, values: np.ndarray, squares: np.ndarray) -> float | None:
+        n = int(values[exact.COUNT])
+        if n < 2:
+            return None
+        if values[exact.ODD]:
+            return float("nan")
+        power = min(64 * self.values.base, 32 * self.squares.base, 0)
+        total, square = exact.whole(values), exact.whole(squares)
+        above = n * (square << (32 * self.squares.base - power)) - (total * total << (64 * self.values.base - power))
+        try:
+            return above / (n * (n - 1) << -power)
+        except OverflowError:
+            return float("inf")
+
+    @property
+    def nbytes(self) -> int:
+        return self.values.nbytes + self.squares.nbytes
+
+
+class Extreme(Accumulator):
+    width = 2
+
+    def __init__(self, column: str, kind: pa.DataType, sign: int) -> None:
+        super().__init__()
+        self.column_name, self.type, self.kind, self.sign = column, kind, number_kind(kind), sign
+
+    def update(self, low: int, high: int, slot: np.ndarray, read: Read, refs: np.ndarray) -> None:
+        panes.extreme(low, high, slot, *read.bits[self.column_name], self.kind, self.sign, self.slots)
+
+    def _merge(self, pairs: Pairs, into: np.ndarray) -> None:
+        panes.merge_extreme(0, len(pairs), pairs.targets, pairs.slots, self.sign, into, self.slots)
+
+    def column(self, rows: np.ndarray, name: str) -> pa.Array:
+        bits = rows[:, 1].copy()
+        if self.kind == exact.FLOAT:
+            nan = bits == np.int64(0x7FFFFFFFFFFFFFFF)
+            bits ^= (bits >> 63) & np.int64(0x7FFFFFFFFFFFFFFF)
+            bits[nan] = np.array([np.nan]).view(np.int64)[0]
+        elif self.kind == exact.UNSIGNED:
+            bits ^= np.int64(-0x8000000000000000)
+        return array_of(bits, rows[:, 0] != 0, self.type)
+
+
+class Edge(Accumulator):
+    """The first or last tuple's value, of those for which a condition holds; of a column in Arrow, the row's number."""
+
+    width = 2
+
+    def __init__(self, column: str, kind: pa.DataType, *, last: bool, condition: int | None, rows: Any) -> None:
+        super().__init__()
+        self.column_name, self.type, self.last, self.condition = column, kind, last, condition
+        self.rows = None if is_fixed(kind) else rows
+
+    def update(self, low: int, high: int, slot: np.ndarray, read: Read, refs: np.ndarray) -> None:
+        bits, valid = read.bits[self.column_name] if self.rows is None else (refs, read.ones)
+        which = read.ones if self.condition is None else read.masks[self.condition]
+        panes.edge(low, high, slot, bits, valid, which, self.last, self.slots)
+
+    def _merge(self, pairs: Pairs, into: np.ndarray) -> None:
+        panes.merge_edge(0, len(pairs), pairs.targets, pairs.slots, self.last, into, self.slots)
+
+    def column(self, rows: np.ndarray, name: str) -> pa.Array:
+        there = rows[:, 0] == 2
+        if self.rows is None:
+            return array_of(rows[:, 1].copy(), there, self.type)
+        found = self.rows.take(rows[there, 1], self.column_name)
+        at = np.cumsum(there) - 1
+        return found.take(pa.array(at, mask=~there)) if len(found) else pa.nulls(len(rows), self.type)
+
+    def refs(self, slots: np.ndarray) -> np.ndarray | None:
+        if self.rows is None:
+            return None
+        own = self.slots[slots]
+        return np.asarray(own[own[:, 0] == 2, 1])
+
+
+def compiled(function: Function, schema: pa.Schema, condition: int | None, rows: Any) -> Accumulator | None:
+    """The accumulator of a function that keeps numbers (or one row) a slot; None for one that keeps all its rows."""
+    if function.kind in ("count", "count_where"):
+        return Count(condition)
+    if function.kind == "custom":
+        return None
+    name = function.columns[0]
+    kind = schema.field(name).type
+    match function.kind:
+        case "sum":
+            return Sum(name, kind)
+        case "mean":
+            return Sum(name, kind, mean=True)
+        case "var":
+            return Variance(name, kind)
+        case "min" | "max" if is_fixed(kind):
+            return Extreme(name, kind, 1 if function.kind == "max" else -1)
+        case "first" | "last" | "first_where":
+            return Edge(name, kind, last=function.kind == "last", condition=condition, rows=rows)
+    return None

@@ -1,0 +1,256 @@
+"""Groups by number: the key columns' values, compared exactly, and their order among one another.
+
+NULL is a group and sorts last, NaN is one group after all numbers, -0.0 is 0.0, text compares by its bytes. A group's words are
+its columns' normalized bits (of text, its code here) and one word that says which are NULL. Memory follows what is held: when
+numbers run out, groups that nobody holds are forgotten first, and with them the text that only they had.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from plait.kernels import groups as table
+from plait.query.aggregate import Aggregate
+from plait.windows.pane_columns import Read, array_of, is_fixed, one_array, plain
+
+_NAN = int(np.array([np.nan]).view(np.int64)[0])
+FIRST = 1024
+SMALL = 1 << 14  # integers below are looked up by their value
+
+
+class _Texts:
+    """Codes for one key column's text, bytes or nothing at all (a column of type null)."""
+
+    def __init__(self, kind: pa.DataType) -> None:
+        self.kind = kind
+        self.codes: dict[Any, int] = {}
+        self.values: list[Any] = []
+        self._free: list[int] = []
+
+    def encode(self, column: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Codes, and which are NULL."""
+        values = one_array(column)
+        if pa.types.is_null(values.type):
+            return np.zeros(len(values), np.int64), np.ones(len(values), bool)
+        if pa.types.is_string_view(values.type) or pa.types.is_binary_view(values.type):
+            values = values.cast(pa.large_string() if pa.types.is_string_view(values.type) else pa.large_binary())
+        found = pc.dictionary_encode(values)
+        codes = np.array([self._code(v) for v in found.dictionary.to_pylist()] or [0], np.int64)
+        return codes[found.indices.fill_null(0).to_numpy(zero_copy_only=False)], np.asarray(found.indices.is_null())
+
+    def _code(self, value: Any) -> int:
+        code = self.codes.get(value)
+        if code is None:
+            if self._free:
+                code = self._free.pop()
+                self.values[code] = value
+            else:
+                code = len(self.values)
+                self.values.append(value)
+            self.codes[value] = code
+        return code
+
+    def keep(self, codes: np.ndarray) -> None:
+        live = set(codes.tolist())
+        for value, code in list(self.codes.items()):
+            if code not in live:
+                del self.codes[value]
+                self.values[code] = None
+                self._free.append(code)
+
+    def take(self, codes: np.ndarray, null: np.ndarray) -> pa.Array:
+        kind = plain(self.kind)
+        if pa.types.is_null(kind):
+            return pa.nulls(len(codes))
+        used, back = np.unique(codes, return_inverse=True)
+        values = pa.array([self.values[code] if code < len(self.values) else None for code in used.tolist()], kind)
+        made = values.take(pa.array(back.reshape(-1), mask=null))
+        return made.cast(self.kind) if pa.types.is_dictionary(self.kind) else made
+
+    def ranks(self, codes: np.ndarray) -> np.ndarray:
+        used, back = np.unique(codes, return_inverse=True)
+        raw = [self.values[c] if c < len(self.values) else None for c in used.tolist()]
+        named = [b"" if v is None else v.encode("utf-8", "surrogatepass") if isinstance(v, str) else v for v in raw]
+        place = np.empty(len(used), np.int64)
+        place[np.array(sorted(range(len(named)), key=named.__getitem__), np.int64)] = np.arange(len(used))
+        return place[back.reshape(-1)]
+
+
+class Groups:
+    """Numbers for groups. `held` says, group by group, whether anybody holds it still."""
+
+    def __init__(self, node: Aggregate, schema: pa.Schema, held: Callable[[int], np.ndarray]) -> None:
+        self.by = [(name, schema.field(name).type) for name in node.by]
+        self._texts = {name: _Texts(kind) for name, kind in self.by if not is_fixed(kind)}
+        self._held = held
+        self.capacity = FIRST
+        self._table = np.zeros(2 * FIRST, np.int64)
+        self.words = np.zeros((len(self.by) + 1, FIRST), np.int64)
+        self._free = np.arange(FIRST)[::-1].copy()
+        self._left = FIRST
+        self._swept = 0  # groups that were held at the last sweep
+        self._ranks: np.ndarray | None = None
+        self._direct = np.full(SMALL, -1, np.int64)
+
+    @property
+    def number(self) -> int:
+        return self.capacity - self._left
+
+    def find(self, read: Read, rows: pa.Table | None, n: int) -> np.ndarray:
+        """The group of each tuple."""
+        if not self.by:
+            if self._left == self.capacity:
+                self._left -= 1  # the one group, number 0
+            return np.zeros(n, np.int64)
+        small = self._small_keys(read)
+        if small is not None:
+            known = np.empty(n, np.int64)
+            if table.look_up_small(small, n, self._direct, known) == n:
+                return known
+        words = np.zeros((len(self.by) + 1, n), np.int64)
+        for k, (name, kind) in enumerate(self.by):
+            if name in self._texts:
+                assert rows is not None
+                words[k], null = self._texts[name].encode(rows.column(name))
+            else:
+                bits, valid = read.bits[name]
+                null = valid == 0
+                words[k] = _normal(bits) if pa.types.is_floating(plain(kind)) else bits
+            if null.any():
+                words[k][null] = 0
+                words[-1] |= null.astype(np.int64) << k
+        if self._left < n:
+            self._make_room(n)
+        out = np.empty(n, np.int64)
+        left = int(table.look_up(words, n, self._table, self.words, self._free, self._left, out))
+        if left != self._left:
+            self._left, self._ranks = left, None
+        if small is not None:
+            table.note_small(small, out, n, self._direct)
+        return out
+
+    def _small_keys(self, read: Read) -> np.ndarray | None:
+        """The keys, where one column of integers is all and none is NULL: small ones are looked up by their value."""
+        (name, kind), *more = self.by
+        if more or name in self._texts or pa.types.is_floating(plain(kind)):
+            return None
+        bits, valid = read.bits[name]
+        return bits if valid.all() else None
+
+    def owner(self, read: Read, rows: pa.Table | None, n: int, crew: int) -> np.ndarray:
+        """Which of `crew` threads each tuple's group belongs to: a function of the key alone."""
+        words = np.zeros((len(self.by), n), np.int64)
+        for k, (name, kind) in enumerate(self.by):
+            if name in self._texts:
+                assert rows is not None
+                words[k] = _hashed(rows.column(name))
+            else:
+                bits, valid = read.bits[name]
+                words[k] = np.where(valid != 0, _normal(bits) if pa.types.is_floating(plain(kind)) else bits, -1)
+        out = np.empty(n, np.int64)
+        table.owners(words, n, crew, out)
+        return out
+
+    def _make_room(self, n: int) -> None:
+        if self.number > 2 * self._swept + FIRST:
+            self._sweep()
+        capacity = self.capacity
+        while self._left + capacity - self.capacity < max(n, capacity // 4):
+            capacity *= 2
+        if capacity == self.capacity:
+            return
+        words = np.zeros((self.words.shape[0], capacity), np.int64)
+        words[:, : self.capacity] = self.words
+        live = np.ones(capacity, np.uint8)
+        live[self._free[: self._left]] = 0
+        live[self.capacity :] = 0
+        self._free = np.concatenate((np.arange(self.capacity, capacity)[::-1], self._free[: self._left]))
+        self._free = np.concatenate((self._free, np.zeros(capacity - len(self._free), np.int64)))
+        self._left += capacity - self.capacity
+        self.words, self.capacity = words, capacity
+        self._table = np.zeros(2 * capacity, np.int64)
+        table.rebuild(self.words, live, self._table)
+
+    def _sweep(self) -> None:
+        live = self._held(self.capacity).astype(np.uint8)
+        gone = np.flatnonzero(live == 0)
+        self._left = len(gone)
+        self._free[: self._left] = gone[::-1]
+        self._table[:] = 0
+        self._direct[:] = -1
+        table.rebuild(self.words, live, self._table)
+        self._swept, self._ranks = int(live.sum()), None
+        for k, (name, _) in enumerate(self.by):
+            if name in self._texts:
+                own = (live != 0) & (self.words[-1] >> k & 1 == 0)
+                self._texts[name].keep(np.unique(self.words[k][own]))
+
+    def columns(self, groups: np.ndarray) -> list[pa.Array]:
+        """The key columns of these groups."""
+        out = []
+        for k, (name, kind) in enumerate(self.by):
+            null = (self.words[-1][groups] >> k & 1).astype(bool)
+            words = self.words[k][groups]
+            if name in self._texts:
+                out.append(self._texts[name].take(words, null))
+            else:
+                out.append(array_of(words, ~null, kind))
+        return out
+
+    def ranks(self, groups: np.ndarray) -> np.ndarray:
+        """Numbers that order these groups as their keys; the same group has the same number."""
+        if not self.by:
+            return np.zeros(len(groups), np.int64)
+        if self._ranks is None:
+            used = np.unique(groups)
+            if 4 * len(used) < self.number:
+                return self._place(used)[np.searchsorted(used, groups)]
+            live = np.ones(self.capacity, bool)
+            live[self._free[: self._left]] = False
+            known = np.flatnonzero(live)
+            self._ranks = np.zeros(self.capacity, np.int64)
+            self._ranks[known] = self._place(known)
+        return np.asarray(self._ranks[groups])
+
+    def _place(self, groups: np.ndarray) -> np.ndarray:
+        by: list[np.ndarray] = []
+        for k, (name, kind) in enumerate(self.by):
+            words = self.words[k][groups]
+            null = self.words[-1][groups] >> k & 1
+            if name in self._texts:
+                by += [2 * null, self._texts[name].ranks(words)]
+            elif pa.types.is_floating(plain(kind)):
+                nan = words == _NAN
+                ordered = words ^ ((words >> 63) & np.int64(0x7FFFFFFFFFFFFFFF))
+                by += [np.where(nan & (null == 0), 1, 2 * null), np.where(nan, 0, ordered)]
+            elif pa.types.is_uint64(plain(kind)):
+                by += [2 * null, words.view(np.uint64)]
+            else:
+                by += [2 * null, words]
+        place = np.empty(len(groups), np.int64)
+        place[np.lexsort(by[::-1])] = np.arange(len(groups))
+        return place
+
+
+def _hashed(column: Any) -> np.ndarray:
+    values = one_array(column)
+    if pa.types.is_null(values.type):
+        return np.zeros(len(values), np.int64)
+    if pa.types.is_string_view(values.type) or pa.types.is_binary_view(values.type):
+        values = values.cast(pa.large_string() if pa.types.is_string_view(values.type) else pa.large_binary())
+    found = pc.dictionary_encode(values)
+    raw = [v.encode("utf-8", "surrogatepass") if isinstance(v, str) else v for v in found.dictionary.to_pylist()]
+    hashes = np.array([*(zlib.crc32(v) for v in raw), 0], np.int64)
+    return np.asarray(hashes[found.indices.fill_null(len(raw)).to_numpy(zero_copy_only=False)])
+
+
+def _normal(bits: np.ndarray) -> np.ndarray:
+    values = np.ascontiguousarray(bits).view(np.float64) + 0.0
+    values[np.isnan(values)] = np.nan
+    return values.view(np.int64)

@@ -1,0 +1,378 @@
+"""Windowed aggregates over tuples in total order: panes in, rows of closed windows out.
+
+`take` is given a batch of tuples, each after all before it in total order, and the frontier: no later tuple lies below it. It
+gives the rows of every window that can get no more tuples, in result order. A tuple updates one pane (`kernels.panes`), and a
+window is merged from its panes when it closes. How the sequence is cut into batches does not show in the rows.
+
+What is held are the panes of windows still open, with the groups that have tuples in them: not the tuples, but for functions that
+need them (`pane_lists`) and for text that is some pane's first or last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from plait.kernels import panes
+from plait.order import AFTER_ALL, BEFORE_ALL
+from plait.query.aggregate import Aggregate, SpanWindow, TupleWindow
+from plait.query.bind import Bound
+from plait.windows.kept_rows import KeptRows
+from plait.windows.pane_columns import Columns, Read
+from plait.windows.pane_functions import Accumulator, Pairs, compiled
+from plait.windows.pane_groups import Groups
+from plait.windows.pane_lists import Fold, Lists, fold
+
+FIRST = 1024
+FEW_WINDOWS = 8  # of the ranks there are, one in so many at least is in a window on the average: no sort is needed then
+CHUNK = 1 << 16  # tuples at once, and pairs of a row and a slot
+
+
+@dataclass(frozen=True)
+class Closed:
+    """Rows of closed windows. `triggers`: of windows of tuples, the place in the batch of the tuple that closed each."""
+
+    rows: pa.RecordBatch
+    triggers: np.ndarray | None = None
+
+
+class PaneWindows:
+    """What windows of time and of tuples share. One thread at a time."""
+
+    def __init__(self, bound: Bound) -> None:
+        assert isinstance(bound.node, Aggregate)
+        node, (source,) = bound.node, bound.inputs
+        self.schema, self._node = bound.schema, node
+        self.columns = Columns(node, source.schema)
+        self.kept = KeptRows(pa.schema([source.schema.field(name) for name in self.columns.varied]))
+        self.groups = Groups(node, source.schema, self._held)
+        self.lists: Lists | None = None
+        self.accumulators: list[Accumulator] = []
+        self._results: list[tuple[str, Accumulator | Fold]] = []
+        condition = 0
+        for name, function in node.compute:
+            own = None
+            if function.where is not None:
+                own, condition = condition, condition + 1
+            made = compiled(function, source.schema, own, self.kept)
+            if made is None and self.lists is None:
+                self.lists = Lists()
+                self.accumulators.append(self.lists)
+            if made is not None:
+                self.accumulators.append(made)
+            self._results.append((name, made or fold(function, source.schema, name)))
+        self._refers = any(a.refs(np.zeros(0, np.int64)) is not None for a in self.accumulators)
+        self.capacity = 0
+        self.updates = 0  # tuples that were its own
+        self._crew, self._seat = 1, 0
+
+    def share(self, crew: int, seat: int) -> None:
+        """Take the tuples of some groups only: those that a hash of the key gives to `seat`, of `crew`."""
+        self._crew, self._seat = crew, seat
+
+    @property
+    def needs_rows(self) -> bool:
+        """Whether `take` has to be given the columns that stay in Arrow."""
+        return bool(self.columns.varied)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(a.nbytes for a in self.accumulators) + int(self.groups.words.nbytes)
+
+    def take_rows(self, rows: pa.Table | pa.RecordBatch, ts: np.ndarray, frontier: int) -> list[Closed]:
+        """`take` for tuples that are still in Arrow."""
+        return self.take(ts, self.columns.arrays(rows, ts), rows.select(list(self.columns.varied)), frontier)
+
+    def take(
+        self, ts: np.ndarray, arrays: list[np.ndarray], rows: pa.Table | pa.RecordBatch | None, frontier: int
+    ) -> list[Closed]:
+        """Tuples in total order, as `Columns` lays them out, and the frontier after them."""
+        out: list[Closed] = []
+        if isinstance(rows, pa.RecordBatch):
+            rows = pa.Table.from_batches([rows])
+        own = None
+        if self._crew > 1 and len(ts):
+            own = np.flatnonzero(
+                self.groups.owner(self.columns.read(arrays, len(ts)), rows, len(ts), self._crew) == self._seat
+            )
+            ts, arrays = ts[own], [a[own] for a in arrays]
+            rows = None if rows is None else rows.take(pa.array(own))
+        self.updates += len(ts)
+        for low in range(0, len(ts), CHUNK):
+            high = min(low + CHUNK, len(ts))
+            read = self.columns.read([a[low:high] for a in arrays], high - low)
+            part = None if rows is None else rows.slice(low, high - low)
+            group = self.groups.find(read, part, high - low)
+            refs = read.ones
+            if self._refers:
+                assert part is not None
+                first = self.kept.append(part)
+                refs = np.arange(first, first + high - low)
+            now = frontier if high == len(ts) else int(ts[high])
+            out += self._chunk(ts[low:high], group, read, refs, now, low)
+        if len(ts) == 0:
+            out += self._pass(frontier)
+        if self._refers and self.kept.crowded:
+            self._let_go()
+        if own is not None:
+            out = [Closed(c.rows, None if c.triggers is None else own[c.triggers]) for c in out]
+        return out
+
+    def describe(self) -> list[str]:
+        """How each function is computed, for `explain`."""
+        lines = []
+        for (name, made), (_, function) in zip(self._results, self._node.compute, strict=True):
+            if isinstance(made, Accumulator):
+                how = "compiled, a pane at a time"
+            elif function.custom is not None:
+                how = "in plain Python, over a window's rows when it closes"
+            else:
+                how = "over a window's rows when it closes, in batches"
+            lines.append(f"{name} = {function.describe()}: {how}")
+        return lines
+
+    def end(self) -> list[Closed]:
+        """The input has ended: every window of time closes."""
+        return self._pass(AFTER_ALL)
+
+    def _chunk(
+        self, ts: np.ndarray, group: np.ndarray, read: Read, refs: np.ndarray, frontier: int, at: int
+    ) -> list[Closed]:
+        raise NotImplementedError
+
+    def _pass(self, frontier: int) -> list[Closed]:
+        return []
+
+    def _live(self) -> np.ndarray:
+        """The slots in use."""
+        raise NotImplementedError
+
+    def _held(self, groups: int) -> np.ndarray:
+        raise NotImplementedError
+
+    def _let_go(self) -> None:
+        live = self._live()
+        found = [refs for a in self.accumulators if (refs := a.refs(live)) is not None]
+        self.kept.keep(np.concatenate(found))
+
+    def _update(self, low: int, high: int, slot: np.ndarray, read: Read, refs: np.ndarray) -> None:
+        for accumulator in self.accumulators:
+            accumulator.update(low, high, slot, read, refs)
+
+    def _rows(
+        self, pairs: Pairs, group: np.ndarray, edges: list[np.ndarray], order: np.ndarray | None
+    ) -> pa.RecordBatch:
+        """Rows of closed windows: ts, window_start and window_end as given, then keys, then what is computed."""
+        listed = None if self.lists is None else self.lists.listed(pairs)
+        computed = []
+        for name, made in self._results:
+            if isinstance(made, Accumulator):
+                merged = made.merged(pairs)
+                computed.append(made.column(merged if order is None else merged[order], name))
+            else:
+                assert listed is not None
+                found = made(*listed, self.kept)
+                computed.append(found if order is None else found.take(pa.array(order)))
+        if order is not None:
+            group, edges = group[order], [edge[order] for edge in edges]
+        arrays = [pa.array(edge).cast(f.type) for edge, f in zip(edges, self.schema, strict=False)]
+        arrays += self.groups.columns(group) + computed
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+class SpanPanes(PaneWindows):
+    """Windows of event time."""
+
+    def __init__(self, bound: Bound, window: SpanWindow) -> None:
+        self._state = np.zeros(panes.STATE_WORDS, np.int64)
+        self._state[panes.NEXT_WINDOW] = BEFORE_ALL
+        self._pane_id, self._pane_slot = np.zeros(FIRST, np.int64), np.zeros(FIRST, np.int64)
+        self._slot_group = np.zeros(0, np.int64)
+        self._slot_of, self._row_of = np.full(FIRST, -1, np.int64), np.full(FIRST, -1, np.int64)
+        self.size, self.advance = window.size_us, window.advance_us
+        super().__init__(bound)
+        self._dropped = 0  # slots below have been dropped from lists
+
+    def _chunk(
+        self, ts: np.ndarray, group: np.ndarray, read: Read, refs: np.ndarray, frontier: int, at: int
+    ) -> list[Closed]:
+        n = len(ts)
+        self._make_room(n)
+        slot = np.empty(n, np.int64)
+        panes.assign(ts, group, 0, n, self.size, self.advance, self._state, self._pane_id, self._pane_slot,
+                     self._slot_group, self._slot_of, slot)  # fmt: skip
+        self._update(0, n, slot, read, refs)
+        return self._pass(frontier)
+
+    def _pass(self, frontier: int) -> list[Closed]:
+        out: list[Closed] = []
+        if frontier <= BEFORE_ALL + self.size:
+            return out
+        state = self._state
+        room = max(CHUNK, int(state[panes.SLOT_END] - state[panes.SLOT_FIRST]))
+        while True:
+            group, window, targets, slots = (np.empty(room, np.int64) for _ in range(4))
+            number, pairs = panes.close(
+                frontier, self.size, self.advance, state, self._pane_id, self._pane_slot, self._slot_group, self._row_of, 0,
+                group, window, targets, slots,
+            )  # fmt: skip
+            if number == 0:
+                break
+            out.append(
+                self._closed(group[:number], window[:number], Pairs(int(number), targets[:pairs], slots[:pairs]))
+            )
+        if self.lists is not None and state[panes.SLOT_FIRST] > self._dropped:
+            self.lists.drop(np.arange(self._dropped, int(state[panes.SLOT_FIRST])))
+            self._dropped = int(state[panes.SLOT_FIRST])
+        return out
+
+    def _closed(self, group: np.ndarray, window: np.ndarray, pairs: Pairs) -> Closed:
+        start = window * self.advance
+        ranks = self.groups.ranks(group)
+        if len(window) * FEW_WINDOWS < int(ranks.max()) * (int(window[-1] - window[0]) + 1):
+            order = np.lexsort((ranks, window))
+        else:
+            order = np.empty(len(group), np.int64)
+            panes.in_order(len(group), window, ranks, np.full(int(ranks.max()) + 1, -1, np.int64), order)
+        return Closed(self._rows(pairs, group, [start + self.size - 1, start, start + self.size], order))
+
+    def _make_room(self, n: int) -> None:
+        s = self._state
+        if self.groups.capacity > len(self._slot_of):
+            for name in ("_slot_of", "_row_of"):
+                old = getattr(self, name)
+                grown = np.full(self.groups.capacity, -1, np.int64)
+                grown[: len(old)] = old
+                setattr(self, name, grown)
+        slots, live = int(s[panes.SLOT_END]), int(s[panes.SLOT_END] - s[panes.SLOT_FIRST])
+        count, held = int(s[panes.PANE_END]), int(s[panes.PANE_END] - s[panes.PANE_FIRST])
+        if slots + n > self.capacity or count + n > len(self._pane_id):
+            self._move()
+            if live + n > self.capacity // 2:
+                while live + n > self.capacity // 2:
+                    self.capacity = max(2 * self.capacity, FIRST)
+                for accumulator in self.accumulators:
+                    accumulator.reserve(self.capacity)
+                self._slot_group = np.concatenate(
+                    (self._slot_group, np.zeros(self.capacity - len(self._slot_group), np.int64))
+                )
+            if held + n > len(self._pane_id) // 2:
+                more = np.zeros(2 * (held + n), np.int64)
+                self._pane_id, self._pane_slot = (
+                    np.concatenate((a[: int(s[panes.PANE_END])], more)) for a in (self._pane_id, self._pane_slot)
+                )
+
+    def _move(self) -> None:
+        """Panes and slots in use become the first ones."""
+        s = self._state
+        first, end = int(s[panes.SLOT_FIRST]), int(s[panes.SLOT_END])
+        pane, last = int(s[panes.PANE_FIRST]), int(s[panes.PANE_END])
+        if pane == last and last > 0:
+            # The open pane is given up: the groups that had slots in it have none.
+            self._slot_of[self._slot_group[int(self._pane_slot[last - 1]) : end]] = -1
+            s[panes.STARTED] = 0
+            first = end
+        elif last > pane:
+            self._slot_of[self._slot_group[int(self._pane_slot[last - 1]) : end]] -= first
+        for accumulator in self.accumulators:
+            accumulator.move(first, end)
+        self._slot_group[: end - first] = self._slot_group[first:end].copy()
+        self._pane_id[: last - pane] = self._pane_id[pane:last].copy()
+        self._pane_slot[: last - pane] = self._pane_slot[pane:last].copy() - first
+        s[panes.SLOT_FIRST], s[panes.SLOT_END] = 0, end - first
+        s[panes.PANE_FIRST], s[panes.PANE_END] = 0, last - pane
+        self._dropped = 0
+
+    def _live(self) -> np.ndarray:
+        return np.arange(int(self._state[panes.SLOT_FIRST]), int(self._state[panes.SLOT_END]))
+
+    def _held(self, groups: int) -> np.ndarray:
+        held = np.zeros(groups, bool)
+        held[self._slot_group[int(self._state[panes.SLOT_FIRST]) : int(self._state[panes.SLOT_END])]] = True
+        return held
+
+
+class TuplePanes(PaneWindows):
+    """Windows of a group's tuples. A group is never forgotten: how many tuples it had decides where its windows lie."""
+
+    def __init__(self, bound: Bound, window: TupleWindow) -> None:
+        self.size, self.advance = window.size, window.advance
+        super().__init__(bound)
+        self._seen, self._head, self._tail = np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64)
+        self._pane, self._next = np.zeros(0, np.int64), np.zeros(0, np.int64)
+        self._free, self._left = np.zeros(0, np.int64), 0
+
+    def _chunk(
+        self, ts: np.ndarray, group: np.ndarray, read: Read, refs: np.ndarray, frontier: int, at: int
+    ) -> list[Closed]:
+        n, low, out = len(ts), 0, []
+        slot = np.empty(n, np.int64)
+        most = 2 * (self.size // self.advance) + 4
+        told = np.zeros(6, np.int64)
+        while low < n:
+            self._make_room(n - low)
+            room = max(CHUNK, 4 * most)
+            fresh, dropped = np.empty(n, np.int64), np.empty(self.capacity, np.int64)
+            row_group, window, trigger = (np.empty(n, np.int64) for _ in range(3))
+            targets, slots = np.empty(room, np.int64), np.empty(room, np.int64)
+            panes.assign_counted(
+                group, low, n, self.size, self.advance, self._seen, self._head, self._tail, self._pane, self._next,
+                self._free, self._left, slot, fresh, row_group, window, trigger, targets, slots, dropped, told,
+            )  # fmt: skip
+            high, self._left, new, number, pairs, gone = (int(v) for v in told)
+            for accumulator in self.accumulators:
+                accumulator.clear(fresh[:new])
+            self._update(low, high, slot, read, refs)
+            if number:
+                by = trigger[:number]
+                start = window[:number] * self.advance
+                rows = self._rows(
+                    Pairs(number, targets[:pairs], slots[:pairs]), row_group[:number],
+                    [ts[by], start, start + self.size], None,
+                )  # fmt: skip
+                out.append(Closed(rows, by + at))
+            if self.lists is not None:
+                self.lists.drop(dropped[:gone])
+            self._free[self._left : self._left + gone] = dropped[:gone]
+            self._left += gone
+            low = high
+        return out
+
+    def _make_room(self, n: int) -> None:
+        groups = self.groups.capacity
+        if groups > len(self._seen):
+            more = groups - len(self._seen)
+            self._seen = np.concatenate((self._seen, np.zeros(more, np.int64)))
+            self._head, self._tail = (
+                np.concatenate((a, np.full(more, -1, np.int64))) for a in (self._head, self._tail)
+            )
+        if self._left < n:
+            old, self.capacity = self.capacity, max(2 * self.capacity, FIRST)
+            while self._left + self.capacity - old < n:
+                self.capacity *= 2
+            more = self.capacity - old
+            for accumulator in self.accumulators:
+                accumulator.reserve(self.capacity)
+            self._pane, self._next = (np.concatenate((a, np.zeros(more, np.int64))) for a in (self._pane, self._next))
+            free = np.zeros(self.capacity, np.int64)
+            free[: self._left] = self._free[: self._left]
+            free[self._left : self._left + more] = np.arange(old, self.capacity)
+            self._free, self._left = free, self._left + more
+
+    def _live(self) -> np.ndarray:
+        used = np.ones(self.capacity, bool)
+        used[self._free[: self._left]] = False
+        return np.flatnonzero(used)
+
+    def _held(self, groups: int) -> np.ndarray:
+        held = np.zeros(groups, bool)
+        held[: len(self._seen)] = self._seen > 0
+        return held
+
+
+def pane_windows(bound: Bound) -> SpanPanes | TuplePanes:
+    assert isinstance(bound.node, Aggregate)
+    window = bound.node.window
+    return SpanPanes(bound, window) if isinstance(window, SpanWindow) else TuplePanes(bound, window)

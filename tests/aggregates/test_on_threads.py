@@ -1,0 +1,49 @@
+"""Small and nasty streams, every kind of window and function, on every design: against the definition, and keys."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests import strategies
+from tests.reference.judge import assert_same
+from tests.strategies import Case
+from tests.threads.delivery import on_threads
+
+KEY = "_plait_key"
+#: More of them for a soak.
+EXAMPLES = int(os.environ.get("PLAIT_EXAMPLES", "40"))
+
+DESIGNS: dict[str, dict[str, Any]] = {
+    "one update thread": {"strategy": "tuml_sc"},
+    "update threads by key": {"workers": 3},  # without a key, one
+}
+batch = st.sampled_from((1, 3, None))
+
+
+def held_against_all(case: Case, options: dict[str, Any], seed: int) -> None:
+    got = on_threads(case, seed=seed, **options)
+    assert_same(got.drop_columns([KEY]), case.expected)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        keys: pa.Table = case.query.reference(case.data, keys=True)
+    assert got.column(KEY).to_pylist() == keys.column(KEY).to_pylist()
+
+
+@pytest.mark.parametrize("design", DESIGNS)
+@settings(max_examples=EXAMPLES)
+@given(case=strategies.span_aggregates(), batch=batch, seed=st.integers(0, 2**16))
+def test_windows_of_time(design: str, case: Case, batch: int | None, seed: int) -> None:
+    held_against_all(case, DESIGNS[design] | {"batch": batch}, seed)
+
+
+@pytest.mark.parametrize("design", DESIGNS)
+@settings(max_examples=EXAMPLES)
+@given(case=strategies.count_aggregates(), batch=batch, seed=st.integers(0, 2**16))
+def test_windows_of_tuples(design: str, case: Case, batch: int | None, seed: int) -> None:
+    held_against_all(case, DESIGNS[design] | {"batch": batch}, seed)

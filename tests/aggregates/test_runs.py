@@ -1,0 +1,161 @@
+"""Runs of aggregates on threads: longer streams pushed by several threads, ends, errors, memory, and what is refused."""
+
+from __future__ import annotations
+
+import random
+import threading
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from tests.reference.judge import assert_same
+
+import plait
+from plait import DataError, QueryError, RunError
+from plait.cli.bench import aggregate as bench
+
+SOURCES = ("p", "q", "r")
+STREAM = plait.stream("s", unit="us", source="src", sources=SOURCES)
+COMPUTE = {
+    "n": plait.count(), "mean": plait.mean("x"), "var": plait.var("x"), "first": plait.first("t"), "last": plait.last("x"),
+    "low": plait.min("x"), "all": plait.collect("k"), "many": plait.distinct("t"),
+}  # fmt: skip
+DESIGNS: list[dict[str, Any]] = [
+    {"strategy": "tuml_sc"}, {"strategy": "tuml_mc", "workers": 2}, {"strategy": "tuml_mc", "workers": 3},
+]  # fmt: skip
+
+
+def stream(rows: int, seed: int) -> pa.Table:
+    dice = np.random.default_rng(seed)
+    return pa.table({
+        "ts": np.sort(dice.integers(0, rows * 5, rows)), "src": pa.array([SOURCES[n] for n in dice.integers(0, 3, rows)]),
+        "k": dice.integers(0, 9, rows), "x": pa.array(dice.standard_normal(rows) * 1e3, mask=dice.random(rows) < 0.1),
+        "t": pa.array([("red", "green", "blue", None)[n] for n in dice.integers(0, 4, rows)]),
+    })  # fmt: skip
+
+
+def outcome(query: plait.Query, table: pa.Table, seed: int, **options: Any) -> pa.Table:
+    """Each source by a thread of its own, in pieces of any size."""
+    with query.on_threads(schemas={"s": table.schema}, keys=True, **options) as run:
+
+        def push(source: str, chance: random.Random) -> None:
+            own = table.filter(pc.equal(table.column("src"), source))
+            while own.num_rows:
+                size = chance.choice((1, 7, 40, 500))
+                run.push("s", None, own.slice(0, size))
+                own = own.slice(size)
+            run.close("s", source)
+
+        pushing = [
+            threading.Thread(target=push, args=(source, random.Random(seed * 10 + k)))
+            for k, source in enumerate(SOURCES)
+        ]
+        for thread in pushing:
+            thread.start()
+        batches = list(run.results())
+        for thread in pushing:
+            thread.join()
+        return pa.Table.from_batches(batches, run.schema).combine_chunks()
+
+
+@pytest.mark.parametrize("window", [("300us", "70us"), ("50us", "200us"), (10, 3)])
+@pytest.mark.parametrize("by", [["k"], ["t", "k"]])
+def test_sources_pushed_by_threads_of_their_own(window: tuple[Any, Any], by: list[str]) -> None:
+    table = stream(1500, seed=11)
+    query = plait.aggregate(STREAM, size=window[0], advance=window[1], by=by, compute=COMPUTE)
+    expected = query.reference({"s": table}, keys=True)
+    for seed, design in enumerate(DESIGNS):
+        assert_same(outcome(query, table, seed, **design, unread_results=64 if seed else 1 << 18), expected)
+
+
+def test_winsets_come_as_soon_as_the_frontier_has_passed_them() -> None:
+    query = plait.aggregate(
+        plait.stream("s", unit="us", sources=2),
+        size="10us",
+        by="k",
+        compute={"n": plait.count(), "c": plait.collect("k")},
+    )
+    schema = pa.schema({"ts": pa.int64(), "k": pa.int64()})
+    with query.on_threads(schemas={"s": schema}) as run:
+        run.push("s", 0, {"ts": [1, 25], "k": [1, 1]})
+        assert list(run.results(timeout_s=0.05)) == []
+        run.push("s", 1, {"ts": [2, 3], "k": [2, 1]})
+        assert list(run.results(timeout_s=0.05)) == []
+        run.heartbeat("s", 1, 10)
+        (first,) = run.results(timeout_s=2)
+        assert first.to_pylist() == [
+            {"ts": 9, "window_start": 0, "window_end": 10, "k": 1, "n": 2, "c": [1, 1]},
+            {"ts": 9, "window_start": 0, "window_end": 10, "k": 2, "n": 1, "c": [2]},
+        ]
+        run.drain()
+        (last,) = run.results()
+        assert last.column("ts").to_pylist() == [29]
+        stats = run.stats()
+        assert (stats.tuples, stats.results, stats.strategy) == (4, 3, "tuml_sc")
+        assert "n = count(): compiled" in run.explain()
+        with pytest.raises(RunError, match="has ended"):
+            run.push("s", 0, {"ts": [30], "k": [1]})
+
+
+def test_an_error_in_an_update_thread_stops_the_run() -> None:
+    query = plait.aggregate(plait.stream("s", unit="us"), size="10us", compute={"v": plait.sum("x")})
+    with query.on_threads() as run:
+        run.push("s", 0, {"ts": [1, 2, 30], "x": [2**63 - 1, 1, 0]})
+        with pytest.raises(DataError, match="beyond 64 bits"):
+            list(run.results())
+        with pytest.raises(DataError, match="beyond 64 bits"):
+            run.push("s", 0, {"ts": [40], "x": [1]})
+
+
+def test_a_run_that_nobody_reads_can_be_stopped() -> None:
+    query = plait.aggregate(plait.stream("s", unit="us"), size="1us", compute={"n": plait.count()})
+    with query.on_threads(unread_results=4) as run:
+        for at in range(0, 200, 10):
+            run.push("s", 0, {"ts": list(range(at, at + 10))})
+
+
+def test_text_that_waits_in_memory_is_let_go_of() -> None:
+    query = plait.aggregate(plait.stream("s", unit="us"), size="10us", compute={"t": plait.last("t")})
+    with query.on_threads(schemas={"s": pa.schema({"ts": pa.int64(), "t": pa.string()})}) as run:
+        held = []
+        for turn in range(160):
+            ts = np.arange(turn * 5_000, (turn + 1) * 5_000)
+            run.push("s", 0, {"ts": ts, "t": pa.array([f"text {k}" for k in ts])})
+            list(run.results(timeout_s=0))
+            held.append(run.stats().memory["payload"])
+        run.drain()
+        assert run.table().num_rows > 0
+        assert max(held) <= 1.5 * max(held[:80]), "what is held grows with what was pushed"
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"strategy": "wiml"}, "'wiml' is not built yet"),
+        ({"strategy": "mq"}, "'mq' is not built yet"),
+        ({"strategy": "mq_lockfree"}, "'mq_lockfree' is not built yet"),
+        ({"strategy": "scalejoin"}, "'scalejoin' for an aggregate"),
+        ({"strategy": "tuml_sc", "workers": 2}, "single consumer"),
+        ({"strategy": "tuml_mc"}, "without by="),
+        ({"index": "hash"}, "options of joins"),
+        ({"strategy": "nothing"}, "is not known"),
+    ],
+)
+def test_refused(options: dict[str, Any], why: str) -> None:
+    query = plait.aggregate(plait.stream("s", unit="us"), size="1us", compute={"n": plait.count()})
+    with pytest.raises(QueryError, match=why):
+        query.on_threads(**options)
+
+
+def test_a_design_for_aggregates_is_refused_for_a_join() -> None:
+    both = [plait.stream(name, unit="us") for name in "ab"]
+    with pytest.raises(QueryError, match="one for aggregates"):
+        plait.join(*both, on="l.x = r.x", within="1us").on_threads(strategy="tuml_sc")
+
+
+def test_the_benchmark_agrees_with_duckdb() -> None:
+    rows = bench._case(20_000, 1)
+    assert {row["contender"] for row in rows} == {"threads tuml_sc", "threads tuml_mc 2", "duckdb"}
+    assert len({row["results"] for row in rows}) == 1
