@@ -34,6 +34,7 @@ def test_join_gives_its_ratios_and_one_result_for_all_strategies() -> None:
     assert result["ratios"]["balance_cv_percent"] < 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "column"),
     [("workers", "set"), ("balance", None), ("punctuation", "set"), ("selectivity", None), ("peers", "results"),

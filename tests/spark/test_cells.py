@@ -74,7 +74,7 @@ def judge(grid: Grid, case: Case) -> None:
     assert sum(report["late"] for report in grid.reports) == sum(len(each.late) for each in case.given)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(case=cases(declared=True), seed=SEEDS)
 def test_any_schedule_gives_the_same_rows(case: Case, seed: int) -> None:
     chance = random.Random(seed)
@@ -83,7 +83,7 @@ def test_any_schedule_gives_the_same_rows(case: Case, seed: int) -> None:
     judge(grid, case)
 
 
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(case=cases(declared=True), seed=SEEDS)
 def test_attempts_that_come_to_nothing_leave_no_trace(case: Case, seed: int) -> None:
     """Tasks die at any access to the state, lose to a twin, or ran a batch of another history; caches fall behind."""
@@ -93,7 +93,7 @@ def test_attempts_that_come_to_nothing_leave_no_trace(case: Case, seed: int) -> 
     judge(grid, case)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(case=cases(declared=True), seed=SEEDS)
 def test_heartbeats_and_ends_change_when_and_never_what(case: Case, seed: int) -> None:
     chance = random.Random(seed)
@@ -108,7 +108,7 @@ def test_heartbeats_and_ends_change_when_and_never_what(case: Case, seed: int) -
     judge(grid, case)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(case=cases(declared=False, layouts=("integer column", "text column", "seq column")), seed=SEEDS)
 def test_sources_known_by_first_sight_give_the_same_rows_or_stop(case: Case, seed: int) -> None:
     chance = random.Random(seed)
@@ -120,7 +120,7 @@ def test_sources_known_by_first_sight_give_the_same_rows_or_stop(case: Case, see
     judge(grid, case)
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(case=cases(declared=True), seed=SEEDS)
 def test_one_batch_is_a_backfill(case: Case, seed: int) -> None:
     """What `on_spark` does with batch DataFrames: all rows in one step that ends."""
@@ -134,7 +134,7 @@ def test_one_batch_is_a_backfill(case: Case, seed: int) -> None:
 # --- pack ---------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(case=cases(), seed=SEEDS)
 def test_pack_is_a_pure_function_of_its_rows(case: Case, seed: int) -> None:
     """In whatever order and in whatever Arrow batches a task gets its rows, it sends the same bytes."""
@@ -146,7 +146,7 @@ def test_pack_is_a_pure_function_of_its_rows(case: Case, seed: int) -> None:
             assert packed(plan, again, batch_rows=chance.randrange(1, 4)) == packed(plan, rows)
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(case=cases(), seed=SEEDS)
 def test_every_pair_meets_in_one_cell_and_every_cell_hears_of_every_task(case: Case, seed: int) -> None:
     chance = random.Random(seed)
