@@ -39,7 +39,7 @@ def run(job: Job, output: str, late: str | None, quiet: bool) -> Summary:
     counts = [feed.rows for feed in job.check().feeds.values()]
     total = None if None in counts else sum(c for c in counts if c is not None)
     results = 0
-    with Display(f"{job.title} on threads", total=total, quiet=quiet) as display, _started(job) as made:
+    with Display(f"{job.title} on threads", total=total, quiet=quiet) as display, _started(job, display) as made:
         with sinks.open_sink(output, made.schema) as sink:
             for batch in _results(job, made, display):
                 sink.write(pa.Table.from_batches([batch]))
@@ -56,11 +56,12 @@ def run(job: Job, output: str, late: str | None, quiet: bool) -> Summary:
 
 def collect(job: Job, display: Display) -> pa.Table:
     """The whole result in memory, with its keys."""
-    with _started(job.check(), keys=True) as made:
+    with _started(job.check(), display, keys=True) as made:
         return pa.Table.from_batches(list(_results(job, made, display)), made.schema).combine_chunks()
 
 
-def _started(job: Job, **options: Any) -> Any:
+def _started(job: Job, display: Display, **options: Any) -> Any:
+    display.say("starting workers; kernels are compiled on first use")
     schemas = {name: feed.schema for name, feed in job.feeds.items()}
     return job.query.on_threads(schemas=schemas, order=job.order, pending=job.max_pending or 1 << 20, **options)
 

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from plait.atomics import load_acquire
 from plait.atomics.native import clock_ns, compiled_over
-from plait.gate import codes
 from plait.operators import layout as o
 from plait.operators.emitting import put, room
 from plait.operators.plan import Plan, Seat, Wish
-from plait.operators.worker import publish_progress, take
-from plait.order import AFTER_ALL, BEFORE_ALL
+from plait.operators.worker import publish_progress, read
+from plait.order import BEFORE_ALL
 from plait.windows.ring_segment import ints
 
 compiled = compiled_over("kernels", "windows", "predicates", "gate")
@@ -65,25 +64,8 @@ def work_asof(gate, c, w, arena, batch, p0, p1, u0, u1, table, over, ranges, wal
         halt = load_acquire(c, o.HALT)
         if halt != 0:
             return o.HALTED if halt == 1 else o.STOPPED
-        began = clock_ns(w, o.CLOCK)
-        if w[o.PHASE] == o.READING:
-            number = take(gate, c, w, batch)
-            got = clock_ns(w, o.CLOCK)
-            if number == codes.DONE:
-                w[o.FRONTIER] = AFTER_ALL
-                w[o.ENDED] = 1
-                w[o.PHASE] = o.CLOSING
-            elif number < 0:
-                return o.STOPPED
-            elif number == 0:
-                w[o.NS_WAIT] += got - began
-                if w[o.FRONTIER] > w[o.DONE_TS]:
-                    w[o.PHASE] = o.CLOSING
-            else:
-                w[o.NS_READ] += got - began
-                w[o.COUNT], w[o.AT] = number, 0
-                w[o.BATCHES] += 1
-                w[o.PHASE] = o.PROBING
+        if w[o.PHASE] == o.READING and not read(gate, c, w, batch, o.PROBING):
+            return o.STOPPED
         if w[o.PHASE] == o.PROBING:
             began = clock_ns(w, o.CLOCK)
             code = pass_tuples(c, w, arena, batch, table, out)

@@ -168,6 +168,19 @@ def lay_out(w, side, p, usable, arena):
 
 
 @inner
+def pass_a_while(c, w, whom, spins):
+    """One turn of waiting for another worker, told to the watchdog; false if the run is being halted."""
+    store_release(w, o.WAITS, whom)
+    if load_acquire(c, o.HALT) != 0:
+        return False
+    if spins < 63:
+        sched_yield()
+    else:
+        nap(30)
+    return True
+
+
+@inner
 def store(c, w, side, p, usable):
     """Append this side's rows, if this worker writes the segment: 0, or a code."""
     n = w[o.STORES + side]
@@ -184,14 +197,9 @@ def store(c, w, side, p, usable):
             w[o.NEED_SIDE] = side
             w[o.NEED] = n
             return o.GROW_SEGMENT
-        store_release(w, o.WAITS, o.FOR_SHARER)
-        if load_acquire(c, o.HALT) != 0:
+        if not pass_a_while(c, w, o.FOR_SHARER, spins):
             return o.HALTED
         spins += 1
-        if spins < 64:
-            sched_yield()
-        else:
-            nap(30)
     store_release(w, o.WAITS, o.NOTHING)
     columns = w[o.COLUMNS + 24 * side : o.COLUMNS + 24 * side + 24]
     seg.append(s, n, p[o.P_STORE], p[o.P_TS], p[o.P_ID], p[o.P_REF], p[o.P_KEY], p[o.P_X], p[o.P_Y], usable, columns)
@@ -206,14 +214,9 @@ def meet(c, w):
         s = segment_of(w, side)
         spins = 0
         while load_acquire(s, seg.END) < w[o.ENDS + side]:
-            store_release(w, o.WAITS, o.FOR_WRITER)
-            if load_acquire(c, o.HALT) != 0:
+            if not pass_a_while(c, w, o.FOR_WRITER, spins):
                 return o.HALTED
             spins += 1
-            if spins < 64:
-                sched_yield()
-            else:
-                nap(30)
     store_release(w, o.WAITS, o.NOTHING)
     return 0
 
@@ -321,6 +324,31 @@ def publish_progress(c, w, last_ts, left, right):
     wake_gatherer(c)
 
 
+@inner
+def read(gate, c, w, batch, then):
+    """The next tuples, and on to the phase `then`; or to CLOSING, if time has passed without any. False: stopped."""
+    began = clock_ns(w, o.CLOCK)
+    number = take(gate, c, w, batch)
+    got = clock_ns(w, o.CLOCK)
+    if number < 0 and number != codes.DONE:
+        return False
+    if number == codes.DONE:
+        w[o.FRONTIER] = AFTER_ALL
+        w[o.ENDED] = 1
+        w[o.PHASE] = o.CLOSING
+    elif number == 0:
+        w[o.NS_WAIT] += got - began
+        # Time may have passed all the same: a heartbeat, or the end of a source.
+        if w[o.FRONTIER] > w[o.DONE_TS]:
+            w[o.PHASE] = o.CLOSING
+    else:
+        w[o.COUNT], w[o.FED], w[o.AT] = number, 0, 0
+        w[o.BATCHES] += 1
+        w[o.NS_READ] += got - began
+        w[o.PHASE] = then
+    return True
+
+
 @compiled
 def work(gate, c, w, arena, batch, p0, p1, u0, u1, pairs, over, ranges, walk, tally, out):
     """Run until there is a reason to return to Python: one of the answers of `layout`."""
@@ -330,26 +358,8 @@ def work(gate, c, w, arena, batch, p0, p1, u0, u1, pairs, over, ranges, walk, ta
         halt = load_acquire(c, o.HALT)
         if halt != 0:
             return o.HALTED if halt == 1 else o.STOPPED
-        began = clock_ns(w, o.CLOCK)
-        if w[o.PHASE] == o.READING:
-            number = take(gate, c, w, batch)
-            got = clock_ns(w, o.CLOCK)
-            if number == codes.DONE:
-                w[o.FRONTIER] = AFTER_ALL
-                w[o.ENDED] = 1
-                w[o.PHASE] = o.CLOSING
-            elif number < 0:
-                return o.STOPPED
-            elif number == 0:
-                w[o.NS_WAIT] += got - began
-                # Time may have passed all the same: a heartbeat, or the end of a source.
-                if w[o.FRONTIER] > w[o.DONE_TS]:
-                    w[o.PHASE] = o.CLOSING
-            else:
-                w[o.COUNT] = number
-                w[o.FED] = 0
-                w[o.PHASE] = o.FEEDING
-                w[o.NS_READ] += got - began
+        if w[o.PHASE] == o.READING and not read(gate, c, w, batch, o.FEEDING):
+            return o.STOPPED
         if w[o.PHASE] == o.FEEDING:
             began = clock_ns(w, o.CLOCK)
             if w[o.FEED_OUT] and not feed(c, w, batch):
@@ -357,7 +367,6 @@ def work(gate, c, w, arena, batch, p0, p1, u0, u1, pairs, over, ranges, walk, ta
             arrange(w, batch, w[o.COUNT], ps)
             for side in range(2):
                 lay_out(w, side, ps[side], us[side], arena)
-            w[o.BATCHES] += 1
             w[o.FROM], w[o.TO] = 0, w[o.COUNT]
             w[o.DONE_PROBES], w[o.DONE_PROBES + 1] = 0, 0
             w[o.PHASE] = o.STORING

@@ -17,7 +17,6 @@ from __future__ import annotations
 from typing import Final
 
 from plait.atomics import compiled_over, fence, load_acquire, store_release
-from plait.gate import codes
 from plait.gate.flow import cancel, prepare, sleep
 from plait.operators import layout as o
 from plait.operators.feeding import wake_feed
@@ -41,7 +40,6 @@ LAST: Final = 18
 ANY: Final = 19
 ENDED: Final = 20
 HEADS: Final = 32  # a line a worker: tasks done, by side
-DONE: Final = mv.REST
 
 
 def tasks(most: int) -> int:
@@ -156,29 +154,21 @@ def work(gate, c, w, arena, batch, p0, p1, u0, u1, pairs, over, ranges, walk, ta
                 return o.HALTED
             store_release(h, own + side, h[own + side] + count)
         did = 0
-        if w[o.SEAT] == 0 and w[DONE] == 0:
+        if w[o.SEAT] == 0 and w[mv.DONE] == 0:
             if w[o.PHASE] == o.READING and has_room(w, h, size):
                 busy = h[own] < h[TAILS] or h[own + 1] < h[TAILS + 1]
                 number = take_once(gate, c, w, batch) if busy else take(gate, c, w, batch)
-                if number == codes.DONE:
-                    w[DONE] = 1
+                if not mv.take_in(w, number, batch, ps, us, arena):
+                    return o.STOPPED
+                if w[mv.DONE]:
                     store_release(h, ENDED, 1)
                     fence()
                     wake_feed(c)
-                elif number < 0:
-                    return o.STOPPED
-                elif number > 0:
-                    w[o.COUNT] = number
-                    mv.enter(w, batch, ps, us, arena)
-                    w[o.PHASE] = o.STORING
             if w[o.PHASE] == o.STORING:
-                code = mv.keep(w, ps, us)
+                code = mv.store(w, batch, ps, us)
                 if code != 0:
                     return code
-                w[o.LAST_TS] = batch[o.B_TS, w[o.COUNT] - 1]
-                w[o.RANK] += w[o.COUNT]
                 cut(c, w, h, size, ps)
-                w[o.PHASE] = o.READING
                 did = 1
         ended, some, last = load_acquire(h, ENDED), load_acquire(h, ANY), load_acquire(h, LAST)
         expired = (load_acquire(h, EXPIRED), load_acquire(h, EXPIRED + 1))

@@ -22,12 +22,10 @@ from __future__ import annotations
 from typing import Final
 
 from plait.atomics import compiled_over, load_acquire, store_release
-from plait.gate import codes
 from plait.operators import layout as o
 from plait.operators.plan import Plan, Wish
 from plait.operators.probing import segment_of
 from plait.operators.rivals import moving as mv
-from plait.operators.worker import take_once
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.predicates import native
 from plait.windows import ring_segment as seg
@@ -44,7 +42,6 @@ FIRST_R: Final = mv.REST + 3
 END_R: Final = mv.REST + 4
 COMING_R: Final = mv.REST + 5  # right tuples below were sent here
 SAID: Final = mv.REST + 6  # left tuples below are known to have arrived
-DONE: Final = mv.REST + 7  # the gate has ended
 LIVE: Final = mv.REST + 8  # by side: no tuple held here has a lower ts
 
 # Shared: 4 lines a worker, then its messages to the left, (left tuples that have arrived, right tuples sent) each.
@@ -178,9 +175,9 @@ def work(gate, c, w, arena, batch, p0, p1, u0, u1, pairs, over, ranges, walk, ta
             arrived(w, w[mv.JOB_SIDE])
             did = True
         # Left tuples that came: those of the gate, or of the left neighbour. Ends are looked at before what they end.
-        left_over = w[DONE] if me == 0 else load_acquire(h, base - WORDS + SENT_END)
+        left_over = w[mv.DONE] if me == 0 else load_acquire(h, base - WORDS + SENT_END)
         coming = segment_of(w, 0)[seg.END] if me == 0 else load_acquire(h, base - WORDS + SENT)
-        right_over = w[DONE] if me == last else load_acquire(h, base + WORDS + TAIL_END)
+        right_over = w[mv.DONE] if me == last else load_acquire(h, base + WORDS + TAIL_END)
         if me == last:
             w[COMING_R] = segment_of(w, 1)[seg.END]
         if hear(w, h, me, last):
@@ -200,7 +197,7 @@ def work(gate, c, w, arena, batch, p0, p1, u0, u1, pairs, over, ranges, walk, ta
             continue
         # Everything that came has met what is here: so what is over may go.
         if me == 0 or me == last:
-            now = AFTER_ALL if w[DONE] else max(w[o.LAST_TS], w[o.FRONTIER])
+            now = AFTER_ALL if w[mv.DONE] else max(w[o.LAST_TS], w[o.FRONTIER])
             if me == 0:
                 store_release(h, CLOCK, now)
         else:
@@ -212,25 +209,11 @@ def work(gate, c, w, arena, batch, p0, p1, u0, u1, pairs, over, ranges, walk, ta
             store_release(h, base + SENT_END, 1)
         if right_over and queue_empty and w[FIRST_R] == w[END_R]:
             store_release(h, base + TAIL_END, 1)
-        if (me == 0 or me == last) and w[DONE] == 0:
-            if w[o.PHASE] == o.READING:
-                number = take_once(gate, c, w, batch)
-                if number == codes.DONE:
-                    w[DONE] = 1
-                elif number < 0:
-                    return o.STOPPED
-                elif number > 0:
-                    w[o.COUNT] = number
-                    mv.enter(w, batch, ps, us, arena)
-                    w[o.PHASE] = o.STORING
-            if w[o.PHASE] == o.STORING:
-                code = mv.keep(w, ps, us)
-                if code != 0:
-                    return code
-                w[o.LAST_TS] = batch[o.B_TS, w[o.COUNT] - 1]
-                w[o.RANK] += w[o.COUNT]
-                w[o.PHASE] = o.READING
-                did = True
+        if (me == 0 or me == last) and w[mv.DONE] == 0:
+            code = mv.take_and_store(gate, c, w, batch, ps, us, arena)
+            if code < 0:
+                return -code
+            did = did or code > 0
         if 0 < me < last:
             mv.follow(gate, w)
         if did:

@@ -18,12 +18,10 @@ from __future__ import annotations
 from typing import Final
 
 from plait.atomics import compiled_over, load_acquire, store_release
-from plait.gate import codes
 from plait.operators import layout as o
 from plait.operators.plan import Plan, Wish
 from plait.operators.probing import segment_of
 from plait.operators.rivals import moving as mv
-from plait.operators.worker import take_once
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.predicates import native
 from plait.windows import ring_segment as seg
@@ -38,7 +36,6 @@ HOME: Final = 256  # tuples in a row that one worker keeps: scans need them side
 NEXT: Final = mv.REST
 LAST: Final = mv.REST + 2
 CAME: Final = mv.REST + 4
-DONE: Final = mv.REST + 6
 
 # Shared, a line a worker and flow: how many tuples it has passed on, and whether these are all. Released by it,
 # acquired by its neighbour downstream, the end first.
@@ -123,30 +120,17 @@ def work(gate, c, w, arena, batch, p0, p1, u0, u1, pairs, over, ranges, walk, ta
                 return o.HALTED
             compared(w)
             did = True
-        if (me == 0 or me == last) and w[DONE] == 0:
-            if w[o.PHASE] == o.READING:
-                number = take_once(gate, c, w, batch)
-                if number == codes.DONE:
-                    w[DONE] = 1
-                elif number < 0:
-                    return o.STOPPED
-                elif number > 0:
-                    w[o.COUNT] = number
-                    mv.enter(w, batch, ps, us, arena)
-                    w[o.PHASE] = o.STORING
-            if w[o.PHASE] == o.STORING:
-                code = mv.keep(w, ps, us)
-                if code != 0:
-                    return code
-                w[o.RANK] += w[o.COUNT]
-                w[o.PHASE] = o.READING
-                did = True
+        if (me == 0 or me == last) and w[mv.DONE] == 0:
+            code = mv.take_and_store(gate, c, w, batch, ps, us, arena)
+            if code < 0:
+                return -code
+            did = did or code > 0
         # Both flows, on to the next worker at once.
         ends = 0
         for side in range(2):
             source = me == (0 if side == 0 else last)
             before, own = 2 * mv.LINE * (me - 1 if side == 0 else me + 1) + side * mv.LINE, (2 * me + side) * mv.LINE
-            ended = w[DONE] if source else load_acquire(h, before + ENDED)
+            ended = w[mv.DONE] if source else load_acquire(h, before + ENDED)
             came = segment_of(w, side)[seg.END] if source else load_acquire(h, before + PASSED)
             if came > w[CAME + side]:
                 w[CAME + side], did = came, True

@@ -16,13 +16,14 @@ from typing import Final
 
 from plait.atomics import address_of, call_at, compiled_over, fence, load_acquire, nap, sched_yield, store_release
 from plait.errors import QueryError
+from plait.gate import codes
 from plait.gate.frontier import wake_sources
 from plait.gate.layout import SLOTS, read_at
 from plait.operators import layout as o
 from plait.operators.emitting import put, room, wake_gatherer
 from plait.operators.plan import Plan, Seat, Wish
 from plait.operators.probing import segment_of
-from plait.operators.worker import arrange, lay_out
+from plait.operators.worker import arrange, lay_out, take_once
 from plait.order import AFTER_ALL
 from plait.predicates import native
 from plait.windows import ring_segment as seg
@@ -37,6 +38,7 @@ JOB_FIRST: Final = o.OWN + 2
 JOB_COUNT: Final = o.OWN + 3
 IDLE: Final = o.OWN + 4  # looks in vain, one after the other
 TURN: Final = o.OWN + 5  # the side whose turn is next
+DONE: Final = o.OWN + 6  # the gate has ended, says a worker at which a stream enters
 REST: Final = o.OWN + 8  # from here on: each strategy's own
 
 LINE: Final = 16
@@ -98,6 +100,42 @@ def keep(w, ps, us):
         )
         w[o.STORES + side] = 0
     return 0
+
+
+@inner
+def take_in(w, number, batch, ps, us, arena):
+    """What the gate gave, to be stored next, or the word that it has ended; false if the run is being stopped."""
+    if number == codes.DONE:
+        w[DONE] = 1
+    elif number < 0:
+        return False
+    elif number > 0:
+        w[o.COUNT] = number
+        enter(w, batch, ps, us, arena)
+        w[o.PHASE] = o.STORING
+    return True
+
+
+@inner
+def store(w, batch, ps, us):
+    """Store what was taken in: 0, or a code to leave with and come back."""
+    code = keep(w, ps, us)
+    if code == 0:
+        w[o.LAST_TS] = batch[o.B_TS, w[o.COUNT] - 1]
+        w[o.RANK] += w[o.COUNT]
+        w[o.PHASE] = o.READING
+    return code
+
+
+@inner
+def take_and_store(gate, c, w, batch, ps, us, arena):
+    """One look at the gate: 1 if tuples came, 0 if not, or the negative of a code to leave with."""
+    if w[o.PHASE] == o.READING and not take_in(w, take_once(gate, c, w, batch), batch, ps, us, arena):
+        return -o.STOPPED
+    if w[o.PHASE] != o.STORING:
+        return 0
+    code = store(w, batch, ps, us)
+    return 1 if code == 0 else -code
 
 
 @inner
@@ -209,26 +247,11 @@ def give(c, w, pairs, out):
             return o.HALTED
         k = w[o.EMITTED]
         i, j = (first + pairs[0, k]) & a[seg.MASK], pairs[1, k] & b[seg.MASK]
+        ts, mine, theirs = max(own_ts[i], other_ts[j]), own_ref[i], other_ref[j]
         if side == 0:
-            put(
-                w,
-                out,
-                max(own_ts[i], other_ts[j]),
-                int(other_ts[j] >= own_ts[i]),
-                pairs[1, k],
-                own_ref[i],
-                other_ref[j],
-            )
+            put(w, out, ts, int(other_ts[j] >= own_ts[i]), pairs[1, k], mine, theirs)
         else:
-            put(
-                w,
-                out,
-                max(own_ts[i], other_ts[j]),
-                int(own_ts[i] >= other_ts[j]),
-                pairs[1, k],
-                other_ref[j],
-                own_ref[i],
-            )
+            put(w, out, ts, int(own_ts[i] >= other_ts[j]), pairs[1, k], theirs, mine)
         w[o.EMITTED] += 1
     w[JOB] = 0
     return 0
