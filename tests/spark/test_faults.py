@@ -80,42 +80,39 @@ def start(data: Path, folder: Path, master: str, *faults: str) -> subprocess.Com
     return subprocess.CompletedProcess(command, child.returncode, output, None)
 
 
-@pytest.mark.parametrize("fault", ["cell@1", "state@3", "publish@2"])
-def test_the_driver_is_killed(spark: Any, data: Path, undisturbed: Published, tmp_path: Path, fault: str) -> None:
-    """Before state is committed; after that, with the drain in the batch, before publishing; after publishing."""
+def test_the_driver_is_killed_three_times(spark: Any, data: Path, undisturbed: Published, tmp_path: Path) -> None:
+    """Before state is committed; after publishing; after the commit of state, with the drain in the batch, before publishing.
+
+    Each start takes up what the one before has left, and the suite's own session what the last has left.
+    """
     heartbeats(tmp_path)
-    ended = start(data, tmp_path, "local[2]", fault)
-    assert ended.returncode == -signal.SIGKILL, ended.stdout[-3000:]
-    assert (tmp_path / "marks" / fault).exists()
-    batch = int(fault[-1])
-    before = published(tmp_path)
-    assert list(before) == list(undisturbed)[: batch + fault.startswith("publish")]
-    committed = [p.name for p in (tmp_path / "checkpoint" / "commits").iterdir() if p.name.isdigit()]
-    assert sorted(committed) == [str(n) for n in range(batch)]
+    for fault in (faults := ("cell@1", "publish@2", "state@3")):
+        ended = start(data, tmp_path, "local[2]", *faults)
+        assert ended.returncode == -signal.SIGKILL, ended.stdout[-3000:]
+        assert (tmp_path / "marks" / fault).exists()
+        batch = int(fault[-1])
+        assert list(published(tmp_path)) == list(undisturbed)[: batch + fault.startswith("publish")]
+        committed = [p.name for p in (tmp_path / "checkpoint" / "commits").iterdir() if p.name.isdigit()]
+        assert sorted(committed) == [str(n) for n in range(batch)]
     spark.conf.set("spark.sql.shuffle.partitions", "2")
     pipeline.run(spark, data, tmp_path)
     assert published(tmp_path) == undisturbed
 
 
-def test_tasks_fail_and_are_retried(data: Path, undisturbed: Published, tmp_path: Path) -> None:
-    """One raises after it has run its cell; of another the Python worker is killed at that place."""
-    heartbeats(tmp_path)
-    ended = start(data, tmp_path, "local[2,4]", "raise@0", "worker@1", "raise@3")
-    assert ended.returncode == 0, ended.stdout[-3000:]
-    assert [runs(tmp_path, batch) for batch in range(4)] == [2, 2, 1, 2]
-    assert published(tmp_path) == undisturbed
-
-
-def test_an_executor_is_lost(data: Path, undisturbed: Published, tmp_path: Path) -> None:
-    """Of two executor processes one goes, and with it rows it had packed: that part of the stage runs again.
+def test_tasks_fail_and_an_executor_is_lost(data: Path, undisturbed: Published, tmp_path: Path) -> None:
+    """One task raises after it has run its cell; of another the Python worker is killed at that place; then of two
+    executor processes one goes, and with it rows it had packed: that part of the stage runs again.
 
     A speculative twin is not started here: Spark wants another host for it, and these executors share one. A cluster
     of two is below.
     """
     heartbeats(tmp_path)
-    ended = start(data, tmp_path, "local-cluster[2,1,1024]", "executor@1")
+    ended = start(data, tmp_path, "local-cluster[2,1,1024]", "raise@0", "worker@1", "executor@2", "raise@3")
     assert ended.returncode == 0, ended.stdout[-3000:]
-    assert runs(tmp_path, 1) > 1
+    counted = [runs(tmp_path, batch) for batch in range(4)]
+    assert counted[:2] == [2, 2], counted
+    assert counted[2] > 1, counted
+    assert counted[3] == 2, counted
     assert published(tmp_path) == undisturbed
 
 

@@ -15,7 +15,6 @@ from plait.atomics.intrinsics import (
     store_release,
     trailing_zeros,
 )
-from plait.atomics.native import address_of, call_at, clock_ns, compiled_over, nap, pointer_at  # noqa: F401  (no twin)
 from plait.atomics.sleeping import sched_yield, sleep_on, wake_all
 
 __all__ = [

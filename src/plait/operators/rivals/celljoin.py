@@ -16,7 +16,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from plait.atomics import compiled_over, fence, load_acquire, store_release
+from plait.atomics import fence, load_acquire, store_release
+from plait.atomics.native import compiled_over
 from plait.gate.flow import cancel, prepare, sleep
 from plait.operators import layout as o
 from plait.operators.feeding import wake_feed

@@ -21,7 +21,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from plait.atomics import compiled_over, load_acquire, store_release
+from plait.atomics import load_acquire, store_release
+from plait.atomics.native import compiled_over
 from plait.operators import layout as o
 from plait.operators.plan import Plan, Wish
 from plait.operators.probing import segment_of

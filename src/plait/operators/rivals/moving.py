@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from plait.atomics import address_of, call_at, compiled_over, fence, load_acquire, nap, sched_yield, store_release
+from plait.atomics import fence, load_acquire, sched_yield, store_release
+from plait.atomics.native import address_of, call_at, compiled_over, nap
 from plait.errors import QueryError
 from plait.gate import codes
 from plait.gate.frontier import wake_sources
