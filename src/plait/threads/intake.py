@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,9 @@ from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.stream import SourceName, Stream
 
 EMPTY = np.empty(0, np.int64)
+
+#: `source` of a stream that is another operator's output: one source, ordered by push (`dag`).
+QUERY: Final = "@query"
 
 
 @dataclass
