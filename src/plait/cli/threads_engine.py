@@ -28,7 +28,9 @@ def supports(query: Query) -> bool:
     from plait.query.join import Asof, Join
 
     inner = [node for node in query.inputs if isinstance(node, Query)]
-    return isinstance(query, (Join, Asof, Aggregate)) and all(supports(node) for node in inner)
+    # Bounded input has no silence to wait out: `idle_after=` could only lose rows of a slow disk.
+    patient = all(stream.idle_after_us is None for stream in query.streams().values())
+    return patient and isinstance(query, (Join, Asof, Aggregate)) and all(supports(node) for node in inner)
 
 
 def run(job: Job, output: str, late: str | None, quiet: bool) -> Summary:

@@ -42,6 +42,7 @@ from plait.query.stream import SourceName, Stream, stream
 from plait.schema import time_kind
 from plait.threads.aggregating import AggregateEngine
 from plait.threads.engine import Engine, raise_again
+from plait.threads.idle import let_go
 from plait.threads.intake import QUERY
 from plait.threads.options import Step, labelled
 from plait.threads.pausing import Stopped
@@ -264,6 +265,16 @@ class Dag:
     def close(self, name: str, source: SourceName | None) -> None:
         with self._turn:
             self._each(name, "close", source)
+
+    def let_go(self, now_ns: int) -> None:
+        """The clock ticks: see `idle`."""
+        # A push under way is no silence; it may wait for long, and the clock must not.
+        if self._turn.acquire(blocking=False):
+            try:
+                let_go([engine.pusher for engine in self.engines.values()], now_ns)
+                self._announce()
+            finally:
+                self._turn.release()
 
     def _each(self, name: str, call: str, *arguments: Any, begun: bool = False) -> None:
         """The same call for every operator that reads the stream; then the frontier is raised."""

@@ -25,6 +25,7 @@ from plait.query.join import Asof, Join, TimeWindow
 from plait.query.stream import SourceName, Stream
 from plait.threads.asof_codes import AsofCodes
 from plait.threads.columns import Encoder, opaque_place
+from plait.threads.idle import let_go
 from plait.threads.intake import Intake
 from plait.threads.memory import Segment, Worker, address, lines, plant
 from plait.threads.options import Options
@@ -309,6 +310,10 @@ class Engine:
                 deadline = None if timeout_s is None else time.monotonic() + timeout_s
             elif deadline is not None and time.monotonic() >= deadline:
                 return
+
+    def let_go(self, now_ns: int) -> None:
+        """The clock ticks: see `idle`."""
+        let_go([self.pusher], now_ns)
 
     def take(self, wait_ns: int) -> pa.RecordBatch | bool | None:
         """A batch of results; None if there are none in time; False at the end."""

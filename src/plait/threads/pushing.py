@@ -66,6 +66,18 @@ class Front:
     released: int = BEFORE_ALL
 
 
+@dataclass(frozen=True)
+class Holding:
+    """A source (None: a stream of which none is known) that may hold the frontier: how far it is, how far it came by itself."""
+
+    intake: Intake
+    source: Source | None
+    slot: int
+    progress: int
+    reached: int
+    idle: bool
+
+
 class Pusher:
     """All sources of all streams, in front of the gate. Any thread may push; one at a time pushes a source."""
 
@@ -91,6 +103,7 @@ class Pusher:
         self.arenas: dict[int, Arena] = {}
         self._owner: dict[int, tuple[str, SourceName | None]] = {}  # whose a slot is
         self.rows = 0
+        self._began_ns = time.monotonic_ns()
         self.front, self._others = front, -1
         with self._joining:
             for name, intake in intakes.items():
@@ -197,6 +210,33 @@ class Pusher:
         """Below it nothing may come any more."""
         return self.gate.frontier()[0] if self.front is None else self.front.released
 
+    def holding(self, now_ns: int) -> list[Holding]:
+        """Every source that has not ended, and whether it has been silent for `idle_after=`."""
+        found = []
+        for slot, (name, named) in list(self._owner.items()):
+            at, intake = self.progress(slot), self.intakes[name]
+            if at == AFTER_ALL or self._is_result(name):
+                continue
+            source = None if named is None else intake.sources[named]
+            spoke, idle_after = self._began_ns if source is None else source.spoke_ns, intake.stream.idle_after_us
+            idle = idle_after is not None and now_ns - spoke >= 1000 * idle_after
+            busy = source is not None and source.lock.locked()  # a push that waits is no silence
+            reached = max((s.progress(intake.stream.disorder_us) for s in intake.sources.values()), default=BEFORE_ALL)
+            found.append(Holding(intake, source, slot, at, reached, idle and not busy))
+        return found
+
+    def promise_for(self, silent: Holding, ts: int) -> None:
+        """A silent source does not hold the frontier below `ts`; unless it has begun to speak by now."""
+        if silent.source is None:
+            calls.heartbeat(self.gate.words, silent.slot, ts)
+        elif silent.source.lock.acquire(blocking=False):
+            try:
+                if not silent.source.ended:
+                    silent.source.let_go = max(silent.source.let_go, ts)
+                    self._advance(silent.intake, silent.source)
+            finally:
+                silent.source.lock.release()
+
     # --- pushing ---
 
     def push(self, intake: Intake, name: SourceName | None, batch: pa.RecordBatch) -> None:
@@ -219,14 +259,16 @@ class Pusher:
               pushed_ns: int) -> None:  # fmt: skip
         stream = intake.stream
         first_seen = name not in intake.sources
-        loose = stream.declared() is None
+        loose = stream.declared() is None or stream.idle_after_us is not None
         released = self._released() if loose else BEFORE_ALL
         if first_seen and len(ts) and released > BEFORE_ALL and stream.behind == "error" and int(ts.min()) < released:
             # Judged before the source is let in, where it would hold the frontier.
             intake.judge(Source(name, 0, 0), batch, ts, rows, released)
         source = self._source(intake, name, released)
         with _Inside(source, stream.name):
-            batch, ts, positions = intake.judge(source, batch, ts, rows, released if loose else BEFORE_ALL)
+            if stream.idle_after_us is not None:
+                released = self._released()  # it can't be let go of from here on
+            batch, ts, positions = intake.judge(source, batch, ts, rows, released)
             if not len(ts):
                 self._advance(intake, source)
                 return
@@ -380,7 +422,7 @@ class Pusher:
                 raise RunError(
                     f"Stream {intake.stream.name!r}: source {name!r} has ended", why="a heartbeat came after its end"
                 )
-            source.heartbeat = max(source.heartbeat, ts)
+            source.heartbeat, source.spoke_ns = max(source.heartbeat, ts), time.monotonic_ns()
             self._advance(intake, source)
 
     def end(self, intake: Intake, name: SourceName | None) -> None:

@@ -6,7 +6,8 @@
 
 What threads do here: whoever calls `push` encodes rows and adds them to the gate; each worker runs the compiled loop
 of `plait.operators.worker`; whoever iterates `results` merges the workers' results and builds Arrow batches. There is
-no other thread, but in a query of queries one that carries results on from each inner operator (`dag`).
+no other thread, but in a query of queries one that carries results on from each inner operator (`dag`), and with
+`idle_after=` one that looks at the clock (`idle`).
 
 Life cycle: `push` until `close(stream, source)` or `drain()` ends the input; `results()` ends when every result is out.
 Leaving the `with` block stops the workers, drained or not. The first error anywhere stops the run, and every later call
@@ -32,6 +33,7 @@ from plait.query.stream import SourceName, Stream
 from plait.schema import micros_of
 from plait.threads.dag import Dag, begin
 from plait.threads.engine import Engine
+from plait.threads.idle import Clock
 from plait.threads.options import Options, described, steps
 from plait.threads.pausing import Stopped
 from plait.threads.pushing import batches_of
@@ -57,13 +59,6 @@ class Run:
         reason = supports(query)
         if reason is not None:
             raise QueryError(f"This query does not run on threads: {reason}", do="Use on_spark or reference")
-        for stream in query.streams().values():
-            if stream.idle_after_us is not None:
-                raise QueryError(
-                    f"Stream {stream.name!r}: idle_after= on threads",
-                    why="no thread here looks at the clock for a silent source",
-                    do="Leave it out, and send heartbeats or close the source",
-                )
         self.query, self.options, self._steps = query, options, steps(query, options)
         self._streams = query.streams()
         self._schemas: dict[str, pa.Schema] = {
@@ -87,12 +82,14 @@ class Run:
         self.stop()
 
     def _begin(self) -> None:
-        self._engine = begin(bind(self.query, self._schemas), self._schemas, self._steps)
+        self._engine = engine = begin(bind(self.query, self._schemas), self._schemas, self._steps)
+        self._clock = Clock(self._streams.values(), engine.let_go, engine.fail)
 
     def stop(self) -> None:
         """End all threads now; nothing is flushed."""
         self._closed = True
         if self._engine is not None:
+            self._clock.stop()
             self._engine.stop()
 
     def _check(self, doing: str) -> None:
