@@ -313,8 +313,10 @@ def test_kinds_that_a_strategy_can_not_serve() -> None:
 
 
 def test_queries_that_do_not_run_here() -> None:
-    count = plait.aggregate(near(), size="1s", compute={"n": plait.count()})
-    with pytest.raises(QueryError, match=r"does not run on threads.*an input of this one is itself a query"):
-        count.on_threads()
-    with pytest.raises(QueryError, match="idle_after="):
-        start(near(idle_after="1s"))
+    own = plait.operator(
+        near(), buckets=1, route=lambda t: 0, state=list, process=lambda s, t: [], output={"x": "int64"}
+    )
+    counted = plait.aggregate(own, size="1s", compute={"n": plait.count()})
+    for query in (own, counted):
+        with pytest.raises(QueryError, match=r"does not run on threads.*this is a operator"):
+            query.on_threads()

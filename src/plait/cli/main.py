@@ -114,10 +114,10 @@ def explain(file: str, inputs: tuple[str, ...]) -> None:
         for line in _kernels(bound):
             click.echo(line)
         if "threads" in available(job.query):
-            from plait.threads.options import Options, plan
+            from plait.threads.options import Options, described, steps
 
-            chosen = plan(job.query, Options())
-            click.echo(f"threads: {chosen.strategy}, {len(chosen.seats)} workers: {chosen.why}")
+            for line in described(steps(job.query, Options())):
+                click.echo(line)
     click.echo(f"executors: {', '.join(available(job.query))}")
 
 

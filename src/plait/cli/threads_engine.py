@@ -26,10 +26,11 @@ def supports(query: Query) -> bool:
     """Without importing the executor, and Numba with it."""
     from plait.query.aggregate import Aggregate
     from plait.query.join import Asof, Join
-    from plait.query.stream import Stream
 
-    plain = isinstance(query, (Join, Asof, Aggregate)) and all(isinstance(i, Stream) for i in query.inputs)
-    return plain and all(s.idle_after_us is None for s in query.streams().values())
+    inner = [node for node in query.inputs if isinstance(node, Query)]
+    # Bounded input has no silence to wait out: `idle_after=` could only lose rows of a slow disk.
+    patient = all(stream.idle_after_us is None for stream in query.streams().values())
+    return patient and isinstance(query, (Join, Asof, Aggregate)) and all(supports(node) for node in inner)
 
 
 def run(job: Job, output: str, late: str | None, quiet: bool) -> Summary:

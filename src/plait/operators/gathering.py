@@ -52,7 +52,7 @@ def first_is_less(a, i, b, j, precision):
 def gather(c, workers, taken, ends, precision, most, dest, seen):
     """Take the next results, up to `most`: how many; ENDED if there can't be any more.
 
-    `seen` receives the least ts still live on either side, and the rank up to which all results are out.
+    `seen` receives the least ts still live on either side, and the rank and the ts up to which all results are out.
     """
     n = len(workers)
     rank, ts = AFTER_ALL, AFTER_ALL
@@ -62,9 +62,11 @@ def gather(c, workers, taken, ends, precision, most, dest, seen):
         # What is live first: it may be older than the rank, never newer, or payload would go before its results.
         for side in range(2):
             seen[side] = min(seen[side], load_acquire(w, o.LIVE_TS + side))
-        rank = min(rank, load_acquire(w, o.DONE_RANK))
+        # Then the ts, and the rank last: whoever sees a ts sees the rank of all tuples below it. The other way round an unmatched
+        # row could go before a result that is due earlier.
         ts = min(ts, load_acquire(w, o.DONE_TS))
-    seen[2] = rank
+        rank = min(rank, load_acquire(w, o.DONE_RANK))
+    seen[2], seen[3] = rank, ts
     if precision > 1 and ts != AFTER_ALL:
         rank = rank // precision * precision
     for k in range(n):

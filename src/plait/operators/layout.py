@@ -88,10 +88,11 @@ OWN: Final = 208  # to 255: words of a loop of a strategy's own
 # --- shared -----------------------------------------------------------------------------------------------------
 # The worker releases, the gatherer acquires: results below are in the ring.
 OUT_TAIL: Final = 16 * LINE
-# All results of triggers below this rank, and all unmatched rows due before this ts, are in the ring. Release after OUT_TAIL.
+# All results of triggers below this rank, and all unmatched rows due before this ts, are in the ring. Release after OUT_TAIL, the
+# rank first: who sees a DONE_TS finds the rank of every tuple below it.
 DONE_RANK: Final = 17 * LINE
 DONE_TS: Final = 17 * LINE + 1
-# By side: no row with a lower ts can be in a result that is not in the ring yet. Release after DONE_RANK; the gatherer
+# By side: no row with a lower ts can be in a result that is not in the ring yet. Release after these two; the gatherer
 # acquires it first, so that it finds the results of the rows given up.
 LIVE_TS: Final = 17 * LINE + 2
 # The gatherer releases, the worker acquires: results below were taken.

@@ -314,8 +314,8 @@ def publish_progress(c, w, last_ts, left, right):
     `left` and `right`: no row with a lower ts can be in a result that is still to come.
     """
     store_release(w, o.OUT_TAIL, w[o.EMIT_TAIL])
-    store_release(w, o.DONE_TS, max(w[o.FRONTIER], last_ts))
     store_release(w, o.DONE_RANK, w[o.RANK])
+    store_release(w, o.DONE_TS, max(w[o.FRONTIER], last_ts))
     # Last: who sees it sees the results of rows that it gives up, too, and takes them first.
     store_release(w, o.LIVE_TS, left)
     store_release(w, o.LIVE_TS + 1, right)

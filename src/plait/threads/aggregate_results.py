@@ -34,19 +34,21 @@ class AggregateResults:
         self._rows: list[deque[tuple[pa.RecordBatch, np.ndarray]]] = [deque() for _ in range(crew)]
         self._unread = [0] * crew
         self._until = [BEFORE_ALL] * crew
+        self._passed = [BEFORE_ALL] * crew
+        self.frontier = BEFORE_ALL  # every row of a lower ts has been given out by `next`
         self.results, self.ns = 0, 0
 
-    def put(
-        self, seat: int, rows: list[tuple[pa.RecordBatch, np.ndarray]], until: int, pause: Callable[[], None]
-    ) -> None:
-        """Rows with what orders them (of windows of time their ts, else the rank of the closing tuple), and progress.
+    def put(self, seat: int, rows: list[tuple[pa.RecordBatch, np.ndarray]], until: int, frontier: int,
+            pause: Callable[[], None]) -> None:  # fmt: skip
+        """Rows with what orders them (of windows of time their ts, else the rank of the closing tuple), and progress: in
+        that measure, and as the ts below which this thread has no more rows.
 
         Waits while too much is unread; `pause` is called meanwhile, and raises to end the wait.
         """
         with self._changed:
             self._rows[seat].extend(rows)
             self._unread[seat] += sum(batch.num_rows for batch, _ in rows)
-            self._until[seat] = until
+            self._until[seat], self._passed[seat] = until, frontier
             self._changed.notify_all()
         while until < AFTER_ALL:
             with self._changed:
@@ -65,6 +67,7 @@ class AggregateResults:
                 if parts:
                     self._changed.notify_all()
                     break
+                self.frontier = min(self._passed)
                 if until == AFTER_ALL:
                     return False
                 left = deadline - time.monotonic_ns()

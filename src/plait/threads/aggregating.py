@@ -23,15 +23,15 @@ from plait.operators import layout as o
 from plait.operators.tuml import Design, lay_out
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.aggregate import Aggregate, SpanWindow
-from plait.query.bind import Bound, bind
+from plait.query.bind import Bound
 from plait.threads.aggregate_results import AggregateResults
-from plait.threads.engine import Engine
+from plait.threads.engine import Engine, inputs_of
 from plait.threads.intake import Intake
 from plait.threads.memory import lines
 from plait.threads.options import Options
 from plait.threads.pausing import Pauser, Stopped
 from plait.threads.payload import Payload
-from plait.threads.pushing import CHUNK, Pusher
+from plait.threads.pushing import CHUNK, Front, Pusher
 from plait.threads.results import full_key
 from plait.threads.stats import Latency, Stats, variation_percent
 from plait.windows.pane_columns import Columns
@@ -119,14 +119,16 @@ class Updater:
 class AggregateEngine(Engine):
     """What runs, once the stream's columns are known."""
 
-    def __init__(self, query: Aggregate, schemas: Mapping[str, pa.Schema], made: Design, options: Options) -> None:
-        self.design, self.options = made, options
-        self.bound = bound = bind(query, schemas)
-        streams = query.streams()
+    def __init__(self, bound: Bound, schemas: Mapping[str, pa.Schema], made: Design, options: Options,
+                 front: Front | None = None) -> None:  # fmt: skip
+        self.design, self.options, self.bound = made, options, bound
+        query = bound.node
+        assert isinstance(query, Aggregate)
+        streams = inputs_of(bound)
         (name,) = streams
         self.intakes = {name: Intake(streams[name], schemas[name])}
         crew = made.workers
-        slots = options.max_sources or self._slots(streams, {name: (0,)})
+        slots = (options.max_sources or self._slots(streams, {name: (0,)})) + (front is not None)
         pending = options.pending or min(max((1 << 21) // slots, 1 << 13), 1 << 16)
         self.gate = RingGate([(0, 0)], readers=crew, capacity=options.capacity, pending=max(pending, 2), max_sources=slots,
                              names=[""])  # fmt: skip
@@ -153,8 +155,8 @@ class AggregateEngine(Engine):
         self._started, self._ticked = False, 0
         self.pusher = Pusher(
             self.gate, self.intakes, {name: (0,)}, self.payloads, self.encoder, self.arena, arena_rows, self.latency,
-            widen=self._widen, rank=self._rank, check=self.check, waits=self.waiting, progressed=self._progressed,
-            stall_after_s=options.stall_after_s,
+            widen=self._widen, rank=self._rank, check=self.check, waits=self.waiting, progressed=self.progressed,
+            stall_after_s=options.stall_after_s, front=front,
         )  # fmt: skip
         self.results_ = AggregateResults(bound, crew, self.latency, keys=options.keys, room=options.unread_results)
         self.gatherer = self.results_  # type: ignore[assignment]
@@ -251,7 +253,7 @@ class AggregateEngine(Engine):
         worker.words[o.RANK] = worker.rank
         worker.words[o.WAITS] = o.FOR_CONSUMER
         until = frontier if self._span or frontier == AFTER_ALL else worker.rank
-        self.results_.put(worker.number, out, until, self._pause)
+        self.results_.put(worker.number, out, until, frontier, self._pause)
         worker.words[o.WAITS] = o.NOTHING
         self.payload.expire(min(w.passed for w in self.workers))  # type: ignore[attr-defined]
 

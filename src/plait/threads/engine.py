@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -20,17 +20,18 @@ from plait.operators import layout as o
 from plait.operators.asof import LAST_ID, LAST_REF
 from plait.operators.plan import Plan
 from plait.operators.worker import work
-from plait.query.bind import bind
+from plait.query.bind import Bound
 from plait.query.join import Asof, Join, TimeWindow
 from plait.query.stream import SourceName, Stream
 from plait.threads.asof_codes import AsofCodes
 from plait.threads.columns import Encoder, opaque_place
+from plait.threads.idle import let_go
 from plait.threads.intake import Intake
 from plait.threads.memory import Segment, Worker, address, lines, plant
 from plait.threads.options import Options
 from plait.threads.pausing import Pauser, Stopped
 from plait.threads.payload import Payload
-from plait.threads.pushing import CHUNK, Pusher
+from plait.threads.pushing import CHUNK, Front, Pusher
 from plait.threads.results import Gatherer
 from plait.threads.stats import Latency, Stats, WorkerStats, variation_percent
 
@@ -39,15 +40,31 @@ BATCH = 2048  # tuples a worker takes at once, unless batch= says otherwise
 TICK_ROWS = 1 << 14  # rows pushed between two looks at what can be forgotten
 
 
+def inputs_of(bound: Bound) -> dict[str, Stream]:
+    """The streams an operator reads, each once; other operators' results are streams here too, see `dag`."""
+    return {str(i.node.name): i.node for i in bound.inputs if isinstance(i.node, Stream)}
+
+
+def raise_again(error: BaseException) -> NoReturn:
+    """The error that stopped a run, for another call of its."""
+    if isinstance(error, PlaitError):
+        raise type(error)(error.fact, why=error.why, do=error.do) from error
+    raise RunError(f"The run stopped: {type(error).__name__}: {error}") from error
+
+
 class Engine:
     """What runs, once all schemas are known."""
 
-    def __init__(self, query: Join | Asof, schemas: Mapping[str, pa.Schema], made: Plan, options: Options) -> None:
-        self.plan, self.options = made, options
-        self.bound = bound = bind(query, schemas)
-        streams = query.streams()
+    #: Called with the first error: other operators of the same run have to stop as well.
+    spread: Callable[[BaseException], None] = staticmethod(lambda error: None)
+
+    def __init__(self, bound: Bound, schemas: Mapping[str, pa.Schema], made: Plan, options: Options,
+                 front: Front | None = None) -> None:  # fmt: skip
+        self.plan, self.options, self.bound = made, options, bound
+        query = bound.node
+        assert isinstance(query, (Join, Asof))
+        streams = inputs_of(bound)
         names = [node.name for node in query.inputs]
-        assert names[0] is not None
         self.intakes = {name: Intake(stream, schemas[name]) for name, stream in streams.items()}
         self.payloads = {name: Payload(schemas[name], sparse=isinstance(query, Asof)) for name in streams}
         inputs = {name: tuple(k for k, n in enumerate(names) if n == name) for name in streams}
@@ -60,7 +77,7 @@ class Engine:
             self.encoder = Encoder(bound.predicate, left, right, index=options.index, cache_dir=options.cache_dir,
                                    plain=options.plain)  # fmt: skip
         count = len(made.seats)
-        slots = options.max_sources or self._slots(streams, inputs)
+        slots = (options.max_sources or self._slots(streams, inputs)) + (front is not None)
         pending = options.pending or min(max((1 << 21) // slots, 1 << 13), 1 << 16)
         self.gate = RingGate([(0, 0)], readers=count, capacity=options.capacity, pending=max(pending, 2), max_sources=slots,
                              names=[""])  # fmt: skip
@@ -104,8 +121,8 @@ class Engine:
         self._started, self._ticked = False, 0
         self.pusher = Pusher(
             self.gate, self.intakes, inputs, self.payloads, self.encoder, self.arena, arena_rows, self.latency, widen=self._widen,
-            rank=self._rank, check=self.check, waits=self.waiting, progressed=self._progressed,
-            stall_after_s=options.stall_after_s,
+            rank=self._rank, check=self.check, waits=self.waiting, progressed=self.progressed,
+            stall_after_s=options.stall_after_s, front=front,
         )  # fmt: skip
         both = (self.intakes[str(names[0])], self.intakes[str(names[1])])
         paid = (self.payloads[str(names[0])], self.payloads[str(names[1])])
@@ -228,6 +245,7 @@ class Engine:
         """The first error stops the run."""
         if self.error is None and not self._stopped:
             self.error = error
+            self.spread(error)
         self.pauser.stop()
         self.gate.close()
 
@@ -246,9 +264,7 @@ class Engine:
 
     def check(self) -> None:
         if self.error is not None:
-            if isinstance(self.error, PlaitError):
-                raise type(self.error)(self.error.fact, why=self.error.why, do=self.error.do) from self.error
-            raise RunError(f"The run stopped: {type(self.error).__name__}: {self.error}") from self.error
+            raise_again(self.error)
         if self._stopped:
             raise RunError("The run was stopped", do="Call on_threads again for a new run")
 
@@ -262,6 +278,14 @@ class Engine:
             if not isinstance(error, RunError):
                 self.fail(error)  # part of the batch may be in: what would follow is not what was meant
             raise
+        self._tick()
+
+    def bring(self, stream: str, batch: pa.RecordBatch, ts: np.ndarray, until: int) -> None:
+        """Results of another operator, in order, none of which is still to come below `until`."""
+        self.pusher.bring(self.intakes[stream], batch, ts, until)
+        self._tick()
+
+    def _tick(self) -> None:
         if self.pusher.rows - self._ticked > TICK_ROWS:
             self._ticked = self.pusher.rows
             self.gatherer.tick()
@@ -277,17 +301,7 @@ class Engine:
         while True:
             self.check()
             wait = SLICE_NS if deadline is None else int(max(0.0, min(deadline - time.monotonic(), 0.1)) * 1e9)
-            if not self.gatherer.lock.acquire(timeout=10):
-                raise RunError(
-                    "Another thread reads results()", why="results have one order", do="Read them in one thread"
-                )
-            try:
-                batch = self.gatherer.next(wait)
-            except Exception as error:
-                self.fail(error)  # what it had taken can't be given out a second time
-                raise
-            finally:
-                self.gatherer.lock.release()
+            batch = self.take(wait)
             if batch is False:
                 self.check()
                 return
@@ -297,9 +311,41 @@ class Engine:
             elif deadline is not None and time.monotonic() >= deadline:
                 return
 
+    def let_go(self, now_ns: int) -> None:
+        """The clock ticks: see `idle`."""
+        let_go([self.pusher], now_ns)
+
+    def take(self, wait_ns: int) -> pa.RecordBatch | bool | None:
+        """A batch of results; None if there are none in time; False at the end."""
+        if not self.gatherer.lock.acquire(timeout=10):
+            raise RunError("Another thread reads results()", why="results have one order", do="Read them in one thread")
+        try:
+            return self.gatherer.next(wait_ns)
+        except Exception as error:
+            self.fail(error)  # what it had taken can't be given out a second time
+            raise
+        finally:
+            self.gatherer.lock.release()
+
     # --- what is going on ---
 
-    def _progressed(self) -> int:
+    @property
+    def schema(self) -> pa.Schema:
+        return self.gatherer.schema
+
+    def dropped(self, stream: str, which: str) -> pa.Table:
+        """Rows of a stream that were `late` or `behind`."""
+        intake = self.intakes[stream]
+        return pa.Table.from_batches(getattr(intake, which), intake.schema)
+
+    def frontier(self) -> int:
+        return self.gate.frontier()[0]
+
+    def holder(self) -> tuple[str | None, SourceName | None]:
+        """The stream and the source that hold the frontier."""
+        return self.pusher.holder()[1:]
+
+    def progressed(self) -> int:
         """A number that changes whenever any worker does something."""
         return sum(int(w.words[o.RANK]) + int(w.words[o.EMIT_TAIL]) + int(w.words[o.BATCHES]) for w in self.workers)
 

@@ -9,8 +9,9 @@ them.
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +23,9 @@ from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.stream import SourceName, Stream
 
 EMPTY = np.empty(0, np.int64)
+
+#: `source` of a stream that is another operator's output: one source, ordered by push (`dag`).
+QUERY: Final = "@query"
 
 
 @dataclass
@@ -50,11 +54,12 @@ class Source:
     last_seq: Any = None
     added: int = 0  # tuples handed to the gate
     held: Held = field(default_factory=Held)
+    spoke_ns: int = field(default_factory=time.monotonic_ns)  # when it last did
+    let_go: int = BEFORE_ALL  # promised for it while it was silent (`idle`)
 
     def progress(self, disorder_us: int) -> int:
-        if self.largest == BEFORE_ALL:
-            return self.heartbeat
-        return max(self.largest - disorder_us, self.heartbeat)
+        promised = max(self.heartbeat, self.let_go)
+        return promised if self.largest == BEFORE_ALL else max(self.largest - disorder_us, promised)
 
 
 class Intake:
@@ -160,13 +165,8 @@ class Intake:
         behind = (ts < released) & ~late
         if behind.any() and stream.behind == "error":
             k = int(np.flatnonzero(behind)[0])
-            raise BehindError(
-                f"Stream {stream.name!r}, source {source.name!r}, {at(k)}: ts {int(ts[k])} is behind the frontier "
-                f"{released}, up to which results are out",
-                why="the source was not known to hold the frontier when it moved on",
-                do="Declare the sources with sources=[...], or give up determinism with behind='drop'",
-            )
-        source.delivered += n
+            self._refuse_behind(source, int(ts[k]), released, at(k))
+        source.delivered, source.spoke_ns = source.delivered + n, time.monotonic_ns()
         if n:
             source.largest = max(source.largest, int(ts[~late].max(initial=BEFORE_ALL)))
         gone = late | behind
@@ -185,6 +185,19 @@ class Intake:
             f"{int(before[k])} before it",
             why=f"the source may run back by {self.stream.disorder_us} us",
             do=f"Raise disorder= to at least {back} us, or set late='drop'",
+        )
+
+    def _refuse_behind(self, source: Source, ts: int, released: int, at: str) -> None:
+        silent = source.let_go > BEFORE_ALL
+        raise BehindError(
+            f"Stream {self.stream.name!r}, source {source.name!r}, {at}: ts {ts} is behind the frontier {released}, up to which "
+            "results are out",
+            why="the source had been silent for longer than idle_after= when it moved on"
+            if silent
+            else "the source was not known to hold the frontier when it moved on",
+            do="Raise idle_after=, send heartbeats, or lose such tuples with behind='drop'"
+            if silent
+            else "Declare the sources with sources=[...], or give up determinism with behind='drop'",
         )
 
     def _check_seq(self, source: Source, batch: pa.RecordBatch, at: Any) -> None:

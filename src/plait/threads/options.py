@@ -14,8 +14,8 @@ from plait.model import layout as model
 from plait.operators import asof, dpjoin, gathering, scalejoin, sequential, splitjoin, tuml
 from plait.operators.plan import Plan, Wish
 from plait.operators.rivals import celljoin, handshake, low_latency_handshake
-from plait.query.aggregate import Aggregate
-from plait.query.base import Query, check_order
+from plait.query.aggregate import Aggregate, SpanWindow
+from plait.query.base import Node, Query, check_order
 from plait.query.join import Join, TimeWindow
 
 #: Systems that the papers measure against; only as much of them as the comparison needs.
@@ -96,6 +96,83 @@ _COUNTED = {
     "capacity": "tuples", "unread_results": "results", "batch": "tuples", "workers": "workers", "pending": "tuples",
     "max_sources": "sources",
 }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Step:
+    """One operator of a query: how it is run."""
+
+    query: Query
+    options: Options
+    plan: Plan | tuml.Design
+
+
+def steps(query: Query, options: Options) -> list[Step]:
+    """Every operator of a query, inputs before users; the very same query used twice is computed once.
+
+    Inside, results are in strict order. Options hold for the operators that have them: a strategy of joins for joins.
+    """
+    nodes: list[Query] = []
+    _collect(query, nodes)
+    if len(nodes) == 1:
+        return [Step(query, options, plan(query, options))]
+    joins = [node for node in nodes if isinstance(node, Join)]
+    ruled = {"auto": nodes, **dict.fromkeys(JOINS, joins)}.get(
+        options.strategy, [node for node in nodes if isinstance(node, Aggregate)]
+    )
+    if not ruled or not (joins or options.index == options.layout == "auto"):
+        raise QueryError(
+            f"strategy={options.strategy!r}, index={options.index!r}, layout={options.layout!r} for a query of "
+            f"{' and '.join(sorted({type(node).__name__ for node in nodes}))}",
+            why="no operator of it has such an option",
+            do="Leave it out",
+        )
+    keyed = {id(query)} if options.keys else set()
+    made: list[Step] = []
+    for node in reversed(nodes):
+        own = _own(node, options, crew=max(1, _default(options) // max(1, len(joins))))
+        if node is not query:
+            own = replace(own, order="strict", punctuate="order", keys=id(node) in keyed)
+        if own.keys and not (isinstance(node, Aggregate) and isinstance(node.window, SpanWindow)):
+            keyed |= {id(child) for child in node.inputs}  # their keys are part of its own
+        made.append(Step(node, own, plan(node, own)))
+    return made[::-1]
+
+
+def labelled(query: Node) -> str:
+    """An operator in messages: its name, or what it is."""
+    return query.name or type(query).__name__.lower()
+
+
+def described(made: list[Step]) -> list[str]:
+    """A line an operator: which strategy, how many workers, why."""
+    several = len(made) > 1
+    lines = []
+    for step in made:
+        what = f"{labelled(step.query)}: " if several else ""
+        lines.append(f"on threads: {what}{step.plan.strategy}, {len(step.plan.seats)} workers: {step.plan.why}")
+    return lines
+
+
+def _collect(query: Query, nodes: list[Query]) -> None:
+    for child in query.inputs:
+        if isinstance(child, Query):
+            _collect(child, nodes)
+    if not any(node is query for node in nodes):
+        nodes.append(query)
+
+
+def _own(node: Query, options: Options, crew: int) -> Options:
+    """What of the options an operator inside a larger query has; workers, if no number is given, share the cores."""
+    if isinstance(node, Join):
+        strategy = options.strategy if options.strategy in JOINS else "auto"
+        shared = options.workers is None and options.layout == "auto"
+        return replace(options, strategy=strategy, workers=crew if shared else options.workers,
+                       punctuate="order" if strategy != "splitjoin" else options.punctuate)  # fmt: skip
+    strategy = options.strategy if isinstance(node, Aggregate) and options.strategy not in JOINS else "auto"
+    if strategy == "tuml_mc" and isinstance(node, Aggregate) and not node.by:
+        strategy = "auto"
+    return replace(options, strategy=strategy, index="auto", layout="auto", punctuate="order")
 
 
 def plan(query: Query, options: Options) -> Plan | tuml.Design:

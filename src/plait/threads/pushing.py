@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from plait.query.stream import SourceName, Stream
 from plait.schema import to_micros
 from plait.threads.asof_codes import AsofCodes
 from plait.threads.columns import Encoder
-from plait.threads.intake import Intake, Source
+from plait.threads.intake import QUERY, Intake, Source
 from plait.threads.memory import Arena
 from plait.threads.payload import Payload
 from plait.threads.stats import Latency
@@ -55,6 +56,28 @@ def _declared(stream: Stream, schema: pa.Schema | None, source: Any = ...) -> St
     return dataclasses.replace(stream, **changes)
 
 
+@dataclass
+class Front:
+    """How far all streams of a query of queries have come: what lies below is at the gates of all operators that read it.
+
+    One thread at a time raises it (`dag`). An operator whose gate is not that far only waits for other operators.
+    """
+
+    released: int = BEFORE_ALL
+
+
+@dataclass(frozen=True)
+class Holding:
+    """A source (None: a stream of which none is known) that may hold the frontier: how far it is, how far it came by itself."""
+
+    intake: Intake
+    source: Source | None
+    slot: int
+    progress: int
+    reached: int
+    idle: bool
+
+
 class Pusher:
     """All sources of all streams, in front of the gate. Any thread may push; one at a time pushes a source."""
 
@@ -62,7 +85,7 @@ class Pusher:
                  payloads: dict[str, Payload], encoder: Encoder | AsofCodes, arena: np.ndarray, arena_rows: int,
                  latency: Latency, *, widen: Callable[[], None],
                  rank: Callable[[dict[int, int]], None], check: Callable[[], None], waits: Callable[[], str],
-                 progressed: Callable[[], int], stall_after_s: float) -> None:  # fmt: skip
+                 progressed: Callable[[], int], stall_after_s: float, front: Front | None = None) -> None:  # fmt: skip
         self.gate, self.intakes, self.inputs, self.payloads = gate, intakes, inputs, payloads
         self.encoder, self.latency, self.check = encoder, latency, check
         self.arena, self.arena_rows = arena, arena_rows
@@ -80,6 +103,8 @@ class Pusher:
         self.arenas: dict[int, Arena] = {}
         self._owner: dict[int, tuple[str, SourceName | None]] = {}  # whose a slot is
         self.rows = 0
+        self._began_ns = time.monotonic_ns()
+        self.front, self._others = front, -1
         with self._joining:
             for name, intake in intakes.items():
                 for source in intake.sources.values():
@@ -87,6 +112,12 @@ class Pusher:
                 if not intake.sources:
                     slot = self._open(f"stream {name!r}, of which no source is known", 0, BEFORE_ALL)
                     self._nobody[name], self._owner[slot] = slot, (name, None)
+            if front is not None:
+                self._others = self._open("streams that other operators of the query read", 0, BEFORE_ALL)
+
+    def watch(self, progressed: Callable[[], int], waits: Callable[[], str]) -> None:
+        """A push may have to wait for more workers than those that read this gate."""
+        self._progressed, self._waits = progressed, waits
 
     # --- sources ---
 
@@ -153,9 +184,58 @@ class Pusher:
                 )
 
     def holder(self) -> tuple[int, str | None, SourceName | None]:
-        """The frontier, and the stream and source that hold it."""
-        frontier, slot = self.gate.frontier()
-        return (frontier, *(self._owner[slot] if slot is not None else (None, None)))
+        """How far the streams have come that are read here, and the stream and source that hold them there."""
+        least: tuple[int, str | None, SourceName | None] = (AFTER_ALL, None, None)
+        for slot, (name, source) in list(self._owner.items()):
+            at = self.progress(slot)
+            if at < least[0] and not self._is_result(name):
+                least = (at, name, source)
+        return least
+
+    def progress(self, slot: int) -> int:
+        return int(self.gate.words[layout.SOURCES_AT + slot * layout.SOURCE_WORDS + layout.PROGRESS])
+
+    def _is_result(self, stream: str) -> bool:
+        return self.intakes[stream].stream.source == QUERY
+
+    def allow(self, frontier: int) -> None:
+        """All streams of the query have come that far; what is read here must not run ahead of the others."""
+        words, slot = self.gate.words, self._others
+        if slot >= 0:
+            self._answer(
+                slot, calls.end(words, slot) if frontier == AFTER_ALL else calls.heartbeat(words, slot, frontier)
+            )
+
+    def _released(self) -> int:
+        """Below it nothing may come any more."""
+        return self.gate.frontier()[0] if self.front is None else self.front.released
+
+    def holding(self, now_ns: int) -> list[Holding]:
+        """Every source that has not ended, and whether it has been silent for `idle_after=`."""
+        found = []
+        for slot, (name, named) in list(self._owner.items()):
+            at, intake = self.progress(slot), self.intakes[name]
+            if at == AFTER_ALL or self._is_result(name):
+                continue
+            source = None if named is None else intake.sources[named]
+            spoke, idle_after = self._began_ns if source is None else source.spoke_ns, intake.stream.idle_after_us
+            idle = idle_after is not None and now_ns - spoke >= 1000 * idle_after
+            busy = source is not None and source.lock.locked()  # a push that waits is no silence
+            reached = max((s.progress(intake.stream.disorder_us) for s in intake.sources.values()), default=BEFORE_ALL)
+            found.append(Holding(intake, source, slot, at, reached, idle and not busy))
+        return found
+
+    def promise_for(self, silent: Holding, ts: int) -> None:
+        """A silent source does not hold the frontier below `ts`; unless it has begun to speak by now."""
+        if silent.source is None:
+            calls.heartbeat(self.gate.words, silent.slot, ts)
+        elif silent.source.lock.acquire(blocking=False):
+            try:
+                if not silent.source.ended:
+                    silent.source.let_go = max(silent.source.let_go, ts)
+                    self._advance(silent.intake, silent.source)
+            finally:
+                silent.source.lock.release()
 
     # --- pushing ---
 
@@ -179,26 +259,45 @@ class Pusher:
               pushed_ns: int) -> None:  # fmt: skip
         stream = intake.stream
         first_seen = name not in intake.sources
-        loose = stream.declared() is None
-        released = self.gate.frontier()[0] if loose else BEFORE_ALL
+        loose = stream.declared() is None or stream.idle_after_us is not None
+        released = self._released() if loose else BEFORE_ALL
         if first_seen and len(ts) and released > BEFORE_ALL and stream.behind == "error" and int(ts.min()) < released:
             # Judged before the source is let in, where it would hold the frontier.
             intake.judge(Source(name, 0, 0), batch, ts, rows, released)
         source = self._source(intake, name, released)
         with _Inside(source, stream.name):
-            batch, ts, positions = intake.judge(source, batch, ts, rows, released if loose else BEFORE_ALL)
+            if stream.idle_after_us is not None:
+                released = self._released()  # it can't be let go of from here on
+            batch, ts, positions = intake.judge(source, batch, ts, rows, released)
             if not len(ts):
                 self._advance(intake, source)
                 return
-            with self._encoding:
-                stamp = self.encoder.stamp + 1
-            ref = self.payloads[stream.name].append(batch, ts, source.number, positions, pushed_ns, stamp)
-            refs = np.arange(ref, ref + len(ts))
-            self.rows += len(ts)
-            intake.taken += len(ts)
+            refs = self._keep(intake, source, batch, ts, positions, pushed_ns)
             progress = source.progress(stream.disorder_us)
             out, out_ts, out_ref = intake.release(source, batch, ts, refs, progress)
             self._enter(intake, source, out, out_ts, out_ref, progress)
+
+    def _keep(self, intake: Intake, source: Source, batch: pa.RecordBatch, ts: np.ndarray, positions: np.ndarray,
+              pushed_ns: int) -> np.ndarray:  # fmt: skip
+        """Keep whole rows; gives the numbers under which they are found."""
+        with self._encoding:
+            stamp = self.encoder.stamp + 1
+        first = self.payloads[intake.stream.name].append(batch, ts, source.number, positions, pushed_ns, stamp)
+        self.rows += len(ts)
+        intake.taken += len(ts)
+        return np.arange(first, first + len(ts))
+
+    def bring(self, intake: Intake, batch: pa.RecordBatch, ts: np.ndarray, until: int) -> None:
+        """Results of another operator: in order, and by construction neither late nor behind. `until`: its frontier."""
+        source = intake.sources[0]
+        with _Inside(source, intake.stream.name):
+            if len(ts) == 0:
+                self._promise(source, until)
+                return
+            positions = np.arange(source.delivered + 1, source.delivered + len(ts) + 1)
+            source.delivered += len(ts)
+            refs = self._keep(intake, source, batch, ts, positions, time.monotonic_ns())
+            self._enter(intake, source, batch, ts, refs, until)
 
     def _advance(self, intake: Intake, source: Source, progress: int | None = None) -> None:
         """Progress without rows: a heartbeat, an end, or a batch of which nothing was left."""
@@ -233,7 +332,7 @@ class Pusher:
             self._write(intake, source, part, ts[first:last])
             now = progress if last == n else int(ts[last - 1])
             for slot in source.slots.values():
-                self._add(slot, ts, seq, ref, first, last, now)
+                self._add(slot, ts, seq, ref, first, last, now, result=self._is_result(intake.stream.name))
             source.added += last - first
 
     def _write(self, intake: Intake, source: Source, rows: pa.Table | pa.RecordBatch, ts: np.ndarray) -> None:
@@ -253,22 +352,24 @@ class Pusher:
             finally:
                 self._encoding.release()
 
-    def _add(
-        self, slot: int, ts: np.ndarray, seq: np.ndarray, ref: np.ndarray, first: int, last: int, progress: int
-    ) -> None:
+    def _add(self, slot: int, ts: np.ndarray, seq: np.ndarray, ref: np.ndarray, first: int, last: int, progress: int, *,
+             result: bool) -> None:  # fmt: skip
+        """`result`: another operator's, so nobody is told that the run stalls: whoever pushes streams will be."""
         gate, done = self.gate, first
         since, seen = time.monotonic(), -1
         while done < last:
             began = time.monotonic_ns()
-            number = ring.add_waiting(gate.words, slot, ts, seq, ref, done, last, progress, SLICE_NS, False)
+            # Tuples that only wait for other operators will be ready without another push: wait for that.
+            patient = not result and self.front is not None and gate.frontier()[0] < self.front.released
+            number = ring.add_waiting(gate.words, slot, ts, seq, ref, done, last, progress, SLICE_NS, patient)
             if number > 0:
                 done += int(number)
                 self.latency.advanced(gate.frontier()[0], began)
                 since = time.monotonic()
-            elif number == codes.FULL:
+            elif number == codes.FULL or (number == codes.STUCK and patient):
                 self.check()
                 moved = self._progressed()
-                if moved != seen:
+                if moved != seen or result:
                     since, seen = time.monotonic(), moved
                 elif time.monotonic() - since > self._stall:
                     raise RunError(
@@ -277,18 +378,34 @@ class Pusher:
                         do="Read results() in another thread while you push, or raise capacity= and unread_results=",
                     )
             elif number == codes.STUCK:
-                raise self._stuck(slot, done - first, last - first)
+                raise self._crowded(slot) if result else self._stuck(slot)
             else:
                 self._answer(slot, number)
 
-    def _stuck(self, slot: int, done: int, size: int) -> PendingError:
-        held, holder = self.gate.frontier()
+    def _stuck(self, slot: int) -> PendingError:
+        held, stream, source = self.holder()
+        who = "nobody"
+        if stream is not None:
+            who = (
+                f"stream {stream!r}, of which no source is known"
+                if source is None
+                else f"source {source!r} of stream {stream!r}"
+            )
+        if self.front is not None and self.front.released < held:
+            held, who = self.front.released, "a stream that another operator of the query reads"
         at = "it has not spoken" if held == BEFORE_ALL else f"it is at ts {held}"
         return PendingError(
             f"{self.gate.name(slot)} has {int(self.gate.words[layout.PENDING])} tuples that wait for the frontier, "
-            f"which is held by {'nobody' if holder is None else self.gate.name(holder)}: {at}",
+            f"which is held by {who}: {at}",
             why="waiting could be for ever, if the same thread feeds both",
             do="Push sources by turns, send heartbeats for a silent one, close it, or raise pending=",
+        )
+
+    def _crowded(self, slot: int) -> PendingError:
+        return PendingError(
+            f"{self.gate.name(slot)} has more than {int(self.gate.words[layout.PENDING])} results of one ts",
+            why="results of one ts have to be there before any of them is ready for the next operator",
+            do="Raise pending=",
         )
 
     def _answer(self, slot: int, code: int) -> None:
@@ -299,19 +416,19 @@ class Pusher:
     # --- promises and ends ---
 
     def heartbeat(self, intake: Intake, name: SourceName, ts: int) -> None:
-        source = self._source(intake, intake.named(name, ""), self.gate.frontier()[0])
+        source = self._source(intake, intake.named(name, ""), self._released())
         with _Inside(source, intake.stream.name):
             if source.ended or intake.ended:
                 raise RunError(
                     f"Stream {intake.stream.name!r}: source {name!r} has ended", why="a heartbeat came after its end"
                 )
-            source.heartbeat = max(source.heartbeat, ts)
+            source.heartbeat, source.spoke_ns = max(source.heartbeat, ts), time.monotonic_ns()
             self._advance(intake, source)
 
     def end(self, intake: Intake, name: SourceName | None) -> None:
         """End one source, or with None all of the stream's, those to come included."""
         if name is not None:
-            self._end(intake, self._source(intake, intake.named(name, ""), self.gate.frontier()[0]))
+            self._end(intake, self._source(intake, intake.named(name, ""), self._released()))
             return
         intake.ended = True
         for source in list(intake.sources.values()):

@@ -18,7 +18,7 @@ from plait.operators import layout as o
 from plait.query.bind import Bound
 from plait.query.identical import KEY
 from plait.query.join import Asof, Join
-from plait.threads.intake import Intake, content_keys
+from plait.threads.intake import QUERY, Intake, content_keys
 from plait.threads.memory import Worker, address
 from plait.threads.payload import SEQ, SOURCE, TS, Payload
 from plait.threads.stats import Latency
@@ -43,7 +43,8 @@ class Gatherer:
         self._workers = np.array([address(w.words) for w in workers], np.int64)
         self._taken, self._ends = np.zeros(len(workers), np.int64), np.zeros(len(workers), np.int64)
         self._dest = np.zeros((o.E_WORDS, MOST), np.int64)
-        self._seen = np.zeros(3, np.int64)
+        self._seen = np.zeros(4, np.int64)
+        self.frontier = order.BEFORE_ALL  # every result of a lower ts has been given out by `next`
         self._due = (0, order.BEFORE_ALL, order.BEFORE_ALL)  # a rank, and what was live on either side when it was done
         self.lock = threading.Lock()
         self.results = 0
@@ -60,6 +61,7 @@ class Gatherer:
             made = self._batch(self._dest[:, :number].copy())  # Arrow keeps what it is given
             self.results += number
         if number < MOST:
+            self.frontier = int(self._seen[3])
             self._expire()
         if number == gathering.ENDED:
             return False
@@ -176,7 +178,14 @@ class Gatherer:
 
 
 def full_key(intake: Intake, side: int, rows: pa.Table, n: int) -> pa.Array:
-    """(ts, input, source, seq) of each row, as bytes; NULL for a row that is not there."""
+    """(ts, input, source, seq) of each row, as bytes; NULL for a row that is not there.
+
+    Of another operator's result: (ts, input) and the result's own key, which came along with it.
+    """
+    if intake.stream.source == QUERY:
+        at = as_array(rows.column(TS), pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+        # NULL for a row that is not there, since its own key is.
+        return keys.join(keys.ints(at), keys.constant(side, n), as_array(rows.column(KEY), pa.binary()), n=n)
     sources = sorted(intake.sources.values(), key=lambda s: s.number)
     pieces = pa.array([order.encode((s.rank,)) for s in sources], pa.binary())
     ts = as_array(rows.column(TS), pa.int64())

@@ -1,4 +1,4 @@
-"""A run on threads: sources are pushed, workers join, results are read.
+"""A run on threads: sources are pushed, workers join or aggregate, results are read.
 
     with query.on_threads(workers=2) as run:
         run.push("quotes", "feed-1", batch)          # from any thread
@@ -6,7 +6,8 @@
 
 What threads do here: whoever calls `push` encodes rows and adds them to the gate; each worker runs the compiled loop
 of `plait.operators.worker`; whoever iterates `results` merges the workers' results and builds Arrow batches. There is
-no other thread.
+no other thread, but in a query of queries one that carries results on from each inner operator (`dag`), and with
+`idle_after=` one that looks at the clock (`idle`).
 
 Life cycle: `push` until `close(stream, source)` or `drain()` ends the input; `results()` ends when every result is out.
 Leaving the `with` block stops the workers, drained or not. The first error anywhere stops the run, and every later call
@@ -24,16 +25,16 @@ import pyarrow as pa
 
 from plait import order as total_order
 from plait.errors import QueryError, RunError
-from plait.operators.plan import Plan
-from plait.operators.tuml import Design
 from plait.query.aggregate import Aggregate
 from plait.query.base import Query
+from plait.query.bind import bind
 from plait.query.join import Asof, Join
 from plait.query.stream import SourceName, Stream
 from plait.schema import micros_of
-from plait.threads.aggregating import AggregateEngine
+from plait.threads.dag import Dag, begin
 from plait.threads.engine import Engine
-from plait.threads.options import Options, plan
+from plait.threads.idle import Clock
+from plait.threads.options import Options, described, steps
 from plait.threads.pausing import Stopped
 from plait.threads.pushing import batches_of
 from plait.threads.stats import Stats
@@ -47,10 +48,8 @@ def start(query: Query, **options: Any) -> Run:
 def supports(query: Query) -> str | None:
     """Why this executor can't run a query; None if it can."""
     if not isinstance(query, (Join, Asof, Aggregate)):
-        return f"threads run joins and aggregates of streams so far, and this is a {type(query).__name__.lower()}"
-    if not all(isinstance(node, Stream) for node in query.inputs):
-        return "threads run joins and aggregates of streams so far, and an input of this one is itself a query"
-    return None
+        return f"threads run joins and aggregates so far, and this is a {type(query).__name__.lower()}"
+    return next((why for node in query.inputs if isinstance(node, Query) and (why := supports(node))), None)
 
 
 class Run:
@@ -60,15 +59,7 @@ class Run:
         reason = supports(query)
         if reason is not None:
             raise QueryError(f"This query does not run on threads: {reason}", do="Use on_spark or reference")
-        assert isinstance(query, (Join, Asof, Aggregate))
-        for stream in query.streams().values():
-            if stream.idle_after_us is not None:
-                raise QueryError(
-                    f"Stream {stream.name!r}: idle_after= on threads",
-                    why="no thread here looks at the clock for a silent source",
-                    do="Leave it out, and send heartbeats or close the source",
-                )
-        self.query, self.options, self._plan = query, options, plan(query, options)
+        self.query, self.options, self._steps = query, options, steps(query, options)
         self._streams = query.streams()
         self._schemas: dict[str, pa.Schema] = {
             name: s.schema for name, s in self._streams.items() if s.schema is not None
@@ -76,7 +67,7 @@ class Run:
         self._schemas |= dict(options.schemas or {})
         self._lock = threading.RLock()
         self._early: list[tuple[Any, ...]] = []  # calls before all schemas are known
-        self._engine: Engine | None = None
+        self._engine: Engine | Dag | None = None
         self._closed = False
         self._began = time.monotonic()
         if len(self._schemas) == len(self._streams):
@@ -91,17 +82,14 @@ class Run:
         self.stop()
 
     def _begin(self) -> None:
-        if isinstance(self.query, Aggregate):
-            assert isinstance(self._plan, Design)
-            self._engine = AggregateEngine(self.query, self._schemas, self._plan, self.options)
-        else:
-            assert isinstance(self._plan, Plan)
-            self._engine = Engine(self.query, self._schemas, self._plan, self.options)
+        self._engine = engine = begin(bind(self.query, self._schemas), self._schemas, self._steps)
+        self._clock = Clock(self._streams.values(), engine.let_go, engine.fail)
 
     def stop(self) -> None:
         """End all threads now; nothing is flushed."""
         self._closed = True
         if self._engine is not None:
+            self._clock.stop()
             self._engine.stop()
 
     def _check(self, doing: str) -> None:
@@ -207,7 +195,7 @@ class Run:
     def schema(self) -> pa.Schema:
         if self._engine is None:
             raise RunError("The results' columns are not known yet", do="Push a batch of each stream, or pass schemas=")
-        return self._engine.gatherer.schema
+        return self._engine.schema
 
     # --- what is going on ---
 
@@ -229,26 +217,22 @@ class Run:
         self._stream(stream)
         if self._engine is None:
             return self._schemas[stream].empty_table()
-        intake = self._engine.intakes[stream]
-        return pa.Table.from_batches(getattr(intake, which), intake.schema)
+        return self._engine.dropped(stream, which)
 
     def explain(self) -> str:
         """The query, the strategy and why, and which index serves."""
-        lines_ = [
-            self.query.explain(),
-            f"on threads: {self._plan.strategy}, {len(self._plan.seats)} workers: {self._plan.why}",
-        ]
+        found = self.query.explain().split("\n") + described(self._steps)
         if self._engine is not None:
-            lines_ += self._engine.describe()
-        return "\n".join(lines_)
+            found += self._engine.describe()
+        return "\n".join(found)
 
     @property
     def frontier(self) -> int:
-        return total_order.BEFORE_ALL if self._engine is None else self._engine.gate.frontier()[0]
+        return total_order.BEFORE_ALL if self._engine is None else self._engine.frontier()
 
     def holder(self) -> tuple[str | None, SourceName | None]:
         """The stream and the source that hold the frontier: what to push next. None: every source has ended."""
         if self._engine is None:
             unknown = [name for name in self._streams if name not in self._schemas]
             return unknown[0], None
-        return self._engine.pusher.holder()[1:]
+        return self._engine.holder()

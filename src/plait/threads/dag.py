@@ -1,0 +1,378 @@
+"""Queries of queries: every operator an engine of its own, and a thread that carries each inner one's results on.
+
+An inner operator's output is, for those that read it, a stream with one source, in the order in which the results come out:
+`QUERY` names it, its rows have the result's key with them where a key is asked for. After each delivery follows the operator's
+frontier, whether there were rows or not. Invariants:
+
+- *Front.* No operator runs ahead of the frontier F of all streams: every gate that streams are pushed to has a source without
+  tuples that stands for the other gates, and is raised to F when all of them have what lies below it, users before
+  their inputs. So F is the reference's frontier (what is behind is judged against it), and every operator can come
+  to F without another push.
+- *Order.* An operator is handed its inputs' results only up to the least of their frontiers, a slice of all of them at a
+  time. So none of them waits at the gate for results that nobody has handed over yet: it can't be crowded by that.
+- *No circle.* Who carries results on waits for nobody but the workers of the operator they go to: those wait for the
+  thread that carries theirs on, and so forth to whoever reads `results()`. What has to wait for a slower sibling, as
+  in a diamond, waits in a list here and not at a gate. So a push waits for workers only, and never for another push;
+  for this reason pushes can take turns, which keeps the gates that read the same stream alike.
+- The first error of any operator or carrier stops all of them, and is raised by every later call.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from itertools import count
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from plait.errors import PlaitError, RunError
+from plait.gate import layout
+from plait.operators.plan import Plan
+from plait.operators.tuml import Design
+from plait.order import AFTER_ALL, BEFORE_ALL
+from plait.query.aggregate import Aggregate
+from plait.query.bind import Bound
+from plait.query.join import Asof, Join
+from plait.query.stream import SourceName, Stream, stream
+from plait.schema import time_kind
+from plait.threads.aggregating import AggregateEngine
+from plait.threads.engine import Engine, raise_again
+from plait.threads.idle import let_go
+from plait.threads.intake import QUERY
+from plait.threads.options import Step, labelled
+from plait.threads.pausing import Stopped
+from plait.threads.pushing import CHUNK, Front
+from plait.threads.stats import Stats
+
+WAIT_NS = 20_000_000
+PENDING = 1 << 18  # results of one ts that an operator may have to take in before any of them is ready
+
+
+def begin(bound: Bound, schemas: Mapping[str, pa.Schema], steps: list[Step]) -> Engine | Dag:
+    """What runs a bound query, once the columns of all streams are known."""
+    if len(steps) == 1:
+        return _engine(bound, schemas, steps[0], None)
+    return Dag(bound, schemas, steps)
+
+
+def _engine(bound: Bound, schemas: Mapping[str, pa.Schema], step: Step, front: Front | None) -> Engine:
+    if isinstance(bound.node, Aggregate):
+        assert isinstance(step.plan, Design)
+        return AggregateEngine(bound, schemas, step.plan, step.options, front)
+    assert isinstance(step.plan, Plan)
+    return Engine(bound, schemas, step.plan, step.options, front)
+
+
+class Waiting:
+    """Results of one inner operator that wait to be handed over, in order, and how far it is. Guarded by its `Inlet`."""
+
+    def __init__(self) -> None:
+        self.frontier = BEFORE_ALL
+        self._parts: deque[tuple[pa.RecordBatch, np.ndarray]] = deque()
+
+    def append(self, batch: pa.RecordBatch) -> None:
+        ts = batch.column(0)
+        times = (ts.view(pa.int64()) if pa.types.is_temporal(ts.type) else ts).to_numpy(zero_copy_only=False)
+        self._parts.append((batch, times))
+
+    def cut(self, most: int, limit: int) -> int:
+        """A ts up to which there are some rows, but not many more than `most`; `limit` if all below it are no more."""
+        seen = 0
+        for _, times in self._parts:
+            if seen + len(times) > most:
+                found = int(times[most - seen])
+                # Rows of one ts can't be told apart by it: all of them, or none.
+                first = int(self._parts[0][1][0])
+                return min(limit, found if found > first else found + 1)
+            seen += len(times)
+            if times[-1] >= limit:
+                break
+        return limit
+
+    def take(self, cut: int) -> Iterator[tuple[pa.RecordBatch, np.ndarray]]:
+        """The rows below a ts."""
+        while self._parts and self._parts[0][1][0] < cut:
+            batch, times = self._parts.popleft()
+            end = int(np.searchsorted(times, cut))
+            if end < len(times):
+                self._parts.appendleft((batch.slice(end), times[end:]))
+            yield batch.slice(0, end), times[:end]
+
+
+class Inlet:
+    """Where inner operators' results come in at an operator. Whoever brings some hands over what is due."""
+
+    def __init__(self, engine: Engine, names: list[str]) -> None:
+        self.engine = engine
+        self._waiting = {name: Waiting() for name in names}
+        self._lock = threading.Lock()
+        self._reached = BEFORE_ALL
+
+    def bring(self, name: str, batch: pa.RecordBatch | None, frontier: int) -> None:
+        """A batch of results, if there is one; all below `frontier` have been brought."""
+        with self._lock:
+            if batch is not None:
+                self._waiting[name].append(batch)
+            self._waiting[name].frontier = frontier
+            limit = min(w.frontier for w in self._waiting.values())
+            while self._reached < limit:
+                self._hand_over(min(w.cut(CHUNK, limit) for w in self._waiting.values()))
+
+    def _hand_over(self, cut: int) -> None:
+        for name, waiting in self._waiting.items():
+            for batch, times in waiting.take(cut):
+                self.engine.bring(name, batch, times, int(times[-1]))
+            if cut == AFTER_ALL:
+                self.engine.close(name, None)
+            else:
+                self.engine.bring(name, _NO_ROWS, _NO_TIMES, cut)
+        self._reached = cut
+
+
+_NO_ROWS = pa.RecordBatch.from_arrays([], names=[])
+_NO_TIMES = np.empty(0, np.int64)
+
+
+class Dag:
+    """All operators of a query; to a `Run` what one `Engine` is to it. `_turn` is held by whoever pushes."""
+
+    def __init__(self, bound: Bound, schemas: Mapping[str, pa.Schema], steps: list[Step]) -> None:
+        self._schemas = dict(schemas)
+        self._steps = {id(step.query): step for step in steps}
+        self._streams = _leaves(bound)
+        names = (f"@{number}" for number in count() if f"@{number}" not in self._schemas)
+        self._names = {id(step.query): name for step, name in zip(steps, names, strict=False)}
+        # Where all streams go to one operator, its own frontier is that of all.
+        several = sum(any(isinstance(child, Stream) for child in step.query.inputs) for step in steps) > 1
+        self._front = Front() if several else None
+        self.engines: dict[str, Engine] = {}  # inputs before users
+        self._inlets: dict[str, list[tuple[Inlet, str]]] = {}
+        self._turn, self._failing = threading.Lock(), threading.Lock()
+        self.error: BaseException | None = None
+        self._stopped = False
+        self.last = self._build(bound)
+        self._readers = {
+            name: [e for e in self.engines.values() if name in e.intakes] for name in dict.fromkeys(self._streams)
+        }
+        self.began = time.monotonic()
+        self._carriers = [
+            threading.Thread(target=self._carry, args=(name,), name=f"plait-carries-{name}", daemon=True)
+            for name in self._inlets
+        ]
+        for thread in self._carriers:
+            thread.start()
+
+    def _build(self, bound: Bound) -> Engine:
+        """The engine of an operator, after those of its inputs."""
+        name = self._names[id(bound.node)]
+        if name in self.engines:
+            return self.engines[name]
+        step = self._steps[id(bound.node)]
+        inner = {}
+        inputs = []
+        for child in bound.inputs:
+            if not isinstance(child.node, Stream):
+                inner[self._names[id(child.node)]] = self._build(child)
+                child = self._as_stream(child)
+            inputs.append(child)
+        if inner:
+            options = dataclasses.replace(step.options, pending=max(step.options.pending or 0, PENDING))
+            step = dataclasses.replace(step, options=options)
+        leaves = any(i.node.name not in inner for i in inputs)
+        made = _engine(_over(bound, tuple(inputs)), self._schemas, step, self._front if leaves else None)
+        made.spread = self.fail
+        made.pusher.watch(self.progressed, self.waiting)
+        self.engines[name] = made
+        inlet = Inlet(made, list(inner))
+        for each in inner:
+            self._inlets.setdefault(each, []).append((inlet, each))
+        return made
+
+    def _as_stream(self, bound: Bound) -> Bound:
+        """An operator's output as a stream with one source; its key comes along as a column where it is asked for."""
+        name = self._names[id(bound.node)]
+        self._schemas[name] = self.engines[name].schema
+        plain = stream(name, unit="us" if time_kind(bound.schema.field(0).type) != "zoned" else None, sources=1)
+        node = dataclasses.replace(plain, source=QUERY)
+        return Bound(node, (), bound.schema, bound.time_kind)
+
+    # --- results go on ---
+
+    def _carry(self, name: str) -> None:
+        """Hand an inner operator's results to those that read them, until its end."""
+        engine = self.engines[name]
+        told = BEFORE_ALL
+        try:
+            while told < AFTER_ALL and not self._stopped and self.error is None:
+                batch = engine.take(WAIT_NS)
+                if isinstance(batch, bool):
+                    engine.check()
+                    batch = None
+                frontier = engine.gatherer.frontier
+                if batch is not None or frontier > told:
+                    for inlet, as_ in self._inlets[name]:
+                        inlet.bring(as_, batch, frontier)
+                    told = frontier
+        except Stopped:
+            pass
+        except BaseException as error:
+            self.fail(error)
+
+    # --- errors and ends ---
+
+    def fail(self, error: BaseException) -> None:
+        """The first error stops all operators."""
+        with self._failing:
+            if self.error is None and not self._stopped:
+                self.error = error
+        if self.error is not None:
+            for engine in self.engines.values():
+                engine.fail(self.error)
+
+    def check(self) -> None:
+        if self.error is not None:
+            raise_again(self.error)
+        if self._stopped:
+            raise RunError("The run was stopped", do="Call on_threads again for a new run")
+
+    def stop(self) -> None:
+        self._stopped = True
+        for engine in self.engines.values():
+            engine.stop()
+        for thread in self._carriers:
+            thread.join()
+
+    # --- calls of Run ---
+
+    def push(self, name: str, source: SourceName | None, batches: list[pa.RecordBatch]) -> None:
+        with self._turn:
+            for number, batch in enumerate(batches):
+                # In slices: what is pushed is not ready before all gates have it, and a gate has room for so much.
+                most = min([CHUNK, *(e.gate.words[layout.PENDING] // 2 for e in self._readers[name])])
+                most = max(1, int(most if self._front is not None else batch.num_rows))
+                for first in range(0, batch.num_rows, most):
+                    self._each(name, "push", source, [batch.slice(first, most)], begun=number + first > 0)
+
+    def heartbeat(self, name: str, source: SourceName, ts: int) -> None:
+        with self._turn:
+            self._each(name, "heartbeat", source, ts)
+
+    def close(self, name: str, source: SourceName | None) -> None:
+        with self._turn:
+            self._each(name, "close", source)
+
+    def let_go(self, now_ns: int) -> None:
+        """The clock ticks: see `idle`."""
+        # A push under way is no silence; it may wait for long, and the clock must not.
+        if self._turn.acquire(blocking=False):
+            try:
+                let_go([engine.pusher for engine in self.engines.values()], now_ns)
+                self._announce()
+            finally:
+                self._turn.release()
+
+    def _each(self, name: str, call: str, *arguments: Any, begun: bool = False) -> None:
+        """The same call for every operator that reads the stream; then the frontier is raised."""
+        for engine in self._readers[name]:
+            try:
+                getattr(engine, call)(name, *arguments)
+            except PlaitError as error:
+                if begun:
+                    self.fail(error)  # part of it is in, here or elsewhere
+                if self.error is not None:
+                    self.check()
+                raise
+            begun = True
+        self._announce()
+
+    def _announce(self) -> None:
+        """All gates have what lies below the frontier of all streams: let it pass everywhere."""
+        now = time.monotonic_ns()
+        reached = self._holder()[0]
+        self.last.latency.advanced(reached, now)
+        if self._front is not None and reached > self._front.released:
+            self._front.released = reached
+            # Users before inputs: results must not come to a gate that holds them back.
+            for engine in reversed(self.engines.values()):
+                engine.pusher.allow(reached)
+
+    def _holder(self) -> tuple[int, str | None, SourceName | None]:
+        return min((e.pusher.holder() for e in self.engines.values()), key=lambda found: found[0])
+
+    def results(self, timeout_s: float | None) -> Iterator[pa.RecordBatch]:
+        return self.last.results(timeout_s)
+
+    # --- what is going on ---
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.last.schema
+
+    def dropped(self, name: str, which: str) -> pa.Table:
+        return self._readers[name][0].dropped(name, which)
+
+    def frontier(self) -> int:
+        return self._holder()[0]
+
+    def holder(self) -> tuple[str | None, SourceName | None]:
+        return self._holder()[1:]
+
+    def progressed(self) -> int:
+        return sum(engine.progressed() for engine in self.engines.values())
+
+    def waiting(self) -> str:
+        return "; ".join(f"{label}: {engine.waiting()}" for label, engine in self._labelled())
+
+    def _labelled(self) -> list[tuple[str, Engine]]:
+        return [(labelled(engine.bound.node), engine) for engine in self.engines.values()]
+
+    def describe(self) -> list[str]:
+        return [f"{label}: {line}" for label, engine in self._labelled() for line in engine.describe()]
+
+    def stats(self) -> Stats:
+        """All operators together; results and their latency are the last one's, from when their ts was ready."""
+        found = [(label, engine.stats()) for label, engine in self._labelled()]
+        last = found[-1][1]
+        workers = [worker for _, part in found for worker in part.workers]
+        first = {name: readers[0].intakes[name] for name, readers in self._readers.items()}
+        busy = [sum(w.busy_s for w in part.workers) for _, part in found]
+        total = max(sum(busy), 1e-9)
+        return dataclasses.replace(
+            last,
+            strategy=", ".join(part.strategy for _, part in found),
+            tuples=sum(intake.taken for intake in first.values()),
+            comparisons=sum(part.comparisons for _, part in found),
+            workers=tuple(dataclasses.replace(w, worker=number) for number, w in enumerate(workers)),
+            balance_cv_percent=max(part.balance_cv_percent for _, part in found),
+            stages={
+                name: sum(share * part.stages[name] for share, (_, part) in zip(busy, found, strict=True)) / total
+                for name in last.stages
+            },
+            index={f"{label}: {name}": kind for label, part in found for name, kind in part.index.items()},
+            late={name: sum(b.num_rows for b in intake.late) for name, intake in first.items()},
+            behind={name: sum(b.num_rows for b in intake.behind) for name, intake in first.items()},
+            memory={name: sum(part.memory[name] for _, part in found) for name in last.memory},
+        )
+
+
+def _leaves(bound: Bound) -> list[str]:
+    """The names of the streams at the leaves."""
+    if isinstance(bound.node, Stream):
+        return [bound.node.name]
+    return [leaf for child in bound.inputs for leaf in _leaves(child)]
+
+
+def _over(bound: Bound, inputs: tuple[Bound, ...]) -> Bound:
+    """The same operator over streams: its columns and its condition stay what they are."""
+    first, *rest = (each.node for each in inputs)
+    node = bound.node
+    if isinstance(node, Aggregate):
+        node = dataclasses.replace(node, input=first)
+    elif isinstance(node, (Join, Asof)):
+        node = dataclasses.replace(node, left=first, right=rest[0])
+    return dataclasses.replace(bound, node=node, inputs=inputs)
