@@ -45,6 +45,7 @@ SWITCH_ORIGIN: Final = 2**62
 ANNOUNCED: Final = 0
 SHARES: Final = 1  # how many, and how many threads; written before threads start
 THREADS: Final = 2
+ENDED: Final = 3  # shares that have come to the end of the input (fetch_add by their owners; acquired by threads)
 MAPS_AT: Final = LINE  # two rows of SHARES words, a row of whole lines: plain, ordered by ANNOUNCED and PASSED
 
 # --- a share's line ---------------------------------------------------------------------------------------------
@@ -54,10 +55,12 @@ PASSED: Final = 1  # the last epoch whose switch it has met. Released by its own
 PASSED_NS: Final = 2  # when it met that switch
 TAKEN: Final = 3  # the last epoch in which it was served, and since when
 TAKEN_NS: Final = 4
+FINISHED: Final = 5  # whether it has come to the end of the input
 
 # --- a thread's line: plain, its own; Python reads whenever it likes (a sum that is a little old) -----------------
 BUSY_NS: Final = 0
 TURNS: Final = 1  # how often it has served a share
+SCRATCH: Final = 2  # two words, for the clock
 
 
 @pure

@@ -49,6 +49,7 @@ BANDS: Final = 42  # address of float64[2, 5]
 BAND_TERMS: Final = 43  # 1 if the dimensions are bands, which a grid can serve
 SHARED: Final = 44  # address of what a plan of its own loop shares among workers (Plan.shared); 0: nothing
 CREW: Final = 45  # how many workers there are
+SLICED: Final = 46  # address of the epochs' words (`gate.epochs`), where threads serve several workers' memory by turns; 0: one each
 LEFT_SIZES: Final = 48  # bytes a value, by column; then the right side's
 COLUMNS: Final = 96  # addresses of the batch's columns, left, then right (24 each)
 
@@ -75,7 +76,10 @@ STORED: Final = 184  # whether the batch's rows are in
 REST: Final = 185  # by side: batches the index over that window rests; then how long next time
 NEXT_REST: Final = 187
 SERVED: Final = 189  # by side: the index that served the last probes into that window
+AHEAD: Final = 191  # sliced: tuples of the batch's arrays that lie behind a switch, and where they begin
+AHEAD_FROM: Final = 192
 CLOCK: Final = 193  # two words of scratch
+AHEAD_ALL: Final = 195  # whether the read that gave them gave all that was ready
 STORE_TURN: Final = 196  # by side: the number of the next tuple, modulo
 PROBE_TURN: Final = 198
 LAST_TS: Final = 200
@@ -83,6 +87,7 @@ EMIT_TAIL: Final = 201
 ENDED: Final = 202
 FED: Final = 203  # tuples of the batch that were handed down
 READ_COUNTS: Final = 204  # address of int64[slots]: distribution tree, tuples of each source taken
+SWITCHING: Final = 205  # sliced: the epoch whose switch follows this batch; 0: none
 OWN: Final = 208  # to 255: words of a loop of a strategy's own
 
 # --- shared -----------------------------------------------------------------------------------------------------
@@ -128,6 +133,10 @@ GROW_PAIRS: Final = 4
 BUILD_INDEX: Final = 5
 KERNEL_FAILED: Final = 6
 STOPPED: Final = 7
+# Sliced only: a batch is done; there was nothing to do; all before a switch is done.
+SLICE: Final = 8
+IDLE: Final = 9
+SWITCH: Final = 10
 
 # --- rows of the batch arrays -----------------------------------------------------------------------------------
 B_TS, B_ORIGIN, B_SEQ, B_REF, B_PROBE, B_STARTS = range(6)  # B_PROBE: its number among its side's probes, or -1

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from plait.gate import RingGate, codes, layout
-from plait.operators import halting, keys
+from plait.operators import keys
 from plait.operators import layout as o
 from plait.operators.buckets import PlainBuckets, Rows, RowView, pairs
 from plait.operators.tuml import lay_out
@@ -33,7 +33,7 @@ from plait.threads.engine import Engine
 from plait.threads.intake import Intake
 from plait.threads.memory import lines
 from plait.threads.options import Options, Sharing
-from plait.threads.pausing import Pauser, Stopped
+from plait.threads.pausing import Pauser
 from plait.threads.payload import Payload
 from plait.threads.pushing import CHUNK, Pusher
 from plait.threads.results import full_key
@@ -97,20 +97,19 @@ class OperatorEngine(Engine):
         self.pauser = Pauser(self.gate.words, self.control, shares, self.waiting, options.stall_after_s)
         self._started, self._ticked = False, 0
         self._reached = BEFORE_ALL  # the last frontier before the end of input
-        memory = self._share_out(shares, made.workers)
         self.pusher = Pusher(
             self.gate, self.intakes, inputs, self.payloads, self.encoder, self.arena, arena_rows, self.latency,
             widen=self._widen, rank=self._rank, check=self.check, waits=self.waiting, progressed=self._progressed,
             stall_after_s=options.stall_after_s,
         )  # fmt: skip
-        self.pusher.epochs = self.epochs
+        memory = self._share_out(shares, made.workers)
         self.results_ = OrderedResults(bound, shares, self.latency, keys=options.keys, room=options.unread_results)
         self.gatherer = self.results_  # type: ignore[assignment]
         self.crew = Crew(self.gate.words, self.control, memory, shares, self._step, self._pause)
         self.memory_ = memory
         self.threads = [
-            threading.Thread(target=self._serve, args=(k,), name=f"plait-operator-{k}", daemon=True)
-            for k in range(shares)
+            threading.Thread(target=self._serve_crew, args=(share,), name=f"plait-operator-{k}", daemon=True)
+            for k, share in enumerate(self.workers)
         ]
         self._started = True
         for thread in self.threads:
@@ -139,24 +138,6 @@ class OperatorEngine(Engine):
             self._reached = max(self._reached, frontier)
 
     # --- threads ---
-
-    def _serve(self, thread: int) -> None:  # type: ignore[override]
-        try:
-            self.crew.serve(thread)
-        except Stopped:
-            pass
-        except BaseException as error:
-            self.fail(error)
-        finally:
-            self.pauser.gone()
-
-    def _pause(self) -> None:
-        """Stand still while others change shared memory; end if the run is being stopped."""
-        halted = int(self.control[o.HALT])
-        if halted == halting.STILL:
-            self.pauser.stand()
-        elif halted == halting.STOPPING:
-            raise Stopped
 
     def _step(self, number: int) -> int:
         """Take ready tuples of a share, hand them to their buckets, and what comes out to the reader of results."""
