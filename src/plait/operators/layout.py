@@ -76,10 +76,7 @@ STORED: Final = 184  # whether the batch's rows are in
 REST: Final = 185  # by side: batches the index over that window rests; then how long next time
 NEXT_REST: Final = 187
 SERVED: Final = 189  # by side: the index that served the last probes into that window
-AHEAD: Final = 191  # sliced: tuples of the batch's arrays that lie behind a switch, and where they begin
-AHEAD_FROM: Final = 192
 CLOCK: Final = 193  # two words of scratch
-AHEAD_ALL: Final = 195  # whether the read that gave them gave all that was ready
 STORE_TURN: Final = 196  # by side: the number of the next tuple, modulo
 PROBE_TURN: Final = 198
 LAST_TS: Final = 200
@@ -87,8 +84,7 @@ EMIT_TAIL: Final = 201
 ENDED: Final = 202
 FED: Final = 203  # tuples of the batch that were handed down
 READ_COUNTS: Final = 204  # address of int64[slots]: distribution tree, tuples of each source taken
-SWITCHING: Final = 205  # sliced: the epoch whose switch follows this batch; 0: none
-OWN: Final = 208  # to 255: words of a loop of a strategy's own
+OWN: Final = 208  # to 255: words of a loop of a strategy's own; or, sliced, what `gate.epochs.take` keeps
 
 # --- shared -----------------------------------------------------------------------------------------------------
 # The worker releases, the gatherer acquires: results below are in the ring.

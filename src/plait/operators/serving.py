@@ -1,8 +1,8 @@
 """Threads that serve shares (`gate.epochs`): handing one on, waking whoever it goes to, and waiting for work.
 
-A thread with shares sleeps on the gate's READY_EVENT; one without sleeps on FEED_EVENT, so that tuples do not wake it. Whoever hands a
-share on fences after the store to OWNER and wakes both; a thread says that it will sleep, fences, and looks at its shares once
-more. One of the two sees the other: no share is left without a thread.
+A thread with shares sleeps on the gate's READY_EVENT; one without is parked on FEED_EVENT, which tuples do not wake and `halt` does.
+Whoever hands a share on fences after the store to OWNER and wakes both; a thread says that it will sleep, fences, and looks at its shares
+once more. One of the two sees the other: no share is left without a thread.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ from __future__ import annotations
 import numpy as np
 from numba import carray
 
-from plait.atomics import fence, fetch_add, load_acquire, sched_yield, wake_all
+from plait.atomics import load_acquire, sched_yield
 from plait.atomics.native import clock_ns, compiled_over, nap, pointer_at
 from plait.gate import epochs
 from plait.gate.flow import cancel, prepare, sleep
-from plait.gate.frontier import wake_readers
 from plait.gate.layout import READY_EVENT
 from plait.operators import layout as o
 from plait.operators.worker import work
@@ -28,30 +27,17 @@ PARKED_NS = 1_000_000_000
 
 @compiled
 def hand_on(gate, c, e, me, share, epoch, now):
-    """The share has met the switch: give it to the thread that the new map says, and wake that one."""
-    to = epochs.hand_over(e, share, epoch, now)
-    if to != me:
-        wake_threads(gate, c)
-    return to
+    return epochs.hand_on(gate, c, o.FEED_EVENT, e, me, share, epoch, now)
 
 
 @compiled
 def wake_threads(gate, c):
-    fence()
-    wake_readers(gate)
-    if load_acquire(c, o.FEED_SLEEPERS) > 0:
-        fetch_add(c, o.FEED_EVENT, 1)
-        wake_all(c, o.FEED_EVENT)
+    epochs.wake_threads(gate, c, o.FEED_EVENT)
 
 
 @compiled
 def park(c, e, me):
-    """Sleep while this thread has no share, unless all are to stand still."""
-    ticket = prepare(c, o.FEED_EVENT)
-    if epochs.owns_any(e, me) or load_acquire(c, o.HALT) != 0:
-        cancel(c, o.FEED_EVENT)
-    else:
-        sleep(c, o.FEED_EVENT, ticket, PARKED_NS)
+    epochs.park(c, o.FEED_EVENT, o.HALT, e, me, PARKED_NS)
 
 
 # --- joins: the whole turn is compiled ---------------------------------------------------------------------------
@@ -111,16 +97,15 @@ def turn(gate, c, e, me, arena, table, told):
             e[line + epochs.TURNS] += 1
             if code == o.SWITCH:
                 w = ints(table[share, T_WORDS], o.WORDS)
-                epoch = w[o.SWITCHING]
-                w[o.SWITCHING] = 0
+                epoch = w[o.OWN + epochs.SWITCHING]
+                w[o.OWN + epochs.SWITCHING] = 0
                 hand_on(gate, c, e, me, share, epoch, now)
         elif code == o.HALTED:
             if load_acquire(c, o.HALT) != 0:
                 return o.HALTED
             told[1] = 1
         elif code == o.FINISHED:
-            e[s + epochs.FINISHED] = 1
-            fetch_add(e, epochs.ENDED, 1)
+            epochs.finish(e, share)
             answer = o.SLICE
         elif code != o.IDLE:
             told[0] = share

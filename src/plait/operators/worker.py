@@ -88,27 +88,11 @@ def take_once(gate, c, w, batch):
 @inner
 def take_slice(gate, w, batch):
     """As `take_once`, but up to the next switch of epochs: what was read behind it is kept for whoever serves this next."""
-    e = ints(w[o.SLICED], 1 << 40)
-    number = w[o.AHEAD]
-    if number > 0:
-        first = w[o.AHEAD_FROM]
-        for row in range(o.B_REF + 1):
-            for i in range(number):
-                batch[row, i] = batch[row, first + i]
-    else:
-        number = ring.read(
-            gate, w[o.SEAT], w[o.MOST], batch[o.B_TS], batch[o.B_ORIGIN], batch[o.B_SEQ], batch[o.B_REF]
-        )
-        w[o.AHEAD_ALL] = 1 if number < w[o.MOST] else 0
-    w[o.AHEAD] = 0
-    if number > 0 and epochs.expects(e, w[o.SEAT]):
-        at = epochs.find_switch(batch[o.B_ORIGIN], 0, number)
-        if at < number:
-            w[o.SWITCHING] = batch[o.B_SEQ, at]
-            w[o.AHEAD] = number - at - 1
-            w[o.AHEAD_FROM] = at + 1
-            return at
-    if number >= 0 and w[o.AHEAD_ALL]:
+    number = epochs.take(
+        gate, ints(w[o.SLICED], 1 << 40), w[o.SEAT], w[o.MOST], batch[o.B_TS], batch[o.B_ORIGIN], batch[o.B_SEQ],
+        batch[o.B_REF], w, o.OWN,
+    )  # fmt: skip
+    if number >= 0 and w[o.OWN + epochs.ALL] and w[o.OWN + epochs.AHEAD] == 0:
         w[o.FRONTIER] = max(w[o.FRONTIER], gate[reader_at(gate, w[o.SEAT]) + GATE_FRONTIER])
     return number
 
@@ -392,7 +376,7 @@ def work(gate, c, w, arena, batch, p0, p1, u0, u1, pairs, over, ranges, walk, ta
             if not read(gate, c, w, batch, o.FEEDING):
                 return o.STOPPED
             if w[o.SLICED] and w[o.PHASE] == o.READING:
-                return o.SWITCH if w[o.SWITCHING] else o.IDLE
+                return o.SWITCH if w[o.OWN + epochs.SWITCHING] else o.IDLE
         if w[o.PHASE] == o.FEEDING:
             began = clock_ns(w, o.CLOCK)
             if w[o.FEED_OUT] and not feed(c, w, batch):
@@ -455,4 +439,4 @@ def work(gate, c, w, arena, batch, p0, p1, u0, u1, pairs, over, ranges, walk, ta
             if w[o.ENDED]:
                 return o.FINISHED
             if w[o.SLICED]:
-                return o.SWITCH if w[o.SWITCHING] else o.SLICE
+                return o.SWITCH if w[o.OWN + epochs.SWITCHING] else o.SLICE

@@ -163,9 +163,10 @@ class AggregateEngine(Engine):
         serve: Any = self._serve
         if options.elastic is not None:
             serve, memory = self._serve_crew, self._share_out(crew, options.workers or 1)
-            self.crew = Crew(self.gate.words, self.control, memory, crew, self._step_share, self._pause)
+            self.crew = Crew(self.gate.words, self.control, memory, self._step_share, self._pause)
             for updater in self.workers:
                 updater.taken = Taken(self.most)  # type: ignore[attr-defined]
+                updater.tuples = updater.taken.rows  # type: ignore[attr-defined]
         self.threads = [
             threading.Thread(target=serve, args=(worker,), name=f"plait-{made.strategy}-{k}", daemon=True)
             for k, worker in enumerate(self.workers)
@@ -226,16 +227,15 @@ class AggregateEngine(Engine):
             return BLOCKED
         assert self.epochs is not None
         began = time.monotonic_ns()
-        n, first, frontier = worker.taken.next(self.gate.words, self.epochs.words, number, self.most)
+        n, frontier = worker.taken.next(self.gate.words, self.epochs.words, number, self.most)
         worker.words[o.WAITS] = o.FOR_TUPLES if n == 0 else o.NOTHING
         if n == codes.DONE:
             n, frontier = 0, AFTER_ALL
         elif n < 0:
             refused(n, number, self._stopped or self.error is not None)
-        worked = n > 0 or frontier > worker.passed
+        worked, frontier = n > 0 or frontier > worker.passed, max(frontier, worker.passed)
         if worked:
-            worker.tuples = worker.taken.rows[:, first:]
-            self._hand_over(worker, self._update(worker, n, max(frontier, worker.passed)), n, max(frontier, worker.passed))
+            self._hand_over(worker, self._update(worker, n, frontier), n, frontier)
             worker.words[o.NS_STORE] += time.monotonic_ns() - began
         epoch = worker.taken.epoch
         if epoch:

@@ -38,7 +38,7 @@ class Change:
     at_s: float  # of the run
     state: str = PENDING
     epoch: int = 0
-    event_time: int | None = None  # tuples after this ts belong to the new epoch
+    event_time: int | None = None  # tuples from this ts on belong to the new epoch
     reconfiguration_ms: float | None = None
     switch_ms: float | None = None
 
@@ -122,13 +122,16 @@ class Epochs:
         if self._current is not None:
             # Every share has met it, some have not been served since: the next one can come all the same.
             self._settle()
-        (number, owners), self._wanted = self._wanted, None
+        number, owners = self._wanted
         epoch = self.epoch + 1
         for share, owner in enumerate(owners):
             self.words[int(epochs.map_at(self.words, epoch, share))] = owner
         code = int(
             epochs.insert_switch(self.gate.words, self.words, self._slots, self._origins, epoch, *self._tuple)
         )
+        if code == codes.DRAINING:
+            return  # some reader has not read the last switch's tuple yet, though its share has passed it
+        self._wanted = None
         if code != 0:
             self._note(number, state=REFUSED)
             if code not in (codes.DONE, codes.CLOSED_CODE):

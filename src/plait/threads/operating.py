@@ -105,7 +105,7 @@ class OperatorEngine(Engine):
         memory = self._share_out(shares, made.workers)
         self.results_ = OrderedResults(bound, shares, self.latency, keys=options.keys, room=options.unread_results)
         self.gatherer = self.results_  # type: ignore[assignment]
-        self.crew = Crew(self.gate.words, self.control, memory, shares, self._step, self._pause)
+        self.crew = Crew(self.gate.words, self.control, memory, self._step, self._pause)
         self.memory_ = memory
         self.threads = [
             threading.Thread(target=self._serve_crew, args=(share,), name=f"plait-operator-{k}", daemon=True)
@@ -147,7 +147,7 @@ class OperatorEngine(Engine):
             w[o.WAITS] = o.FOR_CONSUMER
             return BLOCKED
         began = time.monotonic_ns()
-        n, first, frontier = share.taken.next(self.gate.words, self.memory_, number, self.most)
+        n, frontier = share.taken.next(self.gate.words, self.memory_, number, self.most)
         w[o.WAITS] = o.FOR_TUPLES if n == 0 else o.NOTHING
         if n == codes.DONE:
             return self._end(share)
@@ -157,15 +157,15 @@ class OperatorEngine(Engine):
         if worked:
             read = time.monotonic_ns()
             w[o.NS_READ] += read - began
-            self._update(share, n, first, frontier)
+            self._update(share, n, frontier)
             w[o.NS_STORE] += time.monotonic_ns() - read
         epoch = share.taken.epoch
         if epoch:
             self.crew.hand_on(number, epoch)  # from here on the share is another's
         return WORKED if worked or epoch else IDLE
 
-    def _update(self, share: Share, n: int, first: int, frontier: int) -> None:
-        ts, origin, seq, ref = (column[first : first + n] for column in share.taken.rows)
+    def _update(self, share: Share, n: int, frontier: int) -> None:
+        ts, origin, seq, ref = (column[:n] for column in share.taken.rows)
         lay_out(n, origin, seq, self.arena, self._arena_mask, share.kinds, share.wide, share.narrow)
         which, buckets = pairs(
             share.wide[0, :n],
