@@ -310,13 +310,3 @@ def test_kinds_that_a_strategy_can_not_serve() -> None:
         start(left, strategy="dpjoin", layout=(1, 2))
     with start(left) as run:
         assert "dpjoin, 2 workers: a left join needs all partners of a left row at one worker" in run.explain()
-
-
-def test_queries_that_do_not_run_here() -> None:
-    own = plait.operator(
-        near(), buckets=1, route=lambda t: 0, state=list, process=lambda s, t: [], output={"x": "int64"}
-    )
-    counted = plait.aggregate(own, size="1s", compute={"n": plait.count()})
-    for query in (own, counted):
-        with pytest.raises(QueryError, match=r"does not run on threads.*this is a operator"):
-            query.on_threads()

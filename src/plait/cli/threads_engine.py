@@ -26,11 +26,13 @@ def supports(query: Query) -> bool:
     """Without importing the executor, and Numba with it."""
     from plait.query.aggregate import Aggregate
     from plait.query.join import Asof, Join
+    from plait.query.operator import Operator
 
     inner = [node for node in query.inputs if isinstance(node, Query)]
     # Bounded input has no silence to wait out: `idle_after=` could only lose rows of a slow disk.
     patient = all(stream.idle_after_us is None for stream in query.streams().values())
-    return patient and isinstance(query, (Join, Asof, Aggregate)) and all(supports(node) for node in inner)
+    known = isinstance(query, (Join, Asof, Aggregate, Operator))
+    return patient and known and all(supports(node) for node in inner)
 
 
 def run(job: Job, output: str, late: str | None, quiet: bool) -> Summary:

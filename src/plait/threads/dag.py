@@ -23,7 +23,7 @@ import dataclasses
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -38,13 +38,16 @@ from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.aggregate import Aggregate
 from plait.query.bind import Bound
 from plait.query.join import Asof, Join
+from plait.query.operator import Operator
 from plait.query.stream import SourceName, Stream, stream
 from plait.schema import time_kind
 from plait.threads.aggregating import AggregateEngine
 from plait.threads.engine import Engine, raise_again
+from plait.threads.epochs import Change
 from plait.threads.idle import let_go
 from plait.threads.intake import QUERY
-from plait.threads.options import Step, labelled
+from plait.threads.operating import OperatorEngine
+from plait.threads.options import Sharing, Step, labelled
 from plait.threads.pausing import Stopped
 from plait.threads.pushing import CHUNK, Front
 from plait.threads.stats import Stats
@@ -64,6 +67,9 @@ def _engine(bound: Bound, schemas: Mapping[str, pa.Schema], step: Step, front: F
     if isinstance(bound.node, Aggregate):
         assert isinstance(step.plan, Design)
         return AggregateEngine(bound, schemas, step.plan, step.options, front)
+    if isinstance(bound.node, Operator):
+        assert isinstance(step.plan, Sharing)
+        return OperatorEngine(bound, schemas, step.plan, step.options, front)
     assert isinstance(step.plan, Plan)
     return Engine(bound, schemas, step.plan, step.options, front)
 
@@ -307,6 +313,24 @@ class Dag:
     def results(self, timeout_s: float | None) -> Iterator[pa.RecordBatch]:
         return self.last.results(timeout_s)
 
+    def resize(self, workers: int, reason: str) -> Change:
+        """Every operator that is elastic gets that many threads, or as many as it has shares; the last one's is returned."""
+        elastic = [engine for engine in self.engines.values() if engine.epochs is not None]
+        for engine in elastic[:-1]:
+            assert engine.epochs is not None
+            engine.resize(min(workers, engine.epochs.shares), reason)
+        return (elastic[-1] if elastic else self.last).resize(workers, reason)
+
+    def rebalance(self, owners: Sequence[int] | None, reason: str) -> Change:
+        if owners is not None:
+            raise RunError(
+                "rebalance(owners) of a query of several operators",
+                why="a map of shares to threads is one operator's",
+                do="Leave owners out: each operator is balanced by what its shares have cost",
+            )
+        elastic = [engine for engine in self.engines.values() if engine.epochs is not None]
+        return [engine.rebalance(None, reason) for engine in elastic or [self.last]][-1]
+
     # --- what is going on ---
 
     @property
@@ -375,4 +399,6 @@ def _over(bound: Bound, inputs: tuple[Bound, ...]) -> Bound:
         node = dataclasses.replace(node, input=first)
     elif isinstance(node, (Join, Asof)):
         node = dataclasses.replace(node, left=first, right=rest[0])
+    elif isinstance(node, Operator):
+        node = dataclasses.replace(node, nodes=(first, *rest))
     return dataclasses.replace(bound, node=node, inputs=inputs)

@@ -17,6 +17,7 @@ import pyarrow as pa
 from plait.errors import PlaitError, RunError
 from plait.gate import RingGate, layout
 from plait.operators import layout as o
+from plait.operators import serving
 from plait.operators.asof import LAST_ID, LAST_REF
 from plait.operators.plan import Plan
 from plait.operators.worker import work
@@ -32,6 +33,7 @@ from plait.threads.options import Options
 from plait.threads.pausing import Pauser, Stopped
 from plait.threads.payload import Payload
 from plait.threads.pushing import CHUNK, Front, Pusher
+from plait.threads.resizing import Resizing
 from plait.threads.results import Gatherer
 from plait.threads.stats import Latency, Stats, WorkerStats, variation_percent
 
@@ -52,7 +54,7 @@ def raise_again(error: BaseException) -> NoReturn:
     raise RunError(f"The run stopped: {type(error).__name__}: {error}") from error
 
 
-class Engine:
+class Engine(Resizing):
     """What runs, once all schemas are known."""
 
     #: Called with the first error: other operators of the same run have to stop as well.
@@ -79,8 +81,8 @@ class Engine:
         count = len(made.seats)
         slots = (options.max_sources or self._slots(streams, inputs)) + (front is not None)
         pending = options.pending or min(max((1 << 21) // slots, 1 << 13), 1 << 16)
-        self.gate = RingGate([(0, 0)], readers=count, capacity=options.capacity, pending=max(pending, 2), max_sources=slots,
-                             names=[""])  # fmt: skip
+        self.gate = RingGate([(0, 0)], readers=count, capacity=options.capacity, pending=max(pending, 2),
+                             max_sources=slots + (options.elastic is not None), names=[""])  # fmt: skip
         self.control = lines(o.CONTROL_WORDS)
         most = min(options.batch or BATCH, 1 << 14)
         arena_rows = 1
@@ -129,10 +131,15 @@ class Engine:
         self.gatherer = Gatherer(bound, both, paid, self.workers, self.control, self.latency, forget=self.pusher.forget,
                                  keep_latest=self._keep_latest, precision=options.precision(), keys=options.keys)  # fmt: skip
         self.kernels: Any = None  # until the first rows say which ones
+        serve: Any = self._serve
+        if options.elastic is not None:
+            serve, memory = self._serve_shares, self._share_out(count, options.workers or 1)
+            self._table = np.zeros((count, serving.T_FIELDS), np.int64)
+            for worker in self.workers:
+                worker.words[o.SLICED] = address(memory)
+                self._table[worker.number] = worker.tabled()
         self.threads = [
-            threading.Thread(
-                target=self._serve, args=(worker,), name=f"plait-{made.strategy}-{worker.number}", daemon=True
-            )
+            threading.Thread(target=serve, args=(worker,), name=f"plait-{made.strategy}-{worker.number}", daemon=True)
             for worker in self.workers
         ]
         self._started = True
@@ -156,6 +163,29 @@ class Engine:
         try:
             while self._go_on(worker, int(self.work(*worker.arguments(self.gate.words, self.control, self.arena)))):
                 pass
+        except Stopped:
+            pass
+        except BaseException as error:
+            self.fail(error)
+        finally:
+            self.pauser.gone()
+
+    def _serve_shares(self, thread: Worker) -> None:
+        """A thread of an elastic run: as `_serve`, for the shares that are its own, whatever their numbers."""
+        assert self.epochs is not None
+        told = np.zeros(2, np.int64)
+        try:
+            while True:
+                answer = int(
+                    serving.serve(
+                        self.gate.words, self.control, self.epochs.words, thread.number, self.arena, self._table, told
+                    )
+                )
+                share = self.workers[int(told[0])]
+                if not self._go_on(share, answer):
+                    break
+                if answer == o.GROW_PAIRS:
+                    self._table[share.number] = share.tabled()
         except Stopped:
             pass
         except BaseException as error:
@@ -286,6 +316,8 @@ class Engine:
         self._tick()
 
     def _tick(self) -> None:
+        if self.epochs is not None:
+            self.epochs.poll()
         if self.pusher.rows - self._ticked > TICK_ROWS:
             self._ticked = self.pusher.rows
             self.gatherer.tick()
@@ -300,6 +332,8 @@ class Engine:
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
             self.check()
+            if self.epochs is not None:
+                self.epochs.poll()
             wait = SLICE_NS if deadline is None else int(max(0.0, min(deadline - time.monotonic(), 0.1)) * 1e9)
             batch = self.take(wait)
             if batch is False:
@@ -360,6 +394,10 @@ class Engine:
             return found
         return found + [f"probes into {names[side]}: {self._served(side)}" for side in (0, 1)]
 
+    def _loads(self) -> list[float]:
+        counters = (o.NS_READ, o.NS_STORE, o.NS_PROBE, o.NS_EMIT)
+        return [float(sum(int(w.words[c]) for c in counters)) for w in self.workers]
+
     def _served(self, side: int) -> str:
         kinds = {o.SCAN: "scan", 1: "hash", 2: "grid", 3: "sorted"}
         return ", ".join(sorted({kinds[int(w.words[o.SERVED + side])] for w in self.workers}))
@@ -405,9 +443,10 @@ class Engine:
                 "execution": execution / total,
                 "gathering": gathered / total,
             },
-            index={names[side]: self._served(side) for side in (0, 1)},
+            index={name: self._served(side) for side, name in enumerate(names)},
             late={name: sum(b.num_rows for b in i.late) for name, i in self.intakes.items()},
             behind={name: sum(b.num_rows for b in i.behind) for name, i in self.intakes.items()},
+            changes=() if self.epochs is None else self.epochs.changes(),
             memory={
                 "windows": sum(s.nbytes for side in self.segments for s in side),
                 "payload": sum(p.nbytes for p in self.payloads.values()),

@@ -17,6 +17,7 @@ from plait.operators.rivals import celljoin, handshake, low_latency_handshake
 from plait.query.aggregate import Aggregate, SpanWindow
 from plait.query.base import Node, Query, check_order
 from plait.query.join import Join, TimeWindow
+from plait.query.operator import Operator
 
 #: Systems that the papers measure against; only as much of them as the comparison needs.
 RIVALS = {"celljoin": celljoin, "handshake": handshake, "low_latency_handshake": low_latency_handshake}
@@ -29,6 +30,10 @@ class Options:
     """Everything that may be given; see `Run`."""
 
     workers: int | None = None
+    elastic: int | None = (
+        None  # shares of the state, and so threads at most: `resize` and `policy` change who serves them
+    )
+    policy: Any = None
     strategy: str = "auto"
     order: str = "strict"
     index: str = "auto"
@@ -49,7 +54,7 @@ class Options:
 
     def __post_init__(self) -> None:
         check_order(self.order)
-        for name in ("capacity", "unread_results", "batch", "workers", "pending", "max_sources"):
+        for name in ("capacity", "unread_results", "batch", "workers", "pending", "max_sources", "elastic"):
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
                 raise QueryError(
@@ -94,7 +99,7 @@ class Options:
 
 _COUNTED = {
     "capacity": "tuples", "unread_results": "results", "batch": "tuples", "workers": "workers", "pending": "tuples",
-    "max_sources": "sources",
+    "max_sources": "sources", "elastic": "shares",
 }  # fmt: skip
 
 
@@ -104,7 +109,7 @@ class Step:
 
     query: Query
     options: Options
-    plan: Plan | tuml.Design
+    plan: Plan | tuml.Design | Sharing
 
 
 def steps(query: Query, options: Options) -> list[Step]:
@@ -164,6 +169,8 @@ def _collect(query: Query, nodes: list[Query]) -> None:
 
 def _own(node: Query, options: Options, crew: int) -> Options:
     """What of the options an operator inside a larger query has; workers, if no number is given, share the cores."""
+    if options.elastic is not None:
+        options = _own_elastic(node, options, options.elastic)
     if isinstance(node, Join):
         strategy = options.strategy if options.strategy in JOINS else "auto"
         shared = options.workers is None and options.layout == "auto"
@@ -175,8 +182,55 @@ def _own(node: Query, options: Options, crew: int) -> Options:
     return replace(options, strategy=strategy, index="auto", layout="auto", punctuate="order")
 
 
-def plan(query: Query, options: Options) -> Plan | tuml.Design:
+def _own_elastic(node: Query, options: Options, shares: int) -> Options:
+    """Operators that have no shares to change hands have fixed workers; one with few buckets has so many shares."""
+    if isinstance(node, Operator):
+        shares = min(shares, node.buckets)
+    fixed = not isinstance(node, (Join, Aggregate, Operator)) or (isinstance(node, Aggregate) and not node.by)
+    workers = None if options.workers is None else min(options.workers, shares)
+    return replace(
+        options, workers=workers, elastic=None if fixed else shares, policy=None if fixed else options.policy
+    )
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """How a user's operator runs: into how many shares its buckets are split, and how many threads serve them at first."""
+
+    shares: int
+    workers: int
+    why: str
+    strategy: str = "operator"
+
+    @property
+    def seats(self) -> tuple[int, ...]:
+        return tuple(range(self.shares))
+
+
+def _sharing(query: Operator, options: Options) -> Sharing:
+    if options.strategy != "auto" or options.index != "auto" or options.layout != "auto":
+        raise QueryError(
+            f"strategy={options.strategy!r}, index={options.index!r}, layout={options.layout!r} for an operator",
+            why="these are options of joins and aggregates",
+            do="Leave them out",
+        )
+    workers = options.workers or 1
+    shares = options.elastic or min(workers, query.buckets)
+    if shares > query.buckets:
+        raise QueryError(
+            f"elastic={shares} for an operator of {query.buckets} buckets",
+            why="a bucket is served by one thread at a time, so more shares than buckets would be empty",
+            do="Raise buckets=, or lower elastic=",
+        )
+    why = f"{query.buckets} buckets in {shares} shares, served by {min(workers, shares)} threads"
+    return Sharing(shares, min(workers, shares), why)
+
+
+def plan(query: Query, options: Options) -> Plan | tuml.Design | Sharing:
     """The strategy, chosen and laid out; `why` says what decided."""
+    _check_elastic(options)
+    if isinstance(query, Operator):
+        return _sharing(query, options)
     if isinstance(query, Aggregate):
         if options.index != "auto" or options.layout != "auto":
             raise QueryError(
@@ -184,7 +238,7 @@ def plan(query: Query, options: Options) -> Plan | tuml.Design:
                 why="these are options of joins",
                 do="Leave them out",
             )
-        return tuml.design(query, options.strategy, options.workers)
+        return _elastic_aggregate(query, options) or tuml.design(query, options.strategy, options.workers)
     if options.strategy in tuml.STRATEGIES:
         raise QueryError(
             f"strategy={options.strategy!r} for a join",
@@ -192,6 +246,8 @@ def plan(query: Query, options: Options) -> Plan | tuml.Design:
             do=f"Use one of {', '.join(map(repr, ('auto', *JOINS)))}",
         )
     kind = query.how if isinstance(query, Join) else "asof"
+    if options.elastic is not None:
+        return _elastic_join(query, kind, options)
     workers = options.workers or (
         model.workers_for(options.layout) or 1 if options.strategy == "sequential" else _default(options)
     )
@@ -221,6 +277,51 @@ def plan(query: Query, options: Options) -> Plan | tuml.Design:
         made = dpjoin.plan(wish, shape, reason)
     made.check()
     return made if not why else replace(made, why=f"{why}; {made.why}")
+
+
+def _elastic_aggregate(query: Aggregate, options: Options) -> tuml.Design | None:
+    if options.elastic is None:
+        return None
+    if options.strategy not in ("auto", "tuml_mc"):
+        raise QueryError(
+            f"elastic={options.elastic} with strategy={options.strategy!r}",
+            why="shares that change hands are TuML-MC's, split by key",
+            do="Use strategy='tuml_mc', or leave elastic= out",
+        )
+    made = tuml.design(query, "tuml_mc", options.elastic)
+    return replace(made, why=f"{options.elastic} shares split by key; threads serve them as asked for")
+
+
+def _elastic_join(query: Query, kind: str, options: Options) -> Plan:
+    if options.strategy not in ("auto", "scalejoin") or kind == "asof":
+        raise QueryError(
+            f"elastic={options.elastic} with strategy={options.strategy!r}"
+            if kind != "asof"
+            else "elastic= for an as-of join",
+            why="shares that change hands have segments of their own, and only ScaleJoin's workers have that",
+            do="Use strategy='scalejoin', or leave elastic= out",
+        )
+    shares = options.elastic or 1
+    made = scalejoin.plan(Wish(shares, kind))
+    made.check()
+    why = f"{shares} shares see every tuple, each stores every {shares}th of either stream; threads serve them as asked for"
+    return replace(made, why=why)
+
+
+def _check_elastic(options: Options) -> None:
+    if options.elastic is None:
+        if options.policy is not None:
+            raise QueryError(
+                "policy= without elastic=",
+                why="the workers of such a run are fixed",
+                do="Say elastic=8, or how many threads there may be at most",
+            )
+    elif (options.workers or 1) > options.elastic:
+        raise QueryError(
+            f"workers={options.workers} with elastic={options.elastic}",
+            why="elastic= is how many threads there may be at most",
+            do="Raise it, or begin with fewer workers",
+        )
 
 
 def _check_rival(query: Query, options: Options) -> None:

@@ -25,6 +25,7 @@ from plait.query.stream import SourceName, Stream
 from plait.schema import to_micros
 from plait.threads.asof_codes import AsofCodes
 from plait.threads.columns import Encoder
+from plait.threads.epochs import Epochs
 from plait.threads.intake import QUERY, Intake, Source
 from plait.threads.memory import Arena
 from plait.threads.payload import Payload
@@ -105,6 +106,7 @@ class Pusher:
         self.rows = 0
         self._began_ns = time.monotonic_ns()
         self.front, self._others = front, -1
+        self.epochs: Epochs | None = None  # of an elastic run: switches go through the gate, too
         with self._joining:
             for name, intake in intakes.items():
                 for source in intake.sources.values():
@@ -124,9 +126,9 @@ class Pusher:
     def _open(self, name: str, input: int, min_ts: int) -> int:
         """A slot of the gate. Its place among the sources is settled by `_order`."""
         slot = self._next_slot
-        if slot >= self.gate.slots:
+        if slot >= len(self.arena):
             raise RunError(
-                f"There are more than {self.gate.slots} sources, counting a stream that is read twice twice",
+                f"There are more than {len(self.arena)} sources, counting a stream that is read twice twice",
                 why="memory for them is set aside when the run begins",
                 do="Raise max_sources=, or declare the sources with sources=",
             )
@@ -355,7 +357,7 @@ class Pusher:
     def _add(self, slot: int, ts: np.ndarray, seq: np.ndarray, ref: np.ndarray, first: int, last: int, progress: int, *,
              result: bool) -> None:  # fmt: skip
         """`result`: another operator's, so nobody is told that the run stalls: whoever pushes streams will be."""
-        gate, done = self.gate, first
+        gate, done, patience = self.gate, first, 3
         since, seen = time.monotonic(), -1
         while done < last:
             began = time.monotonic_ns()
@@ -378,6 +380,11 @@ class Pusher:
                         do="Read results() in another thread while you push, or raise capacity= and unread_results=",
                     )
             elif number == codes.STUCK:
+                if patience > 0 and self.epochs is not None:
+                    # A switch that is being inserted holds the frontier for a moment.
+                    patience -= 1
+                    with self.epochs.lock:
+                        continue
                 raise self._crowded(slot) if result else self._stuck(slot)
             else:
                 self._answer(slot, number)

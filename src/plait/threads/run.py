@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
 import pyarrow as pa
@@ -29,10 +29,12 @@ from plait.query.aggregate import Aggregate
 from plait.query.base import Query
 from plait.query.bind import bind
 from plait.query.join import Asof, Join
+from plait.query.operator import Operator
 from plait.query.stream import SourceName, Stream
 from plait.schema import micros_of
 from plait.threads.dag import Dag, begin
 from plait.threads.engine import Engine
+from plait.threads.epochs import Change
 from plait.threads.idle import Clock
 from plait.threads.options import Options, described, steps
 from plait.threads.pausing import Stopped
@@ -47,8 +49,8 @@ def start(query: Query, **options: Any) -> Run:
 
 def supports(query: Query) -> str | None:
     """Why this executor can't run a query; None if it can."""
-    if not isinstance(query, (Join, Asof, Aggregate)):
-        return f"threads run joins and aggregates so far, and this is a {type(query).__name__.lower()}"
+    if not isinstance(query, (Join, Asof, Aggregate, Operator)):
+        return f"threads run joins, aggregates and operators, and this is a {type(query).__name__.lower()}"
     return next((why for node in query.inputs if isinstance(node, Query) and (why := supports(node))), None)
 
 
@@ -196,6 +198,26 @@ class Run:
         if self._engine is None:
             raise RunError("The results' columns are not known yet", do="Push a batch of each stream, or pass schemas=")
         return self._engine.schema
+
+    # --- workers that come and go (elastic=) ---
+
+    def resize(self, workers: int, reason: str = "asked for") -> Change:
+        """Let so many threads serve the run's shares, from the first later event time on.
+
+        Returns at once: a switch of epochs takes effect when the frontier has passed its place. `stats().changes` says when that was
+        and what it cost. Of requests that wait for one under way only the last is carried out.
+        """
+        return self._changeable("resize").resize(workers, reason)
+
+    def rebalance(self, owners: Sequence[int] | None = None, reason: str = "asked for") -> Change:
+        """Let the same threads serve other shares: as `owners` says, a thread for each share, or by what each share has cost."""
+        return self._changeable("rebalance").rebalance(owners, reason)
+
+    def _changeable(self, call: str) -> Engine | Dag:
+        self._check(call)
+        if self._engine is None:
+            raise RunError(f"{call} before anything runs", do="Push a batch of each stream first, or pass schemas=")
+        return self._engine
 
     # --- what is going on ---
 
