@@ -21,6 +21,7 @@ from plait.query.functions import (
     sum,
     var,
 )
+from plait.query.textual import text
 from plait.query.trace import maximum, minimum
 
 __version__ = "0.1.0"
@@ -29,5 +30,5 @@ __all__ = [
     "ALL", "FILE", "PARTITION", "BehindError", "DataError", "LateError", "PendingError", "PlaitError", "Query",
     "QueryError", "RunError", "Stream", "aggregate", "asof", "collect", "count", "count_where", "custom", "distinct",
     "first", "first_where", "join", "last", "max", "maximum", "mean", "min", "minimum", "operator", "stream", "sum",
-    "timer", "var",
+    "text", "timer", "var",
 ]  # fmt: skip

@@ -159,3 +159,21 @@ def test_the_benchmark_agrees_with_duckdb() -> None:
     rows = bench._case(20_000, 1)
     assert {row["contender"] for row in rows} == {"threads tuml_sc", "threads tuml_mc 2", "duckdb"}
     assert len({row["results"] for row in rows}) == 1
+
+
+def test_a_mean_too_small_for_a_float_keeps_its_sign() -> None:
+    """Exact, then rounded once: a tiny negative mean is -0.0, as IEEE 754 rounds; an exact zero is 0.0, also of -0.0s."""
+    tiny = 5e-324
+    values = [[-tiny, 0.0], [tiny, 0.0], [-tiny, tiny], [-0.0, -0.0], [-tiny, -0.0, 0.0, 0.0]]
+    table = pa.table({
+        "ts": [10 * at for at, some in enumerate(values) for _ in some], "x": [x for some in values for x in some],
+    })  # fmt: skip
+    compute = {"mean": plait.mean("x"), "sum": plait.sum("x"), "var": plait.var("x")}
+    query = plait.aggregate(plait.stream("s", unit="us"), size="10us", compute=compute)
+    want = query.reference({"s": table})
+    assert [str(v) for v in want.column("mean").to_pylist()] == ["-0.0", "0.0", "0.0", "0.0", "-0.0"]
+    assert [str(v) for v in want.column("sum").to_pylist()] == ["-5e-324", "5e-324", "0.0", "0.0", "-5e-324"]
+    with query.on_threads(schemas={"s": table.schema}) as run:
+        run.push("s", 0, table)
+        run.drain()
+        assert_same(run.table(), want)

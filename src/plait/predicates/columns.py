@@ -20,6 +20,8 @@ import pyarrow.compute as pc
 from plait.errors import DataError
 from plait.predicates import bounds
 from plait.predicates.evaluate import Array
+from plait.query.expression import Column, Expr, Text, columns, walk
+from plait.query.textual import re2
 from plait.query.types import column_type
 
 
@@ -96,6 +98,36 @@ def column(values: pa.Array | pa.ChunkedArray, interner: Interner, name: str) ->
     if valid is not None:
         values = values.fill_null(False if kind == "bool" else 0)
     return Array(kind, values.to_numpy(zero_copy_only=False), valid)
+
+
+def texts(expr: Expr, rows: pa.RecordBatch | pa.Table, interner: Interner, side: int) -> dict[Expr, Array]:
+    """What an expression's text functions of one side say, a whole column at a time."""
+    return {
+        node: column(_text(node, rows), interner, node.op)
+        for node in walk(expr)
+        if isinstance(node, Text) and any(c.side == side for c in columns(node))
+    }
+
+
+def _text(expr: Expr, rows: pa.RecordBatch | pa.Table) -> pa.Array:
+    if isinstance(expr, Column):
+        values = rows.column(expr.name)
+        if isinstance(values, pa.ChunkedArray):
+            values = values.combine_chunks() if values.num_chunks != 1 else values.chunk(0)
+        values = values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
+        # Few functions know views, and none a column of nothing.
+        odd = pa.types.is_string_view(values.type) or pa.types.is_null(values.type)
+        return values.cast(pa.large_string()) if odd else values
+    assert isinstance(expr, Text)
+    values = _text(expr.arg, rows)
+    if expr.op in ("matches", "like"):
+        return pc.match_substring_regex(values, re2(expr.op, expr.pattern or ""))
+    if expr.op == "length":
+        return pc.utf8_length(values).cast(pa.int64())
+    if expr.op == "ascii_lower":
+        return pc.ascii_lower(values)
+    function = {"contains": pc.match_substring, "starts_with": pc.starts_with, "ends_with": pc.ends_with}[expr.op]
+    return function(values, expr.pattern)
 
 
 def _codes(values: Any, interner: Interner) -> np.ndarray:

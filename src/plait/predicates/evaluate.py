@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from plait.predicates import bounds
-from plait.query.expression import COMPARISON, LOGIC, Binary, Cast, Column, Expr, Literal, Unary
+from plait.query.expression import COMPARISON, LOGIC, Binary, Cast, Column, Expr, Literal, Text, Unary
 from plait.query.types import is_float, is_int, promote
 
 Mask = np.ndarray
@@ -57,6 +57,8 @@ def evaluate(expr: Expr, lookup: Lookup, codes: Callable[[str | bytes], int]) ->
             return _arithmetic(op, a, b)
         case Column(side, name):
             raise AssertionError(f"column {side}.{name} was not given")
+        case Text():
+            raise AssertionError(f"{expr} is computed from its column (`columns.texts`), and was not given")
 
 
 def _literal(value: Any, codes: Callable[[str | bytes], int]) -> Array:

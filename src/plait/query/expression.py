@@ -5,6 +5,7 @@ a node or an operator name, so that two readers (a kernel generator, an interpre
 
 - Python's ``/ // %`` and SQL's ``/ %`` are different operators (`div floordiv mod` against `sqldiv sqlmod`).
 - Logic is three-valued; a comparison with NULL or NaN is unknown; a pair matches only if the root is true.
+- Text functions take a constant pattern, and are nodes of their own (`Text`).
 - Integers are exact whatever their width. Floats keep their width under NumPy 2 promotion; literals are weak.
 """
 
@@ -68,7 +69,16 @@ class Cast:
     to: str
 
 
-Expr = Column | Literal | Unary | Binary | Cast
+@dataclass(frozen=True, slots=True)
+class Text:
+    """What a text column says: `op` is one of `textual.PATTERNS` (with a pattern) or `textual.PLAIN`."""
+
+    op: str
+    arg: Expr
+    pattern: str | None = None
+
+
+Expr = Column | Literal | Unary | Binary | Cast | Text
 
 CAST_TYPES: Final = (
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64",
@@ -77,7 +87,7 @@ CAST_TYPES: Final = (
 
 def children(expr: Expr) -> tuple[Expr, ...]:
     match expr:
-        case Unary(_, arg) | Cast(arg, _):
+        case Unary(_, arg) | Cast(arg, _) | Text(_, arg, _):
             return (arg,)
         case Binary(_, left, right):
             return (left, right)
@@ -120,6 +130,8 @@ def text(expr: Expr, names: tuple[str, str] = ("left", "right")) -> str:
             return f"({'-' if op == 'neg' else 'not '}{text(arg, names)})"
         case Cast(arg, to):
             return f"cast({text(arg, names)} as {to})"
+        case Text(op, arg, pattern):
+            return f"{op}({text(arg, names)}{'' if pattern is None else f', {pattern!r}'})"
         case Binary(op, left, right) if op in _SIGN:
             return f"({text(left, names)} {_SIGN[op]} {text(right, names)})"
         case Binary(op, left, right):

@@ -17,7 +17,8 @@ import sqlglot
 from sqlglot import exp
 
 from plait.errors import QueryError
-from plait.query.expression import Binary, Cast, Column, Expr, Literal, Unary
+from plait.query import textual
+from plait.query.expression import Binary, Cast, Column, Expr, Literal, Text, Unary
 from plait.query.trace import as_expr
 
 DIALECT = "spark"
@@ -71,7 +72,8 @@ class _Reader:
     def _refuse(self, what: str) -> QueryError:
         return QueryError(
             f"The condition {self.text!r} {what}",
-            why="plait reads + - * / %, comparisons, BETWEEN, IN, IS NULL, AND, OR, NOT, abs, least, greatest, CAST",
+            why="plait reads + - * / %, comparisons, BETWEEN, IN, IS NULL, AND, OR, NOT, abs, least, greatest, CAST; of text "
+            "LIKE, RLIKE, contains, startswith, endswith, length",
             do="Rewrite it with these, or pass a Python function",
         )
 
@@ -107,6 +109,31 @@ class _Reader:
         if isinstance(node.expression, exp.Null):
             return Unary("is_null", self.read(node.this))
         raise self._refuse(f"uses {node.sql(DIALECT)!r}")
+
+    def _like(self, node: exp.Expression) -> Expr:
+        return self._text("like", node)
+
+    def _regexplike(self, node: exp.Expression) -> Expr:
+        return self._text("matches", node)
+
+    def _contains(self, node: exp.Expression) -> Expr:
+        return self._text("contains", node)
+
+    def _startswith(self, node: exp.Expression) -> Expr:
+        return self._text("starts_with", node)
+
+    def _endswith(self, node: exp.Expression) -> Expr:
+        return self._text("ends_with", node)
+
+    def _length(self, node: exp.Expression) -> Expr:
+        return Text("length", self.read(node.this))
+
+    def _text(self, op: str, node: exp.Expression) -> Expr:
+        pattern = node.expression
+        if not (isinstance(pattern, exp.Literal) and pattern.is_string) or node.args.get("flag"):
+            raise self._refuse(f"uses {node.sql(DIALECT)!r} with a pattern that is no constant")
+        made = Text(op, self.read(node.this), textual.check(op, pattern.this))
+        return Unary("not", made) if node.args.get("negate") else made
 
     def _least(self, node: exp.Expression) -> Expr:
         return self._fold("least", node)

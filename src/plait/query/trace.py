@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from plait.errors import QueryError
-from plait.query.expression import CAST_TYPES, Binary, Cast, Column, Expr, Literal, Unary
+from plait.query import textual
+from plait.query.expression import CAST_TYPES, Binary, Cast, Column, Expr, Literal, Text, Unary
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MICROSECOND = dt.timedelta(microseconds=1)
@@ -56,6 +57,30 @@ class Symbol:
 
     def between(self, low: object, high: object) -> Symbol:
         return (self >= low) & (self <= high)
+
+    def matches(self, pattern: str) -> Symbol:
+        return self._text("matches", pattern)
+
+    def like(self, pattern: str) -> Symbol:
+        return self._text("like", pattern)
+
+    def contains(self, part: str) -> Symbol:
+        return self._text("contains", part)
+
+    def starts_with(self, part: str) -> Symbol:
+        return self._text("starts_with", part)
+
+    def ends_with(self, part: str) -> Symbol:
+        return self._text("ends_with", part)
+
+    def length(self) -> Symbol:
+        return Symbol(Text("length", self.expr))
+
+    def ascii_lower(self) -> Symbol:
+        return Symbol(Text("ascii_lower", self.expr))
+
+    def _text(self, op: str, pattern: object) -> Symbol:
+        return Symbol(Text(op, self.expr, textual.check(op, pattern)))
 
     def _least(self, other: object) -> Symbol:
         return _binary("least", self, other)

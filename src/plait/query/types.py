@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from plait.errors import QueryError
-from plait.query.expression import COMPARISON, LOGIC, Binary, Cast, Column, Expr, Literal, Unary, text
+from plait.query.expression import COMPARISON, LOGIC, Binary, Cast, Column, Expr, Literal, Text, Unary, text
 
 Sides = tuple[pa.Schema, pa.Schema]
 Names = tuple[str, str]
@@ -73,6 +73,8 @@ def resolve(expr: Expr, sides: Sides, names: Names, *, insensitive: bool = False
             return Unary(op, resolve(arg, sides, names, insensitive=insensitive))
         case Cast(arg, to):
             return Cast(resolve(arg, sides, names, insensitive=insensitive), to)
+        case Text(op, arg, pattern):
+            return Text(op, resolve(arg, sides, names, insensitive=insensitive), pattern)
         case Binary(op, left, right):
             return Binary(
                 op,
@@ -120,6 +122,12 @@ def infer(expr: Expr, sides: Sides, names: Names = ("left", "right")) -> str:
             if not (is_number(inner) or inner in ("bool", "null")):
                 raise _mismatch(expr, names, f"a cast of {_word(inner)} to {to}")
             return to
+        case Text(op, arg, _):
+            inner = infer(arg, sides, names)
+            if inner not in ("text", "null") or not isinstance(arg, (Column, Text)):
+                what = "something that is no column" if inner == "text" else _word(inner)
+                raise _mismatch(expr, names, f"`{op}` of {what}")
+            return {"length": "int64", "ascii_lower": "text"}.get(op, "bool")
         case Unary(op, arg):
             return _infer_unary(expr, op, infer(arg, sides, names), names)
         case Binary(op, left, right):

@@ -121,8 +121,21 @@ class _Sql:
                 return self._two(node, lambda a, b: compare(sign, a, b))
             case exp.Column():
                 return self._column(node)
+            case exp.Length():
+                return self._one(node, lambda a: a.length())
+            case exp.Like() | exp.RegexpLike() | exp.Contains() | exp.StartsWith() | exp.EndsWith():
+                return self._text(node)
             case _:
                 return self._other(node)
+
+    def _text(self, node: exp.Expression) -> Term:
+        methods: dict[Any, Any] = {
+            exp.Like: Value.like, exp.RegexpLike: Value.matches, exp.Contains: Value.contains,
+            exp.StartsWith: Value.starts_with, exp.EndsWith: Value.ends_with,
+        }  # fmt: skip
+        method = methods[type(node)]
+        pattern, negated = node.expression.this, bool(node.args.get("negate"))
+        return self._one(node, lambda a: ~method(a, pattern) if negated else method(a, pattern))
 
     def _other(self, node: exp.Expression) -> Term:
         match node:

@@ -83,7 +83,9 @@ def exact_sum(values: Sequence[float]) -> Fraction | float:
 
 
 def rounded(exact: Fraction | float) -> float:
-    """To the nearest float, ties to even; beyond the largest one it is infinite. Zero has no sign."""
+    """To the nearest float, ties to even; beyond the largest one it is infinite. An exact zero has no sign; what is only too
+    small for a float keeps its own, as IEEE 754 rounds.
+    """
     try:
         return float(exact)
     except OverflowError:

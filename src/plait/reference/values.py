@@ -11,6 +11,7 @@ import datetime as dt
 import functools
 import math
 import operator
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -51,6 +52,33 @@ class Value:
 
     def between(self, low: Any, high: Any) -> Value:
         return compare(">=", self, value_of(low)) & compare("<=", self, value_of(high))
+
+    def matches(self, pattern: str) -> Value:
+        return self._of_text("bool", lambda v: re.search(pattern, v, re.ASCII) is not None)
+
+    def like(self, pattern: str) -> Value:
+        wild = {"%": ".*", "_": "."}
+        parts = re.findall(r"\\.|[^\\]", pattern, re.DOTALL)
+        expression = "".join(wild.get(part) or re.escape(part[-1]) for part in parts)
+        return self._of_text("bool", lambda v: re.fullmatch(expression, v, re.DOTALL) is not None)
+
+    def contains(self, part: str) -> Value:
+        return self._of_text("bool", lambda v: part in v)
+
+    def starts_with(self, part: str) -> Value:
+        return self._of_text("bool", lambda v: v.startswith(part))
+
+    def ends_with(self, part: str) -> Value:
+        return self._of_text("bool", lambda v: v.endswith(part))
+
+    def length(self) -> Value:
+        return self._of_text("int64", len)
+
+    def ascii_lower(self) -> Value:
+        return self._of_text("text", lambda v: "".join(c.lower() if "A" <= c <= "Z" else c for c in v))
+
+    def _of_text(self, kind: str, function: Callable[[str], Any]) -> Value:
+        return Value(kind, None if self.v is None else function(self.v))
 
     def _least(self, other: Any) -> Value:
         return pick(self, value_of(other), larger=False)

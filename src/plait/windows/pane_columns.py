@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from plait.errors import DataError, RunError
 from plait.kernels import exact
-from plait.predicates.columns import Interner, column
+from plait.predicates.columns import Interner, column, texts
 from plait.predicates.evaluate import evaluate, truth
 from plait.query.aggregate import Aggregate
 from plait.query.expression import Column, Expr, Literal, walk
@@ -145,6 +145,7 @@ def holds(predicate: Predicate, rows: pa.RecordBatch | pa.Table, ts: np.ndarray)
     literals = [node.value for node in walk(predicate.expr) if isinstance(node, Literal)]
     interner = Interner({value for value in literals if isinstance(value, (str, bytes))})
     known: dict[Expr, Any] = {Column(0, c): column(rows.column(c), interner, c) for c in predicate.reads[0]}
+    known |= texts(predicate.expr, rows, interner, 0)
     return np.broadcast_to(truth(evaluate(predicate.expr, known.get, interner.code)), n)
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from plait.kernels import chains
 from plait.predicates import bounds
 from plait.predicates.bounds import Interval
-from plait.predicates.columns import Interner, column
+from plait.predicates.columns import Interner, column, texts
 from plait.predicates.evaluate import Array, as_float, both_valid, evaluate, exact, truth
 from plait.predicates.leaves import Shape
 from plait.predicates.terms import Band, Equality
@@ -70,6 +70,8 @@ class Intake:
             Column(side, name): column(batch.column(name), self.interner, name) for name in self.shape.reads(side)
         }
         known: dict[Expr, Array] = dict(columns)
+        if self.shape.predicate.expr is not None:
+            known |= texts(self.shape.predicate.expr, batch, self.interner, side)
 
         def value(expr: Expr) -> Array:
             if expr not in known:

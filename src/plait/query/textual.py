@@ -1,0 +1,196 @@
+"""Conditions on text: what they may say, so that every executor's answer is the same.
+
+A regular expression is Python's, read as ASCII (`\\d`, `\\w`, `\\s` and `\\b` know ASCII only), and is searched for. Executors
+match with RE2, the reference with Python's `re`. Without look-around, back-references and flags both decide whether a text
+holds a word of one regular language; so what is allowed here is just that, and it is written anew for RE2 from Python's own
+reading of it, character by character. `$`, which Python also finds before a last newline, is refused: `\\Z` is the end.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from re import _constants as sre  # type: ignore[attr-defined]  # Python's own reading of a pattern has no public name
+from re import _parser  # type: ignore[attr-defined]
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from plait.errors import QueryError
+
+#: Operators of `expression.Text`: those that take a pattern, and those that take none.
+PATTERNS: Final = ("matches", "like", "contains", "starts_with", "ends_with")
+PLAIN: Final = ("length", "ascii_lower")
+
+_MOST: Final = 1000  # what RE2 repeats at most
+_RANGES: Final = {
+    sre.CATEGORY_DIGIT: "0-9",
+    sre.CATEGORY_NOT_DIGIT: r"\x{0}-/:-\x{10FFFF}",
+    sre.CATEGORY_SPACE: r"\x{9}-\x{D}\x{20}",
+    sre.CATEGORY_NOT_SPACE: r"\x{0}-\x{8}\x{E}-\x{1F}\x{21}-\x{10FFFF}",
+    sre.CATEGORY_WORD: "0-9A-Z_a-z",
+    sre.CATEGORY_NOT_WORD: r"\x{0}-/:-@\x{5B}-\x{5E}\x{60}\x{7B}-\x{10FFFF}",
+}
+_PLACES: Final = {
+    sre.AT_BEGINNING: r"\A",
+    sre.AT_BEGINNING_STRING: r"\A",
+    sre.AT_END_STRING: r"\z",
+    sre.AT_BOUNDARY: r"\b",
+}
+
+
+def check(op: str, pattern: object) -> str:
+    """A pattern that may stand in a condition."""
+    if not isinstance(pattern, str):
+        raise QueryError(
+            f"{op}({pattern!r}) takes a text",
+            why="a pattern is a constant of the condition, the same for all rows",
+            do=f"Pass a str, such as {op}('abc')",
+        )
+    if op in ("matches", "like"):
+        try:
+            pc.match_substring_regex(pa.array([""]), re2(op, pattern))
+        except pa.ArrowInvalid as error:
+            raise QueryError(f"{op}({pattern!r}) is too much for RE2: {error}", do="Repeat less") from error
+    return pattern
+
+
+def re2(op: str, pattern: str) -> str:
+    """The expression that RE2 has to find for `matches` and `like`."""
+    if op == "like":
+        return _like(pattern)
+    try:
+        parsed = _parser.parse(pattern, re.ASCII)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise QueryError(f"matches({pattern!r}) is no regular expression: {error}") from error
+    if parsed.state.flags & ~re.ASCII:
+        raise _refused(pattern, "flags")
+    return "".join(_one(pattern, *item) for item in parsed)
+
+
+def _refused(pattern: str, what: str) -> QueryError:
+    return QueryError(
+        f"matches({pattern!r}) uses {what}",
+        why="executors match with RE2, the reference with Python's re, and there the two could differ",
+        do="Use characters, classes, . | ( ) * + ? {m,n}, ^, \\Z for the end, \\b, and \\d \\w \\s of ASCII; for upper "
+        "and lower case alike, ascii_lower()",
+    )
+
+
+def _one(pattern: str, op: Any, value: Any) -> str:
+    match op:
+        case sre.LITERAL:
+            return _character(value)
+        case sre.NOT_LITERAL:
+            return f"[^{_character(value)}]"
+        case sre.ANY:
+            return r"[^\x{A}]"
+        case sre.IN:
+            return _class(pattern, value)
+        case sre.BRANCH:
+            return f"(?:{'|'.join(_all(pattern, branch) for branch in value[1])})"
+        case sre.SUBPATTERN if not (value[1] or value[2]):
+            return f"(?:{_all(pattern, value[3])})"
+        case sre.MAX_REPEAT | sre.MIN_REPEAT:
+            least, most, inner = value
+            if max(least, 0 if most is sre.MAXREPEAT else most) > _MOST:
+                raise _refused(pattern, f"a repetition of more than {_MOST}")
+            return f"(?:{_all(pattern, inner)}){{{least},{'' if most is sre.MAXREPEAT else most}}}"
+        case sre.AT if value in _PLACES:
+            return _PLACES[value]
+        case _:
+            raise _refused(pattern, f"{str(op if op is not sre.AT else value).lower()}")
+
+
+def _all(pattern: str, items: Any) -> str:
+    return "".join(_one(pattern, *item) for item in items)
+
+
+def _class(pattern: str, items: Any) -> str:
+    out = ""
+    for op, value in items:
+        match op:
+            case sre.NEGATE:
+                out += "^"
+            case sre.LITERAL:
+                out += _character(value)
+            case sre.RANGE:
+                out += f"{_character(value[0])}-{_character(value[1])}"
+            case sre.CATEGORY if value in _RANGES:
+                out += _RANGES[value]
+            case _:
+                raise _refused(pattern, str(op).lower())
+    return f"[{out}]"
+
+
+def _character(code: int) -> str:
+    return chr(code) if chr(code).isascii() and chr(code).isalnum() else f"\\x{{{code:X}}}"
+
+
+def _like(pattern: str) -> str:
+    out, escaped = "", False
+    for each in pattern:
+        if escaped and each not in "%_\\":
+            break
+        if each == "\\" and not escaped:
+            escaped = True
+            continue
+        wild = not escaped and each in "%_"
+        out += {"%": r"[\x{0}-\x{10FFFF}]*", "_": r"[\x{0}-\x{10FFFF}]"}[each] if wild else _character(ord(each))
+        escaped = False
+    if escaped:
+        raise QueryError(
+            f"LIKE {pattern!r} has a \\ that escapes nothing", do="Escape %, _ or \\ with it, or write it twice"
+        )
+    return rf"\A{out}\z"
+
+
+class OfText:
+    """A condition on a text column, or the column itself: what `plait.text("column")` begins."""
+
+    def __init__(self, read: Callable[[Any], Any]) -> None:
+        self._read = read
+
+    def __call__(self, row: Any) -> Any:
+        return self._read(row)
+
+    def _then(self, method: str, *arguments: Any) -> OfText:
+        return OfText(lambda row: getattr(self(row), method)(*arguments))
+
+    def matches(self, pattern: str) -> OfText:
+        """Whether a regular expression is found in it."""
+        return self._then("matches", check("matches", pattern))
+
+    def like(self, pattern: str) -> OfText:
+        """SQL's LIKE: `%` for any text, `_` for one character."""
+        return self._then("like", check("like", pattern))
+
+    def contains(self, part: str) -> OfText:
+        return self._then("contains", check("contains", part))
+
+    def starts_with(self, part: str) -> OfText:
+        return self._then("starts_with", check("starts_with", part))
+
+    def ends_with(self, part: str) -> OfText:
+        return self._then("ends_with", check("ends_with", part))
+
+    def ascii_lower(self) -> OfText:
+        """With A to Z as a to z; other letters stay as they are."""
+        return self._then("ascii_lower")
+
+    def __and__(self, other: OfText) -> OfText:
+        return OfText(lambda row: self(row) & other(row))
+
+    def __or__(self, other: OfText) -> OfText:
+        return OfText(lambda row: self(row) | other(row))
+
+    def __invert__(self) -> OfText:
+        return OfText(lambda row: ~self(row))
+
+
+def text(column: str) -> OfText:
+    """A text column, for conditions on one row: `plait.count_where(plait.text("comment").matches(r"\\d+"))`."""
+    if not isinstance(column, str) or not column:
+        raise QueryError(f"text({column!r}) names no column", do="Write plait.text('column')")
+    return OfText(lambda row: row[column])
