@@ -21,8 +21,8 @@ from plait.query.aggregate import Aggregate
 from plait.windows.ring_segment import ints, octets
 
 #: Those that are built, and those that the paper has besides.
-BUILT = ("tuml_sc", "tuml_mc")
-OTHERS = ("mq", "mq_lockfree", "wiml")
+BUILT = ("tuml_sc", "tuml_mc", "wiml")
+OTHERS = ("mq", "mq_lockfree")
 STRATEGIES = BUILT + OTHERS
 
 
@@ -53,6 +53,8 @@ def design(query: Aggregate, strategy: str, workers: int | None) -> Design:
             why="it is one for joins",
             do="Use 'tuml_sc', 'tuml_mc' or 'auto'",
         )
+    if strategy == "wiml":
+        return Design("wiml", 1, "asked")
     if strategy == "tuml_mc":
         if not query.by:
             raise QueryError(

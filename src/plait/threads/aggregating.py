@@ -10,20 +10,20 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from plait.errors import RunError
-from plait.gate import RingGate, codes, layout, ring
+from plait.gate import RingGate, codes, layout
 from plait.operators import halting, keys
 from plait.operators import layout as o
 from plait.operators.tuml import Design, lay_out
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.aggregate import Aggregate, SpanWindow
-from plait.query.bind import Bound, bind
+from plait.query.bind import bind
 from plait.threads.aggregate_results import AggregateResults
 from plait.threads.engine import Engine
 from plait.threads.intake import Intake
@@ -35,9 +35,11 @@ from plait.threads.pushing import CHUNK, Pusher
 from plait.threads.results import full_key
 from plait.threads.stats import Latency, Stats, variation_percent
 from plait.windows.pane_columns import Columns
-from plait.windows.panes import Closed, pane_windows
+from plait.windows.panes import Closed, PaneWindows, pane_windows
 
 WAIT_NS = 20_000_000
+#: Where tuples wait for one another, by strategy; else in a ring gate.
+GATES: dict[str, type[RingGate]] = {}
 BATCH = 1 << 15  # tuples an update thread takes at once, unless batch= says otherwise
 
 
@@ -100,8 +102,8 @@ class NoPayload:
 class Updater:
     """One update thread's memory: its windows, a batch of tuples, and counters laid out as a worker's."""
 
-    def __init__(self, number: int, bound: Bound, most: int, crew: int) -> None:
-        self.number, self.windows = number, pane_windows(bound)
+    def __init__(self, number: int, windows: PaneWindows, most: int, crew: int) -> None:
+        self.number, self.windows = number, windows
         self.windows.share(crew, number)
         self.words = lines(o.WORDS)
         self.tuples = np.zeros((4, most), np.int64)  # ts, origin, seq, ref
@@ -128,19 +130,19 @@ class AggregateEngine(Engine):
         crew = made.workers
         slots = options.max_sources or self._slots(streams, {name: (0,)})
         pending = options.pending or min(max((1 << 21) // slots, 1 << 13), 1 << 16)
-        self.gate = RingGate([(0, 0)], readers=crew, capacity=options.capacity, pending=max(pending, 2), max_sources=slots,
-                             names=[""])  # fmt: skip
+        self.gate = GATES.get(made.strategy, RingGate)([(0, 0)], readers=crew, capacity=options.capacity,
+                                                       pending=max(pending, 2), max_sources=slots, names=[""])  # fmt: skip
         self.control = lines(o.CONTROL_WORDS)
         self.most = options.batch or BATCH
         arena_rows = 1
         while arena_rows < int(self.gate.words[layout.RING]) + self.most + CHUNK:
             arena_rows *= 2
-        self.workers = [Updater(k, bound, self.most, crew) for k in range(crew)]  # type: ignore[misc]
+        self.workers = [self._updater(k, slots) for k in range(crew)]  # type: ignore[misc]
         first: Updater = self.workers[0]  # type: ignore[assignment]
         self.encoder = PaneEncoder(first.windows.columns, name)  # type: ignore[assignment]
         self.arena = np.zeros((slots, max(o.A_WORDS, o.A_COLUMNS + len(first.kinds))), np.int64)
         self._arena_mask = arena_rows - 1
-        self._rows_needed = first.windows.needs_rows
+        self._rows_needed = first.windows.needs_rows and made.strategy != "wiml"
         self._span = isinstance(query.window, SpanWindow)
         kept = self._rows_needed or (options.keys and not self._span)
         self.payload = Payload(schemas[name]) if kept else NoPayload()
@@ -151,7 +153,7 @@ class AggregateEngine(Engine):
         self.began = time.monotonic()
         self.pauser = Pauser(self.gate.words, self.control, crew, self.waiting, options.stall_after_s)
         self._started, self._ticked = False, 0
-        self.pusher = Pusher(
+        self.pusher = self._pusher()(
             self.gate, self.intakes, {name: (0,)}, self.payloads, self.encoder, self.arena, arena_rows, self.latency,
             widen=self._widen, rank=self._rank, check=self.check, waits=self.waiting, progressed=self._progressed,
             stall_after_s=options.stall_after_s,
@@ -165,6 +167,12 @@ class AggregateEngine(Engine):
         self._started = True
         for thread in self.threads:
             thread.start()
+
+    def _updater(self, number: int, slots: int) -> Updater:
+        return Updater(number, pane_windows(self.bound), self.most, self.design.workers)
+
+    def _pusher(self) -> Callable[..., Pusher]:
+        return Pusher
 
     def _widen(self) -> None:
         """Columns have one type for good."""
@@ -196,7 +204,7 @@ class AggregateEngine(Engine):
         began = time.monotonic_ns()
         ts, origin, seq, ref = worker.tuples
         w[o.WAITS] = o.FOR_TUPLES
-        n = int(ring.read_waiting(words, seat, self.most, ts, origin, seq, ref, WAIT_NS))
+        n = int(self.gate.kind.read_waiting(words, seat, self.most, ts, origin, seq, ref, WAIT_NS))
         w[o.WAITS] = o.NOTHING
         if n < 0 and n != codes.DONE:
             self._pause()

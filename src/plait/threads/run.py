@@ -33,6 +33,7 @@ from plait.query.stream import SourceName, Stream
 from plait.schema import micros_of
 from plait.threads.aggregating import AggregateEngine
 from plait.threads.engine import Engine
+from plait.threads.hiving import HiveEngine
 from plait.threads.options import Options, plan
 from plait.threads.pausing import Stopped
 from plait.threads.pushing import batches_of
@@ -93,7 +94,8 @@ class Run:
     def _begin(self) -> None:
         if isinstance(self.query, Aggregate):
             assert isinstance(self._plan, Design)
-            self._engine = AggregateEngine(self.query, self._schemas, self._plan, self.options)
+            kind = HiveEngine if self._plan.strategy == "wiml" else AggregateEngine
+            self._engine = kind(self.query, self._schemas, self._plan, self.options)
         else:
             assert isinstance(self._plan, Plan)
             self._engine = Engine(self.query, self._schemas, self._plan, self.options)
