@@ -17,10 +17,11 @@ import numpy as np
 import pyarrow as pa
 
 from plait.errors import RunError
-from plait.gate import RingGate, codes, layout
+from plait.gate import LockFreeQueueGate, QueueGate, RingGate, codes, layout
 from plait.operators import halting, keys
 from plait.operators import layout as o
-from plait.operators.tuml import Design, lay_out
+from plait.operators.designs import Design
+from plait.operators.tuml import lay_out
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.aggregate import Aggregate, SpanWindow
 from plait.query.bind import bind
@@ -39,7 +40,7 @@ from plait.windows.panes import Closed, PaneWindows, pane_windows
 
 WAIT_NS = 20_000_000
 #: Where tuples wait for one another, by strategy; else in a ring gate.
-GATES: dict[str, type[RingGate]] = {}
+GATES: dict[str, Any] = {"mq": QueueGate, "mq_lockfree": LockFreeQueueGate}
 BATCH = 1 << 15  # tuples an update thread takes at once, unless batch= says otherwise
 
 

@@ -41,6 +41,8 @@ class HivePusher(Pusher):
         self.cells: dict[int, Cells] = {}
         self._windows, self._make, self._taken, self._moved = windows, make, taken, moved
         super().__init__(*arguments, **options)
+        for intake in self.intakes.values():
+            intake.positions = False  # no row is kept
 
     def in_order(self) -> Iterable[Cells]:
         """Every source's cells, in the order that settles ties."""

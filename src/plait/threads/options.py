@@ -11,17 +11,18 @@ import pyarrow as pa
 
 from plait.errors import QueryError
 from plait.model import layout as model
-from plait.operators import asof, dpjoin, gathering, scalejoin, sequential, splitjoin, tuml
+from plait.operators import asof, designs, dpjoin, gathering, scalejoin, sequential, splitjoin
 from plait.operators.plan import Plan, Wish
 from plait.operators.rivals import celljoin, handshake, low_latency_handshake
 from plait.query.aggregate import Aggregate
 from plait.query.base import Query, check_order
 from plait.query.join import Join, TimeWindow
+from plait.query.stream import Stream
 
 #: Systems that the papers measure against; only as much of them as the comparison needs.
 RIVALS = {"celljoin": celljoin, "handshake": handshake, "low_latency_handshake": low_latency_handshake}
 JOINS = ("sequential", "scalejoin", "splitjoin", "dpjoin", *RIVALS)
-STRATEGIES = ("auto", *JOINS, *tuml.STRATEGIES)
+STRATEGIES = ("auto", *JOINS, *designs.STRATEGIES)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +99,7 @@ _COUNTED = {
 }  # fmt: skip
 
 
-def plan(query: Query, options: Options) -> Plan | tuml.Design:
+def plan(query: Query, options: Options) -> Plan | designs.Design:
     """The strategy, chosen and laid out; `why` says what decided."""
     if isinstance(query, Aggregate):
         if options.index != "auto" or options.layout != "auto":
@@ -107,8 +108,11 @@ def plan(query: Query, options: Options) -> Plan | tuml.Design:
                 why="these are options of joins",
                 do="Leave them out",
             )
-        return tuml.design(query, options.strategy, options.workers)
-    if options.strategy in tuml.STRATEGIES:
+        schema = None
+        if isinstance(query.input, Stream):
+            schema = (options.schemas or {}).get(query.input.name) or query.input.schema
+        return designs.design(query, options.strategy, options.workers, schema)
+    if options.strategy in designs.STRATEGIES:
         raise QueryError(
             f"strategy={options.strategy!r} for a join",
             why="it is one for aggregates",

@@ -200,7 +200,7 @@ class Pusher:
             with self._encoding:
                 stamp = self.encoder.stamp + 1
             ref = self.payloads[stream.name].append(batch, ts, source.number, positions, pushed_ns, stamp)
-            refs = np.arange(ref, ref + len(ts))
+            refs = np.arange(ref, ref + len(ts)) if intake.positions else np.broadcast_to(np.int64(ref), len(ts))
             self.rows += len(ts)
             intake.taken += len(ts)
             progress = source.progress(stream.disorder_us)

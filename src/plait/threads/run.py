@@ -18,14 +18,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Self
 
 import pyarrow as pa
 
 from plait import order as total_order
 from plait.errors import QueryError, RunError
+from plait.operators.designs import Design
 from plait.operators.plan import Plan
-from plait.operators.tuml import Design
 from plait.query.aggregate import Aggregate
 from plait.query.base import Query
 from plait.query.join import Asof, Join
@@ -93,6 +94,8 @@ class Run:
 
     def _begin(self) -> None:
         if isinstance(self.query, Aggregate):
+            # Only now are all columns known, which have a say in the design.
+            self._plan = plan(self.query, replace(self.options, schemas=self._schemas))
             assert isinstance(self._plan, Design)
             kind = HiveEngine if self._plan.strategy == "wiml" else AggregateEngine
             self._engine = kind(self.query, self._schemas, self._plan, self.options)
