@@ -107,6 +107,7 @@ def pin(h, slot, levels):
     store_release(h, s + PIN, FIRST)
     fence()
     node = node_at(h, load_acquire(h, HEAD))
+    store_release(h, s + PIN, h[node + PANE])
     remember(h, s, node)
     return node
 
