@@ -177,9 +177,8 @@ def _scale(counts: np.ndarray, size_ns: int, refuse: Any) -> np.ndarray:
     else:
         scale = size_ns // 1_000
         limit = TS_MAX // scale
-        beyond = (counts > limit) | (counts < -limit)
-        if beyond.any():
-            row = int(np.flatnonzero(beyond)[0])
+        if len(counts) and (int(counts.max()) > limit or int(counts.min()) < -limit):
+            row = int(np.flatnonzero((counts > limit) | (counts < -limit))[0])
             raise refuse(row, f"is {counts[row]}", "event times lie within +-2^62 microseconds")
         micros = counts * scale
     return micros

@@ -10,12 +10,13 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from plait.errors import BehindError, QueryError, RunError
-from plait.gate import calls, codes, elastic, layout, messages, ring, skiplist
+from plait.gate import calls, codes, elastic, layout, messages, queues, ring, skiplist
 from plait.gate.contract import Origin
 from plait.gate.payload import ROW_BITS, rows
 from plait.gate.pushing import SLICE_NS, Sources
@@ -207,6 +208,25 @@ class RingGate(_Gate):
     kind, store = ring, "rings"
 
 
+class QueueGate(_Gate):
+    """A queue for each source under a lock, and one reader that looks at all of them: MQ of the aggregation paper."""
+
+    kind, store = queues, "nodes"
+    locked = True
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        if self.seats > 1:
+            raise QueryError(f"A multi-queue with {self.seats} readers", why="a tuple is dequeued once")
+        self.words[layout.LOCKED] = int(self.locked)
+
+
+class LockFreeQueueGate(QueueGate):
+    """The same with lock-free queues: MQ_LF."""
+
+    locked = False
+
+
 def _again(call: Callable[[], int]) -> int:
     """Repeat a change while another one holds what it needs, which is never for long."""
     while (code := int(call())) == codes.INSIDE:
@@ -233,4 +253,4 @@ def _check(
         raise QueryError(f"late={late!r}, full={full!r}", do="late= is 'error' or 'drop', full= 'block' or 'refuse'")
 
 
-__all__ = ["Ready", "RingGate", "SkipListGate"]
+__all__ = ["LockFreeQueueGate", "QueueGate", "Ready", "RingGate", "SkipListGate"]

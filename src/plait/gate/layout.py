@@ -39,6 +39,7 @@ STORE_AT: Final = 11
 SCRATCH_AT: Final = 12  # per reader, private
 SCRATCH: Final = 13  # words a reader
 WIDTH: Final = 14  # SLOTS, rounded up to a power of two
+LOCKED: Final = 15  # multi-queues: 1 if each has a lock
 
 # --- events: one word a line ---------------------------------------------------------------------------------
 # SOURCES_VERSION, READERS_VERSION: raised (fetch_add) by every change to the set of sources or readers, after the
@@ -87,6 +88,8 @@ BUSY: Final = 2 * LINE
 # PIN: skip list only. While the source is inside `add`, every node it may touch has ts >= PIN; AFTER_ALL otherwise.
 # Release, then a fence, then a look at where readers are: see `skiplist.pin`.
 PIN: Final = 2 * LINE + 1
+# LOCK: multi-queues only. 0, or 1 while a thread is at the source's queue (CAS in, release out).
+LOCK: Final = 2 * LINE + 2
 # Private to the holder of BUSY (each holder acquires what the last one released with it):
 FREED: Final = 3 * LINE  # tuples whose memory may be used again
 LIMIT: Final = 3 * LINE + 1  # TAIL may come up to here without another look at the limits

@@ -124,6 +124,18 @@ def merge(low, high, target, slot, into, sums) -> None:
 
 
 @entry
+def merge_at(number, target, slot, into, sums, at) -> None:
+    """As `merge`, where the limbs of `sums` are those of `into` from the one numbered `at` on."""
+    limbs = sums.shape[1] - LIMBS
+    for i in range(number):
+        row, other = into[target[i]], sums[slot[i]]
+        row[COUNT] += other[COUNT]
+        row[ODD] |= other[ODD]
+        for k in range(limbs):
+            row[LIMBS + at + k] += other[LIMBS + k]
+
+
+@entry
 def carry(low, high, sums) -> None:
     """Bring every limb but the topmost back to 32 bits; the sums stay what they are."""
     for s in range(low, high):

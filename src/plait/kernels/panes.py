@@ -270,6 +270,28 @@ def merge_edge(low, high, target, slot, last, into, kept) -> None:
 
 
 @entry
+def timed_edge(low, high, slot, bits, valid, which, ts, last, kept) -> None:
+    """As `edge`, and the tuple's ts."""
+    for i in range(low, high):
+        s = slot[i]
+        if s >= 0 and which[i] != 0 and (last or kept[s, 0] == 0):
+            kept[s, 0] = 2 if valid[i] != 0 else 1
+            kept[s, 1] = bits[i]
+            kept[s, 2] = ts[i]
+
+
+@entry
+def merge_timed_edge(number, target, slot, window, last, into, kept, best) -> None:
+    """Parts of one source after those of sources before it; `best` has the ts of what each window holds so far."""
+    for i in range(number):
+        t, s, w = target[i], slot[i], window[i]
+        if kept[s, 0] != 0 and (into[t, 0] == 0 or (kept[s, 2] >= best[w] if last else kept[s, 2] < best[w])):
+            into[t, 0] = kept[s, 0]
+            into[t, 1] = kept[s, 1]
+            best[w] = kept[s, 2]
+
+
+@entry
 def chain(low, high, slot, refs, free, left, node_ref, node_next, chains) -> int:
     """Keep tuples' references in a list for each slot: how many, first node, last node. Gives the free nodes left."""
     for i in range(low, high):

@@ -5,71 +5,17 @@
   key; a winset is given out when all of them have passed its end. Each group's tuples are seen by one thread, in total order,
   so order-sensitive functions are served as well. Windows are each thread's own: nothing is shared but the gate.
 
-A `Design` is what a strategy decides for an aggregate, as a `Plan` is for a join. What a tuple's functions read lies in its
-source's arena (`threads.pushing`); `lay_out` brings a batch's columns together, in total order.
+What a tuple's functions read lies in its source's arena (`threads.pushing`); `lay_out` brings a batch's columns together, in
+total order.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from plait.atomics.native import compiled_over
-from plait.errors import QueryError
 from plait.operators import layout as o
-from plait.query.aggregate import Aggregate
 from plait.windows.ring_segment import ints, octets
-
-#: Those that are built, and those that the paper has besides.
-BUILT = ("tuml_sc", "tuml_mc")
-OTHERS = ("mq", "mq_lockfree", "wiml")
-STRATEGIES = BUILT + OTHERS
-
-
-@dataclass(frozen=True)
-class Design:
-    """Who updates windows. `seats` are the gate's readers."""
-
-    strategy: str
-    workers: int
-    why: str
-
-    @property
-    def seats(self) -> tuple[int, ...]:
-        return tuple(range(self.workers))
-
-
-def design(query: Aggregate, strategy: str, workers: int | None) -> Design:
-    """The strategy for an aggregate, checked."""
-    if strategy in OTHERS:
-        raise QueryError(
-            f"strategy={strategy!r} is not built yet",
-            why="of the paper's designs there are TuML-SC and TuML-MC so far",
-            do="Use 'tuml_sc', 'tuml_mc' or 'auto'",
-        )
-    if strategy not in (*BUILT, "auto"):
-        raise QueryError(
-            f"strategy={strategy!r} for an aggregate",
-            why="it is one for joins",
-            do="Use 'tuml_sc', 'tuml_mc' or 'auto'",
-        )
-    if strategy == "tuml_mc":
-        if not query.by:
-            raise QueryError(
-                "strategy='tuml_mc' without by=",
-                why="update threads share the work by key, and there is none",
-                do="Use 'tuml_sc', or group by a column",
-            )
-        return Design(strategy, workers or 2, "update threads split by key, as asked for")
-    if workers is not None and workers > 1:
-        if strategy == "tuml_sc":
-            raise QueryError(
-                f"workers={workers} with strategy='tuml_sc'", why="it has a single consumer", do="Use 'tuml_mc'"
-            )
-        if query.by:
-            return Design("tuml_mc", workers, f"{workers} workers were asked for: update threads split by key")
-    why = "as asked for" if strategy == "tuml_sc" else "one thread keeps up with several sources that push"
-    return Design("tuml_sc", 1, why)
 
 
 @compiled_over("windows")

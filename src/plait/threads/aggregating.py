@@ -10,17 +10,18 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from plait.errors import RunError
-from plait.gate import RingGate, codes, layout, ring
+from plait.gate import LockFreeQueueGate, QueueGate, RingGate, codes, layout
 from plait.operators import keys
 from plait.operators import layout as o
-from plait.operators.tuml import Design, lay_out
+from plait.operators.designs import Design
+from plait.operators.tuml import lay_out
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.aggregate import Aggregate, SpanWindow
 from plait.query.bind import Bound
@@ -36,9 +37,11 @@ from plait.threads.pushing import CHUNK, Front, Pusher
 from plait.threads.results import full_key
 from plait.threads.stats import Latency, Stats, variation_percent
 from plait.windows.pane_columns import Columns
-from plait.windows.panes import Closed, pane_windows
+from plait.windows.panes import Closed, PaneWindows, pane_windows
 
 WAIT_NS = 20_000_000
+#: Where tuples wait for one another, by strategy; else in a ring gate.
+GATES: dict[str, Any] = {"mq": QueueGate, "mq_lockfree": LockFreeQueueGate}
 BATCH = 1 << 15  # tuples an update thread takes at once, unless batch= says otherwise
 
 
@@ -101,8 +104,8 @@ class NoPayload:
 class Updater:
     """One update thread's memory: its windows, a batch of tuples, and counters laid out as a worker's."""
 
-    def __init__(self, number: int, bound: Bound, most: int, crew: int) -> None:
-        self.number, self.windows = number, pane_windows(bound)
+    def __init__(self, number: int, windows: PaneWindows, most: int, crew: int) -> None:
+        self.number, self.windows = number, windows
         self.windows.share(crew, number)
         self.words = lines(o.WORDS)
         self.tuples = np.zeros((4, most), np.int64)  # ts, origin, seq, ref
@@ -123,6 +126,8 @@ class AggregateEngine(Engine):
 
     def __init__(self, bound: Bound, schemas: Mapping[str, pa.Schema], made: Design, options: Options,
                  front: Front | None = None) -> None:  # fmt: skip
+        self.plan: Any = made
+        self.segments: Any = ([], [])
         self.design, self.options, self.bound = made, options, bound
         query = bound.node
         assert isinstance(query, Aggregate)
@@ -132,19 +137,21 @@ class AggregateEngine(Engine):
         crew = made.workers
         slots = (options.max_sources or self._slots(streams, {name: (0,)})) + (front is not None)
         pending = options.pending or min(max((1 << 21) // slots, 1 << 13), 1 << 16)
-        self.gate = RingGate([(0, 0)], readers=crew, capacity=options.capacity, pending=max(pending, 2),
-                             max_sources=slots + (options.elastic is not None), names=[""])  # fmt: skip
+        self.gate = GATES.get(made.strategy, RingGate)(
+            [(0, 0)], readers=crew, capacity=options.capacity, pending=max(pending, 2),
+            max_sources=slots + (options.elastic is not None), names=[""],
+        )  # fmt: skip
         self.control = lines(o.CONTROL_WORDS)
         self.most = options.batch or BATCH
         arena_rows = 1
         while arena_rows < int(self.gate.words[layout.RING]) + self.most + CHUNK:
             arena_rows *= 2
-        self.workers = [Updater(k, bound, self.most, crew) for k in range(crew)]  # type: ignore[misc]
+        self.workers = [self._updater(k, slots) for k in range(crew)]  # type: ignore[misc]
         first: Updater = self.workers[0]  # type: ignore[assignment]
         self.encoder = PaneEncoder(first.windows.columns, name)  # type: ignore[assignment]
         self.arena = np.zeros((slots, max(o.A_WORDS, o.A_COLUMNS + len(first.kinds))), np.int64)
         self._arena_mask = arena_rows - 1
-        self._rows_needed = first.windows.needs_rows
+        self._rows_needed = first.windows.needs_rows and made.strategy != "wiml"
         self._span = isinstance(query.window, SpanWindow)
         kept = self._rows_needed or (options.keys and not self._span)
         self.payload = Payload(schemas[name]) if kept else NoPayload()
@@ -155,7 +162,7 @@ class AggregateEngine(Engine):
         self.began = time.monotonic()
         self.pauser = Pauser(self.gate.words, self.control, crew, self.waiting, options.stall_after_s)
         self._started, self._ticked = False, 0
-        self.pusher = Pusher(
+        self.pusher = self._pusher()(
             self.gate, self.intakes, {name: (0,)}, self.payloads, self.encoder, self.arena, arena_rows, self.latency,
             widen=self._widen, rank=self._rank, check=self.check, waits=self.waiting, progressed=self.progressed,
             stall_after_s=options.stall_after_s, front=front,
@@ -176,6 +183,12 @@ class AggregateEngine(Engine):
         self._started = True
         for thread in self.threads:
             thread.start()
+
+    def _updater(self, number: int, slots: int) -> Updater:
+        return Updater(number, pane_windows(self.bound), self.most, self.design.workers)
+
+    def _pusher(self) -> Callable[..., Pusher]:
+        return Pusher
 
     def _widen(self) -> None:
         """Columns have one type for good."""
@@ -199,7 +212,7 @@ class AggregateEngine(Engine):
         began = time.monotonic_ns()
         ts, origin, seq, ref = worker.tuples
         w[o.WAITS] = o.FOR_TUPLES
-        n = int(ring.read_waiting(words, seat, self.most, ts, origin, seq, ref, WAIT_NS))
+        n = int(self.gate.kind.read_waiting(words, seat, self.most, ts, origin, seq, ref, WAIT_NS))
         w[o.WAITS] = o.NOTHING
         if n < 0 and n != codes.DONE:
             self._pause()
@@ -312,7 +325,6 @@ class AggregateEngine(Engine):
         return "panes"
 
     def stats(self) -> Stats:
-        self.plan, self.segments = self.design, ([], [])  # type: ignore[assignment]
         made = super().stats()
         windows = sum(w.windows.nbytes for w in self.workers)  # type: ignore[attr-defined]
         updates = [w.comparisons for w in made.workers]

@@ -32,8 +32,8 @@ import pyarrow as pa
 
 from plait.errors import PlaitError, RunError
 from plait.gate import layout
+from plait.operators.designs import Design
 from plait.operators.plan import Plan
-from plait.operators.tuml import Design
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.aggregate import Aggregate
 from plait.query.bind import Bound
@@ -44,10 +44,11 @@ from plait.schema import time_kind
 from plait.threads.aggregating import AggregateEngine
 from plait.threads.engine import Engine, raise_again
 from plait.threads.epochs import Change
+from plait.threads.hiving import HiveEngine
 from plait.threads.idle import let_go
 from plait.threads.intake import QUERY
 from plait.threads.operating import OperatorEngine
-from plait.threads.options import Sharing, Step, labelled
+from plait.threads.options import Sharing, Step, labelled, plan
 from plait.threads.pausing import Stopped
 from plait.threads.pushing import CHUNK, Front
 from plait.threads.stats import Stats
@@ -65,8 +66,10 @@ def begin(bound: Bound, schemas: Mapping[str, pa.Schema], steps: list[Step]) -> 
 
 def _engine(bound: Bound, schemas: Mapping[str, pa.Schema], step: Step, front: Front | None) -> Engine:
     if isinstance(bound.node, Aggregate):
-        assert isinstance(step.plan, Design)
-        return AggregateEngine(bound, schemas, step.plan, step.options, front)
+        # Only now are all columns known, which have a say in the design.
+        made = plan(bound.node, dataclasses.replace(step.options, schemas=schemas))
+        assert isinstance(made, Design)
+        return (HiveEngine if made.strategy == "wiml" else AggregateEngine)(bound, schemas, made, step.options, front)
     if isinstance(bound.node, Operator):
         assert isinstance(step.plan, Sharing)
         return OperatorEngine(bound, schemas, step.plan, step.options, front)
@@ -354,6 +357,9 @@ class Dag:
 
     def _labelled(self) -> list[tuple[str, Engine]]:
         return [(labelled(engine.bound.node), engine) for engine in self.engines.values()]
+
+    def plans(self) -> list[tuple[str, Any]]:
+        return [plan for engine in self.engines.values() for plan in engine.plans()]
 
     def describe(self) -> list[str]:
         return [f"{label}: {line}" for label, engine in self._labelled() for line in engine.describe()]

@@ -29,7 +29,7 @@ from plait.threads.columns import Encoder, opaque_place
 from plait.threads.idle import let_go
 from plait.threads.intake import Intake
 from plait.threads.memory import Segment, Worker, address, lines, plant
-from plait.threads.options import Options
+from plait.threads.options import Options, labelled
 from plait.threads.pausing import Pauser, Stopped
 from plait.threads.payload import Payload
 from plait.threads.pushing import CHUNK, Front, Pusher
@@ -362,6 +362,10 @@ class Engine(Resizing):
             self.gatherer.lock.release()
 
     # --- what is going on ---
+
+    def plans(self) -> list[tuple[str, Any]]:
+        """Each operator's name and how it is run: here there is but one."""
+        return [(labelled(self.bound.node), self.plan)]
 
     @property
     def schema(self) -> pa.Schema:

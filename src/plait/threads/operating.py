@@ -63,6 +63,8 @@ class OperatorEngine(Engine):
 
     def __init__(self, bound: Bound, schemas: Mapping[str, pa.Schema], made: Sharing, options: Options,
                  front: Front | None = None) -> None:  # fmt: skip
+        self.plan: Any = made
+        self.segments: Any = ([], [])
         self.sharing, self.options, self.bound = made, options, bound
         query = bound.node
         assert isinstance(query, Operator)
@@ -277,7 +279,6 @@ class OperatorEngine(Engine):
         return [float(w.words[o.NS_STORE] + w.words[o.NS_READ]) for w in self.workers]
 
     def stats(self) -> Stats:
-        self.plan, self.segments = self.sharing, ([], [])  # type: ignore[assignment]
         made = super().stats()
         return dataclasses.replace(made, balance_cv_percent=variation_percent([w.comparisons for w in made.workers]))
 

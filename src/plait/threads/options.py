@@ -11,18 +11,19 @@ import pyarrow as pa
 
 from plait.errors import QueryError
 from plait.model import layout as model
-from plait.operators import asof, dpjoin, gathering, scalejoin, sequential, splitjoin, tuml
+from plait.operators import asof, designs, dpjoin, gathering, scalejoin, sequential, splitjoin
 from plait.operators.plan import Plan, Wish
 from plait.operators.rivals import celljoin, handshake, low_latency_handshake
 from plait.query.aggregate import Aggregate, SpanWindow
 from plait.query.base import Node, Query, check_order
 from plait.query.join import Join, TimeWindow
 from plait.query.operator import Operator
+from plait.query.stream import Stream
 
 #: Systems that the papers measure against; only as much of them as the comparison needs.
 RIVALS = {"celljoin": celljoin, "handshake": handshake, "low_latency_handshake": low_latency_handshake}
 JOINS = ("sequential", "scalejoin", "splitjoin", "dpjoin", *RIVALS)
-STRATEGIES = ("auto", *JOINS, *tuml.STRATEGIES)
+STRATEGIES = ("auto", *JOINS, *designs.STRATEGIES)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +110,7 @@ class Step:
 
     query: Query
     options: Options
-    plan: Plan | tuml.Design | Sharing
+    plan: Plan | designs.Design | Sharing
 
 
 def steps(query: Query, options: Options) -> list[Step]:
@@ -149,13 +150,13 @@ def labelled(query: Node) -> str:
     return query.name or type(query).__name__.lower()
 
 
-def described(made: list[Step]) -> list[str]:
+def described(plans: list[tuple[str, Plan | designs.Design | Sharing]]) -> list[str]:
     """A line an operator: which strategy, how many workers, why."""
-    several = len(made) > 1
+    several = len(plans) > 1
     lines = []
-    for step in made:
-        what = f"{labelled(step.query)}: " if several else ""
-        lines.append(f"on threads: {what}{step.plan.strategy}, {len(step.plan.seats)} workers: {step.plan.why}")
+    for label, made in plans:
+        what = f"{label}: " if several else ""
+        lines.append(f"on threads: {what}{made.strategy}, {len(made.seats)} workers: {made.why}")
     return lines
 
 
@@ -226,7 +227,7 @@ def _sharing(query: Operator, options: Options) -> Sharing:
     return Sharing(shares, min(workers, shares), why)
 
 
-def plan(query: Query, options: Options) -> Plan | tuml.Design | Sharing:
+def plan(query: Query, options: Options) -> Plan | designs.Design | Sharing:
     """The strategy, chosen and laid out; `why` says what decided."""
     _check_elastic(options)
     if isinstance(query, Operator):
@@ -238,8 +239,12 @@ def plan(query: Query, options: Options) -> Plan | tuml.Design | Sharing:
                 why="these are options of joins",
                 do="Leave them out",
             )
-        return _elastic_aggregate(query, options) or tuml.design(query, options.strategy, options.workers)
-    if options.strategy in tuml.STRATEGIES:
+        schema = None
+        if isinstance(query.input, Stream):
+            schema = (options.schemas or {}).get(query.input.name) or query.input.schema
+        found = _elastic_aggregate(query, options)
+        return found or designs.design(query, options.strategy, options.workers, schema)
+    if options.strategy in designs.STRATEGIES:
         raise QueryError(
             f"strategy={options.strategy!r} for a join",
             why="it is one for aggregates",
@@ -279,7 +284,7 @@ def plan(query: Query, options: Options) -> Plan | tuml.Design | Sharing:
     return made if not why else replace(made, why=f"{why}; {made.why}")
 
 
-def _elastic_aggregate(query: Aggregate, options: Options) -> tuml.Design | None:
+def _elastic_aggregate(query: Aggregate, options: Options) -> designs.Design | None:
     if options.elastic is None:
         return None
     if options.strategy not in ("auto", "tuml_mc"):
@@ -288,7 +293,7 @@ def _elastic_aggregate(query: Aggregate, options: Options) -> tuml.Design | None
             why="shares that change hands are TuML-MC's, split by key",
             do="Use strategy='tuml_mc', or leave elastic= out",
         )
-    made = tuml.design(query, "tuml_mc", options.elastic)
+    made = designs.design(query, "tuml_mc", options.elastic)
     return replace(made, why=f"{options.elastic} shares split by key; threads serve them as asked for")
 
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from plait.connectors import memory as tables
 from plait.errors import DataError, PendingError, RunError
-from plait.gate import RingGate, calls, codes, layout, messages, ring
+from plait.gate import RingGate, calls, codes, layout, messages
 from plait.operators import layout as o
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.stream import SourceName, Stream
@@ -145,11 +145,18 @@ class Pusher:
         name = intake.stream.name
         for input in self.inputs[name]:
             slot = self._open(f"source {source.name!r} of stream {name!r}", input, min_ts)
-            arena = self.arenas[slot] = Arena(self.arena_rows, input, self.encoder)
-            arena.name_in(self.arena[slot])
+            self._furnish(slot, input, min_ts)
             source.slots[input] = slot
             self._owner[slot] = (name, source.name)
         self._order()
+
+    def _furnish(self, slot: int, input: int, min_ts: int) -> None:
+        """Memory for a source that is let in."""
+        arena = self.arenas[slot] = Arena(self.arena_rows, input, self.encoder)
+        arena.name_in(self.arena[slot])
+
+    def _written(self, slot: int, progress: int) -> None:
+        """A source is about to promise that nothing below comes any more."""
 
     def _order(self) -> None:
         """Sources' ranks at the gate, after their names or positions. Changed only where a new one comes between."""
@@ -287,7 +294,7 @@ class Pusher:
         first = self.payloads[intake.stream.name].append(batch, ts, source.number, positions, pushed_ns, stamp)
         self.rows += len(ts)
         intake.taken += len(ts)
-        return np.arange(first, first + len(ts))
+        return np.arange(first, first + len(ts)) if intake.positions else np.broadcast_to(np.int64(first), len(ts))
 
     def bring(self, intake: Intake, batch: pa.RecordBatch, ts: np.ndarray, until: int) -> None:
         """Results of another operator: in order, and by construction neither late nor behind. `until`: its frontier."""
@@ -315,6 +322,7 @@ class Pusher:
             return
         began = time.monotonic_ns()
         for slot in source.slots.values():
+            self._written(slot, progress)
             self._answer(slot, calls.heartbeat(self.gate.words, slot, progress))
         self.latency.advanced(self.gate.frontier()[0], began)
 
@@ -363,7 +371,7 @@ class Pusher:
             began = time.monotonic_ns()
             # Tuples that only wait for other operators will be ready without another push: wait for that.
             patient = not result and self.front is not None and gate.frontier()[0] < self.front.released
-            number = ring.add_waiting(gate.words, slot, ts, seq, ref, done, last, progress, SLICE_NS, patient)
+            number = gate.kind.add_waiting(gate.words, slot, ts, seq, ref, done, last, progress, SLICE_NS, patient)
             if number > 0:
                 done += int(number)
                 self.latency.advanced(gate.frontier()[0], began)
@@ -456,6 +464,7 @@ class Pusher:
                     self._enter(intake, source, *rows, int(rows[1][-1]))
             began = time.monotonic_ns()
             for slot in source.slots.values():
+                self._written(slot, AFTER_ALL)
                 self._answer(slot, calls.end(self.gate.words, slot))
             self.latency.advanced(self.gate.frontier()[0], began)
 

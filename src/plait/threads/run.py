@@ -36,7 +36,7 @@ from plait.threads.dag import Dag, begin
 from plait.threads.engine import Engine
 from plait.threads.epochs import Change
 from plait.threads.idle import Clock
-from plait.threads.options import Options, described, steps
+from plait.threads.options import Options, described, labelled, steps
 from plait.threads.pausing import Stopped
 from plait.threads.pushing import batches_of
 from plait.threads.stats import Stats
@@ -243,10 +243,10 @@ class Run:
 
     def explain(self) -> str:
         """The query, the strategy and why, and which index serves."""
-        found = self.query.explain().split("\n") + described(self._steps)
-        if self._engine is not None:
-            found += self._engine.describe()
-        return "\n".join(found)
+        found = self.query.explain().split("\n")
+        if self._engine is None:
+            return "\n".join(found + described([(labelled(step.query), step.plan) for step in self._steps]))
+        return "\n".join(found + described(self._engine.plans()) + self._engine.describe())
 
     @property
     def frontier(self) -> int:

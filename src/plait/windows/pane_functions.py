@@ -99,26 +99,35 @@ class Sum(Accumulator):
 
     def update(self, low: int, high: int, slot: np.ndarray, read: Read, refs: np.ndarray) -> None:
         bits, valid = read.bits[self.column_name]
-        self._adds += high - low
-        if self._adds > self.CARRY_AFTER:
-            exact.carry(0, len(self.slots), self.slots)
-            self._adds = high - low
+        self.note_adds(high - low)
         while low < high:
             low = int(exact.add(low, high, slot, bits, valid, self.kind, self.square, self.slots, self.base))
             if low < high:
-                self._widen(low, high, slot, bits, valid)
+                found = np.array([1 << 40, -(1 << 40)], np.int64)
+                exact.range_of(low, high, slot, bits, valid, self.kind, self.square, found)
+                self.cover(int(found[0]), int(found[1]))
 
-    def _widen(self, low: int, high: int, slot: np.ndarray, bits: np.ndarray, valid: np.ndarray) -> None:
+    def note_adds(self, number: int) -> None:
+        """So many values are about to be added: limbs must not have taken more than they can hold."""
+        self._adds += number
+        if self._adds > self.CARRY_AFTER:
+            self.slots = self.slots.copy()  # another thread may be reading (`hive_functions.frozen`)
+            exact.carry(0, len(self.slots), self.slots)
+            self._adds = number
+
+    def cover(self, low: int, high: int) -> None:
+        """Have limbs of the weights from `low` to `high`, in limbs from 2^0, at least."""
         limbs = self.slots.shape[1] - exact.LIMBS
-        found = np.array([self.base, self.base + limbs] if limbs else [1 << 40, -(1 << 40)], np.int64)
-        exact.range_of(low, high, slot, bits, valid, self.kind, self.square, found)
-        base, limbs_now = int(found[0]), int(found[1] - found[0])
-        grown = np.zeros((len(self.slots), exact.LIMBS + limbs_now), np.int64)
+        if limbs:
+            low, high = min(low, self.base), max(high, self.base + limbs)
+            if high - low == limbs:
+                return
+        grown = np.zeros((len(self.slots), exact.LIMBS + high - low), np.int64)
         grown[:, : exact.LIMBS] = self.slots[:, : exact.LIMBS]
-        at = exact.LIMBS + self.base - base if limbs else exact.LIMBS
+        at = exact.LIMBS + self.base - low if limbs else exact.LIMBS
         grown[:, at : at + limbs] = self.slots[:, exact.LIMBS :]
         # The topmost limb may be negative, or hold more than 32 bits: it goes on into those above it.
-        self.slots, self.base = grown, base
+        self.slots, self.base = grown, low
 
     def _merge(self, pairs: Pairs, into: np.ndarray) -> None:
         exact.merge(0, len(pairs), pairs.targets, pairs.slots, into, self.slots)

@@ -7,6 +7,7 @@ numbers run out, groups that nobody holds are forgotten first, and with them the
 
 from __future__ import annotations
 
+import threading
 import zlib
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from plait.kernels import groups as table
+from plait.order import BEFORE_ALL
 from plait.query.aggregate import Aggregate
 from plait.windows.pane_columns import Read, array_of, is_fixed, one_array, plain
 
@@ -32,16 +34,23 @@ class _Texts:
         self.codes: dict[Any, int] = {}
         self.values: list[Any] = []
         self._free: list[int] = []
+        self._until: dict[int, int] = {}  # by code: no tuple that has it is after this ts, as far as was said
+        self.lock = threading.RLock()  # several sources may encode at once (the W-Hive)
 
-    def encode(self, column: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Codes, and which are NULL."""
+    def encode(self, column: Any, until: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Codes, and which are NULL. `until`: the ts of the last tuple that is encoded."""
         values = one_array(column)
         if pa.types.is_null(values.type):
             return np.zeros(len(values), np.int64), np.ones(len(values), bool)
         if pa.types.is_string_view(values.type) or pa.types.is_binary_view(values.type):
             values = values.cast(pa.large_string() if pa.types.is_string_view(values.type) else pa.large_binary())
         found = pc.dictionary_encode(values)
-        codes = np.array([self._code(v) for v in found.dictionary.to_pylist()] or [0], np.int64)
+        with self.lock:
+            mine = [self._code(v) for v in found.dictionary.to_pylist()]
+            if until is not None:
+                for code in mine:
+                    self._until[code] = max(until, self._until.get(code, until))
+        codes = np.array(mine or [0], np.int64)
         return codes[found.indices.fill_null(0).to_numpy(zero_copy_only=False)], np.asarray(found.indices.is_null())
 
     def _code(self, value: Any) -> int:
@@ -56,10 +65,12 @@ class _Texts:
             self.codes[value] = code
         return code
 
-    def keep(self, codes: np.ndarray) -> None:
+    def keep(self, codes: np.ndarray, since: int) -> None:
+        """Forget all but these codes, and those of tuples that are not below `since`, which may be on their way."""
         live = set(codes.tolist())
         for value, code in list(self.codes.items()):
-            if code not in live:
+            if code not in live and self._until.get(code, since) <= since:
+                self._until.pop(code, None)
                 del self.codes[value]
                 self.values[code] = None
                 self._free.append(code)
@@ -89,6 +100,7 @@ class Groups:
         self.by = [(name, schema.field(name).type) for name in node.by]
         self._texts = {name: _Texts(kind) for name, kind in self.by if not is_fixed(kind)}
         self._held = held
+        self.since = BEFORE_ALL  # tuples before it are held, or gone: see `_Texts.keep`
         self.capacity = FIRST
         self._table = np.zeros(2 * FIRST, np.int64)
         self.words = np.zeros((len(self.by) + 1, FIRST), np.int64)
@@ -105,34 +117,50 @@ class Groups:
     def find(self, read: Read, rows: pa.Table | None, n: int) -> np.ndarray:
         """The group of each tuple."""
         if not self.by:
-            if self._left == self.capacity:
-                self._left -= 1  # the one group, number 0
-            return np.zeros(n, np.int64)
+            return self.only(n)
         small = self._small_keys(read)
         if small is not None:
             known = np.empty(n, np.int64)
             if table.look_up_small(small, n, self._direct, known) == n:
                 return known
+        out = self.numbers(self.key_words(read, rows, n))
+        if small is not None:
+            table.note_small(small, out, n, self._direct)
+        return out
+
+    def only(self, n: int) -> np.ndarray:
+        """Without keys: the one group, number 0."""
+        if self._left == self.capacity:
+            self._left -= 1
+        return np.zeros(n, np.int64)
+
+    def key_words(self, read: Read, rows: pa.Table | None, n: int, until: int | None = None) -> np.ndarray:
+        """What tells groups apart: a row for each key column, and one that says which are NULL. No tuple is after `until`."""
         words = np.zeros((len(self.by) + 1, n), np.int64)
         for k, (name, kind) in enumerate(self.by):
             if name in self._texts:
                 assert rows is not None
-                words[k], null = self._texts[name].encode(rows.column(name))
+                words[k], null = self._texts[name].encode(rows.column(name), until)
             else:
                 bits, valid = read.bits[name]
-                null = valid == 0
                 words[k] = _normal(bits) if pa.types.is_floating(plain(kind)) else bits
+                if valid.all():
+                    continue
+                null = valid == 0
             if null.any():
                 words[k][null] = 0
                 words[-1] |= null.astype(np.int64) << k
+        return words
+
+    def numbers(self, words: np.ndarray) -> np.ndarray:
+        """The groups of these words; new ones for those that are not known."""
+        n = words.shape[1]
         if self._left < n:
             self._make_room(n)
         out = np.empty(n, np.int64)
         left = int(table.look_up(words, n, self._table, self.words, self._free, self._left, out))
         if left != self._left:
             self._left, self._ranks = left, None
-        if small is not None:
-            table.note_small(small, out, n, self._direct)
         return out
 
     def _small_keys(self, read: Read) -> np.ndarray | None:
@@ -189,7 +217,8 @@ class Groups:
         for k, (name, _) in enumerate(self.by):
             if name in self._texts:
                 own = (live != 0) & (self.words[-1] >> k & 1 == 0)
-                self._texts[name].keep(np.unique(self.words[k][own]))
+                with self._texts[name].lock:
+                    self._texts[name].keep(np.unique(self.words[k][own]), self.since)
 
     def columns(self, groups: np.ndarray) -> list[pa.Array]:
         """The key columns of these groups."""

@@ -206,6 +206,25 @@ class SpanPanes(PaneWindows):
         self._update(0, n, slot, read, refs)
         return self._pass(frontier)
 
+    def open_panes(self, ids: list[int], sizes: list[int], group: np.ndarray) -> int:
+        """Panes that come whole, after all before them: how many groups each has, and which; gives the first one's slot.
+
+        Accumulators have the slots of all groups, in this order, and are to be filled by the caller.
+        """
+        self._make_room(max(len(group), len(ids)))
+        s, first = self._state, int(self._state[panes.SLOT_END])
+        at, pane = first, int(s[panes.PANE_END])
+        for number, size in zip(ids, sizes, strict=True):
+            self._pane_id[pane], self._pane_slot[pane] = number, at
+            at, pane = at + size, pane + 1
+        self._slot_group[first:at] = group
+        s[panes.SLOT_END], s[panes.PANE_END], s[panes.STARTED] = at, pane, 1
+        return first
+
+    def close(self, frontier: int) -> list[Closed]:
+        """The windows that end at or before the frontier."""
+        return self._pass(frontier)
+
     def _pass(self, frontier: int) -> list[Closed]:
         out: list[Closed] = []
         if frontier <= BEFORE_ALL + self.size:

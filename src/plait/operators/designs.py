@@ -1,0 +1,78 @@
+"""The designs for aggregates, and which one fits a query: what a `Plan` is for a join.
+
+| design | who merges sources | who updates windows |
+|---|---|---|
+| `mq`, `mq_lockfree` | the one update thread, from a queue a source (`gate.queues`) | that thread |
+| `tuml_sc` | the gate | one update thread (`operators.tuml`) |
+| `tuml_mc` | the gate | update threads, split by key |
+| `wiml` | nobody: windows are merged instead | the threads that push (`operators.wiml`) |
+
+All give the same rows in the same order. The first two are what the paper starts from; they are here to be compared with.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from plait.errors import QueryError
+from plait.query.aggregate import Aggregate
+from plait.query.stream import Stream
+from plait.windows import hive_functions
+
+STRATEGIES = ("mq", "mq_lockfree", "tuml_sc", "tuml_mc", "wiml")
+
+
+@dataclass(frozen=True)
+class Design:
+    """Who updates windows. `seats` are the gate's readers."""
+
+    strategy: str
+    workers: int
+    why: str
+
+    @property
+    def seats(self) -> tuple[int, ...]:
+        return tuple(range(self.workers))
+
+
+def design(query: Aggregate, strategy: str, workers: int | None, schema: pa.Schema | None = None) -> Design:
+    """The strategy for an aggregate, checked; as far as that goes without the input's columns, if they are not known."""
+    if strategy not in (*STRATEGIES, "auto"):
+        raise QueryError(
+            f"strategy={strategy!r} for an aggregate",
+            why="it is one for joins",
+            do=f"Use one of {', '.join(map(repr, ('auto', *STRATEGIES)))}",
+        )
+    if strategy == "tuml_mc":
+        if not query.by:
+            raise QueryError(
+                "strategy='tuml_mc' without by=",
+                why="update threads share the work by key, and there is none",
+                do="Use 'tuml_sc' or 'wiml', or group by a column",
+            )
+        return Design(strategy, workers or 2, "update threads split by key, as asked for")
+    unmerged = hive_functions.check(query, schema)
+    if strategy == "wiml" and unmerged is not None:
+        raise hive_functions.refuse(unmerged, query)
+    if strategy != "auto":
+        if workers is not None and workers > 1:
+            raise QueryError(
+                f"workers={workers} with strategy={strategy!r}",
+                why="windows are updated by the threads that push"
+                if strategy == "wiml"
+                else "it has a single consumer",
+                do="Leave workers= out, or use 'tuml_mc'",
+            )
+        return Design(strategy, 1, "as asked for")
+    if workers is not None and workers > 1 and query.by:
+        return Design("tuml_mc", workers, f"{workers} workers were asked for: update threads split by key")
+    if unmerged is not None:
+        return Design("tuml_sc", 1, f"{unmerged}: one thread reads all tuples in total order")
+    return Design("wiml", 1, f"every function merges, so threads that push update windows themselves{_sources(query)}")
+
+
+def _sources(query: Aggregate) -> str:
+    declared = query.input.declared() if isinstance(query.input, Stream) else None
+    return "" if declared is None else f" ({len(declared)} source{'s' if len(declared) != 1 else ''})"

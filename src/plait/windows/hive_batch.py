@@ -1,0 +1,120 @@
+"""A source's batch into the W-Hive: the cell of every tuple, in one compiled call.
+
+A source remembers, for the pane it is at, which cell each key has: small integers in `direct`, by value, the others in `table`,
+by hash. Both hold numbers of cells, which only rise; one below the pane's first cell is an old one and counts as none, so
+neither is ever cleared. The hive is entered only for a pane or a key that is new to the source. Cells are runs of a ring.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from plait.atomics.native import compiled_over
+from plait.kernels.groups import mixed
+from plait.kernels.panes import pane_of
+from plait.windows.hive import open_winset, put
+from plait.windows.hive_layout import ARENA_END, NIL, source_at
+
+# A source's own words.
+STARTED, OPEN_HIGH, WINSET, IN_GAP, PANE_END, CELL_END, OPEN_CELL, CELL_FREED, NEED = range(9)
+OWN_WORDS = 9
+# What is short when `place` stops early.
+NODES, ARENA, CELLS, PANES, TABLE = range(1, 6)
+
+
+@compiled_over("kernels")
+def place(
+    h, slot, ts, words, flat, low, n, advance, rest, gaps, small, own, pane_id, pane_cell, pane_arena, direct, table, kept, out
+) -> int:  # fmt: skip
+    """Tuples low to n: the place of each one's cell in the ring, -1 for one that lies in no window.
+
+    Gives the first tuple that was not done, and in NEED what there was too little of. `flat` is `words` in one row.
+    """
+    mask = kept.shape[1] - 1
+    table_mask = np.uint64(len(table) - 1)
+    high, gap, winset = own[OPEN_HIGH], own[IN_GAP] != 0, own[WINSET]
+    cells, first = own[CELL_END], own[OPEN_CELL]
+    started = own[STARTED] != 0
+    keys = words.shape[0]
+    done = n
+    for i in range(low, n):
+        if not started or ts[i] >= high:
+            number, _, end = pane_of(ts[i], advance, rest)
+            gap = gaps and number & 1 == 1
+            if not gap:
+                if own[PANE_END] == len(pane_id):
+                    own[NEED], done = PANES, i
+                    break
+                before = h[source_at(slot) + ARENA_END]
+                found = open_winset(h, slot, number)
+                if found == NIL:
+                    own[NEED], done = NODES, i
+                    break
+                winset, first = found, cells
+                pane_id[own[PANE_END]], pane_cell[own[PANE_END]], pane_arena[own[PANE_END]] = number, cells, before
+                own[PANE_END] += 1
+            high, started = end, True
+        if gap:
+            out[i] = -1
+            continue
+        key = words[0, i]
+        near = small and key >= 0 and key < len(direct) and words[1, i] == 0
+        at = np.uint64(0)
+        hash = np.uint64(0)
+        if near:
+            cell = direct[key]
+        else:
+            hash = mixed(words, i)
+            at = hash & table_mask
+            cell = table[at]
+            while cell >= first:
+                equal = True
+                for k in range(keys):
+                    equal = equal and kept[k, cell & mask] == words[k, i]
+                if equal:
+                    break
+                at = (at + np.uint64(1)) & table_mask
+                cell = table[at]
+        if cell < first:
+            if cells - own[CELL_FREED] > mask:
+                own[NEED], done = CELLS, i
+                break
+            if not near and 2 * (cells - first + 1) > len(table):
+                own[NEED], done = TABLE, i
+                break
+            if near:
+                hash = mixed(words, i)
+            if not put(h, slot, winset, flat, i, words.shape[1], np.int64(hash), cells):
+                own[NEED], done = ARENA, i
+                break
+            cell = cells
+            cells += 1
+            for k in range(keys):
+                kept[k, cell & mask] = words[k, i]
+            if near:
+                direct[key] = cell
+            else:
+                table[at] = cell
+        out[i] = cell & mask
+    own[STARTED], own[OPEN_HIGH], own[WINSET], own[IN_GAP] = started, high, winset, gap
+    own[CELL_END], own[OPEN_CELL] = cells, first
+    return done
+
+
+@compiled_over("kernels")
+def reindex(kept, first, end, table) -> None:
+    """Enter a pane's cells into a new table."""
+    mask = kept.shape[1] - 1
+    table_mask = np.uint64(len(table) - 1)
+    for cell in range(first, end):
+        at = mixed(kept, cell & mask) & table_mask
+        while table[at] >= first:
+            at = (at + np.uint64(1)) & table_mask
+        table[at] = cell
+
+
+@compiled_over("kernels")
+def pane_at(ts, size, advance):
+    """The pane of a ts."""
+    number, _, _ = pane_of(ts, advance, size % advance)
+    return number
