@@ -18,8 +18,9 @@ from plait.query.identical import difference
 from plait.windows.pane_functions import Sum
 from plait.windows.pane_parts import TS, PaneFold, PartPanes, layout
 
+SCHEMA = table(1, 1, 9).schema
 MERGING = [
-    n for n in FUNCTIONS if layout(bind(plait.aggregate(STREAM, size="9us", compute={"x": FUNCTIONS[n]}), {"s": table(1, 1, 9).schema}))
+    n for n in FUNCTIONS if layout(bind(plait.aggregate(STREAM, size="9us", compute={"x": FUNCTIONS[n]}), {"s": SCHEMA}))
 ]  # fmt: skip
 
 

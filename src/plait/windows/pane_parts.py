@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from plait.kernels import panes
 from plait.query.aggregate import Aggregate, SpanWindow
 from plait.query.bind import Bound
-from plait.windows.pane_columns import Read, bits_of, is_fixed, one_array
+from plait.windows.pane_columns import one_array
 from plait.windows.pane_functions import Accumulator, Edge, Place, compiled
 from plait.windows.panes import CHUNK, Closed, SpanPanes
 
@@ -109,14 +109,7 @@ class PartPanes(SpanPanes):
         return made
 
     def _slots_of(self, table: pa.Table) -> np.ndarray:
-        n = table.num_rows
-        bits = {}
-        for name in self.by:
-            if is_fixed(table.schema.field(name).type):
-                found, valid = bits_of(table.column(name))
-                bits[name] = (found, np.ones(n, np.uint8) if valid is None else valid)
-        group = self.groups.find(Read(bits, [], np.ones(n, np.uint8)), table, n)
-        return self._assign(table.column(TS).to_numpy(), group)
+        return self._assign(table.column(TS).to_numpy(), self.groups.find_rows(table))
 
 
 class PaneFold(PartPanes):
@@ -219,4 +212,4 @@ def _edge(slot: np.ndarray, live: np.ndarray, key: pa.Array, *, last: bool) -> n
         edge = np.append(differs, True) if last else np.append(True, differs)
         at, own = at[edge], own[edge]
     out[own] = at
-    return out[live]
+    return np.asarray(out[live])
