@@ -19,12 +19,11 @@ from plait.query.aggregate import Aggregate
 from plait.query.base import Query
 from plait.query.bind import Bound, bind, check_data
 from plait.query.explain import explain
-from plait.query.join import Asof, Join
 from plait.query.predicate import Predicate
 from plait.query.stream import FILE, Stream
 from plait.spark import aside, clock, collect, control, frames, settings, wire
 from plait.spark.cell import CellPlan
-from plait.spark.layout import Layout
+from plait.spark.layout import Layout, has_cells
 from plait.spark.results import read
 from plait.spark.stages import Stages, layouts, operators
 
@@ -137,7 +136,7 @@ class Plan:
 
 def plan(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int, int], index: str, control_dir: str | None,
          max_pending: int | None) -> Plan:  # fmt: skip
-    if not runs_here(query):
+    if not has_cells(query):
         raise RunError("Spark runs joins and aggregates so far, not operators", do="Use the reference executor")
     check_data(query, data)
     streams = query.streams()
@@ -163,12 +162,6 @@ def plan(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int, int]
         return plan(query, data, layout=layout, index=index, control_dir=control_dir, max_pending=max_pending)
 
     return Plan(spark, cell, packed, stages, streaming, control_dir, again, layout)
-
-
-def runs_here(query: Query) -> bool:
-    """Whether Spark runs a query: joins and aggregates, of streams and of one another."""
-    inner = (i for i in query.inputs if isinstance(i, Query))
-    return isinstance(query, (Join, Asof, Aggregate)) and all(runs_here(i) for i in inner)
 
 
 def _first(data: Any) -> Any:
@@ -266,4 +259,4 @@ def unpack(schema: pa.Schema, kind: int) -> Callable[[Iterator[pa.RecordBatch]],
     return unpacked
 
 
-__all__ = ["Asof", "Plan", "dataframe", "fingerprint", "plan", "unpack"]
+__all__ = ["Plan", "dataframe", "fingerprint", "plan", "unpack"]
