@@ -21,8 +21,9 @@ from plait.spark.cell import CellPlan, step
 from plait.spark.frames import Frame
 from plait.spark.layout import Layout, choose
 from plait.spark.pack import BLOCK, PATH, ROW, PackPlan, pack
-from plait.spark.results import Results, merge
-from plait.spark.run import _known, _pack_plan, fingerprint
+from plait.spark.results import merge, read
+from plait.spark.run import fingerprint
+from plait.spark.stages import known, pack_plan
 
 Bodies = list[bytes]
 
@@ -109,12 +110,12 @@ class Grid:
         self.layout = choose(query, layout, 4, 4)
         self.feeds = {each.stream.name: frames_of(each, chance) for each in case.given}
         self.packs = {
-            name: [_pack_plan(query.streams()[name], frame, self.bound, self.layout) for frame in frames]
+            name: [pack_plan(query.streams()[name], frame, self.bound, self.layout) for frame in frames]
             for name, frames in self.feeds.items()
         }
-        known = tuple(_known(each.stream, self.feeds[each.stream.name], True) for each in case.given)
+        sources = tuple(known(each.stream, self.feeds[each.stream.name]) for each in case.given)
         mark = fingerprint(query, self.bound, self.layout)
-        self.plan = CellPlan(self.bound, known, self.layout, mark, max_pending=max_pending)
+        self.plan = CellPlan(self.bound, sources, self.layout, mark, max_pending=max_pending)
         self.state: list[dict[Any, bytes]] = [{} for _ in self.layout.keys]
         self.schema = pa.schema([*self.bound.schema, pa.field(wire.KEY, pa.binary())])
         self.results: list[pa.Table] = []
@@ -131,7 +132,7 @@ class Grid:
                 continue  # Spark calls no cell that got nothing
             for kind, body in self._attempts(cell, bodies):
                 if kind == wire.RESULTS:
-                    found.append(Results.of(body))
+                    found.append(read(body))
                 elif kind == wire.LATE:
                     rows = wire.table_of(body)
                     self.late[rows.schema.metadata[b"stream"].decode()] += rows.to_pylist()

@@ -38,9 +38,15 @@ def plain_kernels() -> Iterator[None]:
         cell._CACHE.clear()
 
 
-def cases(**options: Any) -> st.SearchStrategy[Case]:
+def joins(**options: Any) -> st.SearchStrategy[Case]:
     return st.one_of(strategies.time_joins(**options), strategies.count_joins(**options),
                      strategies.tumbling_joins(**options), strategies.asof_joins(**options))  # fmt: skip
+
+
+def cases(**options: Any) -> st.SearchStrategy[Case]:
+    return st.one_of(
+        joins(**options), strategies.span_aggregates(**options), strategies.count_aggregates(**options)
+    )  # fmt: skip
 
 
 def layout_of(case: Case, chance: random.Random) -> tuple[int, int]:
@@ -147,7 +153,7 @@ def test_pack_is_a_pure_function_of_its_rows(case: Case, seed: int) -> None:
 
 
 @settings(max_examples=50)
-@given(case=cases(), seed=SEEDS)
+@given(case=joins(), seed=SEEDS)
 def test_every_pair_meets_in_one_cell_and_every_cell_hears_of_every_task(case: Case, seed: int) -> None:
     chance = random.Random(seed)
     grid = Grid(case, layout_of(case, chance), chance)

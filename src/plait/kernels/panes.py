@@ -210,6 +210,13 @@ def count(low, high, slot, which, counts) -> None:
 
 
 @entry
+def add_counts(slot, numbers, counts) -> None:
+    for i in range(len(slot)):
+        if slot[i] >= 0:
+            counts[slot[i], 0] += numbers[i]
+
+
+@entry
 def merge_counts(low, high, target, slot, into, counts) -> None:
     for i in range(low, high):
         into[target[i], 0] += counts[slot[i], 0]

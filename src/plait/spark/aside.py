@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from plait.connectors.encoding import json_rows
 from plait.spark import wire
-from plait.spark.results import Results
+from plait.spark.results import read
 
 #: Of a dropped row, its stream and the row itself as JSON text; NULL in results. Results' columns are NULL in turn.
 STREAM, ROW = "_plait_dropped", "_plait_row"
@@ -31,8 +31,8 @@ def unpack_both(schema: pa.Schema) -> Callable[[Iterator[pa.RecordBatch]], Itera
             for kind, body in zip(batch.column("kind").to_pylist(), batch.column("body"), strict=True):
                 if kind == wire.PROGRESS:
                     continue
-                read = Results.of(body.as_buffer()).table() if kind == wire.RESULTS else wire.table_of(body.as_buffer())
-                table = read.combine_chunks()
+                data = body.as_buffer()
+                table = (read(data).table() if kind == wire.RESULTS else wire.table_of(data)).combine_chunks()
                 n = table.num_rows
                 if kind == wire.RESULTS:
                     columns = [*table.cast(schema).columns, *(pa.nulls(n, field.type) for field in COLUMNS)]

@@ -19,18 +19,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from plait.errors import PendingError, RunError
-from plait.order import AFTER_ALL, BEFORE_ALL, decode, encode
+from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.bind import Bound
 from plait.query.stream import Stream
 from plait.spark import wire
+from plait.spark.arrive import Known, arrive
 from plait.spark.layout import Layout
-from plait.spark.live import Live, live
-from plait.spark.progress import StreamProgress, frontier_of
+from plait.spark.live import Live, in_order, live
+from plait.spark.onward import Onward
+from plait.spark.progress import StreamProgress, Upstream, frontier_of
 
 
 class Store(Protocol):
@@ -58,6 +59,14 @@ class CellPlan:
     query: str = ""  # in words
     index: str = "auto"
     max_pending: int | None = None
+    number: int = 0  # of this operator in its query
+    upstreams: tuple[int, ...] = ()  # operators whose results come in
+    onward: Onward | None = None  # where results go, unless they are the query's
+    elsewhere: frozenset[str] = frozenset()  # streams whose dropped rows another operator shows
+
+    @property
+    def counts(self) -> frozenset[str]:
+        return frozenset(stream.name for stream, *_ in self.streams) - self.elsewhere
 
 
 @dataclass
@@ -80,6 +89,7 @@ class Manifest:
     events: int = -1  # the last control event applied: a replayed one is not applied twice
     steps: list[Step] = field(default_factory=list)
     progress: dict[str, Any] = field(default_factory=dict)
+    upstreams: dict[str, int] = field(default_factory=dict)  # how far the operators before this one are, by number
 
     def dump(self) -> bytes:
         data = self.__dict__ | {"steps": [[s.id, s.frontier, s.chunks, s.released] for s in self.steps]}
@@ -124,159 +134,51 @@ def step(plan: CellPlan, cell: int, store: Store, bodies: Iterable[bytes], *, ca
             do="Use another checkpoint folder",
         )
     contents = _contents(plan, cell, store, manifest, cache_key)
-    progress = _progress(plan, manifest)
-    arrived, late = _arrive(plan, cell, manifest, progress, bodies)
+    known = _known(plan, manifest)
+    arrived = arrive(known, plan.layout, cell, bodies, counts=plan.counts)
     if end:
-        for stream in progress.values():
+        for stream in known.streams.values():
             stream.ended = True
-    frontier = max(manifest.frontier, frontier_of(progress.values()))
+    frontier = max(manifest.frontier, frontier_of([*known.streams.values(), *known.upstreams.values()]))
     new = Step(uuid.uuid4().hex, frontier)
-    for input, table in arrived.items():
+    tables = {input: contents.prepared(input, table) for input, table in arrived.tables.items() if table.num_rows}
+    for input, table in tables.items():
         if table.num_rows:
             _keep(manifest, store, new, input, table)
-    results = contents.advance(arrived, frontier)
+    results = contents.advance(tables, frontier)
     new.released = list(contents.released)
-    _check_pending(plan, contents, progress, frontier)
+    _check_pending(plan, contents, known, frontier)
     manifest.steps.append(new)
     manifest.frontier = frontier
     manifest.drained = manifest.drained or frontier == AFTER_ALL
-    manifest.progress = {name: p.dump() for name, p in progress.items()}
-    manifest.late += sum(t.num_rows for t in late)
+    manifest.events = known.events
+    manifest.progress = {name: p.dump() for name, p in known.streams.items()}
+    manifest.upstreams = {str(number): u.frontier for number, u in known.upstreams.items()}
+    manifest.late += sum(t.num_rows for t in arrived.late)
     _expire(contents, manifest, store)
     _compact(contents, manifest, store)
     contents.steps = [s.id for s in manifest.steps]
     store.put_manifest(manifest.dump())
     if cache_key is not None:
         _remember((cache_key, cell), contents, plan.layout.cells)
-    out = [(wire.RESULTS, body) for body in results.bodies()]
-    out += [(wire.LATE, wire.table_bytes(t)) for t in late if t.num_rows]
     state = {"cell": cell, "frontier": frontier, "pending": contents.pending_rows, "late": manifest.late,
-             "largest": max((at for p in progress.values() if (at := p.largest()) is not None), default=None)}  # fmt: skip
-    return [*out, (wire.PROGRESS, json.dumps(state).encode())]
+             "largest": max((at for p in known.streams.values() if (at := p.largest()) is not None), default=None)}  # fmt: skip
+    for_user = [(wire.LATE, wire.table_bytes(t)) for t in arrived.late if t.num_rows]
+    for_user += [(wire.PROGRESS, json.dumps(state).encode()), *arrived.passed]
+    if plan.onward is not None:
+        return plan.onward.bodies(results, frontier, for_user)
+    return [*((wire.RESULTS, body) for body in results.bodies()), *for_user]
 
 
-def _progress(plan: CellPlan, manifest: Manifest) -> dict[str, StreamProgress]:
+def _known(plan: CellPlan, manifest: Manifest) -> Known:
+    """The sources as the state has them."""
+    upstreams = {number: Upstream(manifest.upstreams.get(str(number), BEFORE_ALL)) for number in plan.upstreams}
     found = {}
     for stream, known, open_ended in plan.streams:
         found[stream.name] = StreamProgress(stream, known, open_ended=open_ended)
         if stream.name in manifest.progress:
             found[stream.name].load(manifest.progress[stream.name])
-    return found
-
-
-def _arrive(plan: CellPlan, cell: int, manifest: Manifest, progress: dict[str, StreamProgress],
-            bodies: Iterable[bytes]) -> tuple[dict[int, pa.Table], list[pa.Table]]:  # fmt: skip
-    """The batch's tuples by input, in total order, without the late ones, which are given apart."""
-    heads: list[tuple[dict[str, Any], bytes]] = []
-    splits: dict[str, list[list[Any]]] = {}
-    events, elapsed = [], 0
-    for body in bodies:
-        head = wire.header(body)
-        if "event" in head:
-            events.append(head["event"])
-            continue
-        if "tick" in head:
-            elapsed += head["tick"]
-            continue
-        heads.append((head, body))
-        splits.setdefault(head["stream"], []).extend(head["splits"])
-    if manifest.drained and heads:
-        raise RunError("The query has been drained", why="rows came after its end", do="Use another checkpoint folder")
-    limits = {name: progress[name].fold(found, manifest.frontier) for name, found in splits.items()}
-    parts: dict[int, list[pa.Table]] = {}
-    late: dict[str, list[pa.Table]] = {}
-    for head, body in heads:
-        table = wire.rows(body)
-        if table is not None:
-            kept, dropped = _judge(progress[head["stream"]], limits[head["stream"]], head, table, manifest.frontier)
-            parts.setdefault(head["input"], []).append(kept)
-            if dropped is not None and _owns(plan.layout, cell, head["input"]) and head["splits"]:
-                late.setdefault(head["stream"], []).append(dropped)
-    for event in sorted(events, key=lambda e: e["no"]):
-        if event["no"] > manifest.events:
-            manifest.events = event["no"]
-            _apply(event, progress)
-    for name, stream in progress.items():
-        if stream.stream.idle_after_us is not None:
-            spoke = {split[0] for split in splits.get(name, ())}
-            stream.tick(
-                elapsed, spoke | {e["source"] for e in events if e["do"] == "heartbeat" and e["stream"] == name}
-            )
-    return {input: _sorted(tables) for input, tables in parts.items()}, [_aside(n, cell, late[n]) for n in sorted(late)]
-
-
-def _aside(stream: str, cell: int, tables: list[pa.Table]) -> pa.Table:
-    """What a batch dropped of one stream here, in total order, without the columns that only cells need."""
-    table = _sorted(tables)
-    names = [n for n in table.column_names if not n.startswith("_plait_")]
-    return table.select(names).replace_schema_metadata({"stream": stream, "cell": str(cell)})
-
-
-def _owns(layout: Layout, cell: int, input: int) -> bool:
-    """Whether this cell is the one that counts a tuple which several cells get."""
-    if layout.kind == "see_all":
-        return cell == 0
-    if layout.kind == "hash":
-        return True
-    return cell % layout.columns == 0 if input == 0 else cell < layout.columns
-
-
-def _apply(event: dict[str, Any], progress: dict[str, StreamProgress]) -> None:
-    """A control event: end a source or a stream, a heartbeat, or drain everything."""
-    if event["do"] == "drain":
-        for stream in progress.values():
-            stream.ended = True
-        return
-    if event["stream"] not in progress:
-        raise RunError(
-            f"Control event {event['no']} names stream {event['stream']!r}", why=f"there are {', '.join(progress)}"
-        )
-    stream = progress[event["stream"]]
-    if event["do"] == "end" and event.get("source") is None:
-        stream.ended = True
-        return
-    source = stream.know(event["source"])
-    if event["do"] == "end":
-        source.ended = True
-    else:
-        source.heartbeat = max(source.heartbeat, int(event["ts"]))
-
-
-def _judge(stream: StreamProgress, limits: dict[tuple[Any, str], int], head: dict[str, Any], table: pa.Table,
-           released: int) -> tuple[pa.Table, pa.Table | None]:  # fmt: skip
-    """Part a packed row's tuples into those that count and those that are late or behind."""
-    ts = table.column(wire.TS).to_numpy()
-    split = table.column(wire.SPLIT).to_numpy()
-    per_split = np.array([limits[(s[0], s[1])] for s in head["split_of"]], np.int64)
-    wrong = ts < per_split[split]
-    if wire.LATE_FLAG in table.column_names:
-        wrong |= table.column(wire.LATE_FLAG).to_numpy(zero_copy_only=False)
-    names = [n for n in table.column_names if n not in (wire.SPLIT, wire.LATE_FLAG)]
-    behind = ts < released
-    promised = np.array([stream.sources[s[0]].heartbeat for s in head["split_of"]], np.int64)[split]
-    if not wrong.any() and not behind.any() and not (ts < promised).any():
-        return table.select(names), None
-    if wrong.any() and stream.stream.late == "error":
-        at = int(np.flatnonzero(wrong)[0])
-        name = head["split_of"][split[at]][0]
-        seq = encode(decode(table.column(wire.KEY)[at].as_py())[3:])
-        raise stream.late(name, int(ts[at]), int(per_split[split[at]]) + stream.stream.disorder_us, seq)
-    if (broken := np.flatnonzero(~wrong & (ts < promised))).size:
-        at = int(broken[0])
-        raise stream.broken_promise(head["split_of"][split[at]][0], int(ts[at]), int(promised[at]))
-    behind &= ~wrong
-    if behind.any() and stream.stream.behind == "error":
-        at = int(np.flatnonzero(behind)[0])
-        raise stream.behind(head["split_of"][split[at]][0], int(ts[at]), released)
-    gone = wrong | behind
-    return table.select(names).filter(pa.array(~gone)), table.select(names).filter(pa.array(gone))
-
-
-def _sorted(tables: list[pa.Table]) -> pa.Table:
-    table = pa.concat_tables(tables)
-    return table.take(
-        pc.sort_indices(table, sort_keys=[(wire.TS, "ascending"), (wire.KEY, "ascending")])
-    ).combine_chunks()
+    return Known(found, upstreams, manifest.frontier, manifest.drained, manifest.events)
 
 
 def _keep(manifest: Manifest, store: Store, new: Step, input: int, table: pa.Table) -> None:
@@ -333,7 +235,7 @@ def _contents(plan: CellPlan, cell: int, store: Store, manifest: Manifest, cache
     tables: dict[int, list[pa.Table]] = {}
     for input, table in _chunks(store, manifest.steps):
         tables.setdefault(input, []).append(table)
-    contents.replay({i: _sorted(parts) for i, parts in tables.items()}, manifest.frontier)
+    contents.replay({i: in_order(pa.concat_tables(some)) for i, some in tables.items()}, manifest.frontier)
     return contents
 
 
@@ -341,12 +243,16 @@ def _chunks(store: Store, steps: list[Step]) -> list[tuple[int, pa.Table]]:
     return [(chunk[1], wire.table_of(store.chunk(chunk[0]))) for one in steps for chunk in one.chunks]
 
 
-def _check_pending(plan: CellPlan, contents: Live, progress: dict[str, StreamProgress], frontier: int) -> None:
+def _check_pending(plan: CellPlan, contents: Live, known: Known, frontier: int) -> None:
     if plan.max_pending is None or contents.pending_rows <= plan.max_pending:
         return
-    holder = min(progress.values(), key=lambda p: p.progress()[0])
+    holders: list[StreamProgress | Upstream] = [*known.streams.values(), *known.upstreams.values()]
+    holder = min(holders, key=lambda p: p.progress()[0])
+    who = "an operator before it"
+    if isinstance(holder, StreamProgress):
+        who = f"source {holder.progress()[1]!r} of stream {holder.stream.name!r}"
     raise PendingError(
         f"{contents.pending_rows} tuples wait for the frontier in one cell, more than max_pending={plan.max_pending}",
-        why=f"source {holder.progress()[1]!r} of stream {holder.stream.name!r} holds it at {frontier}",
+        why=f"{who} holds it at {frontier}",
         do="Feed or end that source, send it heartbeats, or raise max_pending",
     )

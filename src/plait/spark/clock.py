@@ -7,7 +7,7 @@ behind a slow batch, a source whose rows wait must not be taken for silent befor
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -17,18 +17,23 @@ from plait.spark import wire
 from plait.spark.layout import Layout
 
 
-def ticks(spark: Any, streams: Sequence[Stream], layout: Layout) -> Any | None:
-    """Seconds passed as packed rows, one to every cell; None where no stream asks for it."""
+def ticks(spark: Any, streams: Iterable[Stream]) -> Any | None:
+    """A row a second; None where no stream asks for it."""
     if all(stream.idle_after_us is None for stream in streams):
         return None
+    rate = spark.readStream.format("rate").option("rowsPerSecond", "1").option("numPartitions", "1").load()
+    return rate.select("value")
+
+
+def packed(ticks: Any, layout: Layout) -> Any:
+    """Seconds passed as packed rows, one to every cell."""
     cells = layout.keys
 
-    def packed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         seconds = sum(batch.num_rows for batch in batches)
         if seconds:
             body = wire.body({"tick": seconds * 1_000_000})
             schema = pa.schema([("cell", pa.int32()), ("body", pa.binary())])
             yield pa.record_batch([list(cells), [body] * len(cells)], schema=schema)
 
-    rate = spark.readStream.format("rate").option("rowsPerSecond", "1").option("numPartitions", "1").load()
-    return rate.select("value").mapInArrow(packed, wire.PACKED)
+    return ticks.mapInArrow(rows, wire.PACKED)

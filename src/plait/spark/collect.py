@@ -21,7 +21,8 @@ import pyarrow as pa
 from plait.connectors.sinks import open_sink
 from plait.errors import QueryError, RunError
 from plait.spark import wire
-from plait.spark.results import Results, merge
+from plait.spark.keyed import Keyed
+from plait.spark.results import Results, merge, read
 
 ENDINGS = {"parquet": ".parquet", "jsonl": ".jsonl"}
 
@@ -112,7 +113,7 @@ class _Publisher:
         if self.distributed:
             results = self._write_distributed(frame, batch)
         else:
-            results = self._write_one([Results.of(body) for body in bodies[wire.RESULTS]], batch)
+            results = self._write_one([read(body) for body in bodies[wire.RESULTS]], batch)
         if bodies[wire.LATE]:
             self._write_late(bodies[wire.LATE], batch)
         if self.report is not None and bodies[wire.PROGRESS]:
@@ -121,14 +122,14 @@ class _Publisher:
                 BatchReport(
                     batch,
                     results,
-                    cells[0]["frontier"],
+                    min(c["frontier"] for c in cells),
                     sum(c["pending"] for c in cells),
                     sum(c["late"] for c in cells),
-                    cells[0]["largest"],
+                    max((c["largest"] for c in cells if c["largest"] is not None), default=None),
                 )
             )
 
-    def _write_one(self, cells: list[Results], batch: int) -> int:
+    def _write_one(self, cells: list[Results | Keyed], batch: int) -> int:
         if not cells:
             return 0
         results = merge(cells)

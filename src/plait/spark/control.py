@@ -99,17 +99,21 @@ def heartbeat(folder: str | os.PathLike[str], stream: str, ts: int, source: Any 
     return write(folder, do="heartbeat", stream=stream, source=source, ts=ts)
 
 
-def events(spark: Any, folder: str, layout: Layout) -> Any:
-    """The folder's events as packed rows, one to every cell."""
+def events(spark: Any, folder: str) -> Any:
+    """The folder's events as Spark reads them."""
     Path(folder).mkdir(parents=True, exist_ok=True)
-    frame = spark.readStream.format("text").option("pathGlobFilter", "*.json").load(str(Path(folder).absolute()))
+    return spark.readStream.format("text").option("pathGlobFilter", "*.json").load(str(Path(folder).absolute()))
+
+
+def packed(events: Any, layout: Layout) -> Any:
+    """Events as packed rows, one to every cell."""
     cells = layout.keys
 
-    def packed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         schema = pa.schema([("cell", pa.int32()), ("body", pa.binary())])
         for batch in batches:
             for line in batch.column("value").to_pylist():
                 body = wire.body({"event": json.loads(line)})
                 yield pa.record_batch([list(cells), [body] * len(cells)], schema=schema)
 
-    return frame.mapInArrow(packed, wire.PACKED)
+    return events.mapInArrow(rows, wire.PACKED)

@@ -1,7 +1,7 @@
 """`layout="hash"`: tuples go to the cell that their equality terms' values name, so equal values meet and none is copied.
+Tuples of an aggregate go by the values of its key, NULL and NaN among them.
 
-Only that equal values get equal words matters here; whether a pair matches is still the condition's to say. A NULL or NaN
-equals nothing and may go anywhere.
+Only that equal values get equal words matters here; whether a pair matches is still the condition's to say.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from plait.errors import QueryError
 from plait.predicates.terms import terms
+from plait.query.aggregate import Aggregate
 from plait.query.bind import Bound
 from plait.query.expression import Column
 from plait.query.join import Asof, Join
@@ -26,13 +27,16 @@ from plait.spark.layout import mix
 class HashColumns:
     """For each input the columns to hash, and the form in which both sides' values are compared."""
 
-    columns: tuple[tuple[str, ...], tuple[str, ...]]
+    columns: tuple[tuple[str, ...], ...]
     forms: tuple[str, ...]  # "float", "int" or "value"
 
 
 def hash_columns(bound: Bound) -> HashColumns:
     """The equality terms of a query that are plain columns; refused if it has none."""
     node = bound.node
+    if isinstance(node, Aggregate):
+        kinds = [column_type(bound.inputs[0].schema.field(name).type) or "" for name in node.by]
+        return HashColumns((node.by,), tuple(_form(kind, kind) for kind in kinds))
     left, right = (i.schema for i in bound.inputs)
     pairs: list[tuple[str, str]] = []
     if isinstance(node, Asof):
@@ -72,6 +76,8 @@ def words(plan: HashColumns, input: int, table: pa.Table) -> np.ndarray:
 
 def _column_words(column: pa.Array, form: str) -> np.ndarray:
     found: np.ndarray
+    if pa.types.is_null(column.type):
+        return np.zeros(len(column), np.uint64)
     if form == "value":
         encoded = pc.dictionary_encode(column)
         codes = [_code(value) for value in encoded.dictionary.to_pylist()]
@@ -85,7 +91,9 @@ def _column_words(column: pa.Array, form: str) -> np.ndarray:
         column = column.cast(pa.duration("us")).view(pa.int64())
     if form == "float":
         numbers = pc.fill_null(column.cast(pa.float64(), safe=False), 0.0).to_numpy(zero_copy_only=False)
-        found = (numbers + 0.0).view(np.uint64)
+        numbers = numbers + 0.0
+        numbers[np.isnan(numbers)] = np.nan  # of whose many forms one stands for all
+        found = numbers.view(np.uint64)
         return found
     filled = pc.fill_null(column, 0).to_numpy(zero_copy_only=False)
     unsigned = pa.types.is_unsigned_integer(column.type)

@@ -2,7 +2,8 @@
 
 grid       m x n cells; a left tuple goes to one row of them, a right one to one column, so each pair meets in exactly
            one cell (DP-Join). m x 1 serves `left`, `semi`, `anti` and as-of: there a left tuple meets all its partners.
-hash       cells in a line; tuples go by the values that must be equal (`hashing`), and none is copied.
+hash       cells in a line; tuples go by the values that must be equal (`hashing`), and none is copied. Aggregates have this
+           one, by their key.
 see_all    every cell sees every tuple and stores one in C of them (ScaleJoin): count windows need each tuple's rank.
 
 Cell keys are chosen so that they spread evenly over the state's partitions: Spark puts key k into partition
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from plait.errors import QueryError
+from plait.query.aggregate import Aggregate
 from plait.query.base import Query
 from plait.query.join import Asof, CountWindow, Join
 
@@ -64,10 +66,19 @@ def mix(words: np.ndarray) -> np.ndarray:
         return z ^ (z >> np.uint64(31))
 
 
+def has_cells(query: Query) -> bool:
+    """Whether Spark runs a query: joins and aggregates, of streams and of one another."""
+    inner = (i for i in query.inputs if isinstance(i, Query))
+    return isinstance(query, (Join, Asof, Aggregate)) and all(has_cells(i) for i in inner)
+
+
 def choose(query: Query, wanted: str | tuple[int, int], partitions: int, parallelism: int) -> Layout:
     """The layout of a query: as asked for, or as square as the number of cores allows."""
     kind = "see_all" if isinstance(query, Join) and isinstance(query.window, CountWindow) else "grid"
     one_column = isinstance(query, Asof) or (isinstance(query, Join) and query.how != "inner")
+    if isinstance(query, Aggregate):
+        cells = max(1, min(parallelism, partitions)) if isinstance(wanted, str) else _numbers(wanted)[0] * wanted[1]
+        return Layout("hash", cells, 1, cell_keys(cells, partitions))
     if wanted == "hash":
         if kind == "see_all":
             raise QueryError(
@@ -80,10 +91,8 @@ def choose(query: Query, wanted: str | tuple[int, int], partitions: int, paralle
     if wanted == "auto":
         cells = max(1, min(parallelism, partitions))
         rows, columns = (cells, 1) if one_column or kind == "see_all" else _near_square(cells)
-    elif isinstance(wanted, (tuple, list)) and len(wanted) == 2 and all(type(v) is int and v > 0 for v in wanted):
-        rows, columns = wanted
     else:
-        raise QueryError(f"layout={wanted!r} is no layout", do="Use 'auto', 'hash' or (m, n), the rows and columns")
+        rows, columns = _numbers(wanted)
     if one_column and columns != 1:
         raise QueryError(
             f"layout={rows}x{columns} for how={query.how!r}",  # type: ignore[attr-defined]
@@ -91,6 +100,12 @@ def choose(query: Query, wanted: str | tuple[int, int], partitions: int, paralle
             do=f"Use layout=({rows * columns}, 1) or 'auto'",
         )
     return Layout(kind, rows, columns, cell_keys(rows * columns, partitions))
+
+
+def _numbers(wanted: object) -> tuple[int, int]:
+    if isinstance(wanted, (tuple, list)) and len(wanted) == 2 and all(type(v) is int and v > 0 for v in wanted):
+        return wanted[0], wanted[1]
+    raise QueryError(f"layout={wanted!r} is no layout", do="Use 'auto', 'hash' or (m, n), the rows and columns")
 
 
 def _near_square(cells: int) -> tuple[int, int]:

@@ -7,6 +7,7 @@ and its results are out already. Both are told the frontier, so contents are a f
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,51 +17,55 @@ import pyarrow.compute as pc
 from plait import order
 from plait.errors import DataError
 from plait.operators import keys
+from plait.query.aggregate import Aggregate
 from plait.query.bind import Bound
 from plait.query.join import Asof, Join, TimeWindow, TumblingWindow
 from plait.spark import wire
+from plait.spark.keyed import Keyed
 from plait.spark.layout import Layout
-from plait.spark.results import Results, distinct, merge
+from plait.spark.results import Results, distinct, merge_pairs
 from plait.windows.segments_join import JoinWindow, Pairs
 from plait.windows.segments_payload import Payload
 
-_HASH = "_plait_hash"
-_ORDER = [(wire.TS, "ascending"), (wire.KEY, "ascending")]
+#: Dead rows that are not worth a rewrite.
+_SLACK = 256
 
 
 def live(bound: Bound, layout: Layout, cell: int, *, index: str) -> Live:
+    if isinstance(bound.node, Aggregate):
+        from plait.spark.live_aggregate import live_aggregate
+
+        return live_aggregate(bound)
     from plait.spark.live_asof import LiveAsof
 
     return LiveAsof(bound) if isinstance(bound.node, Asof) else LiveJoin(bound, layout, cell, index=index)
 
 
 class Live(ABC):
-    """What joins and as-of share: pending tuples of two inputs, released by the frontier."""
+    """What all operators share: pending tuples of each input (or partial panes), released by the frontier."""
 
-    def __init__(self, bound: Bound, *, hashes: bool = False) -> None:
-        self.bound = bound
-        extra = [pa.field(wire.TS, pa.int64()), pa.field(wire.KEY, pa.binary())]
-        extra += [pa.field(_HASH, pa.uint64())] if hashes else []
-        self.schemas = tuple(pa.schema([*i.schema, *extra]) for i in bound.inputs)
-        # What results show of a row, and their time; keys go by reference.
-        self.shown = tuple([*i.schema.names, wire.TS] for i in bound.inputs)
-        self.nothing = Results.none(bound.schema)
+    def __init__(self, bound: Bound, schemas: Sequence[pa.Schema]) -> None:
+        self.bound, self.schemas = bound, tuple(schemas)
         self.pending: list[pa.Table] = [schema.empty_table() for schema in self.schemas]
         self.steps: list[str] = []  # ids of the manifest's steps that these contents are made of
-        self.released = [0, 0]
+        self.released = [0] * len(self.schemas)
 
     @property
     def pending_rows(self) -> int:
         return sum(table.num_rows for table in self.pending)
 
-    def advance(self, arrived: dict[int, pa.Table], frontier: int) -> Results:
-        """Release what lies below the frontier and join it; results in result order."""
-        ready = [self._release(input, arrived.get(input), frontier) for input in (0, 1)]
-        return self._join(ready, frontier, results=True)
+    def prepared(self, input: int, table: pa.Table) -> pa.Table:
+        """What came, as it is kept."""
+        return table
+
+    def advance(self, arrived: dict[int, pa.Table], frontier: int) -> Results | Keyed:
+        """Release what lies below the frontier and process it; results in result order."""
+        ready = [self._release(input, arrived.get(input), frontier) for input in range(len(self.schemas))]
+        return self._process(ready, frontier, results=True)
 
     def replay(self, arrived: dict[int, pa.Table], frontier: int) -> None:
-        ready = [self._release(input, arrived.get(input), frontier) for input in (0, 1)]
-        self._join(ready, frontier, results=False)
+        ready = [self._release(input, arrived.get(input), frontier) for input in range(len(self.schemas))]
+        self._process(ready, frontier, results=False)
 
     def _release(self, input: int, new: pa.Table | None, frontier: int) -> pa.Table:
         table = self.pending[input]
@@ -68,11 +73,32 @@ class Live(ABC):
             new = new.select(self.schemas[input].names).cast(self.schemas[input])
             waiting = table.num_rows
             table = pa.concat_tables([table, new]) if waiting else new
-            table = (table.take(pc.sort_indices(table, sort_keys=_ORDER)) if waiting else table).combine_chunks()
+            table = (in_order(table) if waiting else table).combine_chunks()
         cut = int(np.searchsorted(times(table), frontier, "left"))
         self.pending[input] = table.slice(cut)
         self.released[input] = cut
         return table.slice(0, cut)
+
+    def compacted(self, held: int) -> dict[int, pa.Table] | None:
+        """All rows that are still needed, if the `held` ones that the state has are many more."""
+        return None
+
+    @abstractmethod
+    def _process(self, ready: list[pa.Table], frontier: int, *, results: bool) -> Results | Keyed: ...
+
+    @abstractmethod
+    def outlived(self, chunk: list[int], frontier: int, steps: list[Any]) -> bool:
+        """Whether no row of a chunk [number, input, rows, max ts] has a part in any result that is still to come."""
+
+
+class LivePairs(Live):
+    """What joins and as-of share."""
+
+    def __init__(self, bound: Bound, *, hashes: bool = False) -> None:
+        super().__init__(bound, [rows_schema(i.schema, hashes=hashes) for i in bound.inputs])
+        # What results show of a row, and their time; keys go by reference.
+        self.shown = tuple([*i.schema.names, wire.TS] for i in bound.inputs)
+        self.nothing = Results.none(bound.schema)
 
     def columns(self, ts: Any, left: pa.Table, right: pa.Table | None) -> pa.Table:
         """Result columns from the rows of both sides, of which the right one may be missing or not wanted."""
@@ -85,19 +111,8 @@ class Live(ABC):
         arrays = [_as(c, f.type) for c, f in zip(columns, self.bound.schema, strict=True)]
         return pa.Table.from_arrays(arrays, schema=self.bound.schema)
 
-    def compacted(self, held: int) -> dict[int, pa.Table] | None:
-        """All rows that are still needed, if the `held` ones that the state has are many more."""
-        return None
 
-    @abstractmethod
-    def _join(self, ready: list[pa.Table], frontier: int, *, results: bool) -> Results: ...
-
-    @abstractmethod
-    def outlived(self, chunk: list[int], frontier: int, steps: list[Any]) -> bool:
-        """Whether no tuple of a chunk [number, input, rows, max ts] can find a partner, or be one, any more."""
-
-
-class LiveJoin(Live):
+class LiveJoin(LivePairs):
     def __init__(self, bound: Bound, layout: Layout, cell: int, *, index: str = "auto") -> None:
         assert isinstance(bound.node, Join)
         assert bound.predicate is not None
@@ -109,11 +124,11 @@ class LiveJoin(Live):
         # For left, semi and anti: of left rows that may still match, by id from `first` on, ts and whether they have.
         self.first, self.left_ts, self.matched = 0, np.zeros(0, np.int64), np.zeros(0, bool)
 
-    def _join(self, ready: list[pa.Table], frontier: int, *, results: bool) -> Results:
+    def _process(self, ready: list[pa.Table], frontier: int, *, results: bool) -> Results:
         side = interleaved(ready)
         stored: Any = (None, None)
         if self.layout.kind == "see_all":
-            stored = tuple(self.layout.stored(self.cell, t.column(_HASH).to_numpy()) for t in ready)
+            stored = tuple(self.layout.stored(self.cell, t.column(wire.HASH).to_numpy()) for t in ready)
         for input in (0, 1):
             self.payload[input].append(ready[input])
         ts = (times(ready[0]), times(ready[1]))
@@ -130,7 +145,7 @@ class LiveJoin(Live):
         if self.how in ("left", "anti"):
             parts.append(self._unmatched(frontier))
         self._trim(frontier)
-        return merge(parts) if results and parts else self.nothing
+        return merge_pairs(parts) if results and parts else self.nothing
 
     def _match(self, pairs: Pairs, new_ts: np.ndarray) -> Pairs:
         """Note which left rows have found a partner; gives each one's first pair, if it had none before."""
@@ -211,6 +226,23 @@ class LiveJoin(Live):
         # Of the tuples released after the frontier had passed the chunk, all follow it.
         later = sum(s.released[input] for s, before in zip(steps[1:], steps, strict=False) if before.frontier > max_ts)
         return bool(later >= window.count)
+
+
+def crowded(held: int, alive: int) -> bool:
+    """Whether so many of the rows held are dead that writing the others anew is worth it: it takes as many dead ones."""
+    return held > 2 * alive + _SLACK
+
+
+def rows_schema(schema: pa.Schema, *, hashes: bool = False) -> pa.Schema:
+    """Columns of tuples as cells keep them."""
+    extra = [pa.field(wire.TS, pa.int64()), pa.field(wire.KEY, pa.binary())]
+    return pa.schema([*schema, *extra, *([pa.field(wire.HASH, pa.uint64())] if hashes else [])])
+
+
+def in_order(table: pa.Table) -> pa.Table:
+    """Tuples in total order; partial panes, which have no key, by time."""
+    by = [(name, "ascending") for name in (wire.TS, wire.KEY) if name in table.column_names]
+    return table.take(pc.sort_indices(table, sort_keys=by))
 
 
 def times(table: pa.Table) -> np.ndarray:

@@ -16,21 +16,18 @@ from plait.query.bind import Bound
 from plait.query.join import Asof
 from plait.query.types import column_type, is_float, is_int
 from plait.spark import wire
-from plait.spark.live import Live, _as, times
+from plait.spark.live import LivePairs, _as, crowded, times
 from plait.spark.results import Results, distinct
 
-#: Dead rows that are not worth a rewrite.
-_SLACK = 256
 
-
-class LiveAsof(Live):
+class LiveAsof(LivePairs):
     def __init__(self, bound: Bound) -> None:
         assert isinstance(bound.node, Asof)
         super().__init__(bound)
         self.node = bound.node
         self.latest = self.schemas[1].empty_table()
 
-    def _join(self, ready: list[pa.Table], frontier: int, *, results: bool) -> Results:
+    def _process(self, ready: list[pa.Table], frontier: int, *, results: bool) -> Results:
         left = ready[0]
         right = pa.concat_tables([self.latest, ready[1]]).combine_chunks()
         left_codes, right_codes = self._codes(left, right)
@@ -96,7 +93,7 @@ class LiveAsof(Live):
         return right.take(pa.array(kept, pa.int64())).combine_chunks()
 
     def compacted(self, held: int) -> dict[int, pa.Table] | None:
-        if self.node.within_us is not None or held <= 2 * (self.latest.num_rows + self.pending_rows) + _SLACK:
+        if self.node.within_us is not None or not crowded(held, self.latest.num_rows + self.pending_rows):
             return None
         return {0: self.pending[0], 1: pa.concat_tables([self.latest, self.pending[1]])}
 

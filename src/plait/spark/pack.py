@@ -26,8 +26,8 @@ from plait.operators import keys
 from plait.order import decode
 from plait.schema import to_micros
 from plait.spark import wire
-from plait.spark.hashing import HashColumns, words
-from plait.spark.layout import Layout, mix
+from plait.spark.layout import mix
+from plait.spark.shipping import Shipping, Tuples
 
 #: Columns that `source.py` adds to a DataFrame so that a tuple's position can be told.
 PATH, ROW, BLOCK = "_plait_path", "_plait_row", "_plait_block"
@@ -49,8 +49,7 @@ class PackPlan:
     source_rank: int  # for "constant": the declared position
     seq: str  # "row" (path and row), "block" (path, block, running), "offset", "kafka", "column", "content"
     seq_column: str | None
-    layout: Layout
-    by_value: HashColumns | None = None  # for the layout "hash"
+    ship: Shipping
     where: str = "spark"
 
     def mapper(self) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -66,23 +65,15 @@ def pack(plan: PackPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Recor
         table = table.set_column(table.column_names.index(PATH), PATH, _unquoted(table.column(PATH).combine_chunks()))
     rows = _ordered(plan, table)
     splits, late = _splits(plan, rows)
-    payload = rows.table.select(list(plan.columns))
-    payload = payload.append_column(wire.TS, pa.array(rows.ts))
+    beside = {wire.SPLIT: pa.array(rows.split)} | ({} if late is None else {wire.LATE_FLAG: pa.array(late)})
+    tuples = Tuples(rows.table, rows.ts, rows.own_keys, lambda: rows.hashes, beside)
     schema = pa.schema([("cell", pa.int32()), ("body", pa.binary())])
     for number, input in enumerate(plan.inputs):
-        key = keys.join(keys.ints(rows.ts), keys.constant(input, len(rows.ts)), rows.own_key, n=len(rows.ts))
-        full = payload.append_column(wire.KEY, key).append_column(wire.SPLIT, pa.array(rows.split))
-        if late is not None:
-            full = full.append_column(wire.LATE_FLAG, pa.array(late))
-        if plan.layout.kind == "see_all":
-            full = full.append_column("_plait_hash", pa.array(rows.hashes))
-        header = {"stream": plan.stream, "input": input, "splits": splits if number == 0 else []}
-        header["split_of"] = splits
-        hashes = rows.hashes if plan.by_value is None else words(plan.by_value, input, rows.table)
-        for cell, positions in enumerate(plan.layout.destinations(input, hashes)):
-            part = full if positions is None else full.take(pa.array(positions))
-            body = wire.body(header, part.combine_chunks().to_batches()[0] if part.num_rows else None)
-            yield pa.record_batch([[plan.layout.keys[cell]], [body]], schema=schema)
+        header = {"stream": plan.stream, "input": input, "splits": splits if number == 0 else [], "split_of": splits}
+        header["panes"] = plan.ship.folds
+        for cell, part in zip(plan.ship.layout.keys, plan.ship.parts(input, tuples), strict=True):
+            body = wire.body(header, part if part.num_rows else None)
+            yield pa.record_batch([[cell], [body]], schema=schema)
 
 
 @dataclass
@@ -100,6 +91,9 @@ class _Rows:
     split: np.ndarray  # each tuple's split
     names: list[Any]  # each split's source
     seq: pa.Array
+
+    def own_keys(self, places: np.ndarray | None) -> pa.Array:
+        return self.own_key if places is None else self.own_key.take(pa.array(places))
 
 
 def _times(plan: PackPlan, table: pa.Table) -> np.ndarray:
@@ -289,7 +283,10 @@ def _words(pieces: pa.Array) -> np.ndarray:
 
 
 def _splits(plan: PackPlan, rows: _Rows) -> tuple[list[list[Any]], np.ndarray | None]:
-    """For each split [source, first seq, last seq, max ts, rows, ended, offence]; which tuples are late within theirs."""
+    """For each split [source, first seq, last seq, max ts, rows, ended, offence, least]; which are late within theirs.
+
+    `least` is the ts and the seq of a tuple that has the least ts: all there is to judge partial panes by.
+    """
     splits, late = [], None
     starts = np.searchsorted(rows.split, np.arange(len(rows.names) + 1))
     for number, name in enumerate(rows.names):
@@ -307,5 +304,7 @@ def _splits(plan: PackPlan, rows: _Rows) -> tuple[list[list[Any]], np.ndarray | 
         kept = ts if late is None else ts[~late[begin:end]]
         first, last = (rows.seq[at].as_py().hex() for at in (begin, end - 1))
         ordered = [first, last] if plan.seq != "content" else ["", ""]
-        splits.append([name, *ordered, int(kept.max()), end - begin, plan.source == "file", offence])
+        least = int(ts.argmin())
+        least_at = [int(ts[least]), rows.seq[begin + least].as_py().hex()]
+        splits.append([name, *ordered, int(kept.max()), end - begin, plan.source == "file", offence, least_at])
     return splits, late

@@ -35,13 +35,29 @@ class Source:
         return max(BEFORE_ALL if self.largest is None else self.largest - disorder_us, self.heartbeat)
 
 
-def frontier_of(streams: Iterable[StreamProgress]) -> int:
+def frontier_of(streams: Iterable[StreamProgress | Upstream]) -> int:
     """The least progress of any source that holds the frontier. If only idle ones are left, what any has come to."""
     streams = list(streams)
     least = min(stream.progress()[0] for stream in streams)
     if least < AFTER_ALL or all(stream.done() for stream in streams):
         return least
     return max(stream.reached() for stream in streams)
+
+
+@dataclass
+class Upstream:
+    """Another operator of the query, as a source: it says how far it is, and gives nothing below that any more."""
+
+    frontier: int = BEFORE_ALL
+
+    def progress(self) -> tuple[int, Any]:
+        return self.frontier, None
+
+    def done(self) -> bool:
+        return self.frontier == AFTER_ALL
+
+    def reached(self) -> int:
+        return BEFORE_ALL if self.done() else self.frontier
 
 
 class StreamProgress:
@@ -101,7 +117,7 @@ class StreamProgress:
         limits: dict[tuple[Any, str], int] = {}
         disorder = self.stream.disorder_us
         at_start = {name: source.largest for name, source in self.sources.items()}
-        for name, first, last, largest, _, ended, offence in sorted(splits, key=lambda s: (str(s[0]), s[1])):
+        for name, first, last, largest, _, ended, offence, _ in sorted(splits, key=lambda s: (str(s[0]), s[1])):
             source = self._source(name)
             if first and source.last and first <= source.last:
                 raise self.out_of_order(name, first, source.last)

@@ -10,6 +10,7 @@ input already; only those that do not are compared byte by byte.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -18,12 +19,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from plait.operators import keys
-from plait.spark import wire
+from plait.spark import keyed, wire
+from plait.spark.keyed import Keyed
 
 _FIRST, _SECOND = "_plait_first", "_plait_second"
 
 #: Rows of one packed row at most: far from the 2 GiB that one value of Spark's can hold.
-_CUT = 1 << 20
+CUT = 1 << 20
 
 
 @dataclass
@@ -50,22 +52,37 @@ class Results:
     def take(self, places: np.ndarray) -> Results:
         return Results(self.columns.take(pa.array(places)), self.keys, self.first[places], self.second[places])
 
-    def bodies(self) -> list[bytes]:
-        """As packed rows."""
+    def bodies(self, cut: int = CUT) -> list[bytes]:
+        """As packed rows, of `cut` results at most."""
         out = []
-        for at in range(0, self.rows, _CUT):
-            to = at + _CUT
-            table = self.columns.slice(at, _CUT).append_column(_FIRST, pa.array(self.first[at:to].astype(np.int32)))
+        for at in range(0, self.rows, cut):
+            to = at + cut
+            table = self.columns.slice(at, cut).append_column(_FIRST, pa.array(self.first[at:to].astype(np.int32)))
             table = table.append_column(_SECOND, pa.array(self.second[at:to].astype(np.int32)))
             out.append(wire.pair(wire.table_bytes(table), wire.table_bytes(pa.table({wire.KEY: self.keys}))))
         return out
 
     @classmethod
-    def of(cls, body: Any) -> Self:
-        rows, found = (wire.table_of(part) for part in wire.unpair(body))
+    def of(cls, rows: pa.Table, found: pa.Table) -> Self:
         places = [rows.column(name).to_numpy().astype(np.int64) for name in (_FIRST, _SECOND)]
         keys_ = found.column(wire.KEY).combine_chunks()
         return cls(rows.drop_columns([_FIRST, _SECOND]), _flat(keys_), *places)
+
+
+def read(body: Any) -> Results | Keyed:
+    """What `bodies` gave, of a join or of an aggregate."""
+    rows, found = wire.unpair(body)
+    return Keyed.of(wire.table_of(rows)) if found.size == 0 else Results.of(wire.table_of(rows), wire.table_of(found))
+
+
+def merge(parts: Sequence[Results | Keyed]) -> Results | Keyed:
+    """All of these in result order; each is in order already, and all are of one kind."""
+    parts = [part for part in parts if part.rows] or parts[:1]
+    if len(parts) == 1:
+        return parts[0]
+    if isinstance(parts[0], Keyed):
+        return keyed.merge([part for part in parts if isinstance(part, Keyed)])
+    return merge_pairs([part for part in parts if isinstance(part, Results)])
 
 
 def distinct(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -79,8 +96,7 @@ def distinct(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.flatnonzero(named) + low, place[ids - low]
 
 
-def merge(parts: list[Results]) -> Results:
-    """All of these in result order; each is in order already."""
+def merge_pairs(parts: list[Results]) -> Results:
     parts = [part for part in parts if part.rows] or parts[:1]
     if len(parts) == 1:
         return parts[0]

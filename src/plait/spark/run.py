@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import inspect
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,17 +15,17 @@ import pyarrow as pa
 
 from plait.errors import QueryError, RunError
 from plait.predicates import check_compiles
+from plait.query.aggregate import Aggregate
 from plait.query.base import Query
 from plait.query.bind import Bound, bind, check_data
 from plait.query.explain import explain
-from plait.query.join import Asof, Join
+from plait.query.predicate import Predicate
 from plait.query.stream import FILE, Stream
-from plait.spark import aside, collect, control, frames, settings, wire
-from plait.spark.cell import CellPlan, step
-from plait.spark.hashing import hash_columns
-from plait.spark.layout import Layout, choose
-from plait.spark.pack import PackPlan
-from plait.spark.results import Results
+from plait.spark import aside, clock, collect, control, frames, settings, wire
+from plait.spark.cell import CellPlan
+from plait.spark.layout import Layout, has_cells
+from plait.spark.results import read
+from plait.spark.stages import Stages, layouts, operators
 
 
 def dataframe(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int, int] = "auto", index: str = "auto",
@@ -50,8 +49,9 @@ class Plan:
     """A query tied to DataFrames: `raw` has what cells put out, packed; `results()` unpacks the results."""
 
     spark: Any
-    cell: CellPlan
-    packed: Any
+    cell: CellPlan  # the last operator's
+    packed: Any  # what its cells get
+    stages: Stages
     streaming: bool
     control_dir: str | None
     again: Callable[..., Plan]  # the same plan with another layout or control folder
@@ -62,16 +62,12 @@ class Plan:
         return pa.schema([*self.cell.bound.schema, pa.field(wire.KEY, pa.binary())])
 
     def raw(self) -> Any:
-        if self.streaming:
-            from plait.spark.stateful import processor
+        return self.stages.output(self.cell, self.packed)
 
-            return self.packed.groupBy("cell").transformWithStateInPandas(
-                statefulProcessor=processor(self.cell),
-                outputStructType=wire.OUTPUT,
-                outputMode="append",
-                timeMode="None",
-            )
-        return self.packed.groupBy("cell").applyInArrow(_whole_cell(self.cell), wire.OUTPUT)
+    @property
+    def streams(self) -> dict[str, tuple[Stream, tuple[Any, ...], bool]]:
+        """The query's streams by name, with the sources known at the start, and whether there may be more."""
+        return {known[0].name: known for plan in self.stages.plans for known in plan.streams}
 
     def pinned(self, checkpoint: Path) -> Plan:
         """This plan as a checkpoint has it: its layout if ours is "auto", its control folder; refused if it is another's."""
@@ -105,9 +101,11 @@ class Plan:
     def announce(self) -> None:
         """Tell the control folder which streams and sources there are, so that it refuses events of any other."""
         assert self.control_dir is not None
-        inputs = {i.node.name: i.schema for i in self.cell.bound.inputs if isinstance(i.node, Stream)}
+        inputs = {
+            i.node.name: i.schema for plan in self.stages.plans for i in plan.bound.inputs if isinstance(i.node, Stream)
+        }
         told = {}
-        for stream, names, open_ended in self.cell.streams:
+        for stream, names, open_ended in self.streams.values():
             text = stream.source == FILE or any(isinstance(name, str) for name in names)
             if stream.source_column is not None:
                 text = text or not pa.types.is_integer(inputs[stream.name].field(stream.source_column).type)
@@ -129,7 +127,7 @@ class Plan:
             schema = pa.schema([*self.schema, *aside.COLUMNS])
             result = raw.mapInArrow(aside.unpack_both(self.schema), from_arrow_schema(schema))
         else:
-            if dropping := [s.name for s, *_ in self.cell.streams if "drop" in (s.late, s.behind)]:
+            if dropping := [s.name for s, *_ in self.streams.values() if "drop" in (s.late, s.behind)]:
                 raw = aside.counted(raw, dropping, self.streaming)
             result = raw.mapInArrow(unpack(self.schema, wire.RESULTS), from_arrow_schema(self.schema))
         result._plait = self
@@ -138,46 +136,32 @@ class Plan:
 
 def plan(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int, int], index: str, control_dir: str | None,
          max_pending: int | None) -> Plan:  # fmt: skip
-    if not isinstance(query, (Join, Asof)) or any(isinstance(i, Query) for i in query.inputs):
-        raise RunError(
-            "Spark runs joins of streams so far, not aggregates, operators or queries of queries",
-            do="Use the reference executor",
-        )
+    if not has_cells(query):
+        raise RunError("Spark runs joins and aggregates so far, not operators", do="Use the reference executor")
     check_data(query, data)
     streams = query.streams()
     spark = _first(data[next(iter(streams))]).sparkSession
     settings.check(spark, streaming=False)
     # Before any DataFrame is derived from these: Spark has its own words for a column that is not there.
     bound = bind(query, {name: frames.arrow_schema(_first(data[name])) for name in streams})
-    if bound.predicate is not None and bound.predicate.kind == "opaque":
-        check_compiles(bound.predicate, *(i.schema for i in bound.inputs))  # here, not in a task
+    for operator in operators(bound):
+        if operator.predicate is not None and operator.predicate.kind == "opaque":
+            check_compiles(operator.predicate, *(i.schema for i in operator.inputs))  # here, not in a task
     given = {name: frames.frames_of(stream, data[name]) for name, stream in streams.items()}
     streaming = _all_streaming(given)
     settings.check(spark, streaming=streaming)
     partitions = int(spark.conf.get("spark.sql.shuffle.partitions"))
-    cells = choose(query, layout, partitions, spark.sparkContext.defaultParallelism)
-    plans = [
-        (f.frame, _pack_plan(stream, f, bound, cells)) for name, stream in streams.items() for f in given[name]
-    ]  # fmt: skip
-    parts = [frame.mapInArrow(how.mapper(), wire.PACKED) for frame, how in plans]
-    packed = functools.reduce(lambda a, b: a.unionAll(b), parts)
-    known = tuple(_known(stream, given[name], streaming) for name, stream in streams.items())
-    if streaming and control_dir is not None:
-        packed = packed.unionAll(control.events(spark, control_dir, cells))
-    if streaming and (ticks := _ticks(spark, streams.values(), cells)) is not None:
-        packed = packed.unionAll(ticks)
-    cell = CellPlan(bound, known, cells, fingerprint(query, bound, cells), explain(query), index, max_pending)
+    cells = layouts(bound, layout, partitions, spark.sparkContext.defaultParallelism)
+    common = CellPlan(bound, (), cells[0], fingerprint(query, bound, *cells), explain(query), index, max_pending)
+    events = control.events(spark, control_dir) if streaming and control_dir is not None else None
+    ticks = clock.ticks(spark, streams.values()) if streaming else None
+    stages = Stages(given, streaming, cells, common, events, ticks)
+    cell, packed = stages.packed(bound)
 
     def again(layout: str | tuple[int, int], control_dir: str | None) -> Plan:
         return plan(query, data, layout=layout, index=index, control_dir=control_dir, max_pending=max_pending)
 
-    return Plan(spark, cell, packed, streaming, control_dir, again, layout)
-
-
-def _ticks(spark: Any, streams: Iterable[Stream], cells: Layout) -> Any | None:
-    from plait.spark import clock
-
-    return clock.ticks(spark, list(streams), cells)
+    return Plan(spark, cell, packed, stages, streaming, control_dir, again, layout)
 
 
 def _first(data: Any) -> Any:
@@ -199,39 +183,37 @@ def _all_streaming(given: Mapping[str, list[frames.Frame]]) -> bool:
     return next(iter(kinds.values())) == {True}
 
 
-def _pack_plan(stream: Stream, frame: frames.Frame, bound: Bound, cells: Layout) -> PackPlan:
-    inputs = tuple(n for n, i in enumerate(bound.inputs) if i.node == stream)
-    schema = next(i.schema for i in bound.inputs if i.node == stream)
-    return PackPlan(
-        stream=stream.name, inputs=inputs, columns=tuple(schema.names), time=stream.time, unit=stream.unit,
-        disorder_us=stream.disorder_us, late=stream.late, source=frame.source, source_name=frame.source_name,
-        source_rank=frame.source_rank, seq=frame.seq, seq_column=frame.seq_column, layout=cells,
-        by_value=hash_columns(bound) if cells.kind == "hash" else None,
-    )  # fmt: skip
-
-
-def _known(stream: Stream, found: list[frames.Frame], streaming: bool) -> tuple[Stream, tuple[Any, ...], bool]:
-    if stream.source is None:
-        return stream, tuple(f.source_name for f in found), False
-    declared = stream.declared()
-    return stream, declared or (), declared is None
-
-
-def fingerprint(query: Query, bound: Bound, cells: Layout) -> str:
+def fingerprint(query: Query, bound: Bound, cells: Layout, *inner: Layout) -> str:
     """What a checkpoint means: streams, schemas, condition, window, layout; not versions, `late=` or sinks."""
     streams = [
         [s.name, s.time, s.unit, s.source, s.sources if not isinstance(s.sources, tuple) else list(s.sources), s.seq,
          s.disorder_us]
         for s in query.streams().values()
     ]  # fmt: skip
-    condition = bound.predicate.describe() if bound.predicate is not None else ""
-    if bound.predicate is not None and bound.predicate.kind == "opaque":
-        condition += _function_text(bound.predicate.source)
-    schemas = [str(i.schema) for i in bound.inputs]
-    parts = [explain(query).split("\n")[0], streams, schemas, condition, cells.describe(), list(cells.keys)]
+    words = [line for line in explain(query).split("\n") if not line.lstrip().startswith("stream ")]
+    condition = "".join(_meaning(operator) for operator in operators(bound))
+    schemas = [str(i.schema) for operator in operators(bound) for i in operator.inputs]
+    parts = ["\n".join(words), streams, schemas, condition, cells.describe(), list(cells.keys)]
+    parts += [[layout.describe(), list(layout.keys)] for layout in inner]
     if any(s.idle_after_us is not None for s in query.streams().values()):
         parts.append("clock")  # one more source in the offset log
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+
+def _meaning(operator: Bound) -> str:
+    """An operator's conditions, and users' functions, as text."""
+    text = "" if operator.predicate is None else _condition_text(operator.predicate)
+    for _, function in operator.node.compute if isinstance(operator.node, Aggregate) else ():
+        if function.where is not None:
+            text += _condition_text(function.where)
+        if function.custom is not None:
+            custom = function.custom
+            text += "".join(map(_function_text, (custom.init, custom.add, custom.merge, custom.result)))
+    return text
+
+
+def _condition_text(predicate: Predicate) -> str:
+    return predicate.describe() + (_function_text(predicate.source) if predicate.kind == "opaque" else "")
 
 
 def _function_text(function: Any, seen: tuple[Any, ...] = ()) -> str:
@@ -267,48 +249,14 @@ def _value_text(value: Any, seen: tuple[Any, ...]) -> str:
     return _function_text(inner, seen) if inspect.isfunction(inner) else type(value).__qualname__
 
 
-class _Dict:
-    """A store for one step: batch runs have no state."""
-
-    def __init__(self) -> None:
-        self.data: bytes | None = None
-        self.chunks: dict[int, bytes] = {}
-
-    def manifest(self) -> bytes | None:
-        return self.data
-
-    def put_manifest(self, data: bytes) -> None:
-        self.data = data
-
-    def chunk(self, number: int) -> bytes:
-        return self.chunks[number]
-
-    def put_chunk(self, number: int, data: bytes) -> None:
-        return
-
-    def drop_chunk(self, number: int) -> None:
-        return
-
-
-def _whole_cell(plan: CellPlan) -> Callable[[pa.Table], pa.Table]:
-    def whole(table: pa.Table) -> pa.Table:
-        cell = plan.layout.keys.index(table.column("cell")[0].as_py())
-        out = step(plan, cell, _Dict(), table.column("body").to_pylist(), end=True)
-        return pa.table(
-            {"kind": pa.array([k for k, _ in out], pa.int32()), "body": pa.array([b for _, b in out], pa.binary())}
-        )
-
-    return whole
-
-
 def unpack(schema: pa.Schema, kind: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def unpacked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for found, body in zip(batch.column("kind").to_pylist(), batch.column("body"), strict=True):
                 if found == kind:
-                    yield from Results.of(body.as_buffer()).table().cast(schema).to_batches()
+                    yield from read(body.as_buffer()).table().cast(schema).to_batches()
 
     return unpacked
 
 
-__all__ = ["Asof", "Plan", "dataframe", "fingerprint", "plan", "unpack"]
+__all__ = ["Plan", "dataframe", "fingerprint", "plan", "unpack"]

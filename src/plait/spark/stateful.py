@@ -65,14 +65,17 @@ class Cell(StatefulProcessor):
         import pandas as pd
         from pyspark import TaskContext
 
+        from plait.spark import wire
         from plait.spark.cell import step
 
         bodies = [bytes(body) for frame in rows for body in frame["body"]]
         context = TaskContext.get()
         query = context.getLocalProperty("sql.streaming.queryId") if context is not None else None
         plan = _plan(self.plan)
-        out = step(plan, plan.layout.keys.index(key[0]), self.store, bodies, cache_key=query)
-        yield pd.DataFrame({"kind": [k for k, _ in out], "body": [b for _, b in out]})
+        run = None if query is None else f"{query} {plan.number}"
+        out = step(plan, plan.layout.keys.index(key[0]), self.store, bodies, cache_key=run)
+        place, body = wire.columns(plan.onward is not None)
+        yield pd.DataFrame({place: [p for p, _ in out], body: [b for _, b in out]})
         _freeze()
 
     def close(self) -> None:

@@ -14,13 +14,19 @@ import pyarrow as pa
 PACKED = "cell int, body binary"
 OUTPUT = "kind int, body binary"
 
+
+def columns(onward: bool) -> list[str]:
+    """The columns of what a cell puts out: packed rows for the next operator's cells, or for the user."""
+    return ["cell" if onward else "kind", "body"]
+
+
 #: Kinds of output rows of a cell.
 RESULTS, LATE, PROGRESS = 0, 1, 2
 
 #: Keys repeat a file's path in every row; compressed they hardly weigh on the sockets and the state store between.
 _PACKED = pa.ipc.IpcWriteOptions(compression="lz4")
 
-TS, KEY, SPLIT, LATE_FLAG = "_plait_ts", "_plait_key", "_plait_split", "_plait_late"
+TS, KEY, SPLIT, LATE_FLAG, HASH = "_plait_ts", "_plait_key", "_plait_split", "_plait_late", "_plait_hash"
 
 
 def body(header: dict[str, Any], rows: pa.RecordBatch | pa.Table | None = None) -> bytes:
@@ -32,6 +38,16 @@ def body(header: dict[str, Any], rows: pa.RecordBatch | pa.Table | None = None) 
         with pa.ipc.new_stream(sink, rows.schema, options=_PACKED) as writer:
             writer.write(rows)
     return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+
+
+def wrapped(kind: int, data: bytes) -> bytes:
+    """What a cell put out for the user, on its way through the cells of the next operator."""
+    return body({"pass": kind}) + data
+
+
+def rest(data: bytes) -> bytes:
+    """What follows the header."""
+    return data[8 + int.from_bytes(data[:8], "little") :]
 
 
 def header(data: bytes) -> dict[str, Any]:

@@ -29,6 +29,12 @@ class KeptRows:
         self.rows += rows.num_rows
         return first
 
+    def append_column(self, name: str, values: pa.Array) -> int:
+        """Keep rows of which only one column will be asked for."""
+        n = len(values)
+        columns = [values if field.name == name else pa.nulls(n, field.type) for field in self.schema]
+        return self.append(pa.Table.from_arrays(columns, schema=self.schema))
+
     @property
     def crowded(self) -> bool:
         return self.rows > 2 * self._needed + FEW

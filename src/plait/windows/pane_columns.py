@@ -117,6 +117,13 @@ class Columns:
                 self.conditions.append(function.where.bind(schema, _NONE))
         self.fixed, self.varied = tuple(fixed), tuple(varied)
 
+    def needed(self) -> list[str]:
+        """All that conditions and functions may look at, in the schema's order; one that was not traced, at any."""
+        seen = {*self.fixed, *self.varied}
+        for condition in self.conditions:
+            seen |= set(self.schema.names if condition.expr is None else condition.reads[0])
+        return [name for name in self.schema.names if name in seen]
+
     def layout(self) -> list[tuple[str, str]]:
         """The arrays of a batch, as `arrays` gives them: name and type."""
         found = [part for name in self.fixed for part in ((name, "int64"), (f"{name}?", "uint8"))]

@@ -1,7 +1,8 @@
 """Aggregate functions as accumulators: for every slot a row of int64, all zero where nothing was added.
 
 Each can add a batch's tuples to the slots they have, merge slots into the rows of closed windows (pairs come in the order
-of panes, so an order-sensitive function sees its parts in total order), and turn rows into an Arrow column.
+of panes, so an order-sensitive function sees its parts in total order), and turn rows into an Arrow column. Those that
+are partial states of a pane can be given out as columns (`parts`), and taken in again elsewhere (`absorb`).
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from plait.errors import DataError
-from plait.kernels import exact, panes
+from plait.kernels import exact, exact_bytes, panes
 from plait.query.functions import Function
-from plait.windows.pane_columns import Read, array_of, is_fixed, number_kind
+from plait.windows.pane_columns import Read, array_of, bits_of, is_fixed, number_kind, one_array
 
 
 class Pairs:
@@ -31,6 +32,8 @@ class Accumulator:
     """`slots` has a row for every slot; kernels change it in place."""
 
     width = 1
+    #: The types of the columns that `parts` gives; None: its slots are no partial states of their own.
+    part_types: tuple[pa.DataType, ...] | None = None
 
     def __init__(self) -> None:
         self.slots = np.zeros((0, self.width), np.int64)
@@ -62,6 +65,14 @@ class Accumulator:
     def column(self, rows: np.ndarray, name: str) -> pa.Array:
         raise NotImplementedError
 
+    def parts(self, slots: np.ndarray) -> list[pa.Array]:
+        """What these slots hold, as columns."""
+        raise NotImplementedError
+
+    def absorb(self, slot: np.ndarray, parts: list[pa.Array]) -> None:
+        """Add partial states to the slots they have."""
+        raise NotImplementedError
+
     def refs(self, slots: np.ndarray) -> np.ndarray | None:
         """Rows that these slots refer to; None for a function that refers to none."""
         return None
@@ -72,6 +83,8 @@ class Accumulator:
 
 
 class Count(Accumulator):
+    part_types = (pa.int64(),)
+
     def __init__(self, condition: int | None = None) -> None:
         super().__init__()
         self.condition = condition
@@ -85,11 +98,18 @@ class Count(Accumulator):
     def column(self, rows: np.ndarray, name: str) -> pa.Array:
         return pa.array(rows[:, 0].copy())
 
+    def parts(self, slots: np.ndarray) -> list[pa.Array]:
+        return [pa.array(self.slots[slots, 0])]
+
+    def absorb(self, slot: np.ndarray, parts: list[pa.Array]) -> None:
+        panes.add_counts(slot, parts[0].to_numpy(zero_copy_only=False), self.slots)
+
 
 class Sum(Accumulator):
     """An exact sum, or mean, of a column."""
 
     width = exact.LIMBS
+    part_types = (pa.int64(), pa.uint8(), pa.binary())  # how many, which odd ones, and the sum: see `exact_bytes`
     CARRY_AFTER = 1 << 28
 
     def __init__(self, column: str, kind: pa.DataType, *, mean: bool = False, square: bool = False) -> None:
@@ -132,6 +152,33 @@ class Sum(Accumulator):
     def _merge(self, pairs: Pairs, into: np.ndarray) -> None:
         exact.merge(0, len(pairs), pairs.targets, pairs.slots, into, self.slots)
 
+    def parts(self, slots: np.ndarray) -> list[pa.Array]:
+        rows = self.slots[slots]
+        return [pa.array(rows[:, exact.COUNT]), pa.array(rows[:, exact.ODD].astype(np.uint8)), self.totals(rows)]
+
+    def totals(self, rows: np.ndarray) -> pa.Array:
+        """Sums as bytes."""
+        offsets = np.zeros(len(rows) + 1, np.int64)
+        exact_bytes.sizes(rows, offsets[1:])
+        np.cumsum(offsets, out=offsets)
+        raw = np.zeros(int(offsets[-1]), np.uint8)
+        exact_bytes.write(rows, self.base, offsets, raw)
+        buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(raw)]
+        return pa.Array.from_buffers(pa.binary(), len(rows), buffers)
+
+    def absorb(self, slot: np.ndarray, parts: list[pa.Array]) -> None:
+        counts, odds = (part.to_numpy(zero_copy_only=False).astype(np.int64) for part in parts[:2])
+        total = parts[2]
+        _, at, data = total.buffers()
+        offsets = np.frombuffer(at, np.int32)[total.offset : total.offset + len(total) + 1].astype(np.int64)
+        raw = np.frombuffer(data if data is not None and data.size else b"\0", np.uint8)
+        self.note_adds(len(slot))
+        found = np.array([1 << 40, -(1 << 40)], np.int64)
+        exact_bytes.range_of(offsets, raw, found)
+        if found[0] < found[1]:
+            self.cover(int(found[0]), int(found[1]))
+        exact_bytes.add(slot, counts, odds, offsets, raw, self.slots, self.base)
+
     def column(self, rows: np.ndarray, name: str) -> pa.Array:
         none = rows[:, exact.COUNT] == 0
         if self.kind != exact.FLOAT and not self.mean:
@@ -152,6 +199,8 @@ class Sum(Accumulator):
 class Variance(Accumulator):
     """The sample's: from the exact sums of values and of squares, on Python's integers, rounded once."""
 
+    part_types = (*Sum.part_types, pa.binary())
+
     def __init__(self, column: str, kind: pa.DataType) -> None:
         self.values, self.squares = Sum(column, kind), Sum(column, kind, square=True)
 
@@ -170,6 +219,13 @@ class Variance(Accumulator):
     def update(self, low: int, high: int, slot: np.ndarray, read: Read, refs: np.ndarray) -> None:
         self.values.update(low, high, slot, read, refs)
         self.squares.update(low, high, slot, read, refs)
+
+    def parts(self, slots: np.ndarray) -> list[pa.Array]:
+        return [*self.values.parts(slots), self.squares.totals(self.squares.slots[slots])]
+
+    def absorb(self, slot: np.ndarray, parts: list[pa.Array]) -> None:
+        self.values.absorb(slot, parts[:3])
+        self.squares.absorb(slot, [*parts[:2], parts[3]])
 
     def merged(self, pairs: Pairs) -> np.ndarray:
         return np.concatenate((self.values.merged(pairs), self.squares.merged(pairs)), axis=1)
@@ -203,9 +259,18 @@ class Extreme(Accumulator):
     def __init__(self, column: str, kind: pa.DataType, sign: int) -> None:
         super().__init__()
         self.column_name, self.type, self.kind, self.sign = column, kind, number_kind(kind), sign
+        self.part_types = (kind,)
 
     def update(self, low: int, high: int, slot: np.ndarray, read: Read, refs: np.ndarray) -> None:
         panes.extreme(low, high, slot, *read.bits[self.column_name], self.kind, self.sign, self.slots)
+
+    def parts(self, slots: np.ndarray) -> list[pa.Array]:
+        return [self.column(self.slots[slots], self.column_name)]
+
+    def absorb(self, slot: np.ndarray, parts: list[pa.Array]) -> None:
+        bits, valid = bits_of(parts[0])
+        there = np.ones(len(slot), np.uint8) if valid is None else valid
+        panes.extreme(0, len(slot), slot, bits, there, self.kind, self.sign, self.slots)
 
     def _merge(self, pairs: Pairs, into: np.ndarray) -> None:
         panes.merge_extreme(0, len(pairs), pairs.targets, pairs.slots, self.sign, into, self.slots)
@@ -236,6 +301,19 @@ class Edge(Accumulator):
         which = read.ones if self.condition is None else read.masks[self.condition]
         panes.edge(low, high, slot, bits, valid, which, self.last, self.slots)
 
+    def absorb(self, slot: np.ndarray, parts: list[pa.Array]) -> None:
+        """A pane's own first or last, of each slot at most one: the value, and its key, NULL where there is none."""
+        values, key = parts
+        which = np.asarray(key.is_valid()).astype(np.uint8)
+        valid = None
+        if self.rows is None:
+            bits, valid = bits_of(values)
+        else:
+            first = self.rows.append_column(self.column_name, one_array(values))
+            bits = np.arange(first, first + len(slot))
+        there = np.ones(len(slot), np.uint8) if valid is None else valid
+        panes.edge(0, len(slot), slot, bits, there, which, self.last, self.slots)
+
     def _merge(self, pairs: Pairs, into: np.ndarray) -> None:
         panes.merge_edge(0, len(pairs), pairs.targets, pairs.slots, self.last, into, self.slots)
 
@@ -252,6 +330,25 @@ class Edge(Accumulator):
             return None
         own = self.slots[slots]
         return np.asarray(own[own[:, 0] == 2, 1])
+
+
+class Place(Accumulator):
+    """Where the first or last tuple is for which a condition holds: its row number."""
+
+    width = 2
+
+    def __init__(self, *, last: bool, condition: int | None) -> None:
+        super().__init__()
+        self.last, self.condition = last, condition
+
+    def update(self, low: int, high: int, slot: np.ndarray, read: Read, refs: np.ndarray) -> None:
+        which = read.ones if self.condition is None else read.masks[self.condition]
+        panes.edge(low, high, slot, refs, read.ones, which, self.last, self.slots)
+
+    def rows(self, slots: np.ndarray) -> np.ndarray:
+        """Row numbers, -1 where there is none."""
+        own = self.slots[slots]
+        return np.where(own[:, 0] == 2, own[:, 1], -1)
 
 
 def compiled(function: Function, schema: pa.Schema, condition: int | None, rows: Any) -> Accumulator | None:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from plait.kernels import groups as table
 from plait.order import BEFORE_ALL
 from plait.query.aggregate import Aggregate
-from plait.windows.pane_columns import Read, array_of, is_fixed, one_array, plain
+from plait.windows.pane_columns import Read, array_of, bits_of, is_fixed, one_array, plain
 
 _NAN = int(np.array([np.nan]).view(np.int64)[0])
 FIRST = 1024
@@ -162,6 +162,15 @@ class Groups:
         if left != self._left:
             self._left, self._ranks = left, None
         return out
+
+    def find_rows(self, rows: pa.Table) -> np.ndarray:
+        """The group of each row of a table that holds the key columns."""
+        n, bits = rows.num_rows, {}
+        for name, kind in self.by:
+            if is_fixed(kind):
+                found, valid = bits_of(rows.column(name))
+                bits[name] = (found, np.ones(n, np.uint8) if valid is None else valid)
+        return self.find(Read(bits, [], np.ones(n, np.uint8)), rows, n)
 
     def _small_keys(self, read: Read) -> np.ndarray | None:
         """The keys, where one column of integers is all and none is NULL: small ones are looked up by their value."""

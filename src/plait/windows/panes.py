@@ -198,13 +198,22 @@ class SpanPanes(PaneWindows):
     def _chunk(
         self, ts: np.ndarray, group: np.ndarray, read: Read, refs: np.ndarray, frontier: int, at: int
     ) -> list[Closed]:
+        self._update(0, len(ts), self._assign(ts, group), read, refs)
+        return self._pass(frontier)
+
+    def _assign(self, ts: np.ndarray, group: np.ndarray) -> np.ndarray:
         n = len(ts)
         self._make_room(n)
         slot = np.empty(n, np.int64)
         panes.assign(ts, group, 0, n, self.size, self.advance, self._state, self._pane_id, self._pane_slot,
                      self._slot_group, self._slot_of, slot)  # fmt: skip
-        self._update(0, n, slot, read, refs)
-        return self._pass(frontier)
+        return slot
+
+    def skip(self, frontier: int) -> None:
+        """Rows of windows that end at or before the frontier are out already: they are not given again."""
+        if frontier > BEFORE_ALL + self.size:
+            state = self._state
+            state[panes.NEXT_WINDOW] = max(int(state[panes.NEXT_WINDOW]), (frontier - self.size) // self.advance + 1)
 
     def open_panes(self, ids: list[int], sizes: list[int], group: np.ndarray) -> int:
         """Panes that come whole, after all before them: how many groups each has, and which; gives the first one's slot.

@@ -1,0 +1,94 @@
+"""How tuples set out for an operator's cells: which cell each goes to, and in which form.
+
+A tuple of a stream and one that another operator's cell puts out go the same way. For aggregates whose functions allow it
+they go as partial panes: a key that most tuples have is then a row a pane and task, and no cell has more to do than another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from plait.operators import keys
+from plait.query.aggregate import Aggregate
+from plait.query.bind import Bound
+from plait.spark import wire
+from plait.spark.hashing import HashColumns, hash_columns, words
+from plait.spark.layout import Layout
+
+
+@dataclass(frozen=True)
+class Shipping:
+    """Pickled into the tasks."""
+
+    bound: Bound  # the operator they go to
+    layout: Layout
+    by_value: HashColumns | None  # for the layout "hash"
+    columns: tuple[str, ...]  # those that go along
+    folds: bool  # as partial panes
+
+    def parts(self, input: int, tuples: Tuples) -> list[pa.Table]:
+        """For each cell what goes there."""
+        if self.folds:
+            table = _folded(self, input, tuples)
+            hashes = None
+        else:
+            n = len(tuples.ts)
+            table = tuples.rows.select(list(self.columns)).append_column(wire.TS, pa.array(tuples.ts))
+            key = keys.join(keys.ints(tuples.ts), keys.constant(input, n), tuples.own_keys(None), n=n)
+            table = table.append_column(wire.KEY, key)
+            for name, column in tuples.beside.items():
+                table = table.append_column(name, column)
+            hashes = tuples.hashes()
+            if self.layout.kind == "see_all":
+                table = table.append_column(wire.HASH, pa.array(hashes))
+        if self.by_value is not None:
+            hashes = words(self.by_value, input, table if self.folds else tuples.rows)
+        assert hashes is not None
+        places = self.layout.destinations(input, hashes)
+        return [(table if at is None else table.take(pa.array(at))).combine_chunks() for at in places]
+
+
+@dataclass(frozen=True)
+class Tuples:
+    """Rows by (source, seq) or in total order. What stands in a tuple's key after (ts, input) is its own key."""
+
+    rows: pa.Table
+    ts: np.ndarray
+    own_keys: Callable[[np.ndarray | None], pa.Array]  # of rows by number; None: of all
+    hashes: Callable[[], np.ndarray]  # a word of each tuple's own key
+    beside: dict[str, pa.Array]  # further columns, for the cell
+
+
+def shipping(bound: Bound, input: int, layout: Layout, *, whole: bool) -> Shipping:
+    """To an operator's cells. `whole`: rows may have to be left out there, and shown, so they must come as they are."""
+    columns, folds = tuple(bound.inputs[input].schema.names), False
+    if isinstance(bound.node, Aggregate):
+        from plait.spark.live_aggregate import needed_columns
+        from plait.windows.pane_parts import layout as parts
+
+        folds = not whole and parts(bound) is not None
+        columns = columns if whole else tuple(needed_columns(bound))
+    return Shipping(bound, layout, hash_columns(bound) if layout.kind == "hash" else None, columns, folds)
+
+
+def _folded(plan: Shipping, input: int, tuples: Tuples) -> pa.Table:
+    from plait.windows.pane_parts import PaneFold
+    from plait.windows.pane_parts import layout as parts
+
+    found = parts(plan.bound)
+    assert found is not None
+    schema = plan.bound.inputs[input].schema
+    # Stable: rows come by source and seq, so by ts they are in total order.
+    order = np.argsort(tuples.ts, kind="stable")
+    ts = tuples.ts[order]
+    rows = tuples.rows.select(schema.names).take(pa.array(order)).cast(schema)
+
+    def own(places: np.ndarray) -> pa.Array:
+        n = len(places)
+        return keys.join(keys.ints(ts[places]), keys.constant(input, n), tuples.own_keys(order[places]), n=n)
+
+    return PaneFold(plan.bound, found).folded(rows, ts, own)

@@ -1,0 +1,157 @@
+"""A query's operators as stages of one Spark query: each packs what it reads, and its cells' results go to the next one.
+
+Operators are numbered as they are met, from the last one on; one that is used in two places has two numbers and runs twice,
+which gives the same rows. Of a stream that several operators read, the first shows the rows that are dropped.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from plait.query.base import Query
+from plait.query.bind import Bound
+from plait.query.stream import Stream
+from plait.spark import clock, control, frames, wire
+from plait.spark.cell import CellPlan, step
+from plait.spark.layout import Layout, choose
+from plait.spark.onward import Onward
+from plait.spark.pack import PackPlan
+from plait.spark.shipping import shipping
+
+
+def layouts(bound: Bound, wanted: str | tuple[int, int], partitions: int, parallelism: int) -> list[Layout]:
+    """Each operator's cells, in the order of their numbers: the last one's as asked for, and as many for the others."""
+    assert isinstance(bound.node, Query)
+    found = [choose(bound.node, wanted, partitions, parallelism)]
+    for inner in _inner(bound):
+        found += layouts(inner, "auto", partitions, found[0].cells)
+    return found
+
+
+def operators(bound: Bound) -> list[Bound]:
+    """The operators, in the order of their numbers."""
+    return [bound, *(operator for inner in _inner(bound) for operator in operators(inner))]
+
+
+def _inner(bound: Bound) -> list[Bound]:
+    """The queries that an operator reads, each once."""
+    found: dict[int, Bound] = {}
+    for input in bound.inputs:
+        if isinstance(input.node, Query):
+            found.setdefault(id(input.node), input)
+    return list(found.values())
+
+
+def own_streams(bound: Bound) -> list[Stream]:
+    """The streams that an operator reads itself, each once."""
+    return list(dict.fromkeys(input.node for input in bound.inputs if isinstance(input.node, Stream)))
+
+
+def pack_plan(stream: Stream, frame: frames.Frame, bound: Bound, cells: Layout) -> PackPlan:
+    inputs = tuple(n for n, i in enumerate(bound.inputs) if i.node == stream)
+    whole = "drop" in (stream.late, stream.behind)
+    return PackPlan(
+        stream=stream.name, inputs=inputs, columns=tuple(bound.inputs[inputs[0]].schema.names), time=stream.time,
+        unit=stream.unit, disorder_us=stream.disorder_us, late=stream.late, source=frame.source,
+        source_name=frame.source_name, source_rank=frame.source_rank, seq=frame.seq, seq_column=frame.seq_column,
+        ship=shipping(bound, inputs[0], cells, whole=whole),
+    )  # fmt: skip
+
+
+def known(stream: Stream, found: list[frames.Frame]) -> tuple[Stream, tuple[Any, ...], bool]:
+    if stream.source is None:
+        return stream, tuple(f.source_name for f in found), False
+    declared = stream.declared()
+    return stream, declared or (), declared is None
+
+
+@dataclass
+class Stages:
+    """Builds the DataFrames of all operators, from the streams up. `common` is what all cells' plans share."""
+
+    given: Mapping[str, list[frames.Frame]]
+    streaming: bool
+    layouts: list[Layout]
+    common: CellPlan
+    events: Any | None  # control events, as Spark reads them
+    ticks: Any | None  # seconds
+    plans: list[CellPlan] = field(default_factory=list)
+
+    def packed(self, bound: Bound, onward: Onward | None = None) -> tuple[CellPlan, Any]:
+        """An operator's plan, and the packed rows that its cells get."""
+        number = len(self.plans)
+        cells, streams = self.layouts[number], own_streams(bound)
+        shown = frozenset(stream.name for plan in self.plans for stream, *_ in plan.streams)
+        plan = replace(
+            self.common, bound=bound, layout=cells, number=number, onward=onward, elsewhere=shown,
+            streams=tuple(known(stream, self.given[stream.name]) for stream in streams),
+        )  # fmt: skip
+        self.plans.append(plan)
+        parts = [
+            f.frame.mapInArrow(pack_plan(stream, f, bound, cells).mapper(), wire.PACKED)
+            for stream in streams
+            for f in self.given[stream.name]
+        ]
+        upstreams = []
+        for inner in _inner(bound):
+            before = len(self.plans)
+            inputs = tuple(n for n, i in enumerate(bound.inputs) if i.node is inner.node)
+            to_here = Onward(before, inputs, shipping(bound, inputs[0], cells, whole=False))
+            parts.append(self.output(*self.packed(inner, to_here)))
+            upstreams.append(before)
+        if streams and self.events is not None:
+            parts.append(control.packed(self.events, cells))
+        if any(stream.idle_after_us is not None for stream in streams) and self.ticks is not None:
+            parts.append(clock.packed(self.ticks, cells))
+        plan = self.plans[number] = replace(plan, upstreams=tuple(upstreams))
+        return plan, functools.reduce(lambda a, b: a.unionAll(b), parts)
+
+    def output(self, plan: CellPlan, packed: Any) -> Any:
+        """What an operator's cells put out: packed rows for the next one's cells, or for the user."""
+        schema = wire.OUTPUT if plan.onward is None else wire.PACKED
+        if not self.streaming:
+            return packed.groupBy("cell").applyInArrow(_whole_cell(plan), schema)
+        from plait.spark.stateful import processor
+
+        return packed.groupBy("cell").transformWithStateInPandas(
+            statefulProcessor=processor(plan), outputStructType=schema, outputMode="append", timeMode="None"
+        )
+
+
+class _Dict:
+    """A store for one step: batch runs have no state."""
+
+    def __init__(self) -> None:
+        self.data: bytes | None = None
+        self.chunks: dict[int, bytes] = {}
+
+    def manifest(self) -> bytes | None:
+        return self.data
+
+    def put_manifest(self, data: bytes) -> None:
+        self.data = data
+
+    def chunk(self, number: int) -> bytes:
+        return self.chunks[number]
+
+    def put_chunk(self, number: int, data: bytes) -> None:
+        return
+
+    def drop_chunk(self, number: int) -> None:
+        return
+
+
+def _whole_cell(plan: CellPlan) -> Callable[[pa.Table], pa.Table]:
+    def whole(table: pa.Table) -> pa.Table:
+        cell = plan.layout.keys.index(table.column("cell")[0].as_py())
+        out = step(plan, cell, _Dict(), table.column("body").to_pylist(), end=True)
+        names = wire.columns(plan.onward is not None)
+        arrays = [pa.array([place for place, _ in out], pa.int32()), pa.array([body for _, body in out], pa.binary())]
+        return pa.Table.from_arrays(arrays, names=names)
+
+    return whole
