@@ -28,7 +28,7 @@ def _warm_up() -> None:
 
     import plait.spark.live_asof
     import plait.spark.pack
-    import plait.spark.stateful  # noqa: F401
+    import plait.spark.task  # noqa: F401
 
     gc.collect()
     gc.freeze()
