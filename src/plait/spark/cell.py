@@ -31,6 +31,7 @@ from plait.spark import wire
 from plait.spark.layout import Layout
 from plait.spark.live import Live, live
 from plait.spark.progress import StreamProgress, frontier_of
+from plait.spark.recent import NONE, Recent
 
 
 class Store(Protocol):
@@ -113,7 +114,7 @@ def _remember(key: tuple[str, int], contents: Live, cells: int) -> None:
 
 
 def step(plan: CellPlan, cell: int, store: Store, bodies: Iterable[bytes], *, cache_key: str | None = None,
-         end: bool = False) -> list[tuple[int, bytes]]:  # fmt: skip
+         near: Recent = NONE, end: bool = False) -> list[tuple[int, bytes]]:  # fmt: skip
     """Process one batch; gives (kind, body) rows. Acts only after the last of its input."""
     data = store.manifest()
     manifest = Manifest(plan.fingerprint) if data is None else Manifest.load(data)
@@ -123,7 +124,7 @@ def step(plan: CellPlan, cell: int, store: Store, bodies: Iterable[bytes], *, ca
             why=f"its fingerprint is {manifest.fingerprint}, this query's is {plan.fingerprint}",
             do="Use another checkpoint folder",
         )
-    contents = _contents(plan, cell, store, manifest, cache_key)
+    contents = _contents(plan, cell, store, manifest, cache_key, near)
     progress = _progress(plan, manifest)
     arrived, late = _arrive(plan, cell, manifest, progress, bodies)
     if end:
@@ -133,7 +134,7 @@ def step(plan: CellPlan, cell: int, store: Store, bodies: Iterable[bytes], *, ca
     new = Step(uuid.uuid4().hex, frontier)
     for input, table in arrived.items():
         if table.num_rows:
-            _keep(manifest, store, new, input, table)
+            _keep(manifest, store, new, input, table, near)
     results = contents.advance(arrived, frontier)
     new.released = list(contents.released)
     _check_pending(plan, contents, progress, frontier)
@@ -143,8 +144,9 @@ def step(plan: CellPlan, cell: int, store: Store, bodies: Iterable[bytes], *, ca
     manifest.progress = {name: p.dump() for name, p in progress.items()}
     manifest.late += sum(t.num_rows for t in late)
     _expire(contents, manifest, store)
-    _compact(contents, manifest, store)
+    _compact(contents, manifest, store, near)
     contents.steps = [s.id for s in manifest.steps]
+    near.keep([] if manifest.drained else contents.steps)
     store.put_manifest(manifest.dump())
     if cache_key is not None:
         _remember((cache_key, cell), contents, plan.layout.cells)
@@ -274,16 +276,28 @@ def _judge(stream: StreamProgress, limits: dict[tuple[Any, str], int], head: dic
 
 def _sorted(tables: list[pa.Table]) -> pa.Table:
     table = pa.concat_tables(tables)
-    return table.take(
-        pc.sort_indices(table, sort_keys=[(wire.TS, "ascending"), (wire.KEY, "ascending")])
-    ).combine_chunks()
+    if not _in_order(table):
+        table = table.take(pc.sort_indices(table, sort_keys=[(wire.TS, "ascending"), (wire.KEY, "ascending")]))
+    return table.combine_chunks()
 
 
-def _keep(manifest: Manifest, store: Store, new: Step, input: int, table: pa.Table) -> None:
+def _in_order(table: pa.Table) -> bool:
+    """Whether rows stand in total order already, as those of one source mostly do."""
+    ts = table.column(wire.TS).to_numpy()
+    if (ts[1:] < ts[:-1]).any():
+        return False
+    ties = np.flatnonzero(ts[1:] == ts[:-1])
+    keys = (table.column(wire.KEY).take(pa.array(ties + after)) for after in (0, 1))
+    return len(ties) == 0 or bool(pc.all(pc.less(*keys)).as_py())
+
+
+def _keep(manifest: Manifest, store: Store, new: Step, input: int, table: pa.Table, near: Recent) -> None:
     number = manifest.next_chunk
     manifest.next_chunk += 1
     new.chunks.append([number, input, table.num_rows, int(pc.max(table.column(wire.TS)).as_py())])
-    store.put_chunk(number, wire.table_bytes(table))
+    data = wire.table_bytes(table)
+    store.put_chunk(number, data)
+    near.put(new.id, number, data)
 
 
 def _expire(contents: Live, manifest: Manifest, store: Store) -> None:
@@ -297,7 +311,7 @@ def _expire(contents: Live, manifest: Manifest, store: Store) -> None:
         manifest.steps.pop(0)
 
 
-def _compact(contents: Live, manifest: Manifest, store: Store) -> None:
+def _compact(contents: Live, manifest: Manifest, store: Store, near: Recent) -> None:
     """Where most rows held are dead, write those alive as one step. It takes as many dead ones, so it costs no more.
 
     Earlier steps are gone from the manifest: a cache that is behind them finds no step of its own, and is built anew.
@@ -313,10 +327,11 @@ def _compact(contents: Live, manifest: Manifest, store: Store) -> None:
     manifest.steps = [Step(last.id, last.frontier, released=last.released)]
     for input, table in alive.items():
         if table.num_rows:
-            _keep(manifest, store, manifest.steps[0], input, table)
+            _keep(manifest, store, manifest.steps[0], input, table, near)
 
 
-def _contents(plan: CellPlan, cell: int, store: Store, manifest: Manifest, cache_key: str | None) -> Live:
+def _contents(plan: CellPlan, cell: int, store: Store, manifest: Manifest, cache_key: str | None,
+              near: Recent) -> Live:  # fmt: skip
     """The cached index if its steps are a run of the manifest's, caught up; else one built from the chunks."""
     wanted = [s.id for s in manifest.steps]
     cached = _CACHE.pop((cache_key, cell), None) if cache_key is not None else None
@@ -327,18 +342,23 @@ def _contents(plan: CellPlan, cell: int, store: Store, manifest: Manifest, cache
         known = wanted[: at + 1]
         if cached.steps[-len(known) :] == known:
             for one in manifest.steps[at + 1 :]:
-                cached.replay(dict(_chunks(store, [one])), one.frontier)
+                cached.replay(dict(_chunks(store, [one], near)), one.frontier)
             return cached
     contents = live(plan.bound, plan.layout, cell, index=plan.index)
     tables: dict[int, list[pa.Table]] = {}
-    for input, table in _chunks(store, manifest.steps):
+    for input, table in _chunks(store, manifest.steps, near):
         tables.setdefault(input, []).append(table)
     contents.replay({i: _sorted(parts) for i, parts in tables.items()}, manifest.frontier)
     return contents
 
 
-def _chunks(store: Store, steps: list[Step]) -> list[tuple[int, pa.Table]]:
-    return [(chunk[1], wire.table_of(store.chunk(chunk[0]))) for one in steps for chunk in one.chunks]
+def _chunks(store: Store, steps: list[Step], near: Recent) -> list[tuple[int, pa.Table]]:
+    found = []
+    for one in steps:
+        for number, input, *_ in one.chunks:
+            data = near.get(one.id, number)
+            found.append((input, wire.table_of(store.chunk(number) if data is None else data)))
+    return found
 
 
 def _check_pending(plan: CellPlan, contents: Live, progress: dict[str, StreamProgress], frontier: int) -> None:

@@ -12,6 +12,7 @@ import pandas as pd
 from pyspark import TaskContext
 
 from plait.spark.cell import CellPlan, step
+from plait.spark.recent import recent
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.stateful_processor import MapState
@@ -53,7 +54,9 @@ def rows_of_cell(data: bytes, key: int, state: MapState, rows: Iterator[Any]) ->
     context = TaskContext.get()
     query = context.getLocalProperty("sql.streaming.queryId") if context is not None else None
     plan = _plan(data)
-    out = step(plan, plan.layout.keys.index(key), SparkStore(state), bodies, cache_key=query)
+    cell = plan.layout.keys.index(key)
+    near = recent(query, cell, plan.layout.cells)
+    out = step(plan, cell, SparkStore(state), bodies, cache_key=query, near=near)
     yield pd.DataFrame({"kind": [k for k, _ in out], "body": [b for _, b in out]})
     _freeze()
 
