@@ -45,8 +45,7 @@ class Recent:
         temporary = self.folder / f".{os.getpid()}.tmp"
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            space = os.statvfs(self.folder)
-            if (space.f_bavail * space.f_frsize - len(data)) * 2 < space.f_blocks * space.f_frsize:
+            if not _has_room(self.folder, len(data)):
                 return
             temporary.write_bytes(data)
             os.replace(temporary, self._file(step, number))
@@ -78,6 +77,12 @@ class Recent:
     def _file(self, step: str, number: int) -> Path:
         assert self.folder is not None
         return self.folder / f"{step}-{number}"
+
+
+def _has_room(folder: Path, size: int) -> bool:
+    """Whether half of the memory is free with so much more in it."""
+    space = os.statvfs(folder)
+    return (space.f_bavail * space.f_frsize - size) * 2 >= space.f_blocks * space.f_frsize
 
 
 NONE: Final = Recent(None)

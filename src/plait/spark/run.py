@@ -54,7 +54,7 @@ class Plan:
     packed: Any
     streaming: bool
     control_dir: str | None
-    again: Callable[..., Plan]  # the same plan with another layout or control folder
+    again: Callable[..., Plan]  # the same plan with another layout or control folder; what they share is made once
     wanted: str | tuple[int, int]
 
     @property
@@ -154,24 +154,26 @@ def plan(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int, int]
     given = {name: frames.frames_of(stream, data[name]) for name, stream in streams.items()}
     streaming = _all_streaming(given)
     settings.check(spark, streaming=streaming)
-    partitions = int(spark.conf.get("spark.sql.shuffle.partitions"))
-    cells = choose(query, layout, partitions, spark.sparkContext.defaultParallelism)
-    plans = [
-        (f.frame, _pack_plan(stream, f, bound, cells)) for name, stream in streams.items() for f in given[name]
-    ]  # fmt: skip
-    parts = [frame.mapInArrow(how.mapper(), wire.PACKED) for frame, how in plans]
-    packed = functools.reduce(lambda a, b: a.unionAll(b), parts)
     known = tuple(_known(stream, given[name], streaming) for name, stream in streams.items())
-    if streaming and control_dir is not None:
-        packed = packed.unionAll(control.events(spark, control_dir, cells))
-    if streaming and (ticks := _ticks(spark, streams.values(), cells)) is not None:
-        packed = packed.unionAll(ticks)
-    cell = CellPlan(bound, known, cells, fingerprint(query, bound, cells), explain(query), index, max_pending)
 
-    def again(layout: str | tuple[int, int], control_dir: str | None) -> Plan:
-        return plan(query, data, layout=layout, index=index, control_dir=control_dir, max_pending=max_pending)
+    @functools.cache
+    def rows_packed(cells: Layout) -> Any:
+        plans = [(f.frame, _pack_plan(s, f, bound, cells)) for name, s in streams.items() for f in given[name]]
+        parts = [frame.mapInArrow(how.mapper(), wire.PACKED) for frame, how in plans]
+        return functools.reduce(lambda a, b: a.unionAll(b), parts)
 
-    return Plan(spark, cell, packed, streaming, control_dir, again, layout)
+    def laid_out(layout: str | tuple[int, int], control_dir: str | None) -> Plan:
+        partitions = int(spark.conf.get("spark.sql.shuffle.partitions"))
+        cells = choose(query, layout, partitions, spark.sparkContext.defaultParallelism)
+        packed = rows_packed(cells)
+        if streaming and control_dir is not None:
+            packed = packed.unionAll(control.events(spark, control_dir, cells))
+        if streaming and (ticks := _ticks(spark, streams.values(), cells)) is not None:
+            packed = packed.unionAll(ticks)
+        cell = CellPlan(bound, known, cells, fingerprint(query, bound, cells), explain(query), index, max_pending)
+        return Plan(spark, cell, packed, streaming, control_dir, laid_out, layout)
+
+    return laid_out(layout, control_dir)
 
 
 def _ticks(spark: Any, streams: Iterable[Stream], cells: Layout) -> Any | None:
