@@ -10,6 +10,7 @@ import json
 import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +22,7 @@ from plait.spark.cell import CellPlan, step
 from plait.spark.frames import Frame
 from plait.spark.layout import Layout, choose
 from plait.spark.pack import BLOCK, PATH, ROW, PackPlan, pack
+from plait.spark.recent import Recent
 from plait.spark.results import merge, read
 from plait.spark.run import fingerprint
 from plait.spark.stages import known, pack_plan
@@ -37,7 +39,7 @@ class Store:
 
     def __init__(self, data: dict[Any, bytes], *, die_after: int | None = None) -> None:
         self.data, self.left = dict(data), die_after
-        self.written, self.dropped = 0, 0
+        self.written, self.dropped, self.read = 0, 0, 0
 
     def _touch(self) -> None:
         if self.left is not None:
@@ -55,6 +57,7 @@ class Store:
 
     def chunk(self, number: int) -> bytes:
         self._touch()
+        self.read += 1
         return self.data[number]
 
     def put_chunk(self, number: int, data: bytes) -> None:
@@ -101,8 +104,9 @@ class Grid:
     number = 0
 
     def __init__(self, case: Case, layout: tuple[int, int], chance: random.Random, *, faults: bool = False,
-                 workers: int = 1, max_pending: int | None = None) -> None:  # fmt: skip
+                 workers: int = 1, max_pending: int | None = None, shared: Path | None = None) -> None:  # fmt: skip
         Grid.number += 1
+        self.shared = None if shared is None else shared / str(Grid.number)  # the workers' recent chunks
         self.chance, self.faults = chance, faults
         self.workers = [f"grid {Grid.number}, worker {n}" for n in range(workers)]
         query, schemas = case.query, case.schemas
@@ -153,22 +157,26 @@ class Grid:
             store = Store(self.state[cell], die_after=chance.randrange(6) if fate == "dies" else None)
             some = chance.sample(bodies, len(bodies)) if fate != "other rows" else [b for b in bodies if _is_event(b)]
             try:
-                out = step(self.plan, cell, store, some, cache_key=chance.choice(self.workers))
+                out = self._step(cell, store, some)
                 done += [out] if fate != "other rows" else []
             except Lost:
                 pass
         store = Store(self.state[cell])
-        out = step(self.plan, cell, store, chance.sample(bodies, len(bodies)), cache_key=chance.choice(self.workers))
+        out = self._step(cell, store, chance.sample(bodies, len(bodies)))
         if self.faults and chance.random() < 0.3:
             # A speculative twin: both end well, and either may be the one whose state is kept.
             twin = Store(self.state[cell])
-            done.append(step(self.plan, cell, twin, bodies, cache_key=chance.choice(self.workers)))
+            done.append(self._step(cell, twin, bodies))
             store = chance.choice((store, twin))
         for other in done:
             assert other == out, "another attempt at the same batch gave other bytes"
         self.state[cell] = store.data
         self.stores.append(store)
         return out
+
+    def _step(self, cell: int, store: Store, bodies: Bodies) -> list[tuple[int, bytes]]:
+        near = Recent(None if self.shared is None else self.shared / str(cell), steps=3)
+        return step(self.plan, cell, store, bodies, cache_key=self.chance.choice(self.workers), near=near)
 
     @property
     def table(self) -> pa.Table:

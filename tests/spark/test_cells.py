@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +20,7 @@ from tests.strategies import Case
 import plait
 from plait import BehindError
 from plait.query.bind import bind
-from plait.spark import cell, layout, live, wire
+from plait.spark import cell, layout, live, recent, wire
 from plait.spark.pack import BLOCK, PATH, ROW
 from plait.spark.progress import StreamProgress, frontier_of
 from plait.spark.run import fingerprint
@@ -36,6 +37,13 @@ def plain_kernels() -> Iterator[None]:
         patch.setattr(live, "JoinWindow", lambda *args, **options: whole(*args, **options, plain=True))
         yield
         cell._CACHE.clear()
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recent, "_has_room", lambda *_: True)  # however full the disk of the tests is
+        yield tmp_path_factory.mktemp("shared")
 
 
 def joins(**options: Any) -> st.SearchStrategy[Case]:
@@ -91,10 +99,10 @@ def test_any_schedule_gives_the_same_rows(case: Case, seed: int) -> None:
 
 @settings(max_examples=75)
 @given(case=cases(declared=True), seed=SEEDS)
-def test_attempts_that_come_to_nothing_leave_no_trace(case: Case, seed: int) -> None:
+def test_attempts_that_come_to_nothing_leave_no_trace(case: Case, seed: int, shared: Path) -> None:
     """Tasks die at any access to the state, lose to a twin, or ran a batch of another history; caches fall behind."""
     chance = random.Random(seed)
-    grid = Grid(case, layout_of(case, chance), chance, faults=True, workers=2)
+    grid = Grid(case, layout_of(case, chance), chance, faults=True, workers=2, shared=shared)
     deliver(grid, [*batches(grid, case, longest=3), drain()])
     judge(grid, case)
 
@@ -213,6 +221,18 @@ def ticking(query: Any, count: int) -> tuple[Case, list[list[tuple[Any, ...]]]]:
     return Case(query, tuple(given), None), [rows[at : at + 10] for at in range(0, count, 10)]
 
 
+def tick(grid: Grid, case: Case, at: int, rows: list[tuple[Any, ...]]) -> Batch:
+    """The batch that brings both streams their ten tuples of this turn."""
+    tasks = []
+    for each in case.given:
+        (plan,) = grid.packs[each.stream.name]
+        numbers = pa.array(range(at * 10, at * 10 + 10), pa.int64())
+        part = strategies.table(each.schema, rows).append_column("@offset", numbers)
+        part = part.append_column(PATH, pa.array(["p"] * 10))
+        tasks.append((plan, part.append_column(ROW, numbers).append_column(BLOCK, numbers)))
+    return Batch(tasks)
+
+
 @pytest.mark.parametrize("window", WINDOWS)
 def test_state_written_is_what_came_and_state_held_is_the_window(window: str) -> None:
     query, copies = WINDOWS[window]
@@ -220,14 +240,7 @@ def test_state_written_is_what_came_and_state_held_is_the_window(window: str) ->
     grid = Grid(case, (2, 1), random.Random(0))
     held, manifests, kept = [], [], []
     for at, rows in enumerate(slices):
-        tasks = []
-        for each in case.given:
-            (plan,) = grid.packs[each.stream.name]
-            part = strategies.table(each.schema, rows)
-            numbers = pa.array(range(at * 10, at * 10 + 10), pa.int64())
-            part = part.append_column("@offset", numbers).append_column(PATH, pa.array(["p"] * 10))
-            tasks.append((plan, part.append_column(ROW, numbers).append_column(BLOCK, numbers)))
-        grid.run(Batch(tasks))
+        grid.run(tick(grid, case, at, rows))
         # A right tuple goes to both cells of a 2x1 grid, and in a count window every tuple does.
         assert sum(store.written for store in grid.stores) == 10 * copies + 10 * 2
         held.append(sum(store.chunk_rows for store in grid.stores))
@@ -246,14 +259,7 @@ def test_a_rare_value_does_not_keep_all_that_came_after_it() -> None:
     sizes, written = [], 0
     for at in range(300):
         values = [(at * 10 + n, 99 if at == 0 and n == 0 else n % 7) for n in range(10)]
-        tasks = []
-        for each in case.given:
-            (plan,) = grid.packs[each.stream.name]
-            part = strategies.table(each.schema, values)
-            numbers = pa.array(range(at * 10, at * 10 + 10), pa.int64())
-            part = part.append_column("@offset", numbers).append_column(PATH, pa.array(["p"] * 10))
-            tasks.append((plan, part.append_column(ROW, numbers).append_column(BLOCK, numbers)))
-        grid.run(Batch(tasks))
+        grid.run(tick(grid, case, at, values))
         sizes.append(sum(store.chunk_rows for store in grid.stores) + len(grid.state[0]["manifest"]) // 50)
         written += sum(store.written for store in grid.stores)
     assert max(sizes[200:]) <= max(sizes[:100]) + 5  # numbers grow a digit
@@ -323,6 +329,21 @@ def test_indexes_that_nobody_uses_are_let_go(monkeypatch: pytest.MonkeyPatch) ->
             cell._remember(("running", number), kept, 2)
     assert set(cell._CACHE) == {("running", 0), ("running", 1)}
     assert cell._CACHE.keys() == cell._USED.keys()
+
+
+def test_a_worker_that_is_behind_catches_up_from_memory(shared: Path) -> None:
+    reads, results = [], []
+    for folder in (None, shared):
+        case, slices = ticking(WINDOWS["time"][0], 400)
+        grid = Grid(case, (2, 1), random.Random(3), workers=2, shared=folder)
+        reads.append(0)
+        for at, rows in enumerate(slices):
+            grid.run(tick(grid, case, at, rows))
+            reads[-1] += sum(store.read for store in grid.stores)
+        results.append(grid.table)
+    assert results[0].equals(results[1])
+    assert reads[0] > 50
+    assert reads[1] < reads[0] / 4, "only those who are many steps behind read the state"
 
 
 # --- what a checkpoint means ------------------------------------------------------------------------------------

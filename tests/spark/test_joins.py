@@ -420,6 +420,7 @@ def test_a_sink_of_the_users_with_two_actions(small: Any, tmp_path: Path) -> Non
     assert_identical(pa.concat_tables(parts), expected)
 
 
+@pytest.mark.filterwarnings("ignore:(Batch . dropped )?. rows (dropped )?as late or behind:UserWarning")
 def test_dropped_rows_are_in_reach_of_a_batch_and_of_the_users_own_sink(two: Any, tmp_path: Path) -> None:
     """Marked in the result where asked for; else counted in the query's progress, with a warning."""
     table = pa.table({"ts": [1, 9, 2, 10, 3, 30], "k": list(range(6)), "v": [1.5, math.nan, None, 2.0, math.inf, 0.0]})

@@ -32,6 +32,7 @@ from plait.spark.layout import Layout
 from plait.spark.live import Live, in_order, live
 from plait.spark.onward import Onward
 from plait.spark.progress import StreamProgress, Upstream, frontier_of
+from plait.spark.recent import NONE, Recent
 
 
 class Store(Protocol):
@@ -123,7 +124,7 @@ def _remember(key: tuple[str, int], contents: Live, cells: int) -> None:
 
 
 def step(plan: CellPlan, cell: int, store: Store, bodies: Iterable[bytes], *, cache_key: str | None = None,
-         end: bool = False) -> list[tuple[int, bytes]]:  # fmt: skip
+         near: Recent = NONE, end: bool = False) -> list[tuple[int, bytes]]:  # fmt: skip
     """Process one batch; gives (kind, body) rows. Acts only after the last of its input."""
     data = store.manifest()
     manifest = Manifest(plan.fingerprint) if data is None else Manifest.load(data)
@@ -133,7 +134,7 @@ def step(plan: CellPlan, cell: int, store: Store, bodies: Iterable[bytes], *, ca
             why=f"its fingerprint is {manifest.fingerprint}, this query's is {plan.fingerprint}",
             do="Use another checkpoint folder",
         )
-    contents = _contents(plan, cell, store, manifest, cache_key)
+    contents = _contents(plan, cell, store, manifest, cache_key, near)
     known = _known(plan, manifest)
     arrived = arrive(known, plan.layout, cell, bodies, counts=plan.counts)
     if end:
@@ -144,7 +145,7 @@ def step(plan: CellPlan, cell: int, store: Store, bodies: Iterable[bytes], *, ca
     tables = {input: contents.prepared(input, table) for input, table in arrived.tables.items() if table.num_rows}
     for input, table in tables.items():
         if table.num_rows:
-            _keep(manifest, store, new, input, table)
+            _keep(manifest, store, new, input, table, near)
     results = contents.advance(tables, frontier)
     new.released = list(contents.released)
     _check_pending(plan, contents, known, frontier)
@@ -156,8 +157,9 @@ def step(plan: CellPlan, cell: int, store: Store, bodies: Iterable[bytes], *, ca
     manifest.upstreams = {str(number): u.frontier for number, u in known.upstreams.items()}
     manifest.late += sum(t.num_rows for t in arrived.late)
     _expire(contents, manifest, store)
-    _compact(contents, manifest, store)
+    _compact(contents, manifest, store, near)
     contents.steps = [s.id for s in manifest.steps]
+    near.keep([] if manifest.drained else contents.steps)
     store.put_manifest(manifest.dump())
     if cache_key is not None:
         _remember((cache_key, cell), contents, plan.layout.cells)
@@ -181,11 +183,13 @@ def _known(plan: CellPlan, manifest: Manifest) -> Known:
     return Known(found, upstreams, manifest.frontier, manifest.drained, manifest.events)
 
 
-def _keep(manifest: Manifest, store: Store, new: Step, input: int, table: pa.Table) -> None:
+def _keep(manifest: Manifest, store: Store, new: Step, input: int, table: pa.Table, near: Recent) -> None:
     number = manifest.next_chunk
     manifest.next_chunk += 1
     new.chunks.append([number, input, table.num_rows, int(pc.max(table.column(wire.TS)).as_py())])
-    store.put_chunk(number, wire.table_bytes(table))
+    data = wire.table_bytes(table)
+    store.put_chunk(number, data)
+    near.put(new.id, number, data)
 
 
 def _expire(contents: Live, manifest: Manifest, store: Store) -> None:
@@ -199,7 +203,7 @@ def _expire(contents: Live, manifest: Manifest, store: Store) -> None:
         manifest.steps.pop(0)
 
 
-def _compact(contents: Live, manifest: Manifest, store: Store) -> None:
+def _compact(contents: Live, manifest: Manifest, store: Store, near: Recent) -> None:
     """Where most rows held are dead, write those alive as one step. It takes as many dead ones, so it costs no more.
 
     Earlier steps are gone from the manifest: a cache that is behind them finds no step of its own, and is built anew.
@@ -215,10 +219,11 @@ def _compact(contents: Live, manifest: Manifest, store: Store) -> None:
     manifest.steps = [Step(last.id, last.frontier, released=last.released)]
     for input, table in alive.items():
         if table.num_rows:
-            _keep(manifest, store, manifest.steps[0], input, table)
+            _keep(manifest, store, manifest.steps[0], input, table, near)
 
 
-def _contents(plan: CellPlan, cell: int, store: Store, manifest: Manifest, cache_key: str | None) -> Live:
+def _contents(plan: CellPlan, cell: int, store: Store, manifest: Manifest, cache_key: str | None,
+              near: Recent) -> Live:  # fmt: skip
     """The cached index if its steps are a run of the manifest's, caught up; else one built from the chunks."""
     wanted = [s.id for s in manifest.steps]
     cached = _CACHE.pop((cache_key, cell), None) if cache_key is not None else None
@@ -229,18 +234,23 @@ def _contents(plan: CellPlan, cell: int, store: Store, manifest: Manifest, cache
         known = wanted[: at + 1]
         if cached.steps[-len(known) :] == known:
             for one in manifest.steps[at + 1 :]:
-                cached.replay(dict(_chunks(store, [one])), one.frontier)
+                cached.replay(dict(_chunks(store, [one], near)), one.frontier)
             return cached
     contents = live(plan.bound, plan.layout, cell, index=plan.index)
     tables: dict[int, list[pa.Table]] = {}
-    for input, table in _chunks(store, manifest.steps):
+    for input, table in _chunks(store, manifest.steps, near):
         tables.setdefault(input, []).append(table)
     contents.replay({i: in_order(pa.concat_tables(some)) for i, some in tables.items()}, manifest.frontier)
     return contents
 
 
-def _chunks(store: Store, steps: list[Step]) -> list[tuple[int, pa.Table]]:
-    return [(chunk[1], wire.table_of(store.chunk(chunk[0]))) for one in steps for chunk in one.chunks]
+def _chunks(store: Store, steps: list[Step], near: Recent) -> list[tuple[int, pa.Table]]:
+    found = []
+    for one in steps:
+        for number, input, *_ in one.chunks:
+            data = near.get(one.id, number)
+            found.append((input, wire.table_of(store.chunk(number) if data is None else data)))
+    return found
 
 
 def _check_pending(plan: CellPlan, contents: Live, known: Known, frontier: int) -> None:

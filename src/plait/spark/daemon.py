@@ -14,8 +14,11 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import shutil
 import sys
 from pathlib import Path
+
+from plait.spark import recent
 
 FORK_SAFE = {"jemalloc_bg_thd"}
 
@@ -28,7 +31,7 @@ def _warm_up() -> None:
 
     import plait.spark.live_asof
     import plait.spark.pack
-    import plait.spark.stateful  # noqa: F401
+    import plait.spark.task  # noqa: F401
 
     gc.collect()
     gc.freeze()
@@ -47,12 +50,17 @@ def _threads() -> list[str]:
 def main() -> None:
     from pyspark.daemon import manager
 
+    own = os.getpid()
     # sys.argv[1] names the worker's module. What the daemon prints to stdout before its port would be read as the port.
     with contextlib.redirect_stdout(sys.stderr):
         _warm_up()
     if set(_threads()) - FORK_SAFE:
         os.execv(sys.executable, [sys.executable, "-m", "pyspark.daemon", *sys.argv[1:]])
-    manager()
+    try:
+        manager()
+    finally:
+        if os.getpid() == own:  # workers come by here too
+            shutil.rmtree(recent.place(own), ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,14 @@ _SOURCE = Path(__file__).with_name("LocalFiles.java")
 
 _LAUNCHER = """#!/bin/sh
 # Written by plait. Spark puts a zip of pyspark before everything; this interpreter has it installed, and compiled.
-PYTHONPATH=$(printf %s "$PYTHONPATH" | tr ':' '\\n' | grep -v -e '/pyspark[.]zip$' -e '/py4j-[^/]*-src[.]zip$' | paste -sd: -)
+kept= IFS=:
+set -f
+for place in $PYTHONPATH; do
+  case $place in */pyspark.zip | */py4j-*-src.zip) ;; *) kept=$kept${{kept:+:}}$place ;; esac
+done
+PYTHONPATH=$kept
+unset IFS kept place
+set +f
 export PYTHONPATH
 # The process that is only asked for a cell's state variables tells of each of its steps.
 case "$*" in *transform_with_state_driver_worker*) exec >/dev/null ;; esac

@@ -137,14 +137,16 @@ def _ordered(plan: PackPlan, table: pa.Table) -> _Rows:
     n = len(ts)
     names, codes, rank = _source(plan, table, n)
     seq, words = _seq(plan, table, n)
-    order = pc.sort_indices(
-        pa.table({"s": pa.array(codes), "q": seq}), sort_keys=[("s", "ascending"), ("q", "ascending")]
-    )
     own = keys.join(rank.take(pa.array(codes)), seq, n=n)
-    at = order.to_numpy()
     salt = np.array([zlib.crc32(str(name).encode()) for name in names], np.uint64)[codes]
     hashes = mix(words ^ (salt << np.uint64(32)))
-    table, codes, seq = table.take(order), codes[at], seq.take(order)
+    if not _in_order(codes, seq):
+        order = pc.sort_indices(
+            pa.table({"s": pa.array(codes), "q": seq}), sort_keys=[("s", "ascending"), ("q", "ascending")]
+        )
+        at = order.to_numpy()
+        table, seq, own = (column.take(order) for column in (table, seq, own))
+        ts, codes, hashes = ts[at], codes[at], hashes[at]
     begins = np.ones(n, bool)
     begins[1:] = codes[1:] != codes[:-1]
     if plan.seq in ("row", "block"):
@@ -154,7 +156,15 @@ def _ordered(plan: PackPlan, table: pa.Table) -> _Rows:
     if plan.seq == "column":
         _check_repeated(plan, seq, begins, [names[code] for code in codes])
     split = (np.cumsum(begins) - 1).astype(np.int32)
-    return _Rows(table, ts[at], own.take(order), hashes[at], split, [names[code] for code in codes[begins]], seq)
+    return _Rows(table, ts, own, hashes, split, [names[code] for code in codes[begins]], seq)
+
+
+def _in_order(codes: np.ndarray, seq: pa.Array) -> bool:
+    """Whether rows stand by (source, seq) already, as those of one file do."""
+    if (codes[1:] < codes[:-1]).any():
+        return False
+    rising = pc.less(seq.slice(0, len(seq) - 1), seq.slice(1)).to_numpy(zero_copy_only=False)
+    return bool((rising | (codes[1:] != codes[:-1])).all())
 
 
 def _file_begins(table: pa.Table, *, blocks: bool) -> np.ndarray:

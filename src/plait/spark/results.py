@@ -142,9 +142,9 @@ def _head(found: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     raw = np.frombuffer(found.buffers()[2] or b"", np.uint8)
     out = np.zeros((2, n), np.uint64)
     full = np.flatnonzero(offsets[1:] > offsets[:-1])
-    begin = offsets[full, None]
+    words = np.ndarray(max(len(raw) - 7, 0), ">u8", raw, strides=(1,))  # the one that begins at each byte
     for row, skip in enumerate((1, 10)):  # a tag, then eight bytes; twice
-        out[row, full] = raw[begin + np.arange(skip, skip + 8)].view(">u8").reshape(-1)
+        out[row, full] = words[offsets[full] + skip]
     return out[0], out[1]
 
 

@@ -54,7 +54,7 @@ class Plan:
     stages: Stages
     streaming: bool
     control_dir: str | None
-    again: Callable[..., Plan]  # the same plan with another layout or control folder
+    again: Callable[..., Plan]  # the same plan with another layout or control folder; what they share is made once
     wanted: str | tuple[int, int]
 
     @property
@@ -150,18 +150,19 @@ def plan(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int, int]
     given = {name: frames.frames_of(stream, data[name]) for name, stream in streams.items()}
     streaming = _all_streaming(given)
     settings.check(spark, streaming=streaming)
-    partitions = int(spark.conf.get("spark.sql.shuffle.partitions"))
-    cells = layouts(bound, layout, partitions, spark.sparkContext.defaultParallelism)
-    common = CellPlan(bound, (), cells[0], fingerprint(query, bound, *cells), explain(query), index, max_pending)
-    events = control.events(spark, control_dir) if streaming and control_dir is not None else None
-    ticks = clock.ticks(spark, streams.values()) if streaming else None
-    stages = Stages(given, streaming, cells, common, events, ticks)
-    cell, packed = stages.packed(bound)
+    packs: dict[Any, Any] = {}
 
-    def again(layout: str | tuple[int, int], control_dir: str | None) -> Plan:
-        return plan(query, data, layout=layout, index=index, control_dir=control_dir, max_pending=max_pending)
+    def laid_out(layout: str | tuple[int, int], control_dir: str | None) -> Plan:
+        partitions = int(spark.conf.get("spark.sql.shuffle.partitions"))
+        cells = layouts(bound, layout, partitions, spark.sparkContext.defaultParallelism)
+        common = CellPlan(bound, (), cells[0], fingerprint(query, bound, *cells), explain(query), index, max_pending)
+        events = control.events(spark, control_dir) if streaming and control_dir is not None else None
+        ticks = clock.ticks(spark, streams.values()) if streaming else None
+        stages = Stages(given, streaming, cells, common, events, ticks, packs)
+        cell, packed = stages.packed(bound)
+        return Plan(spark, cell, packed, stages, streaming, control_dir, laid_out, layout)
 
-    return Plan(spark, cell, packed, stages, streaming, control_dir, again, layout)
+    return laid_out(layout, control_dir)
 
 
 def _first(data: Any) -> Any:

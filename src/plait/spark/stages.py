@@ -80,6 +80,7 @@ class Stages:
     common: CellPlan
     events: Any | None  # control events, as Spark reads them
     ticks: Any | None  # seconds
+    packs: dict[Any, Any]  # streams' rows, packed: made once for all plans with the same cells
     plans: list[CellPlan] = field(default_factory=list)
 
     def packed(self, bound: Bound, onward: Onward | None = None) -> tuple[CellPlan, Any]:
@@ -93,9 +94,9 @@ class Stages:
         )  # fmt: skip
         self.plans.append(plan)
         parts = [
-            f.frame.mapInArrow(pack_plan(stream, f, bound, cells).mapper(), wire.PACKED)
+            self._rows(stream, place, bound, cells)
             for stream in streams
-            for f in self.given[stream.name]
+            for place in range(len(self.given[stream.name]))
         ]
         upstreams = []
         for inner in _inner(bound):
@@ -110,6 +111,13 @@ class Stages:
             parts.append(clock.packed(self.ticks, cells))
         plan = self.plans[number] = replace(plan, upstreams=tuple(upstreams))
         return plan, functools.reduce(lambda a, b: a.unionAll(b), parts)
+
+    def _rows(self, stream: Stream, place: int, bound: Bound, cells: Layout) -> Any:
+        key = (id(bound), stream.name, place, cells)
+        if key not in self.packs:
+            frame = self.given[stream.name][place]
+            self.packs[key] = frame.frame.mapInArrow(pack_plan(stream, frame, bound, cells).mapper(), wire.PACKED)
+        return self.packs[key]
 
     def output(self, plan: CellPlan, packed: Any) -> Any:
         """What an operator's cells put out: packed rows for the next one's cells, or for the user."""
