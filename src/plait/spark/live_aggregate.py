@@ -53,7 +53,8 @@ class _LiveSpans(Live):
         self.window, self.by = window, bound.node.by
 
     def outlived(self, chunk: list[int], frontier: int, steps: list[Any]) -> bool:
-        return self._closed_after(chunk[3]) <= frontier
+        # A tuple between windows is in none, but waits all the same.
+        return max(self._closed_after(chunk[3]), chunk[3] + 1) <= frontier
 
     def _closed_after(self, ts: int) -> int:
         """Where the last window ends that a ts may be in."""
