@@ -128,7 +128,8 @@ def test_names(words: str, expected: Expr) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        "l.x DIV 2 = 1", "l.s LIKE 'a%'", "l.x <=> r.a", "l.x IS TRUE", "l.x IS DISTINCT FROM r.a", "sqrt(l.x) = 1",
+        "l.x DIV 2 = 1", "l.s ILIKE 'a%'", "l.s LIKE r.s", "l.x <=> r.a", "l.x IS TRUE", "l.x IS DISTINCT FROM r.a",
+        "sqrt(l.x) = 1",
         "coalesce(l.x, 1) = 1", "CASE WHEN l.x = 1 THEN true END", "l.x & 1 = 1", "l.x ^ 1 = 1", "~l.x = 1",
         "l.s || 'a' = 'b'", "l.x = (SELECT 1)", "l.x IN (SELECT 1)", "l.x IN ()", "EXISTS (SELECT 1)", "l.x = ?",
         "current_timestamp() > l.t", "l.x = :p", "l.x = 0x1F", "x'1F' = l.y", "l.s = 'it''s'", "rand() < 0.5",

@@ -2,7 +2,7 @@
 
 Every slot has a list of row numbers, in total order, one for all these functions; a window's list is its panes' lists one after
 another. The rows lie in `KeptRows`. What is computed from a window's list is computed when the window closes, for all
-windows of a batch at once where Arrow can, and in plain Python for users' functions.
+windows of a batch at once where Arrow or compiled code can, else in plain Python.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from plait import order
 from plait.errors import DataError
-from plait.kernels import panes
+from plait.kernels import panes, users
 from plait.query.functions import Custom, Function
 from plait.windows.kept_rows import KeptRows
 from plait.windows.pane_columns import Read, one_array, plain, user_values
@@ -85,7 +85,7 @@ Fold = Callable[[np.ndarray, np.ndarray, KeptRows], pa.Array]
 def fold(function: Function, schema: pa.Schema, name: str) -> Fold:
     """Turns windows' lists (offsets, row numbers) into a column of results."""
     if function.custom is not None:
-        return _custom(function, function.custom, name)
+        return CustomFold(function, function.custom, schema, name)
     column = function.columns[0]
     match function.kind:
         case "collect":
@@ -145,19 +145,36 @@ def _extreme(column: str, kind: pa.DataType, *, largest: bool) -> Fold:
     return folded
 
 
-def _custom(function: Function, custom: Custom, name: str) -> Fold:
-    def folded(offsets: np.ndarray, refs: np.ndarray, rows: KeptRows) -> pa.Array:
-        columns = [user_values(rows.take(refs, column)) for column in function.columns]
-        cuts = offsets.tolist()
-        out = []
-        for low, high in pairwise(cuts):
-            state = custom.init()
-            for k in range(low, high):
-                state = custom.add(state, *(values[k] for values in columns))
-            out.append(state if custom.result is None else custom.result(state))
-        return checked(out, custom.type, f"The custom function's result in column {name!r}")
+class CustomFold:
+    """A user's function. Compiled where that can't be seen in the result (`kernels.users`); `why` not, else."""
 
-    return folded
+    def __init__(self, function: Function, custom: Custom, schema: pa.Schema, name: str) -> None:
+        self._function, self._custom, self._name = function, custom, name
+        kinds = tuple(str(plain(schema.field(column).type)) for column in function.columns)
+        made = users.fold(custom.init, custom.add, kinds)
+        self.compiled = None if isinstance(made, str) else made
+        self.why = made if isinstance(made, str) else ""
+
+    def __call__(self, offsets: np.ndarray, refs: np.ndarray, rows: KeptRows) -> pa.Array:
+        custom = self._custom
+        columns = [one_array(rows.take(refs, column)) for column in self._function.columns]
+        states = None
+        if self.compiled is not None and not any(column.null_count for column in columns):
+            given = [column.to_numpy(zero_copy_only=False) for column in columns]
+            states = self.compiled.states(custom.init, offsets, given)
+        if states is None:
+            states = self._in_python(offsets, [user_values(column) for column in columns])
+        what = f"The custom function's result in column {self._name!r}"
+        return checked(states if custom.result is None else [custom.result(s) for s in states], custom.type, what)
+
+    def _in_python(self, offsets: np.ndarray, columns: list[list[Any]]) -> list[Any]:
+        out = []
+        for low, high in pairwise(offsets.tolist()):
+            state = self._custom.init()
+            for k in range(low, high):
+                state = self._custom.add(state, *(values[k] for values in columns))
+            out.append(state)
+        return out
 
 
 def checked(values: list[Any], kind: pa.DataType, what: str) -> pa.Array:

@@ -23,7 +23,7 @@ from plait.windows.kept_rows import KeptRows
 from plait.windows.pane_columns import Columns, Read
 from plait.windows.pane_functions import Accumulator, Pairs, compiled
 from plait.windows.pane_groups import Groups
-from plait.windows.pane_lists import Fold, Lists, fold
+from plait.windows.pane_lists import CustomFold, Fold, Lists, fold
 
 FIRST = 1024
 FEW_WINDOWS = 8  # of the ranks there are, one in so many at least is in a window on the average: no sort is needed then
@@ -126,8 +126,9 @@ class PaneWindows:
         for (name, made), (_, function) in zip(self._results, self._node.compute, strict=True):
             if isinstance(made, Accumulator):
                 how = "compiled, a pane at a time"
-            elif function.custom is not None:
-                how = "in plain Python, over a window's rows when it closes"
+            elif isinstance(made, CustomFold):
+                how = "compiled" if made.compiled is not None else f"in plain Python ({made.why})"
+                how += ", over a window's rows when it closes"
             else:
                 how = "over a window's rows when it closes, in batches"
             lines.append(f"{name} = {function.describe()}: {how}")
