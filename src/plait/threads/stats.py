@@ -60,6 +60,8 @@ class Stats:
     late: dict[str, int]
     behind: dict[str, int]
     memory: dict[str, int]
+    #: Processor time of the threads that update windows and give results out; aggregates only, once they have ended.
+    update_cpu_s: float = 0.0
 
     def as_dict(self) -> dict[str, Any]:
         import dataclasses

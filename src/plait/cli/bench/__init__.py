@@ -17,6 +17,7 @@ _MODULES = {
     "gate": "plait.cli.bench.gate",
     "spark-join": "plait.cli.bench.spark_join",
     "aggregate": "plait.cli.bench.aggregate",
+    "aggregate-queries": "plait.cli.bench.aggregate_queries",
     "join": "plait.cli.bench.join",
     # The papers' studies, a function each.
     "join-workers": "plait.cli.bench.join_studies:workers",
