@@ -316,6 +316,11 @@ FUNCTIONS: dict[str, tuple[Any, pa.DataType, Any]] = {
     "max_k": (plait.max("k"), pa.int64(), lambda rows: define.extreme(define.present(rows, "k"), largest=True)),
     "first_x": (plait.first("x"), pa.float64(), lambda rows: rows[0]["x"]),
     "last_s": (plait.last("s"), pa.string(), lambda rows: rows[-1]["s"]),
+    "last_k": (plait.last("k"), pa.int64(), lambda rows: rows[-1]["k"]),
+    "first_k_where": (
+        plait.first_where("k", "row.x >= 0.5"), pa.int64(),
+        lambda rows: next((r["k"] for r in rows if r["x"] is not None and r["x"] >= 0.5), None),
+    ),
     "first_where": (
         plait.first_where("s", "row.k >= 1"), pa.string(),
         lambda rows: next((r["s"] for r in rows if r["k"] is not None and r["k"] >= 1), None),

@@ -22,7 +22,11 @@ EXAMPLES = int(os.environ.get("PLAIT_EXAMPLES", "40"))
 DESIGNS: dict[str, dict[str, Any]] = {
     "one update thread": {"strategy": "tuml_sc"},
     "update threads by key": {"workers": 3},  # without a key, one
+    "multi-queue": {"strategy": "mq"},
+    "lock-free multi-queue": {"strategy": "mq_lockfree"},
 }
+#: What the W-Hive can merge.
+MERGING = ("n", "sum_k", "sum_x", "mean_q", "var_x", "min_x", "max_k", "first_x", "last_k", "first_k_where", "count_where")
 batch = st.sampled_from((1, 3, None))
 
 
@@ -40,6 +44,12 @@ def held_against_all(case: Case, options: dict[str, Any], seed: int) -> None:
 @given(case=strategies.span_aggregates(), batch=batch, seed=st.integers(0, 2**16))
 def test_windows_of_time(design: str, case: Case, batch: int | None, seed: int) -> None:
     held_against_all(case, DESIGNS[design] | {"batch": batch}, seed)
+
+
+@settings(max_examples=2 * EXAMPLES)
+@given(case=strategies.span_aggregates(functions=MERGING), seed=st.integers(0, 2**16))
+def test_windows_of_time_updated_by_those_who_push(case: Case, seed: int) -> None:
+    held_against_all(case, {"strategy": "wiml"}, seed)
 
 
 @pytest.mark.parametrize("design", DESIGNS)

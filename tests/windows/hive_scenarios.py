@@ -53,6 +53,8 @@ class TwinHive:
             if winset != y.NIL:
                 break
             yield from self._use_again(slot, left + 1)
+        while (member := (yield from hive["join"](h, slot, winset, self.cells[slot]))) == y.NIL:
+            yield from self._use_again(slot, self.left)
         self.marks[slot].append((pane, self.cells[slot], first_word))
         mine: dict[int, int] = {}
         for key, value in pairs:
@@ -62,14 +64,17 @@ class TwinHive:
                     yield from self._use_again(slot, self.left)
                 h[self._cell_at(slot, cell)] = 0
                 key_hash = self.case.hash(key)
-                while not (yield from hive["put"](h, slot, winset, [key], 0, 1, key_hash, cell)):
+                while (window := (yield from hive["window_of"](h, slot, winset, [key], 0, 1, key_hash))) == y.NIL:
                     yield from self._use_again(slot, self.left)
+                h[self._cell_at(slot, cell) + 1] = window
                 self.cells[slot] += 1
                 mine[key] = cell
             h[self._cell_at(slot, mine[key])] += value
+        h[self.case.layout["piece_at"](h, member) + y.M_END] = self.cells[slot]
 
     def _cell_at(self, slot: int, cell: int) -> int:
-        return self.case.cells_at + slot * CELLS + cell % CELLS
+        """A cell: its value, and the place of its window."""
+        return self.case.cells_at + 2 * (slot * CELLS + cell % CELLS)
 
     def _use_again(self, slot: int, left: int) -> Steps:
         """What `Cells._use_again` does; if there is nothing, sleep until others let go of more (the real one grows)."""
@@ -105,14 +110,17 @@ class TwinHive:
         if winset == y.NIL:
             return None
         pane = h[self.case.layout["node_at"](h, winset) + y.PANE]
-        room = 64
-        stack, key = [0] * 1024, [0] * room
-        window, source, cell = [0] * room, [0] * room, [0] * room
-        windows, parts = hive["list_windows"](h, winset, stack, 0, 0, key, window, source, cell)
+        stack, key = [0] * 1024, [0] * 64
+        windows = hive["list_windows"](h, winset, stack, 0, key)
         assert len(set(key[:windows])) == windows, f"a key has two windows: {key[:windows]}"
         sums = dict.fromkeys(key[:windows], 0)
-        for k in range(parts):
-            sums[key[window[k]]] += h[self._cell_at(source[k], cell[k])]
+        first, end = [0] * self.case.slots, [0] * self.case.slots
+        hive["list_members"](h, winset, first, end)
+        for slot in range(self.case.slots):
+            for cell in range(first[slot], end[slot]):
+                at = self._cell_at(slot, cell)
+                number = h[self.case.layout["piece_at"](h, h[at + 1]) + y.W_NUMBER]
+                sums[key[number]] += h[at]
         yield from hive["let_go"](h, pane + 1)
         return pane, tuple(sorted(sums.items()))
 
@@ -153,7 +161,7 @@ class Case:
         self.hive, self.layout = twin("plait.windows.hive"), twin("plait.windows.hive_layout")
         self.races, self.threads, self.slots, self.hash = find_races, 8, slots, hashes
         *header, total = y.header(slots=slots, keys=1, nodes=nodes, words=words, levels=levels)
-        self.memory = header + [0] * (total - len(header) + slots * CELLS)
+        self.memory = header + [0] * (total - len(header) + 2 * slots * CELLS)
         self.cells_at = total
         y.prepare(self.memory)
         for slot in range(slots):

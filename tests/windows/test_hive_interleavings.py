@@ -44,10 +44,10 @@ def earlier_pane(hive: TwinHive):
 
 
 def same_table(hive: TwinHive):
-    # Keys 1, 17 and 33 differ only in the second four bits, 18 in the first too: tables grow while both enter.
+    # Keys 1, 257 and 513 differ only in bits of the second table, 4097 of the third: tables grow while both enter.
     return [
-        sequence(hive.update(0, 1, (1, 1), (17, 2)), hive.advance(0, 2)),
-        sequence(hive.update(1, 1, (33, 3), (18, 4), (1, 5)), hive.advance(1, 2)),
+        sequence(hive.update(0, 1, (1, 1), (257, 2)), hive.advance(0, 2)),
+        sequence(hive.update(1, 1, (513, 3), (4097, 4), (1, 5)), hive.advance(1, 2)),
     ]
 
 
@@ -97,16 +97,18 @@ def three_sources(hive: TwinHive):
 
 
 TIGHT = {"nodes": 2, "words": 32}
+TABLES = {"words": 1024}
 CASES = {
     # name: (threads, hive, preemptions tried exhaustively)
-    "same_pane": (same_pane, {}, 2),
+    "same_pane": (same_pane, TABLES, 2),
     "earlier_pane": (earlier_pane, {}, 2),
-    "same_table": (same_table, {}, 2),
+    "same_table": (same_table, TABLES, 2),
     "same_hash": (same_hash, {"hashes": lambda key: 7}, 2),
     "towers": (towers, {"walk": 0}, 1),
     "memory_again": (memory_again, TIGHT, 0),
+    "arena_again": (memory_again, {"nodes": 16, "words": 16}, 0),
     "left_behind": (left_behind, TIGHT, 0),
-    "three_sources": (three_sources, {"slots": 3}, 1),
+    "three_sources": (three_sources, {"slots": 3, **TABLES}, 1),
 }
 
 

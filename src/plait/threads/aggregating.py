@@ -113,7 +113,7 @@ class Updater:
         self.kinds = np.array(kinds, np.int64)
         self.wide = np.zeros((max(sum(kinds), 1), most), np.int64)
         self.narrow = np.zeros((max(len(kinds) - sum(kinds), 1), most), np.uint8)
-        self.passed, self.rank = BEFORE_ALL, 0
+        self.passed, self.rank, self.cpu_ns = BEFORE_ALL, 0, 0
         self.taken: Taken  # of an elastic run
 
     def arrays(self, n: int) -> list[np.ndarray]:
@@ -204,6 +204,7 @@ class AggregateEngine(Engine):
         except BaseException as error:
             self.fail(error)
         finally:
+            worker.cpu_ns = time.thread_time_ns()
             self.pauser.gone()
 
     def _step(self, worker: Updater) -> bool:
@@ -329,5 +330,8 @@ class AggregateEngine(Engine):
         windows = sum(w.windows.nbytes for w in self.workers)  # type: ignore[attr-defined]
         updates = [w.comparisons for w in made.workers]
         return dataclasses.replace(
-            made, memory=made.memory | {"windows": windows}, balance_cv_percent=variation_percent(updates)
+            made,
+            memory=made.memory | {"windows": windows},
+            balance_cv_percent=variation_percent(updates),
+            update_cpu_s=sum(w.cpu_ns for w in self.workers) / 1e9,  # type: ignore[attr-defined]
         )

@@ -63,6 +63,8 @@ class Stats:
     behind: dict[str, int]
     memory: dict[str, int]
     changes: tuple[Change, ...] = ()  # of who serves which share, each with its reason and its cost
+    #: Processor time of the threads that update windows and give results out; aggregates only, once they have ended.
+    update_cpu_s: float = 0.0
 
     def as_dict(self) -> dict[str, Any]:
         import dataclasses

@@ -2,7 +2,8 @@
 (multiway-aggregation.txt, sections 4 and 5.6, algorithm 5).
 
     open_winset(h, slot, pane)          `hive_list`: find or make the winset of a pane
-    put(h, slot, winset, key, cell)     `hive_table`: find or make the window of a key in it, and add a cell of one's own
+    join(h, slot, winset, cell)         `hive_table`: cells of this source, from this one on, are in it
+    window_of(h, slot, winset, key)     find or make the window of a key in it
     advance(h, slot, pane)              this source updates no pane below any more: the paper's `written`
     take(h, below)                      the first winset, if every source has written past it (`getNextWinSet`)
     let_go(h, pane)                     the taker has copied what it took from panes below: their memory may be used again
@@ -10,7 +11,7 @@
 Invariants, and why they hold:
 
 - **A winset is taken once, in the order of panes, and complete.** The taker reads every WRITTEN first and the list after it: a
-  source links a winset and adds its cells before it writes past the pane, so what lies below the least WRITTEN is in the list
+  source links a winset and notes its cells before it writes past the pane, so what lies below the least WRITTEN is in the list
   when the taker looks, with all its cells. (The other way round it could see a later winset, then a source that has just
   added an earlier one and gone on, and skip that.)
 - **What a cell holds is seen by the taker.** A source updates its cells plainly, then releases WRITTEN; the taker acquires it.
@@ -23,7 +24,7 @@ atomic step at all, any function that merges is served, first and last too (by t
 shared structures are entered once for each pane, source and key, not once a tuple. Where functions merge, a winset is that of a
 *pane* (`kernels.panes`), and windows are merged from panes as in every other design.
 
-Not promised: that memory suffices. `open_winset` and `put` answer that it does not, and are called again once it has grown.
+Not promised: that memory suffices. `open_winset`, `join` and `window_of` answer that it does not, and are called again once it has grown.
 """
 
 from __future__ import annotations
@@ -43,18 +44,20 @@ from plait.windows.hive_layout import (
     source_at,
 )
 from plait.windows.hive_list import open_winset
-from plait.windows.hive_table import STACK, list_windows, put
+from plait.windows.hive_table import STACK, join, list_members, list_windows, window_of
 
 __all__ = [
     "STACK",
     "admit",
     "advance",
+    "join",
     "let_go",
+    "list_members",
     "list_windows",
     "open_winset",
     "passed",
-    "put",
     "take",
+    "window_of",
     "written_by_all",
 ]
 

@@ -12,23 +12,25 @@ import numpy as np
 from plait.atomics.native import compiled_over
 from plait.kernels.groups import mixed
 from plait.kernels.panes import pane_of
-from plait.windows.hive import open_winset, put
-from plait.windows.hive_layout import ARENA_END, NIL, source_at
+from plait.windows.hive import join, open_winset, window_of
+from plait.windows.hive_layout import ARENA_END, M_END, NIL, W_NUMBER, piece_at, source_at
 
 # A source's own words.
-STARTED, OPEN_HIGH, WINSET, IN_GAP, PANE_END, CELL_END, OPEN_CELL, CELL_FREED, NEED = range(9)
-OWN_WORDS = 9
+STARTED, OPEN_HIGH, WINSET, IN_GAP, PANE_END, CELL_END, OPEN_CELL, CELL_FREED, NEED, MEMBER = range(10)
+OWN_WORDS = 10
 # What is short when `place` stops early.
 NODES, ARENA, CELLS, PANES, TABLE = range(1, 6)
 
 
 @compiled_over("kernels")
 def place(
-    h, slot, ts, words, flat, low, n, advance, rest, gaps, small, own, pane_id, pane_cell, pane_arena, direct, table, kept, out
+    h, slot, ts, words, flat, low, n, advance, rest, gaps, small, own, pane_id, pane_cell, pane_arena, direct, table, kept, window,
+    out,
 ) -> int:  # fmt: skip
     """Tuples low to n: the place of each one's cell in the ring, -1 for one that lies in no window.
 
-    Gives the first tuple that was not done, and in NEED what there was too little of. `flat` is `words` in one row.
+    Gives the first tuple that was not done, and in NEED what there was too little of. `flat` is `words` in one row. A cell's key is
+    in `kept`, its window's place in `window`.
     """
     mask = kept.shape[1] - 1
     table_mask = np.uint64(len(table) - 1)
@@ -50,6 +52,13 @@ def place(
                 if found == NIL:
                     own[NEED], done = NODES, i
                     break
+                member = join(h, slot, found, cells)
+                if member == NIL:
+                    own[NEED], done = ARENA, i
+                    break
+                if own[PANE_END] > 0:  # else the last member's memory is free already, and its end was said
+                    h[piece_at(h, own[MEMBER]) + M_END] = cells
+                own[MEMBER] = member
                 winset, first = found, cells
                 pane_id[own[PANE_END]], pane_cell[own[PANE_END]], pane_arena[own[PANE_END]] = number, cells, before
                 own[PANE_END] += 1
@@ -84,10 +93,12 @@ def place(
                 break
             if near:
                 hash = mixed(words, i)
-            if not put(h, slot, winset, flat, i, words.shape[1], np.int64(hash), cells):
+            place_of = window_of(h, slot, winset, flat, i, words.shape[1], np.int64(hash))
+            if place_of == NIL:
                 own[NEED], done = ARENA, i
                 break
             cell = cells
+            window[cell & mask] = place_of
             cells += 1
             for k in range(keys):
                 kept[k, cell & mask] = words[k, i]
@@ -98,7 +109,17 @@ def place(
         out[i] = cell & mask
     own[STARTED], own[OPEN_HIGH], own[WINSET], own[IN_GAP] = started, high, winset, gap
     own[CELL_END], own[OPEN_CELL] = cells, first
+    if own[PANE_END] > 0:
+        h[piece_at(h, own[MEMBER]) + M_END] = cells
     return done
+
+
+@compiled_over("kernels")
+def windows_of(h, window, first, end, out) -> None:
+    """The numbers that the taker gave the windows of a source's cells, one after the other."""
+    mask = len(window) - 1
+    for cell in range(first, end):
+        out[cell - first] = h[piece_at(h, window[cell & mask]) + W_NUMBER]
 
 
 @compiled_over("kernels")

@@ -25,7 +25,7 @@ FIRST_CELLS, FIRST_PANES = 1024, 256
 
 
 class Cells:
-    """One source's. `parts` are its accumulators as of its last batch."""
+    """One source's. `parts` are, as of its last batch, the places of its cells' windows, and its accumulators."""
 
     def __init__(self, bound: Bound, hive_: Hive, slot: int, columns: Columns, groups: Groups) -> None:
         assert isinstance(bound.node, Aggregate)
@@ -36,7 +36,8 @@ class Cells:
         self.accumulators = accumulators(bound.node, schema)
         for accumulator in self.accumulators:
             regrow(accumulator, FIRST_CELLS, 0, 0)
-        self.parts: list[Frozen] = [frozen(a) for a in self.accumulators]
+        self._window = np.zeros(FIRST_CELLS, np.int64)
+        self.parts = self._frozen()
         self._own = np.zeros(hive_batch.OWN_WORDS, np.int64)
         self._kept = np.zeros((hive_.keys, FIRST_CELLS), np.int64)
         self._panes = np.zeros((3, FIRST_PANES), np.int64)  # of each pane not let go of: number, first cell, first word
@@ -60,7 +61,7 @@ class Cells:
             with self._hive.inside() as h:
                 high = int(hive_batch.place(
                     h, self.slot, ts, words, flat, low, n, self.advance, rest, gaps, self._small, own, *self._panes,
-                    self._direct, self._table, self._kept, out,
+                    self._direct, self._table, self._kept, self._window, out,
                 ))  # fmt: skip
             self._clear(before, int(own[hive_batch.CELL_END]))
             for accumulator in self.accumulators:
@@ -69,7 +70,10 @@ class Cells:
                 break
             self._make_room(n - high)
             low = high
-        self.parts = [frozen(a) for a in self.accumulators]
+        self.parts = self._frozen()
+
+    def _frozen(self) -> tuple[np.ndarray, list[Frozen]]:
+        return self._window, [frozen(a) for a in self.accumulators]
 
     def written(self, ts: int) -> None:
         """No tuple below `ts` comes any more."""
@@ -95,7 +99,7 @@ class Cells:
 
     @property
     def nbytes(self) -> int:
-        own = (self._kept, self._direct, self._table, self._panes)
+        own = (self._kept, self._window, self._direct, self._table, self._panes)
         return sum(a.nbytes for a in self.accumulators) + int(sum(a.nbytes for a in own))
 
     def _clear(self, first: int, end: int) -> None:
@@ -141,6 +145,7 @@ class Cells:
                 for accumulator in self.accumulators:
                     regrow(accumulator, capacity, first, end)
                 self._kept = in_ring(self._kept.T, capacity, first, end).T.copy()
+                self._window = in_ring(self._window, capacity, first, end)
             case _:
                 opened = int(own[hive_batch.OPEN_CELL])
                 capacity = len(self._table)

@@ -65,20 +65,25 @@ PLACE: Final = 1
 HEIGHT: Final = 2
 # ROOT: an entry of the winset's table (`hive_table`). CAS by sources, acquired by them.
 ROOT: Final = 3
+# MEMBERS: place of the member linked last. CAS by sources.
+MEMBERS: Final = 4
 # NEXT + level: place of the next node, NIL, or UNLINKED. CAS by sources, acquired by all.
-NEXT: Final = 4
+NEXT: Final = 5
 MAX_LEVELS: Final = 3  # as in the paper
 
-# --- in an arena: a window (of one key in one winset), a part (one source's cell of it), a table ----------------
+# --- in an arena: a window (of one key in one winset), a member (one source's part of a winset), a table ----------
 W_CHAIN: Final = 0  # an entry: another window whose hash is the very same
 W_HASH: Final = 1
-W_PARTS: Final = 2  # place of the part linked last. CAS by sources
+W_NUMBER: Final = 2  # the taker's own, once it has taken the winset
 W_KEY: Final = 3  # KEYS words
-P_NEXT: Final = 0
-P_CELL: Final = 1  # slot << 48 | number of the cell, among its source's
-PART_WORDS: Final = 2
-FAN_BITS: Final = 4
-FAN: Final = 16  # entries of a table
+M_NEXT: Final = 0
+M_SLOT: Final = 1
+# The source's cells in this winset, by their numbers. M_END is the source's own until it writes past the pane.
+M_FIRST: Final = 2
+M_END: Final = 3
+MEMBER_WORDS: Final = 4
+ROOT_BITS: Final = 8  # of the hash, that tell the entries of a winset's first table apart
+FAN_BITS: Final = 4  # and those of tables below
 
 # --- values ----------------------------------------------------------------------------------------------------
 NIL: Final = 0

@@ -26,6 +26,7 @@ from plait.windows.hive_layout import (
     HEIGHT,
     LAST,
     LEVELS,
+    MEMBERS,
     NEXT,
     NIL,
     NODES_END,
@@ -189,6 +190,7 @@ def new_node(h, slot, pane):
     h[node + PLACE] = place
     h[node + HEIGHT] = height(h, pane)
     h[node + ROOT] = NIL
+    h[node + MEMBERS] = NIL
     for level in range(1, h[node + HEIGHT]):
         h[node + NEXT + level] = UNLINKED
     return place

@@ -15,7 +15,7 @@ import numpy as np
 
 from plait.windows import hive_layout as y
 
-FIRST_NODES, FIRST_WORDS = 64, 1 << 13
+FIRST_NODES, FIRST_WORDS = 256, 1 << 16
 
 
 class Hive:
@@ -45,7 +45,10 @@ class Hive:
                     self._changed.notify_all()
 
     def grow(self, slot: int, *, nodes: bool) -> None:
-        """Twice the nodes, or twice the arena, of one source; its thread calls this, from outside."""
+        """More nodes, or a larger arena, for one source; its thread calls this, from outside.
+
+        All get as much: what one needs the others will need soon, and pages that nobody touches cost nothing.
+        """
         with self._changed:
             while self._growing:
                 self._changed.wait()
@@ -59,10 +62,10 @@ class Hive:
     def _grown(self, slot: int, nodes: bool) -> np.ndarray:
         old, slots = self.words, self.slots
         blocks = [y.SOURCES_AT + k * y.SOURCE_WORDS for k in range(slots)]
+        needed = y.NODES_MASK if nodes else y.ARENA_MASK
+        least = 4 * (int(old[blocks[slot] + needed]) + 1)
         sizes = {
-            at: [
-                (int(old[s + at]) + 1) << int(k == slot and nodes == (at == y.NODES_MASK)) for k, s in enumerate(blocks)
-            ]
+            at: [max(int(old[s + at]) + 1, least if at == needed else 0) for s in blocks]
             for at in (y.NODES_MASK, y.ARENA_MASK)
         }
         header = y.SOURCES_AT + slots * y.SOURCE_WORDS

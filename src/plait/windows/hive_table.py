@@ -1,13 +1,16 @@
 """A winset's table of windows: a hash trie to which sources add, and from which nothing is removed before the winset is.
 
 The paper takes Michael's table, whose buckets are as many as one says beforehand, keys being known in advance. Here they are not:
-an *entry* is NIL, a window, or a table of sixteen entries told apart by the next four bits of the hash. Invariants:
+an *entry* is NIL, a window, or a table of entries told apart by the next bits of the hash: eight in the first table, which keeps
+walks short, and four in those below. Invariants:
 
 - An entry changes only from NIL to a window and from a window to a table that holds it, each by one CAS. So a window once
   reachable stays so, and a search that ends at NIL or at another key has looked at the one place where its window can be.
 - Of two sources that bring a key at once, one links its window; the other's CAS fails, it looks again and finds the first one's.
 - Where two keys have one and the same hash, windows hang on a chain below the last table: an entry in the window itself.
-- A window's parts are a list to which each source pushes its own cell once, by CAS. What a cell holds is its source's alone.
+- A window that is there already is only read. Which cell of whose belongs to it, each source notes for itself, beside its cells;
+  what it adds to the winset is one *member*, by CAS: which of its cells are this winset's. So no line is written by two sources
+  but where a window or a table is new.
 
 Memory comes from the source's arena, and goes back with the pane; what a lost race leaves unused goes back with it too.
 """
@@ -19,20 +22,22 @@ from plait.windows.hive_layout import (
     ARENA_END,
     ARENA_FREED,
     ARENA_MASK,
-    FAN,
     FAN_BITS,
     KEYS,
+    M_END,
+    M_FIRST,
+    M_NEXT,
+    M_SLOT,
+    MEMBER_WORDS,
+    MEMBERS,
     NIL,
-    P_CELL,
-    P_NEXT,
-    PART_WORDS,
     PLACE_BITS,
-    PLACE_MASK,
     ROOT,
+    ROOT_BITS,
     W_CHAIN,
     W_HASH,
     W_KEY,
-    W_PARTS,
+    W_NUMBER,
     node_at,
     piece_at,
     source_at,
@@ -71,21 +76,28 @@ def new_window(h, slot, words, at, stride, hash):
         window = piece_at(h, place)
         h[window + W_CHAIN] = NIL
         h[window + W_HASH] = hash
-        h[window + W_PARTS] = NIL
+        h[window + W_NUMBER] = 0
         for k in range(h[KEYS]):
             h[window + W_KEY + k] = words[at + k * stride]
     return place
 
 
 @pure
+def bits_at(shift):
+    """How many bits of the hash a table tells apart, of those from `shift` on."""
+    return ROOT_BITS if shift == 0 else FAN_BITS
+
+
+@pure
 def new_table(h, slot, entry, hash, shift):
     """A table that holds one entry, a window of this hash."""
-    place = allot(h, slot, FAN)
+    fan = 1 << bits_at(shift)
+    place = allot(h, slot, fan)
     if place != NIL:
         table = piece_at(h, place)
-        for k in range(FAN):
+        for k in range(fan):
             h[table + k] = NIL
-        h[table + ((hash >> shift) & (FAN - 1))] = entry
+        h[table + ((hash >> shift) & (fan - 1))] = entry
     return place
 
 
@@ -103,8 +115,9 @@ def window_of(h, slot, winset, words, at, stride, hash):
             if made == NIL or cas(h, entry_at, NIL, made << 1):
                 return made
         elif entry & 1 == 1:
-            entry_at = piece_at(h, entry >> 1) + ((hash >> shift) & (FAN - 1))
-            shift += FAN_BITS
+            bits = bits_at(shift)
+            entry_at = piece_at(h, entry >> 1) + ((hash >> shift) & ((1 << bits) - 1))
+            shift += bits
         else:
             other = piece_at(h, entry >> 1)
             if same_key(h, other, words, at, stride, hash):
@@ -119,35 +132,35 @@ def window_of(h, slot, winset, words, at, stride, hash):
 
 
 @compiled
-def put(h, slot, winset, words, at, stride, hash, cell):
-    """Make a cell of this source a part of a key's window; false if there is no memory for it (then nothing is done)."""
-    window = window_of(h, slot, winset, words, at, stride, hash)
-    if window == NIL:
-        return False
-    place = allot(h, slot, PART_WORDS)
+def join(h, slot, winset, cell):
+    """This source's cells from `cell` on are the winset's: the place of its member, or NIL if there is no memory for it."""
+    place = allot(h, slot, MEMBER_WORDS)
     if place == NIL:
-        return False
-    part = piece_at(h, place)
-    h[part + P_CELL] = (slot << PLACE_BITS) + cell
-    parts = piece_at(h, window) + W_PARTS
+        return NIL
+    member = piece_at(h, place)
+    h[member + M_SLOT] = slot
+    h[member + M_FIRST] = cell
+    h[member + M_END] = cell
+    members = node_at(h, winset) + MEMBERS
     while True:
-        last = load_acquire(h, parts)
-        h[part + P_NEXT] = last
-        if cas(h, parts, last, place):
-            return True
+        last = load_acquire(h, members)
+        h[member + M_NEXT] = last
+        if cas(h, members, last, place):
+            return place
 
 
 @pure
-def list_windows(h, winset, stack, windows, parts, key, part_window, part_source, part_cell):
-    """Copy a complete winset out: its windows' keys from `windows` on, their parts from `parts` on.
+def list_windows(h, winset, stack, windows, key):
+    """Number a complete winset's windows, from `windows` on, and copy their keys; gives how many there are then.
 
-    Gives how many there are then of each; what does not fit is counted and not copied. Plain reads: whoever took the winset
-    has acquired what every source wrote last, and no source comes back to it. `stack` has a word for each level and entry.
+    What does not fit is numbered and not copied. Plain reads: whoever took the winset has acquired what every source wrote last,
+    and no source comes back to it.
     """
     keys = h[KEYS]
     depth = 1
-    stack[0] = h[node_at(h, winset) + ROOT]
-    room, part_room = len(key) // keys, len(part_cell)
+    root = h[node_at(h, winset) + ROOT]
+    stack[0] = root
+    room = len(key) // keys
     while depth > 0:
         depth -= 1
         entry = stack[depth]
@@ -155,7 +168,7 @@ def list_windows(h, winset, stack, windows, parts, key, part_window, part_source
             continue
         at = piece_at(h, entry >> 1)
         if entry & 1 == 1:
-            for k in range(FAN):
+            for k in range(1 << bits_at(0 if entry == root else 1)):
                 if h[at + k] != NIL:
                     stack[depth] = h[at + k]
                     depth += 1
@@ -163,21 +176,27 @@ def list_windows(h, winset, stack, windows, parts, key, part_window, part_source
         if windows < room:
             for k in range(keys):
                 key[windows * keys + k] = h[at + W_KEY + k]
-        part = h[at + W_PARTS]
-        while part != NIL:
-            piece = piece_at(h, part)
-            if parts < part_room:
-                part_window[parts] = windows
-                part_source[parts] = h[piece + P_CELL] >> PLACE_BITS
-                part_cell[parts] = h[piece + P_CELL] & PLACE_MASK
-            parts += 1
-            part = h[piece + P_NEXT]
+        h[at + W_NUMBER] = windows
         windows += 1
         if h[at + W_CHAIN] != NIL:
             stack[depth] = h[at + W_CHAIN]
             depth += 1
-    return windows, parts
+    return windows
 
 
-#: Words of `list_windows`' stack: every level of the trie leaves up to fifteen entries behind.
-STACK = FAN * (64 // FAN_BITS + 2)
+@pure
+def list_members(h, winset, first, end):
+    """By slot: which cells a source has in a complete winset, from first[slot] to end[slot]; none where it is no member."""
+    for slot in range(len(first)):
+        first[slot] = 0
+        end[slot] = 0
+    member = h[node_at(h, winset) + MEMBERS]
+    while member != NIL:
+        at = piece_at(h, member)
+        first[h[at + M_SLOT]] = h[at + M_FIRST]
+        end[h[at + M_SLOT]] = h[at + M_END]
+        member = h[at + M_NEXT]
+
+
+#: Words of `list_windows`' stack: every level of the trie leaves as many entries behind as a table has, less one.
+STACK = (1 << ROOT_BITS) + (1 << FAN_BITS) * (64 // FAN_BITS + 1)

@@ -14,7 +14,7 @@ import numpy as np
 from plait.order import AFTER_ALL
 from plait.query.aggregate import Aggregate, SpanWindow
 from plait.query.bind import Bound
-from plait.windows import hive
+from plait.windows import hive, hive_batch
 from plait.windows import hive_layout as y
 from plait.windows.hive_cells import FAR, Cells, pane_of_promise
 from plait.windows.hive_functions import Absorbing
@@ -35,7 +35,7 @@ class HiveWindows(SpanPanes):
         self._sources = sources
         self._stack = np.zeros(hive.STACK, np.int64)
         self._key = np.zeros(4096 * self.hive.keys, np.int64)
-        self._parts = np.zeros((3, 4096), np.int64)  # window, source, cell
+        self._first, self._end = np.zeros(slots, np.int64), np.zeros(slots, np.int64)
 
     def take_complete(self, frontier: int) -> list[Closed]:
         """Every winset that no tuple at or after the frontier can reach, and the windows that are closed then."""
@@ -63,53 +63,42 @@ class HiveWindows(SpanPanes):
         """Take winsets, up to a number of parts, and merge them into panes; false if there are no more."""
         ids: list[int] = []
         sizes: list[int] = []
+        cells: list[np.ndarray] = []
         windows = parts = 0
-        more = False
         with self.hive.inside() as h:
-            while True:
+            while parts < AT_ONCE:
                 winset = int(hive.take(h, below))
                 if winset == y.NIL:
                     break
                 ids.append(int(h[y.node_at(h, winset) + y.PANE]))
-                before, old = windows, parts
-                windows, parts = self._listed(h, winset, windows, parts)
-                while windows * self.hive.keys > len(self._key) or parts > self._parts.shape[1]:
-                    self._more_room(windows, parts)
-                    windows, parts = self._listed(h, winset, before, old)
+                before = windows
+                windows = int(hive.list_windows(h, winset, self._stack, before, self._key))
+                if windows * self.hive.keys > len(self._key):
+                    self._key = np.concatenate((self._key, np.zeros(2 * windows * self.hive.keys, np.int64)))
+                    windows = int(hive.list_windows(h, winset, self._stack, before, self._key))
                 sizes.append(windows - before)
-                if parts >= AT_ONCE:
-                    more = True
-                    break
-        if not ids:
-            return False
-        self._merge(ids, sizes, windows, parts)
-        with self.hive.inside() as h:
+                hive.list_members(h, winset, self._first, self._end)
+                cells.append(np.stack((self._first, self._end)))
+                parts += int((self._end - self._first).sum())
+            if not ids:
+                return False
+            self._merge(h, ids, sizes, windows, np.stack(cells))
             hive.let_go(h, ids[-1] + 1)
-        return more
+        return parts >= AT_ONCE
 
-    def _listed(self, h: np.ndarray, winset: int, windows: int, parts: int) -> tuple[int, int]:
-        found = hive.list_windows(h, winset, self._stack, windows, parts, self._key, *self._parts)
-        return int(found[0]), int(found[1])
-
-    def _more_room(self, windows: int, parts: int) -> None:
-        keys = self.hive.keys
-        self._key = np.concatenate((self._key, np.zeros(2 * windows * keys, np.int64)))
-        self._parts = np.concatenate((self._parts, np.zeros((3, 2 * parts), np.int64)), axis=1)
-
-    def _merge(self, ids: list[int], sizes: list[int], windows: int, parts: int) -> None:
+    def _merge(self, h: np.ndarray, ids: list[int], sizes: list[int], windows: int, cells: np.ndarray) -> None:
+        """`cells`: of each winset, by slot, the first of a source's cells and the one after the last."""
         words = self._key[: windows * self.hive.keys].reshape(windows, self.hive.keys).T.copy()
         group = self.groups.numbers(words) if self.groups.by else self.groups.only(windows)
-        first = self.open_panes(ids, sizes, group)
-        window, source, cell = self._parts[:, :parts]
-        sources = list(self._sources())
-        order = np.zeros(self.hive.slots, np.int16)
-        order[[cells.slot for cells in sources]] = np.arange(len(sources))
-        rank = order[source]
-        by = np.argsort(rank, kind="stable")
-        cuts = np.searchsorted(rank[by], np.arange(len(sources) + 1))
-        window, cell = window[by], cell[by]
-        absorbing = Absorbing(self.accumulators, first, windows)
-        for k, cells in enumerate(sources):
-            low, high = cuts[k], cuts[k + 1]
-            if low < high:
-                absorbing.absorb(cells.parts, window[low:high], cell[low:high])
+        absorbing = Absorbing(self.accumulators, self.open_panes(ids, sizes, group), windows)
+        for source in self._sources():
+            # A source's cells in winsets that follow one another follow one another too.
+            spans = cells[:, :, source.slot]
+            spans = spans[spans[:, 1] > spans[:, 0]]
+            if not len(spans):
+                continue
+            first, end = int(spans[0, 0]), int(spans[-1, 1])
+            window_at, parts = source.parts
+            window = np.empty(end - first, np.int64)
+            hive_batch.windows_of(h, window_at, first, end, window)
+            absorbing.absorb(parts, window, np.arange(first, end))

@@ -246,7 +246,9 @@ class Groups:
         if not self.by:
             return np.zeros(len(groups), np.int64)
         if self._ranks is None:
-            used = np.unique(groups)
+            seen = np.zeros(self.capacity, bool)
+            seen[groups] = True
+            used = np.flatnonzero(seen)
             if 4 * len(used) < self.number:
                 return self._place(used)[np.searchsorted(used, groups)]
             live = np.ones(self.capacity, bool)
@@ -272,7 +274,11 @@ class Groups:
             else:
                 by += [2 * null, words]
         place = np.empty(len(groups), np.int64)
-        place[np.lexsort(by[::-1])] = np.arange(len(groups))
+        if len(by) == 2 and not by[0].any():
+            # One column without NULL or NaN: a plain sort is several times as fast.
+            place[np.argsort(by[1])] = np.arange(len(groups))
+        else:
+            place[np.lexsort(by[::-1])] = np.arange(len(groups))
         return place
 
 

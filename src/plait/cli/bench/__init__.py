@@ -18,6 +18,7 @@ _MODULES = {
     "spark-join": "plait.cli.bench.spark_join",
     "aggregate": "plait.cli.bench.aggregate",
     "spark-aggregate": "plait.cli.bench.spark_aggregate",
+    "aggregate-queries": "plait.cli.bench.aggregate_queries",
     "join": "plait.cli.bench.join",
     # The papers' studies, a function each.
     "join-workers": "plait.cli.bench.join_studies:workers",
