@@ -56,7 +56,9 @@ MAPS_AT: Final = LINE  # two rows of SHARES words, a row of whole lines: plain, 
 
 # --- a share's line ---------------------------------------------------------------------------------------------
 OWNER: Final = 0  # the thread that may touch it; released by that thread, at a switch; acquired by all
-PASSED: Final = 1  # the last epoch whose switch it has met. Released by its owner before OWNER; acquired by who asks for the next
+PASSED: Final = (
+    1  # the last epoch whose switch it has met. Released by its owner before OWNER; acquired by who asks for the next
+)
 # Plain, the owner's: what a change has cost.
 PASSED_NS: Final = 2  # when it met that switch
 TAKEN: Final = 3  # the last epoch in which it was served, and since when

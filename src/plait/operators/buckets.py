@@ -164,9 +164,7 @@ class PlainBuckets:
             self._ran = due
             at, bucket = due
             assert self.node.on_timer is not None
-            self._emit(
-                self.node.on_timer(self._state(bucket), at), at - 1, AFTER_ALL, bucket, -1, earliest=at + 1
-            )
+            self._emit(self.node.on_timer(self._state(bucket), at), at - 1, AFTER_ALL, bucket, -1, earliest=at + 1)
 
     def last_timer(self) -> int | None:
         return max((at for at, _ in self._timers), default=None)
@@ -198,7 +196,8 @@ class PlainBuckets:
             unknown = set(output) - set(names)
             if unknown:
                 raise DataError(
-                    f"The operator's output names column {min(map(str, unknown))!r}", why=f"declared are {', '.join(names)}"
+                    f"The operator's output names column {min(map(str, unknown))!r}",
+                    why=f"declared are {', '.join(names)}",
                 )
             return [output.get(name) for name in names]
         if not isinstance(output, (tuple, list)) or len(output) != len(names):

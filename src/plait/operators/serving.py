@@ -44,7 +44,22 @@ def park(c, e, me):
 
 # A row of the table of shares: addresses, and the widths of what grows. Written by Python before the threads start, and by the
 # share's owner when it has grown something.
-T_WORDS, T_BATCH, T_P0, T_P1, T_U0, T_U1, T_PAIRS, T_OVER, T_RANGES, T_WALK, T_TALLY, T_OUT, T_PAIRS_WIDE, T_WALK_WIDE = range(14)
+(
+    T_WORDS,
+    T_BATCH,
+    T_P0,
+    T_P1,
+    T_U0,
+    T_U1,
+    T_PAIRS,
+    T_OVER,
+    T_RANGES,
+    T_WALK,
+    T_TALLY,
+    T_OUT,
+    T_PAIRS_WIDE,
+    T_WALK_WIDE,
+) = range(14)
 T_FIELDS = 14
 
 SPINS = 8  # turns before a thread sleeps

@@ -105,5 +105,3 @@ def refused(code: int, share: int, stopped: bool) -> None:
     if stopped or code == codes.CLOSED_CODE:
         raise Stopped
     raise RunError(f"The gate answered {code} to the thread of share {share}", do="Report this")
-
-

@@ -160,7 +160,9 @@ class Engine(Resizing):
         try:
             while True:
                 answer = int(
-                    serving.serve(self.gate.words, self.control, self.epochs.words, thread.number, self.arena, self._table, told)
+                    serving.serve(
+                        self.gate.words, self.control, self.epochs.words, thread.number, self.arena, self._table, told
+                    )
                 )
                 share = self.workers[int(told[0])]
                 if not self._go_on(share, answer):

@@ -126,9 +126,7 @@ class Epochs:
         epoch = self.epoch + 1
         for share, owner in enumerate(owners):
             self.words[int(epochs.map_at(self.words, epoch, share))] = owner
-        code = int(
-            epochs.insert_switch(self.gate.words, self.words, self._slots, self._origins, epoch, *self._tuple)
-        )
+        code = int(epochs.insert_switch(self.gate.words, self.words, self._slots, self._origins, epoch, *self._tuple))
         if code == codes.DRAINING:
             return  # some reader has not read the last switch's tuple yet, though its share has passed it
         self._wanted = None

@@ -30,7 +30,9 @@ class Options:
     """Everything that may be given; see `Run`."""
 
     workers: int | None = None
-    elastic: int | None = None  # shares of the state, and so threads at most: `resize` and `policy` change who serves them
+    elastic: int | None = (
+        None  # shares of the state, and so threads at most: `resize` and `policy` change who serves them
+    )
     policy: Any = None
     strategy: str = "auto"
     order: str = "strict"
@@ -203,7 +205,9 @@ def _elastic_aggregate(query: Aggregate, options: Options) -> tuml.Design | None
 def _elastic_join(query: Query, kind: str, options: Options) -> Plan:
     if options.strategy not in ("auto", "scalejoin") or kind == "asof":
         raise QueryError(
-            f"elastic={options.elastic} with strategy={options.strategy!r}" if kind != "asof" else "elastic= for an as-of join",
+            f"elastic={options.elastic} with strategy={options.strategy!r}"
+            if kind != "asof"
+            else "elastic= for an as-of join",
             why="shares that change hands have segments of their own, and only ScaleJoin's workers have that",
             do="Use strategy='scalejoin', or leave elastic= out",
         )
