@@ -18,6 +18,7 @@ _MODULES = {
     "spark-join": "plait.cli.bench.spark_join",
     "aggregate": "plait.cli.bench.aggregate",
     "join": "plait.cli.bench.join",
+    "elastic": "plait.cli.bench.elastic",
     # The papers' studies, a function each.
     "join-workers": "plait.cli.bench.join_studies:workers",
     "join-balance": "plait.cli.bench.join_studies:skew",
