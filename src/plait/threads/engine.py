@@ -281,6 +281,8 @@ class Engine(Resizing):
 
     def stop(self) -> None:
         self._stopped = True
+        if self.watch is not None:
+            self.watch.stop()
         self.pauser.stop()
         self.gate.close()
         for thread in self.threads:

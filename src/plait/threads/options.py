@@ -19,6 +19,7 @@ from plait.query.base import Node, Query, check_order
 from plait.query.join import Join, TimeWindow
 from plait.query.operator import Operator
 from plait.query.stream import Stream
+from plait.threads.policy import policy_of
 
 #: Systems that the papers measure against; only as much of them as the comparison needs.
 RIVALS = {"celljoin": celljoin, "handshake": handshake, "low_latency_handshake": low_latency_handshake}
@@ -80,6 +81,7 @@ class Options:
                 do="Say strategy='dpjoin', or leave layout= out",
             )
         self.precision()
+        policy_of(self.policy)
 
     def precision(self) -> int:
         """How exactly results are ordered, as `operators.gathering` takes it."""

@@ -16,6 +16,7 @@ from plait.threads.epochs import Change, Epochs, balanced, spread
 from plait.threads.memory import lines
 from plait.threads.options import Options
 from plait.threads.pausing import Pauser, Stopped
+from plait.threads.policy import Watch, policy_of
 from plait.threads.pushing import Pusher
 
 
@@ -27,6 +28,7 @@ class Resizing:
     options: Options
     epochs: Epochs | None = None
     crew: Crew  # of a run whose shares are served from Python
+    watch: Watch | None = None
     control: np.ndarray
     pauser: Pauser
 
@@ -35,6 +37,9 @@ class Resizing:
         slot = self.gate.slots - 1  # the gate has one more than there may be sources
         memory = lines(epochs.words(shares, shares))
         self.epochs = self.pusher.epochs = Epochs(self.gate, memory, slot, spread([0] * shares, workers), shares)
+        policy = policy_of(self.options.policy)
+        if policy is not None:
+            self.watch = Watch(policy, self.epochs, self.resize, self.fail)
         return memory
 
     def resize(self, workers: int, reason: str = "asked for") -> Change:

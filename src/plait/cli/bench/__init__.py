@@ -20,6 +20,7 @@ _MODULES = {
     "spark-aggregate": "plait.cli.bench.spark_aggregate",
     "aggregate-queries": "plait.cli.bench.aggregate_queries",
     "join": "plait.cli.bench.join",
+    "elastic": "plait.cli.bench.elastic",
     # The papers' studies, a function each.
     "join-workers": "plait.cli.bench.join_studies:workers",
     "join-balance": "plait.cli.bench.join_studies:skew",
