@@ -21,7 +21,8 @@ from plait.spark import wire
 from plait.spark.cell import CellPlan, step
 from plait.spark.frames import Frame
 from plait.spark.layout import Layout, choose
-from plait.spark.pack import BLOCK, PATH, ROW, PackPlan, pack
+from plait.spark.pack import PackPlan, pack
+from plait.spark.positions import BLOCK, PATH, ROW
 from plait.spark.recent import Recent
 from plait.spark.results import merge, read
 from plait.spark.run import fingerprint

@@ -21,7 +21,7 @@ import plait
 from plait import BehindError
 from plait.query.bind import bind
 from plait.spark import cell, layout, live, recent, wire
-from plait.spark.pack import BLOCK, PATH, ROW
+from plait.spark.positions import BLOCK, PATH, ROW
 from plait.spark.progress import StreamProgress, frontier_of
 from plait.spark.run import fingerprint
 
