@@ -114,9 +114,11 @@ def explain(file: str, inputs: tuple[str, ...]) -> None:
         for line in _kernels(bound):
             click.echo(line)
         if "threads" in available(job.query):
-            from plait.threads.options import Options, described, steps
+            from plait.threads.options import Options, described, labelled, steps
 
-            for line in described(steps(job.query, Options())):
+            schemas = {name: feed.schema for name, feed in job.feeds.items()}
+            made = steps(job.query, Options(schemas=schemas))
+            for line in described([(labelled(step.query), step.plan) for step in made]):
                 click.echo(line)
     click.echo(f"executors: {', '.join(available(job.query))}")
 
