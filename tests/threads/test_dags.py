@@ -27,7 +27,7 @@ from plait.query import bind
 
 KEY = "_plait_key"
 #: More of them for a soak.
-EXAMPLES = int(os.environ.get("PLAIT_EXAMPLES", "12"))
+EXAMPLES = int(os.environ.get("PLAIT_EXAMPLES", "8"))
 
 #: `operator_over_join` needs operators on threads.
 SHAPES = tuple(shape for shape in dags.SHAPES if shape is not dags.operator_over_join)

@@ -171,8 +171,8 @@ def custom(
     """A function of your own: `state = init()`, `state = add(state, value, ...)` for each tuple in total order.
 
     `merge(earlier, later)` joins two states and declares the function order-insensitive: plait may then split the work.
-    `result(state)` makes the output, of Arrow type `type`. Values are Python's; NULL is None. `add` may run compiled, with the very
-    same result; `explain` of a run says whether it does.
+    `result(state)` makes the output, of Arrow type `type`. Values are Python's; NULL is None. `add` may run compiled, with
+    the very same result; `explain` of a run says whether it does.
     """
     names = (column,) if isinstance(column, str) else column
     if not (isinstance(names, (list, tuple)) and names and all(isinstance(c, str) and c for c in names)):

@@ -84,9 +84,11 @@ class OrderedResults:
                 if parts:
                     self._changed.notify_all()
                     break
-                self.frontier = min(self._passed)
+                passed, self.frontier = self.frontier, min(self._passed)
                 if until == AFTER_ALL:
                     return False
+                if self.frontier > passed:
+                    return None  # at once: another operator may wait to hear it
                 left = deadline - time.monotonic_ns()
                 if left <= 0:
                     return None

@@ -135,7 +135,7 @@ class AggregateEngine(Engine):
         (name,) = streams
         self.intakes = {name: Intake(streams[name], schemas[name])}
         crew = made.workers
-        slots = (options.max_sources or self._slots(streams, {name: (0,)})) + (front is not None)
+        slots = self._slots(streams, {name: (0,)}, options.max_sources) + (front is not None)
         pending = options.pending or min(max((1 << 21) // slots, 1 << 13), 1 << 16)
         self.gate = GATES.get(made.strategy, RingGate)(
             [(0, 0)], readers=crew, capacity=options.capacity, pending=max(pending, 2),

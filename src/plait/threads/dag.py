@@ -164,7 +164,12 @@ class Dag:
         self._turn, self._failing = threading.Lock(), threading.Lock()
         self.error: BaseException | None = None
         self._stopped = False
-        self.last = self._build(bound)
+        try:
+            self.last = self._build(bound)
+        except BaseException:
+            for engine in self.engines.values():
+                engine.stop()
+            raise
         self._readers = {
             name: [e for e in self.engines.values() if name in e.intakes] for name in dict.fromkeys(self._streams)
         }
@@ -264,7 +269,7 @@ class Dag:
                 # In slices: what is pushed is not ready before all gates have it, and a gate has room for so much.
                 most = min([CHUNK, *(e.gate.words[layout.PENDING] // 2 for e in self._readers[name])])
                 most = max(1, int(most if self._front is not None else batch.num_rows))
-                for first in range(0, batch.num_rows, most):
+                for first in range(0, max(batch.num_rows, 1), most):  # an empty one makes its source known
                     self._each(name, "push", source, [batch.slice(first, most)], begun=number + first > 0)
 
     def heartbeat(self, name: str, source: SourceName, ts: int) -> None:

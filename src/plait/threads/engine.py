@@ -27,7 +27,7 @@ from plait.query.stream import SourceName, Stream
 from plait.threads.asof_codes import AsofCodes
 from plait.threads.columns import Encoder, opaque_place
 from plait.threads.idle import let_go
-from plait.threads.intake import Intake
+from plait.threads.intake import QUERY, Intake
 from plait.threads.memory import Segment, Worker, address, lines, plant
 from plait.threads.options import Options, labelled
 from plait.threads.pausing import Pauser, Stopped
@@ -79,7 +79,7 @@ class Engine(Resizing):
             self.encoder = Encoder(bound.predicate, left, right, index=options.index, cache_dir=options.cache_dir,
                                    plain=options.plain)  # fmt: skip
         count = len(made.seats)
-        slots = (options.max_sources or self._slots(streams, inputs)) + (front is not None)
+        slots = self._slots(streams, inputs, options.max_sources) + (front is not None)
         pending = options.pending or min(max((1 << 21) // slots, 1 << 13), 1 << 16)
         self.gate = RingGate([(0, 0)], readers=count, capacity=options.capacity, pending=max(pending, 2),
                              max_sources=slots + (options.elastic is not None), names=[""])  # fmt: skip
@@ -147,7 +147,10 @@ class Engine(Resizing):
             thread.start()
 
     @staticmethod
-    def _slots(streams: Mapping[str, Stream], inputs: Mapping[str, tuple[int, ...]]) -> int:
+    def _slots(streams: Mapping[str, Stream], inputs: Mapping[str, tuple[int, ...]], most: int | None) -> int:
+        """Room for so many sources; `most` is what the user says of those that are pushed."""
+        if most is not None:
+            return most + sum(len(inputs[name]) for name, stream in streams.items() if stream.source == QUERY)
         slots = 1
         for name, stream in streams.items():
             declared = stream.declared()
