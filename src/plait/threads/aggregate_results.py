@@ -10,6 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +20,7 @@ from plait.query.aggregate import Aggregate, SpanWindow
 from plait.query.bind import Bound
 from plait.query.identical import KEY
 from plait.threads.stats import Latency
+from plait.windows.panes import Later
 
 
 class AggregateResults:
@@ -31,13 +33,13 @@ class AggregateResults:
         self._latency, self._room = latency, max(room // crew, 1)
         self.lock = threading.Lock()
         self._changed = threading.Condition()
-        self._rows: list[deque[tuple[pa.RecordBatch, np.ndarray]]] = [deque() for _ in range(crew)]
+        self._rows: list[deque[tuple[Any, np.ndarray]]] = [deque() for _ in range(crew)]
         self._unread = [0] * crew
         self._until = [BEFORE_ALL] * crew
         self.results, self.ns = 0, 0
 
     def put(
-        self, seat: int, rows: list[tuple[pa.RecordBatch, np.ndarray]], until: int, pause: Callable[[], None]
+        self, seat: int, rows: list[tuple[Any, np.ndarray]], until: int, pause: Callable[[], None]
     ) -> None:
         """Rows with what orders them (of windows of time their ts, else the rank of the closing tuple), and progress.
 
@@ -72,7 +74,7 @@ class AggregateResults:
                     return None
                 self._changed.wait(left / 1e9)
         began = time.monotonic_ns()
-        made = parts[0][0] if len(parts) == 1 else self._merged(parts)
+        made = _built(parts[0][0]) if len(parts) == 1 else self._merged(parts)
         self.results += made.num_rows
         self._note(made)
         self.ns += time.monotonic_ns() - began
@@ -81,7 +83,7 @@ class AggregateResults:
     def tick(self) -> None:
         """There is nothing to let go of."""
 
-    def _complete(self, until: int) -> list[tuple[pa.RecordBatch, np.ndarray]]:
+    def _complete(self, until: int) -> list[tuple[Any, np.ndarray]]:
         """Take the rows below `until`: with one thread a batch at a time, since they are in order already."""
         out = []
         for seat, queue in enumerate(self._rows):
@@ -91,8 +93,11 @@ class AggregateResults:
                 if cut == 0:
                     break
                 self._unread[seat] -= cut
-                out.append((batch.slice(0, cut), places[:cut]))
-                if cut < batch.num_rows:
+                whole = cut == batch.num_rows
+                if not whole:
+                    batch = _built(batch)
+                out.append((batch if whole else batch.slice(0, cut), places[:cut]))
+                if not whole:
                     queue[0] = (batch.slice(cut), places[cut:])
                     break
                 queue.popleft()
@@ -100,8 +105,8 @@ class AggregateResults:
                     return out
         return out
 
-    def _merged(self, parts: list[tuple[pa.RecordBatch, np.ndarray]]) -> pa.RecordBatch:
-        table = pa.Table.from_batches([batch for batch, _ in parts]).combine_chunks()
+    def _merged(self, parts: list[tuple[Any, np.ndarray]]) -> pa.RecordBatch:
+        table = pa.Table.from_batches([_built(batch) for batch, _ in parts]).combine_chunks()
         by = {"place": pa.array(np.concatenate([places for _, places in parts]))}
         if self._span:
             for k, name in enumerate(self._by):
@@ -120,3 +125,7 @@ class AggregateResults:
         ts = ts.view(pa.int64()) if pa.types.is_temporal(ts.type) else ts
         some = ts.to_numpy(zero_copy_only=False)[::step]
         self._latency.note(some, self._latency.passed_ns(some), time.monotonic_ns())
+
+
+def _built(rows: pa.RecordBatch | Later) -> pa.RecordBatch:
+    return rows.built() if isinstance(rows, Later) else rows

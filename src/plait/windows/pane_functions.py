@@ -6,6 +6,7 @@ of panes, so an order-sensitive function sees its parts in total order), and tur
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,10 @@ class Accumulator:
     def refs(self, slots: np.ndarray) -> np.ndarray | None:
         """Rows that these slots refer to; None for a function that refers to none."""
         return None
+
+    def snapshot(self) -> Accumulator:
+        """Of what `column` needs besides rows: it stays as it is now."""
+        return copy(self)
 
     @property
     def nbytes(self) -> int:
@@ -154,6 +159,11 @@ class Variance(Accumulator):
 
     def __init__(self, column: str, kind: pa.DataType) -> None:
         self.values, self.squares = Sum(column, kind), Sum(column, kind, square=True)
+
+    def snapshot(self) -> Accumulator:
+        made = copy(self)
+        made.values, made.squares = copy(self.values), copy(self.squares)
+        return made
 
     def reserve(self, capacity: int) -> None:
         self.values.reserve(capacity)
