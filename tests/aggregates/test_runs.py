@@ -88,9 +88,8 @@ def test_a_hive_that_grows_while_sources_push(monkeypatch: pytest.MonkeyPatch) -
     """From the least memory there can be, with keys that are all new: lists, tables and cells grow, and are used again."""
     from plait.windows import hive_cells, hive_memory
 
-    for module, name, value in ((hive_memory, "FIRST_NODES", 2), (hive_memory, "FIRST_WORDS", 512), (hive_cells, "FIRST_CELLS", 4),
-                                (hive_cells, "FIRST_PANES", 1)):  # fmt: skip
-        monkeypatch.setattr(module, name, value)
+    monkeypatch.setattr(hive_cells, "FIRST_CELLS", 4)
+    monkeypatch.setattr(hive_cells, "FIRST_PANES", 1)
     monkeypatch.setattr(hive_memory.Hive.__init__, "__kwdefaults__", {"nodes": 2, "words": 512})
     table = stream(4000, seed=13)
     table = table.set_column(2, "k", pa.array(np.arange(4000) * 7919 % 100_003))
@@ -112,7 +111,10 @@ def test_what_does_not_merge_is_refused_by_wiml_and_served_by_auto() -> None:
         counted.on_threads(strategy="wiml")
     merging = plait.aggregate(plait.stream("s", unit="us", sources=2), size="1us", compute={"n": plait.count()})
     with merging.on_threads(schemas={"s": with_text}) as run:
-        assert "wiml, 1 workers: every function merges, so threads that push update windows themselves (2 sources)" in run.explain()
+        assert (
+            "wiml, 1 workers: every function merges, so threads that push update windows themselves (2 sources)"
+            in run.explain()
+        )
 
 
 def test_a_source_too_far_ahead_is_told_so() -> None:
@@ -120,10 +122,11 @@ def test_a_source_too_far_ahead_is_told_so() -> None:
     with query.on_threads(strategy="wiml", pending=4) as run:
         run.push("s", 0, {"ts": [1], "k": [1]})
         run.push("s", 1, {"ts": [1], "k": [1]})
-        with pytest.raises(PendingError, match="parts in 8 windows that wait for the frontier, which is held by source 1"):
-            for at in range(2, 40):
-                run.push("s", 0, {"ts": [at], "k": [at]})
-                run.push("s", 0, {"ts": [at] * 8, "k": list(range(8))})
+        run.push("s", 0, {"ts": [2] * 8, "k": list(range(8))})
+        with pytest.raises(
+            PendingError, match="parts in 8 windows that wait for the frontier, which is held by source 1"
+        ):
+            run.push("s", 0, {"ts": [2], "k": [1]})
 
 
 def test_winsets_come_as_soon_as_the_frontier_has_passed_them() -> None:

@@ -60,7 +60,9 @@ def design(query: Aggregate, strategy: str, workers: int | None, schema: pa.Sche
         if workers is not None and workers > 1:
             raise QueryError(
                 f"workers={workers} with strategy={strategy!r}",
-                why="windows are updated by the threads that push" if strategy == "wiml" else "it has a single consumer",
+                why="windows are updated by the threads that push"
+                if strategy == "wiml"
+                else "it has a single consumer",
                 do="Leave workers= out, or use 'tuml_mc'",
             )
         return Design(strategy, 1, "as asked for")

@@ -38,9 +38,7 @@ class AggregateResults:
         self._until = [BEFORE_ALL] * crew
         self.results, self.ns = 0, 0
 
-    def put(
-        self, seat: int, rows: list[tuple[Any, np.ndarray]], until: int, pause: Callable[[], None]
-    ) -> None:
+    def put(self, seat: int, rows: list[tuple[Any, np.ndarray]], until: int, pause: Callable[[], None]) -> None:
         """Rows with what orders them (of windows of time their ts, else the rank of the closing tuple), and progress.
 
         Waits while too much is unread; `pause` is called meanwhile, and raises to end the wait.

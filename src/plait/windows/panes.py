@@ -195,7 +195,9 @@ class Later:
 
     def built(self) -> pa.RecordBatch:
         arrays = [pa.array(edge).cast(f.type) for edge, f in zip(self.edges, self.schema, strict=False)]
-        return pa.RecordBatch.from_arrays([*arrays, *self.keys, *(make() for make in self.computed)], schema=self.schema)
+        return pa.RecordBatch.from_arrays(
+            [*arrays, *self.keys, *(make() for make in self.computed)], schema=self.schema
+        )
 
 
 def _column(made: Accumulator, merged: np.ndarray, order: np.ndarray | None, name: str) -> pa.Array:

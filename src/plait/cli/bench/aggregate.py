@@ -2,13 +2,13 @@
 
 Readings of 243 meters through two concentrators at 1,000 a second, windows of 30 s every 3 s by meter: count, mean and
 first. Threads stream: pushed as Arrow batches of 16,384 rows, read as Arrow batches by another thread, rows in result
-order, means exact. DuckDB and Polars have the whole table: panes by one GROUP BY, windows from ten panes by another, on all cores.
-Bytewax streams, with its own sliding windows; it is given fewer rows, since it takes minutes for what the others do in one second.
+order, means exact. DuckDB and Polars have the whole table: panes by one GROUP BY, windows from ten panes by another, on all
+cores. Bytewax streams, with its own sliding windows; it is given a tenth of the rows, or it would take minutes.
 
-- `threads_vs_duckdb`: tuples/s of the largest run, the design that is fastest, over DuckDB's; contenders take turns, medians count.
-- `wiml_vs_mq_k_oi_20`, `tuml_sc_vs_mq_k_os_20`: two of the paper's twelve queries, at 20 inputs (`aggregate_queries`, which has all).
-  The columns `input_ns` and `output_ns` are the paper's figures 8 and 10: where a machine has too few cores to show a ratio, they
-  show why.
+- `threads_vs_duckdb`: tuples/s of the largest run, the fastest design, over DuckDB's; contenders take turns, medians count.
+- `wiml_vs_mq_k_oi_20`, `tuml_sc_vs_mq_k_os_20`: two of the paper's twelve queries, at 20 inputs (`aggregate_queries` has all).
+  The columns `input_ns` and `output_ns` are the paper's figures 8 and 10: where a machine has too few cores to show a ratio,
+  they show why.
 
 Contenders must agree: same windows, same counts, same first values; means that are rounded sums within 1e-9.
 """
@@ -119,7 +119,7 @@ def on_bytewax(whole: pa.Table) -> pa.Table:
         return state
 
     # Its watermark runs with the wall clock too: without a long wait rows would be late for want of speed.
-    clock = win.EventClock(lambda row: start + dt.timedelta(microseconds=row[0]), dt.timedelta(days=1))
+    clock: Any = win.EventClock(lambda row: start + dt.timedelta(microseconds=row[0]), dt.timedelta(days=1))
     windower = win.SlidingWindower(dt.timedelta(seconds=SIZE_S), dt.timedelta(seconds=ADVANCE_S), start)
     out: list[Any] = []
     flow = Dataflow("readings")
