@@ -26,7 +26,19 @@ DESIGNS: dict[str, dict[str, Any]] = {
     "lock-free multi-queue": {"strategy": "mq_lockfree"},
 }
 #: What the W-Hive can merge.
-MERGING = ("n", "sum_k", "sum_x", "mean_q", "var_x", "min_x", "max_k", "first_x", "last_k", "first_k_where", "count_where")
+MERGING = (
+    "n",
+    "sum_k",
+    "sum_x",
+    "mean_q",
+    "var_x",
+    "min_x",
+    "max_k",
+    "first_x",
+    "last_k",
+    "first_k_where",
+    "count_where",
+)
 batch = st.sampled_from((1, 3, None))
 
 

@@ -133,7 +133,7 @@ class Case:
         self.calls, self.elastic = twin("plait.gate.calls"), twin("plait.gate.elastic")
         self.races, self.threads = find_races, 8
         self.origins, self.readers = origins, readers
-        store = "nodes" if kind == "skiplist" else "rings"
+        store = "rings" if kind == "ring" else "nodes"
         *words, total = layout.header(
             slots=slots or len(origins), seats=seats or readers, capacity=capacity, pending=pending, store=store
         )

@@ -6,8 +6,8 @@ and one reader that looks at the first tuple of every queue to find the next one
 
 Sources, progress and limits are the gate's. Invariants, and why they hold:
 
-- A queue holds its source's tuples in their order, and PROGRESS is released after they are in; so below the frontier the reader has
-  settled, every tuple there will be is in some queue, and the least of the queues' first ones is the next in total order.
+- A queue holds its source's tuples in their order, and PROGRESS is released after they are in; so below the frontier that the
+  reader has settled every tuple there will be is in some queue, and the least of the queues' first ones is next in total order.
 - A node is written again only after the reader has passed it and its successor was linked: a source has at most one node less
   than its ring, so the node before the first unread one, the dummy, stays.
 

@@ -10,6 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +20,7 @@ from plait.query.aggregate import Aggregate, SpanWindow
 from plait.query.bind import Bound
 from plait.query.identical import KEY
 from plait.threads.stats import Latency
+from plait.windows.panes import Later
 
 
 class OrderedResults:
@@ -32,14 +34,14 @@ class OrderedResults:
         self._latency, self._room = latency, max(room // crew, 1)
         self.lock = threading.Lock()
         self._changed = threading.Condition()
-        self._rows: list[deque[tuple[pa.RecordBatch, np.ndarray]]] = [deque() for _ in range(crew)]
+        self._rows: list[deque[tuple[Any, np.ndarray]]] = [deque() for _ in range(crew)]
         self._unread = [0] * crew
         self._until = [BEFORE_ALL] * crew
         self._passed = [BEFORE_ALL] * crew
         self.frontier = BEFORE_ALL  # every row of a lower ts has been given out by `next`
         self.results, self.ns = 0, 0
 
-    def put(self, seat: int, rows: list[tuple[pa.RecordBatch, np.ndarray]], until: int, frontier: int,
+    def put(self, seat: int, rows: list[tuple[Any, np.ndarray]], until: int, frontier: int,
             pause: Callable[[], None]) -> None:  # fmt: skip
         """Rows with what orders them (of windows of time their ts, else the rank of the closing tuple), and progress: in
         that measure, and as the ts below which this thread has no more rows.
@@ -94,7 +96,7 @@ class OrderedResults:
                     return None
                 self._changed.wait(left / 1e9)
         began = time.monotonic_ns()
-        made = parts[0][0] if len(parts) == 1 else self._merged(parts)
+        made = _built(parts[0][0]) if len(parts) == 1 else self._merged(parts)
         self.results += made.num_rows
         self._note(made)
         self.ns += time.monotonic_ns() - began
@@ -103,7 +105,7 @@ class OrderedResults:
     def tick(self) -> None:
         """There is nothing to let go of."""
 
-    def _complete(self, until: int) -> list[tuple[pa.RecordBatch, np.ndarray]]:
+    def _complete(self, until: int) -> list[tuple[Any, np.ndarray]]:
         """Take the rows below `until`: with one thread a batch at a time, since they are in order already."""
         out = []
         for seat, queue in enumerate(self._rows):
@@ -113,8 +115,11 @@ class OrderedResults:
                 if cut == 0:
                     break
                 self._unread[seat] -= cut
-                out.append((batch.slice(0, cut), places[..., :cut]))
-                if cut < batch.num_rows:
+                whole = cut == batch.num_rows
+                if not whole:
+                    batch = _built(batch)
+                out.append((batch if whole else batch.slice(0, cut), places[..., :cut]))
+                if not whole:
                     queue[0] = (batch.slice(cut), places[..., cut:])
                     break
                 queue.popleft()
@@ -122,9 +127,9 @@ class OrderedResults:
                     return out
         return out
 
-    def _merged(self, parts: list[tuple[pa.RecordBatch, np.ndarray]]) -> pa.RecordBatch:
+    def _merged(self, parts: list[tuple[Any, np.ndarray]]) -> pa.RecordBatch:
         """Several threads' rows, each in order, as one sequence."""
-        table = pa.Table.from_batches([batch for batch, _ in parts]).combine_chunks()
+        table = pa.Table.from_batches([_built(batch) for batch, _ in parts]).combine_chunks()
         places = np.concatenate([np.atleast_2d(places) for _, places in parts], axis=1)
         # Stable, and the last array decides first: rows that are equal in all of them are one thread's.
         made: pa.RecordBatch = table.take(pa.array(np.lexsort(places[::-1]))).combine_chunks().to_batches()[0]
@@ -147,8 +152,8 @@ class AggregateResults(OrderedResults):
         super().__init__(bound, crew, latency, keys=keys, room=room)
         self._by, self._span = list(bound.node.by), isinstance(bound.node.window, SpanWindow)
 
-    def _merged(self, parts: list[tuple[pa.RecordBatch, np.ndarray]]) -> pa.RecordBatch:
-        table = pa.Table.from_batches([batch for batch, _ in parts]).combine_chunks()
+    def _merged(self, parts: list[tuple[Any, np.ndarray]]) -> pa.RecordBatch:
+        table = pa.Table.from_batches([_built(batch) for batch, _ in parts]).combine_chunks()
         by = {"place": pa.array(np.concatenate([places for _, places in parts]))}
         if self._span:
             for k, name in enumerate(self._by):
@@ -159,3 +164,7 @@ class AggregateResults(OrderedResults):
         order = pa.compute.sort_indices(pa.table(by), sort_keys=[(name, "ascending") for name in by])
         made: pa.RecordBatch = table.take(order).combine_chunks().to_batches()[0]
         return made
+
+
+def _built(rows: pa.RecordBatch | Later) -> pa.RecordBatch:
+    return rows.built() if isinstance(rows, Later) else rows

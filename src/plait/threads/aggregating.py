@@ -37,7 +37,7 @@ from plait.threads.pushing import CHUNK, Front, Pusher
 from plait.threads.results import full_key
 from plait.threads.stats import Latency, Stats, variation_percent
 from plait.windows.pane_columns import Columns
-from plait.windows.panes import Closed, PaneWindows, pane_windows
+from plait.windows.panes import Closed, Later, PaneWindows, pane_windows
 
 WAIT_NS = 20_000_000
 #: Where tuples wait for one another, by strategy; else in a ring gate.
@@ -279,12 +279,15 @@ class AggregateEngine(Engine):
         out = []
         for each in closed:
             batch = each.rows
-            if each.triggers is None:
+            if isinstance(batch, Later):
+                places = batch.edges[0]
+            elif each.triggers is None:
                 ts = batch.column(0)
                 places = (ts.view(pa.int64()) if pa.types.is_temporal(ts.type) else ts).to_numpy(zero_copy_only=False)
             else:
                 places = worker.rank + each.triggers
             if self.options.keys:
+                batch = batch.built() if isinstance(batch, Later) else batch
                 key = self._span_keys(batch) if each.triggers is None else self._counted_keys(worker, each.triggers)
                 batch = pa.RecordBatch.from_arrays([*batch.columns, key], schema=self.results_.schema)
             out.append((batch, places))

@@ -47,7 +47,7 @@ class HivePusher(Pusher):
     def in_order(self) -> Iterable[Cells]:
         """Every source's cells, in the order that settles ties."""
         for intake in self.intakes.values():
-            for source in sorted(list(intake.sources.values()), key=lambda s: s.rank):
+            for source in sorted(intake.sources.values(), key=lambda s: s.rank):
                 for slot in source.slots.values():
                     yield self.cells[slot]
 

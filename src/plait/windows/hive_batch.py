@@ -24,13 +24,13 @@ NODES, ARENA, CELLS, PANES, TABLE = range(1, 6)
 
 @compiled_over("kernels")
 def place(
-    h, slot, ts, words, flat, low, n, advance, rest, gaps, small, own, pane_id, pane_cell, pane_arena, direct, table, kept, window,
-    out,
+    h, slot, ts, words, flat, low, n, advance, rest, gaps, small, own, pane_id, pane_cell, pane_arena, direct, table, kept,
+    window, out,
 ) -> int:  # fmt: skip
     """Tuples low to n: the place of each one's cell in the ring, -1 for one that lies in no window.
 
-    Gives the first tuple that was not done, and in NEED what there was too little of. `flat` is `words` in one row. A cell's key is
-    in `kept`, its window's place in `window`.
+    Gives the first tuple that was not done, and in NEED what there was too little of. `flat` is `words` in one row. A cell's
+    key is in `kept`, its window's place in `window`.
     """
     mask = kept.shape[1] - 1
     table_mask = np.uint64(len(table) - 1)

@@ -14,7 +14,7 @@ are when memory grows, which happens while nobody is inside (`hive_memory`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -95,12 +95,12 @@ LAST: Final = 2**63 - 1  # above every pane
 
 
 @pure
-def source_at(slot):
+def source_at(slot: Any) -> Any:
     return SOURCES_AT + slot * SOURCE_WORDS
 
 
 @pure
-def node_at(h, place):
+def node_at(h: Any, place: Any) -> Any:
     slot = place >> PLACE_BITS
     if slot == h[SLOTS]:
         return h[ORIGIN_AT]
@@ -109,7 +109,7 @@ def node_at(h, place):
 
 
 @pure
-def piece_at(h, place):
+def piece_at(h: Any, place: Any) -> Any:
     s = source_at(place >> PLACE_BITS)
     return h[s + ARENA_AT] + (place & PLACE_MASK & h[s + ARENA_MASK])
 

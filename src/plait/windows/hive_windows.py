@@ -19,7 +19,8 @@ from plait.windows import hive_layout as y
 from plait.windows.hive_cells import FAR, Cells, pane_of_promise
 from plait.windows.hive_functions import Absorbing
 from plait.windows.hive_memory import Hive
-from plait.windows.panes import Closed, SpanPanes
+from plait.windows.pane_functions import Pairs
+from plait.windows.panes import Closed, Later, SpanPanes
 
 AT_ONCE = 1 << 15  # parts that are merged at once, at least
 
@@ -36,6 +37,9 @@ class HiveWindows(SpanPanes):
         self._stack = np.zeros(hive.STACK, np.int64)
         self._key = np.zeros(4096 * self.hive.keys, np.int64)
         self._first, self._end = np.zeros(slots, np.int64), np.zeros(slots, np.int64)
+
+    def _rows(self, pairs: Pairs, group: np.ndarray, edges: list[np.ndarray], order: np.ndarray | None) -> Later:
+        return self._later(pairs, group, edges, order)  # the thread that reads results has time for the rest
 
     def take_complete(self, frontier: int) -> list[Closed]:
         """Every winset that no tuple at or after the frontier can reach, and the windows that are closed then."""

@@ -87,6 +87,18 @@ def array_of(bits: np.ndarray, valid: np.ndarray | None, kind: pa.DataType) -> p
     return pa.array(bits.astype(kind.to_pandas_dtype()), type=kind, mask=mask)
 
 
+_ONES = np.ones(1 << 16, np.uint8)
+
+
+def ones(n: int) -> np.ndarray:
+    """Nobody writes to these: most batches share one array."""
+    return _ONES[:n] if n <= len(_ONES) else np.ones(n, np.uint8)
+
+
+def none_null(valid: np.ndarray) -> bool:
+    return valid.base is _ONES or bool(valid.all())
+
+
 @dataclass(frozen=True)
 class Read:
     """A batch as functions read it. `bits` by column; `masks` by number of condition, as `Columns` counts them."""
@@ -133,12 +145,12 @@ class Columns:
         n, out = len(ts), []
         for name in self.fixed:
             bits, valid = bits_of(rows.column(name))
-            out += [bits, np.ones(n, np.uint8) if valid is None else valid]
+            out += [bits, ones(n) if valid is None else valid]
         return out + [holds(condition, rows, ts).astype(np.uint8) for condition in self.conditions]
 
     def read(self, arrays: list[np.ndarray], n: int) -> Read:
         bits = {name: (arrays[2 * k], arrays[2 * k + 1]) for k, name in enumerate(self.fixed)}
-        return Read(bits, arrays[2 * len(self.fixed) :], np.ones(n, np.uint8))
+        return Read(bits, arrays[2 * len(self.fixed) :], ones(n))
 
 
 # --- conditions on one row --------------------------------------------------------------------------------------

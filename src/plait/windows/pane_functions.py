@@ -7,6 +7,7 @@ are partial states of a pane can be given out as columns (`parts`), and taken in
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -76,6 +77,10 @@ class Accumulator:
     def refs(self, slots: np.ndarray) -> np.ndarray | None:
         """Rows that these slots refer to; None for a function that refers to none."""
         return None
+
+    def snapshot(self) -> Accumulator:
+        """Of what `column` needs besides rows: it stays as it is now."""
+        return copy(self)
 
     @property
     def nbytes(self) -> int:
@@ -203,6 +208,11 @@ class Variance(Accumulator):
 
     def __init__(self, column: str, kind: pa.DataType) -> None:
         self.values, self.squares = Sum(column, kind), Sum(column, kind, square=True)
+
+    def snapshot(self) -> Accumulator:
+        made = copy(self)
+        made.values, made.squares = copy(self.values), copy(self.squares)
+        return made
 
     def reserve(self, capacity: int) -> None:
         self.values.reserve(capacity)

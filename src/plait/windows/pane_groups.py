@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from plait.kernels import groups as table
 from plait.order import BEFORE_ALL
 from plait.query.aggregate import Aggregate
-from plait.windows.pane_columns import Read, array_of, bits_of, is_fixed, one_array, plain
+from plait.windows.pane_columns import Read, array_of, bits_of, is_fixed, none_null, one_array, plain
 
 _NAN = int(np.array([np.nan]).view(np.int64)[0])
 FIRST = 1024
@@ -144,7 +144,7 @@ class Groups:
             else:
                 bits, valid = read.bits[name]
                 words[k] = _normal(bits) if pa.types.is_floating(plain(kind)) else bits
-                if valid.all():
+                if none_null(valid):
                     continue
                 null = valid == 0
             if null.any():
@@ -178,7 +178,7 @@ class Groups:
         if more or name in self._texts or pa.types.is_floating(plain(kind)):
             return None
         bits, valid = read.bits[name]
-        return bits if valid.all() else None
+        return bits if none_null(valid) else None
 
     def owner(self, read: Read, rows: pa.Table | None, n: int, crew: int) -> np.ndarray:
         """Which of `crew` threads each tuple's group belongs to: a function of the key alone."""

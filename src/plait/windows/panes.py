@@ -10,7 +10,9 @@ need them (`pane_lists`) and for text that is some pane's first or last.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -34,7 +36,7 @@ CHUNK = 1 << 16  # tuples at once, and pairs of a row and a slot
 class Closed:
     """Rows of closed windows. `triggers`: of windows of tuples, the place in the batch of the tuple that closed each."""
 
-    rows: pa.RecordBatch
+    rows: pa.RecordBatch | Later
     triggers: np.ndarray | None = None
 
 
@@ -164,23 +166,47 @@ class PaneWindows:
 
     def _rows(
         self, pairs: Pairs, group: np.ndarray, edges: list[np.ndarray], order: np.ndarray | None
-    ) -> pa.RecordBatch:
+    ) -> pa.RecordBatch | Later:
         """Rows of closed windows: ts, window_start and window_end as given, then keys, then what is computed."""
+        return self._later(pairs, group, edges, order).built()
+
+    def _later(self, pairs: Pairs, group: np.ndarray, edges: list[np.ndarray], order: np.ndarray | None) -> Later:
+        """Everything that has to be taken from what goes on changing is taken now: slots are merged, keys looked up."""
         listed = None if self.lists is None else self.lists.listed(pairs)
-        computed = []
+        computed: list[Callable[[], pa.Array]] = []
         for name, made in self._results:
             if isinstance(made, Accumulator):
-                merged = made.merged(pairs)
-                computed.append(made.column(merged if order is None else merged[order], name))
+                computed.append(partial(_column, made.snapshot(), made.merged(pairs), order, name))
             else:
                 assert listed is not None
                 found = made(*listed, self.kept)
-                computed.append(found if order is None else found.take(pa.array(order)))
+                computed.append(partial(_same, found if order is None else found.take(pa.array(order))))
         if order is not None:
             group, edges = group[order], [edge[order] for edge in edges]
-        arrays = [pa.array(edge).cast(f.type) for edge, f in zip(edges, self.schema, strict=False)]
-        arrays += self.groups.columns(group) + computed
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        return Later(self.schema, edges, self.groups.columns(group), computed)
+
+
+class Later:
+    """Rows whose columns are made when they are wanted, by whoever wants them: rounding and Arrow take their time."""
+
+    def __init__(self, schema: pa.Schema, edges: list[np.ndarray], keys: list[pa.Array],
+                 computed: list[Callable[[], pa.Array]]) -> None:  # fmt: skip
+        self.schema, self.edges, self.keys, self.computed = schema, edges, keys, computed
+        self.num_rows = len(edges[0])
+
+    def built(self) -> pa.RecordBatch:
+        arrays = [pa.array(edge).cast(f.type) for edge, f in zip(self.edges, self.schema, strict=False)]
+        return pa.RecordBatch.from_arrays(
+            [*arrays, *self.keys, *(make() for make in self.computed)], schema=self.schema
+        )
+
+
+def _column(made: Accumulator, merged: np.ndarray, order: np.ndarray | None, name: str) -> pa.Array:
+    return made.column(merged if order is None else merged[order], name)
+
+
+def _same(made: pa.Array) -> pa.Array:
+    return made
 
 
 class SpanPanes(PaneWindows):

@@ -1,10 +1,10 @@
 """`plait bench aggregate-queries`: the twelve queries of multiway-aggregation.txt (table 2), 5 and 20 inputs, by design.
 
-Small and capital letters: k, K the number of keys (243 meters, 40,000 songs), w, W the windows a tuple is in (10, 20), f, F the
-function's cost (a comment that holds a mail address; a mail or an IP address); OS is order-sensitive, OI not. The paper's readings
-and comments are not public: these are `plait.connectors.synthetic`'s, with its schemas, keys and shares, at 50,000 tuples a second of
-event time, about what its designs are given. Its figures 8 and 10 are the columns `input_ns` and `output_ns`: processor time a tuple
-of the threads that push and of those that update and give out.
+Small and capital letters: k, K the number of keys (243 meters, 40,000 songs), w, W the windows a tuple is in (10, 20), f, F
+the function's cost (a comment that holds a mail address; a mail or an IP address); OS is order-sensitive, OI not. The paper's
+readings and comments are not public: these are `plait.connectors.synthetic`'s, with its schemas, keys and shares, at 50,000
+tuples a second of event time, about what its designs are given. Its figures 8 and 10 are the columns `input_ns` and `output_ns`:
+processor time a tuple of the threads that push and of those that update and give out.
 
 Every design must give the same rows, in the same order, to the byte. Needs NumPy, Numba and PyArrow only.
 """
@@ -24,6 +24,7 @@ from plait.cli.bench.aggregate_runs import Outcome, on_threads
 from plait.cli.bench.machine import machine
 from plait.connectors.synthetic import energy, songs
 from plait.errors import RunError
+from plait.query.functions import Function
 from plait.query.identical import difference
 
 INPUTS = (5, 20)
@@ -49,7 +50,7 @@ class PaperQuery:
     data: str
     size_s: int
     advance_s: int
-    function: plait.Function
+    function: Function
     tuples: int
 
     @property
@@ -94,7 +95,9 @@ def sources(data: str, inputs: int, tuples: int) -> list[pa.RecordBatch]:
         made = energy(readings_per_second=rate, alarms_per_second=1, concentrators=inputs, seconds=20).feeds[EC]
     else:
         made = songs(per_second=rate, sources=inputs, seconds=20).feeds[SC]
-    whole = [pa.Table.from_batches([c.batch for c in lane.read()]).combine_chunks().to_batches()[0] for lane in made.lanes]
+    whole = [
+        pa.Table.from_batches([c.batch for c in lane.read()]).combine_chunks().to_batches()[0] for lane in made.lanes
+    ]
     return [batch.select(batch.schema.names[:-1]) for batch in whole]  # the last column names the source
 
 
@@ -104,7 +107,9 @@ def timed(query: PaperQuery, inputs: int, design: str, times: int, tuples: int) 
     return sorted(found, key=lambda f: f.seconds)[len(found) // 2], found
 
 
-def case(name: str, inputs: int, *, times: int, tuples: int | None = None, designs: tuple[str, ...] = ()) -> list[dict[str, Any]]:
+def case(
+    name: str, inputs: int, *, times: int, tuples: int | None = None, designs: tuple[str, ...] = ()
+) -> list[dict[str, Any]]:
     """One query at one number of inputs, design by design."""
     query = QUERIES[name]
     number = tuples or query.tuples
@@ -116,7 +121,9 @@ def case(name: str, inputs: int, *, times: int, tuples: int | None = None, desig
         for each in found:
             said = difference(first, each.table)
             if said is not None:
-                raise RunError(f"{name}, {inputs} inputs: {design} disagrees with {query.designs[0]}: {said}", do="Report this")
+                raise RunError(
+                    f"{name}, {inputs} inputs: {design} disagrees with {query.designs[0]}: {said}", do="Report this"
+                )
         rows.append({
             "case": f"{name}: {query.function.describe()}, {query.size_s} s every {query.advance_s} s",
             "inputs": inputs,
