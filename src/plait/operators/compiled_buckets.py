@@ -53,7 +53,7 @@ class Made:
         assert isinstance(bound.node, Operator)
         self.node, self.bound = bound.node, bound
         self.names = [i.node.name or f"input {n}" for n, i in enumerate(bound.inputs)]
-        first = self.node.state()
+        first = self.node.first_state(0)
         if not isinstance(first, np.ndarray) or first.ndim == 0 or first.dtype.kind not in "iufb":
             raise NotCompiled(f"state() gives a {type(first).__name__}, not a NumPy array of numbers")
         self.state = first
@@ -179,7 +179,7 @@ class CompiledBuckets:
         from numba.typed import List
 
         self.made, self.node, self.first, self.step = made, made.node, share, shares
-        states = [made.node.state() for _ in range(share, made.node.buckets, shares)] or [made.state]
+        states = [made.node.first_state(b) for b in range(share, made.node.buckets, shares)] or [made.state]
         if any(s.shape != made.state.shape or s.dtype != made.state.dtype for s in states):
             raise NotCompiled("state() gives arrays of different shapes")
         self.states = np.array(states)
