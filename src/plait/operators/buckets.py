@@ -171,7 +171,7 @@ class PlainBuckets:
 
     def _state(self, bucket: int) -> Any:
         if bucket not in self._states:
-            self._states[bucket] = self.node.state()
+            self._states[bucket] = self.node.first_state(bucket)
         return self._states[bucket]
 
     def _emit(self, outputs: Iterable[Any] | None, ts: int, rank: int, bucket: int, cause: int, *,

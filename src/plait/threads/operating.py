@@ -23,6 +23,7 @@ from plait.gate import RingGate, codes, layout
 from plait.operators import keys
 from plait.operators import layout as o
 from plait.operators.buckets import PlainBuckets, Rows, RowView, pairs
+from plait.operators.compiled_buckets import made_for
 from plait.operators.tuml import lay_out
 from plait.order import AFTER_ALL, AFTER_INPUTS, BEFORE_ALL
 from plait.query.bind import Bound
@@ -86,8 +87,8 @@ class OperatorEngine(Engine):
         while arena_rows < int(self.gate.words[layout.RING]) + self.most + CHUNK:
             arena_rows *= 2
         self._arena_mask = arena_rows - 1
-        self.compiled, self.why_plain = _compiled(query, bound, options)
-        self.encoder = Router(bound, self.compiled)  # type: ignore[assignment]
+        self.compiled, self.why_plain = (None, "plain=True") if options.plain else made_for(bound, options.cache_dir)
+        self.encoder = Router(bound, self.compiled, self._go_plain)  # type: ignore[assignment]
         self.workers = [  # type: ignore[misc]
             Share(k, PlainBuckets(query) if self.compiled is None else self.compiled.buckets(k, shares), self.most)
             for k in range(shares)
@@ -121,6 +122,13 @@ class OperatorEngine(Engine):
 
     def _widen(self) -> None:
         """Columns have one type for good."""
+
+    def _go_plain(self, why: str) -> None:
+        """From compiled functions to plain Python, which goes on with the same states."""
+        with self.pauser.still():
+            for share in self.workers:
+                share.buckets = share.buckets.plain()  # type: ignore[attr-defined]
+            self.compiled, self.why_plain = None, why
 
     # --- calls of Run ---
 
@@ -179,7 +187,7 @@ class OperatorEngine(Engine):
             self.bound.node.buckets,  # type: ignore[union-attr]
         )
         if len(which):
-            if self.compiled is None:
+            if not share.buckets.compiled:
                 share.buckets.take(ts, share.rank, which, buckets, self._views(ts, origin, ref, np.unique(which)))
             else:
                 share.buckets.take(ts, origin >> 32, share.rank, which, buckets, share.wide[1:, :n])
@@ -281,7 +289,3 @@ class OperatorEngine(Engine):
     def stats(self) -> Stats:
         made = super().stats()
         return dataclasses.replace(made, balance_cv_percent=variation_percent([w.comparisons for w in made.workers]))
-
-
-def _compiled(query: Operator, bound: Any, options: Options) -> tuple[Any, str]:
-    return None, "they are not compiled yet"

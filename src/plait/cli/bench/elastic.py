@@ -89,16 +89,17 @@ def _reconfiguration(label: str, window: int, changes: list[Change]) -> list[dic
 def _overhead(quick: bool) -> list[dict[str, Any]]:
     """The same threads on as many shares, and on four times as many: what elasticity costs where nothing changes."""
     found = []
-    for index, window, rows in (("scan", SCAN_WINDOW, 2_000), ("auto", WINDOW, 20_000)):
+    cases = (("called pair by pair", None, SCAN_WINDOW, 3_000), ("band grid", runs.query(WINDOW), WINDOW, 20_000))
+    for index, made, window, rows in cases:
         for label, options in (
             ("fixed", {"strategy": "scalejoin"}), ("2 shares", {"elastic": 2}), ("8 shares", {"elastic": 8})
         ):  # fmt: skip
             rates = [
-                runs.sustained(window, rows // (4 if quick else 1), 2, index=index, **options)
+                runs.sustained(window, rows // (4 if quick else 1), 2, made=made, **options)
                 for _ in range(1 if quick else 3)
             ]
             found.append({
-                "case": "what more shares than threads cost, 2 threads", "index": index, "shares": label,
+                "case": "what more shares than threads cost, 2 threads", "condition": index, "shares": label,
                 "tuples_per_s": statistics.median(rates),
             })  # fmt: skip
     return found
@@ -108,7 +109,7 @@ def _figure_5(quick: bool) -> list[dict[str, Any]]:
     seconds = (1.0, 2.0) if quick else (2.0, 4.0)
     found = []
     for label, workers, parts in (("70% to 120%", 1, (0.7, 1.2)), ("70% to 30%", 2, (0.7, 0.3))):
-        most = runs.sustained(SCAN_WINDOW, 1_000 if quick else 2_000, workers, elastic=8, index="scan")
+        most = runs.sustained(SCAN_WINDOW, 1_000 if quick else 2_000, workers, elastic=8)
         rates = (parts[0] * most, parts[1] * most)
         found.append({
             "case": f"load from {label} of what {workers} can do, with the policy", "threads at first": workers,
@@ -123,8 +124,8 @@ def _pure(quick: bool) -> list[dict[str, Any]]:
     for n in (1, 2, 4):
         found.append({
             "case": "virtual and pure shared-nothing, the same join", "threads": n,
-            "virtual tuples_per_s": runs.sustained(SCAN_WINDOW, rows, n, elastic=max(n, 2), index="scan"),
-            "pure tuples_per_s": runs.pure_sustained(SCAN_WINDOW, rows, n, "scan"),
+            "virtual tuples_per_s": runs.sustained(SCAN_WINDOW, rows, n, elastic=max(n, 2)),
+            "pure tuples_per_s": runs.pure_sustained(SCAN_WINDOW, rows, n),
         })  # fmt: skip
     for window in (WINDOW, 10 * WINDOW):
         found.append({
@@ -143,9 +144,9 @@ def _model(quick: bool) -> list[dict[str, Any]]:
         v, p = model.virtual(costs, n), model.pure(costs, n)
         found.append({
             "case": "section 8's model, tuples/s", "threads": n,
-            "virtual, model": v.tuples_per_s, "virtual, measured": runs.sustained(window, rows, n, elastic=max(n, 2), index="scan"),
+            "virtual, model": v.tuples_per_s, "virtual, measured": runs.sustained(window, rows, n, elastic=max(n, 2)),
             "virtual bound by": v.bottleneck,
-            "pure, model": p.tuples_per_s, "pure, measured": runs.pure_sustained(window, rows, n, "scan"),
+            "pure, model": p.tuples_per_s, "pure, measured": runs.pure_sustained(window, rows, n),
             "pure bound by": p.bottleneck,
         })  # fmt: skip
     return found
@@ -153,8 +154,8 @@ def _model(quick: bool) -> list[dict[str, Any]]:
 
 def measured_costs(window: int, rows: int) -> model.Costs:
     """The model's parameters on this machine: from pushes that nobody reads, one worker flat out, and merges of n streams."""
-    one = 1 / runs.sustained(window, rows, 1, elastic=2, index="scan")
-    empty = 1 / runs.sustained(1, rows, 1, elastic=2, index="scan")  # windows of one tuple: seeing it is all there is
+    one = 1 / runs.sustained(window, rows, 1, elastic=2)
+    empty = 1 / runs.sustained(1, rows, 1, elastic=2)  # windows of one tuple: seeing it is all there is
     alone, both = _push_cost(1, rows), _push_cost(4, rows)
     merge_one, merge_four = _merge_cost(1, rows), _merge_cost(4, rows)
     merged = max(merge_four - merge_one, 0.0) / (3 * 2)
@@ -173,8 +174,8 @@ def measured_costs(window: int, rows: int) -> model.Costs:
 
 def _push_cost(shares: int, rows: int) -> float:
     """Seconds a tuple to push, for so many readers that are far from full."""
-    data, made = runs.tables(rows), runs.query(1)
-    with runs.started(made, data, workers=1, elastic=max(shares, 2), index="scan", capacity=1 << 17, pending=1 << 17) as run:
+    data, made = runs.tables(rows), runs.heavy(1)
+    with runs.started(made, data, workers=1, elastic=max(shares, 2), capacity=1 << 17, pending=1 << 17) as run:
         begin = time.thread_time()
         for name, batch in pieces(data, 512):
             run.push(name, None, batch)
@@ -183,8 +184,8 @@ def _push_cost(shares: int, rows: int) -> float:
 
 def _merge_cost(workers: int, rows: int) -> float:
     """Seconds a tuple for whoever reads the results of so many engines."""
-    data, made = runs.tables(rows), runs.query(500)
-    run = runs.PureRun(made, data, workers, "scan")
+    data, made = runs.tables(rows), runs.heavy(500)
+    run = runs.PureRun(made, data, workers)
     run.push(data)
     began = time.thread_time()
     run.finish()

@@ -48,6 +48,18 @@ def query(window_tuples: int, band: float = 10) -> Any:
     )
 
 
+def heavy(window_tuples: int) -> Any:
+    """The same results by a function that is called pair by pair: work enough for a thread, with windows that fill in a second."""
+    left, right = (plait.stream(name, unit="us") for name in (LEFT, RIGHT))
+
+    def near(r: Any, s: Any) -> Any:
+        if abs(r.x - s.a) > 10:
+            return False
+        return abs(r.y - s.b) <= 10
+
+    return plait.join(left, right, on=near, within=window_tuples * GAP_US)
+
+
 def part(data: Tables, first: int, rows: int) -> Tables:
     return {name: table.slice(first, rows) for name, table in data.items()}
 
@@ -131,9 +143,9 @@ def random_switches(number: int, seed: int = 7) -> dict[str, Any]:
     }
 
 
-def sustained(window_tuples: int, rows: int, workers: int, **options: Any) -> float:
+def sustained(window_tuples: int, rows: int, workers: int, *, made: Any = None, **options: Any) -> float:
     """Tuples a second with full windows, flat out."""
-    data, made = tables(window_tuples + rows), query(window_tuples)
+    data, made = tables(window_tuples + rows), made or heavy(window_tuples)
     warm_up(made, data, workers=workers, **options)
     with started(made, data, workers=workers, **options) as run:
         reader = Reader(run)
@@ -150,8 +162,8 @@ def stepped(window_tuples: int, workers: int, rates: tuple[float, float], second
             **options: Any) -> dict[str, Any]:  # fmt: skip
     """A load that changes from one rate to another, with the policy to answer it (figure 5's columns)."""
     rows = int(sum(r * s for r, s in zip(rates, seconds, strict=True)) / 2) + 1000
-    data, made = tables(window_tuples + rows), query(window_tuples)
-    options = {"elastic": 8, "policy": True, "workers": workers, "index": "scan", **options}
+    data, made = tables(window_tuples + rows), heavy(window_tuples)
+    options = {"elastic": 8, "policy": True, "workers": workers, **options}
     warm_up(made, data, **options)
     size = 32
     found: dict[str, Any] = {}
@@ -197,13 +209,13 @@ def stepped(window_tuples: int, workers: int, rates: tuple[float, float], second
 class PureRun:
     """n engines, each with one seat of ScaleJoin's plan and a copy of every tuple; results merged by key."""
 
-    def __init__(self, made: Any, data: Tables, workers: int, index: str) -> None:
+    def __init__(self, made: Any, data: Tables, workers: int) -> None:
         self.engines = []
         for k in range(workers):
             seat = Seat((0, 0), (workers, workers), (k, k), (1, 1), (0, 0), (True, True))
             plan = Plan("pure", (seat,), (1, 1), "one of several that share nothing")
             schemas = {name: t.schema for name, t in data.items()}
-            self.engines.append(Engine(made, schemas, plan, Options(keys=True, index=index)))
+            self.engines.append(Engine(made, schemas, plan, Options(keys=True)))
         self.readers = [Reader(_Results(engine)) for engine in self.engines]
 
     def push(self, data: Tables, size: int = 512) -> None:
@@ -241,9 +253,9 @@ class _Results:
         return self._engine.gatherer.schema
 
 
-def pure_sustained(window_tuples: int, rows: int, workers: int, index: str) -> float:
-    data, made = tables(window_tuples + rows), query(window_tuples)
-    run = PureRun(made, data, workers, index)
+def pure_sustained(window_tuples: int, rows: int, workers: int) -> float:
+    data, made = tables(window_tuples + rows), heavy(window_tuples)
+    run = PureRun(made, data, workers)
     try:
         run.push(part(data, 0, window_tuples), 8192)
         while run.taken() < 2 * window_tuples * 0.99:
@@ -259,7 +271,7 @@ def pure_sustained(window_tuples: int, rows: int, workers: int, index: str) -> f
 def pure_reconfiguration(window_tuples: int, after: int) -> float:
     """Milliseconds to move full windows into `after` new engines: rows to bytes and back, and into their segments."""
     data, made = tables(window_tuples), query(window_tuples)
-    warm = PureRun(made, part(data, 0, 50), after, "scan")
+    warm = PureRun(made, part(data, 0, 50), after)
     warm.push(part(data, 0, 50))
     warm.finish()
     begin = time.perf_counter()
@@ -269,7 +281,7 @@ def pure_reconfiguration(window_tuples: int, after: int) -> float:
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)
         moved[name] = pa.ipc.open_stream(sink.getvalue()).read_all()
-    run = PureRun(made, moved, after, "scan")
+    run = PureRun(made, moved, after)
     run.push(moved, 8192)
     while run.taken() < 2 * window_tuples * 0.99:
         time.sleep(0.0005)
