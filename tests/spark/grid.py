@@ -20,13 +20,13 @@ from plait.query.bind import bind
 from plait.spark import wire
 from plait.spark.cell import CellPlan, step
 from plait.spark.frames import Frame
-from plait.spark.layout import Layout, choose
+from plait.spark.layout import Layout
 from plait.spark.pack import PackPlan, pack
 from plait.spark.positions import BLOCK, PATH, ROW
 from plait.spark.recent import Recent
 from plait.spark.results import merge, read
 from plait.spark.run import fingerprint
-from plait.spark.stages import known, pack_plan
+from plait.spark.stages import layouts, stages
 
 Bodies = list[bytes]
 
@@ -83,12 +83,13 @@ class Batch:
     tasks: list[tuple[PackPlan, pa.Table]]
     events: list[dict[str, Any]] = field(default_factory=list)
 
-    def bodies(self, cells: Layout) -> list[Bodies]:
+    def bodies(self, cells: Layout, packs: list[PackPlan], *, events: bool) -> list[Bodies]:
+        """What one operator's cells get of it: its own streams' rows, and events if it reads any."""
         found: list[Bodies] = [[] for _ in cells.keys]
         for plan, rows in self.tasks:
-            for at, body in packed(plan, rows):
+            for at, body in packed(plan, rows) if any(plan is own for own in packs) else ():
                 found[cells.keys.index(at)].append(body)
-        for event in self.events:
+        for event in self.events if events else ():
             for bodies in found:
                 bodies.append(wire.body({"event": event}))
         return found
@@ -112,16 +113,18 @@ class Grid:
         self.workers = [f"grid {Grid.number}, worker {n}" for n in range(workers)]
         query, schemas = case.query, case.schemas
         self.bound = bind(query, schemas)
-        self.layout = choose(query, layout, 4, 4)
+        cells = layouts(self.bound, layout, 4, 4)
+        self.layout = cells[0]
         self.feeds = {each.stream.name: frames_of(each, chance) for each in case.given}
-        self.packs = {
-            name: [pack_plan(query.streams()[name], frame, self.bound, self.layout) for frame in frames]
-            for name, frames in self.feeds.items()
-        }
-        sources = tuple(known(each.stream, self.feeds[each.stream.name]) for each in case.given)
-        mark = fingerprint(query, self.bound, self.layout)
-        self.plan = CellPlan(self.bound, sources, self.layout, mark, max_pending=max_pending)
-        self.state: list[dict[Any, bytes]] = [{} for _ in self.layout.keys]
+        common = CellPlan(
+            self.bound, (), self.layout, fingerprint(query, self.bound, *cells), max_pending=max_pending
+        )  # fmt: skip
+        self.stages = stages(self.bound, cells, self.feeds, common)
+        self.packs: dict[str, list[PackPlan]] = {name: [] for name in self.feeds}
+        for stage in self.stages:
+            for _, plan in stage.packs:
+                self.packs[plan.stream].append(plan)
+        self.states: list[list[dict[Any, bytes]]] = [[{} for _ in each.keys] for each in cells]
         self.schema = pa.schema([*self.bound.schema, pa.field(wire.KEY, pa.binary())])
         self.results: list[pa.Table] = []
         self.late: dict[str, list[dict[str, Any]]] = {name: [] for name in self.feeds}
@@ -132,52 +135,66 @@ class Grid:
         """Every cell's step, committed; gives the batch's results in result order."""
         found = []
         self.reports, self.stores = [], []
-        for cell, bodies in enumerate(batch.bodies(self.layout)):
-            if not bodies:
-                continue  # Spark calls no cell that got nothing
-            for kind, body in self._attempts(cell, bodies):
-                if kind == wire.RESULTS:
-                    found.append(read(body))
-                elif kind == wire.LATE:
-                    rows = wire.table_of(body)
-                    self.late[rows.schema.metadata[b"stream"].decode()] += rows.to_pylist()
-                else:
-                    self.reports.append(json.loads(body))
-        assert len({report["frontier"] for report in self.reports}) <= 1, "cells disagree about the frontier"
+        out: dict[int, list[tuple[int, bytes]]] = {}
+        for stage in reversed(self.stages):  # a stage's number is below those before it
+            plan = stage.plan
+            own = batch.bodies(plan.layout, [pack for _, pack in stage.packs], events=bool(plan.streams))
+            for cell, body in [row for number in plan.upstreams for row in out[number]]:
+                own[plan.layout.keys.index(cell)].append(body)
+            # Spark calls no cell that got nothing.
+            out[plan.number] = [
+                row for cell, bodies in enumerate(own) if bodies for row in self._attempts(plan, cell, bodies)
+            ]
+        for kind, body in out[0]:
+            if kind == wire.RESULTS:
+                found.append(read(body))
+            elif kind == wire.LATE:
+                rows = wire.table_of(body)
+                self.late[rows.schema.metadata[b"stream"].decode()] += rows.to_pylist()
+            else:
+                self.reports.append(json.loads(body))
+        if len(self.stages) == 1:
+            assert len({report["frontier"] for report in self.reports}) <= 1, "cells disagree about the frontier"
         result = merge(found).table().cast(self.schema).combine_chunks() if found else self.schema.empty_table()
         assert result.column(wire.KEY).to_pylist() == sorted(result.column(wire.KEY).to_pylist())
         self.results.append(result)
         return result
 
-    def _attempts(self, cell: int, bodies: Bodies) -> list[tuple[int, bytes]]:
+    @property
+    def state(self) -> list[dict[Any, bytes]]:
+        """Of the last operator's cells."""
+        return self.states[0]
+
+    def _attempts(self, plan: CellPlan, cell: int, bodies: Bodies) -> list[tuple[int, bytes]]:
         """The winning attempt's output, after and beside others that leave no trace."""
-        chance = self.chance
+        chance, state = self.chance, self.states[plan.number]
         done = []
         for _ in range(chance.randrange(3) if self.faults else 0):
             fate = chance.choice(("dies", "loses", "other rows"))
-            store = Store(self.state[cell], die_after=chance.randrange(6) if fate == "dies" else None)
+            store = Store(state[cell], die_after=chance.randrange(6) if fate == "dies" else None)
             some = chance.sample(bodies, len(bodies)) if fate != "other rows" else [b for b in bodies if _is_event(b)]
             try:
-                out = self._step(cell, store, some)
+                out = self._step(plan, cell, store, some)
                 done += [out] if fate != "other rows" else []
             except Lost:
                 pass
-        store = Store(self.state[cell])
-        out = self._step(cell, store, chance.sample(bodies, len(bodies)))
+        store = Store(state[cell])
+        out = self._step(plan, cell, store, chance.sample(bodies, len(bodies)))
         if self.faults and chance.random() < 0.3:
             # A speculative twin: both end well, and either may be the one whose state is kept.
-            twin = Store(self.state[cell])
-            done.append(self._step(cell, twin, bodies))
+            twin = Store(state[cell])
+            done.append(self._step(plan, cell, twin, bodies))
             store = chance.choice((store, twin))
         for other in done:
             assert other == out, "another attempt at the same batch gave other bytes"
-        self.state[cell] = store.data
+        state[cell] = store.data
         self.stores.append(store)
         return out
 
-    def _step(self, cell: int, store: Store, bodies: Bodies) -> list[tuple[int, bytes]]:
-        near = Recent(None if self.shared is None else self.shared / str(cell), steps=3)
-        return step(self.plan, cell, store, bodies, cache_key=self.chance.choice(self.workers), near=near)
+    def _step(self, plan: CellPlan, cell: int, store: Store, bodies: Bodies) -> list[tuple[int, bytes]]:
+        near = Recent(None if self.shared is None else self.shared / f"{plan.number}-{cell}", steps=3)
+        worker = f"{self.chance.choice(self.workers)} {plan.number}"
+        return step(plan, cell, store, bodies, cache_key=worker, near=near)
 
     @property
     def table(self) -> pa.Table:

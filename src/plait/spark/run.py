@@ -25,7 +25,7 @@ from plait.spark import aside, clock, collect, control, frames, settings, wire
 from plait.spark.cell import CellPlan
 from plait.spark.layout import Layout, has_cells
 from plait.spark.results import read
-from plait.spark.stages import Stages, layouts, operators
+from plait.spark.stages import Pipeline, layouts, operators, stages
 
 
 def dataframe(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int, int] = "auto", index: str = "auto",
@@ -49,25 +49,28 @@ class Plan:
     """A query tied to DataFrames: `raw` has what cells put out, packed; `results()` unpacks the results."""
 
     spark: Any
-    cell: CellPlan  # the last operator's
-    packed: Any  # what its cells get
-    stages: Stages
+    pipeline: Pipeline
     streaming: bool
     control_dir: str | None
     again: Callable[..., Plan]  # the same plan with another layout or control folder; what they share is made once
     wanted: str | tuple[int, int]
 
     @property
+    def cell(self) -> CellPlan:
+        """The last operator's."""
+        return self.pipeline.stages[0].plan
+
+    @property
     def schema(self) -> pa.Schema:
         return pa.schema([*self.cell.bound.schema, pa.field(wire.KEY, pa.binary())])
 
     def raw(self) -> Any:
-        return self.stages.output(self.cell, self.packed)
+        return self.pipeline.output()
 
     @property
     def streams(self) -> dict[str, tuple[Stream, tuple[Any, ...], bool]]:
         """The query's streams by name, with the sources known at the start, and whether there may be more."""
-        return {known[0].name: known for plan in self.stages.plans for known in plan.streams}
+        return {known[0].name: known for stage in self.pipeline.stages for known in stage.plan.streams}
 
     def pinned(self, checkpoint: Path) -> Plan:
         """This plan as a checkpoint has it: its layout if ours is "auto", its control folder; refused if it is another's."""
@@ -101,9 +104,8 @@ class Plan:
     def announce(self) -> None:
         """Tell the control folder which streams and sources there are, so that it refuses events of any other."""
         assert self.control_dir is not None
-        inputs = {
-            i.node.name: i.schema for plan in self.stages.plans for i in plan.bound.inputs if isinstance(i.node, Stream)
-        }
+        every = [i for operator in operators(self.cell.bound) for i in operator.inputs]
+        inputs = {i.node.name: i.schema for i in every if isinstance(i.node, Stream)}
         told = {}
         for stream, names, open_ended in self.streams.values():
             text = stream.source == FILE or any(isinstance(name, str) for name in names)
@@ -158,9 +160,8 @@ def plan(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int, int]
         common = CellPlan(bound, (), cells[0], fingerprint(query, bound, *cells), explain(query), index, max_pending)
         events = control.events(spark, control_dir) if streaming and control_dir is not None else None
         ticks = clock.ticks(spark, streams.values()) if streaming else None
-        stages = Stages(given, streaming, cells, common, events, ticks, packs)
-        cell, packed = stages.packed(bound)
-        return Plan(spark, cell, packed, stages, streaming, control_dir, laid_out, layout)
+        pipeline = Pipeline(stages(bound, cells, given, common), streaming, events, ticks, packs)
+        return Plan(spark, pipeline, streaming, control_dir, laid_out, layout)
 
     return laid_out(layout, control_dir)
 
