@@ -29,9 +29,6 @@ KEY = "_plait_key"
 #: More of them for a soak.
 EXAMPLES = int(os.environ.get("PLAIT_EXAMPLES", "8"))
 
-#: `operator_over_join` needs operators on threads.
-SHAPES = tuple(shape for shape in dags.SHAPES if shape is not dags.operator_over_join)
-
 OPTIONS = st.sampled_from((
     {}, {"workers": 1}, {"workers": 3}, {"batch": 1}, {"workers": 2, "batch": 3, "capacity": 2, "unread_results": 1},
 ))  # fmt: skip
@@ -46,7 +43,7 @@ def held_against_all(case: Case, options: dict[str, Any], seed: int) -> None:
     assert got.column(KEY).to_pylist() == keys.column(KEY).to_pylist()
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)
+@pytest.mark.parametrize("shape", dags.SHAPES, ids=lambda shape: shape.__name__)
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(data=st.data(), options=OPTIONS, seed=st.integers(0, 2**16))
 def test_dag(shape: Any, data: st.DataObject, options: dict[str, Any], seed: int) -> None:
@@ -88,7 +85,9 @@ def random_query(seed: int) -> plait.Query:
 
 def random_operator(dice: random.Random, one: Any, two: Any, name: str) -> plait.Query:
     keys = [next(c for c in bind(node, SCHEMAS).schema.names if c.endswith("k")) for node in (one, two)]
-    kind = dice.choice(("span", "span", "count", "join", "join", "asof"))
+    kind = dice.choice(("span", "span", "count", "join", "join", "asof", "operator"))
+    if kind == "operator":
+        return running_count(one, keys[0], name)
     if kind in ("span", "count"):
         window = ("12us", "5us") if kind == "span" else (4, 3)
         compute = {"n": plait.count(), "k2": plait.last(keys[0]), "far": plait.max(bind(one, SCHEMAS).schema.names[0])}
@@ -100,6 +99,25 @@ def random_operator(dice: random.Random, one: Any, two: Any, name: str) -> plait
     if how == "inner" and dice.random() < 0.3:
         window = {"last": 3} if dice.random() < 0.5 else {"tumbling": 7}
     return plait.join(one, two, on=f"l.{keys[0]} = r.{keys[1]}", how=how, name=name, **window)
+
+
+def running_count(node: Any, key: str, name: str) -> plait.Query:
+    """Each key's tuples counted in three buckets; and 9 us after a bucket's first, a timer says how many there were."""
+
+    def process(state: dict[Any, int], t: Any) -> Any:
+        if not state:
+            yield plait.timer(t.ts + 9)
+        state[t[key]] = state.get(t[key], 0) + 1
+        yield {"k": t[key], "n": state[t[key]]}
+
+    def on_timer(state: dict[Any, int], at: int) -> Any:
+        yield {"k": None, "n": sum(state.values())}
+        state.clear()
+
+    return plait.operator(
+        node, buckets=3, route=lambda t: plait.ALL if t[key] is None else t[key] % 3, state=dict, process=process,
+        on_timer=on_timer, output={"k": "int64", "n": "int64"}, name=name,
+    )  # fmt: skip
 
 
 def outcome(query: plait.Query, seed: int, **options: Any) -> pa.Table:
@@ -135,6 +153,7 @@ def held_against_reference(seed: int, **options: Any) -> None:
 
 LOADS: tuple[dict[str, Any], ...] = (
     {}, {"workers": 2, "batch": 5}, {"capacity": 16, "pending": 128, "unread_results": 1024}, {"workers": 3},
+    {"elastic": 3},
 )  # fmt: skip
 
 

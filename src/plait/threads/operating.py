@@ -77,7 +77,7 @@ class OperatorEngine(Engine):
         self._of_input = [self.payloads[str(name)] for name in names]
         self._intake_of_input = [self.intakes[str(name)] for name in names]
         shares = made.shares
-        slots = (options.max_sources or self._slots(streams, inputs)) + (front is not None)
+        slots = self._slots(streams, inputs, options.max_sources) + (front is not None)
         pending = options.pending or min(max((1 << 21) // slots, 1 << 13), 1 << 16)
         self.gate = RingGate([(0, 0)], readers=shares, capacity=options.capacity, pending=max(pending, 2),
                              max_sources=slots + 1, names=[""])  # fmt: skip

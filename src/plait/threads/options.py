@@ -189,7 +189,11 @@ def _own_elastic(node: Query, options: Options, shares: int) -> Options:
     """Operators that have no shares to change hands have fixed workers; one with few buckets has so many shares."""
     if isinstance(node, Operator):
         shares = min(shares, node.buckets)
-    fixed = not isinstance(node, (Join, Aggregate, Operator)) or (isinstance(node, Aggregate) and not node.by)
+    fixed = not (
+        isinstance(node, Operator)
+        or (isinstance(node, Join) and node.how == "inner")
+        or (isinstance(node, Aggregate) and bool(node.by))
+    )
     workers = None if options.workers is None else min(options.workers, shares)
     return replace(
         options, workers=workers, elastic=None if fixed else shares, policy=None if fixed else options.policy

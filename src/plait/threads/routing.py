@@ -52,7 +52,13 @@ class Router:
         if made is not None and not self._plain and (column := made.nulls(side, batch)) is not None:
             self._go_plain(f"column {column!r} has NULLs")
             self._plain = True
-        numbers = [] if made is None else [np.zeros(n, np.int64)] * made.width if self._plain else made.arrays(side, batch, ts)
+        numbers = (
+            []
+            if made is None
+            else [np.zeros(n, np.int64)] * made.width
+            if self._plain
+            else made.arrays(side, batch, ts)
+        )
         several = np.full(n, None, object)
         codes = None if made is None or self._plain else made.routes(side, numbers, ts)
         if codes is None:
