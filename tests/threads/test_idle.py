@@ -77,6 +77,7 @@ def test_it_does_not_pass_those_that_speak(shape: Any) -> None:
         push(run, "b", 0, 14)  # no idle_after=: it holds the frontier for ever
         pass_hours(run)
         assert run.frontier == 14
+        push(run, "a", 1, 16)  # below what 0 has come to, and welcome
         with pytest.raises(BehindError, match=r"ts 13 is behind the frontier 14.*silent for longer than idle_after="):
             push(run, "a", 1, 13)
 
