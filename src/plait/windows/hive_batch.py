@@ -12,8 +12,8 @@ import numpy as np
 from plait.atomics.native import compiled_over
 from plait.kernels.groups import mixed
 from plait.kernels.panes import pane_of
-from plait.windows.hive import join, open_winset, window_of
-from plait.windows.hive_layout import ARENA_END, M_END, NIL, W_NUMBER, piece_at, source_at
+from plait.windows.hive import join, list_members, list_windows, open_winset, take, window_of
+from plait.windows.hive_layout import ARENA_END, KEYS, M_END, NIL, PANE, W_NUMBER, node_at, piece_at, source_at
 
 # A source's own words.
 STARTED, OPEN_HIGH, WINSET, IN_GAP, PANE_END, CELL_END, OPEN_CELL, CELL_FREED, NEED, MEMBER = range(10)
@@ -112,6 +112,40 @@ def place(
     if own[PANE_END] > 0:
         h[piece_at(h, own[MEMBER]) + M_END] = cells
     return done
+
+
+# What `gather` tells.
+WINSETS, WINDOWS, PARTS, HELD = range(4)
+
+
+@compiled_over("kernels")
+def gather(h, below, most, stack, key, ids, ends, spans, told) -> None:
+    """Take complete winsets, until they have `most` parts or an array is full, and copy what they hold out of the hive.
+
+    Of each: its pane, how many windows there are up to its end, and by slot the source's cells (see `list_members`). A winset
+    whose keys find no room in `key` is HELD, and comes first next time.
+    """
+    winsets = told[WINSETS]
+    windows = told[WINDOWS]
+    parts = told[PARTS]
+    while winsets < len(ids) and parts < most:
+        winset = told[HELD] if told[HELD] != NIL else take(h, below)
+        told[HELD] = NIL
+        if winset == NIL:
+            break
+        after = list_windows(h, winset, stack, windows, key)
+        if after * h[KEYS] > len(key):
+            told[HELD] = winset
+            break
+        windows = after
+        first, end = spans[winsets, 0], spans[winsets, 1]
+        list_members(h, winset, first, end)
+        for slot in range(len(first)):
+            parts += end[slot] - first[slot]
+        ids[winsets] = h[node_at(h, winset) + PANE]
+        ends[winsets] = windows
+        winsets += 1
+    told[WINSETS], told[WINDOWS], told[PARTS] = winsets, windows, parts
 
 
 @compiled_over("kernels")

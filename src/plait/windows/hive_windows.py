@@ -22,7 +22,8 @@ from plait.windows.hive_memory import Hive
 from plait.windows.pane_functions import Pairs
 from plait.windows.panes import Closed, Later, SpanPanes
 
-AT_ONCE = 1 << 15  # parts that are merged at once, at least
+AT_ONCE = 1 << 15  # parts that are merged at once, or somewhat more
+WINSETS = 256  # and winsets, at most
 
 
 class HiveWindows(SpanPanes):
@@ -36,7 +37,8 @@ class HiveWindows(SpanPanes):
         self._sources = sources
         self._stack = np.zeros(hive.STACK, np.int64)
         self._key = np.zeros(4096 * self.hive.keys, np.int64)
-        self._first, self._end = np.zeros(slots, np.int64), np.zeros(slots, np.int64)
+        self._spans = np.zeros((WINSETS, 2, slots), np.int64)
+        self._ids, self._ends = np.zeros(WINSETS, np.int64), np.zeros(WINSETS, np.int64)
 
     def _rows(self, pairs: Pairs, group: np.ndarray, edges: list[np.ndarray], order: np.ndarray | None) -> Later:
         return self._later(pairs, group, edges, order)  # the thread that reads results has time for the rest
@@ -65,30 +67,21 @@ class HiveWindows(SpanPanes):
 
     def _gather(self, below: int) -> bool:
         """Take winsets, up to a number of parts, and merge them into panes; false if there are no more."""
-        ids: list[int] = []
-        sizes: list[int] = []
-        cells: list[np.ndarray] = []
-        windows = parts = 0
+        told = np.zeros(4, np.int64)
         with self.hive.inside() as h:
-            while parts < AT_ONCE:
-                winset = int(hive.take(h, below))
-                if winset == y.NIL:
+            while True:
+                hive_batch.gather(
+                    h, below, AT_ONCE, self._stack, self._key, self._ids, self._ends, self._spans, told
+                )  # fmt: skip
+                if told[hive_batch.HELD] == y.NIL:
                     break
-                ids.append(int(h[y.node_at(h, winset) + y.PANE]))
-                before = windows
-                windows = int(hive.list_windows(h, winset, self._stack, before, self._key))
-                if windows * self.hive.keys > len(self._key):
-                    self._key = np.concatenate((self._key, np.zeros(2 * windows * self.hive.keys, np.int64)))
-                    windows = int(hive.list_windows(h, winset, self._stack, before, self._key))
-                sizes.append(windows - before)
-                hive.list_members(h, winset, self._first, self._end)
-                cells.append(np.stack((self._first, self._end)))
-                parts += int((self._end - self._first).sum())
-            if not ids:
-                return False
-            self._merge(h, ids, sizes, windows, np.stack(cells))
-            hive.let_go(h, ids[-1] + 1)
-        return parts >= AT_ONCE
+                self._key = np.concatenate((self._key, np.zeros_like(self._key)))
+            winsets, windows, parts, _ = (int(v) for v in told)
+            if winsets:
+                sizes = np.diff(self._ends[:winsets], prepend=0)
+                self._merge(h, self._ids[:winsets].tolist(), sizes.tolist(), windows, self._spans[:winsets])
+                hive.let_go(h, int(self._ids[winsets - 1]) + 1)
+        return winsets == WINSETS or parts >= AT_ONCE
 
     def _merge(self, h: np.ndarray, ids: list[int], sizes: list[int], windows: int, cells: np.ndarray) -> None:
         """`cells`: of each winset, by slot, the first of a source's cells and the one after the last."""

@@ -1,7 +1,7 @@
 """`plait bench aggregate`: windowed aggregates on threads beside batch engines and other streams, on the same data, in one run.
 
 Readings of 243 meters through two concentrators at 1,000 a second, windows of 30 s every 3 s by meter: count, mean and
-first. Threads stream: pushed as Arrow batches of 16,384 rows, read as Arrow batches by another thread, rows in result
+first. Threads stream: pushed as Arrow batches of 65,536 rows, read as Arrow batches by another thread, rows in result
 order, means exact. DuckDB and Polars have the whole table: panes by one GROUP BY, windows from ten panes by another, on all
 cores. Bytewax streams, with its own sliding windows; it is given a tenth of the rows, or it would take minutes.
 
@@ -34,7 +34,7 @@ from plait.errors import RunError
 
 METERS, SOURCES, RATE = 243, 2, 1_000
 SIZE_S, ADVANCE_S = 30, 3
-PIECE = 1 << 14
+PIECE = 1 << 16
 #: Each ts once, so that DuckDB's arg_min has but one answer, the one that the total order gives.
 SQL = f"""
 with panes as (
