@@ -1,8 +1,8 @@
-"""What an operator needs of a row before it enters the gate: which buckets see it. `route` is called once a tuple, by who pushes it.
+"""What an operator needs of a row before it enters the gate: which buckets see it. `route` is called once, by who pushes it.
 
-Stands where `columns.Encoder` stands for joins. A row's route lies in its source's arena: the number of its bucket or one of the
-codes of `operators.buckets`; where it names several buckets, these lie beside it. After that come the columns of numbers that
-compiled functions read (`operators.compiled_buckets`), if there are such.
+Stands where `columns.Encoder` stands for joins. A row's route lies in its source's arena: the number of its bucket or
+one of the codes of `operators.buckets`; where it names several buckets, these lie beside it. After that come the
+columns of numbers that compiled functions read (`operators.compiled_buckets`), if there are such.
 """
 
 from __future__ import annotations
@@ -52,7 +52,13 @@ class Router:
         if made is not None and not self._plain and (column := made.nulls(side, batch)) is not None:
             self._go_plain(f"column {column!r} has NULLs")
             self._plain = True
-        numbers = [] if made is None else [np.zeros(n, np.int64)] * made.width if self._plain else made.arrays(side, batch, ts)
+        numbers = (
+            []
+            if made is None
+            else [np.zeros(n, np.int64)] * made.width
+            if self._plain
+            else made.arrays(side, batch, ts)
+        )
         several = np.full(n, None, object)
         codes = None if made is None or self._plain else made.routes(side, numbers, ts)
         if codes is None:
