@@ -1,7 +1,8 @@
-"""ScaleJoin written as an operator of one's own: algorithm 4 of the STRETCH paper. `plait.join` gives the same results, much faster.
+"""ScaleJoin written as an operator of one's own: algorithm 4 of the STRETCH paper. `plait.join` does the same, faster.
 
-Every bucket sees every tuple, and compares it with what it holds of the other stream; exactly one bucket keeps it. Buckets count alike,
-because all of them see the same tuples in the same order. A trigger's partners come bucket by bucket: the papers' outer order.
+Every bucket sees every tuple, and compares it with what it holds of the other stream; exactly one bucket keeps it.
+Buckets count alike, because all of them see the same tuples in the same order. A trigger's partners come bucket by
+bucket: the papers' outer order.
 """
 
 from collections import deque
@@ -53,9 +54,7 @@ query = plait.operator(
     output={"quotes_ts": "int64", "x": "int32", "y": "float32", "trades_ts": "int64", "a": "int32", "b": "float32"},
 )
 
-join = plait.join(
-    quotes, trades, on=lambda q, t: (abs(q.x - t.a) <= BAND) & (abs(q.y - t.b) <= BAND), within=WITHIN_US
-)
+join = plait.join(quotes, trades, on=lambda q, t: (abs(q.x - t.a) <= BAND) & (abs(q.y - t.b) <= BAND), within=WITHIN_US)
 
 
 def data():

@@ -218,8 +218,8 @@ def test_properties_hold_in_many_more_schedules(name: str) -> None:
 #: What is broken -> (module, text, what stands there instead, the case that shows it)
 MUTANTS = {
     "P2: the share is given away before its epoch is noted": (
-        "epochs", "    store_release(e, s + PASSED, epoch)\n    # Last: whoever acquires it may touch the share, and these words, at once.\n"
-        "    store_release(e, s + OWNER, to)\n",
+        "epochs", "    store_release(e, s + PASSED, epoch)\n"
+        "    # Last: whoever acquires it may touch the share, and these words, at once.\n    store_release(e, s + OWNER, to)\n",
         "    store_release(e, s + OWNER, to)\n    store_release(e, s + PASSED, epoch)\n", "provision",
     ),
     "P2: owners are not acquired": (
@@ -239,11 +239,17 @@ MUTANTS = {
         "    e[SWITCH_TS] = ts[0]\n    seq[0] = epoch\n    ref[0] = epoch\n    add(g, slots[0], ts, seq, ref, 0, 1, ts[0])\n"
         "    end(g, slots[0])\n    store_release(e, ANNOUNCED, epoch)\n", "provision",
     ),
-    "P6: the switch stands behind the tuples of its ts": ("epochs", "SWITCH_ORIGIN: Final = -1", "SWITCH_ORIGIN: Final = 2**62", "rebalance"),
+    "P6: the switch stands behind the tuples of its ts": (
+        "epochs", "SWITCH_ORIGIN: Final = -1", "SWITCH_ORIGIN: Final = 2**62", "rebalance",
+    ),
     "P1: a switch that was passed early is taken for a tuple": (
         "epochs", "> e[s + PASSED] or e[s + EARLY] != 0", "> e[s + PASSED]", "provision",
     ),
-    "nobody is woken for a share": ("epochs", "    if to != me:\n        wake_threads(g, c, event)\n", "    if to == -5:\n        wake_threads(g, c, event)\n", "provision"),
+    "nobody is woken for a share": (
+        "epochs", "    if to != me:\n        wake_threads(g, c, event)\n",
+        "    if to == -5:\n        wake_threads(g, c, event)\n",
+        "provision",
+    ),
 }  # fmt: skip
 
 
@@ -255,8 +261,12 @@ def test_a_broken_property_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch
     maps, left, right = CASES[case]
     broken = scenario(maps, left, right, patches={f"plait.gate.{module}": [(old, new)]})
     with pytest.raises(AssertionError):
-        explore(broken, preemptions=1, most_runs=300)
-        sample(broken, seed=SEED, runs=500)
+        _try(broken)
+
+
+def _try(broken: Any) -> None:
+    explore(broken, preemptions=1, most_runs=300)
+    sample(broken, seed=SEED, runs=500)
 
 
 def test_who_was_promised_less_does_not_stand_at_the_switch() -> None:

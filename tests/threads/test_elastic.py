@@ -24,7 +24,9 @@ def band(rows: int) -> tuple[Any, dict[str, pa.Table]]:
     dice = np.random.default_rng(SEED)
 
     def one(columns: str) -> pa.Table:
-        return pa.table({"ts": np.cumsum(dice.integers(0, 3, rows)), **{c: dice.integers(0, 100, rows) for c in columns}})
+        return pa.table(
+            {"ts": np.cumsum(dice.integers(0, 3, rows)), **{c: dice.integers(0, 100, rows) for c in columns}}
+        )
 
     a, b = plait.stream("a", unit="us"), plait.stream("b", unit="us")
     query = plait.join(a, b, on=lambda l, r: (abs(l.x - r.u) <= 5) & (abs(l.y - r.v) <= 5), within=300)
@@ -39,7 +41,9 @@ def meters(rows: int) -> tuple[Any, dict[str, pa.Table]]:
     return query, {"s": pa.table(data)}
 
 
-def run_through(query: Any, data: dict[str, pa.Table], seed: int, *, switches: int, least: int = 0, **options: Any) -> Any:
+def run_through(
+    query: Any, data: dict[str, pa.Table], seed: int, *, switches: int, least: int = 0, **options: Any
+) -> Any:
     """Pushed in small pieces, with so many random requests spread over the run; waits until `least` of them are done."""
     dice = random.Random(seed)
     rows = len(next(iter(data.values())))
@@ -81,7 +85,7 @@ def run_through(query: Any, data: dict[str, pa.Table], seed: int, *, switches: i
 
 @pytest.mark.parametrize("made", [band, meters])
 def test_no_result_is_lost_twice_or_out_of_order_across_switches(made: Any) -> None:
-    query, data = made(1500)
+    query, data = made(600)
     expected = query.reference(data, keys=True)
     got, stats = run_through(query, data, SEED, switches=60, workers=2, elastic=8, batch=64)
     assert difference(expected, got) is None
@@ -238,7 +242,5 @@ def test_a_policy_that_fails_stops_the_run() -> None:
 
     with query.on_threads(schemas={"s": data["s"].schema}, elastic=4, policy=policy) as run:
         run.push("s", None, data["s"])
-        deadline = time.monotonic() + 20
         with pytest.raises(RunError, match="ValueError: no idea"):
-            while time.monotonic() < deadline:
-                list(run.results(timeout_s=0.01))
+            list(run.results(timeout_s=30))

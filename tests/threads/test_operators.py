@@ -131,7 +131,14 @@ OUTPUT = {"n": "int64", "mean": "float64", "big": "bool"}
 
 
 def numbers(**changes: Any) -> Any:
-    given = {"buckets": 16, "route": route, "state": state, "process": process, "on_timer": on_timer, "output": OUTPUT} | changes
+    given = {
+        "buckets": 16,
+        "route": route,
+        "state": state,
+        "process": process,
+        "on_timer": on_timer,
+        "output": OUTPUT,
+    } | changes
     return plait.operator(plait.stream("s", unit="us"), **given)
 
 
@@ -140,7 +147,8 @@ def readings(n: int = 2500, nulls: bool = False) -> dict[str, pa.Table]:
     v = dice.random(n)
     mask = (dice.random(n) < 0.01) & (np.arange(n) > n // 2)
     return {"s": pa.table({
-        "ts": np.cumsum(dice.integers(0, 9, n)), "k": dice.choice([-1, 99, *range(40)], n), "v": pa.array(v, mask=mask if nulls else None),
+        "ts": np.cumsum(dice.integers(0, 9, n)), "k": dice.choice([-1, 99, *range(40)], n),
+        "v": pa.array(v, mask=mask if nulls else None),
     })}  # fmt: skip
 
 
@@ -189,7 +197,7 @@ def test_explain_says_why_a_function_is_not_compiled(changes: dict[str, Any], wh
 
 def test_a_bucket_that_is_not_there() -> None:
     query = numbers(route=lambda t: 99, state=dict)
-    with pytest.raises(RunError, match="route returned 99, which names bucket 99.*buckets 0 to 15"):
+    with pytest.raises(RunError, match=r"route returned 99, which names bucket 99.*buckets 0 to 15"):
         on_threads(query, readings())
 
 
@@ -208,9 +216,12 @@ def test_elastic_options_are_checked() -> None:
         numbers().on_threads(workers=9, elastic=8)
     with pytest.raises(QueryError, match="policy= without elastic="):
         numbers().on_threads(policy=True)
-    with pytest.raises(QueryError, match="upper=0.5, target=0.7, lower=0.4"):
+    with pytest.raises(QueryError, match=r"upper=0\.5, target=0\.7, lower=0\.4"):
         numbers().on_threads(elastic=8, policy=(0.5, 0.7, 0.4))
-    with numbers().on_threads(schemas={"s": readings()["s"].schema}) as run, pytest.raises(RunError, match="workers are fixed"):
+    with (
+        numbers().on_threads(schemas={"s": readings()["s"].schema}) as run,
+        pytest.raises(RunError, match="workers are fixed"),
+    ):
         run.resize(2)
     with numbers().on_threads(elastic=4, schemas={"s": readings()["s"].schema}) as run:
         with pytest.raises(RunError, match=r"resize\(5\).*4 shares"):

@@ -1,24 +1,29 @@
 """Epochs (STRETCH, sections 3 and 6): who serves which share of an operator's state, and the switch from one map to the next.
 
-A *share* is the paper's bucket: state that one thread at a time works on, with a reader of the gate of its own. A *map* says which
-thread serves each share; an *epoch* is the stretch of event time for which one map holds. A switch is a tuple: it goes through the
-gate, by a source of its own that lives only for it, and stands before all other tuples of its ts (SWITCH_ORIGIN is below every other
-origin). So it lies between two different timestamps, at one place of the one total order (P6), and every share meets it there.
+A *share* is the paper's bucket: state that one thread at a time works on, with a reader of the gate of its own. A *map*
+says which thread serves each share; an *epoch* is the stretch of event time for which one map holds. A switch is a
+tuple: it goes through the gate, by a source of its own that lives only for it, and stands before all other tuples of
+its ts (SWITCH_ORIGIN is below every other origin). So it lies between two different timestamps, at one place of the one
+total order (P6), and every share meets it there.
 
 Invariants, and why they hold:
 
-- Only the thread whose number is in a share's OWNER touches the share, its reader included (P2): OWNER is written by the owner
-  alone, as the last thing it does with the share, and released; the next owner acquires it. Nothing is copied.
-- The first tuple of the new epoch is processed after the last one of the old (P4): the share changes hands at the switch, with its
-  read position, and what was read behind the switch is kept for the next owner.
-- A reconfiguration happens whole (P5): the map of epoch e is written before the switch can be met, and is not changed until every
-  share has passed it; a second switch enters only then. There are two rows of maps, so the row for e + 1 is one that all have passed.
-- No thread waits for another: where the paper lets all threads meet at a barrier, here each share is handed over when its own owner
-  comes to the switch. A thread may serve one share in the old epoch and another in the new one; no share is in both.
-- The switch takes effect at the least ts that no reader has been promised more than: `announce_sources` sees to that, whoever reads
-  meanwhile. Until the switch's source ends, a few steps later, it holds the frontier there.
-- Who has read all that is below the switch's ts, and was promised no more, stands at its place, and need not wait for a later tuple to
-  make the switch itself readable: it has nothing before it any more. The tuple is dropped when it comes (EARLY).
+- Only the thread whose number is in a share's OWNER touches the share, its reader included (P2): OWNER is written by
+  the owner alone, as the last thing it does with the share, and released; the next owner acquires it. Nothing is
+  copied.
+- The first tuple of the new epoch is processed after the last one of the old (P4): the share changes hands at the
+  switch, with its read position, and what was read behind the switch is kept for the next owner.
+- A reconfiguration happens whole (P5): the map of epoch e is written before the switch can be met, and is not changed
+  until every share has passed it; a second switch enters only then. There are two rows of maps, so the row for e + 1 is
+  one that all have passed.
+- No thread waits for another: where the paper lets all threads meet at a barrier, here each share is handed over when
+  its own owner comes to the switch. A thread may serve one share in the old epoch and another in the new one; no share
+  is in both.
+- The switch takes effect at the least ts that no reader has been promised more than: `announce_sources` sees to that,
+  whoever reads meanwhile. Until the switch's source ends, a few steps later, it holds the frontier there.
+- Who has read all that is below the switch's ts, and was promised no more, stands at its place, and need not wait for a
+  later tuple to make the switch itself readable: it has nothing before it any more. The tuple is dropped when it comes
+  (EARLY).
 
 Not promised: when shares come to the switch (as soon as they have processed what is before it).
 """
@@ -45,8 +50,8 @@ LINE: Final = 16
 #: Origin of switch tuples: below all others, so that a switch stands before every tuple of its ts.
 SWITCH_ORIGIN: Final = -1
 
-# ANNOUNCED: the last epoch of which the switch is in the gate, or about to be. Released by the one that inserts it before the tuple
-# enters; acquired by owners after they have read, so that who has read a switch knows of it.
+# ANNOUNCED: the last epoch of which the switch is in the gate, or about to be. Released by the one that inserts it
+# before the tuple enters; acquired by owners after they have read, so that who has read a switch knows of it.
 ANNOUNCED: Final = 0
 SHARES: Final = 1  # how many, and how many threads; written before threads start
 THREADS: Final = 2
@@ -105,7 +110,7 @@ def owner_of(e, share):
 
 @compiled
 def owns_any(e, thread):
-    for share in range(e[SHARES]):
+    for share in range(e[SHARES]):  # noqa: SIM110  (a generator has no place in compiled code)
         if load_acquire(e, share_at(e, share) + OWNER) == thread:
             return True
     return False
@@ -152,7 +157,8 @@ def stands_at(g, e, share):
 def take(g, e, share, most, ts, origin, seq, ref, a, at):
     """By its owner: the share's next tuples, up to the next switch, into the arrays; as `ring.read` answers.
 
-    `a[at]` and the words after it are the share's, as above; what was read behind a switch stays in the arrays for the next call.
+    `a[at]` and the words after it are the share's, as above; what was read behind a switch stays in the arrays for the
+    next call.
     """
     while True:
         number = a[at + AHEAD]
@@ -249,7 +255,7 @@ def finish(e, share):
 
 @compiled
 def all_passed(e, epoch):
-    for share in range(e[SHARES]):
+    for share in range(e[SHARES]):  # noqa: SIM110  (a generator has no place in compiled code)
         if load_acquire(e, share_at(e, share) + PASSED) < epoch:
             return False
     return True
@@ -258,7 +264,7 @@ def all_passed(e, epoch):
 @compiled
 def all_taken(e, epoch):
     """Whether every share has been served in this epoch, or a later one."""
-    for share in range(e[SHARES]):
+    for share in range(e[SHARES]):  # noqa: SIM110  (a generator has no place in compiled code)
         if load_acquire(e, share_at(e, share) + TAKEN) < epoch:
             return False
     return True
@@ -279,7 +285,8 @@ def promised(g):
 def insert_switch(g, e, slots, origins, epoch, ts, seq, ref):
     """Put the switch to `epoch` into the gate, by the source in `slots`; its map is written, and all have passed the last one.
 
-    0, and ts[0] says when it takes effect; DONE if there is nothing left to switch for; or another code, and nothing has changed.
+    0, and ts[0] says when it takes effect; DONE if there is nothing left to switch for; or another code, and nothing
+    has changed.
     """
     while True:
         ts[0] = promised(g)

@@ -1,19 +1,19 @@
 """STRETCH's cost model (section 8): how far virtual and pure shared-nothing parallelism scale.
 
-Input threads hand tuples over, n processing threads process them, output threads merge what comes out; the slowest of the three sets the
-rate. Pure shared-nothing routes: the input thread copies each tuple to every processing thread that needs it, and the output thread merges
-n streams. Virtual shared-nothing shares: all processing threads read one copy from a gate, and the merge is shared out among them; the price
-is contention. Times are seconds a tuple:
+Input threads hand tuples over, n processing threads process them, output threads merge what comes out; the slowest of
+the three sets the rate. Pure shared-nothing routes: the input thread copies each tuple to every processing thread that
+needs it, and the output thread merges n streams. Virtual shared-nothing shares: all processing threads read one copy
+from a gate, and the merge is shared out among them; the price is contention. Times are seconds a tuple:
 
     d_input, d_output     of the input and output threads, with one processing thread
-    d_process             of one processing thread that does all the work; n of them take d_process / n, plus d_see each, what it costs a
-                          thread to see a tuple at all (both kinds broadcast here: every thread sees every tuple)
-    d_copy, d_share       what each further processing thread adds to the input thread: copying (pure), contention (virtual)
-    d_merge               what each further one adds to the output thread, times log2 n: the paper's n log n merge; `share` of it remains
-                          with the output thread in the virtual case
+    d_process             of one processing thread that does all the work; n of them take d_process / n each
+    d_see                 what it costs a processing thread to see a tuple at all: both kinds broadcast here
+    d_copy, d_share       what each further processing thread adds for the input thread: copying (pure), contention
+                          (virtual)
+    d_merge_...           what each further one adds for the output thread, times log2 n: the paper's n log n merge
 
-Where there are fewer cores than threads that are busy, all of the work of a tuple is spread over the cores: a second bound, which the
-paper, with 36 cores, does without.
+Where there are fewer cores than threads that are busy, all of the work of a tuple is spread over the cores: a second
+bound, which the paper, with 36 cores, does without.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The buckets of a user's operator that one share holds, and the user's functions over them, in plain Python.
 
-`take` is given tuples of these buckets in total order, `pass_time` how far time has passed. Each bucket sees its own tuples in total
-order, and a timer after every tuple with a lower ts and before any other: timers that are due run before a tuple is taken, by
-(time, bucket), and what other shares do can't be seen. Outputs are in result order: by (ts, tuples before timers, rank, bucket, index).
+`take` is given tuples of these buckets in total order, `pass_time` how far time has passed. Each bucket sees its own
+tuples in total order, and a timer after every tuple with a lower ts and before any other: timers that are due run
+before a tuple is taken, by (time, bucket), and what other shares do can't be seen. Outputs are in result order: by (ts,
+tuples before timers, rank, bucket, index).
 
 The state is whatever the user's `state()` made; it stays where it is when the share changes hands.
 """

@@ -1,13 +1,14 @@
-"""A user's operator compiled by Numba, from the very functions that are given: the contract, the rewriting, and the loop around them.
+"""A user's operator compiled by Numba, from the very functions that are given: contract, rewriting, and the loop around.
 
-What compiles: `state()` gives a NumPy array of numbers, always of one shape; `process` and `on_timer` are written with `def`, read columns of
-numbers (and `t.ts`, `t.stream`), and yield tuples, dicts spelled out with every column, or `plait.timer(...)`; outputs are numbers; `route`
-returns a bucket, `plait.ALL` or None. Integers are int64, as they are in the state. Anything else runs as it is, in plain Python, and
-`explain` says why.
+What compiles: `state()` gives a NumPy array of numbers, always of one shape; `process` and `on_timer` are written with
+`def`, read columns of numbers (and `t.ts`, `t.stream`), and yield tuples, dicts spelled out with every column, or
+`plait.timer(...)`; outputs are numbers; `route` returns a bucket, `plait.ALL` or None. Integers are int64, as they are
+in the state. Anything else runs as it is, in plain Python, and `explain` says why.
 
-A generator that yields rows and timers has no one type, so `yield x` is rewritten to yield one tuple: (0, 0, columns ...) for a row,
-(1, at, zeros ...) for a timer. The loop `drive` hands tuples to buckets, keeps timers in a heap, and writes rows into columns; it runs without the
-GIL. States lie in one array, a row a bucket, which plain Python can go on with: a NULL in a column that is read makes the run do so.
+A generator that yields rows and timers has no one type, so `yield x` is rewritten to yield one tuple: (0, 0, columns
+...) for a row, (1, at, zeros ...) for a timer. The loop `drive` hands tuples to buckets, keeps timers in a heap, and
+writes rows into columns; it runs without the GIL. States lie in one array, a row a bucket, which plain Python can go on
+with: a NULL in a column that is read makes the run do so.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Made:
             raise NotCompiled(f"state() gives a {type(first).__name__}, not a NumPy array of numbers")
         self.state = first
         self.outputs = [(f.name, _output_kind(f)) for f in self.node.output]
-        readers = [("route", self.node.route), ("process", self.node.process)]
+        readers: list[tuple[str, Any]] = [("route", self.node.route), ("process", self.node.process)]
         sources = {name: _Source(name, function) for name, function in readers}
         if self.node.on_timer is not None:
             sources["on_timer"] = _Source("on_timer", self.node.on_timer)
@@ -116,7 +117,9 @@ class Made:
     def routes(self, side: int, numbers: list[np.ndarray], ts: np.ndarray) -> np.ndarray | None:
         codes = np.empty(len(ts), np.int64)
         wide = np.array(numbers, np.int64).reshape(len(numbers), len(ts))
-        bad = int(self.module.route_all(side, np.ascontiguousarray(ts), wide, wide.view(np.float64), self.node.buckets, codes))
+        bad = int(
+            self.module.route_all(side, np.ascontiguousarray(ts), wide, wide.view(np.float64), self.node.buckets, codes)
+        )
         return None if bad >= 0 else codes  # plain Python says what is wrong with it
 
     # --- text ---
@@ -137,15 +140,16 @@ class Made:
             f"{'' if kind == 'float' else 'int'}(item[{2 + k}])\n"
             for k, kind in enumerate(kinds)
         )
-        return _TEXT.format(
-            uses=writer.uses(), streams=tuple(self.names), fields=fields, reads=reads, functions=functions,
-            process=writer.loop("process", f"process(states[(bucket - first) // step], Row(ts[i], STREAMS[inputs[i]], {reads}))", stores)
-            if sources["process"].yields else f"        process(states[(bucket - first) // step], Row(ts[i], STREAMS[inputs[i]], {reads}))\n",
-            on_timer=textwrap.indent(writer.loop("on_timer", "on_timer(states[(bucket - first) // step], at)", stores), "    ")
-            if "on_timer" in sources and sources["on_timer"].yields
-            else ("            on_timer(states[(bucket - first) // step], at)\n" if "on_timer" in sources else "            pass\n"),
-            every=EVERY, none=NONE,
-        )  # fmt: skip
+        state = "states[(bucket - first) // step]"
+        process = f"process({state}, Row(ts[i], STREAMS[inputs[i]], {reads}))"
+        taken = writer.loop(process, stores) if sources["process"].yields else f"        {process}\n"
+        timed = "            pass\n"
+        if "on_timer" in sources:
+            call = f"on_timer({state}, at)"
+            timed = writer.loop(call, stores) if sources["on_timer"].yields else f"        {call}\n"
+            timed = textwrap.indent(timed, "    ")
+        return _TEXT.format(uses=writer.uses(), streams=tuple(self.names), fields=fields, reads=reads, functions=functions,
+                            process=taken, on_timer=timed, every=EVERY, none=NONE)  # fmt: skip
 
     def _compile(self) -> None:
         """For the types there are, now: what Numba refuses is found before anything runs."""
@@ -183,7 +187,7 @@ class CompiledBuckets:
         if any(s.shape != made.state.shape or s.dtype != made.state.dtype for s in states):
             raise NotCompiled("state() gives arrays of different shapes")
         self.states = np.array(states)
-        self.timers = List.empty_list(types.UniTuple(types.int64, 2))
+        self.timers = List.empty_list(types.UniTuple(types.int64, 2))  # type: ignore[no-untyped-call]
         self.ran = np.full(2, -1, np.int64)
         self.width, self.calls = made.width, 0
         self._parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
@@ -294,9 +298,7 @@ class _Source:
         self.role, self.function = role, function
         node = found[0]
         if isinstance(node, ast.Lambda):
-            node = ast.fix_missing_locations(
-                ast.FunctionDef(role, node.args, [ast.Return(node.body)], [], lineno=1)  # type: ignore[call-overload]
-            )
+            node = ast.fix_missing_locations(ast.FunctionDef(role, node.args, [ast.Return(node.body)], [], lineno=1))
         self.node: ast.FunctionDef = node
         self.yields = any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in ast.walk(node))
         self.parameters = [a.arg for a in node.args.args]
@@ -409,7 +411,7 @@ class _Writer(ast.NodeTransformer):
         return ast.copy_location(ast.Yield(ast.Tuple([ast.Constant(0), ast.Constant(0), *checked], ast.Load())), node)
 
     @staticmethod
-    def loop(role: str, call: str, stores: str) -> str:
+    def loop(call: str, stores: str) -> str:
         """The text that goes through what a function yields."""
         text = f"""
         for item in {call}:
@@ -469,7 +471,8 @@ def grown_f(a):
 
 
 @njit(nogil=True, cache=True, error_model="python")
-def drive(states, first, step, timers, ran, ts, inputs, first_rank, which, buckets, ci, cf, passing, until, timed, ints, floats, told):
+def drive(states, first, step, timers, ran, ts, inputs, first_rank, which, buckets, ci, cf, passing, until, timed,
+          ints, floats, told):
     """Tuples to their buckets, each after the timers that are due; or, `passing`, the timers up to `until`."""
     places = np.empty((5, 256), np.int64)
     out_i, out_f = np.empty((ints, 256), np.int64), np.empty((floats, 256), np.float64)

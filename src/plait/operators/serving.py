@@ -1,8 +1,8 @@
 """Threads that serve shares (`gate.epochs`): handing one on, waking whoever it goes to, and waiting for work.
 
-A thread with shares sleeps on the gate's READY_EVENT; one without is parked on FEED_EVENT, which tuples do not wake and `halt` does.
-Whoever hands a share on fences after the store to OWNER and wakes both; a thread says that it will sleep, fences, and looks at its shares
-once more. One of the two sees the other: no share is left without a thread.
+A thread with shares sleeps on the gate's READY_EVENT; one without is parked on FEED_EVENT, which tuples do not wake and
+`halt` does. Whoever hands a share on fences after the store to OWNER and wakes both; a thread says that it will sleep,
+fences, and looks at its shares once more. One of the two sees the other: no share is left without a thread.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def park(c, e, me):
 
 # --- joins: the whole turn is compiled ---------------------------------------------------------------------------
 
-# A row of the table of shares: addresses, and the widths of what grows. Written by Python before the threads start, and by the
-# share's owner when it has grown something.
+# A row of the table of shares: addresses, and the widths of what grows. Written by Python before the threads start, and
+# by the share's owner when it has grown something.
 (
     T_WORDS,
     T_BATCH,

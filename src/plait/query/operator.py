@@ -93,9 +93,9 @@ def operator(
     output    the output's columns: a schema or a dict of names to types
 
     `t.column` and `t["column"]` read a tuple; `t.ts` is its event time in microseconds and `t.stream` its input's name.
-    An output has its tuple's ts; a timer's has `at - 1`. At the end of input time passes to the last tuple of any stream,
-    then pending timers run; one that a timer sets then runs only if it is not later than the last one pending, so that a
-    periodic timer ends.
+    An output has its tuple's ts; a timer's has `at - 1`. At the end of input time passes to the last tuple of any
+    stream, then pending timers run; one that a timer sets then runs only if it is not later than the last one pending,
+    so that a periodic timer ends.
     """
     nodes = listed(streams)
     if not nodes:

@@ -1,8 +1,8 @@
 """What runs behind a `Run` of an aggregate: the gate, update threads with their windows, and the rows they close.
 
-Sources, gate, errors, pauses and the end are those of joins (`engine`, `pushing`); update threads take the workers' place.
-Invariant: every update thread sees all tuples, in total order, and hands its windows the ones of its own groups with the
-frontier after them; so each window has its tuples in total order, and closes when no more can come.
+Sources, gate, errors, pauses and the end are those of joins (`engine`, `pushing`); update threads take the workers'
+place. Invariant: every update thread sees all tuples, in total order, and hands its windows the ones of its own groups
+with the frontier after them; so each window has its tuples in total order, and closes when no more can come.
 """
 
 from __future__ import annotations

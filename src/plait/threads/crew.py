@@ -1,7 +1,7 @@
 """The threads of a run whose shares are served from Python: aggregates and operators.
 
-Each thread takes its shares by turns, a batch at a time, and sleeps when none of them has anything to do. Invariant: a thread steps
-only a share that is its own (`gate.epochs`), so `step` needs no lock for what belongs to the share.
+Each thread takes its shares by turns, a batch at a time, and sleeps when none of them has anything to do. Invariant: a
+thread steps only a share that is its own (`gate.epochs`), so `step` needs no lock for what belongs to the share.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The state manager of an elastic run: maps of shares to threads, requests for other maps, and what each change has cost.
 
-One switch is under way at a time (`gate.epochs` says why). A request that comes meanwhile waits for it; of several that wait only the
-last is carried out, as the paper discards all but the most recent: the others are logged as superseded. Nobody blocks here: a
-request is carried out by whoever calls `poll` next, which every push and every look for results does.
+One switch is under way at a time (`gate.epochs` says why). A request that comes meanwhile waits for it; of several that
+wait only the last is carried out, as the paper discards all but the most recent: the others are logged as superseded.
+Nobody blocks here: a request is carried out by whoever calls `poll` next, which every push and every look for results
+does.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ PENDING, DONE, SUPERSEDED, REFUSED = "pending", "done", "superseded", "refused"
 class Change:
     """One request for another map, and what became of it.
 
-    `reconfiguration_ms` is the paper's: from the command to the moment every share is served by the thread of the new map;
-    `switch_ms` the part of it between the first share that met the switch and the last that was taken up.
+    `reconfiguration_ms` is the paper's: from the command to the moment every share is served by the thread of the new
+    map; `switch_ms` the part of it between the first share that met the switch and the last that was taken up.
     """
 
     number: int

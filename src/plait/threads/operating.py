@@ -1,11 +1,12 @@
 """What runs behind a `Run` of a user's operator: the gate, shares of its buckets, and the threads that serve them.
 
-Sources, gate, errors, pauses and the end are those of joins (`engine`, `pushing`). Invariant: a share sees all tuples in total order, and
-hands its buckets those that are routed to them; one thread at a time serves it (`gate.epochs`). So each bucket sees its tuples in total
-order, alone, whoever serves it.
+Sources, gate, errors, pauses and the end are those of joins (`engine`, `pushing`). Invariant: a share sees all tuples
+in total order, and hands its buckets those that are routed to them; one thread at a time serves it (`gate.epochs`). So
+each bucket sees its tuples in total order, alone, whoever serves it.
 
-At the end of input time passes to the last tuple of all; then the timers run that are pending anywhere, and those that they set if they
-are not later than the last of these. For that each share says what it has pending before any of them goes on.
+At the end of input time passes to the last tuple of all; then the timers run that are pending anywhere, and those that
+they set if they are not later than the last of these. For that each share says what it has pending before any of them
+goes on.
 """
 
 from __future__ import annotations
@@ -89,10 +90,11 @@ class OperatorEngine(Engine):
         self._arena_mask = arena_rows - 1
         self.compiled, self.why_plain = (None, "plain=True") if options.plain else made_for(bound, options.cache_dir)
         self.encoder = Router(bound, self.compiled, self._go_plain)  # type: ignore[assignment]
-        self.workers = [  # type: ignore[misc]
+        made_shares = [
             Share(k, PlainBuckets(query) if self.compiled is None else self.compiled.buckets(k, shares), self.most)
             for k in range(shares)
         ]
+        self.workers = made_shares  # type: ignore[assignment]
         width = 2 + (0 if self.compiled is None else len(self.compiled.layout()))
         self.arena = np.zeros((slots, max(o.A_WORDS, o.A_COLUMNS + width)), np.int64)
         self.latency = Latency()

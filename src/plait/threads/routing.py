@@ -1,8 +1,8 @@
-"""What an operator needs of a row before it enters the gate: which buckets see it. `route` is called once a tuple, by who pushes it.
+"""What an operator needs of a row before it enters the gate: which buckets see it. `route` is called once, by who pushes it.
 
-Stands where `columns.Encoder` stands for joins. A row's route lies in its source's arena: the number of its bucket or one of the
-codes of `operators.buckets`; where it names several buckets, these lie beside it. After that come the columns of numbers that
-compiled functions read (`operators.compiled_buckets`), if there are such.
+Stands where `columns.Encoder` stands for joins. A row's route lies in its source's arena: the number of its bucket or
+one of the codes of `operators.buckets`; where it names several buckets, these lie beside it. After that come the
+columns of numbers that compiled functions read (`operators.compiled_buckets`), if there are such.
 """
 
 from __future__ import annotations

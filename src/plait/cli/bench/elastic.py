@@ -1,7 +1,8 @@
 """`plait bench elastic`: what it costs to let threads come and go (STRETCH, section 9), on ScaleJoin with full windows.
 
-Reconfiguration time is the paper's: from the command to the moment the new map is in force, here for every share and served by its new
-thread. `resize_window_10x_ratio` is the median of 1 <-> 2 with windows ten times as large over that with the smaller ones.
+Reconfiguration time is the paper's: from the command to the moment the new map is in force, here for every share and
+served by its new thread. `resize_window_10x_ratio` is the median of 1 <-> 2 with windows ten times as large over that
+with the smaller ones.
 """
 
 from __future__ import annotations
@@ -167,7 +168,8 @@ def measured_costs(window: int, rows: int) -> model.Costs:
         d_copy=alone,  # every further engine takes a push of its own
         d_share=max(both - alone, 0.0) / 3,
         d_merge_pure=merged,
-        d_merge_virtual=merged / 10,  # the threads' rings are in order: a compare a result, where the other sorts whole keys
+        d_merge_virtual=merged
+        / 10,  # the threads' rings are in order: a compare a result, where the other sorts whole keys
         cores=os.cpu_count() or 1,
     )
 
@@ -190,5 +192,3 @@ def _merge_cost(workers: int, rows: int) -> float:
     began = time.thread_time()
     run.finish()
     return (time.thread_time() - began) / (2 * rows)
-
-

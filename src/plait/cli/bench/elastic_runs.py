@@ -1,11 +1,13 @@
 """How `plait bench elastic` runs its join: switches under load, load that changes, and the pure shared-nothing rival.
 
-The rival gives each worker an engine of its own: every tuple is copied to all of them (their own arenas, windows and rows), each stores
-its share, and results are merged by their keys. To reconfigure it, the windows are taken out, turned into bytes, and put into new engines.
+The rival gives each worker an engine of its own: every tuple is copied to all of them (their own arenas, windows and
+rows), each stores its share, and results are merged by their keys. To reconfigure it, the windows are taken out, turned
+into bytes, and put into new engines.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import Any
 
@@ -49,7 +51,7 @@ def query(window_tuples: int, band: float = 10) -> Any:
 
 
 def heavy(window_tuples: int) -> Any:
-    """The same results by a function that is called pair by pair: work enough for a thread, with windows that fill in a second."""
+    """The same results by a function that is called pair by pair: work enough for a thread, and small windows."""
     left, right = (plait.stream(name, unit="us") for name in (LEFT, RIGHT))
 
     def near(r: Any, s: Any) -> Any:
@@ -198,7 +200,9 @@ def stepped(window_tuples: int, workers: int, rates: tuple[float, float], second
         busy = [b for b in engine.epochs.busy_ns() if b]
         run.drain()
         reader.join()
-    found["changes"] = "; ".join(f"{c.before} -> {c.after} ({c.reason}, {c.reconfiguration_ms:.2f} ms)" for c in made_changes)
+    found["changes"] = "; ".join(
+        f"{c.before} -> {c.after} ({c.reason}, {c.reconfiguration_ms:.2f} ms)" for c in made_changes
+    )
     found["busy by thread"] = ", ".join(f"{b / sum(busy):.0%}" for b in busy)
     return found
 
@@ -235,10 +239,8 @@ class PureRun:
 
     def stop(self) -> None:
         for engine in self.engines:
-            try:
+            with contextlib.suppress(Stopped):
                 engine.stop()
-            except Stopped:
-                pass
 
 
 class _Results:
