@@ -26,9 +26,10 @@ def supports(query: Query) -> bool:
     """Without importing the executor, and Numba with it."""
     from plait.query.aggregate import Aggregate
     from plait.query.join import Asof, Join
+    from plait.query.operator import Operator
     from plait.query.stream import Stream
 
-    plain = isinstance(query, (Join, Asof, Aggregate)) and all(isinstance(i, Stream) for i in query.inputs)
+    plain = isinstance(query, (Join, Asof, Aggregate, Operator)) and all(isinstance(i, Stream) for i in query.inputs)
     return plain and all(s.idle_after_us is None for s in query.streams().values())
 
 

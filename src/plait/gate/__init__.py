@@ -7,6 +7,7 @@ elastic       announcing and removing         flow       limits, memory, sleepin
 nodes, skiplist                               merge, ring
 sorter        disorder, in front of the gate  payload    Arrow batches, referenced by row
 gates, pushing  the Python objects            naive      the sequential gate that judges them
+epochs        shares of an operator's state, and the tuples that switch their map
 """
 
 from plait.gate.contract import Gate, Lag, Origin

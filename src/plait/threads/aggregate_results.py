@@ -21,13 +21,14 @@ from plait.query.identical import KEY
 from plait.threads.stats import Latency
 
 
-class AggregateResults:
-    """`lock` is for readers, one at a time; what threads share is under `_changed`."""
+class OrderedResults:
+    """`lock` is for readers, one at a time; what threads share is under `_changed`.
+
+    Rows come with their places, int64 in ascending order: one array, or several of which the first decides what is complete.
+    """
 
     def __init__(self, bound: Bound, crew: int, latency: Latency, *, keys: bool, room: int) -> None:
-        assert isinstance(bound.node, Aggregate)
         self.schema = pa.schema([*bound.schema, pa.field(KEY, pa.binary())]) if keys else bound.schema
-        self._by, self._span = list(bound.node.by), isinstance(bound.node.window, SpanWindow)
         self._latency, self._room = latency, max(room // crew, 1)
         self.lock = threading.Lock()
         self._changed = threading.Condition()
@@ -43,17 +44,33 @@ class AggregateResults:
 
         Waits while too much is unread; `pause` is called meanwhile, and raises to end the wait.
         """
-        with self._changed:
-            self._rows[seat].extend(rows)
-            self._unread[seat] += sum(batch.num_rows for batch, _ in rows)
-            self._until[seat] = until
-            self._changed.notify_all()
+        self.offer(seat, rows, until)
         while until < AFTER_ALL:
             with self._changed:
                 if self._unread[seat] <= self._room:
                     return
                 self._changed.wait(0.02)
             pause()
+
+    def offer(self, seat: int, rows: list[tuple[pa.RecordBatch, np.ndarray]], until: int) -> None:
+        """As `put`, without the wait: for a thread that has other shares to serve meanwhile."""
+        with self._changed:
+            self._rows[seat].extend(rows)
+            self._unread[seat] += sum(batch.num_rows for batch, _ in rows)
+            self._until[seat] = until
+            self._changed.notify_all()
+
+    def crowded(self, seat: int) -> bool:
+        """Whether too much of a share is unread for it to go on.
+
+        The share that is furthest behind goes on if there is nothing to read: the others' rows may wait for it alone.
+        """
+        if self._unread[seat] <= self._room:
+            return False
+        with self._changed:
+            least = min(self._until)
+            waiting = any(queue and np.atleast_2d(queue[0][1])[0, 0] < least for queue in self._rows)
+            return waiting or self._until[seat] > least
 
     def next(self, wait_ns: int) -> pa.RecordBatch | bool | None:
         """A batch of rows; None if there is none in time; False at the end."""
@@ -87,18 +104,43 @@ class AggregateResults:
         for seat, queue in enumerate(self._rows):
             while queue:
                 batch, places = queue[0]
-                cut = batch.num_rows if until == AFTER_ALL else int(np.searchsorted(places, until))
+                cut = batch.num_rows if until == AFTER_ALL else int(np.searchsorted(np.atleast_2d(places)[0], until))
                 if cut == 0:
                     break
                 self._unread[seat] -= cut
-                out.append((batch.slice(0, cut), places[:cut]))
+                out.append((batch.slice(0, cut), places[..., :cut]))
                 if cut < batch.num_rows:
-                    queue[0] = (batch.slice(cut), places[cut:])
+                    queue[0] = (batch.slice(cut), places[..., cut:])
                     break
                 queue.popleft()
                 if len(self._rows) == 1:
                     return out
         return out
+
+    def _merged(self, parts: list[tuple[pa.RecordBatch, np.ndarray]]) -> pa.RecordBatch:
+        """Several threads' rows, each in order, as one sequence."""
+        table = pa.Table.from_batches([batch for batch, _ in parts]).combine_chunks()
+        places = np.concatenate([np.atleast_2d(places) for _, places in parts], axis=1)
+        # Stable, and the last array decides first: rows that are equal in all of them are one thread's.
+        made: pa.RecordBatch = table.take(pa.array(np.lexsort(places[::-1]))).combine_chunks().to_batches()[0]
+        return made
+
+    def _note(self, batch: pa.RecordBatch) -> None:
+        """From when the frontier passed a row's ts to now, of a sample."""
+        step = max(1, batch.num_rows // 32)
+        ts = batch.column(0)
+        ts = ts.view(pa.int64()) if pa.types.is_temporal(ts.type) else ts
+        some = ts.to_numpy(zero_copy_only=False)[::step]
+        self._latency.note(some, self._latency.passed_ns(some), time.monotonic_ns())
+
+
+class AggregateResults(OrderedResults):
+    """Rows of one window's end are ordered by their keys."""
+
+    def __init__(self, bound: Bound, crew: int, latency: Latency, *, keys: bool, room: int) -> None:
+        assert isinstance(bound.node, Aggregate)
+        super().__init__(bound, crew, latency, keys=keys, room=room)
+        self._by, self._span = list(bound.node.by), isinstance(bound.node.window, SpanWindow)
 
     def _merged(self, parts: list[tuple[pa.RecordBatch, np.ndarray]]) -> pa.RecordBatch:
         table = pa.Table.from_batches([batch for batch, _ in parts]).combine_chunks()
@@ -112,11 +154,3 @@ class AggregateResults:
         order = pa.compute.sort_indices(pa.table(by), sort_keys=[(name, "ascending") for name in by])
         made: pa.RecordBatch = table.take(order).combine_chunks().to_batches()[0]
         return made
-
-    def _note(self, batch: pa.RecordBatch) -> None:
-        """From when the frontier passed a row's ts to now, of a sample."""
-        step = max(1, batch.num_rows // 32)
-        ts = batch.column(0)
-        ts = ts.view(pa.int64()) if pa.types.is_temporal(ts.type) else ts
-        some = ts.to_numpy(zero_copy_only=False)[::step]
-        self._latency.note(some, self._latency.passed_ns(some), time.monotonic_ns())

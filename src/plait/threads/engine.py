@@ -31,6 +31,7 @@ from plait.threads.options import Options
 from plait.threads.pausing import Pauser, Stopped
 from plait.threads.payload import Payload
 from plait.threads.pushing import CHUNK, Pusher
+from plait.threads.resizing import Resizing
 from plait.threads.results import Gatherer
 from plait.threads.stats import Latency, Stats, WorkerStats, variation_percent
 
@@ -39,7 +40,7 @@ BATCH = 2048  # tuples a worker takes at once, unless batch= says otherwise
 TICK_ROWS = 1 << 14  # rows pushed between two looks at what can be forgotten
 
 
-class Engine:
+class Engine(Resizing):
     """What runs, once all schemas are known."""
 
     def __init__(self, query: Join | Asof, schemas: Mapping[str, pa.Schema], made: Plan, options: Options) -> None:
@@ -262,6 +263,8 @@ class Engine:
             if not isinstance(error, RunError):
                 self.fail(error)  # part of the batch may be in: what would follow is not what was meant
             raise
+        if self.epochs is not None:
+            self.epochs.poll()
         if self.pusher.rows - self._ticked > TICK_ROWS:
             self._ticked = self.pusher.rows
             self.gatherer.tick()
@@ -276,6 +279,8 @@ class Engine:
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
             self.check()
+            if self.epochs is not None:
+                self.epochs.poll()
             wait = SLICE_NS if deadline is None else int(max(0.0, min(deadline - time.monotonic(), 0.1)) * 1e9)
             if not self.gatherer.lock.acquire(timeout=10):
                 raise RunError(
@@ -359,9 +364,10 @@ class Engine:
                 "execution": execution / total,
                 "gathering": gathered / total,
             },
-            index={names[side]: self._served(side) for side in (0, 1)},
+            index={name: self._served(side) for side, name in enumerate(names)},
             late={name: sum(b.num_rows for b in i.late) for name, i in self.intakes.items()},
             behind={name: sum(b.num_rows for b in i.behind) for name, i in self.intakes.items()},
+            changes=() if self.epochs is None else self.epochs.changes(),
             memory={
                 "windows": sum(s.nbytes for side in self.segments for s in side),
                 "payload": sum(p.nbytes for p in self.payloads.values()),

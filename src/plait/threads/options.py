@@ -17,6 +17,7 @@ from plait.operators.rivals import celljoin, handshake, low_latency_handshake
 from plait.query.aggregate import Aggregate
 from plait.query.base import Query, check_order
 from plait.query.join import Join, TimeWindow
+from plait.query.operator import Operator
 
 #: Systems that the papers measure against; only as much of them as the comparison needs.
 RIVALS = {"celljoin": celljoin, "handshake": handshake, "low_latency_handshake": low_latency_handshake}
@@ -29,6 +30,8 @@ class Options:
     """Everything that may be given; see `Run`."""
 
     workers: int | None = None
+    elastic: int | None = None  # shares of the state, and so threads at most: `resize` and `policy` change who serves them
+    policy: Any = None
     strategy: str = "auto"
     order: str = "strict"
     index: str = "auto"
@@ -49,7 +52,7 @@ class Options:
 
     def __post_init__(self) -> None:
         check_order(self.order)
-        for name in ("capacity", "unread_results", "batch", "workers", "pending", "max_sources"):
+        for name in ("capacity", "unread_results", "batch", "workers", "pending", "max_sources", "elastic"):
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
                 raise QueryError(
@@ -94,12 +97,48 @@ class Options:
 
 _COUNTED = {
     "capacity": "tuples", "unread_results": "results", "batch": "tuples", "workers": "workers", "pending": "tuples",
-    "max_sources": "sources",
+    "max_sources": "sources", "elastic": "shares",
 }  # fmt: skip
 
 
-def plan(query: Query, options: Options) -> Plan | tuml.Design:
+@dataclass(frozen=True)
+class Sharing:
+    """How a user's operator runs: into how many shares its buckets are split, and how many threads serve them at first."""
+
+    shares: int
+    workers: int
+    why: str
+    strategy: str = "operator"
+
+    @property
+    def seats(self) -> tuple[int, ...]:
+        return tuple(range(self.shares))
+
+
+def _sharing(query: Operator, options: Options) -> Sharing:
+    if options.strategy != "auto" or options.index != "auto" or options.layout != "auto":
+        raise QueryError(
+            f"strategy={options.strategy!r}, index={options.index!r}, layout={options.layout!r} for an operator",
+            why="these are options of joins and aggregates",
+            do="Leave them out",
+        )
+    workers = options.workers or 1
+    shares = options.elastic or min(workers, query.buckets)
+    if shares > query.buckets:
+        raise QueryError(
+            f"elastic={shares} for an operator of {query.buckets} buckets",
+            why="a bucket is served by one thread at a time, so more shares than buckets would be empty",
+            do="Raise buckets=, or lower elastic=",
+        )
+    why = f"{query.buckets} buckets in {shares} shares, served by {min(workers, shares)} threads"
+    return Sharing(shares, min(workers, shares), why)
+
+
+def plan(query: Query, options: Options) -> Plan | tuml.Design | Sharing:
     """The strategy, chosen and laid out; `why` says what decided."""
+    _check_elastic(options)
+    if isinstance(query, Operator):
+        return _sharing(query, options)
     if isinstance(query, Aggregate):
         if options.index != "auto" or options.layout != "auto":
             raise QueryError(
@@ -144,6 +183,22 @@ def plan(query: Query, options: Options) -> Plan | tuml.Design:
         made = dpjoin.plan(wish, shape, reason)
     made.check()
     return made if not why else replace(made, why=f"{why}; {made.why}")
+
+
+def _check_elastic(options: Options) -> None:
+    if options.elastic is None:
+        if options.policy is not None:
+            raise QueryError(
+                "policy= without elastic=",
+                why="the workers of such a run are fixed",
+                do="Say elastic=8, or how many threads there may be at most",
+            )
+    elif (options.workers or 1) > options.elastic:
+        raise QueryError(
+            f"workers={options.workers} with elastic={options.elastic}",
+            why="elastic= is how many threads there may be at most",
+            do="Raise it, or begin with fewer workers",
+        )
 
 
 def _check_rival(query: Query, options: Options) -> None:

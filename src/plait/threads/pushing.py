@@ -24,6 +24,7 @@ from plait.query.stream import SourceName, Stream
 from plait.schema import to_micros
 from plait.threads.asof_codes import AsofCodes
 from plait.threads.columns import Encoder
+from plait.threads.epochs import Epochs
 from plait.threads.intake import Intake, Source
 from plait.threads.memory import Arena
 from plait.threads.payload import Payload
@@ -80,6 +81,7 @@ class Pusher:
         self.arenas: dict[int, Arena] = {}
         self._owner: dict[int, tuple[str, SourceName | None]] = {}  # whose a slot is
         self.rows = 0
+        self.epochs: Epochs | None = None  # of an elastic run: switches go through the gate, too
         with self._joining:
             for name, intake in intakes.items():
                 for source in intake.sources.values():
@@ -93,9 +95,9 @@ class Pusher:
     def _open(self, name: str, input: int, min_ts: int) -> int:
         """A slot of the gate. Its place among the sources is settled by `_order`."""
         slot = self._next_slot
-        if slot >= self.gate.slots:
+        if slot >= len(self.arena):
             raise RunError(
-                f"There are more than {self.gate.slots} sources, counting a stream that is read twice twice",
+                f"There are more than {len(self.arena)} sources, counting a stream that is read twice twice",
                 why="memory for them is set aside when the run begins",
                 do="Raise max_sources=, or declare the sources with sources=",
             )
@@ -155,6 +157,8 @@ class Pusher:
     def holder(self) -> tuple[int, str | None, SourceName | None]:
         """The frontier, and the stream and source that hold it."""
         frontier, slot = self.gate.frontier()
+        while self.epochs is not None and slot == self.epochs.slot:
+            frontier, slot = self.gate.frontier()  # a switch that is being inserted: a moment
         return (frontier, *(self._owner[slot] if slot is not None else (None, None)))
 
     # --- pushing ---
@@ -256,7 +260,7 @@ class Pusher:
     def _add(
         self, slot: int, ts: np.ndarray, seq: np.ndarray, ref: np.ndarray, first: int, last: int, progress: int
     ) -> None:
-        gate, done = self.gate, first
+        gate, done, patience = self.gate, first, 3
         since, seen = time.monotonic(), -1
         while done < last:
             began = time.monotonic_ns()
@@ -277,6 +281,11 @@ class Pusher:
                         do="Read results() in another thread while you push, or raise capacity= and unread_results=",
                     )
             elif number == codes.STUCK:
+                if patience > 0 and self.epochs is not None:
+                    # A switch that is being inserted holds the frontier for a moment.
+                    patience -= 1
+                    with self.epochs.lock:
+                        continue
                 raise self._stuck(slot, done - first, last - first)
             else:
                 self._answer(slot, number)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
 import pyarrow as pa
@@ -29,11 +29,14 @@ from plait.operators.tuml import Design
 from plait.query.aggregate import Aggregate
 from plait.query.base import Query
 from plait.query.join import Asof, Join
+from plait.query.operator import Operator
 from plait.query.stream import SourceName, Stream
 from plait.schema import micros_of
 from plait.threads.aggregating import AggregateEngine
 from plait.threads.engine import Engine
-from plait.threads.options import Options, plan
+from plait.threads.epochs import Change
+from plait.threads.operating import OperatorEngine
+from plait.threads.options import Options, Sharing, plan
 from plait.threads.pausing import Stopped
 from plait.threads.pushing import batches_of
 from plait.threads.stats import Stats
@@ -46,10 +49,10 @@ def start(query: Query, **options: Any) -> Run:
 
 def supports(query: Query) -> str | None:
     """Why this executor can't run a query; None if it can."""
-    if not isinstance(query, (Join, Asof, Aggregate)):
-        return f"threads run joins and aggregates of streams so far, and this is a {type(query).__name__.lower()}"
+    if not isinstance(query, (Join, Asof, Aggregate, Operator)):
+        return f"threads run joins, aggregates and operators so far, and this is a {type(query).__name__.lower()}"
     if not all(isinstance(node, Stream) for node in query.inputs):
-        return "threads run joins and aggregates of streams so far, and an input of this one is itself a query"
+        return "threads run queries over streams so far, and an input of this one is itself a query"
     return None
 
 
@@ -60,7 +63,7 @@ class Run:
         reason = supports(query)
         if reason is not None:
             raise QueryError(f"This query does not run on threads: {reason}", do="Use on_spark or reference")
-        assert isinstance(query, (Join, Asof, Aggregate))
+        assert isinstance(query, (Join, Asof, Aggregate, Operator))
         for stream in query.streams().values():
             if stream.idle_after_us is not None:
                 raise QueryError(
@@ -94,6 +97,9 @@ class Run:
         if isinstance(self.query, Aggregate):
             assert isinstance(self._plan, Design)
             self._engine = AggregateEngine(self.query, self._schemas, self._plan, self.options)
+        elif isinstance(self.query, Operator):
+            assert isinstance(self._plan, Sharing)
+            self._engine = OperatorEngine(self.query, self._schemas, self._plan, self.options)
         else:
             assert isinstance(self._plan, Plan)
             self._engine = Engine(self.query, self._schemas, self._plan, self.options)
@@ -208,6 +214,26 @@ class Run:
         if self._engine is None:
             raise RunError("The results' columns are not known yet", do="Push a batch of each stream, or pass schemas=")
         return self._engine.gatherer.schema
+
+    # --- workers that come and go (elastic=) ---
+
+    def resize(self, workers: int, reason: str = "asked for") -> Change:
+        """Let so many threads serve the run's shares, from the first later event time on.
+
+        Returns at once: a switch of epochs takes effect when the frontier has passed its place. `stats().changes` says when that was
+        and what it cost. Of requests that wait for one under way only the last is carried out.
+        """
+        return self._changeable("resize").resize(workers, reason)
+
+    def rebalance(self, owners: Sequence[int] | None = None, reason: str = "asked for") -> Change:
+        """Let the same threads serve other shares: as `owners` says, a thread for each share, or by what each share has cost."""
+        return self._changeable("rebalance").rebalance(owners, reason)
+
+    def _changeable(self, call: str) -> Engine:
+        self._check(call)
+        if self._engine is None:
+            raise RunError(f"{call} before anything runs", do="Push a batch of each stream first, or pass schemas=")
+        return self._engine
 
     # --- what is going on ---
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from plait.threads.epochs import Change
+
 _SAMPLES = 1 << 19
 _PAST = 1 << 14
 
@@ -60,6 +62,7 @@ class Stats:
     late: dict[str, int]
     behind: dict[str, int]
     memory: dict[str, int]
+    changes: tuple[Change, ...] = ()  # of who serves which share, each with its reason and its cost
 
     def as_dict(self) -> dict[str, Any]:
         import dataclasses

@@ -201,6 +201,10 @@ def user_values(values: Any) -> list[Any]:
     """A column as a user's functions see it: Python's own values; moments, days and spans in microseconds."""
     values = one_array(values)
     kind = values.type
+    if pa.types.is_list(kind) and pa.types.is_temporal(kind.value_type):
+        flat, sizes = user_values(values.flatten()), values.value_lengths().to_pylist()
+        ends = np.cumsum([size or 0 for size in sizes]).tolist()
+        return [None if n is None else flat[end - n : end] for n, end in zip(sizes, ends, strict=True)]
     if pa.types.is_list(kind) or not pa.types.is_temporal(kind) or pa.types.is_interval(kind):
         return list(values.to_pylist())
     if pa.types.is_date32(kind) or pa.types.is_time32(kind):

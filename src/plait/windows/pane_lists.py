@@ -155,12 +155,12 @@ def _custom(function: Function, custom: Custom, name: str) -> Fold:
             for k in range(low, high):
                 state = custom.add(state, *(values[k] for values in columns))
             out.append(state if custom.result is None else custom.result(state))
-        return checked(out, custom.type, name)
+        return checked(out, custom.type, f"The custom function's result in column {name!r}")
 
     return folded
 
 
-def checked(values: list[Any], kind: pa.DataType, name: str) -> pa.Array:
+def checked(values: list[Any], kind: pa.DataType, what: str) -> pa.Array:
     """What a user's function returned, as its column; refuses what is not of the declared type."""
     try:
         return pa.array(values, kind)
@@ -169,7 +169,5 @@ def checked(values: list[Any], kind: pa.DataType, name: str) -> pa.Array:
             try:
                 pa.scalar(value, type=kind)
             except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, TypeError) as error:
-                raise DataError(
-                    f"The custom function's result in column {name!r} is {value!r}, which is no {kind}", why=str(error)
-                ) from error
+                raise DataError(f"{what} is {value!r}, which is no {kind}", why=str(error)) from error
         raise

@@ -1,0 +1,118 @@
+"""The threads of a run whose shares are served from Python: aggregates and operators.
+
+Each thread takes its shares by turns, a batch at a time, and sleeps when none of them has anything to do. Invariant: a thread steps
+only a share that is its own (`gate.epochs`), so `step` needs no lock for what belongs to the share.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from plait.errors import RunError
+from plait.gate import codes, epochs, flow, layout, ring
+from plait.operators import serving
+from plait.threads.pausing import Stopped
+
+WAIT_NS = 20_000_000
+
+#: What a step of a share answers.
+IDLE, WORKED, BLOCKED, FINISHED = range(4)
+
+
+class Taken:
+    """A share's tuples, as its owner takes them from the gate: up to the next switch, what is behind it being kept."""
+
+    def __init__(self, most: int) -> None:
+        self.rows = np.zeros((4, most), np.int64)  # ts, origin, seq, ref
+        self._first = self._end = 0  # of what was read and not given out
+        self._all = False  # whether the read gave all that was ready
+        self.epoch = 0  # of the switch that follows what was given out last, 0 for none
+
+    def next(self, gate: np.ndarray, e: np.ndarray, share: int, most: int) -> tuple[int, int, int]:
+        """How many tuples, where they begin in `rows`, and how far time has passed (None known: the first one's ts)."""
+        self.epoch = 0
+        if self._first == self._end:
+            n = int(ring.read(gate, share, most, *self.rows))
+            if n < 0:
+                return n, 0, 0
+            self._first, self._end, self._all = 0, n, n < most
+        first, end = self._first, self._end
+        at = end
+        if end > first and epochs.expects(e, share):
+            at = int(epochs.find_switch(self.rows[1], first, end))
+        if at < end:
+            self.epoch = int(self.rows[2, at])
+            self._first = at + 1
+        else:
+            self._first = end
+        if at == end and self._all:
+            frontier = int(gate[int(layout.reader_at(gate, share)) + layout.FRONTIER])
+        else:
+            # Of the tuples at the last ts there may be more behind.
+            frontier = int(self.rows[0, at if at < end else end - 1])
+        return at - first, first, frontier
+
+
+class Crew:
+    """See the module. `step(share)` takes one batch of a share, if there is one, and answers as above."""
+
+    def __init__(self, gate: np.ndarray, control: np.ndarray, words: np.ndarray, shares: int,
+                 step: Callable[[int], int], pause: Callable[[], None]) -> None:  # fmt: skip
+        self._gate, self._control, self._words = gate, control, words
+        self._step, self._pause = step, pause
+        self._finished = np.zeros(shares, bool)  # each written by the owner of the share
+
+    def serve(self, thread: int) -> None:
+        """Until every share has come to its end."""
+        e, line = self._words, int(epochs.thread_at(self._words, thread))
+        while not self._finished.all():
+            self._pause()
+            if not epochs.owns_any(e, thread):
+                serving.park(self._control, e, thread)
+                continue
+            answers = self._turn(thread, line)
+            if WORKED in answers:
+                continue
+            if BLOCKED in answers:
+                time.sleep(0.0005)
+                continue
+            ticket = flow.prepare(self._gate, layout.READY_EVENT)
+            answers = self._turn(thread, line)
+            if answers and not {WORKED, BLOCKED} & set(answers) and not self._finished.all():
+                flow.sleep(self._gate, layout.READY_EVENT, ticket, WAIT_NS)
+            else:
+                flow.cancel(self._gate, layout.READY_EVENT)
+        serving.wake_threads(self._gate, self._control)
+
+    def _turn(self, thread: int, line: int) -> list[int]:
+        e, answers = self._words, []
+        for share in range(len(self._finished)):
+            if epochs.owner_of(e, share) != thread:
+                continue
+            began = time.monotonic_ns()
+            epochs.take_up(e, share, began)
+            answer = FINISHED if self._finished[share] else self._step(share)
+            answers.append(answer)
+            if answer == FINISHED:
+                self._finished[share] = True
+            if answer == WORKED:
+                e[line + epochs.BUSY_NS] += time.monotonic_ns() - began
+                e[line + epochs.TURNS] += 1
+        return answers
+
+    def hand_on(self, share: int, epoch: int) -> None:
+        """By the owner, which has done all before the switch."""
+        me = int(epochs.owner_of(self._words, share))
+        serving.hand_on(self._gate, self._control, self._words, me, share, epoch, time.monotonic_ns())
+
+
+def refused(code: int, share: int, stopped: bool) -> None:
+    """What a gate's answer below zero means to the thread that serves a share."""
+    if stopped or code == codes.CLOSED_CODE:
+        raise Stopped
+    raise RunError(f"The gate answered {code} to the thread of share {share}", do="Report this")
+
+

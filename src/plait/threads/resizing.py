@@ -1,0 +1,59 @@
+"""Changing who serves an engine's shares while it runs: by hand, or by a policy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from plait.errors import RunError
+from plait.gate import RingGate, epochs
+from plait.threads.epochs import Change, Epochs, balanced, spread
+from plait.threads.memory import lines
+from plait.threads.options import Options
+from plait.threads.pushing import Pusher
+
+
+class Resizing:
+    """What all engines have of it. `epochs` is None in a run whose workers are fixed."""
+
+    gate: RingGate
+    pusher: Pusher
+    options: Options
+    epochs: Epochs | None = None
+
+    def _share_out(self, shares: int, workers: int) -> np.ndarray:
+        """Give the shares of a run that begins to its first threads; there are as many threads as shares."""
+        slot = self.gate.slots - 1  # the gate has one more than there may be sources
+        memory = lines(epochs.words(shares, shares))
+        self.epochs = Epochs(self.gate, memory, slot, spread([0] * shares, workers), shares)
+        return memory
+
+    def resize(self, workers: int, reason: str = "asked for") -> Change:
+        found = self._elastic("resize")
+        if isinstance(workers, bool) or not isinstance(workers, int) or not 1 <= workers <= found.shares:
+            raise RunError(
+                f"resize({workers!r})",
+                why=f"the state is in {found.shares} shares, so 1 to {found.shares} threads can serve it",
+                do="Ask for a number in between, or raise elastic= in on_threads",
+            )
+        return found.request(spread(found.owners, workers), reason)
+
+    def rebalance(self, owners: Sequence[int] | None = None, reason: str = "asked for") -> Change:
+        found = self._elastic("rebalance")
+        if owners is None:
+            owners = balanced(self._loads(), found.active)
+        return found.request(owners, reason)
+
+    def _elastic(self, call: str) -> Epochs:
+        if self.epochs is None or self.options.elastic is None:
+            raise RunError(
+                f"{call} of a run whose workers are fixed",
+                why="the state is in as many parts as there are workers",
+                do="Say on_threads(workers=2, elastic=8): as many shares as there may be threads, at most",
+            )
+        return self.epochs
+
+    def _loads(self) -> list[float]:
+        """Work done so far, by share."""
+        raise NotImplementedError

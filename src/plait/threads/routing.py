@@ -1,0 +1,67 @@
+"""What an operator needs of a row before it enters the gate: which buckets see it. `route` is called once a tuple, by who pushes it.
+
+Stands where `columns.Encoder` stands for joins. A row's route lies in its source's arena: the number of its bucket or one of the
+codes of `operators.buckets`; where it names several buckets, these lie beside it. After that come the columns of numbers that
+compiled functions read (`operators.compiled_buckets`), if there are such.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from plait.operators.buckets import Rows, routed
+from plait.query.bind import Bound
+from plait.query.operator import Operator
+
+SEVERAL = "several"
+
+
+class RoutedRows:
+    """A source's rows as they go into its arena."""
+
+    key = coord = None
+
+    def __init__(self, arrays: list[np.ndarray]) -> None:
+        self.arrays = arrays
+
+    def __len__(self) -> int:
+        return len(self.arrays[0])
+
+
+class Router:
+    has_node = False
+    stamp = 0
+
+    def __init__(self, bound: Bound, made: Any = None) -> None:
+        """`made`: the compiled functions, if there are (`operators.compiled_buckets.Made`)."""
+        assert isinstance(bound.node, Operator)
+        self.node, self.made = bound.node, made
+        self.names = tuple(i.node.name or f"input {n}" for n, i in enumerate(bound.inputs))
+
+    def columns(self, side: int) -> list[tuple[str, Any]]:
+        numbers = [] if self.made is None else self.made.layout()
+        return [("route", "int64"), *numbers, (SEVERAL, object)]
+
+    def rows(self, side: int, batch: pa.RecordBatch | pa.Table, ts: np.ndarray) -> RoutedRows:
+        n = len(ts)
+        numbers = [] if self.made is None else self.made.arrays(side, batch, ts)
+        several = np.full(n, None, object)
+        codes = None if self.made is None else self.made.routes(side, numbers, ts)
+        if codes is None:
+            codes = np.empty(n, np.int64)
+            rows, route, buckets = Rows(batch, ts, self.names[side]), self.node.route, self.node.buckets
+            for k in range(n):
+                codes[k], several[k] = routed(route(rows.view(k)), buckets)
+        return RoutedRows([codes, *numbers, several])
+
+    def encoded(self, side: int, rows: RoutedRows) -> list[np.ndarray]:
+        return rows.arrays
+
+    def admit(self, side: int, rows: RoutedRows) -> bool:
+        return False
+
+    def forget(self, stamp: int) -> None:
+        """Nothing is coded here."""
