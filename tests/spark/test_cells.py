@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests import strategies
 from tests.reference.judge import assert_same, canonical, on_reference
+from tests.reference.programs import operators
 from tests.spark.grid import Batch, Grid, batches, deliver, drain, packed, shuffled
 from tests.strategies import Case
 
@@ -45,7 +46,8 @@ def joins(**options: Any) -> st.SearchStrategy[Case]:
 
 def cases(**options: Any) -> st.SearchStrategy[Case]:
     return st.one_of(
-        joins(**options), strategies.span_aggregates(**options), strategies.count_aggregates(**options)
+        joins(**options), strategies.span_aggregates(**options), strategies.count_aggregates(**options),
+        operators(**options),
     )  # fmt: skip
 
 

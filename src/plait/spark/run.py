@@ -20,11 +20,13 @@ from plait.query.base import Query
 from plait.query.bind import Bound, bind, check_data
 from plait.query.explain import explain
 from plait.query.join import Asof, Join
+from plait.query.operator import Operator
 from plait.query.predicate import Predicate
 from plait.query.stream import FILE, Stream
 from plait.spark import aside, clock, collect, control, frames, settings, wire
 from plait.spark.cell import CellPlan
 from plait.spark.layout import Layout
+from plait.spark.pickled import carry
 from plait.spark.results import read
 from plait.spark.stages import Stages, layouts, operators
 
@@ -137,8 +139,6 @@ class Plan:
 
 def plan(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int, int], index: str, control_dir: str | None,
          max_pending: int | None) -> Plan:  # fmt: skip
-    if not runs_here(query):
-        raise RunError("Spark runs joins and aggregates so far, not operators", do="Use the reference executor")
     check_data(query, data)
     streams = query.streams()
     spark = _first(data[next(iter(streams))]).sparkSession
@@ -148,6 +148,7 @@ def plan(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int, int]
     for operator in operators(bound):
         if operator.predicate is not None and operator.predicate.kind == "opaque":
             check_compiles(operator.predicate, *(i.schema for i in operator.inputs))  # here, not in a task
+        carry(_functions(operator))
     given = {name: frames.frames_of(stream, data[name]) for name, stream in streams.items()}
     streaming = _all_streaming(given)
     settings.check(spark, streaming=streaming)
@@ -156,19 +157,14 @@ def plan(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int, int]
     common = CellPlan(bound, (), cells[0], fingerprint(query, bound, *cells), explain(query), index, max_pending)
     events = control.events(spark, control_dir) if streaming and control_dir is not None else None
     ticks = clock.ticks(spark, streams.values()) if streaming else None
-    stages = Stages(given, streaming, cells, common, events, ticks)
+    columns = {i.node: tuple(i.schema.names) for o in operators(bound) for i in o.inputs if isinstance(i.node, Stream)}
+    stages = Stages(columns, given, streaming, cells, common, events, ticks, partitions)
     cell, packed = stages.packed(bound)
 
     def again(layout: str | tuple[int, int], control_dir: str | None) -> Plan:
         return plan(query, data, layout=layout, index=index, control_dir=control_dir, max_pending=max_pending)
 
     return Plan(spark, cell, packed, stages, streaming, control_dir, again, layout)
-
-
-def runs_here(query: Query) -> bool:
-    """Whether Spark runs a query: joins and aggregates, of streams and of one another."""
-    inner = (i for i in query.inputs if isinstance(i, Query))
-    return isinstance(query, (Join, Asof, Aggregate)) and all(runs_here(i) for i in inner)
 
 
 def _first(data: Any) -> Any:
@@ -208,7 +204,12 @@ def fingerprint(query: Query, bound: Bound, cells: Layout, *inner: Layout) -> st
 
 
 def _meaning(operator: Bound) -> str:
-    """An operator's conditions, and users' functions, as text."""
+    """An operator's conditions, and users' functions, as text.
+
+    Not those of a user's own operator: one that raises at a tuple must be mended and go on from the same checkpoint.
+    """
+    if isinstance(operator.node, Operator):
+        return f"{operator.node.output} {operator.node.on_timer is not None}"
     text = "" if operator.predicate is None else _condition_text(operator.predicate)
     for _, function in operator.node.compute if isinstance(operator.node, Aggregate) else ():
         if function.where is not None:
@@ -217,6 +218,15 @@ def _meaning(operator: Bound) -> str:
             custom = function.custom
             text += "".join(map(_function_text, (custom.init, custom.add, custom.merge, custom.result)))
     return text
+
+
+def _functions(operator: Bound) -> list[Any]:
+    """Users' functions that run in tasks as they are."""
+    node = operator.node
+    if isinstance(node, Operator):
+        return [f for f in (node.route, node.state, node.process, node.on_timer) if f is not None]
+    customs = [f.custom for _, f in node.compute if f.custom is not None] if isinstance(node, Aggregate) else []
+    return [f for c in customs for f in (c.init, c.add, c.merge, c.result) if f is not None]
 
 
 def _condition_text(predicate: Predicate) -> str:

@@ -2,6 +2,9 @@
 
 Operators are numbered as they are met, from the last one on; one that is used in two places has two numbers and runs twice,
 which gives the same rows. Of a stream that several operators read, the first shows the rows that are dropped.
+
+All operators of a query share one time: a timer rings because of a stream that its operator does not read, too. So an
+operator with timers hears of all streams how far they are.
 """
 
 from __future__ import annotations
@@ -18,10 +21,11 @@ from plait.query.bind import Bound
 from plait.query.stream import Stream
 from plait.spark import clock, control, frames, wire
 from plait.spark.cell import CellPlan, step
+from plait.spark.closing import closes, closing_stage
 from plait.spark.layout import Layout, choose
 from plait.spark.onward import Onward
 from plait.spark.pack import PackPlan
-from plait.spark.shipping import shipping
+from plait.spark.shipping import Shipping, shipping
 
 
 def layouts(bound: Bound, wanted: str | tuple[int, int], partitions: int, parallelism: int) -> list[Layout]:
@@ -63,6 +67,16 @@ def pack_plan(stream: Stream, frame: frames.Frame, bound: Bound, cells: Layout) 
     )  # fmt: skip
 
 
+def heard_plan(stream: Stream, frame: frames.Frame, bound: Bound, cells: Layout, columns: tuple[str, ...]) -> PackPlan:
+    """Of a stream that an operator does not read, only how far it is."""
+    return PackPlan(
+        stream=stream.name, inputs=(), columns=columns, time=stream.time, unit=stream.unit,
+        disorder_us=stream.disorder_us, late=stream.late, source=frame.source, source_name=frame.source_name,
+        source_rank=frame.source_rank, seq=frame.seq, seq_column=frame.seq_column,
+        ship=Shipping(bound, cells, None, (), folds=False, whole=False),
+    )  # fmt: skip
+
+
 def known(stream: Stream, found: list[frames.Frame]) -> tuple[Stream, tuple[Any, ...], bool]:
     if stream.source is None:
         return stream, tuple(f.source_name for f in found), False
@@ -74,27 +88,36 @@ def known(stream: Stream, found: list[frames.Frame]) -> tuple[Stream, tuple[Any,
 class Stages:
     """Builds the DataFrames of all operators, from the streams up. `common` is what all cells' plans share."""
 
+    streams: Mapping[Stream, tuple[str, ...]]  # all of the query's, with their columns
     given: Mapping[str, list[frames.Frame]]
     streaming: bool
     layouts: list[Layout]
     common: CellPlan
     events: Any | None  # control events, as Spark reads them
     ticks: Any | None  # seconds
+    partitions: int
     plans: list[CellPlan] = field(default_factory=list)
 
     def packed(self, bound: Bound, onward: Onward | None = None) -> tuple[CellPlan, Any]:
         """An operator's plan, and the packed rows that its cells get."""
         number = len(self.plans)
         cells, streams = self.layouts[number], own_streams(bound)
-        shown = frozenset(stream.name for plan in self.plans for stream, *_ in plan.streams)
+        heard = [stream for stream in self.streams if stream not in streams] if closes(bound.node) else []
+        shown = frozenset(name for plan in self.plans for name in plan.counts)
         plan = replace(
-            self.common, bound=bound, layout=cells, number=number, onward=onward, elsewhere=shown,
-            streams=tuple(known(stream, self.given[stream.name]) for stream in streams),
+            self.common, bound=bound, layout=cells, number=number, onward=onward, 
+            elsewhere=shown.union(stream.name for stream in heard),
+            streams=tuple(known(stream, self.given[stream.name]) for stream in (*streams, *heard)),
         )  # fmt: skip
         self.plans.append(plan)
         parts = [
             f.frame.mapInArrow(pack_plan(stream, f, bound, cells).mapper(), wire.PACKED)
             for stream in streams
+            for f in self.given[stream.name]
+        ]
+        parts += [
+            f.frame.mapInArrow(heard_plan(stream, f, bound, cells, self.streams[stream]).mapper(), wire.PACKED)
+            for stream in heard
             for f in self.given[stream.name]
         ]
         upstreams = []
@@ -104,9 +127,9 @@ class Stages:
             to_here = Onward(before, inputs, shipping(bound, inputs[0], cells, whole=False))
             parts.append(self.output(*self.packed(inner, to_here)))
             upstreams.append(before)
-        if streams and self.events is not None:
+        if plan.streams and self.events is not None:
             parts.append(control.packed(self.events, cells))
-        if any(stream.idle_after_us is not None for stream in streams) and self.ticks is not None:
+        if any(stream.idle_after_us is not None for stream, *_ in plan.streams) and self.ticks is not None:
             parts.append(clock.packed(self.ticks, cells))
         plan = self.plans[number] = replace(plan, upstreams=tuple(upstreams))
         return plan, functools.reduce(lambda a, b: a.unionAll(b), parts)
@@ -114,13 +137,15 @@ class Stages:
     def output(self, plan: CellPlan, packed: Any) -> Any:
         """What an operator's cells put out: packed rows for the next one's cells, or for the user."""
         schema = wire.OUTPUT if plan.onward is None else wire.PACKED
-        if not self.streaming:
-            return packed.groupBy("cell").applyInArrow(_whole_cell(plan), schema)
-        from plait.spark.stateful import processor
+        if self.streaming:
+            from plait.spark.stateful import processor
 
-        return packed.groupBy("cell").transformWithStateInPandas(
-            statefulProcessor=processor(plan), outputStructType=schema, outputMode="append", timeMode="None"
-        )
+            out = packed.groupBy("cell").transformWithStateInPandas(
+                statefulProcessor=processor(plan), outputStructType=schema, outputMode="append", timeMode="None"
+            )
+        else:
+            out = packed.groupBy("cell").applyInArrow(_whole_cell(plan), schema)
+        return closing_stage(out, plan.bound, plan.onward, self.partitions, schema) if closes(plan.bound.node) else out
 
 
 class _Dict:
