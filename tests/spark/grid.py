@@ -6,6 +6,7 @@ keeps what the winning attempt wrote. Everything else an attempt did must leave 
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import random
 from collections.abc import Iterable, Iterator
@@ -22,6 +23,7 @@ from plait.spark.closing import closed, is_closing
 from plait.spark.frames import Frame
 from plait.spark.layout import Layout, choose
 from plait.spark.pack import BLOCK, PATH, ROW, PackPlan, pack
+from plait.spark.resettling import MANIFEST, resettle
 from plait.spark.results import merge, read
 from plait.spark.run import fingerprint
 from plait.spark.stages import known, pack_plan
@@ -88,6 +90,8 @@ class Batch:
     def bodies(self, cells: Layout) -> list[Bodies]:
         found: list[Bodies] = [[] for _ in cells.keys]
         for plan, rows in self.tasks:
+            if plan.ship.layout != cells:
+                plan = dataclasses.replace(plan, ship=dataclasses.replace(plan.ship, layout=cells))
             for at, body in packed(plan, rows):
                 found[cells.keys.index(at)].append(body)
         for event in self.events:
@@ -111,23 +115,36 @@ class Grid:
         Grid.number += 1
         self.chance, self.faults = chance, faults
         self.workers = [f"grid {Grid.number}, worker {n}" for n in range(workers)]
-        query, schemas = case.query, case.schemas
-        self.bound = bind(query, schemas)
-        self.layout = choose(query, layout, 4, 4)
+        self.case, self.max_pending = case, max_pending
+        self.bound = bind(case.query, case.schemas)
         self.feeds = {each.stream.name: frames_of(each, chance) for each in case.given}
-        self.packs = {
-            name: [pack_plan(query.streams()[name], frame, self.bound, self.layout) for frame in frames]
-            for name, frames in self.feeds.items()
-        }
-        sources = tuple(known(each.stream, self.feeds[each.stream.name]) for each in case.given)
-        mark = fingerprint(query, self.bound, self.layout)
-        self.plan = CellPlan(self.bound, sources, self.layout, mark, max_pending=max_pending)
+        self._lay_out(layout)
         self.state: list[dict[Any, bytes]] = [{} for _ in self.layout.keys]
         self.schema = pa.schema([*self.bound.schema, pa.field(wire.KEY, pa.binary())])
         self.results: list[pa.Table] = []
         self.late: dict[str, list[dict[str, Any]]] = {name: [] for name in self.feeds}
         self.reports: list[dict[str, Any]] = []
         self.stores: list[Store] = []
+
+    def _lay_out(self, layout: str | tuple[int, int]) -> None:
+        query = self.case.query
+        self.layout = choose(query, layout, 4, 4)
+        self.packs = {
+            name: [pack_plan(query.streams()[name], frame, self.bound, self.layout) for frame in frames]
+            for name, frames in self.feeds.items()
+        }
+        sources = tuple(known(each.stream, self.feeds[each.stream.name]) for each in self.case.given)
+        mark = fingerprint(query, self.bound, self.layout)
+        self.plan = CellPlan(self.bound, sources, self.layout, mark, max_pending=self.max_pending)
+
+    def relayout(self, layout: str | tuple[int, int]) -> None:
+        """Stop, and go on with other cells, in other processes."""
+        cells = [{MANIFEST if n == "manifest" else n: data for n, data in cell.items()} for cell in self.state]
+        self._lay_out(layout)
+        Grid.number += 1
+        self.workers = [f"grid {Grid.number}, worker {n}" for n in range(len(self.workers))]
+        new = resettle(self.bound, cells, self.layout, self.plan.fingerprint)
+        self.state = [{"manifest" if n == MANIFEST else n: data for n, data in cell.items()} for cell in new]
 
     def run(self, batch: Batch) -> pa.Table:
         """Every cell's step, committed; gives the batch's results in result order."""

@@ -116,6 +116,19 @@ def test_heartbeats_and_ends_change_when_and_never_what(case: Case, seed: int) -
     judge(grid, case)
 
 
+@settings(max_examples=60)
+@given(case=cases(declared=True), seed=SEEDS)
+def test_cells_laid_out_anew_in_mid_run_change_nothing(case: Case, seed: int) -> None:
+    """State goes from one layout to another, two times, between any two batches."""
+    chance = random.Random(seed)
+    grid = Grid(case, layout_of(case, chance), chance)
+    for batch in [*batches(grid, case, longest=3, events=True), drain()]:
+        if chance.random() < 0.4:
+            grid.relayout(layout_of(case, chance))
+        grid.run(batch)
+    judge(grid, case)
+
+
 @settings(max_examples=100)
 @given(case=cases(declared=False, layouts=("integer column", "text column", "seq column")), seed=SEEDS)
 def test_sources_known_by_first_sight_give_the_same_rows_or_stop(case: Case, seed: int) -> None:

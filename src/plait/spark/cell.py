@@ -92,6 +92,7 @@ class Manifest:
     progress: dict[str, Any] = field(default_factory=dict)
     upstreams: dict[str, int] = field(default_factory=dict)  # how far the operators before this one are, by number
     states: list[int] = field(default_factory=list)  # what else is stored, beside the chunks: see Live.states
+    operator: int = 0  # its number in the query
 
     def dump(self) -> bytes:
         data = self.__dict__ | {"steps": [[s.id, s.frontier, s.chunks, s.released] for s in self.steps]}
@@ -131,7 +132,7 @@ def step(plan: CellPlan, cell: int, store: Store, bodies: Iterable[bytes], *, ca
          end: bool = False) -> list[tuple[int, bytes]]:  # fmt: skip
     """Process one batch; gives (kind, body) rows. Acts only after the last of its input."""
     data = store.manifest()
-    manifest = Manifest(plan.fingerprint) if data is None else Manifest.load(data)
+    manifest = Manifest(plan.fingerprint, operator=plan.number) if data is None else Manifest.load(data)
     if manifest.fingerprint != plan.fingerprint:
         raise RunError(
             "The checkpoint was written by another query",
