@@ -6,6 +6,7 @@ keeps what the winning attempt wrote. Everything else an attempt did must leave 
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import random
 from collections.abc import Iterable, Iterator
@@ -18,12 +19,14 @@ from tests.strategies import Case, Given, interleaved, table
 
 from plait.query.bind import bind
 from plait.spark import wire
-from plait.spark.cell import CellPlan, step
+from plait.spark.cell import STATES, CellPlan, step
+from plait.spark.closing import closed, is_closing
 from plait.spark.frames import Frame
 from plait.spark.layout import Layout
 from plait.spark.pack import PackPlan, pack
 from plait.spark.positions import BLOCK, PATH, ROW
 from plait.spark.recent import Recent
+from plait.spark.resettling import MANIFEST, resettle
 from plait.spark.results import merge, read
 from plait.spark.run import fingerprint
 from plait.spark.stages import layouts, stages
@@ -63,17 +66,22 @@ class Store:
 
     def put_chunk(self, number: int, data: bytes) -> None:
         self._touch()
-        assert number not in self.data
+        assert number not in self.data or number <= STATES
         self.data[number] = data
-        self.written += wire.table_of(data).num_rows
+        self.written += _rows(number, data)
 
     def drop_chunk(self, number: int) -> None:
         self._touch()
-        self.dropped += wire.table_of(self.data.pop(number)).num_rows
+        self.dropped += _rows(number, self.data.pop(number))
 
     @property
     def chunk_rows(self) -> int:
-        return sum(wire.table_of(data).num_rows for number, data in self.data.items() if number != "manifest")
+        return sum(_rows(number, data) for number, data in self.data.items() if number != "manifest")
+
+
+def _rows(number: int, data: bytes) -> int:
+    """Of a chunk; states have none."""
+    return 0 if number <= STATES else wire.table_of(data).num_rows
 
 
 @dataclass
@@ -111,30 +119,50 @@ class Grid:
         self.shared = None if shared is None else shared / str(Grid.number)  # the workers' recent chunks
         self.chance, self.faults = chance, faults
         self.workers = [f"grid {Grid.number}, worker {n}" for n in range(workers)]
-        query, schemas = case.query, case.schemas
-        self.bound = bind(query, schemas)
-        cells = layouts(self.bound, layout, 4, 4)
-        self.layout = cells[0]
+        self.case, self.max_pending = case, max_pending
+        self.bound = bind(case.query, case.schemas)
         self.feeds = {each.stream.name: frames_of(each, chance) for each in case.given}
-        common = CellPlan(
-            self.bound, (), self.layout, fingerprint(query, self.bound, *cells), max_pending=max_pending
-        )  # fmt: skip
-        self.stages = stages(self.bound, cells, self.feeds, common)
-        self.packs: dict[str, list[PackPlan]] = {name: [] for name in self.feeds}
-        for stage in self.stages:
-            for _, plan in stage.packs:
-                self.packs[plan.stream].append(plan)
-        self.states: list[list[dict[Any, bytes]]] = [[{} for _ in each.keys] for each in cells]
+        self._renewed: dict[int, PackPlan] = {}  # what packs for other cells, by what did before them
+        self.packs: dict[str, list[PackPlan]] = {}
+        self._lay_out(layout)
+        self.states: list[list[dict[Any, bytes]]] = [[{} for _ in stage.plan.layout.keys] for stage in self.stages]
         self.schema = pa.schema([*self.bound.schema, pa.field(wire.KEY, pa.binary())])
         self.results: list[pa.Table] = []
         self.late: dict[str, list[dict[str, Any]]] = {name: [] for name in self.feeds}
         self.reports: list[dict[str, Any]] = []
         self.stores: list[Store] = []
 
+    def _lay_out(self, layout: str | tuple[int, int]) -> None:
+        query = self.case.query
+        cells = layouts(self.bound, layout, 4, 4)
+        self.layout = cells[0]
+        mark = fingerprint(query, self.bound, *cells)
+        common = CellPlan(self.bound, (), self.layout, mark, max_pending=self.max_pending)
+        self.stages = stages(self.bound, cells, self.feeds, common)
+        packs: dict[str, list[PackPlan]] = {name: [] for name in self.feeds}
+        for stage in self.stages:
+            for _, plan in stage.packs:
+                packs[plan.stream].append(plan)
+        self.packs = self.packs or packs  # tasks go by the first ones
+        self._renewed = {
+            id(old): new for name, plans in packs.items() for old, new in zip(self.packs[name], plans, strict=True)
+        }
+
+    def relayout(self, layout: str | tuple[int, int]) -> None:
+        """Stop, and go on with other cells, in other processes."""
+        cells = [{MANIFEST if n == "manifest" else n: data for n, data in cell.items()} for cell in self.state]
+        self._lay_out(layout)
+        Grid.number += 1
+        self.workers = [f"grid {Grid.number}, worker {n}" for n in range(len(self.workers))]
+        new = resettle(self.bound, cells, self.layout, self.stages[0].plan.fingerprint)
+        self.states[0] = [{"manifest" if n == MANIFEST else n: data for n, data in cell.items()} for cell in new]
+
     def run(self, batch: Batch) -> pa.Table:
         """Every cell's step, committed; gives the batch's results in result order."""
         found = []
         self.reports, self.stores = [], []
+        tasks = [(self._renewed.get(id(plan), plan), rows) for plan, rows in batch.tasks]
+        batch = dataclasses.replace(batch, tasks=tasks)
         out: dict[int, list[tuple[int, bytes]]] = {}
         for stage in reversed(self.stages):  # a stage's number is below those before it
             plan = stage.plan
@@ -142,15 +170,14 @@ class Grid:
             for cell, body in [row for number in plan.upstreams for row in out[number]]:
                 own[plan.layout.keys.index(cell)].append(body)
             # Spark calls no cell that got nothing.
-            out[plan.number] = [
-                row for cell, bodies in enumerate(own) if bodies for row in self._attempts(plan, cell, bodies)
-            ]
+            rows = [row for cell, bodies in enumerate(own) if bodies for row in self._attempts(plan, cell, bodies)]
+            out[plan.number] = closed(rows, plan.bound, plan.onward)
         for kind, body in out[0]:
             if kind == wire.RESULTS:
                 found.append(read(body))
             elif kind == wire.LATE:
-                rows = wire.table_of(body)
-                self.late[rows.schema.metadata[b"stream"].decode()] += rows.to_pylist()
+                late = wire.table_of(body)
+                self.late[late.schema.metadata[b"stream"].decode()] += late.to_pylist()
             else:
                 self.reports.append(json.loads(body))
         if len(self.stages) == 1:
@@ -186,7 +213,9 @@ class Grid:
             done.append(self._step(plan, cell, twin, bodies))
             store = chance.choice((store, twin))
         for other in done:
-            assert other == out, "another attempt at the same batch gave other bytes"
+            # Of one state there may be several pickles.
+            same = [[row for row in rows if not is_closing(row[0])] for rows in (other, out)]
+            assert same[0] == same[1], "another attempt at the same batch gave other bytes"
         state[cell] = store.data
         self.stores.append(store)
         return out

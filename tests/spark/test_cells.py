@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests import strategies
 from tests.reference.judge import assert_same, canonical, on_reference
+from tests.reference.programs import operators
 from tests.spark.grid import Batch, Grid, batches, deliver, drain, packed, shuffled
 from tests.strategies import Case
 
@@ -53,7 +54,8 @@ def joins(**options: Any) -> st.SearchStrategy[Case]:
 
 def cases(**options: Any) -> st.SearchStrategy[Case]:
     return st.one_of(
-        joins(**options), strategies.span_aggregates(**options), strategies.count_aggregates(**options)
+        joins(**options), strategies.span_aggregates(**options), strategies.count_aggregates(**options),
+        operators(**options),
     )  # fmt: skip
 
 
@@ -119,6 +121,19 @@ def test_heartbeats_and_ends_change_when_and_never_what(case: Case, seed: int) -
             now = grid.reports[0]["frontier"]
             assert all(before <= ts < now for ts in result.column("ts").to_pylist()) or now == before == 2**63 - 1
             before = now
+    judge(grid, case)
+
+
+@settings(max_examples=60)
+@given(case=cases(declared=True), seed=SEEDS)
+def test_cells_laid_out_anew_in_mid_run_change_nothing(case: Case, seed: int) -> None:
+    """State goes from one layout to another, two times, between any two batches."""
+    chance = random.Random(seed)
+    grid = Grid(case, layout_of(case, chance), chance)
+    for batch in [*batches(grid, case, longest=3, events=True), drain()]:
+        if chance.random() < 0.4:
+            grid.relayout(layout_of(case, chance))
+        grid.run(batch)
     judge(grid, case)
 
 

@@ -10,6 +10,7 @@ The state is whatever the user's `state()` made; it stays where it is when the s
 
 from __future__ import annotations
 
+import copy
 import heapq
 import operator
 from collections.abc import Callable, Iterable, Sequence
@@ -32,17 +33,22 @@ EVERY, NONE, SEVERAL = -1, -2, -3
 class Rows:
     """Rows of one input as a user's functions see them; a column is turned into Python's values when first read."""
 
-    def __init__(self, table: pa.Table | pa.RecordBatch, ts: Sequence[int] | np.ndarray, stream: str) -> None:
+    def __init__(self, table: pa.Table | pa.RecordBatch, ts: Sequence[int] | np.ndarray, stream: str,
+                 columns: dict[str, list[Any]] | None = None) -> None:  # fmt: skip
         self._table, self._stream = table, stream
         self._ts = ts.tolist() if isinstance(ts, np.ndarray) else ts
-        self._columns: dict[str, list[Any]] = {}
+        self._columns = {} if columns is None else columns
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._table.schema.names or self._columns)
 
     def column(self, name: str) -> list[Any]:
         found = self._columns.get(name)
         if found is None:
             at = self._table.schema.get_field_index(name)
             if at < 0:
-                raise KeyError(f"no column {name!r}; there are {', '.join(self._table.schema.names)}")
+                raise KeyError(f"no column {name!r}; there are {', '.join(self.names)}")
             found = self._columns[name] = user_values(self._table.column(at))
         return found
 
@@ -69,6 +75,14 @@ class RowView:
             return self.__rows.column(name)[self.__at]
         except KeyError as error:
             raise AttributeError(error.args[0]) from None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Kept in a state that is pickled: the row alone, without those it came with."""
+        return _alone, (self.__rows.names, [self[name] for name in self.__rows.names], self.ts, self.stream)
+
+
+def _alone(names: list[str], values: list[Any], ts: int, stream: str) -> RowView:
+    return Rows(pa.table({}), [ts], stream, {name: [value] for name, value in zip(names, values, strict=True)}).view(0)
 
 
 def routed(answer: Any, buckets: int) -> tuple[int, tuple[int, ...] | None]:
@@ -141,7 +155,11 @@ class PlainBuckets:
         self._ran: tuple[int, int] | None = None
         self.out = Outputs()
         self._kinds = [(f.name, f.type) for f in node.output]
+        self._nested = [n for n, f in enumerate(node.output) if pa.types.is_nested(f.type)]
         self.calls = 0
+        #: The function that runs: its name, the tuple's place in the batch or the timer's time, and the bucket.
+        self.calling = ("process", -1, -1)
+        self.touched: set[int] = set()  # buckets whose state may have changed; who stores them clears it
 
     def take(self, ts: np.ndarray, first_rank: int, which: np.ndarray, buckets: np.ndarray,
              view: Callable[[int], RowView]) -> None:  # fmt: skip
@@ -153,6 +171,7 @@ class PlainBuckets:
                 self.pass_time(now)
             if i != last or row is None:
                 last, row = i, view(i)
+            self.calling = ("process", i, bucket)
             self._emit(process(self._state(bucket), row), now, first_rank + i, bucket, i, earliest=now + 1)
         self.calls += len(which)
 
@@ -165,12 +184,31 @@ class PlainBuckets:
             self._ran = due
             at, bucket = due
             assert self.node.on_timer is not None
+            self.calling = ("on_timer", at, bucket)
             self._emit(self.node.on_timer(self._state(bucket), at), at - 1, AFTER_ALL, bucket, -1, earliest=at + 1)
 
     def last_timer(self) -> int | None:
         return max((at for at, _ in self._timers), default=None)
 
+    def stored(self, buckets: Iterable[int]) -> dict[int, tuple[Any, list[int]]]:
+        """Of these buckets the state, as it is, and the times of pending timers."""
+        found: dict[int, tuple[Any, list[int]]] = {b: (self._states[b], []) for b in buckets}
+        for at, bucket in self._timers:
+            if bucket in found:
+                found[bucket][1].append(at)
+        return found
+
+    def restore(self, bucket: int, state: Any, timers: Iterable[int]) -> None:
+        self._states[bucket] = state
+        for at in timers:
+            heapq.heappush(self._timers, (at, bucket))
+
+    def waiting(self) -> set[int]:
+        """Buckets with a timer pending."""
+        return {bucket for _, bucket in self._timers}
+
     def _state(self, bucket: int) -> Any:
+        self.touched.add(bucket)
         if bucket not in self._states:
             self._states[bucket] = self.node.first_state(bucket)
         return self._states[bucket]
@@ -200,14 +238,17 @@ class PlainBuckets:
                     f"The operator's output names column {min(map(str, unknown))!r}",
                     why=f"declared are {', '.join(names)}",
                 )
-            return [output.get(name) for name in names]
+            output = [output.get(name) for name in names]
         if not isinstance(output, (tuple, list)) or len(output) != len(names):
             raise DataError(
                 f"The operator's output is {output!r}",
                 why=f"it is declared with {len(names)} columns: {', '.join(names)}",
                 do="Return or yield dicts, or tuples of that length",
             )
-        return list(output)
+        values = list(output)
+        for n in self._nested:
+            values[n] = copy.deepcopy(values[n])  # a list of the state's may change before it is read
+        return values
 
     def taken_out(self) -> tuple[Outputs, list[pa.Array]]:
         """What came out since the last call, and its columns."""

@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from plait.errors import RunError
-from plait.order import decode, encode
+from plait.order import AFTER_ALL, BEFORE_ALL, decode, encode
 from plait.spark import wire
 from plait.spark.layout import Layout
 from plait.spark.live import in_order
-from plait.spark.progress import StreamProgress, Upstream
+from plait.spark.progress import StreamProgress, Upstream, frontier_of
 
 
 @dataclass
@@ -30,6 +30,12 @@ class Known:
     frontier: int
     drained: bool
     events: int  # the last control event applied: a replayed one is not applied twice
+    reached: int = BEFORE_ALL  # how far events have moved the frontier of the streams, short of the end
+
+    def last_ts(self) -> int:
+        """How far time has passed at the end of input: to the last tuple of any stream, or a heartbeat beyond it."""
+        ends = [at for stream in self.streams.values() if (at := stream.largest()) is not None]
+        return max(self.frontier, self.reached, *ends)
 
 
 @dataclass
@@ -90,6 +96,8 @@ def arrive(known: Known, layout: Layout, cell: int, bodies: Iterable[bytes], *, 
         if not head["panes"]:
             table, dropped = _judge(stream, limits[head["stream"]], head, table, known.frontier)
         parts.setdefault(head["input"], []).append(table)
+        if dropped is not None and wire.OWN in dropped.column_names:
+            dropped = dropped.filter(dropped.column(wire.OWN))
         counted = dropped is not None and head["stream"] in counts and head["splits"]
         if dropped is not None and counted and _owns(layout, cell, head["input"]):
             late.setdefault(head["stream"], []).append(dropped)
@@ -109,6 +117,8 @@ def _hear(known: Known, found: _Bodies, splits: dict[str, list[list[Any]]]) -> N
         if event["no"] > known.events:
             known.events = event["no"]
             _apply(event, known.streams)
+            at = frontier_of(known.streams.values()) if known.streams else AFTER_ALL
+            known.reached = max(known.reached, at) if at < AFTER_ALL else known.reached
     for name, stream in known.streams.items():
         if stream.stream.idle_after_us is not None:
             spoke = {split[0] for split in splits.get(name, ())}
@@ -140,7 +150,7 @@ def _owns(layout: Layout, cell: int, input: int) -> bool:
     """Whether this cell is the one that counts a tuple which several cells get."""
     if layout.kind == "see_all":
         return cell == 0
-    if layout.kind == "hash":
+    if layout.kind in ("hash", "buckets"):
         return True
     return cell % layout.columns == 0 if input == 0 else cell < layout.columns
 

@@ -26,7 +26,7 @@ from plait.errors import PendingError, RunError
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.bind import Bound
 from plait.query.stream import Stream
-from plait.spark import wire
+from plait.spark import closing, wire
 from plait.spark.arrive import Known, arrive
 from plait.spark.layout import Layout
 from plait.spark.live import Live, in_order, live
@@ -91,6 +91,8 @@ class Manifest:
     steps: list[Step] = field(default_factory=list)
     progress: dict[str, Any] = field(default_factory=dict)
     upstreams: dict[str, int] = field(default_factory=dict)  # how far the operators before this one are, by number
+    states: list[int] = field(default_factory=list)  # what else is stored, beside the chunks: see Live.states
+    operator: int = 0  # its number in the query
 
     def dump(self) -> bytes:
         data = self.__dict__ | {"steps": [[s.id, s.frontier, s.chunks, s.released] for s in self.steps]}
@@ -102,6 +104,9 @@ class Manifest:
         parsed["steps"] = [Step(*step) for step in parsed["steps"]]
         return Manifest(**parsed)
 
+
+#: A state's place among the chunks: this, less its number. The manifest has a place there too, -1.
+STATES = -2
 
 #: Live indexes of this process by (query, run, cell). Only a cache: see above.
 _CACHE: dict[tuple[str, int], Live] = {}
@@ -127,7 +132,7 @@ def step(plan: CellPlan, cell: int, store: Store, bodies: Iterable[bytes], *, ca
          near: Recent = NONE, end: bool = False) -> list[tuple[int, bytes]]:  # fmt: skip
     """Process one batch; gives (kind, body) rows. Acts only after the last of its input."""
     data = store.manifest()
-    manifest = Manifest(plan.fingerprint) if data is None else Manifest.load(data)
+    manifest = Manifest(plan.fingerprint, operator=plan.number) if data is None else Manifest.load(data)
     if manifest.fingerprint != plan.fingerprint:
         raise RunError(
             "The checkpoint was written by another query",
@@ -144,11 +149,17 @@ def step(plan: CellPlan, cell: int, store: Store, bodies: Iterable[bytes], *, ca
     new = Step(uuid.uuid4().hex, frontier)
     tables = {input: contents.prepared(input, table) for input, table in arrived.tables.items() if table.num_rows}
     for input, table in tables.items():
-        if table.num_rows:
-            _keep(manifest, store, new, input, table, near)
+        if (waiting := contents.waiting(table, frontier)).num_rows:
+            _keep(manifest, store, new, input, waiting, near)
+    contents.last_ts = known.last_ts()
     results = contents.advance(tables, frontier)
     new.released = list(contents.released)
     _check_pending(plan, contents, known, frontier)
+    ends = frontier == AFTER_ALL and not manifest.drained
+    if frontier < AFTER_ALL:
+        _keep_states(contents, manifest, store)
+    elif ends:
+        _drop_states(manifest, store)
     manifest.steps.append(new)
     manifest.frontier = frontier
     manifest.drained = manifest.drained or frontier == AFTER_ALL
@@ -167,9 +178,10 @@ def step(plan: CellPlan, cell: int, store: Store, bodies: Iterable[bytes], *, ca
              "largest": max((at for p in known.streams.values() if (at := p.largest()) is not None), default=None)}  # fmt: skip
     for_user = [(wire.LATE, wire.table_bytes(t)) for t in arrived.late if t.num_rows]
     for_user += [(wire.PROGRESS, json.dumps(state).encode()), *arrived.passed]
+    last = closing.rows_of(contents) if ends and closing.closes(plan.bound.node) else []
     if plan.onward is not None:
-        return plan.onward.bodies(results, frontier, for_user)
-    return [*((wire.RESULTS, body) for body in results.bodies()), *for_user]
+        return plan.onward.bodies(results, frontier, for_user) + last
+    return [*((wire.RESULTS, body) for body in results.bodies()), *for_user, *last]
 
 
 def _known(plan: CellPlan, manifest: Manifest) -> Known:
@@ -190,6 +202,20 @@ def _keep(manifest: Manifest, store: Store, new: Step, input: int, table: pa.Tab
     data = wire.table_bytes(table)
     store.put_chunk(number, data)
     near.put(new.id, number, data)
+
+
+def _keep_states(contents: Live, manifest: Manifest, store: Store) -> None:
+    changed = []
+    for number, data in contents.states():
+        store.put_chunk(STATES - number, data)
+        changed.append(number)
+    manifest.states = sorted({*manifest.states, *changed})
+
+
+def _drop_states(manifest: Manifest, store: Store) -> None:
+    for number in manifest.states:
+        store.drop_chunk(STATES - number)
+    manifest.states = []
 
 
 def _expire(contents: Live, manifest: Manifest, store: Store) -> None:
@@ -229,7 +255,7 @@ def _contents(plan: CellPlan, cell: int, store: Store, manifest: Manifest, cache
     cached = _CACHE.pop((cache_key, cell), None) if cache_key is not None else None
     if cached is not None and cached.steps == wanted:
         return cached
-    if cached is not None and cached.steps and cached.steps[-1] in wanted:
+    if cached is not None and cached.catches_up and cached.steps and cached.steps[-1] in wanted:
         at = wanted.index(cached.steps[-1])
         known = wanted[: at + 1]
         if cached.steps[-len(known) :] == known:
@@ -241,6 +267,8 @@ def _contents(plan: CellPlan, cell: int, store: Store, manifest: Manifest, cache
     for input, table in _chunks(store, manifest.steps, near):
         tables.setdefault(input, []).append(table)
     contents.replay({i: in_order(pa.concat_tables(some)) for i, some in tables.items()}, manifest.frontier)
+    for number in manifest.states:
+        contents.load_state(number, store.chunk(STATES - number))
     return contents
 
 

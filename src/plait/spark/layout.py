@@ -4,6 +4,7 @@ grid       m x n cells; a left tuple goes to one row of them, a right one to one
            one cell (DP-Join). m x 1 serves `left`, `semi`, `anti` and as-of: there a left tuple meets all its partners.
 hash       cells in a line; tuples go by the values that must be equal (`hashing`), and none is copied. Aggregates have this
            one, by their key.
+buckets    cells in a line; a tuple goes to those of the buckets that `route` names (`routing`).
 see_all    every cell sees every tuple and stores one in C of them (ScaleJoin): count windows need each tuple's rank.
 
 Cell keys are chosen so that they spread evenly over the state's partitions: Spark puts key k into partition
@@ -20,11 +21,12 @@ from plait.errors import QueryError
 from plait.query.aggregate import Aggregate
 from plait.query.base import Query
 from plait.query.join import Asof, CountWindow, Join
+from plait.query.operator import Operator
 
 
 @dataclass(frozen=True)
 class Layout:
-    kind: str  # "grid", "hash" or "see_all"
+    kind: str  # "grid", "hash", "buckets" or "see_all"
     rows: int
     columns: int
     keys: tuple[int, ...]  # the cells' keys, row by row
@@ -34,7 +36,7 @@ class Layout:
         return self.rows * self.columns
 
     def describe(self) -> str:
-        note = {"see_all": " (store one, see all)", "hash": " (by hash)"}.get(self.kind, "")
+        note = {"see_all": " (store one, see all)", "hash": " (by hash)", "buckets": " (of buckets)"}.get(self.kind, "")
         return f"{self.rows}x{self.columns}{note}"
 
     def destinations(self, input: int, hashes: np.ndarray) -> list[np.ndarray | None]:
@@ -76,9 +78,13 @@ def choose(query: Query, wanted: str | tuple[int, int], partitions: int, paralle
     """The layout of a query: as asked for, or as square as the number of cores allows."""
     kind = "see_all" if isinstance(query, Join) and isinstance(query.window, CountWindow) else "grid"
     one_column = isinstance(query, Asof) or (isinstance(query, Join) and query.how != "inner")
-    if isinstance(query, Aggregate):
-        cells = max(1, min(parallelism, partitions)) if isinstance(wanted, str) else _numbers(wanted)[0] * wanted[1]
-        return Layout("hash", cells, 1, cell_keys(cells, partitions))
+    if isinstance(query, (Aggregate, Operator)):
+        most = query.buckets if isinstance(query, Operator) else parallelism
+        cells = max(1, min(parallelism, partitions, most))
+        if wanted not in ("auto", "hash"):
+            rows, columns = _numbers(wanted)
+            cells = rows * columns
+        return Layout("buckets" if isinstance(query, Operator) else "hash", cells, 1, cell_keys(cells, partitions))
     if wanted == "hash":
         if kind == "see_all":
             raise QueryError(

@@ -7,7 +7,7 @@ and its results are out already. Both are told the frontier, so contents are a f
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from plait.operators import keys
 from plait.query.aggregate import Aggregate
 from plait.query.bind import Bound
 from plait.query.join import Asof, Join, TimeWindow, TumblingWindow
+from plait.query.operator import Operator
 from plait.spark import wire
 from plait.spark.keyed import Keyed
 from plait.spark.layout import Layout
@@ -36,6 +37,10 @@ def live(bound: Bound, layout: Layout, cell: int, *, index: str) -> Live:
         from plait.spark.live_aggregate import live_aggregate
 
         return live_aggregate(bound)
+    if isinstance(bound.node, Operator):
+        from plait.spark.live_operator import LiveOperator
+
+        return LiveOperator(bound, layout, cell)
     from plait.spark.live_asof import LiveAsof
 
     return LiveAsof(bound) if isinstance(bound.node, Asof) else LiveJoin(bound, layout, cell, index=index)
@@ -43,6 +48,12 @@ def live(bound: Bound, layout: Layout, cell: int, *, index: str) -> Live:
 
 class Live(ABC):
     """What all operators share: pending tuples of each input (or partial panes), released by the frontier."""
+
+    #: Whether contents that are some steps behind get on by the chunks of these; if not they are built anew.
+    catches_up = True
+
+    #: How far time has passed at the end of input.
+    last_ts = order.BEFORE_ALL
 
     def __init__(self, bound: Bound, schemas: Sequence[pa.Schema]) -> None:
         self.bound, self.schemas = bound, tuple(schemas)
@@ -57,6 +68,17 @@ class Live(ABC):
     def prepared(self, input: int, table: pa.Table) -> pa.Table:
         """What came, as it is kept."""
         return table
+
+    def waiting(self, table: pa.Table, frontier: int) -> pa.Table:
+        """Of what came, the rows that the state must hold."""
+        return table
+
+    def states(self) -> Iterator[tuple[int, bytes]]:
+        """States that no chunk tells and that this batch has changed, by number."""
+        return iter(())
+
+    def load_state(self, number: int, data: bytes) -> None:
+        raise NotImplementedError
 
     def advance(self, arrived: dict[int, pa.Table], frontier: int) -> Results | Keyed:
         """Release what lies below the frontier and process it; results in result order."""

@@ -34,7 +34,9 @@ class PackPlan:
     """How one DataFrame of a stream becomes packed rows. Pickled into the tasks."""
 
     stream: str
-    inputs: tuple[int, ...]  # the operator's inputs that this stream feeds; two for a self-join
+    inputs: tuple[
+        int, ...
+    ]  # the operator's inputs that this stream feeds: two for a self-join, none if it is only heard
     columns: tuple[str, ...]
     time: str
     unit: str | None
@@ -64,6 +66,9 @@ def pack(plan: PackPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Recor
     beside = {wire.SPLIT: pa.array(rows.split)} | ({} if late is None else {wire.LATE_FLAG: pa.array(late)})
     tuples = Tuples(rows.table, rows.ts, rows.own_keys, rows.hashes, beside)
     schema = pa.schema([("cell", pa.int32()), ("body", pa.binary())])
+    if not plan.inputs:
+        body = wire.body({"stream": plan.stream, "splits": splits, "panes": False})
+        yield pa.record_batch([list(cells := plan.ship.layout.keys), [body] * len(cells)], schema=schema)
     for number, input in enumerate(plan.inputs):
         header = {"stream": plan.stream, "input": input, "splits": splits if number == 0 else [], "split_of": splits}
         header["panes"] = plan.ship.folds

@@ -19,11 +19,13 @@ from plait.query.aggregate import Aggregate
 from plait.query.base import Query
 from plait.query.bind import Bound, bind, check_data
 from plait.query.explain import explain
+from plait.query.operator import Operator
 from plait.query.predicate import Predicate
 from plait.query.stream import FILE, Stream
 from plait.spark import aside, clock, collect, control, frames, settings, wire
 from plait.spark.cell import CellPlan
-from plait.spark.layout import Layout, has_cells
+from plait.spark.layout import Layout
+from plait.spark.pickled import carry
 from plait.spark.results import read
 from plait.spark.stages import Pipeline, layouts, operators, stages
 
@@ -138,8 +140,6 @@ class Plan:
 
 def plan(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int, int], index: str, control_dir: str | None,
          max_pending: int | None) -> Plan:  # fmt: skip
-    if not has_cells(query):
-        raise RunError("Spark runs joins and aggregates so far, not operators", do="Use the reference executor")
     check_data(query, data)
     streams = query.streams()
     spark = _first(data[next(iter(streams))]).sparkSession
@@ -149,6 +149,7 @@ def plan(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int, int]
     for operator in operators(bound):
         if operator.predicate is not None and operator.predicate.kind == "opaque":
             check_compiles(operator.predicate, *(i.schema for i in operator.inputs))  # here, not in a task
+        carry(_functions(operator))
     given = {name: frames.frames_of(stream, data[name]) for name, stream in streams.items()}
     streaming = _all_streaming(given)
     settings.check(spark, streaming=streaming)
@@ -160,7 +161,7 @@ def plan(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int, int]
         common = CellPlan(bound, (), cells[0], fingerprint(query, bound, *cells), explain(query), index, max_pending)
         events = control.events(spark, control_dir) if streaming and control_dir is not None else None
         ticks = clock.ticks(spark, streams.values()) if streaming else None
-        pipeline = Pipeline(stages(bound, cells, given, common), streaming, events, ticks, packs)
+        pipeline = Pipeline(stages(bound, cells, given, common), streaming, events, ticks, partitions, packs)
         return Plan(spark, pipeline, streaming, control_dir, laid_out, layout)
 
     return laid_out(layout, control_dir)
@@ -203,7 +204,12 @@ def fingerprint(query: Query, bound: Bound, cells: Layout, *inner: Layout) -> st
 
 
 def _meaning(operator: Bound) -> str:
-    """An operator's conditions, and users' functions, as text."""
+    """An operator's conditions, and users' functions, as text.
+
+    Not those of a user's own operator: one that raises at a tuple must be mended and go on from the same checkpoint.
+    """
+    if isinstance(operator.node, Operator):
+        return f"{operator.node.output} {operator.node.on_timer is not None}"
     text = "" if operator.predicate is None else _condition_text(operator.predicate)
     for _, function in operator.node.compute if isinstance(operator.node, Aggregate) else ():
         if function.where is not None:
@@ -212,6 +218,15 @@ def _meaning(operator: Bound) -> str:
             custom = function.custom
             text += "".join(map(_function_text, (custom.init, custom.add, custom.merge, custom.result)))
     return text
+
+
+def _functions(operator: Bound) -> list[Any]:
+    """Users' functions that run in tasks as they are."""
+    node = operator.node
+    if isinstance(node, Operator):
+        return [f for f in (node.route, node.state, node.process, node.on_timer) if f is not None]
+    customs = [f.custom for _, f in node.compute if f.custom is not None] if isinstance(node, Aggregate) else []
+    return [f for c in customs for f in (c.init, c.add, c.merge, c.result) if f is not None]
 
 
 def _condition_text(predicate: Predicate) -> str:

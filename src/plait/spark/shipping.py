@@ -15,9 +15,11 @@ import pyarrow as pa
 from plait.operators import keys
 from plait.query.aggregate import Aggregate
 from plait.query.bind import Bound
+from plait.query.operator import Operator
 from plait.spark import wire
 from plait.spark.hashing import HashColumns, hash_columns, words
 from plait.spark.layout import Layout
+from plait.spark.routing import routed_parts
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,7 @@ class Shipping:
     by_value: HashColumns | None  # for the layout "hash"
     columns: tuple[str, ...]  # those that go along
     folds: bool  # as partial panes
+    whole: bool  # tuples may have to be left out in the cells, and shown
 
     def parts(self, input: int, tuples: Tuples) -> list[pa.Table]:
         """For each cell what goes there."""
@@ -43,6 +46,9 @@ class Shipping:
             for name, column in tuples.beside.items():
                 table = table.append_column(name, column)
             hashes = tuples.hashes()
+            if isinstance(self.bound.node, Operator):
+                return routed_parts(self.bound, input, table, tuples.rows, tuples.ts, hashes, self.layout.cells,
+                                    whole=self.whole)  # fmt: skip
             if self.layout.kind == "see_all":
                 table = table.append_column(wire.HASH, pa.array(hashes))
         if self.by_value is not None:
@@ -72,7 +78,7 @@ def shipping(bound: Bound, input: int, layout: Layout, *, whole: bool) -> Shippi
 
         folds = not whole and parts(bound) is not None
         columns = columns if whole else tuple(needed_columns(bound))
-    return Shipping(bound, layout, hash_columns(bound) if layout.kind == "hash" else None, columns, folds)
+    return Shipping(bound, layout, hash_columns(bound) if layout.kind == "hash" else None, columns, folds, whole)
 
 
 def _folded(plan: Shipping, input: int, tuples: Tuples) -> pa.Table:

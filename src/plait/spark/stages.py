@@ -2,6 +2,9 @@
 
 Operators are numbered as they are met, from the last one on; one that is used in two places has two numbers and runs twice,
 which gives the same rows. Of a stream that several operators read, the first shows the rows that are dropped.
+
+All operators of a query share one time: a timer rings because of a stream that its operator does not read, too. So an
+operator with timers hears of all streams how far they are.
 """
 
 from __future__ import annotations
@@ -18,10 +21,11 @@ from plait.query.bind import Bound
 from plait.query.stream import Stream
 from plait.spark import clock, control, frames, wire
 from plait.spark.cell import CellPlan, step
+from plait.spark.closing import closes, closing_stage
 from plait.spark.layout import Layout, choose
 from plait.spark.onward import Onward
 from plait.spark.pack import PackPlan
-from plait.spark.shipping import shipping
+from plait.spark.shipping import Shipping, shipping
 
 
 def layouts(bound: Bound, wanted: str | tuple[int, int], partitions: int, parallelism: int) -> list[Layout]:
@@ -63,6 +67,16 @@ def pack_plan(stream: Stream, frame: frames.Frame, bound: Bound, cells: Layout) 
     )  # fmt: skip
 
 
+def heard_plan(stream: Stream, frame: frames.Frame, bound: Bound, cells: Layout, columns: tuple[str, ...]) -> PackPlan:
+    """Of a stream that an operator does not read, only how far it is."""
+    return PackPlan(
+        stream=stream.name, inputs=(), columns=columns, time=stream.time, unit=stream.unit,
+        disorder_us=stream.disorder_us, late=stream.late, source=frame.source, source_name=frame.source_name,
+        source_rank=frame.source_rank, seq=frame.seq, seq_column=frame.seq_column,
+        ship=Shipping(bound, cells, None, (), folds=False, whole=False),
+    )  # fmt: skip
+
+
 def known(stream: Stream, found: list[frames.Frame]) -> tuple[Stream, tuple[Any, ...], bool]:
     if stream.source is None:
         return stream, tuple(f.source_name for f in found), False
@@ -82,6 +96,7 @@ def stages(bound: Bound, cells: list[Layout], given: Mapping[str, list[frames.Fr
     """All operators of a query, in the order of their numbers. `common` is what their cells' plans share."""
     made: list[Stage | None] = []
     shown: set[str] = set()
+    columns = {i.node: tuple(i.schema.names) for o in operators(bound) for i in o.inputs if isinstance(i.node, Stream)}
 
     def add(bound: Bound, onward: Onward | None) -> int:
         number, streams = len(made), own_streams(bound)
@@ -93,11 +108,16 @@ def stages(bound: Bound, cells: list[Layout], given: Mapping[str, list[frames.Fr
             inputs = tuple(n for n, i in enumerate(bound.inputs) if i.node is inner.node)
             to_here = Onward(len(made), inputs, shipping(bound, inputs[0], layout, whole=False))
             upstreams.append(add(inner, to_here))
+        heard = [stream for stream in columns if stream not in streams] if closes(bound.node) else []
         plan = replace(
             common, bound=bound, layout=layout, number=number, upstreams=tuple(upstreams), onward=onward,
-            streams=tuple(known(stream, given[stream.name]) for stream in streams), elsewhere=elsewhere,
+            streams=tuple(known(stream, given[stream.name]) for stream in (*streams, *heard)),
+            elsewhere=elsewhere.union(stream.name for stream in heard),
         )  # fmt: skip
         packs = [(f, pack_plan(stream, f, bound, layout)) for stream in streams for f in given[stream.name]]
+        packs += [
+            (f, heard_plan(stream, f, bound, layout, columns[stream])) for stream in heard for f in given[stream.name]
+        ]
         made[number] = Stage(plan, packs)
         return number
 
@@ -113,6 +133,7 @@ class Pipeline:
     streaming: bool
     events: Any | None  # control events, as Spark reads them
     ticks: Any | None  # seconds
+    partitions: int
     packs: dict[Any, Any]  # streams' rows, packed: made once for all plans with the same cells
 
     def packed(self, number: int = 0) -> Any:
@@ -139,13 +160,15 @@ class Pipeline:
         """What a stage's cells put out: packed rows for the next one's cells, or, of stage 0, for the user."""
         plan, packed = self.stages[number].plan, self.packed(number)
         schema = wire.OUTPUT if plan.onward is None else wire.PACKED
-        if not self.streaming:
-            return packed.groupBy("cell").applyInArrow(_whole_cell(plan), schema)
-        from plait.spark.stateful import processor
+        if self.streaming:
+            from plait.spark.stateful import processor
 
-        return packed.groupBy("cell").transformWithStateInPandas(
-            statefulProcessor=processor(plan), outputStructType=schema, outputMode="append", timeMode="None"
-        )
+            out = packed.groupBy("cell").transformWithStateInPandas(
+                statefulProcessor=processor(plan), outputStructType=schema, outputMode="append", timeMode="None"
+            )
+        else:
+            out = packed.groupBy("cell").applyInArrow(_whole_cell(plan), schema)
+        return closing_stage(out, plan.bound, plan.onward, self.partitions, schema) if closes(plan.bound.node) else out
 
 
 class _Dict:

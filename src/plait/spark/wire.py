@@ -28,6 +28,9 @@ _PACKED = pa.ipc.IpcWriteOptions(compression="lz4")
 
 TS, KEY, SPLIT, LATE_FLAG, HASH = "_plait_ts", "_plait_key", "_plait_split", "_plait_late", "_plait_hash"
 
+#: Whether a cell is the one that shows a tuple, should it be dropped, where that is told tuple by tuple.
+OWN = "_plait_own"
+
 
 def body(header: dict[str, Any], rows: pa.RecordBatch | pa.Table | None = None) -> bytes:
     head = json.dumps(header).encode()

@@ -1,0 +1,129 @@
+"""Users' operators on Spark: byte for byte the reference's, through restarts, with states that are objects of this module."""
+
+from __future__ import annotations
+
+import random
+import threading
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.spark import feeds
+from tests.spark.feeds import assert_identical, collected, write_files
+
+import plait
+from plait.spark import wire
+
+pytestmark = pytest.mark.spark
+
+A = plait.stream("a", unit="us", source="src", sources=[0, 1], disorder=2)
+B = plait.stream("b", unit="us")
+
+
+class Run:
+    """A state of a class of one's own: tuples seen, the last ones kept as they came."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+        self.last: list[Any] = []
+
+
+def route(t: Any) -> Any:
+    return plait.ALL if t.x == 0 else None if t.x == 1 else [t.x % 5, 2] if t.x < 4 else t.x % 5
+
+
+def process(run: Run, t: Any) -> Any:
+    run.seen += 1
+    run.last = [*run.last, t][-3:]
+    if run.seen == 1:
+        yield plait.timer(t.ts + 4)
+    yield {"n": run.seen, "who": t.stream, "xs": [old.x for old in run.last]}
+
+
+def ring(run: Run, at: int) -> Any:
+    """Periodic, and so never ends by itself."""
+    yield {"n": -run.seen, "who": None, "xs": [at]}
+    yield plait.timer(at + 7)
+
+
+OUTPUT = {"n": "int64", "who": "string", "xs": pa.list_(pa.int64())}
+
+
+def counted(streams: Any, **changed: Any) -> Any:
+    given = {"buckets": 5, "route": route, "state": Run, "process": process, "on_timer": ring, "output": OUTPUT}
+    return plait.operator(streams, **(given | changed))
+
+
+def rows(chance: random.Random, count: int) -> pa.Table:
+    times = sorted(chance.randrange(count) for _ in range(count))
+    return pa.table({
+        "ts": pa.array(times, pa.int64()),
+        "src": pa.array([0, 1, *(chance.randrange(2) for _ in range(count - 2))], pa.int64()),
+        "x": pa.array([chance.randrange(9) for _ in range(count)], pa.int64()),
+    })  # fmt: skip
+
+
+def write_rows(folder: Path, *, count: int = 90) -> dict[str, pa.Table]:
+    chance = random.Random(20_261_115)
+    data = {name: rows(chance, count) for name in "ab"}
+    for name, table in data.items():
+        write_files(folder / name, table, [count // 3, count * 2 // 3])
+    return data
+
+
+def frames(spark: Any, folder: Path, *, streaming: bool, names: str = "ab") -> dict[str, Any]:
+    schema = "ts long, src long, x long"
+    return {n: feeds.frame(spark, folder / n, schema, streaming=streaming, files=1) for n in names}
+
+
+def test_an_operator_with_timers_in_batches_and_as_one(spark: Any, tmp_path: Path) -> None:
+    """More cells than there are buckets, of which each has some; tuples go to all, some, one or none."""
+    data, query = write_rows(tmp_path), counted([A, B])
+    expected = query.reference(data, keys=True)
+    assert expected.num_rows > 300
+    df = query.on_spark(frames(spark, tmp_path, streaming=True), layout=(3, 1))
+    got = feeds.run(df, tmp_path, keep_key=True)
+    assert got.column(wire.KEY).to_pylist() == expected.column(wire.KEY).to_pylist()
+    assert_identical(got, expected.drop_columns([wire.KEY]))
+    whole = collected(query.on_spark(frames(spark, tmp_path, streaming=False)))
+    assert whole.column(wire.KEY).to_pylist() == expected.column(wire.KEY).to_pylist()
+    assert_identical(whole, expected.drop_columns([wire.KEY]))
+
+
+def test_a_function_that_raises_is_named_mended_and_goes_on(spark: Any, tmp_path: Path) -> None:
+    data = write_rows(tmp_path, count=30)
+
+    def breaks(run: Run, t: Any) -> Any:
+        if t.stream == "a" and t.ts > 15:
+            raise ValueError("no such thing")
+        yield from process(run, t)
+
+    broken, query = counted([A, B], process=breaks), counted([A, B], process=process)
+    with pytest.raises(
+        Exception, match="process of bucket . called with stream 'a', source .*, row .*, ts 1[6-9]"
+    ) as e:
+        feeds.run(broken.on_spark(frames(spark, tmp_path, streaming=True)), tmp_path, drain=False)
+    assert "ValueError: no such thing" in str(e.value)
+    got = feeds.run(query.on_spark(frames(spark, tmp_path, streaming=True)), tmp_path)
+    assert_identical(got, query.reference(data))
+
+
+def test_a_state_that_cannot_be_pickled_is_refused(spark: Any, tmp_path: Path) -> None:
+    write_rows(tmp_path, count=12)
+    query = counted([A], state=threading.Lock, process=lambda lock, t: [], on_timer=None)
+    with pytest.raises(Exception, match="The state of bucket . can't be pickled"):
+        feeds.run(query.on_spark(frames(spark, tmp_path, streaming=True, names="a")), tmp_path, drain=False)
+
+
+def test_operators_joins_and_aggregates_chained(spark: Any, tmp_path: Path) -> None:
+    """An operator over a join, an aggregate over it; timers of one that reads only `a` ring with the time of `b`."""
+    data = write_rows(tmp_path, count=40)
+    near = plait.join(A, B, on="l.x = r.x", within=3, name="near")
+    over = counted([near], route=lambda t: t.a_x % 5, process=lambda run, t: [(t.a_x, t.stream, []), plait.timer(t.ts + 9)],
+                   on_timer=lambda run, at: [(at, None, [])])  # fmt: skip
+    top = plait.aggregate(over, size=10, by="who", compute={"n": plait.count(), "of": plait.sum("n")})
+    assert_identical(collected(top.on_spark(frames(spark, tmp_path, streaming=False))), top.reference(data))
+    ticks = plait.join(counted([A], name="ticks"), B, on="l.n > r.x", within=5)
+    got = feeds.run(ticks.on_spark(frames(spark, tmp_path, streaming=True)), tmp_path)
+    assert_identical(got, ticks.reference(data))
