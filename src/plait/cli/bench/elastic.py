@@ -23,7 +23,7 @@ from plait.threads.epochs import Change
 
 WINDOW = 10_000  # tuples a stream
 RATE = 8_000.0  # tuples/s while changes are timed: well below what one thread can do
-SCAN_WINDOW = 20_000
+HEAVY_WINDOW = 1_000  # of the condition that is called pair by pair
 
 
 def run(quick: bool = False) -> dict[str, Any]:
@@ -90,7 +90,7 @@ def _reconfiguration(label: str, window: int, changes: list[Change]) -> list[dic
 def _overhead(quick: bool) -> list[dict[str, Any]]:
     """The same threads on as many shares, and on four times as many: what elasticity costs where nothing changes."""
     found = []
-    cases = (("called pair by pair", None, SCAN_WINDOW, 3_000), ("band grid", runs.query(WINDOW), WINDOW, 20_000))
+    cases = (("called pair by pair", None, HEAVY_WINDOW, 10_000), ("band grid", runs.query(WINDOW), WINDOW, 20_000))
     for index, made, window, rows in cases:
         for label, options in (
             ("fixed", {"strategy": "scalejoin"}), ("2 shares", {"elastic": 2}), ("8 shares", {"elastic": 8})
@@ -110,23 +110,23 @@ def _figure_5(quick: bool) -> list[dict[str, Any]]:
     seconds = (1.0, 2.0) if quick else (2.0, 4.0)
     found = []
     for label, workers, parts in (("70% to 120%", 1, (0.7, 1.2)), ("70% to 30%", 2, (0.7, 0.3))):
-        most = runs.sustained(SCAN_WINDOW, 1_000 if quick else 2_000, workers, elastic=8)
+        most = runs.sustained(HEAVY_WINDOW, 5_000 if quick else 10_000, workers, elastic=8)
         rates = (parts[0] * most, parts[1] * most)
         found.append({
             "case": f"load from {label} of what {workers} can do, with the policy", "threads at first": workers,
-            **runs.stepped(SCAN_WINDOW, workers, rates, seconds),
+            **runs.stepped(HEAVY_WINDOW, workers, rates, seconds),
         })  # fmt: skip
     return found
 
 
 def _pure(quick: bool) -> list[dict[str, Any]]:
-    rows = 1_000 if quick else 2_000
+    rows = 5_000 if quick else 10_000
     found = []
     for n in (1, 2, 4):
         found.append({
             "case": "virtual and pure shared-nothing, the same join", "threads": n,
-            "virtual tuples_per_s": runs.sustained(SCAN_WINDOW, rows, n, elastic=max(n, 2)),
-            "pure tuples_per_s": runs.pure_sustained(SCAN_WINDOW, rows, n),
+            "virtual tuples_per_s": runs.sustained(HEAVY_WINDOW, rows, n, elastic=max(n, 2)),
+            "pure tuples_per_s": runs.pure_sustained(HEAVY_WINDOW, rows, n),
         })  # fmt: skip
     for window in (WINDOW, 10 * WINDOW):
         found.append({
@@ -138,7 +138,7 @@ def _pure(quick: bool) -> list[dict[str, Any]]:
 
 def _model(quick: bool) -> list[dict[str, Any]]:
     """Section 8's curves beside what is measured, for windows small enough that input and output matter."""
-    window, rows = 2_000, 4_000 if quick else 10_000
+    window, rows = 200, 4_000 if quick else 10_000
     costs = measured_costs(window, rows)
     found = []
     for n in (1, 2, 4, 8):
