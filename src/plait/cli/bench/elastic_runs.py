@@ -242,17 +242,25 @@ class PureRun:
     def taken(self) -> int:
         return min(int(engine.stats().workers[0].tuples) for engine in self.engines)
 
-    def finish(self) -> pa.Table:
+    def parts(self) -> list[pa.Table]:
+        """What each gives, to the end of the input."""
         for engine in self.engines:
             for name in (LEFT, RIGHT):
                 engine.close(name, None)
-        parts = pa.concat_tables([reader.join() for reader in self.readers])
-        return parts.sort_by(KEY)
+        return [reader.join() for reader in self.readers]
+
+    def finish(self) -> pa.Table:
+        return merged(self.parts())
 
     def stop(self) -> None:
         for engine in self.engines:
             with contextlib.suppress(Stopped):
                 engine.stop()
+
+
+def merged(parts: list[pa.Table]) -> pa.Table:
+    """In result order: the keys' bytes have it."""
+    return pa.concat_tables(parts).sort_by(KEY)
 
 
 class _Results:
