@@ -189,7 +189,7 @@ def stepped(window_tuples: int, workers: int, rates: tuple[float, float], second
         settled(taken_by_all(run), window_tuples)
         if (now := engine.epochs.active) != workers:
             raise AssertionError(f"{now} threads, not {workers}")
-        engine.watch._rest = 2
+        engine.watch._rest = 10
         batches = iter(pieces(part(data, window_tuples, rows), size))
         for label, rate, span in zip(("before", "after"), rates, seconds, strict=True):
             engine.latency.reset()
