@@ -118,9 +118,21 @@ def explain(file: str, inputs: tuple[str, ...]) -> None:
 
             schemas = {name: feed.schema for name, feed in job.feeds.items()}
             made = steps(job.query, Options(schemas=schemas))
-            for line in described([(labelled(step.query), step.plan) for step in made]):
+            for line in [*described([(labelled(step.query), step.plan) for step in made]), *_compiled(bound)]:
                 click.echo(line)
     click.echo(f"executors: {', '.join(available(job.query))}")
+
+
+def _compiled(bound: Any) -> list[str]:
+    """Whether an operator's functions are compiled, and if not, why."""
+    from plait.query.operator import Operator
+
+    if not isinstance(bound.node, Operator):
+        return []
+    from plait.operators.compiled_buckets import made_for
+
+    made, why = made_for(bound, None)
+    return made.describe() if made is not None else [f"the operator's functions run in plain Python: {why}"]
 
 
 @cli.command()

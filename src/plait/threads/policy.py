@@ -138,4 +138,6 @@ class Watch:
         self._called = (0, 0)
         made = self._resize(workers, reason)
         self._last = made.number
+        if made.state == REFUSED:
+            self._stop.set()  # the input has ended: there is nothing left to switch for
         return made

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -50,15 +51,19 @@ def query(window_tuples: int, band: float = 10) -> Any:
     )
 
 
+def near(r: Any, s: Any) -> Any:
+    """The band condition, and a square root by hand: some forty nanoseconds a pair, which is what a costly condition takes."""
+    x, y = abs(r.x - s.a), abs(r.y - s.b)
+    square = float(x * x) + float(y * y)
+    root = square + 1.0
+    for _ in range(12):
+        root = 0.5 * (root + square / root)
+    return x <= 10 and y <= 10 and root < 1e9
+
+
 def heavy(window_tuples: int) -> Any:
-    """The same results by a function that is called pair by pair: work enough for a thread, and small windows."""
+    """The same results by a function that is called pair by pair: work enough for a thread, with windows that fill at once."""
     left, right = (plait.stream(name, unit="us") for name in (LEFT, RIGHT))
-
-    def near(r: Any, s: Any) -> Any:
-        if abs(r.x - s.a) > 10:
-            return False
-        return abs(r.y - s.b) <= 10
-
     return plait.join(left, right, on=near, within=window_tuples * GAP_US)
 
 
@@ -75,10 +80,16 @@ def pushed(run: Any, data: Tables, size: int = 8192) -> None:
         run.push(name, None, batch)
 
 
-def settled(run: Any, tuples: int) -> None:
-    """Until every share has taken all but the last few tuples, which are not ready."""
-    while min(w.tuples for w in run.stats().workers) < tuples * 0.99:
+def settled(taken: Callable[[], int], least: int) -> None:
+    """Until at least so many tuples were taken, and no more are: the last few are not ready."""
+    seen = -1
+    while (now := taken()) < least or now != seen:
+        seen = now
         time.sleep(0.02)
+
+
+def taken_by_all(run: Any) -> Callable[[], int]:
+    return lambda: min(w.tuples for w in run.stats().workers)
 
 
 def switches(window_tuples: int, before: int, after: int, number: int, *, rate: float, gap_s: float = 0.008,
@@ -92,7 +103,7 @@ def switches(window_tuples: int, before: int, after: int, number: int, *, rate: 
     with started(made, data, **options) as run:
         reader = Reader(run)
         pushed(run, part(data, 0, window_tuples))
-        settled(run, 2 * window_tuples)
+        settled(taken_by_all(run), window_tuples)
         begin, sent, asked, to = time.perf_counter(), 0, 0, after
         for name, batch in rest:
             due = begin + sent / rate
@@ -147,14 +158,15 @@ def random_switches(number: int, seed: int = 7) -> dict[str, Any]:
 
 def sustained(window_tuples: int, rows: int, workers: int, *, made: Any = None, **options: Any) -> float:
     """Tuples a second with full windows, flat out."""
-    data, made = tables(window_tuples + rows), made or heavy(window_tuples)
+    fill = max(window_tuples, 200)
+    data, made = tables(fill + rows), made or heavy(window_tuples)
     warm_up(made, data, workers=workers, **options)
     with started(made, data, workers=workers, **options) as run:
         reader = Reader(run)
-        pushed(run, part(data, 0, window_tuples))
-        settled(run, 2 * window_tuples)
+        pushed(run, part(data, 0, fill))
+        settled(taken_by_all(run), fill)
         begin = time.perf_counter()
-        pushed(run, part(data, window_tuples, rows), 512)
+        pushed(run, part(data, fill, rows), 512)
         run.drain()
         reader.join()
         return 2 * rows / (time.perf_counter() - begin)
@@ -174,10 +186,10 @@ def stepped(window_tuples: int, workers: int, rates: tuple[float, float], second
         engine = run._engine
         engine.watch._rest = 1 << 30  # not while windows fill
         pushed(run, part(data, 0, window_tuples))
-        settled(run, 2 * window_tuples)
+        settled(taken_by_all(run), window_tuples)
         if (now := engine.epochs.active) != workers:
             raise AssertionError(f"{now} threads, not {workers}")
-        engine.watch._rest = 2
+        engine.watch._rest = 10
         batches = iter(pieces(part(data, window_tuples, rows), size))
         for label, rate, span in zip(("before", "after"), rates, seconds, strict=True):
             engine.latency.reset()
@@ -230,17 +242,25 @@ class PureRun:
     def taken(self) -> int:
         return min(int(engine.stats().workers[0].tuples) for engine in self.engines)
 
-    def finish(self) -> pa.Table:
+    def parts(self) -> list[pa.Table]:
+        """What each gives, to the end of the input."""
         for engine in self.engines:
             for name in (LEFT, RIGHT):
                 engine.close(name, None)
-        parts = pa.concat_tables([reader.join() for reader in self.readers])
-        return parts.sort_by(KEY)
+        return [reader.join() for reader in self.readers]
+
+    def finish(self) -> pa.Table:
+        return merged(self.parts())
 
     def stop(self) -> None:
         for engine in self.engines:
             with contextlib.suppress(Stopped):
                 engine.stop()
+
+
+def merged(parts: list[pa.Table]) -> pa.Table:
+    """In result order: the keys' bytes have it."""
+    return pa.concat_tables(parts).sort_by(KEY)
 
 
 class _Results:
@@ -255,13 +275,18 @@ class _Results:
         return self._engine.gatherer.schema
 
 
+def _ready(data: Tables) -> int:
+    """How many tuples lie below the last ts of either stream."""
+    frontier = min(table.column("ts")[-1].as_py() for table in data.values())
+    return sum(int(np.count_nonzero(np.asarray(table.column("ts")) < frontier)) for table in data.values())
+
+
 def pure_sustained(window_tuples: int, rows: int, workers: int) -> float:
     data, made = tables(window_tuples + rows), heavy(window_tuples)
     run = PureRun(made, data, workers)
     try:
         run.push(part(data, 0, window_tuples), 8192)
-        while run.taken() < 2 * window_tuples * 0.99:
-            time.sleep(0.02)
+        settled(run.taken, window_tuples)
         begin = time.perf_counter()
         run.push(part(data, window_tuples, rows))
         run.finish()
@@ -285,7 +310,8 @@ def pure_reconfiguration(window_tuples: int, after: int) -> float:
         moved[name] = pa.ipc.open_stream(sink.getvalue()).read_all()
     run = PureRun(made, moved, after)
     run.push(moved, 8192)
-    while run.taken() < 2 * window_tuples * 0.99:
+    ready = _ready(moved)
+    while run.taken() < ready:
         time.sleep(0.0005)
     took = (time.perf_counter() - begin) * 1e3
     run.stop()
