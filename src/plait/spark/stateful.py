@@ -82,6 +82,26 @@ class Cell(StatefulProcessor):
         return
 
 
+#: A state as rows: of which cell, the number of a chunk (or the manifest's), and what it holds.
+STATE = "cell int, no long, body binary"
+
+
+class Importer(StatefulProcessor):
+    """Stores what it is handed, and puts out nothing: `relayout` begins a checkpoint with it."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self.store = SparkStore(handle)
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
+        for frame in rows:
+            for number, body in zip(frame["no"], frame["body"], strict=True):
+                self.store.put_chunk(int(number), bytes(body))
+        return iter(())
+
+    def close(self) -> None:
+        return
+
+
 @lru_cache(maxsize=16)
 def _plan(data: bytes) -> CellPlan:
     plan: CellPlan = pickle.loads(data)
