@@ -95,7 +95,9 @@ def test_an_operator_with_timers_in_batches_and_as_one(spark: Any, tmp_path: Pat
         yield from process(run, t)
 
     broken = counted([A, B], process=breaks).on_spark(frames(spark, tmp_path, streaming=True), layout=(3, 1))
-    with pytest.raises(Exception, match="process of bucket ., called with stream 'a', source .*, seq .*, ts 5[1-9]") as e:
+    with pytest.raises(
+        Exception, match=r"process of bucket ., called with stream 'a', source .*, seq .*, ts 5[1-9]"
+    ) as e:
         feeds.run(broken, tmp_path, drain=False, keep_key=True)
     assert "ValueError: no such thing" in str(e.value)
     df = query.on_spark(frames(spark, tmp_path, streaming=True), layout=(3, 1))
@@ -108,7 +110,7 @@ def test_an_operator_with_timers_in_batches_and_as_one(spark: Any, tmp_path: Pat
 
 
 def test_a_state_that_cannot_be_pickled_is_refused() -> None:
-    with pytest.raises(plait.RunError, match="The state of bucket 3 can't be pickled.*lock.*Keep data in it"):
+    with pytest.raises(plait.RunError, match=r"The state of bucket 3 can't be pickled.*lock.*Keep data in it"):
         Pickled(counted([A])).dump(3, threading.Lock())
 
 
@@ -135,9 +137,7 @@ def test_operators_joins_and_aggregates_chained(spark: Any, tmp_path: Path) -> N
     over = counted([near], route=lambda t: t.a_x % 5, process=lambda run, t: [(t.a_x, t.stream, []), plait.timer(t.ts + 9)],
                    on_timer=lambda run, at: [(at, None, [])])  # fmt: skip
     top = plait.aggregate(over, size=10, by="who", compute={"n": plait.count(), "of": plait.sum("n")})
-    assert_identical(
-        collected(top.on_spark(frames(spark, tmp_path, streaming=False))), top.reference(data)
-    )
+    assert_identical(collected(top.on_spark(frames(spark, tmp_path, streaming=False))), top.reference(data))
     ticks = plait.join(counted([A], name="ticks"), B, on="l.n > r.x", within=5)
     got = feeds.run(ticks.on_spark(frames(spark, tmp_path, streaming=True)), tmp_path)
     assert_identical(got, ticks.reference(data))

@@ -26,8 +26,7 @@ from plait.errors import PendingError, RunError
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.bind import Bound
 from plait.query.stream import Stream
-from plait.spark import wire
-from plait.spark import closing
+from plait.spark import closing, wire
 from plait.spark.arrive import Known, arrive
 from plait.spark.layout import Layout
 from plait.spark.live import Live, in_order, live

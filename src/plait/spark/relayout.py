@@ -47,7 +47,9 @@ def relayout(df: Any, checkpoint: str | os.PathLike[str], to: str | os.PathLike[
         raise RunError(f"There is no checkpoint at {str(old)!r}", do="Name the folder that write_ordered was given")
     collect.check_not_left(old, card)
     if new.exists():
-        raise RunError(f"{str(new)!r} is there already", why="the new checkpoint is made from nothing", do="Name another")
+        raise RunError(
+            f"{str(new)!r} is there already", why="the new checkpoint is made from nothing", do="Name another"
+        )
     plan.check_wrote(card, old)  # refused if another query wrote it
     last = _last_committed(old)
     try:
@@ -135,4 +137,3 @@ def _take_over_offsets(old: Path, new: Path, last: int, partitions: int) -> None
     (new / "offsets" / str(_SEED)).write_text("\n".join([version, json.dumps(known), *sources]))
     if (old / "sources").is_dir():
         shutil.copytree(old / "sources", new / "sources")
-

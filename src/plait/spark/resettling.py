@@ -12,6 +12,7 @@ from __future__ import annotations
 import uuid
 import zlib
 from collections.abc import Mapping, Sequence
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -140,4 +141,3 @@ def _keep(state: State, step: Step, input: int, rows: pa.Table) -> None:
         number = len(step.chunks)
         step.chunks.append([number, input, part.num_rows, int(pc.max(part.column(wire.TS)).as_py())])
         state[number] = wire.table_bytes(part.combine_chunks())
-

@@ -19,7 +19,7 @@ from plait.query.aggregate import Aggregate
 from plait.query.base import Query
 from plait.query.bind import Bound, bind, check_data
 from plait.query.explain import explain
-from plait.query.join import Asof, Join
+from plait.query.join import Asof
 from plait.query.operator import Operator
 from plait.query.predicate import Predicate
 from plait.query.stream import FILE, Stream
@@ -218,6 +218,8 @@ def fingerprint(query: Query, bound: Bound, cells: Layout, *inner: Layout) -> st
         for s in query.streams().values()
     ]  # fmt: skip
     words = [line for line in explain(query).split("\n") if not line.lstrip().startswith("stream ")]
+    # A user's operator by its buckets, not by the name of its function: see `_meaning`.
+    words = [line.rpartition(":")[0] if line.lstrip().startswith("operator") else line for line in words]
     condition = "".join(_meaning(operator) for operator in operators(bound))
     schemas = [str(i.schema) for operator in operators(bound) for i in operator.inputs]
     parts = ["\n".join(words), streams, schemas, condition, cells.describe(), list(cells.keys)]

@@ -105,7 +105,7 @@ class Stages:
         heard = [stream for stream in self.streams if stream not in streams] if closes(bound.node) else []
         shown = frozenset(name for plan in self.plans for name in plan.counts)
         plan = replace(
-            self.common, bound=bound, layout=cells, number=number, onward=onward, 
+            self.common, bound=bound, layout=cells, number=number, onward=onward,
             elsewhere=shown.union(stream.name for stream in heard),
             streams=tuple(known(stream, self.given[stream.name]) for stream in (*streams, *heard)),
         )  # fmt: skip
