@@ -14,11 +14,12 @@ from tests.spark.feeds import assert_identical, collected, write_files
 
 import plait
 from plait.spark import wire
+from plait.spark.pickled import Pickled
 
 pytestmark = pytest.mark.spark
 
-A = plait.stream("a", unit="us", source="src", sources=[0, 1], disorder=2)
-B = plait.stream("b", unit="us")
+A = plait.stream("a", unit="us", source="src", sources=[0, 1], seq="n", disorder=2)
+B = plait.stream("b", unit="us", seq="n")
 
 
 class Run:
@@ -47,6 +48,7 @@ def ring(run: Run, at: int) -> Any:
     yield plait.timer(at + 7)
 
 
+SCHEMA = "ts long, n long, src long, x long"
 OUTPUT = {"n": "int64", "who": "string", "xs": pa.list_(pa.int64())}
 
 
@@ -59,29 +61,45 @@ def rows(chance: random.Random, count: int) -> pa.Table:
     times = sorted(chance.randrange(count) for _ in range(count))
     return pa.table({
         "ts": pa.array(times, pa.int64()),
+        "n": pa.array(range(count), pa.int64()),
         "src": pa.array([0, 1, *(chance.randrange(2) for _ in range(count - 2))], pa.int64()),
         "x": pa.array([chance.randrange(9) for _ in range(count)], pa.int64()),
     })  # fmt: skip
 
 
-def write_rows(folder: Path, *, count: int = 90) -> dict[str, pa.Table]:
+def rows_of(count: int) -> dict[str, pa.Table]:
     chance = random.Random(20_261_115)
-    data = {name: rows(chance, count) for name in "ab"}
+    return {name: rows(chance, count) for name in "ab"}
+
+
+def write_rows(folder: Path, *, count: int = 90) -> dict[str, pa.Table]:
+    data = rows_of(count)
     for name, table in data.items():
         write_files(folder / name, table, [count // 3, count * 2 // 3])
     return data
 
 
 def frames(spark: Any, folder: Path, *, streaming: bool, names: str = "ab") -> dict[str, Any]:
-    schema = "ts long, src long, x long"
-    return {n: feeds.frame(spark, folder / n, schema, streaming=streaming, files=1) for n in names}
+    return {n: feeds.frame(spark, folder / n, SCHEMA, streaming=streaming, files=1) for n in names}
 
 
 def test_an_operator_with_timers_in_batches_and_as_one(spark: Any, tmp_path: Path) -> None:
-    """More cells than there are buckets, of which each has some; tuples go to all, some, one or none."""
+    """Three cells with five buckets; tuples go to all, some, one or none. A function that raises is mended, and goes on."""
     data, query = write_rows(tmp_path), counted([A, B])
     expected = query.reference(data, keys=True)
     assert expected.num_rows > 300
+
+    def breaks(run: Run, t: Any) -> Any:
+        if t.stream == "a" and t.ts > 50:
+            raise ValueError("no such thing")
+        yield from process(run, t)
+
+    broken = counted([A, B], process=breaks).on_spark(frames(spark, tmp_path, streaming=True), layout=(3, 1))
+    with pytest.raises(
+        Exception, match=r"process of bucket ., called with stream 'a', source .*, seq .*, ts 5[1-9]"
+    ) as e:
+        feeds.run(broken, tmp_path, drain=False, keep_key=True)
+    assert "ValueError: no such thing" in str(e.value)
     df = query.on_spark(frames(spark, tmp_path, streaming=True), layout=(3, 1))
     got = feeds.run(df, tmp_path, keep_key=True)
     assert got.column(wire.KEY).to_pylist() == expected.column(wire.KEY).to_pylist()
@@ -91,29 +109,25 @@ def test_an_operator_with_timers_in_batches_and_as_one(spark: Any, tmp_path: Pat
     assert_identical(whole, expected.drop_columns([wire.KEY]))
 
 
-def test_a_function_that_raises_is_named_mended_and_goes_on(spark: Any, tmp_path: Path) -> None:
-    data = write_rows(tmp_path, count=30)
-
-    def breaks(run: Run, t: Any) -> Any:
-        if t.stream == "a" and t.ts > 15:
-            raise ValueError("no such thing")
-        yield from process(run, t)
-
-    broken, query = counted([A, B], process=breaks), counted([A, B], process=process)
-    with pytest.raises(
-        Exception, match="process of bucket . called with stream 'a', source .*, row .*, ts 1[6-9]"
-    ) as e:
-        feeds.run(broken.on_spark(frames(spark, tmp_path, streaming=True)), tmp_path, drain=False)
-    assert "ValueError: no such thing" in str(e.value)
-    got = feeds.run(query.on_spark(frames(spark, tmp_path, streaming=True)), tmp_path)
-    assert_identical(got, query.reference(data))
+def test_a_state_that_cannot_be_pickled_is_refused() -> None:
+    with pytest.raises(plait.RunError, match=r"The state of bucket 3 can't be pickled.*lock.*Keep data in it"):
+        Pickled(counted([A])).dump(3, threading.Lock())
 
 
-def test_a_state_that_cannot_be_pickled_is_refused(spark: Any, tmp_path: Path) -> None:
-    write_rows(tmp_path, count=12)
-    query = counted([A], state=threading.Lock, process=lambda lock, t: [], on_timer=None)
-    with pytest.raises(Exception, match="The state of bucket . can't be pickled"):
-        feeds.run(query.on_spark(frames(spark, tmp_path, streaming=True, names="a")), tmp_path, drain=False)
+def test_classes_of_a_script_are_found_again_by_name() -> None:
+    """As after a restart: the script has run again, and its classes are others than those of the states."""
+
+    def script() -> Any:
+        space: dict[str, Any] = {"__name__": "__main__"}
+        exec("class Mine:\n    n = 0\ndef process(state, t):\n    return Mine()", space)
+        return space
+
+    one, other = script(), script()
+    state = one["Mine"]()
+    state.n = 7
+    data = Pickled(counted([A], process=one["process"])).dump(0, [state])
+    (again,) = Pickled(counted([A], process=other["process"])).load(data)
+    assert (type(again), again.n) == (other["Mine"], 7)
 
 
 def test_operators_joins_and_aggregates_chained(spark: Any, tmp_path: Path) -> None:

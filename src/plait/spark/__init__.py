@@ -2,6 +2,7 @@
 
 from plait.spark.collect import BatchReport, write_ordered
 from plait.spark.control import drain, end, heartbeat
+from plait.spark.relayout import relayout
 from plait.spark.settings import session
 
-__all__ = ["BatchReport", "drain", "end", "heartbeat", "session", "write_ordered"]
+__all__ = ["BatchReport", "drain", "end", "heartbeat", "relayout", "session", "write_ordered"]

@@ -70,7 +70,10 @@ def write_ordered(df: Any, path: str | os.PathLike[str], *, checkpoint: str | os
     plan = plan.pinned(Path(checkpoint))
     target = Path(path)
     target.mkdir(parents=True, exist_ok=True)
-    publish = _Publisher(plan, target, format, None if late is None else Path(late), keep_key, distributed, report)
+    first = (read_card(Path(checkpoint)) or {}).get("first", 0)
+    publish = _Publisher(
+        plan, target, format, None if late is None else Path(late), keep_key, distributed, report, first
+    )
 
     def start() -> Any:
         writer = plan.raw().writeStream.foreachBatch(publish).option("checkpointLocation", os.fspath(checkpoint))
@@ -96,6 +99,7 @@ class _Publisher:
     keep_key: bool
     distributed: bool
     report: Callable[[BatchReport], None] | None
+    first: int = 0  # the batches that earlier checkpoints of this query had: see `relayout`
 
     def __call__(self, frame: Any, batch: int) -> None:
         if not self.distributed:
@@ -110,12 +114,13 @@ class _Publisher:
         bodies: dict[int, list[bytes]] = {kind: [] for kind in (wire.RESULTS, wire.LATE, wire.PROGRESS)}
         for kind, body in zip(rows.column("kind").to_pylist(), rows.column("body").to_pylist(), strict=True):
             bodies[kind].append(body)
+        number = self.first + batch
         if self.distributed:
-            results = self._write_distributed(frame, batch)
+            results = self._write_distributed(frame, number)
         else:
-            results = self._write_one([read(body) for body in bodies[wire.RESULTS]], batch)
+            results = self._write_one([read(body) for body in bodies[wire.RESULTS]], number)
         if bodies[wire.LATE]:
-            self._write_late(bodies[wire.LATE], batch)
+            self._write_late(bodies[wire.LATE], number)
         if self.report is not None and bodies[wire.PROGRESS]:
             cells = [json.loads(body) for body in bodies[wire.PROGRESS]]
             self.report(
@@ -224,6 +229,15 @@ def read_card(checkpoint: Path) -> dict[str, Any] | None:
             do="Use another checkpoint folder",
         )
     return None
+
+
+def check_not_left(checkpoint: Path, card: dict[str, Any]) -> None:
+    if "left" in card:
+        raise RunError(
+            f"The checkpoint {str(checkpoint)!r} has been left for {card['left']!r}",
+            why="relayout has moved its state there, and two queries would both publish what comes next",
+            do="Use that one",
+        )
 
 
 def write_card(checkpoint: Path, card: dict[str, Any]) -> None:

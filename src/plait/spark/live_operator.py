@@ -11,12 +11,14 @@ from __future__ import annotations
 import hashlib
 import traceback
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+import plait
 from plait.errors import PlaitError, RunError
 from plait.operators import keys
 from plait.operators.buckets import NONE, SEVERAL, PlainBuckets, Rows, RowView, pairs, routed
@@ -28,9 +30,12 @@ from plait.spark import wire
 from plait.spark.keyed import Keyed
 from plait.spark.layout import Layout
 from plait.spark.live import Live, _as, rows_schema, times
-from plait.spark.positions import told
 from plait.spark.pickled import Pickled
+from plait.spark.positions import told
 from plait.spark.routing import AGAIN, KIND, ROUTE, codes_of, stream_name
+
+#: Where plait itself is, so that the user's line is told and not one of these.
+_OWN = str(Path(plait.__file__).parent)
 
 
 class LiveOperator(Live):
@@ -154,7 +159,7 @@ def placed(error: Exception, function: str, at: int, bucket: int, place: Callabl
     called += f", called with {where}" if where else ""
     if isinstance(error, PlaitError):
         return type(error)(f"{called}: {error.fact}", why=error.why, do=error.do)
-    frames = traceback.extract_tb(error.__traceback__)
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(_OWN)]
     last = f" in line {frames[-1].lineno} of {frames[-1].filename}" if frames else ""
     return RunError(
         f"{called}: {type(error).__name__}: {error}",

@@ -80,13 +80,9 @@ class Plan:
         control_dir = self.control_dir or str(checkpoint / "control")
         wanted: Any = tuple(card["layout"]) if card is not None and self.wanted == "auto" else self.wanted
         plan = self.again(layout=wanted, control_dir=control_dir)
-        cells = plan.cell.layout
-        own = {
-            "fingerprint": plan.cell.fingerprint,
-            "query": plan.cell.query,
-            "layout": [cells.rows, cells.columns],
-            "partitions": int(self.spark.conf.get("spark.sql.shuffle.partitions")),
-        }
+        own = plan.card()
+        if card is not None:
+            collect.check_not_left(checkpoint, card)
         if card is None:
             plan.announce()
             collect.write_card(checkpoint, own)
@@ -102,6 +98,34 @@ class Plan:
         else:
             plan.announce()
         return plan
+
+    def card(self) -> dict[str, Any]:
+        """What a checkpoint pins."""
+        cells = self.cell.layout
+        return {
+            "fingerprint": self.cell.fingerprint,
+            "query": self.cell.query,
+            "layout": [cells.rows, cells.columns],
+            "partitions": self.pipeline.partitions,
+        }
+
+    def check_wrote(self, card: dict[str, Any], checkpoint: Path) -> None:
+        """Refuse a checkpoint that another query has written, whatever its layout."""
+        rows, columns = card["layout"]
+        bound = self.cell.bound
+        assert isinstance(bound.node, Query)
+        for wanted in ((rows, columns), "hash"):
+            try:
+                cells = layouts(bound, wanted, card["partitions"], rows * columns)
+            except QueryError:
+                continue
+            if fingerprint(bound.node, bound, *cells) == card["fingerprint"]:
+                return
+        raise RunError(
+            f"The checkpoint {str(checkpoint)!r} was written by another query",
+            why=f"it has {card['query']!r} and this one is {self.cell.query!r}, or their conditions or columns differ",
+            do="Use the query it was started with: only its layout may be another",
+        )
 
     def announce(self) -> None:
         """Tell the control folder which streams and sources there are, so that it refuses events of any other."""
@@ -194,6 +218,8 @@ def fingerprint(query: Query, bound: Bound, cells: Layout, *inner: Layout) -> st
         for s in query.streams().values()
     ]  # fmt: skip
     words = [line for line in explain(query).split("\n") if not line.lstrip().startswith("stream ")]
+    # A user's operator by its buckets, not by the name of its function: see `_meaning`.
+    words = [line.rpartition(":")[0] if line.lstrip().startswith("operator") else line for line in words]
     condition = "".join(_meaning(operator) for operator in operators(bound))
     schemas = [str(i.schema) for operator in operators(bound) for i in operator.inputs]
     parts = ["\n".join(words), streams, schemas, condition, cells.describe(), list(cells.keys)]

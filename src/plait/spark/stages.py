@@ -170,6 +170,16 @@ class Pipeline:
             out = packed.groupBy("cell").applyInArrow(_whole_cell(plan), schema)
         return closing_stage(out, plan.bound, plan.onward, self.partitions, schema) if closes(plan.bound.node) else out
 
+    def importing(self, read: Callable[[int], Any], number: int = 0) -> Any:
+        """The same operators of Spark's in the same places, whose cells only store what they are handed (`relayout`)."""
+        from plait.spark.stateful import STATE, Importer
+
+        parts = [read(number), *(self.importing(read, upstream) for upstream in self.stages[number].plan.upstreams)]
+        rows = functools.reduce(lambda a, b: a.unionAll(b), parts)
+        return rows.groupBy("cell").transformWithStateInPandas(
+            statefulProcessor=Importer(), outputStructType=STATE, outputMode="append", timeMode="None"
+        )
+
 
 class _Dict:
     """A store for one step: batch runs have no state."""

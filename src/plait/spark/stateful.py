@@ -38,6 +38,29 @@ class Cell(StatefulProcessor):
         return
 
 
+#: A state as rows: of which cell, the number of a chunk (or the manifest's), and what it holds.
+STATE = "cell int, no long, body binary"
+
+
+class Importer(StatefulProcessor):
+    """Stores what it is handed, and puts out nothing: `relayout` begins a checkpoint with it."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self.map = handle.getMapState("cell", _KEY, _VALUE)
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
+        from plait.spark import task
+
+        store = task.SparkStore(self.map)
+        for frame in rows:
+            for number, body in zip(frame["no"], frame["body"], strict=True):
+                store.put_chunk(int(number), bytes(body))
+        return iter(())
+
+    def close(self) -> None:
+        return
+
+
 def processor(plan: CellPlan) -> Cell:
     from pyspark import cloudpickle
 
