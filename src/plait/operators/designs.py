@@ -12,6 +12,7 @@ All give the same rows in the same order. The first two are what the paper start
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -21,6 +22,8 @@ from plait.query.aggregate import Aggregate
 from plait.query.stream import Stream
 from plait.windows import hive_functions
 
+#: With WiML a source has its own part of every window it is in: work that pays while there are cores to share it.
+SOURCES_A_CORE = 4
 STRATEGIES = ("mq", "mq_lockfree", "tuml_sc", "tuml_mc", "wiml")
 
 
@@ -70,9 +73,10 @@ def design(query: Aggregate, strategy: str, workers: int | None, schema: pa.Sche
         return Design("tuml_mc", workers, f"{workers} workers were asked for: update threads split by key")
     if unmerged is not None:
         return Design("tuml_sc", 1, f"{unmerged}: one thread reads all tuples in total order")
-    return Design("wiml", 1, f"every function merges, so threads that push update windows themselves{_sources(query)}")
-
-
-def _sources(query: Aggregate) -> str:
     declared = query.input.declared() if isinstance(query.input, Stream) else None
-    return "" if declared is None else f" ({len(declared)} source{'s' if len(declared) != 1 else ''})"
+    sources, cores = 0 if declared is None else len(declared), os.cpu_count() or 1
+    if sources > SOURCES_A_CORE * cores:
+        why = f"{sources} sources on {cores} cores: their parts of windows would cost more than sorting their tuples"
+        return Design("tuml_sc", 1, f"{why}; one thread reads all tuples in total order")
+    known = "" if declared is None else f" ({sources} source{'s' if sources != 1 else ''})"
+    return Design("wiml", 1, f"every function merges, so threads that push update windows themselves{known}")

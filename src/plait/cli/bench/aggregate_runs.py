@@ -18,8 +18,9 @@ import pyarrow as pa
 import plait
 from plait.errors import RunError
 
-#: Rows that wait for other sources: those of a thread that is ahead. The machine decides who is, so there is room for all.
-PENDING = 1 << 21
+#: Rows that wait for other sources: those of a thread that is ahead. The machine decides who is, so there is room for all that
+#: the paper's queries have of a source; not for more, since memory is set aside for them.
+PENDING = 1 << 18
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,7 @@
+"""`python -m plait`: the command, where nothing was installed."""
+
+from __future__ import annotations
+
+from plait.cli.main import main
+
+main()
