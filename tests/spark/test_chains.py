@@ -123,8 +123,8 @@ def test_state_follows_the_open_windows(window: str) -> None:
         held.append(sum(store.chunk_rows for store in grid.stores))
         manifests.append(max(len(state["manifest"]) for state in grid.state))
     assert max(held[60:]) <= most * (5 if window == "tuples" else 1)
-    assert max(held[90:]) <= max(held[30:90])
-    assert max(manifests[90:]) <= max(manifests[30:90]) + 40  # numbers grow a digit
+    assert max(held[90:]) <= 1.2 * max(held[30:90])
+    assert max(manifests[90:]) <= 1.2 * max(manifests[30:90])  # it grows until rows are written anew
     # A row of partial panes for ten tuples; what is written anew was paid for by what was let go.
     assert written <= {"panes": 120 * 7 * 2, "tuples": 120 * 70, "ranked": 2 * 120 * 70}[window] + 600
 
