@@ -21,6 +21,7 @@ from plait import LateError
 from plait.query.aggregate import RESERVED
 from plait.query.bind import bind
 from plait.query.types import column_type
+from plait.spark import live
 from plait.spark.positions import BLOCK, PATH, ROW
 
 __all__ = ["plain_kernels"]  # a fixture that holds for all of this module
@@ -75,7 +76,9 @@ def test_chains_under_any_schedule_with_attempts_that_come_to_nothing(case: Case
 def test_aggregates_with_attempts_that_come_to_nothing(case: Case, seed: int) -> None:
     chance = random.Random(seed)
     grid = Grid(case, (chance.choice((1, 2, 3)), 1), chance, faults=True, workers=2)
-    deliver(grid, [*batches(grid, case, longest=3, events=True), drain()])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(live, "_SLACK", chance.choice((0, 256)))  # rows are few: without slack they are written anew
+        deliver(grid, [*batches(grid, case, longest=3, events=True), drain()])
     judge(grid, case)
 
 
@@ -120,8 +123,8 @@ def test_state_follows_the_open_windows(window: str) -> None:
         held.append(sum(store.chunk_rows for store in grid.stores))
         manifests.append(max(len(state["manifest"]) for state in grid.state))
     assert max(held[60:]) <= most * (5 if window == "tuples" else 1)
-    assert max(held[90:]) <= max(held[30:90])
-    assert max(manifests[90:]) <= max(manifests[30:90]) + 40  # numbers grow a digit
+    assert max(held[90:]) <= 1.2 * max(held[30:90])
+    assert max(manifests[90:]) <= 1.2 * max(manifests[30:90])  # it grows until rows are written anew
     # A row of partial panes for ten tuples; what is written anew was paid for by what was let go.
     assert written <= {"panes": 120 * 7 * 2, "tuples": 120 * 70, "ranked": 2 * 120 * 70}[window] + 600
 

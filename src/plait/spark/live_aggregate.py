@@ -53,8 +53,8 @@ class _LiveSpans(Live):
         self.window, self.by = window, bound.node.by
 
     def outlived(self, chunk: list[int], frontier: int, steps: list[Any]) -> bool:
-        # A tuple between windows is in none, but waits all the same.
-        return max(self._closed_after(chunk[3]), chunk[3] + 1) <= frontier
+        # In a gap between windows a tuple is in none, and waits all the same until the frontier has passed it.
+        return chunk[3] < frontier and self._closed_after(chunk[3]) <= frontier
 
     def _closed_after(self, ts: int) -> int:
         """Where the last window ends that a ts may be in."""
@@ -69,7 +69,6 @@ class LivePanes(_LiveSpans):
         super().__init__(bound, window, parts.schema)
         self.parts, self.windows = parts, PartPanes(bound, parts)
         self.open: list[pa.Table] = []  # complete panes of windows that are still open
-        self._joined = 0  # pending rows when they were last joined
 
     def prepared(self, input: int, table: pa.Table) -> pa.Table:
         """Tuples that came as such (some of them might have been late) are folded here; partial panes are joined."""
@@ -86,10 +85,9 @@ class LivePanes(_LiveSpans):
         kept = [t for t in (*self.open, complete) if t.num_rows and self._closed_after(int(times(t)[-1])) > frontier]
         # Tables of one pane or few: joined when there are many, so that each row is copied a few times only.
         self.open = [pa.concat_tables(kept).combine_chunks()] if len(kept) > 64 else kept
-        if crowded(self.pending_rows, self._joined):
+        if self.pending_rows:
+            # One row a pane and group, however it came: what cells tell of themselves is a function of what came.
             self.pending = [self._combined(self.pending[0])]
-            self._joined = self.pending_rows
-        self._joined = min(self._joined, self.pending_rows)
         return self._results(closed)
 
     def compacted(self, held: int) -> dict[int, pa.Table] | None:
