@@ -147,7 +147,8 @@ class Made:
             call = f"on_timer({state}, at)"
             timed = writer.loop(call, stores) if sources["on_timer"].yields else f"        {call}\n"
             timed = textwrap.indent(timed, "    ")
-        return _TEXT.format(stamp=_stamp(), uses=writer.uses(), streams=tuple(self.names), fields=fields, reads=reads, functions=functions,
+        return _TEXT.format(stamp=_stamp(), uses=writer.uses(), streams=tuple(self.names), fields=fields, reads=reads,
+                            functions=functions,
                             process=taken, on_timer=timed, every=EVERY, none=NONE)  # fmt: skip
 
     def _compile(self) -> None:
