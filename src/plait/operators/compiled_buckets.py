@@ -13,29 +13,28 @@ with: a NULL in a column that is read makes the run do so.
 
 from __future__ import annotations
 
-import ast
-import inspect
+import hashlib
 import os
 import textwrap
-from collections.abc import Callable
-from types import FunctionType, ModuleType
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from plait.operators.buckets import EVERY, NONE, PlainBuckets, check_timer
+from plait.operators.rewriting import NotCompiled, Source, Writer
 from plait.predicates import store
-from plait.predicates.opaque import globals_used
 from plait.query.bind import Bound
-from plait.query.operator import ALL, Operator, timer
+from plait.query.operator import Operator
 from plait.windows.pane_columns import one_array
 
-FAILED_TIMER, FAILED_ROUTE = 1, 2
+FAILED_TIMER = 1
 
 
-class NotCompiled(Exception):
-    """Why a function runs in plain Python."""
+def _stamp() -> str:
+    """Numba's cache looks at the module's own text only, so that has to change with what it imports."""
+    return hashlib.sha256(Path(__file__).with_name("compiled_values.py").read_bytes()).hexdigest()[:16]
 
 
 def made_for(bound: Bound, cache_dir: str | os.PathLike[str] | None) -> tuple[Made | None, str]:
@@ -60,9 +59,9 @@ class Made:
         self.state = first
         self.outputs = [(f.name, _output_kind(f)) for f in self.node.output]
         readers: list[tuple[str, Any]] = [("route", self.node.route), ("process", self.node.process)]
-        sources = {name: _Source(name, function) for name, function in readers}
+        sources = {name: Source(name, function) for name, function in readers}
         if self.node.on_timer is not None:
-            sources["on_timer"] = _Source("on_timer", self.node.on_timer)
+            sources["on_timer"] = Source("on_timer", self.node.on_timer)
         self.columns = self._columns({c for name in ("route", "process") for c in sources[name].reads})
         text = self._text(sources)
         module = store.load(store.kernel_text(text), cache_dir)
@@ -124,7 +123,7 @@ class Made:
 
     # --- text ---
 
-    def _text(self, sources: dict[str, _Source]) -> str:
+    def _text(self, sources: dict[str, Source]) -> str:
         fields = ["ts", "stream", *(name for name, _ in self.columns)]
         reads = ", ".join(
             {"int": "ci[{k}, i]", "float": "cf[{k}, i]", "bool": "ci[{k}, i] != 0"}[kind].format(k=k)
@@ -132,7 +131,7 @@ class Made:
         )
         kinds = [kind for _, kind in self.outputs]
         zeros = ", ".join({"int": "0", "float": "0.0", "bool": "False"}[kind] for kind in kinds)
-        writer = _Writer([name for name, _ in self.outputs], kinds, zeros)
+        writer = Writer([name for name, _ in self.outputs], kinds, zeros)
         functions = "".join(writer.function(source) for source in sources.values())
         places = {kind: iter(range(len(kinds))) for kind in ("int", "float")}
         stores = "".join(
@@ -148,7 +147,8 @@ class Made:
             call = f"on_timer({state}, at)"
             timed = writer.loop(call, stores) if sources["on_timer"].yields else f"        {call}\n"
             timed = textwrap.indent(timed, "    ")
-        return _TEXT.format(uses=writer.uses(), streams=tuple(self.names), fields=fields, reads=reads, functions=functions,
+        return _TEXT.format(stamp=_stamp(), uses=writer.uses(), streams=tuple(self.names), fields=fields, reads=reads,
+                            functions=functions,
                             process=taken, on_timer=timed, every=EVERY, none=NONE)  # fmt: skip
 
     def _compile(self) -> None:
@@ -280,158 +280,7 @@ def _number_kind(kind: pa.DataType) -> str | None:
     return "int" if whole or (pa.types.is_timestamp(kind) and kind.unit != "ns") else None
 
 
-class _Source:
-    """A user's function as a syntax tree, and the columns of its tuple that it reads."""
-
-    def __init__(self, role: str, function: Callable[..., Any]) -> None:
-        if not isinstance(function, FunctionType):
-            raise NotCompiled(f"{role} is a {type(function).__name__}, not a function")
-        if function.__closure__:
-            raise NotCompiled(f"{role} uses variables of the function around it")
-        try:
-            text = textwrap.dedent(inspect.getsource(function))
-            found = [n for n in ast.walk(ast.parse(text)) if isinstance(n, (ast.FunctionDef, ast.Lambda))]
-        except (OSError, TypeError, SyntaxError) as error:
-            raise NotCompiled(f"the text of {role} is not to be had alone; write it with def") from error
-        if len(found) != 1:
-            raise NotCompiled(f"{role} holds functions of its own, or stands on a line with others; write it with def")
-        self.role, self.function = role, function
-        node = found[0]
-        if isinstance(node, ast.Lambda):
-            node = ast.fix_missing_locations(ast.FunctionDef(role, node.args, [ast.Return(node.body)], [], lineno=1))
-        self.node: ast.FunctionDef = node
-        self.yields = any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in ast.walk(node))
-        self.parameters = [a.arg for a in node.args.args]
-        if role == "process" and not self.yields and any(isinstance(n, ast.Return) and n.value for n in ast.walk(node)):
-            raise NotCompiled("process returns its outputs; only those that it yields are compiled")
-        row = self.parameters[0] if role == "route" else self.parameters[1] if role == "process" else None
-        self.row = row
-        self.reads = {name for n in ast.walk(node) if (name := _read(n, row)) is not None}
-
-
-def _read(node: ast.AST, row: str | None) -> str | None:
-    """The column that `t.column` or `t["column"]` reads."""
-    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == row:
-        return node.attr
-    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id == row:
-        if isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
-            return node.slice.value
-        raise NotCompiled("a column is named by something other than text")
-    return None
-
-
-class _Writer(ast.NodeTransformer):
-    """The functions' text for the module."""
-
-    def __init__(self, names: list[str], kinds: list[str], zeros: str) -> None:
-        self.names, self.kinds, self.zeros = names, kinds, zeros
-        self._uses: dict[str, str] = {}
-        self.source: _Source
-
-    def uses(self) -> str:
-        return "".join(f"{line}\n" for line in self._uses.values())
-
-    def function(self, source: _Source) -> str:
-        self.source = source
-        tree = self.visit(source.node)
-        tree.name, tree.decorator_list, tree.returns = source.role, [], None
-        for argument in tree.args.args:
-            argument.annotation = None
-        self._note(source.function)
-        return f"\n\n@njit(nogil=True, error_model='python')\n{ast.unparse(ast.fix_missing_locations(tree))}\n"
-
-    def _note(self, function: FunctionType) -> None:
-        for name, value in globals_used(function).items():
-            if value is ALL or value is timer or getattr(value, "ALL", None) is ALL:
-                continue
-            if isinstance(value, ModuleType):
-                line = f"import {value.__name__} as {name}"
-            elif isinstance(value, (bool, int, float, str)):
-                line = f"{name} = {value!r}"
-            else:
-                raise NotCompiled(f"{self.source.role} uses {name!r}, a {type(value).__name__}")
-            if self._uses.setdefault(name, line) != line:
-                raise NotCompiled(f"{name!r} is not the same in two functions")
-
-    def _value(self, node: ast.expr) -> Any:
-        """What a name, or a module's attribute, stands for."""
-        scope = self.source.function.__globals__
-        if isinstance(node, ast.Name):
-            return scope.get(node.id)
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            return getattr(scope.get(node.value.id), node.attr, None)
-        return None
-
-    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
-        name = _read(node, self.source.row)
-        if name is None:
-            return self.generic_visit(node)
-        return ast.copy_location(ast.Attribute(node.value, name, ast.Load()), node)
-
-    def visit_Return(self, node: ast.Return) -> ast.AST:
-        if self.source.role != "route":
-            return self.generic_visit(node)
-        return ast.copy_location(ast.Return(self._bucket(node.value)), node)
-
-    def _bucket(self, value: ast.expr | None) -> ast.expr:
-        if value is None or (isinstance(value, ast.Constant) and value.value is None):
-            return ast.Constant(NONE)
-        if self._value(value) is ALL:
-            return ast.Constant(EVERY)
-        if isinstance(value, ast.IfExp):
-            return ast.IfExp(self.visit(value.test), self._bucket(value.body), self._bucket(value.orelse))
-        if isinstance(value, (ast.Tuple, ast.List, ast.Set, ast.ListComp, ast.SetComp, ast.GeneratorExp)):
-            raise NotCompiled("route names several buckets")
-        return ast.Call(ast.Name("bucket_number", ast.Load()), [self.visit(value)], [])
-
-    def visit_YieldFrom(self, node: ast.YieldFrom) -> ast.AST:
-        raise NotCompiled(f"{self.source.role} yields from another")
-
-    def visit_Yield(self, node: ast.Yield) -> ast.AST:
-        value = node.value
-        if isinstance(value, ast.Call) and self._value(value.func) is timer:
-            made = ast.parse(f"(1, whole(0), {self.zeros})" if self.zeros else "(1, whole(0))", mode="eval").body
-            assert isinstance(made, ast.Tuple)
-            made.elts[1] = ast.Call(ast.Name("whole", ast.Load()), [self.visit(value.args[0])], [])
-            return ast.copy_location(ast.Yield(made), node)
-        if isinstance(value, ast.Dict):
-            given = {k.value: v for k, v in zip(value.keys, value.values, strict=True) if isinstance(k, ast.Constant)}
-            if set(given) != set(self.names) or len(value.keys) != len(self.names):
-                raise NotCompiled(f"{self.source.role} yields a dict that does not name every column")
-            items = [given[name] for name in self.names]
-        elif isinstance(value, ast.Tuple) and len(value.elts) == len(self.names):
-            items = value.elts
-        else:
-            raise NotCompiled(f"{self.source.role} yields something that is no row spelled out")
-        call = {"int": "whole", "float": "real", "bool": "truth"}
-        checked = [
-            ast.Call(ast.Name(call[kind], ast.Load()), [self.visit(item)], [])
-            for item, kind in zip(items, self.kinds, strict=True)
-        ]
-        return ast.copy_location(ast.Yield(ast.Tuple([ast.Constant(0), ast.Constant(0), *checked], ast.Load())), node)
-
-    @staticmethod
-    def loop(call: str, stores: str) -> str:
-        """The text that goes through what a function yields."""
-        text = f"""
-        for item in {call}:
-            if item[0] == 1:
-                if item[1] < earliest or not timed:
-                    told[0], told[1], told[2] = 1, item[1], earliest
-                    return places[:, :count], out_i[:, :count], out_f[:, :count]
-                heapq.heappush(timers, (item[1], int64(bucket)))
-                continue
-            if count == places.shape[1]:
-                places, out_i, out_f = grown(places), grown(out_i), grown_f(out_f)
-            places[0, count], places[1, count], places[2, count] = now, rank, bucket
-            places[3, count], places[4, count] = index, cause
-{stores}            count += 1
-            index += 1
-"""
-        return text
-
-
-_TEXT = '''"""Made by plait from a user's operator."""
+_TEXT = '''"""Made by plait from a user's operator, with compiled_values {stamp}."""
 
 import heapq
 from collections import namedtuple
