@@ -6,7 +6,6 @@ keeps what the winning attempt wrote. Everything else an attempt did must leave 
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import random
 from collections.abc import Iterable, Iterator
@@ -21,12 +20,13 @@ from plait.spark import wire
 from plait.spark.cell import STATES, CellPlan, step
 from plait.spark.closing import closed, is_closing
 from plait.spark.frames import Frame
-from plait.spark.layout import Layout, choose
-from plait.spark.pack import BLOCK, PATH, ROW, PackPlan, pack
+from plait.spark.layout import Layout
+from plait.spark.pack import PackPlan, pack
+from plait.spark.positions import BLOCK, PATH, ROW
 from plait.spark.resettling import MANIFEST, resettle
 from plait.spark.results import merge, read
 from plait.spark.run import fingerprint
-from plait.spark.stages import known, pack_plan
+from plait.spark.stages import layouts, stages
 
 Bodies = list[bytes]
 
@@ -87,14 +87,17 @@ class Batch:
     tasks: list[tuple[PackPlan, pa.Table]]
     events: list[dict[str, Any]] = field(default_factory=list)
 
-    def bodies(self, cells: Layout) -> list[Bodies]:
+    def bodies(self, cells: Layout, packs: list[tuple[PackPlan, PackPlan]], *, events: bool) -> list[Bodies]:
+        """What one operator's cells get of it: its own streams' rows, and events if it reads any.
+
+        `packs` are pairs: as the batch names it, and as it is now that cells may have been laid out anew.
+        """
         found: list[Bodies] = [[] for _ in cells.keys]
         for plan, rows in self.tasks:
-            if plan.ship.layout != cells:
-                plan = dataclasses.replace(plan, ship=dataclasses.replace(plan.ship, layout=cells))
-            for at, body in packed(plan, rows):
-                found[cells.keys.index(at)].append(body)
-        for event in self.events:
+            for now in (now for own, now in packs if plan is own):
+                for at, body in packed(now, rows):
+                    found[cells.keys.index(at)].append(body)
+        for event in self.events if events else ():
             for bodies in found:
                 bodies.append(wire.body({"event": event}))
         return found
@@ -119,7 +122,13 @@ class Grid:
         self.bound = bind(case.query, case.schemas)
         self.feeds = {each.stream.name: frames_of(each, chance) for each in case.given}
         self._lay_out(layout)
-        self.state: list[dict[Any, bytes]] = [{} for _ in self.layout.keys]
+        # Batches are made of these, whatever the layout has become.
+        self.first = [[plan for _, plan in stage.packs] for stage in self.stages]
+        self.packs: dict[str, list[PackPlan]] = {name: [] for name in self.feeds}
+        for plans in self.first:
+            for plan in plans:
+                self.packs[plan.stream].append(plan)
+        self.states: list[list[dict[Any, bytes]]] = [[{} for _ in s.plan.layout.keys] for s in self.stages]
         self.schema = pa.schema([*self.bound.schema, pa.field(wire.KEY, pa.binary())])
         self.results: list[pa.Table] = []
         self.late: dict[str, list[dict[str, Any]]] = {name: [] for name in self.feeds}
@@ -128,33 +137,39 @@ class Grid:
 
     def _lay_out(self, layout: str | tuple[int, int]) -> None:
         query = self.case.query
-        self.layout = choose(query, layout, 4, 4)
-        self.packs = {
-            name: [pack_plan(query.streams()[name], frame, self.bound, self.layout) for frame in frames]
-            for name, frames in self.feeds.items()
-        }
-        sources = tuple(known(each.stream, self.feeds[each.stream.name]) for each in self.case.given)
-        mark = fingerprint(query, self.bound, self.layout)
-        self.plan = CellPlan(self.bound, sources, self.layout, mark, max_pending=self.max_pending)
+        cells = layouts(self.bound, layout, 4, 4)
+        self.layout = cells[0]
+        mark = fingerprint(query, self.bound, *cells)
+        common = CellPlan(self.bound, (), self.layout, mark, max_pending=self.max_pending)
+        columns = {each.stream: tuple(each.schema.names) for each in self.case.given}
+        self.stages = stages(self.bound, cells, self.feeds, common, columns)
 
     def relayout(self, layout: str | tuple[int, int]) -> None:
         """Stop, and go on with other cells, in other processes."""
-        cells = [{MANIFEST if n == "manifest" else n: data for n, data in cell.items()} for cell in self.state]
         self._lay_out(layout)
         Grid.number += 1
         self.workers = [f"grid {Grid.number}, worker {n}" for n in range(len(self.workers))]
-        new = resettle(self.bound, cells, self.layout, self.plan.fingerprint)
-        self.state = [{"manifest" if n == MANIFEST else n: data for n, data in cell.items()} for cell in new]
+        for number, stage in enumerate(self.stages):
+            plan = stage.plan
+            old = [{MANIFEST if n == "manifest" else n: d for n, d in cell.items()} for cell in self.states[number]]
+            new = resettle(plan.bound, old, plan.layout, plan.fingerprint)
+            self.states[number] = [{"manifest" if n == MANIFEST else n: d for n, d in c.items()} for c in new]
 
     def run(self, batch: Batch) -> pa.Table:
         """Every cell's step, committed; gives the batch's results in result order."""
-        found, rows = [], []
+        found = []
         self.reports, self.stores = [], []
-        for cell, bodies in enumerate(batch.bodies(self.layout)):
-            if not bodies:
-                continue  # Spark calls no cell that got nothing
-            rows += self._attempts(cell, bodies)
-        for kind, body in closed(rows, self.bound, None):
+        out: dict[int, list[tuple[int, bytes]]] = {}
+        for stage in reversed(self.stages):  # a stage's number is below those before it
+            plan = stage.plan
+            packs = list(zip(self.first[plan.number], (pack for _, pack in stage.packs), strict=True))
+            own = batch.bodies(plan.layout, packs, events=bool(plan.streams))
+            for cell, body in [row for number in plan.upstreams for row in out[number]]:
+                own[plan.layout.keys.index(cell)].append(body)
+            # Spark calls no cell that got nothing.
+            rows = [row for cell, bodies in enumerate(own) if bodies for row in self._attempts(plan, cell, bodies)]
+            out[plan.number] = closed(rows, plan.bound, plan.onward)
+        for kind, body in out[0]:
             if kind == wire.RESULTS:
                 found.append(read(body))
             elif kind == wire.LATE:
@@ -162,37 +177,44 @@ class Grid:
                 self.late[late.schema.metadata[b"stream"].decode()] += late.to_pylist()
             else:
                 self.reports.append(json.loads(body))
-        assert len({report["frontier"] for report in self.reports}) <= 1, "cells disagree about the frontier"
+        if len(self.stages) == 1:
+            assert len({report["frontier"] for report in self.reports}) <= 1, "cells disagree about the frontier"
         result = merge(found).table().cast(self.schema).combine_chunks() if found else self.schema.empty_table()
         assert result.column(wire.KEY).to_pylist() == sorted(result.column(wire.KEY).to_pylist())
         self.results.append(result)
         return result
 
-    def _attempts(self, cell: int, bodies: Bodies) -> list[tuple[int, bytes]]:
+    @property
+    def state(self) -> list[dict[Any, bytes]]:
+        """Of the last operator's cells."""
+        return self.states[0]
+
+    def _attempts(self, plan: CellPlan, cell: int, bodies: Bodies) -> list[tuple[int, bytes]]:
         """The winning attempt's output, after and beside others that leave no trace."""
-        chance = self.chance
+        chance, state = self.chance, self.states[plan.number]
+        workers = [f"{worker}, {plan.number}" for worker in self.workers]
         done = []
         for _ in range(chance.randrange(3) if self.faults else 0):
             fate = chance.choice(("dies", "loses", "other rows"))
-            store = Store(self.state[cell], die_after=chance.randrange(6) if fate == "dies" else None)
+            store = Store(state[cell], die_after=chance.randrange(6) if fate == "dies" else None)
             some = chance.sample(bodies, len(bodies)) if fate != "other rows" else [b for b in bodies if _is_event(b)]
             try:
-                out = step(self.plan, cell, store, some, cache_key=chance.choice(self.workers))
+                out = step(plan, cell, store, some, cache_key=chance.choice(workers))
                 done += [out] if fate != "other rows" else []
             except Lost:
                 pass
-        store = Store(self.state[cell])
-        out = step(self.plan, cell, store, chance.sample(bodies, len(bodies)), cache_key=chance.choice(self.workers))
+        store = Store(state[cell])
+        out = step(plan, cell, store, chance.sample(bodies, len(bodies)), cache_key=chance.choice(workers))
         if self.faults and chance.random() < 0.3:
             # A speculative twin: both end well, and either may be the one whose state is kept.
-            twin = Store(self.state[cell])
-            done.append(step(self.plan, cell, twin, bodies, cache_key=chance.choice(self.workers)))
+            twin = Store(state[cell])
+            done.append(step(plan, cell, twin, bodies, cache_key=chance.choice(workers)))
             store = chance.choice((store, twin))
         for other in done:
             # Of one state there may be several pickles.
             same = [[row for row in rows if not is_closing(row[0])] for rows in (other, out)]
             assert same[0] == same[1], "another attempt at the same batch gave other bytes"
-        self.state[cell] = store.data
+        state[cell] = store.data
         self.stores.append(store)
         return out
 

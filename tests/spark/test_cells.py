@@ -21,7 +21,7 @@ import plait
 from plait import BehindError
 from plait.query.bind import bind
 from plait.spark import cell, layout, live, wire
-from plait.spark.pack import BLOCK, PATH, ROW
+from plait.spark.positions import BLOCK, PATH, ROW
 from plait.spark.progress import StreamProgress, frontier_of
 from plait.spark.run import fingerprint
 
@@ -117,7 +117,7 @@ def test_heartbeats_and_ends_change_when_and_never_what(case: Case, seed: int) -
 
 
 @settings(max_examples=60)
-@given(case=cases(declared=True), seed=SEEDS)
+@given(case=st.one_of(cases(declared=True), operators(declared=True)), seed=SEEDS)
 def test_cells_laid_out_anew_in_mid_run_change_nothing(case: Case, seed: int) -> None:
     """State goes from one layout to another, two times, between any two batches."""
     chance = random.Random(seed)

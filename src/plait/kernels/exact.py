@@ -134,18 +134,25 @@ def carry(low, high, sums) -> None:
 
 
 @inlined
-def magnitude(row, digits):
-    """The sum as digits of 32 bits, lowest first, from digits[3] on; gives its sign. `digits` has room for 5 more than limbs."""
+def carried(row, digits, at):
+    """The sum as digits of 32 bits in two's complement, lowest first, from digits[at] on, two more than limbs; gives its sign."""
     limbs = len(row) - LIMBS
     over = np.int64(0)
     for k in range(limbs):
         total = row[LIMBS + k] + over
-        digits[3 + k] = np.uint64(total & 0xFFFFFFFF)
+        digits[at + k] = np.uint64(total & 0xFFFFFFFF)
         over = total >> 32
+    digits[at + limbs] = np.uint64(over & 0xFFFFFFFF)
+    digits[at + limbs + 1] = np.uint64((over >> 32) & 0xFFFFFFFF)
+    return over
+
+
+@inlined
+def magnitude(row, digits):
+    """The sum as digits of 32 bits, lowest first, from digits[3] on; gives its sign. `digits` has room for 5 more than limbs."""
+    limbs = len(row) - LIMBS
     digits[0] = digits[1] = digits[2] = np.uint64(0)
-    digits[3 + limbs] = np.uint64(over & 0xFFFFFFFF)
-    digits[4 + limbs] = np.uint64((over >> 32) & 0xFFFFFFFF)
-    if over >= 0:
+    if carried(row, digits, 3) >= 0:
         return np.int64(1)
     borrow = np.uint64(1)
     for k in range(3, 5 + limbs):

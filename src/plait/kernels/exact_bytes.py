@@ -9,28 +9,21 @@ from __future__ import annotations
 import numpy as np
 
 from plait.kernels.compiled import entry, inlined
-from plait.kernels.exact import COUNT, LIMBS, ODD
+from plait.kernels.exact import COUNT, LIMBS, ODD, carried
 
-_LOW = 0xFFFFFFFF
-_SIGN = 0x80000000
+_ZERO, _LOW, _SIGN = np.uint64(0), np.uint64(0xFFFFFFFF), np.uint64(0x80000000)
 PLACE = 2  # bytes
 
 
 @inlined
 def two_complement(row, digits):
     """The sum's digits, and which of them are needed: from the first, up to, not with, the second number given."""
-    limbs = len(row) - LIMBS
-    over = np.int64(0)
-    for k in range(limbs):
-        total = row[LIMBS + k] + over
-        digits[k] = total & _LOW
-        over = total >> 32
-    digits[limbs], digits[limbs + 1] = over & _LOW, (over >> 32) & _LOW
-    end = limbs + 2
-    while end > 1 and digits[end - 1] == (_LOW if digits[end - 2] & _SIGN else 0):
+    carried(row, digits, 0)
+    end = len(digits)
+    while end > 1 and digits[end - 1] == (_LOW if digits[end - 2] & _SIGN != _ZERO else _ZERO):
         end -= 1
     first = 0
-    while first < end and digits[first] == 0:
+    while first < end and digits[first] == _ZERO:
         first += 1
     return first, end
 
@@ -38,7 +31,7 @@ def two_complement(row, digits):
 @entry
 def sizes(sums, out) -> None:
     """How many bytes each sum takes."""
-    digits = np.zeros(sums.shape[1] - LIMBS + 2, np.int64)
+    digits = np.zeros(sums.shape[1] - LIMBS + 2, np.uint64)
     for s in range(sums.shape[0]):
         first, end = two_complement(sums[s], digits)
         out[s] = PLACE + 4 * (end - first) if end > first else 0
@@ -47,7 +40,7 @@ def sizes(sums, out) -> None:
 @entry
 def write(sums, base, offsets, out) -> None:
     """Each sum's bytes, from its offset on."""
-    digits = np.zeros(sums.shape[1] - LIMBS + 2, np.int64)
+    digits = np.zeros(sums.shape[1] - LIMBS + 2, np.uint64)
     for s in range(sums.shape[0]):
         first, end = two_complement(sums[s], digits)
         if end <= first:
@@ -58,7 +51,7 @@ def write(sums, base, offsets, out) -> None:
         at += PLACE
         for k in range(first, end):
             for byte in range(4):
-                out[at + byte] = (digits[k] >> (8 * byte)) & 0xFF
+                out[at + byte] = (digits[k] >> np.uint64(8 * byte)) & np.uint64(0xFF)
             at += 4
 
 
@@ -96,5 +89,5 @@ def add(slot, counts, odds, offsets, raw, sums, base) -> None:
             digit = np.int64(raw[byte]) | np.int64(raw[byte + 1]) << 8 | np.int64(raw[byte + 2]) << 16
             digit |= np.int64(raw[byte + 3]) << 24
             byte += 4
-            row[at] += digit - 0x100000000 if byte == end and digit & _SIGN else digit
+            row[at] += digit - 0x100000000 if byte == end and digit >> 31 else digit
             at += 1

@@ -26,6 +26,7 @@ def _warm_up() -> None:
     import pyspark.sql.streaming.stateful_processor_util
     import pyspark.worker  # noqa: F401
 
+    import plait.spark.live_aggregate
     import plait.spark.live_asof
     import plait.spark.pack
     import plait.spark.stateful  # noqa: F401

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from plait.errors import QueryError
 from plait.query.stream import FILE, PARTITION, Stream
-from plait.spark.pack import BLOCK, PATH, ROW
+from plait.spark.positions import BLOCK, PATH, ROW
 
 
 @dataclass(frozen=True)

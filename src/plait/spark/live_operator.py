@@ -30,8 +30,8 @@ from plait.spark import wire
 from plait.spark.keyed import Keyed
 from plait.spark.layout import Layout
 from plait.spark.live import Live, _as, rows_schema, times
-from plait.spark.pack import position
 from plait.spark.pickled import Pickled
+from plait.spark.positions import told
 from plait.spark.routing import AGAIN, KIND, ROUTE, codes_of, stream_name
 
 #: Where plait itself is, so that the user's line is told and not one of these.
@@ -150,7 +150,7 @@ class _Batch:
         source = own[0].decode(errors="replace") if isinstance(own[0], bytes) else own[0]
         if (declared := node.declared()) is not None and node.source_column is None and isinstance(source, int):
             source = declared[source] if source < len(declared) else source
-        return f"stream {node.name!r}, source {source!r}, {position(encode((own[1],)))}, ts {ts}"
+        return f"stream {node.name!r}, source {source!r}, {told(encode((own[1],)))}, ts {ts}"
 
 
 def placed(error: Exception, function: str, at: int, bucket: int, place: Callable[[int], str]) -> PlaitError:

@@ -14,7 +14,7 @@ from typing import Any
 from plait.errors import BehindError, DataError, LateError, RunError
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.stream import FILE, Stream
-from plait.spark.pack import position
+from plait.spark.positions import told
 
 #: It takes so many batches at least for a source to become idle: see `clock`.
 MOST = 4
@@ -165,7 +165,7 @@ class StreamProgress:
 
     def late(self, name: Any, ts: int, largest: int, seq: bytes) -> LateError:
         return LateError(
-            f"Stream {self.stream.name!r}, source {name!r}, {position(seq)}: "
+            f"Stream {self.stream.name!r}, source {name!r}, {told(seq)}: "
             f"ts {ts} is late, {largest - ts} us behind {largest} before it",
             why=f"the source may run back by {self.stream.disorder_us} us",
             do=f"Restart with late='drop' to skip such rows, or begin anew with disorder= of at least {largest - ts} us",
@@ -185,7 +185,7 @@ class StreamProgress:
         )
 
     def out_of_order(self, name: Any, first: str, last: str) -> DataError:
-        here, there = (position(bytes.fromhex(text)) for text in (first, last))
+        here, there = (told(bytes.fromhex(text)) for text in (first, last))
         return DataError(
             f"Stream {self.stream.name!r}, source {name!r}: {here} came after {there}, and sorts before it",
             why="a source's tuples are ordered by position, and those up to there have been taken",

@@ -102,7 +102,7 @@ def _exported(spark: Any, old: Path) -> dict[int, list[dict[int, bytes]]]:
 def _laid_out(plan: Any, old: Mapping[int, list[dict[int, bytes]]]) -> list[pa.Table]:
     """Each operator's new state as rows: cell, number, body."""
     tables = []
-    for made in plan.stages.plans:
+    for made in (stage.plan for stage in plan.pipeline.stages):
         new = resettle(made.bound, old.get(made.number, []), made.layout, made.fingerprint)
         rows = [(key, n, data) for key, cell in zip(made.layout.keys, new, strict=True) for n, data in cell.items()]
         columns = list(zip(*rows, strict=True)) or [(), (), ()]
@@ -117,7 +117,7 @@ def _import(plan: Any, states: list[pa.Table], new: Path) -> None:
     for number, table in enumerate(states):
         (folder / str(number)).mkdir(parents=True)
         pq.write_table(table, folder / str(number) / "state.parquet")
-    raw = plan.stages.importing(lambda number: plan.spark.readStream.schema("cell int, no long, body binary")
+    raw = plan.pipeline.importing(lambda number: plan.spark.readStream.schema("cell int, no long, body binary")
                                 .parquet(str(folder / str(number))))  # fmt: skip
     writer = raw.writeStream.foreachBatch(lambda frame, batch: frame.count()).trigger(availableNow=True)
     writer.option("checkpointLocation", str(new)).start().awaitTermination()

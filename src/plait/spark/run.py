@@ -19,7 +19,6 @@ from plait.query.aggregate import Aggregate
 from plait.query.base import Query
 from plait.query.bind import Bound, bind, check_data
 from plait.query.explain import explain
-from plait.query.join import Asof
 from plait.query.operator import Operator
 from plait.query.predicate import Predicate
 from plait.query.stream import FILE, Stream
@@ -28,7 +27,7 @@ from plait.spark.cell import CellPlan
 from plait.spark.layout import Layout
 from plait.spark.pickled import carry
 from plait.spark.results import read
-from plait.spark.stages import Stages, layouts, operators
+from plait.spark.stages import Pipeline, layouts, operators, stages
 
 
 def dataframe(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int, int] = "auto", index: str = "auto",
@@ -52,25 +51,28 @@ class Plan:
     """A query tied to DataFrames: `raw` has what cells put out, packed; `results()` unpacks the results."""
 
     spark: Any
-    cell: CellPlan  # the last operator's
-    packed: Any  # what its cells get
-    stages: Stages
+    pipeline: Pipeline
     streaming: bool
     control_dir: str | None
     again: Callable[..., Plan]  # the same plan with another layout or control folder
     wanted: str | tuple[int, int]
 
     @property
+    def cell(self) -> CellPlan:
+        """The last operator's."""
+        return self.pipeline.stages[0].plan
+
+    @property
     def schema(self) -> pa.Schema:
         return pa.schema([*self.cell.bound.schema, pa.field(wire.KEY, pa.binary())])
 
     def raw(self) -> Any:
-        return self.stages.output(self.cell, self.packed)
+        return self.pipeline.output()
 
     @property
     def streams(self) -> dict[str, tuple[Stream, tuple[Any, ...], bool]]:
         """The query's streams by name, with the sources known at the start, and whether there may be more."""
-        return {known[0].name: known for plan in self.stages.plans for known in plan.streams}
+        return {known[0].name: known for stage in self.pipeline.stages for known in stage.plan.streams}
 
     def pinned(self, checkpoint: Path) -> Plan:
         """This plan as a checkpoint has it: its layout if ours is "auto", its control folder; refused if it is another's."""
@@ -104,7 +106,7 @@ class Plan:
             "fingerprint": self.cell.fingerprint,
             "query": self.cell.query,
             "layout": [cells.rows, cells.columns],
-            "partitions": self.stages.partitions,
+            "partitions": self.pipeline.partitions,
         }
 
     def check_wrote(self, card: dict[str, Any], checkpoint: Path) -> None:
@@ -128,9 +130,8 @@ class Plan:
     def announce(self) -> None:
         """Tell the control folder which streams and sources there are, so that it refuses events of any other."""
         assert self.control_dir is not None
-        inputs = {
-            i.node.name: i.schema for plan in self.stages.plans for i in plan.bound.inputs if isinstance(i.node, Stream)
-        }
+        every = [i for operator in operators(self.cell.bound) for i in operator.inputs]
+        inputs = {i.node.name: i.schema for i in every if isinstance(i.node, Stream)}
         told = {}
         for stream, names, open_ended in self.streams.values():
             text = stream.source == FILE or any(isinstance(name, str) for name in names)
@@ -182,13 +183,12 @@ def plan(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int, int]
     events = control.events(spark, control_dir) if streaming and control_dir is not None else None
     ticks = clock.ticks(spark, streams.values()) if streaming else None
     columns = {i.node: tuple(i.schema.names) for o in operators(bound) for i in o.inputs if isinstance(i.node, Stream)}
-    stages = Stages(columns, given, streaming, cells, common, events, ticks, partitions)
-    cell, packed = stages.packed(bound)
+    pipeline = Pipeline(stages(bound, cells, given, common, columns), streaming, events, ticks, partitions)
 
     def again(layout: str | tuple[int, int], control_dir: str | None) -> Plan:
         return plan(query, data, layout=layout, index=index, control_dir=control_dir, max_pending=max_pending)
 
-    return Plan(spark, cell, packed, stages, streaming, control_dir, again, layout)
+    return Plan(spark, pipeline, streaming, control_dir, again, layout)
 
 
 def _first(data: Any) -> Any:
@@ -302,4 +302,4 @@ def unpack(schema: pa.Schema, kind: int) -> Callable[[Iterator[pa.RecordBatch]],
     return unpacked
 
 
-__all__ = ["Asof", "Plan", "dataframe", "fingerprint", "plan", "unpack"]
+__all__ = ["Plan", "dataframe", "fingerprint", "plan", "unpack"]

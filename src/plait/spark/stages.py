@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -84,58 +84,76 @@ def known(stream: Stream, found: list[frames.Frame]) -> tuple[Stream, tuple[Any,
     return stream, declared or (), declared is None
 
 
-@dataclass
-class Stages:
-    """Builds the DataFrames of all operators, from the streams up. `common` is what all cells' plans share."""
+@dataclass(frozen=True)
+class Stage:
+    """One operator: its cells' plan, how each DataFrame of its streams is packed, and the stages before it, by number."""
 
-    streams: Mapping[Stream, tuple[str, ...]]  # all of the query's, with their columns
-    given: Mapping[str, list[frames.Frame]]
+    plan: CellPlan
+    packs: list[tuple[frames.Frame, PackPlan]]
+
+
+def stages(bound: Bound, cells: list[Layout], given: Mapping[str, list[frames.Frame]], common: CellPlan,
+           columns: Mapping[Stream, tuple[str, ...]]) -> list[Stage]:  # fmt: skip
+    """All operators of a query, in the order of their numbers.
+
+    common   what their cells' plans share
+    columns  all of the query's streams, with their columns
+    """
+    made: list[Stage | None] = []
+    shown: set[str] = set()
+
+    def add(bound: Bound, onward: Onward | None) -> int:
+        number, streams = len(made), own_streams(bound)
+        made.append(None)
+        heard = [stream for stream in columns if stream not in streams] if closes(bound.node) else []
+        layout, elsewhere = cells[number], shown.union(stream.name for stream in heard)
+        shown.update(stream.name for stream in streams)
+        upstreams = []
+        for inner in _inner(bound):
+            inputs = tuple(n for n, i in enumerate(bound.inputs) if i.node is inner.node)
+            to_here = Onward(len(made), inputs, shipping(bound, inputs[0], layout, whole=False))
+            upstreams.append(add(inner, to_here))
+        plan = replace(
+            common, bound=bound, layout=layout, number=number, upstreams=tuple(upstreams), onward=onward,
+            streams=tuple(known(stream, given[stream.name]) for stream in (*streams, *heard)),
+            elsewhere=frozenset(elsewhere),
+        )  # fmt: skip
+        packs = [(f, pack_plan(stream, f, bound, layout)) for stream in streams for f in given[stream.name]]
+        packs += [
+            (f, heard_plan(stream, f, bound, layout, columns[stream])) for stream in heard for f in given[stream.name]
+        ]
+        made[number] = Stage(plan, packs)
+        return number
+
+    add(bound, None)
+    return [stage for stage in made if stage is not None]
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """The stages as DataFrames."""
+
+    stages: list[Stage]
     streaming: bool
-    layouts: list[Layout]
-    common: CellPlan
     events: Any | None  # control events, as Spark reads them
     ticks: Any | None  # seconds
     partitions: int
-    plans: list[CellPlan] = field(default_factory=list)
 
-    def packed(self, bound: Bound, onward: Onward | None = None) -> tuple[CellPlan, Any]:
-        """An operator's plan, and the packed rows that its cells get."""
-        number = len(self.plans)
-        cells, streams = self.layouts[number], own_streams(bound)
-        heard = [stream for stream in self.streams if stream not in streams] if closes(bound.node) else []
-        shown = frozenset(name for plan in self.plans for name in plan.counts)
-        plan = replace(
-            self.common, bound=bound, layout=cells, number=number, onward=onward,
-            elsewhere=shown.union(stream.name for stream in heard),
-            streams=tuple(known(stream, self.given[stream.name]) for stream in (*streams, *heard)),
-        )  # fmt: skip
-        self.plans.append(plan)
-        parts = [
-            f.frame.mapInArrow(pack_plan(stream, f, bound, cells).mapper(), wire.PACKED)
-            for stream in streams
-            for f in self.given[stream.name]
-        ]
-        parts += [
-            f.frame.mapInArrow(heard_plan(stream, f, bound, cells, self.streams[stream]).mapper(), wire.PACKED)
-            for stream in heard
-            for f in self.given[stream.name]
-        ]
-        upstreams = []
-        for inner in _inner(bound):
-            before = len(self.plans)
-            inputs = tuple(n for n, i in enumerate(bound.inputs) if i.node is inner.node)
-            to_here = Onward(before, inputs, shipping(bound, inputs[0], cells, whole=False))
-            parts.append(self.output(*self.packed(inner, to_here)))
-            upstreams.append(before)
-        if plan.streams and self.events is not None:
-            parts.append(control.packed(self.events, cells))
-        if any(stream.idle_after_us is not None for stream, *_ in plan.streams) and self.ticks is not None:
-            parts.append(clock.packed(self.ticks, cells))
-        plan = self.plans[number] = replace(plan, upstreams=tuple(upstreams))
-        return plan, functools.reduce(lambda a, b: a.unionAll(b), parts)
+    def packed(self, number: int = 0) -> Any:
+        """The packed rows that a stage's cells get."""
+        stage = self.stages[number]
+        plan, streams = stage.plan, [stream for stream, *_ in stage.plan.streams]
+        parts = [frame.frame.mapInArrow(how.mapper(), wire.PACKED) for frame, how in stage.packs]
+        parts += [self.output(before) for before in plan.upstreams]
+        if streams and self.events is not None:
+            parts.append(control.packed(self.events, plan.layout))
+        if self.ticks is not None and any(stream.idle_after_us is not None for stream in streams):
+            parts.append(clock.packed(self.ticks, plan.layout))
+        return functools.reduce(lambda a, b: a.unionAll(b), parts)
 
-    def output(self, plan: CellPlan, packed: Any) -> Any:
-        """What an operator's cells put out: packed rows for the next one's cells, or for the user."""
+    def output(self, number: int = 0) -> Any:
+        """What a stage's cells put out: packed rows for the next one's cells, or, of stage 0, for the user."""
+        plan, packed = self.stages[number].plan, self.packed(number)
         schema = wire.OUTPUT if plan.onward is None else wire.PACKED
         if self.streaming:
             from plait.spark.stateful import processor
@@ -151,7 +169,7 @@ class Stages:
         """The same operators of Spark's in the same places, whose cells only store what they are handed (`relayout`)."""
         from plait.spark.stateful import STATE, Importer
 
-        parts = [read(number), *(self.importing(read, upstream) for upstream in self.plans[number].upstreams)]
+        parts = [read(number), *(self.importing(read, upstream) for upstream in self.stages[number].plan.upstreams)]
         rows = functools.reduce(lambda a, b: a.unionAll(b), parts)
         return rows.groupBy("cell").transformWithStateInPandas(
             statefulProcessor=Importer(), outputStructType=STATE, outputMode="append", timeMode="None"

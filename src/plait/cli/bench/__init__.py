@@ -17,6 +17,7 @@ _MODULES = {
     "gate": "plait.cli.bench.gate",
     "spark-join": "plait.cli.bench.spark_join",
     "aggregate": "plait.cli.bench.aggregate",
+    "spark-aggregate": "plait.cli.bench.spark_aggregate",
     "join": "plait.cli.bench.join",
     # The papers' studies, a function each.
     "join-workers": "plait.cli.bench.join_studies:workers",

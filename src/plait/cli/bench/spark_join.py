@@ -1,9 +1,6 @@
 """`plait bench spark-join`: the papers' band join as a streaming query, beside what people write by hand.
 
-One session, the same Parquet files, the same trigger for all. Streaming contenders take one file of each stream a
-micro-batch and are timed from the start of the query until everything is out, plait's drain included. The JVM's
-compilers are busy for some forty micro-batches, so each contender runs untimed until it has had them, or has run for
-fifteen seconds; what is quick is then timed three times, taking turns, and its median counts.
+How contenders are warmed and timed: `spark_runs`.
 
 Spark refuses the join as it stands. The workaround puts tuples into square buckets as wide as the band, sends one side's
 to the nine around, and joins by bucket. Buckets five bands wide make two copies instead of nine: `wide` is the same
@@ -15,7 +12,6 @@ from __future__ import annotations
 import os
 import statistics
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,13 +22,12 @@ import pyarrow.parquet as pq
 import plait
 from plait.cli.bench.band import BAND, BUCKET, WITHIN_S, duckdb_sql
 from plait.cli.bench.machine import machine
+from plait.cli.bench.spark_runs import as_parts, in_order, race, streams, to_the_end
 from plait.connectors import synthetic
 from plait.connectors.dump import write_folder
 from plait.errors import RunError
 
 CLASSIC, WIDE = BAND, BUCKET  # widths of the workaround's buckets
-
-WARM_BATCHES, WARM_S, QUICK_S = 40, 15.0, 12.0
 
 
 @dataclass(frozen=True)
@@ -84,8 +79,7 @@ def _case(spark: Any, case: Case, place: Path) -> list[dict[str, Any]]:
     for name, feed in work.feeds.items():
         folders[name] = place / name
         files = write_folder(feed, folders[name], rows_per_file=-(-case.tuples // 2 // case.files))
-        for number, file in enumerate(files):
-            os.utime(file, (1_000_000_000 + number,) * 2)
+        in_order(files)
     contenders: dict[str, Callable[[Path], int]] = {"plait": lambda p: _plait(spark, folders, p, "auto")}
     if case.name == "stream20":
         contenders["plait, scan"] = lambda p: _plait(spark, folders, p, "scan")
@@ -103,27 +97,8 @@ def _case(spark: Any, case: Case, place: Path) -> list[dict[str, Any]]:
 
 
 def _race(case: Case, contenders: dict[str, Callable[[Path], int]], place: Path) -> list[dict[str, Any]]:
-    found: dict[str, int] = {}
-    times: dict[str, list[float]] = {name: [] for name in contenders}
-
-    def once(name: str, label: str) -> float:
-        # A folder of its own each time: Spark's state store goes on writing to one for a while after a query's end.
-        begin = time.perf_counter()
-        found[name] = contenders[name](place / f"{name}, {label}")
-        return time.perf_counter() - begin
-
-    slow: set[str] = set()
-    for name in contenders:
-        batches, spent = 0, 0.0
-        while batches < WARM_BATCHES and spent < WARM_S and case.name != "large":  # the last case, in a warm session
-            took = once(name, f"warm-up {batches}")
-            batches, spent = batches + case.files, spent + took
-            if took > QUICK_S:
-                slow.add(name)
-    for turn in range(3):
-        for name in contenders:
-            if turn == 0 or (name not in slow and times[name][0] <= QUICK_S):
-                times[name].append(once(name, f"timed {turn}"))
+    # The last case finds a warm session.
+    times, found = race(contenders, place, files=case.files, warm=case.name != "large")
     if len(set(found.values())) != 1:
         raise RunError(f"Contenders differ in the pairs they find in {case.name}: {found}")
     return [
@@ -133,35 +108,13 @@ def _race(case: Case, contenders: dict[str, Callable[[Path], int]], place: Path)
     ]  # fmt: skip
 
 
-def _streams(spark: Any, folders: dict[str, Path]) -> dict[str, Any]:
-    return {
-        name: spark.readStream.schema(spark.read.parquet(str(folder)).schema)
-        .option("maxFilesPerTrigger", 1)
-        .parquet(str(folder))
-        for name, folder in folders.items()
-    }
-
-
 def query() -> Any:
     r, s = plait.stream("stream_r"), plait.stream("stream_s")
     return plait.join(r, s, on=lambda r, s: (abs(r.x - s.a) <= BAND) & (abs(r.y - s.b) <= BAND), within=f"{WITHIN_S}s")
 
 
 def _plait(spark: Any, folders: dict[str, Path], place: Path, index: str) -> int:
-    from plait.spark.collect import write_ordered
-    from plait.spark.control import drain
-
-    counted: list[int] = []
-    df = query().on_spark(_streams(spark, folders), index=index)
-    started = write_ordered(
-        df, place / "out", checkpoint=place / "checkpoint", trigger={"processingTime": "0 seconds"},
-        report=lambda batch: counted.append(batch.results),
-    )  # fmt: skip
-    started.processAllAvailable()
-    drain(place / "checkpoint" / "control")
-    started.processAllAvailable()
-    started.stop()
-    return sum(counted)
+    return to_the_end(query().on_spark(streams(spark, folders), index=index), place)
 
 
 def _bucketed(frame: Any, x: str, y: str, width: int, *, around: bool) -> Any:
@@ -189,27 +142,9 @@ def _buckets_join(r: Any, s: Any, width: int) -> Any:
 
 
 def _spark_stream(spark: Any, folders: dict[str, Path], place: Path, width: int) -> int:
-    streams = _streams(spark, folders)
-    r = streams["stream_r"].withWatermark("ts", "0 seconds")
-    s = streams["stream_s"].withWatermark("ts", "0 seconds")
-    counted: list[int] = []
-
-    def sink(frame: Any, batch: int) -> None:
-        rows = frame.toArrow()  # as plait's sink does: the rows reach the driver and are written in one part
-        counted.append(rows.num_rows)
-        if rows.num_rows:
-            (place / "out").mkdir(parents=True, exist_ok=True)
-            pq.write_table(rows, place / "out" / f"part-{batch:012d}.parquet")
-
-    started = (
-        _buckets_join(r, s, width)
-        .writeStream.foreachBatch(sink)
-        .option("checkpointLocation", str(place / "checkpoint"))
-        .start()
-    )
-    started.processAllAvailable()
-    started.stop()
-    return sum(counted)
+    read = streams(spark, folders)
+    r, s = (read[name].withWatermark("ts", "0 seconds") for name in ("stream_r", "stream_s"))
+    return as_parts(_buckets_join(r, s, width), place)
 
 
 def _spark_batch(spark: Any, folders: dict[str, Path], place: Path, width: int) -> int:
@@ -234,17 +169,16 @@ def _empty(spark: Any, place: Path, batches: int) -> list[dict[str, Any]]:
     folders = {}
     for name, feed in work.feeds.items():
         folders[name] = place / name
-        for number, file in enumerate(write_folder(feed, folders[name], rows_per_file=1)):
-            os.utime(file, (1_000_000_000 + number,) * 2)
+        in_order(write_folder(feed, folders[name], rows_per_file=1))
     from plait.spark.collect import write_ordered
 
     def ours() -> Any:
-        df = query().on_spark(_streams(spark, folders))
+        df = query().on_spark(streams(spark, folders))
         trigger = {"processingTime": "0 seconds"}
         return write_ordered(df, place / "out", checkpoint=place / "plait", trigger=trigger)
 
     def count() -> Any:
-        frame = _streams(spark, folders)["stream_r"].groupBy("x").count()
+        frame = streams(spark, folders)["stream_r"].groupBy("x").count()
         writer = frame.writeStream.outputMode("update").foreachBatch(lambda df, batch: df.toArrow())
         return writer.option("checkpointLocation", str(place / "count")).start()
 
