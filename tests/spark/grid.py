@@ -6,7 +6,6 @@ keeps what the winning attempt wrote. Everything else an attempt did must leave 
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import random
 from collections.abc import Iterable, Iterator
@@ -91,12 +90,16 @@ class Batch:
     tasks: list[tuple[PackPlan, pa.Table]]
     events: list[dict[str, Any]] = field(default_factory=list)
 
-    def bodies(self, cells: Layout, packs: list[PackPlan], *, events: bool) -> list[Bodies]:
-        """What one operator's cells get of it: its own streams' rows, and events if it reads any."""
+    def bodies(self, cells: Layout, packs: list[tuple[PackPlan, PackPlan]], *, events: bool) -> list[Bodies]:
+        """What one operator's cells get of it: its own streams' rows, and events if it reads any.
+
+        `packs` are pairs: as the batch names it, and as it is now that cells may have been laid out anew.
+        """
         found: list[Bodies] = [[] for _ in cells.keys]
         for plan, rows in self.tasks:
-            for at, body in packed(plan, rows) if any(plan is own for own in packs) else ():
-                found[cells.keys.index(at)].append(body)
+            for now in (now for own, now in packs if plan is own):
+                for at, body in packed(now, rows):
+                    found[cells.keys.index(at)].append(body)
         for event in self.events if events else ():
             for bodies in found:
                 bodies.append(wire.body({"event": event}))
@@ -122,10 +125,14 @@ class Grid:
         self.case, self.max_pending = case, max_pending
         self.bound = bind(case.query, case.schemas)
         self.feeds = {each.stream.name: frames_of(each, chance) for each in case.given}
-        self._renewed: dict[int, PackPlan] = {}  # what packs for other cells, by what did before them
-        self.packs: dict[str, list[PackPlan]] = {}
         self._lay_out(layout)
-        self.states: list[list[dict[Any, bytes]]] = [[{} for _ in stage.plan.layout.keys] for stage in self.stages]
+        # Batches are made of these, whatever the layout has become.
+        self.first = [[plan for _, plan in stage.packs] for stage in self.stages]
+        self.packs: dict[str, list[PackPlan]] = {name: [] for name in self.feeds}
+        for plans in self.first:
+            for plan in plans:
+                self.packs[plan.stream].append(plan)
+        self.states: list[list[dict[Any, bytes]]] = [[{} for _ in s.plan.layout.keys] for s in self.stages]
         self.schema = pa.schema([*self.bound.schema, pa.field(wire.KEY, pa.binary())])
         self.results: list[pa.Table] = []
         self.late: dict[str, list[dict[str, Any]]] = {name: [] for name in self.feeds}
@@ -139,34 +146,27 @@ class Grid:
         mark = fingerprint(query, self.bound, *cells)
         common = CellPlan(self.bound, (), self.layout, mark, max_pending=self.max_pending)
         self.stages = stages(self.bound, cells, self.feeds, common)
-        packs: dict[str, list[PackPlan]] = {name: [] for name in self.feeds}
-        for stage in self.stages:
-            for _, plan in stage.packs:
-                packs[plan.stream].append(plan)
-        self.packs = self.packs or packs  # tasks go by the first ones
-        self._renewed = {
-            id(old): new for name, plans in packs.items() for old, new in zip(self.packs[name], plans, strict=True)
-        }
 
     def relayout(self, layout: str | tuple[int, int]) -> None:
         """Stop, and go on with other cells, in other processes."""
-        cells = [{MANIFEST if n == "manifest" else n: data for n, data in cell.items()} for cell in self.state]
         self._lay_out(layout)
         Grid.number += 1
         self.workers = [f"grid {Grid.number}, worker {n}" for n in range(len(self.workers))]
-        new = resettle(self.bound, cells, self.layout, self.stages[0].plan.fingerprint)
-        self.states[0] = [{"manifest" if n == MANIFEST else n: data for n, data in cell.items()} for cell in new]
+        for number, stage in enumerate(self.stages):
+            plan = stage.plan
+            old = [{MANIFEST if n == "manifest" else n: d for n, d in cell.items()} for cell in self.states[number]]
+            new = resettle(plan.bound, old, plan.layout, plan.fingerprint)
+            self.states[number] = [{"manifest" if n == MANIFEST else n: d for n, d in c.items()} for c in new]
 
     def run(self, batch: Batch) -> pa.Table:
         """Every cell's step, committed; gives the batch's results in result order."""
         found = []
         self.reports, self.stores = [], []
-        tasks = [(self._renewed.get(id(plan), plan), rows) for plan, rows in batch.tasks]
-        batch = dataclasses.replace(batch, tasks=tasks)
         out: dict[int, list[tuple[int, bytes]]] = {}
         for stage in reversed(self.stages):  # a stage's number is below those before it
             plan = stage.plan
-            own = batch.bodies(plan.layout, [pack for _, pack in stage.packs], events=bool(plan.streams))
+            packs = list(zip(self.first[plan.number], (pack for _, pack in stage.packs), strict=True))
+            own = batch.bodies(plan.layout, packs, events=bool(plan.streams))
             for cell, body in [row for number in plan.upstreams for row in out[number]]:
                 own[plan.layout.keys.index(cell)].append(body)
             # Spark calls no cell that got nothing.

@@ -11,6 +11,7 @@ cell's processor is wrapped here, in the script: the code under test knows nothi
     publish@1   ... after publishing, before the commit of offsets
     executor@1  the executor of a task is killed
     slow@1      a task's first attempt does not come to its end
+    pause@1     after publishing, the driver waits for FOLDER/marks/go@1
 """
 
 from __future__ import annotations
@@ -115,6 +116,8 @@ def inject(faults: list[str], marks: str) -> None:
         whole(self, frame, batch)
         if f"publish@{batch}" in faults and once(marks, f"publish@{batch}"):
             kill_driver()
+        while f"pause@{batch}" in faults and not os.path.exists(f"{marks}/go@{batch}"):
+            time.sleep(0.1)
 
     collect._Publisher._write_one = before_publishing  # type: ignore[method-assign]
     collect._Publisher.__call__ = after_publishing  # type: ignore[method-assign]

@@ -125,7 +125,7 @@ def test_heartbeats_and_ends_change_when_and_never_what(case: Case, seed: int) -
 
 
 @settings(max_examples=60)
-@given(case=cases(declared=True), seed=SEEDS)
+@given(case=st.one_of(cases(declared=True), operators(declared=True)), seed=SEEDS)
 def test_cells_laid_out_anew_in_mid_run_change_nothing(case: Case, seed: int) -> None:
     """State goes from one layout to another, two times, between any two batches."""
     chance = random.Random(seed)

@@ -11,10 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests import strategies
+from tests.reference.dags import dags, operator_over_join
 from tests.reference.judge import on_reference
+from tests.reference.programs import PROGRAMS
 from tests.spark.grid import Batch, Grid, batches, deliver, drain
 from tests.spark.test_cells import SEEDS, judge, plain_kernels
-from tests.strategies import Case
+from tests.strategies import Case, Given, distinct
 
 import plait
 from plait import LateError
@@ -58,6 +60,26 @@ def chains(draw: st.DrawFn) -> Case:
         query = plait.aggregate(inner, size=size, advance=advance, by=by, compute=compute)
     made = Case(query, case.given, None)
     return Case(query, case.given, on_reference(made))
+
+
+def operator_in_join(draw: Any, a: Given, b: Given, c: Given) -> tuple[Any, Any]:
+    """The operator reads one of the streams, and its periodic timer goes on for as long as any of them."""
+    program = draw(st.sampled_from([program for program in PROGRAMS if program.on_timer is not None]))
+    query = plait.join(program.query([a.stream]).named("o"), b.stream, within=draw(st.integers(0, 2)))
+    return query, on_reference(Case(query, distinct(a, b), None))
+
+
+@settings(max_examples=30)
+@given(case=dags(shapes=(operator_over_join, operator_in_join), declared=True), seed=SEEDS)
+def test_operators_in_chains_in_any_schedule_and_layout(case: Case, seed: int) -> None:
+    """Timers hear of streams that their operator does not read; cells are laid out anew in mid-run."""
+    chance = random.Random(seed)
+    grid = Grid(case, (2, 1), chance, faults=True, workers=2)
+    for batch in [*batches(grid, case, longest=3), drain()]:
+        if chance.random() < 0.3:
+            grid.relayout((chance.randrange(1, 4), 1))
+        grid.run(batch)
+    judge(grid, case)
 
 
 @settings(max_examples=40)

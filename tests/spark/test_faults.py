@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -124,50 +125,79 @@ def runs(folder: Path, batch: int) -> int:
 # --- a standalone cluster ---------------------------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def cluster(folder: Path) -> Iterator[str]:
-    """A master and two workers, each a process in a group of its own; of two hosts, as loopback has many."""
-    import pyspark
+class Cluster:
+    """A master and workers, each a process in a group of its own; workers of several hosts, as loopback has many."""
 
-    home = Path(pyspark.__file__).parent
-    environment = os.environ | {
-        "SPARK_HOME": str(home), "SPARK_LOCAL_DIRS": str(folder / "local"), "SPARK_WORKER_DIR": str(folder / "work"),
-        "SPARK_DAEMON_MEMORY": "256m", "PYSPARK_PYTHON": sys.executable,
-    }  # fmt: skip
-    environment.pop("SPARK_LOCAL_IP", None)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    address = f"spark://127.0.0.1:{port}"
-    deploy = "org.apache.spark.deploy"
-    started: list[subprocess.Popen[bytes]] = []
+    def __init__(self, folder: Path) -> None:
+        import pyspark
 
-    def run(name: str, *arguments: str, **more: str) -> None:
-        with open(folder / f"{name}.log", "wb") as log:
-            command = [str(home / "bin" / "spark-class"), *arguments, "--webui-port", "0"]
-            started.append(subprocess.Popen(command, env=environment | more, stdout=log, stderr=log,
-                                            start_new_session=True))  # fmt: skip
+        self.folder, self.home = folder, Path(pyspark.__file__).parent
+        self.environment = os.environ | {
+            "SPARK_HOME": str(self.home), "SPARK_LOCAL_DIRS": str(folder / "local"),
+            "SPARK_WORKER_DIR": str(folder / "work"), "SPARK_DAEMON_MEMORY": "256m", "PYSPARK_PYTHON": sys.executable,
+        }  # fmt: skip
+        self.environment.pop("SPARK_LOCAL_IP", None)
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        self.address = f"spark://127.0.0.1:{port}"
+        self.running: dict[str, subprocess.Popen[bytes]] = {}
+        self._run("master", "master.Master", "--host", "127.0.0.1", "--port", str(port))
 
-    try:
-        run("master", f"{deploy}.master.Master", "--host", "127.0.0.1", "--port", str(port))
-        for host in ("127.0.0.1", "127.0.0.2"):
-            run(f"worker {host}", f"{deploy}.worker.Worker", "--host", host, "--cores", "1", "--memory", "1200m",
-                address, SPARK_LOCAL_IP=host)  # fmt: skip
+    def _run(self, name: str, what: str, *arguments: str, **more: str) -> None:
+        with open(self.folder / f"{name}.log", "wb") as log:
+            command = [str(self.home / "bin" / "spark-class"), f"org.apache.spark.deploy.{what}", *arguments]
+            self.running[name] = subprocess.Popen(
+                [*command, "--webui-port", "0"],
+                env=self.environment | more,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def add(self, *hosts: str) -> None:
+        """Workers of a core each; comes back when the master knows them."""
+        before = self._registered()
+        for host in hosts:
+            self._run(host, "worker.Worker", "--host", host, "--cores", "1", "--memory", "1200m", self.address,
+                      SPARK_LOCAL_IP=host)  # fmt: skip
         for _ in range(600):
-            assert all(process.poll() is None for process in started)
-            if (folder / "master.log").read_text().count("Registering worker") == 2:
-                break
+            assert all(process.poll() is None for process in self.running.values())
+            if self._registered() == before + len(hosts):
+                return
             time.sleep(0.2)
-        yield address
-    finally:
-        for process in started:
+
+    def _registered(self) -> int:
+        return (self.folder / "master.log").read_text().count("Registering worker")
+
+    def kill(self, host: str) -> None:
+        """A worker with its executors, as if the machine were gone."""
+        process = self.running.pop(host)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+    def stop(self) -> None:
+        for process in self.running.values():
             os.killpg(process.pid, signal.SIGTERM)
-        for process in started:
+        for process in self.running.values():
             try:
                 process.wait(20)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
+
+
+@contextlib.contextmanager
+def cluster(folder: Path, *hosts: str) -> Iterator[Cluster]:
+    made = Cluster(folder)
+    try:
+        made.add(*hosts)
+        yield made
+    finally:
+        made.stop()
+
+
+CLUSTER = ("spark.executor.memory=900m", "spark.locality.wait=0s", "spark.driver.host=127.0.0.1")
 
 
 @pytest.mark.slow
@@ -185,11 +215,42 @@ def test_a_cluster_of_two_hosts_and_a_twin_of_a_task_that_hangs(
         ".minTaskRuntime": "500ms",
     }
     settings = [f"spark.speculation{key}={value}" for key, value in speculation.items()]
-    settings += ["spark.executor.memory=900m", "spark.locality.wait=0s", "spark.driver.host=127.0.0.1"]
-    with cluster(tmp_path) as address:
-        ended = start(data, tmp_path, address, "slow@1", *settings)
+    with cluster(tmp_path, "127.0.0.1", "127.0.0.2") as made:
+        ended = start(data, tmp_path, made.address, "slow@1", *settings, *CLUSTER)
         assert ended.returncode == 0, ended.stdout[-3000:]
         hosts = {path.name for path in (tmp_path / "work").rglob("stderr")}
     assert hosts, "no executor ran"
+    assert runs(tmp_path, 1) == 2
+    assert published(tmp_path) == undisturbed
+
+
+@pytest.mark.slow
+def test_executors_are_added_and_removed_while_the_query_runs(
+    data: Path, undisturbed: Published, tmp_path: Path
+) -> None:
+    """Two workers, and two cells. After the first batch a third worker joins them; in the second one, while a task runs,
+    the machines of the first two are gone. The one that came goes on alone with both cells, and nobody starts anything."""
+    heartbeats(tmp_path)
+    marks = tmp_path / "marks"
+
+    def comes(name: str) -> None:
+        for _ in range(2000):
+            if (marks / name).exists() or (tmp_path / "out" / name).exists():
+                return
+            time.sleep(0.1)
+        raise AssertionError(f"{name} did not come")
+
+    with cluster(tmp_path, "127.0.0.1", "127.0.0.2") as made, ThreadPoolExecutor() as pool:
+        run = pool.submit(start, data, tmp_path, made.address, "pause@0", "slow@1", *CLUSTER)
+        comes("part-000000000000.parquet")
+        made.add("127.0.0.3")
+        (marks / "go@0").touch()
+        comes("slow@1")
+        made.kill("127.0.0.1")
+        made.kill("127.0.0.2")
+        ended = run.result()
+        executors = (tmp_path / "master.log").read_text().count("Launching executor")
+    assert ended.returncode == 0, ended.stdout[-3000:]
+    assert executors == 3
     assert runs(tmp_path, 1) == 2
     assert published(tmp_path) == undisturbed

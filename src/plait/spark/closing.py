@@ -19,6 +19,7 @@ from plait.order import AFTER_ALL
 from plait.query.bind import Bound
 from plait.query.operator import Operator
 from plait.spark import wire
+from plait.spark.live import Live
 from plait.spark.live_operator import LiveOperator, placed, results_of
 from plait.spark.onward import Onward
 from plait.spark.pickled import Pickled
@@ -34,8 +35,9 @@ def is_closing(place: int) -> bool:
     return place < 0
 
 
-def rows_of(contents: LiveOperator) -> list[tuple[int, bytes]]:
+def rows_of(contents: Live) -> list[tuple[int, bytes]]:
     """What a cell sends to the closings at the end of input."""
+    assert isinstance(contents, LiveOperator)
     last = contents.buckets.last_timer()
     if last is None:
         return []

@@ -68,12 +68,6 @@ def mix(words: np.ndarray) -> np.ndarray:
         return z ^ (z >> np.uint64(31))
 
 
-def has_cells(query: Query) -> bool:
-    """Whether Spark runs a query: joins and aggregates, of streams and of one another."""
-    inner = (i for i in query.inputs if isinstance(i, Query))
-    return isinstance(query, (Join, Asof, Aggregate)) and all(has_cells(i) for i in inner)
-
-
 def choose(query: Query, wanted: str | tuple[int, int], partitions: int, parallelism: int) -> Layout:
     """The layout of a query: as asked for, or as square as the number of cores allows."""
     kind = "see_all" if isinstance(query, Join) and isinstance(query.window, CountWindow) else "grid"

@@ -138,7 +138,8 @@ class _Batch:
         ]
 
     def view(self, at: int) -> RowView:
-        return self.rows[self.input[at]].view(self.own[at])
+        rows: Rows = self.rows[self.input[at]]
+        return rows.view(self.own[at])
 
     def place(self, at: int) -> str:
         """A tuple, for a person."""

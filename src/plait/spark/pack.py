@@ -34,9 +34,7 @@ class PackPlan:
     """How one DataFrame of a stream becomes packed rows. Pickled into the tasks."""
 
     stream: str
-    inputs: tuple[
-        int, ...
-    ]  # the operator's inputs that this stream feeds: two for a self-join, none if it is only heard
+    inputs: tuple[int, ...]  # the operator's inputs it feeds: two for a self-join, none if it is only heard
     columns: tuple[str, ...]
     time: str
     unit: str | None

@@ -34,7 +34,7 @@ def carry(functions: Iterable[Any]) -> None:
         if module is None or file is None or module.__name__.split(".")[0] in ("plait", "__main__"):
             continue
         if not any(os.path.abspath(file).startswith(folder + os.sep) for folder in installed):
-            cloudpickle.register_pickle_by_value(module)
+            cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
 class Pickled:
@@ -82,11 +82,11 @@ class Pickled:
 
         names, out = self.names, io.BytesIO()
 
-        class Named(cloudpickle.Pickler):  # type: ignore[misc, name-defined]
+        class Named(cloudpickle.Pickler):
             def persistent_id(self, value: Any) -> Any:
                 return names.get(id(value)) if isinstance(value, type) and not _found(value) else None
 
-        Named(out, pickle.HIGHEST_PROTOCOL).dump(state)
+        Named(out, pickle.HIGHEST_PROTOCOL).dump(state)  # type: ignore[no-untyped-call]
         return out.getvalue()
 
     def load(self, data: bytes) -> Any:

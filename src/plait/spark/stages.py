@@ -101,18 +101,18 @@ def stages(bound: Bound, cells: list[Layout], given: Mapping[str, list[frames.Fr
     def add(bound: Bound, onward: Onward | None) -> int:
         number, streams = len(made), own_streams(bound)
         made.append(None)
-        layout, elsewhere = cells[number], frozenset(shown)
+        heard = [stream for stream in columns if stream not in streams] if closes(bound.node) else []
+        layout, elsewhere = cells[number], shown.union(stream.name for stream in heard)
         shown.update(stream.name for stream in streams)
         upstreams = []
         for inner in _inner(bound):
             inputs = tuple(n for n, i in enumerate(bound.inputs) if i.node is inner.node)
             to_here = Onward(len(made), inputs, shipping(bound, inputs[0], layout, whole=False))
             upstreams.append(add(inner, to_here))
-        heard = [stream for stream in columns if stream not in streams] if closes(bound.node) else []
         plan = replace(
             common, bound=bound, layout=layout, number=number, upstreams=tuple(upstreams), onward=onward,
             streams=tuple(known(stream, given[stream.name]) for stream in (*streams, *heard)),
-            elsewhere=elsewhere.union(stream.name for stream in heard),
+            elsewhere=frozenset(elsewhere),
         )  # fmt: skip
         packs = [(f, pack_plan(stream, f, bound, layout)) for stream in streams for f in given[stream.name]]
         packs += [
