@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests import strategies
 from tests.reference.judge import assert_same, canonical, on_reference
-from tests.reference.programs import operators
+from tests.reference.programs import PROGRAMS, operators
 from tests.spark.grid import Batch, Grid, batches, deliver, drain, packed, shuffled
 from tests.strategies import Case
 
@@ -113,6 +113,16 @@ def test_heartbeats_and_ends_change_when_and_never_what(case: Case, seed: int) -
             now = grid.reports[0]["frontier"]
             assert all(before <= ts < now for ts in result.column("ts").to_pylist()) or now == before == 2**63 - 1
             before = now
+    judge(grid, case)
+
+
+@settings(max_examples=40)
+@given(case=operators(programs=PROGRAMS[:2], declared=True), seed=SEEDS)
+def test_states_of_buckets_are_those_of_the_last_commit(case: Case, seed: int) -> None:
+    """Two processes take turns, while some tuples wait: what one of them has in memory is behind, and only that."""
+    chance = random.Random(seed)
+    grid = Grid(case, (2, 1), chance, workers=2)
+    deliver(grid, [*batches(grid, case, longest=2), drain()])
     judge(grid, case)
 
 
