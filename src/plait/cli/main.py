@@ -118,7 +118,21 @@ def explain(file: str, inputs: tuple[str, ...]) -> None:
 
             chosen = plan(job.query, Options())
             click.echo(f"threads: {chosen.strategy}, {len(chosen.seats)} workers: {chosen.why}")
+            for line in _compiled(bound):
+                click.echo(line)
     click.echo(f"executors: {', '.join(available(job.query))}")
+
+
+def _compiled(bound: Any) -> list[str]:
+    """Whether an operator's functions are compiled, and if not, why."""
+    from plait.query.operator import Operator
+
+    if not isinstance(bound.node, Operator):
+        return []
+    from plait.operators.compiled_buckets import made_for
+
+    made, why = made_for(bound, None)
+    return made.describe() if made is not None else [f"the operator's functions run in plain Python: {why}"]
 
 
 @cli.command()

@@ -1,24 +1,31 @@
 """Epochs (STRETCH, sections 3 and 6): who serves which share of an operator's state, and the switch from one map to the next.
 
-A *share* is the paper's bucket: state that one thread at a time works on, with a reader of the gate of its own. A *map* says which
-thread serves each share; an *epoch* is the stretch of event time for which one map holds. A switch is a tuple: it goes through the
-gate, by a source of its own that lives only for it, and stands behind all other tuples of its ts (SWITCH_ORIGIN is above every
-other origin). So it lies between two different timestamps, at one place of the one total order (P6), and every share meets it there.
+A *share* is the paper's bucket: state that one thread at a time works on, with a reader of the gate of its own. A *map*
+says which thread serves each share; an *epoch* is the stretch of event time for which one map holds. A switch is a
+tuple: it goes through the gate, by a source of its own that lives only for it, and stands before all other tuples of
+its ts (SWITCH_ORIGIN is below every other origin). So it lies between two different timestamps, at one place of the one
+total order (P6), and every share meets it there.
 
 Invariants, and why they hold:
 
-- Only the thread whose number is in a share's OWNER touches the share, its reader included (P2): OWNER is written by the owner
-  alone, as the last thing it does with the share, and released; the next owner acquires it. Nothing is copied.
-- The first tuple of the new epoch is processed after the last one of the old (P4): the share changes hands at the switch, with its
-  read position, and what is behind the switch is read, or is kept for, the next owner.
-- A reconfiguration happens whole (P5): the map of epoch e is written before the switch can be read, and is not changed until every
-  share has passed it; a second switch enters only then. There are two rows of maps, so the row for e + 1 is one that all have passed.
-- No thread waits for another: where the paper lets all threads meet at a barrier, here each share is handed over when its own owner
-  comes to the switch. A thread may serve one share in the old epoch and another in the new one; no share is in both.
-- The switch takes effect at the least ts that no reader has been promised more than: `announce_sources` sees to that, whoever reads
-  meanwhile. Until the switch's source ends, a few steps later, it holds the frontier there.
+- Only the thread whose number is in a share's OWNER touches the share, its reader included (P2): OWNER is written by
+  the owner alone, as the last thing it does with the share, and released; the next owner acquires it. Nothing is
+  copied.
+- The first tuple of the new epoch is processed after the last one of the old (P4): the share changes hands at the
+  switch, with its read position, and what was read behind the switch is kept for the next owner.
+- A reconfiguration happens whole (P5): the map of epoch e is written before the switch can be met, and is not changed
+  until every share has passed it; a second switch enters only then. There are two rows of maps, so the row for e + 1 is
+  one that all have passed.
+- No thread waits for another: where the paper lets all threads meet at a barrier, here each share is handed over when
+  its own owner comes to the switch. A thread may serve one share in the old epoch and another in the new one; no share
+  is in both.
+- The switch takes effect at the least ts that no reader has been promised more than: `announce_sources` sees to that,
+  whoever reads meanwhile. Until the switch's source ends, a few steps later, it holds the frontier there.
+- Who has read all that is below the switch's ts, and was promised no more, stands at its place, and need not wait for a
+  later tuple to make the switch itself readable: it has nothing before it any more. The tuple is dropped when it comes
+  (EARLY).
 
-Not promised: when shares come to the switch (as soon as they have processed what is before it, once the frontier has passed it).
+Not promised: when shares come to the switch (as soon as they have processed what is before it).
 """
 
 from __future__ import annotations
@@ -27,37 +34,53 @@ from typing import Final
 
 import numpy as np
 
-from plait.atomics import compiled, load_acquire, pure, store_release
+from plait.atomics import compiled, fence, fetch_add, load_acquire, pure, store_release, wake_all
 from plait.gate.calls import end
 from plait.gate.codes import BEHIND, DONE, INSIDE
 from plait.gate.elastic import announce_sources
+from plait.gate.flow import cancel, sleep
+from plait.gate.flow import prepare as prepare_sleep
+from plait.gate.frontier import wake_readers
 from plait.gate.layout import FREE, FRONTIER, SEATS, STATE, reader_at
-from plait.gate.ring import add
+from plait.gate.ring import add, read
 from plait.order import AFTER_ALL, BEFORE_ALL
 
 LINE: Final = 16
 
-#: Origin of switch tuples: an input above all others, so that a switch follows every tuple of its ts.
-SWITCH_ORIGIN: Final = 2**62
+#: Origin of switch tuples: below all others, so that a switch stands before every tuple of its ts.
+SWITCH_ORIGIN: Final = -1
 
-# ANNOUNCED: the last epoch of which the switch is in the gate, or about to be. Released by the one that inserts it before the tuple
-# enters; acquired by owners after they have read, so that who has read a switch knows of it.
+# ANNOUNCED: the last epoch of which the switch is in the gate, or about to be. Released by the one that inserts it
+# before the tuple enters; acquired by owners after they have read, so that who has read a switch knows of it.
 ANNOUNCED: Final = 0
 SHARES: Final = 1  # how many, and how many threads; written before threads start
 THREADS: Final = 2
+ENDED: Final = 3  # shares that have come to the end of the input (fetch_add by their owners; acquired by threads)
+SWITCH_TS: Final = 4  # of the last switch; plain, written before ANNOUNCED, when all have passed the one before
 MAPS_AT: Final = LINE  # two rows of SHARES words, a row of whole lines: plain, ordered by ANNOUNCED and PASSED
 
 # --- a share's line ---------------------------------------------------------------------------------------------
 OWNER: Final = 0  # the thread that may touch it; released by that thread, at a switch; acquired by all
-PASSED: Final = 1  # the last epoch whose switch it has met. Released by its owner before OWNER; acquired by who asks for the next
+PASSED: Final = (
+    1  # the last epoch whose switch it has met. Released by its owner before OWNER; acquired by who asks for the next
+)
 # Plain, the owner's: what a change has cost.
 PASSED_NS: Final = 2  # when it met that switch
 TAKEN: Final = 3  # the last epoch in which it was served, and since when
 TAKEN_NS: Final = 4
+EARLY: Final = 6  # the epoch whose switch it has passed while the tuple itself is still to come; 0: none
+FINISHED: Final = 5  # whether it has come to the end of the input
+
+# --- what a share's owner keeps of a read: four plain words of the share's, wherever they lie --------------------
+AHEAD: Final = 0  # tuples in the arrays that lie behind a switch, and where they begin
+AHEAD_FROM: Final = 1
+ALL: Final = 2  # whether the read that gave them gave all that was ready
+SWITCHING: Final = 3  # the epoch whose switch follows what was given last; 0: none
 
 # --- a thread's line: plain, its own; Python reads whenever it likes (a sum that is a little old) -----------------
 BUSY_NS: Final = 0
 TURNS: Final = 1  # how often it has served a share
+SCRATCH: Final = 2  # two words, for the clock
 
 
 @pure
@@ -87,7 +110,7 @@ def owner_of(e, share):
 
 @compiled
 def owns_any(e, thread):
-    for share in range(e[SHARES]):
+    for share in range(e[SHARES]):  # noqa: SIM110  (a generator has no place in compiled code)
         if load_acquire(e, share_at(e, share) + OWNER) == thread:
             return True
     return False
@@ -104,8 +127,73 @@ def find_switch(origin, low, high):
 
 @compiled
 def expects(e, share):
-    """Whether a switch is in the gate that this share has not met. By its owner, after a read."""
-    return load_acquire(e, ANNOUNCED) > e[share_at(e, share) + PASSED]
+    """Whether a switch tuple is in the gate that this share has not read. By its owner, after a read."""
+    s = share_at(e, share)
+    return load_acquire(e, ANNOUNCED) > e[s + PASSED] or e[s + EARLY] != 0
+
+
+@compiled
+def met(e, share, epoch):
+    """By its owner, which has read a switch tuple: the epoch it switches to, or 0 if the share has passed it before."""
+    s = share_at(e, share)
+    if epoch > e[s + PASSED]:
+        return epoch
+    e[s + EARLY] = 0
+    return 0
+
+
+@compiled
+def stands_at(g, e, share):
+    """By its owner, which has nothing to read: the epoch at whose switch the share stands, or 0."""
+    s = share_at(e, share)
+    epoch = load_acquire(e, ANNOUNCED)
+    if epoch > e[s + PASSED] and g[reader_at(g, share) + FRONTIER] == e[SWITCH_TS]:
+        e[s + EARLY] = epoch
+        return epoch
+    return 0
+
+
+@compiled
+def take(g, e, share, most, ts, origin, seq, ref, a, at):
+    """By its owner: the share's next tuples, up to the next switch, into the arrays; as `ring.read` answers.
+
+    `a[at]` and the words after it are the share's, as above; what was read behind a switch stays in the arrays for the
+    next call.
+    """
+    while True:
+        number = a[at + AHEAD]
+        if number > 0:
+            move_down(number, a[at + AHEAD_FROM], ts, origin, seq, ref)
+        else:
+            number = read(g, share, most, ts, origin, seq, ref)
+            a[at + ALL] = 1 if number < most else 0
+        a[at + AHEAD] = 0
+        a[at + SWITCHING] = 0
+        if number < 0:
+            return number
+        if number == 0:
+            a[at + SWITCHING] = stands_at(g, e, share)
+            return number
+        if not expects(e, share):
+            return number
+        place = find_switch(origin, 0, number)
+        if place == number:
+            return number
+        a[at + SWITCHING] = met(e, share, seq[place])
+        a[at + AHEAD] = number - place - 1
+        a[at + AHEAD_FROM] = place + 1
+        # One that was passed before, with nothing in front of it, is as if it were not there.
+        if place > 0 or a[at + SWITCHING] != 0:
+            return place
+
+
+@pure
+def move_down(number, first, ts, origin, seq, ref):
+    for i in range(number):
+        ts[i] = ts[first + i]
+        origin[i] = origin[first + i]
+        seq[i] = seq[first + i]
+        ref[i] = ref[first + i]
 
 
 @compiled
@@ -121,6 +209,35 @@ def hand_over(e, share, epoch, now):
 
 
 @compiled
+def hand_on(g, c, event, e, me, share, epoch, now):
+    """`hand_over`, and wake the thread that the share goes to: asleep for tuples at the gate, or parked at c[event]."""
+    to = hand_over(e, share, epoch, now)
+    if to != me:
+        wake_threads(g, c, event)
+    return to
+
+
+@compiled
+def wake_threads(g, c, event):
+    # Between the store to OWNER and the looks at who sleeps; `park` and a sleeping reader do the mirror image.
+    fence()
+    wake_readers(g)
+    if load_acquire(c, event + 1) > 0:
+        fetch_add(c, event, 1)
+        wake_all(c, event)
+
+
+@compiled
+def park(c, event, halt, e, me, nanoseconds):
+    """Sleep while this thread has no share, unless c[halt] says that all are to stand still."""
+    ticket = prepare_sleep(c, event)
+    if owns_any(e, me) or load_acquire(c, halt) != 0 or load_acquire(e, ENDED) == e[SHARES]:
+        cancel(c, event)
+    else:
+        sleep(c, event, ticket, nanoseconds)
+
+
+@compiled
 def take_up(e, share, now):
     """By its owner, before it serves the share: note when the epoch began for it."""
     s = share_at(e, share)
@@ -130,8 +247,15 @@ def take_up(e, share, now):
 
 
 @compiled
+def finish(e, share):
+    """By its owner: the share has come to the end of the input."""
+    e[share_at(e, share) + FINISHED] = 1
+    fetch_add(e, ENDED, 1)
+
+
+@compiled
 def all_passed(e, epoch):
-    for share in range(e[SHARES]):
+    for share in range(e[SHARES]):  # noqa: SIM110  (a generator has no place in compiled code)
         if load_acquire(e, share_at(e, share) + PASSED) < epoch:
             return False
     return True
@@ -140,7 +264,7 @@ def all_passed(e, epoch):
 @compiled
 def all_taken(e, epoch):
     """Whether every share has been served in this epoch, or a later one."""
-    for share in range(e[SHARES]):
+    for share in range(e[SHARES]):  # noqa: SIM110  (a generator has no place in compiled code)
         if load_acquire(e, share_at(e, share) + TAKEN) < epoch:
             return False
     return True
@@ -161,7 +285,8 @@ def promised(g):
 def insert_switch(g, e, slots, origins, epoch, ts, seq, ref):
     """Put the switch to `epoch` into the gate, by the source in `slots`; its map is written, and all have passed the last one.
 
-    0, and ts[0] says when it takes effect; DONE if there is nothing left to switch for; or another code, and nothing has changed.
+    0, and ts[0] says when it takes effect; DONE if there is nothing left to switch for; or another code, and nothing
+    has changed.
     """
     while True:
         ts[0] = promised(g)
@@ -173,6 +298,7 @@ def insert_switch(g, e, slots, origins, epoch, ts, seq, ref):
         if code != BEHIND and code != INSIDE:
             return code
     # The new source holds the frontier: nobody can read past it before its tuple is in.
+    e[SWITCH_TS] = ts[0]
     store_release(e, ANNOUNCED, epoch)
     seq[0] = epoch
     ref[0] = epoch

@@ -1,8 +1,9 @@
 """The buckets of a user's operator that one share holds, and the user's functions over them, in plain Python.
 
-`take` is given tuples of these buckets in total order, `pass_time` how far time has passed. Each bucket sees its own tuples in total
-order, and a timer after every tuple with a lower ts and before any other: timers that are due run before a tuple is taken, by
-(time, bucket), and what other shares do can't be seen. Outputs are in result order: by (ts, tuples before timers, rank, bucket, index).
+`take` is given tuples of these buckets in total order, `pass_time` how far time has passed. Each bucket sees its own
+tuples in total order, and a timer after every tuple with a lower ts and before any other: timers that are due run
+before a tuple is taken, by (time, bucket), and what other shares do can't be seen. Outputs are in result order: by (ts,
+tuples before timers, rank, bucket, index).
 
 The state is whatever the user's `state()` made; it stays where it is when the share changes hands.
 """
@@ -184,9 +185,7 @@ class PlainBuckets:
             at, bucket = due
             assert self.node.on_timer is not None
             self.calling = ("on_timer", at, bucket)
-            self._emit(
-                self.node.on_timer(self._state(bucket), at), at - 1, AFTER_ALL, bucket, -1, earliest=at + 1
-            )
+            self._emit(self.node.on_timer(self._state(bucket), at), at - 1, AFTER_ALL, bucket, -1, earliest=at + 1)
 
     def last_timer(self) -> int | None:
         return max((at for at, _ in self._timers), default=None)
@@ -211,7 +210,7 @@ class PlainBuckets:
     def _state(self, bucket: int) -> Any:
         self.touched.add(bucket)
         if bucket not in self._states:
-            self._states[bucket] = self.node.state()
+            self._states[bucket] = self.node.first_state(bucket)
         return self._states[bucket]
 
     def _emit(self, outputs: Iterable[Any] | None, ts: int, rank: int, bucket: int, cause: int, *,
@@ -236,7 +235,8 @@ class PlainBuckets:
             unknown = set(output) - set(names)
             if unknown:
                 raise DataError(
-                    f"The operator's output names column {min(map(str, unknown))!r}", why=f"declared are {', '.join(names)}"
+                    f"The operator's output names column {min(map(str, unknown))!r}",
+                    why=f"declared are {', '.join(names)}",
                 )
             output = [output.get(name) for name in names]
         if not isinstance(output, (tuple, list)) or len(output) != len(names):

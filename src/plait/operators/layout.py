@@ -49,6 +49,7 @@ BANDS: Final = 42  # address of float64[2, 5]
 BAND_TERMS: Final = 43  # 1 if the dimensions are bands, which a grid can serve
 SHARED: Final = 44  # address of what a plan of its own loop shares among workers (Plan.shared); 0: nothing
 CREW: Final = 45  # how many workers there are
+SLICED: Final = 46  # address of the epochs' words (`gate.epochs`), where threads serve shares by turns; 0: one each
 LEFT_SIZES: Final = 48  # bytes a value, by column; then the right side's
 COLUMNS: Final = 96  # addresses of the batch's columns, left, then right (24 each)
 
@@ -83,12 +84,13 @@ EMIT_TAIL: Final = 201
 ENDED: Final = 202
 FED: Final = 203  # tuples of the batch that were handed down
 READ_COUNTS: Final = 204  # address of int64[slots]: distribution tree, tuples of each source taken
-OWN: Final = 208  # to 255: words of a loop of a strategy's own
+OWN: Final = 208  # to 255: words of a loop of a strategy's own; or, sliced, what `gate.epochs.take` keeps
 
 # --- shared -----------------------------------------------------------------------------------------------------
 # The worker releases, the gatherer acquires: results below are in the ring.
 OUT_TAIL: Final = 16 * LINE
-# All results of triggers below this rank, and all unmatched rows due before this ts, are in the ring. Release after OUT_TAIL.
+# All results of triggers below this rank, and all unmatched rows due before this ts, are in the ring. Release after
+# OUT_TAIL.
 DONE_RANK: Final = 17 * LINE
 DONE_TS: Final = 17 * LINE + 1
 # By side: no row with a lower ts can be in a result that is not in the ring yet. Release after DONE_RANK; the gatherer
@@ -128,6 +130,10 @@ GROW_PAIRS: Final = 4
 BUILD_INDEX: Final = 5
 KERNEL_FAILED: Final = 6
 STOPPED: Final = 7
+# Sliced only: a batch is done; there was nothing to do; all before a switch is done.
+SLICE: Final = 8
+IDLE: Final = 9
+SWITCH: Final = 10
 
 # --- rows of the batch arrays -----------------------------------------------------------------------------------
 B_TS, B_ORIGIN, B_SEQ, B_REF, B_PROBE, B_STARTS = range(6)  # B_PROBE: its number among its side's probes, or -1
@@ -139,8 +145,8 @@ P_FROM, P_UNTIL, P_STORE, P_TAIL = range(
 )  # physical ranges for scans; which probes are stored; unsorted from here
 P_ROWS: Final = 17
 
-# An entry of the results' ring: ts, 2 * rank + side of the trigger (UNMATCHED: a left row that found none), the partner's
-# number in its stream, and both rows' references.
+# An entry of the results' ring: ts, 2 * rank + side of the trigger (UNMATCHED: a left row that found none), the
+# partner's number in its stream, and both rows' references.
 E_TS, E_TRIGGER, E_PARTNER, E_LEFT, E_RIGHT = range(5)
 E_WORDS: Final = 5
 UNMATCHED: Final = 2**62

@@ -1,47 +1,163 @@
 """Threads that serve shares (`gate.epochs`): handing one on, waking whoever it goes to, and waiting for work.
 
-A thread with shares sleeps on the gate's READY_EVENT; one without sleeps on FEED_EVENT, so that tuples do not wake it. Whoever hands a
-share on fences after the store to OWNER and wakes both; a thread says that it will sleep, fences, and looks at its shares once
-more. One of the two sees the other: no share is left without a thread.
+A thread with shares sleeps on the gate's READY_EVENT; one without is parked on FEED_EVENT, which tuples do not wake and
+`halt` does. Whoever hands a share on fences after the store to OWNER and wakes both; a thread says that it will sleep,
+fences, and looks at its shares once more. One of the two sees the other: no share is left without a thread.
 """
 
 from __future__ import annotations
 
-from plait.atomics import fence, fetch_add, load_acquire, wake_all
-from plait.atomics.native import compiled_over
+import numpy as np
+from numba import carray
+
+from plait.atomics import load_acquire, sched_yield
+from plait.atomics.native import clock_ns, compiled_over, nap, pointer_at
 from plait.gate import epochs
 from plait.gate.flow import cancel, prepare, sleep
-from plait.gate.frontier import wake_readers
+from plait.gate.layout import READY_EVENT
 from plait.operators import layout as o
+from plait.operators.worker import work
+from plait.windows.ring_segment import ints, octets
 
 compiled = compiled_over("gate", "windows", "kernels", "predicates")
+inner = compiled_over("gate", "windows", "kernels", "predicates", inner=True)
 
 PARKED_NS = 1_000_000_000
 
 
 @compiled
 def hand_on(gate, c, e, me, share, epoch, now):
-    """The share has met the switch: give it to the thread that the new map says, and wake that one."""
-    to = epochs.hand_over(e, share, epoch, now)
-    if to != me:
-        wake_threads(gate, c)
-    return to
+    return epochs.hand_on(gate, c, o.FEED_EVENT, e, me, share, epoch, now)
 
 
 @compiled
 def wake_threads(gate, c):
-    fence()
-    wake_readers(gate)
-    if load_acquire(c, o.FEED_SLEEPERS) > 0:
-        fetch_add(c, o.FEED_EVENT, 1)
-        wake_all(c, o.FEED_EVENT)
+    epochs.wake_threads(gate, c, o.FEED_EVENT)
 
 
 @compiled
 def park(c, e, me):
-    """Sleep while this thread has no share, unless all are to stand still."""
-    ticket = prepare(c, o.FEED_EVENT)
-    if epochs.owns_any(e, me) or load_acquire(c, o.HALT) != 0:
-        cancel(c, o.FEED_EVENT)
-    else:
-        sleep(c, o.FEED_EVENT, ticket, PARKED_NS)
+    epochs.park(c, o.FEED_EVENT, o.HALT, e, me, PARKED_NS)
+
+
+# --- joins: the whole turn is compiled ---------------------------------------------------------------------------
+
+# A row of the table of shares: addresses, and the widths of what grows. Written by Python before the threads start, and
+# by the share's owner when it has grown something.
+(
+    T_WORDS,
+    T_BATCH,
+    T_P0,
+    T_P1,
+    T_U0,
+    T_U1,
+    T_PAIRS,
+    T_OVER,
+    T_RANGES,
+    T_WALK,
+    T_TALLY,
+    T_OUT,
+    T_PAIRS_WIDE,
+    T_WALK_WIDE,
+) = range(14)
+T_FIELDS = 14
+
+SPINS = 8  # turns before a thread sleeps
+NAP_US = 50
+SLEEP_NS = 1_000_000_000
+
+
+@inner
+def serve_share(gate, c, arena, t):
+    """One batch of the share whose memory a row of the table names."""
+    w = ints(t[T_WORDS], o.WORDS)
+    most, room = w[o.MOST], w[o.OUT_MASK] + 1
+    return work(
+        gate, c, w, arena,
+        carray(pointer_at(t[T_BATCH]), (o.B_ROWS, most), dtype=np.int64),
+        carray(pointer_at(t[T_P0]), (o.P_ROWS, most), dtype=np.int64),
+        carray(pointer_at(t[T_P1]), (o.P_ROWS, most), dtype=np.int64),
+        octets(t[T_U0], most), octets(t[T_U1], most),
+        carray(pointer_at(t[T_PAIRS]), (4, t[T_PAIRS_WIDE]), dtype=np.int64),
+        octets(t[T_OVER], most),
+        carray(pointer_at(t[T_RANGES]), (most, 4), dtype=np.float64),
+        carray(pointer_at(t[T_WALK]), (3, t[T_WALK_WIDE]), dtype=np.int64),
+        ints(t[T_TALLY], 8),
+        carray(pointer_at(t[T_OUT]), (room, o.E_WORDS), dtype=np.int64),
+    )  # fmt: skip
+
+
+@inner
+def turn(gate, c, e, me, arena, table, told):
+    """Serve each share that is this thread's, once: SLICE if one of them had work, IDLE if none, or what Python has to see to.
+
+    told[0] is the share that has to be seen to; told[1] whether one waits for its results to be read.
+    """
+    answer = o.IDLE
+    line = epochs.thread_at(e, me)
+    told[1] = 0
+    for share in range(e[epochs.SHARES]):
+        if epochs.owner_of(e, share) != me:
+            continue
+        s = epochs.share_at(e, share)
+        began = clock_ns(e, line + epochs.SCRATCH)
+        epochs.take_up(e, share, began)
+        if e[s + epochs.FINISHED] != 0:
+            continue
+        code = serve_share(gate, c, arena, table[share])
+        if code == o.SLICE or code == o.SWITCH:
+            answer = o.SLICE
+            now = clock_ns(e, line + epochs.SCRATCH)
+            e[line + epochs.BUSY_NS] += now - began
+            e[line + epochs.TURNS] += 1
+            if code == o.SWITCH:
+                w = ints(table[share, T_WORDS], o.WORDS)
+                epoch = w[o.OWN + epochs.SWITCHING]
+                w[o.OWN + epochs.SWITCHING] = 0
+                hand_on(gate, c, e, me, share, epoch, now)
+        elif code == o.HALTED:
+            if load_acquire(c, o.HALT) != 0:
+                return o.HALTED
+            told[1] = 1
+        elif code == o.FINISHED:
+            epochs.finish(e, share)
+            answer = o.SLICE
+        elif code != o.IDLE:
+            told[0] = share
+            return code
+    return answer
+
+
+@compiled
+def serve(gate, c, e, me, arena, table, told):
+    """A thread of an elastic join: serve its shares until there is a reason to return to Python, one of `work`'s answers."""
+    spins = 0
+    while True:
+        halt = load_acquire(c, o.HALT)
+        if halt != 0:
+            return o.HALTED if halt == 1 else o.STOPPED
+        if load_acquire(e, epochs.ENDED) == e[epochs.SHARES]:
+            wake_threads(gate, c)
+            return o.FINISHED
+        if not epochs.owns_any(e, me):
+            park(c, e, me)
+            continue
+        code = turn(gate, c, e, me, arena, table, told)
+        if code != o.IDLE and code != o.SLICE:
+            return code
+        if code == o.SLICE:
+            spins = 0
+        elif told[1]:
+            nap(NAP_US)
+        elif spins < SPINS:
+            spins += 1
+            sched_yield()
+        else:
+            ticket = prepare(gate, READY_EVENT)
+            code = turn(gate, c, e, me, arena, table, told)
+            if code == o.IDLE and not told[1] and load_acquire(c, o.HALT) == 0 and epochs.owns_any(e, me):
+                sleep(gate, READY_EVENT, ticket, SLEEP_NS)
+            else:
+                cancel(gate, READY_EVENT)
+            if code != o.IDLE and code != o.SLICE:
+                return code

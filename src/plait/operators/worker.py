@@ -22,7 +22,7 @@ from numba import carray
 
 from plait.atomics import fence, load_acquire, sched_yield, store_release
 from plait.atomics.native import clock_ns, compiled_over, nap, pointer_at
-from plait.gate import codes, ring
+from plait.gate import codes, epochs, ring
 from plait.gate.flow import cancel, prepare, sleep
 from plait.gate.layout import FRONTIER as GATE_FRONTIER
 from plait.gate.layout import READY_EVENT, reader_at
@@ -45,6 +45,8 @@ SLICE_NS = 1_000_000_000
 @inner
 def take(gate, c, w, batch):
     """The next ready tuples: how many, 0 if there were none or the workers are to stand still, or a code."""
+    if w[o.SLICED]:
+        return take_slice(gate, w, batch)
     number = take_once(gate, c, w, batch)
     for _ in range(SPINS):
         if number != 0:
@@ -79,6 +81,18 @@ def take_once(gate, c, w, batch):
     number = ring.read(gate, w[o.SEAT], w[o.MOST], batch[o.B_TS], batch[o.B_ORIGIN], batch[o.B_SEQ], batch[o.B_REF])
     if number < w[o.MOST]:
         # All that was ready is here: time has passed up to the reader's frontier.
+        w[o.FRONTIER] = max(w[o.FRONTIER], gate[reader_at(gate, w[o.SEAT]) + GATE_FRONTIER])
+    return number
+
+
+@inner
+def take_slice(gate, w, batch):
+    """As `take_once`, but up to the next switch of epochs: what was read behind it is kept for whoever serves this next."""
+    number = epochs.take(
+        gate, ints(w[o.SLICED], 1 << 40), w[o.SEAT], w[o.MOST], batch[o.B_TS], batch[o.B_ORIGIN], batch[o.B_SEQ],
+        batch[o.B_REF], w, o.OWN,
+    )  # fmt: skip
+    if number >= 0 and w[o.OWN + epochs.ALL] and w[o.OWN + epochs.AHEAD] == 0:
         w[o.FRONTIER] = max(w[o.FRONTIER], gate[reader_at(gate, w[o.SEAT]) + GATE_FRONTIER])
     return number
 
@@ -358,8 +372,11 @@ def work(gate, c, w, arena, batch, p0, p1, u0, u1, pairs, over, ranges, walk, ta
         halt = load_acquire(c, o.HALT)
         if halt != 0:
             return o.HALTED if halt == 1 else o.STOPPED
-        if w[o.PHASE] == o.READING and not read(gate, c, w, batch, o.FEEDING):
-            return o.STOPPED
+        if w[o.PHASE] == o.READING:
+            if not read(gate, c, w, batch, o.FEEDING):
+                return o.STOPPED
+            if w[o.SLICED] and w[o.PHASE] == o.READING:
+                return o.SWITCH if w[o.OWN + epochs.SWITCHING] else o.IDLE
         if w[o.PHASE] == o.FEEDING:
             began = clock_ns(w, o.CLOCK)
             if w[o.FEED_OUT] and not feed(c, w, batch):
@@ -421,3 +438,5 @@ def work(gate, c, w, arena, batch, p0, p1, u0, u1, pairs, over, ranges, walk, ta
                 publish_frontier(c, w)
             if w[o.ENDED]:
                 return o.FINISHED
+            if w[o.SLICED]:
+                return o.SWITCH if w[o.OWN + epochs.SWITCHING] else o.SLICE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -46,14 +47,29 @@ class Operator(Query):
     nodes: tuple[Node, ...]
     buckets: int
     route: Callable[[Any], Any]
-    state: Callable[[], Any]
+    state: Callable[..., Any]
     process: Callable[[Any, Any], Iterable[Any] | None]
     on_timer: Callable[[Any, int], Iterable[Any] | None] | None
     output: pa.Schema
 
+    def first_state(self, bucket: int) -> Any:
+        """What `state` makes for a bucket, which is told its number if it can't be called without."""
+        return self.state() if _called_with(self.state, 0) else self.state(bucket)
+
     @property
     def inputs(self) -> tuple[Node, ...]:
         return self.nodes
+
+
+def _called_with(function: Callable[..., Any], arguments: int) -> bool:
+    """Whether it can be called with so many; of what Python can't tell the arguments of (dict, list), yes."""
+    try:
+        inspect.signature(function).bind(*[0] * arguments)
+    except TypeError:
+        return False
+    except ValueError:
+        return True
+    return True
 
 
 def operator(
@@ -61,7 +77,7 @@ def operator(
     *,
     buckets: int,
     route: Callable[[Any], Any],
-    state: Callable[[], Any],
+    state: Callable[..., Any],
     process: Callable[[Any, Any], Iterable[Any] | None],
     output: Any,
     on_timer: Callable[[Any, int], Iterable[Any] | None] | None = None,
@@ -71,15 +87,15 @@ def operator(
 
     buckets   into how many parts the state is split: part of the query's meaning, not of how it runs
     route     route(t) names the buckets that see the tuple: a number, several, `plait.ALL`, or None for no bucket
-    state     state() makes a bucket's first state, a mutable object
+    state     state() makes a bucket's first state, a mutable object; one that needs an argument is given the bucket's number
     process   process(state, t) returns or yields outputs (dicts or tuples of `output`'s columns) and timers
     on_timer  on_timer(state, at) likewise, for timers set with `plait.timer(at)`
     output    the output's columns: a schema or a dict of names to types
 
     `t.column` and `t["column"]` read a tuple; `t.ts` is its event time in microseconds and `t.stream` its input's name.
-    An output has its tuple's ts; a timer's has `at - 1`. At the end of input time passes to the last tuple of any stream,
-    then pending timers run; one that a timer sets then runs only if it is not later than the last one pending, so that a
-    periodic timer ends.
+    An output has its tuple's ts; a timer's has `at - 1`. At the end of input time passes to the last tuple of any
+    stream, then pending timers run; one that a timer sets then runs only if it is not later than the last one pending,
+    so that a periodic timer ends.
     """
     nodes = listed(streams)
     if not nodes:
@@ -89,7 +105,8 @@ def operator(
     if isinstance(buckets, bool) or not isinstance(buckets, int) or buckets < 1:
         raise QueryError(f"buckets={buckets!r} is no number of buckets", do="Pass a whole number of at least 1")
     for option, function, arguments in (
-        ("route", route, 1), ("state", state, 0), ("process", process, 2), ("on_timer", on_timer, 2)
+        ("route", route, 1), ("state", state, 0 if callable(state) and _called_with(state, 0) else 1),
+        ("process", process, 2), ("on_timer", on_timer, 2),
     ):  # fmt: skip
         if function is None and option == "on_timer":
             continue

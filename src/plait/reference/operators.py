@@ -63,7 +63,7 @@ class OperatorMachine:
 
     def _state(self, bucket: int) -> Any:
         if bucket not in self.states:
-            self.states[bucket] = self.node.state()
+            self.states[bucket] = self.node.first_state(bucket)
         return self.states[bucket]
 
     def _emit(self, outputs: Iterable[Any] | None, ts: int, cause: tuple[Any, ...], bucket: int, *,

@@ -1,7 +1,7 @@
 """Rows of closed windows, from the update threads to whoever reads `results()`, in result order.
 
-Each update thread hands over its rows in order, and says how far it is: no later row of its own comes before that. Rows that lie
-below what all of them have said are complete. With one thread nothing has to be merged.
+Each update thread hands over its rows in order, and says how far it is: no later row of its own comes before that. Rows
+that lie below what all of them have said are complete. With one thread nothing has to be merged.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from plait.threads.stats import Latency
 class OrderedResults:
     """`lock` is for readers, one at a time; what threads share is under `_changed`.
 
-    Rows come with their places, int64 in ascending order: one array, or several of which the first decides what is complete.
+    Rows come with their places, int64 in ascending order: one array, or several of which the first decides what is
+    complete.
     """
 
     def __init__(self, bound: Bound, crew: int, latency: Latency, *, keys: bool, room: int) -> None:

@@ -1,8 +1,8 @@
 """What runs behind a `Run` of an aggregate: the gate, update threads with their windows, and the rows they close.
 
-Sources, gate, errors, pauses and the end are those of joins (`engine`, `pushing`); update threads take the workers' place.
-Invariant: every update thread sees all tuples, in total order, and hands its windows the ones of its own groups with the
-frontier after them; so each window has its tuples in total order, and closes when no more can come.
+Sources, gate, errors, pauses and the end are those of joins (`engine`, `pushing`); update threads take the workers'
+place. Invariant: every update thread sees all tuples, in total order, and hands its windows the ones of its own groups
+with the frontier after them; so each window has its tuples in total order, and closes when no more can come.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ import pyarrow as pa
 
 from plait.errors import RunError
 from plait.gate import RingGate, codes, layout, ring
-from plait.operators import halting, keys
+from plait.operators import keys
 from plait.operators import layout as o
 from plait.operators.tuml import Design, lay_out
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.aggregate import Aggregate, SpanWindow
 from plait.query.bind import Bound, bind
 from plait.threads.aggregate_results import AggregateResults
+from plait.threads.crew import BLOCKED, FINISHED, IDLE, WORKED, Crew, Taken, refused
 from plait.threads.engine import Engine
 from plait.threads.intake import Intake
 from plait.threads.memory import lines
@@ -110,6 +111,7 @@ class Updater:
         self.wide = np.zeros((max(sum(kinds), 1), most), np.int64)
         self.narrow = np.zeros((max(len(kinds) - sum(kinds), 1), most), np.uint8)
         self.passed, self.rank = BEFORE_ALL, 0
+        self.taken: Taken  # of an elastic run
 
     def arrays(self, n: int) -> list[np.ndarray]:
         wide, narrow = list(self.wide)[::-1], list(self.narrow)[::-1]
@@ -128,8 +130,8 @@ class AggregateEngine(Engine):
         crew = made.workers
         slots = options.max_sources or self._slots(streams, {name: (0,)})
         pending = options.pending or min(max((1 << 21) // slots, 1 << 13), 1 << 16)
-        self.gate = RingGate([(0, 0)], readers=crew, capacity=options.capacity, pending=max(pending, 2), max_sources=slots,
-                             names=[""])  # fmt: skip
+        self.gate = RingGate([(0, 0)], readers=crew, capacity=options.capacity, pending=max(pending, 2),
+                             max_sources=slots + (options.elastic is not None), names=[""])  # fmt: skip
         self.control = lines(o.CONTROL_WORDS)
         self.most = options.batch or BATCH
         arena_rows = 1
@@ -158,8 +160,15 @@ class AggregateEngine(Engine):
         )  # fmt: skip
         self.results_ = AggregateResults(bound, crew, self.latency, keys=options.keys, room=options.unread_results)
         self.gatherer = self.results_  # type: ignore[assignment]
+        serve: Any = self._serve
+        if options.elastic is not None:
+            serve, memory = self._serve_crew, self._share_out(crew, options.workers or 1)
+            self.crew = Crew(self.gate.words, self.control, memory, self._step_share, self._pause)
+            for updater in self.workers:
+                updater.taken = Taken(self.most)  # type: ignore[attr-defined]
+                updater.tuples = updater.taken.rows  # type: ignore[attr-defined]
         self.threads = [
-            threading.Thread(target=self._serve, args=(worker,), name=f"plait-{made.strategy}-{k}", daemon=True)
+            threading.Thread(target=serve, args=(worker,), name=f"plait-{made.strategy}-{k}", daemon=True)
             for k, worker in enumerate(self.workers)
         ]
         self._started = True
@@ -181,14 +190,6 @@ class AggregateEngine(Engine):
             self.fail(error)
         finally:
             self.pauser.gone()
-
-    def _pause(self) -> None:
-        """Stand still while others change shared memory; end if the run is being stopped."""
-        halted = int(self.control[o.HALT])
-        if halted == halting.STILL:
-            self.pauser.stand()
-        elif halted == halting.STOPPING:
-            raise Stopped
 
     def _step(self, worker: Updater) -> bool:
         """Take ready tuples, update windows, hand over what has closed; False at the end."""
@@ -217,6 +218,32 @@ class AggregateEngine(Engine):
             w[o.NS_EMIT] += time.monotonic_ns() - done
         self._pause()
         return frontier < AFTER_ALL
+
+    def _step_share(self, number: int) -> int:
+        """As `_step`, of an elastic run: a batch of a share, up to the next switch; it never waits."""
+        worker: Updater = self.workers[number]  # type: ignore[assignment]
+        if self.results_.crowded(number):
+            worker.words[o.WAITS] = o.FOR_CONSUMER
+            return BLOCKED
+        assert self.epochs is not None
+        began = time.monotonic_ns()
+        n, frontier = worker.taken.next(self.gate.words, self.epochs.words, number, self.most)
+        worker.words[o.WAITS] = o.FOR_TUPLES if n == 0 else o.NOTHING
+        if n == codes.DONE:
+            n, frontier = 0, AFTER_ALL
+        elif n < 0:
+            refused(n, number, self._stopped or self.error is not None)
+        worked, frontier = n > 0 or frontier > worker.passed, max(frontier, worker.passed)
+        if worked:
+            self._hand_over(worker, self._update(worker, n, frontier), n, frontier)
+            worker.words[o.NS_STORE] += time.monotonic_ns() - began
+        epoch = worker.taken.epoch
+        if epoch:
+            self.crew.hand_on(number, epoch)  # from here on the share is another's
+        return FINISHED if frontier == AFTER_ALL else WORKED if worked or epoch else IDLE
+
+    def _loads(self) -> list[float]:
+        return [float(w.words[o.NS_STORE]) for w in self.workers]
 
     def _update(self, worker: Updater, n: int, frontier: int) -> list[Closed]:
         ts, origin, seq, ref = (column[:n] for column in worker.tuples)
@@ -251,7 +278,10 @@ class AggregateEngine(Engine):
         worker.words[o.RANK] = worker.rank
         worker.words[o.WAITS] = o.FOR_CONSUMER
         until = frontier if self._span or frontier == AFTER_ALL else worker.rank
-        self.results_.put(worker.number, out, until, self._pause)
+        if self.epochs is None:
+            self.results_.put(worker.number, out, until, self._pause)
+        else:
+            self.results_.offer(worker.number, out, until)
         worker.words[o.WAITS] = o.NOTHING
         self.payload.expire(min(w.passed for w in self.workers))  # type: ignore[attr-defined]
 

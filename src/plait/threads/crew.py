@@ -1,7 +1,7 @@
 """The threads of a run whose shares are served from Python: aggregates and operators.
 
-Each thread takes its shares by turns, a batch at a time, and sleeps when none of them has anything to do. Invariant: a thread steps
-only a share that is its own (`gate.epochs`), so `step` needs no lock for what belongs to the share.
+Each thread takes its shares by turns, a batch at a time, and sleeps when none of them has anything to do. Invariant: a
+thread steps only a share that is its own (`gate.epochs`), so `step` needs no lock for what belongs to the share.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from collections.abc import Callable
 import numpy as np
 
 from plait.errors import RunError
-from plait.gate import codes, epochs, flow, layout, ring
+from plait.gate import codes, epochs, flow, layout
 from plait.operators import serving
+from plait.order import BEFORE_ALL
 from plait.threads.pausing import Stopped
 
 WAIT_NS = 20_000_000
@@ -27,48 +28,37 @@ class Taken:
 
     def __init__(self, most: int) -> None:
         self.rows = np.zeros((4, most), np.int64)  # ts, origin, seq, ref
-        self._first = self._end = 0  # of what was read and not given out
-        self._all = False  # whether the read gave all that was ready
-        self.epoch = 0  # of the switch that follows what was given out last, 0 for none
+        self._words = np.zeros(4, np.int64)
 
-    def next(self, gate: np.ndarray, e: np.ndarray, share: int, most: int) -> tuple[int, int, int]:
-        """How many tuples, where they begin in `rows`, and how far time has passed (None known: the first one's ts)."""
-        self.epoch = 0
-        if self._first == self._end:
-            n = int(ring.read(gate, share, most, *self.rows))
-            if n < 0:
-                return n, 0, 0
-            self._first, self._end, self._all = 0, n, n < most
-        first, end = self._first, self._end
-        at = end
-        if end > first and epochs.expects(e, share):
-            at = int(epochs.find_switch(self.rows[1], first, end))
-        if at < end:
-            self.epoch = int(self.rows[2, at])
-            self._first = at + 1
-        else:
-            self._first = end
-        if at == end and self._all:
-            frontier = int(gate[int(layout.reader_at(gate, share)) + layout.FRONTIER])
-        else:
-            # Of the tuples at the last ts there may be more behind.
-            frontier = int(self.rows[0, at if at < end else end - 1])
-        return at - first, first, frontier
+    @property
+    def epoch(self) -> int:
+        """Of the switch that follows what was given last; 0: none."""
+        return int(self._words[epochs.SWITCHING])
+
+    def next(self, gate: np.ndarray, e: np.ndarray, share: int, most: int) -> tuple[int, int]:
+        """How many tuples there are in `rows`, or a code of the gate's; and how far time has passed."""
+        w = self._words
+        n = int(epochs.take(gate, e, share, most, *self.rows, w, 0))
+        if w[epochs.AHEAD]:
+            return n, int(self.rows[0, int(w[epochs.AHEAD_FROM])])
+        if w[epochs.ALL]:
+            return n, int(gate[int(layout.reader_at(gate, share)) + layout.FRONTIER])
+        # There may be more behind: of the tuples at the last ts some may be missing.
+        return n, int(self.rows[0, n - 1]) if n > 0 else BEFORE_ALL
 
 
 class Crew:
     """See the module. `step(share)` takes one batch of a share, if there is one, and answers as above."""
 
-    def __init__(self, gate: np.ndarray, control: np.ndarray, words: np.ndarray, shares: int,
-                 step: Callable[[int], int], pause: Callable[[], None]) -> None:  # fmt: skip
+    def __init__(self, gate: np.ndarray, control: np.ndarray, words: np.ndarray, step: Callable[[int], int],
+                 pause: Callable[[], None]) -> None:  # fmt: skip
         self._gate, self._control, self._words = gate, control, words
         self._step, self._pause = step, pause
-        self._finished = np.zeros(shares, bool)  # each written by the owner of the share
 
     def serve(self, thread: int) -> None:
         """Until every share has come to its end."""
         e, line = self._words, int(epochs.thread_at(self._words, thread))
-        while not self._finished.all():
+        while e[epochs.ENDED] < e[epochs.SHARES]:
             self._pause()
             if not epochs.owns_any(e, thread):
                 serving.park(self._control, e, thread)
@@ -81,7 +71,7 @@ class Crew:
                 continue
             ticket = flow.prepare(self._gate, layout.READY_EVENT)
             answers = self._turn(thread, line)
-            if answers and not {WORKED, BLOCKED} & set(answers) and not self._finished.all():
+            if answers and not {WORKED, BLOCKED} & set(answers) and e[epochs.ENDED] < e[epochs.SHARES]:
                 flow.sleep(self._gate, layout.READY_EVENT, ticket, WAIT_NS)
             else:
                 flow.cancel(self._gate, layout.READY_EVENT)
@@ -89,15 +79,16 @@ class Crew:
 
     def _turn(self, thread: int, line: int) -> list[int]:
         e, answers = self._words, []
-        for share in range(len(self._finished)):
+        for share in range(int(e[epochs.SHARES])):
             if epochs.owner_of(e, share) != thread:
                 continue
             began = time.monotonic_ns()
             epochs.take_up(e, share, began)
-            answer = FINISHED if self._finished[share] else self._step(share)
+            at = int(epochs.share_at(e, share))
+            answer = FINISHED if e[at + epochs.FINISHED] else self._step(share)
             answers.append(answer)
-            if answer == FINISHED:
-                self._finished[share] = True
+            if answer == FINISHED and not e[at + epochs.FINISHED]:
+                epochs.finish(e, share)
             if answer == WORKED:
                 e[line + epochs.BUSY_NS] += time.monotonic_ns() - began
                 e[line + epochs.TURNS] += 1
@@ -114,5 +105,3 @@ def refused(code: int, share: int, stopped: bool) -> None:
     if stopped or code == codes.CLOSED_CODE:
         raise Stopped
     raise RunError(f"The gate answered {code} to the thread of share {share}", do="Report this")
-
-

@@ -17,6 +17,7 @@ import pyarrow as pa
 from plait.errors import PlaitError, RunError
 from plait.gate import RingGate, layout
 from plait.operators import layout as o
+from plait.operators import serving
 from plait.operators.asof import LAST_ID, LAST_REF
 from plait.operators.plan import Plan
 from plait.operators.worker import work
@@ -63,8 +64,8 @@ class Engine(Resizing):
         count = len(made.seats)
         slots = options.max_sources or self._slots(streams, inputs)
         pending = options.pending or min(max((1 << 21) // slots, 1 << 13), 1 << 16)
-        self.gate = RingGate([(0, 0)], readers=count, capacity=options.capacity, pending=max(pending, 2), max_sources=slots,
-                             names=[""])  # fmt: skip
+        self.gate = RingGate([(0, 0)], readers=count, capacity=options.capacity, pending=max(pending, 2),
+                             max_sources=slots + (options.elastic is not None), names=[""])  # fmt: skip
         self.control = lines(o.CONTROL_WORDS)
         most = min(options.batch or BATCH, 1 << 14)
         arena_rows = 1
@@ -113,10 +114,15 @@ class Engine(Resizing):
         self.gatherer = Gatherer(bound, both, paid, self.workers, self.control, self.latency, forget=self.pusher.forget,
                                  keep_latest=self._keep_latest, precision=options.precision(), keys=options.keys)  # fmt: skip
         self.kernels: Any = None  # until the first rows say which ones
+        serve: Any = self._serve
+        if options.elastic is not None:
+            serve, memory = self._serve_shares, self._share_out(count, options.workers or 1)
+            self._table = np.zeros((count, serving.T_FIELDS), np.int64)
+            for worker in self.workers:
+                worker.words[o.SLICED] = address(memory)
+                self._table[worker.number] = worker.tabled()
         self.threads = [
-            threading.Thread(
-                target=self._serve, args=(worker,), name=f"plait-{made.strategy}-{worker.number}", daemon=True
-            )
+            threading.Thread(target=serve, args=(worker,), name=f"plait-{made.strategy}-{worker.number}", daemon=True)
             for worker in self.workers
         ]
         self._started = True
@@ -140,6 +146,29 @@ class Engine(Resizing):
         try:
             while self._go_on(worker, int(self.work(*worker.arguments(self.gate.words, self.control, self.arena)))):
                 pass
+        except Stopped:
+            pass
+        except BaseException as error:
+            self.fail(error)
+        finally:
+            self.pauser.gone()
+
+    def _serve_shares(self, thread: Worker) -> None:
+        """A thread of an elastic run: as `_serve`, for the shares that are its own, whatever their numbers."""
+        assert self.epochs is not None
+        told = np.zeros(2, np.int64)
+        try:
+            while True:
+                answer = int(
+                    serving.serve(
+                        self.gate.words, self.control, self.epochs.words, thread.number, self.arena, self._table, told
+                    )
+                )
+                share = self.workers[int(told[0])]
+                if not self._go_on(share, answer):
+                    break
+                if answer == o.GROW_PAIRS:
+                    self._table[share.number] = share.tabled()
         except Stopped:
             pass
         except BaseException as error:
@@ -234,6 +263,8 @@ class Engine(Resizing):
 
     def stop(self) -> None:
         self._stopped = True
+        if self.watch is not None:
+            self.watch.stop()
         self.pauser.stop()
         self.gate.close()
         for thread in self.threads:
@@ -318,6 +349,10 @@ class Engine(Resizing):
         if isinstance(self.encoder, AsofCodes):
             return found
         return found + [f"probes into {names[side]}: {self._served(side)}" for side in (0, 1)]
+
+    def _loads(self) -> list[float]:
+        counters = (o.NS_READ, o.NS_STORE, o.NS_PROBE, o.NS_EMIT)
+        return [float(sum(int(w.words[c]) for c in counters)) for w in self.workers]
 
     def _served(self, side: int) -> str:
         kinds = {o.SCAN: "scan", 1: "hash", 2: "grid", 3: "sorted"}

@@ -1,8 +1,9 @@
 """The state manager of an elastic run: maps of shares to threads, requests for other maps, and what each change has cost.
 
-One switch is under way at a time (`gate.epochs` says why). A request that comes meanwhile waits for it; of several that wait only the
-last is carried out, as the paper discards all but the most recent: the others are logged as superseded. Nobody blocks here: a
-request is carried out by whoever calls `poll` next, which every push and every look for results does.
+One switch is under way at a time (`gate.epochs` says why). A request that comes meanwhile waits for it; of several that
+wait only the last is carried out, as the paper discards all but the most recent: the others are logged as superseded.
+Nobody blocks here: a request is carried out by whoever calls `poll` next, which every push and every look for results
+does.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ PENDING, DONE, SUPERSEDED, REFUSED = "pending", "done", "superseded", "refused"
 class Change:
     """One request for another map, and what became of it.
 
-    `reconfiguration_ms` is the paper's: from the command to the moment every share is served by the thread of the new map;
-    `switch_ms` the part of it between the first share that met the switch and the last that was taken up.
+    `reconfiguration_ms` is the paper's: from the command to the moment every share is served by the thread of the new
+    map; `switch_ms` the part of it between the first share that met the switch and the last that was taken up.
     """
 
     number: int
@@ -38,7 +39,7 @@ class Change:
     at_s: float  # of the run
     state: str = PENDING
     epoch: int = 0
-    event_time: int | None = None  # tuples after this ts belong to the new epoch
+    event_time: int | None = None  # tuples from this ts on belong to the new epoch
     reconfiguration_ms: float | None = None
     switch_ms: float | None = None
 
@@ -122,13 +123,14 @@ class Epochs:
         if self._current is not None:
             # Every share has met it, some have not been served since: the next one can come all the same.
             self._settle()
-        (number, owners), self._wanted = self._wanted, None
+        number, owners = self._wanted
         epoch = self.epoch + 1
         for share, owner in enumerate(owners):
             self.words[int(epochs.map_at(self.words, epoch, share))] = owner
-        code = int(
-            epochs.insert_switch(self.gate.words, self.words, self._slots, self._origins, epoch, *self._tuple)
-        )
+        code = int(epochs.insert_switch(self.gate.words, self.words, self._slots, self._origins, epoch, *self._tuple))
+        if code == codes.DRAINING:
+            return  # some reader has not read the last switch's tuple yet, though its share has passed it
+        self._wanted = None
         if code != 0:
             self._note(number, state=REFUSED)
             if code not in (codes.DONE, codes.CLOSED_CODE):

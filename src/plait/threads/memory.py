@@ -298,6 +298,12 @@ class Worker:
         grown[:, : self.pairs.shape[1]] = self.pairs
         self.pairs = grown
 
+    def tabled(self) -> list[int]:
+        """The row of `operators.serving`'s table: where a thread that serves this memory finds it."""
+        arrays = (self.words, self.batch, *self.probes, *self.usable, self.pairs, self.over, self.ranges, self.walk,
+                  self.tally, self.out)  # fmt: skip
+        return [*map(address, arrays), self.pairs.shape[1], self.walk.shape[1]]
+
     def arguments(self, gate: np.ndarray, control: np.ndarray, arena: np.ndarray) -> tuple[Any, ...]:
         return (gate, control, self.words, arena, self.batch, *self.probes, *self.usable, self.pairs, self.over,
                 self.ranges, self.walk, self.tally, self.out)  # fmt: skip

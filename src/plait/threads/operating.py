@@ -1,11 +1,12 @@
 """What runs behind a `Run` of a user's operator: the gate, shares of its buckets, and the threads that serve them.
 
-Sources, gate, errors, pauses and the end are those of joins (`engine`, `pushing`). Invariant: a share sees all tuples in total order, and
-hands its buckets those that are routed to them; one thread at a time serves it (`gate.epochs`). So each bucket sees its tuples in total
-order, alone, whoever serves it.
+Sources, gate, errors, pauses and the end are those of joins (`engine`, `pushing`). Invariant: a share sees all tuples
+in total order, and hands its buckets those that are routed to them; one thread at a time serves it (`gate.epochs`). So
+each bucket sees its tuples in total order, alone, whoever serves it.
 
-At the end of input time passes to the last tuple of all; then the timers run that are pending anywhere, and those that they set if they
-are not later than the last of these. For that each share says what it has pending before any of them goes on.
+At the end of input time passes to the last tuple of all; then the timers run that are pending anywhere, and those that
+they set if they are not later than the last of these. For that each share says what it has pending before any of them
+goes on.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ import numpy as np
 import pyarrow as pa
 
 from plait.gate import RingGate, codes, layout
-from plait.operators import halting, keys
+from plait.operators import keys
 from plait.operators import layout as o
 from plait.operators.buckets import PlainBuckets, Rows, RowView, pairs
+from plait.operators.compiled_buckets import made_for
 from plait.operators.tuml import lay_out
 from plait.order import AFTER_ALL, AFTER_INPUTS, BEFORE_ALL
 from plait.query.bind import bind
@@ -33,7 +35,7 @@ from plait.threads.engine import Engine
 from plait.threads.intake import Intake
 from plait.threads.memory import lines
 from plait.threads.options import Options, Sharing
-from plait.threads.pausing import Pauser, Stopped
+from plait.threads.pausing import Pauser
 from plait.threads.payload import Payload
 from plait.threads.pushing import CHUNK, Pusher
 from plait.threads.results import full_key
@@ -82,12 +84,13 @@ class OperatorEngine(Engine):
         while arena_rows < int(self.gate.words[layout.RING]) + self.most + CHUNK:
             arena_rows *= 2
         self._arena_mask = arena_rows - 1
-        self.compiled, self.why_plain = _compiled(query, bound, options)
-        self.encoder = Router(bound, self.compiled)  # type: ignore[assignment]
-        self.workers = [  # type: ignore[misc]
+        self.compiled, self.why_plain = (None, "plain=True") if options.plain else made_for(bound, options.cache_dir)
+        self.encoder = Router(bound, self.compiled, self._go_plain)  # type: ignore[assignment]
+        made_shares = [
             Share(k, PlainBuckets(query) if self.compiled is None else self.compiled.buckets(k, shares), self.most)
             for k in range(shares)
         ]
+        self.workers = made_shares  # type: ignore[assignment]
         width = 2 + (0 if self.compiled is None else len(self.compiled.layout()))
         self.arena = np.zeros((slots, max(o.A_WORDS, o.A_COLUMNS + width)), np.int64)
         self.latency = Latency()
@@ -97,20 +100,19 @@ class OperatorEngine(Engine):
         self.pauser = Pauser(self.gate.words, self.control, shares, self.waiting, options.stall_after_s)
         self._started, self._ticked = False, 0
         self._reached = BEFORE_ALL  # the last frontier before the end of input
-        memory = self._share_out(shares, made.workers)
         self.pusher = Pusher(
             self.gate, self.intakes, inputs, self.payloads, self.encoder, self.arena, arena_rows, self.latency,
             widen=self._widen, rank=self._rank, check=self.check, waits=self.waiting, progressed=self._progressed,
             stall_after_s=options.stall_after_s,
         )  # fmt: skip
-        self.pusher.epochs = self.epochs
+        memory = self._share_out(shares, made.workers)
         self.results_ = OrderedResults(bound, shares, self.latency, keys=options.keys, room=options.unread_results)
         self.gatherer = self.results_  # type: ignore[assignment]
-        self.crew = Crew(self.gate.words, self.control, memory, shares, self._step, self._pause)
+        self.crew = Crew(self.gate.words, self.control, memory, self._step, self._pause)
         self.memory_ = memory
         self.threads = [
-            threading.Thread(target=self._serve, args=(k,), name=f"plait-operator-{k}", daemon=True)
-            for k in range(shares)
+            threading.Thread(target=self._serve_crew, args=(share,), name=f"plait-operator-{k}", daemon=True)
+            for k, share in enumerate(self.workers)
         ]
         self._started = True
         for thread in self.threads:
@@ -118,6 +120,13 @@ class OperatorEngine(Engine):
 
     def _widen(self) -> None:
         """Columns have one type for good."""
+
+    def _go_plain(self, why: str) -> None:
+        """From compiled functions to plain Python, which goes on with the same states."""
+        with self.pauser.still():
+            for share in self.workers:
+                share.buckets = share.buckets.plain()  # type: ignore[attr-defined]
+            self.compiled, self.why_plain = None, why
 
     # --- calls of Run ---
 
@@ -140,24 +149,6 @@ class OperatorEngine(Engine):
 
     # --- threads ---
 
-    def _serve(self, thread: int) -> None:  # type: ignore[override]
-        try:
-            self.crew.serve(thread)
-        except Stopped:
-            pass
-        except BaseException as error:
-            self.fail(error)
-        finally:
-            self.pauser.gone()
-
-    def _pause(self) -> None:
-        """Stand still while others change shared memory; end if the run is being stopped."""
-        halted = int(self.control[o.HALT])
-        if halted == halting.STILL:
-            self.pauser.stand()
-        elif halted == halting.STOPPING:
-            raise Stopped
-
     def _step(self, number: int) -> int:
         """Take ready tuples of a share, hand them to their buckets, and what comes out to the reader of results."""
         share: Share = self.workers[number]  # type: ignore[assignment]
@@ -166,7 +157,7 @@ class OperatorEngine(Engine):
             w[o.WAITS] = o.FOR_CONSUMER
             return BLOCKED
         began = time.monotonic_ns()
-        n, first, frontier = share.taken.next(self.gate.words, self.memory_, number, self.most)
+        n, frontier = share.taken.next(self.gate.words, self.memory_, number, self.most)
         w[o.WAITS] = o.FOR_TUPLES if n == 0 else o.NOTHING
         if n == codes.DONE:
             return self._end(share)
@@ -176,15 +167,15 @@ class OperatorEngine(Engine):
         if worked:
             read = time.monotonic_ns()
             w[o.NS_READ] += read - began
-            self._update(share, n, first, frontier)
+            self._update(share, n, frontier)
             w[o.NS_STORE] += time.monotonic_ns() - read
         epoch = share.taken.epoch
         if epoch:
             self.crew.hand_on(number, epoch)  # from here on the share is another's
         return WORKED if worked or epoch else IDLE
 
-    def _update(self, share: Share, n: int, first: int, frontier: int) -> None:
-        ts, origin, seq, ref = (column[first : first + n] for column in share.taken.rows)
+    def _update(self, share: Share, n: int, frontier: int) -> None:
+        ts, origin, seq, ref = (column[:n] for column in share.taken.rows)
         lay_out(n, origin, seq, self.arena, self._arena_mask, share.kinds, share.wide, share.narrow)
         which, buckets = pairs(
             share.wide[0, :n],
@@ -194,7 +185,7 @@ class OperatorEngine(Engine):
             self.bound.node.buckets,  # type: ignore[union-attr]
         )
         if len(which):
-            if self.compiled is None:
+            if not share.buckets.compiled:
                 share.buckets.take(ts, share.rank, which, buckets, self._views(ts, origin, ref, np.unique(which)))
             else:
                 share.buckets.take(ts, origin >> 32, share.rank, which, buckets, share.wide[1:, :n])
@@ -297,7 +288,3 @@ class OperatorEngine(Engine):
         self.plan, self.segments = self.sharing, ([], [])  # type: ignore[assignment]
         made = super().stats()
         return dataclasses.replace(made, balance_cv_percent=variation_percent([w.comparisons for w in made.workers]))
-
-
-def _compiled(query: Operator, bound: Any, options: Options) -> tuple[Any, str]:
-    return None, "they are not compiled yet"

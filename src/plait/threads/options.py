@@ -18,6 +18,7 @@ from plait.query.aggregate import Aggregate
 from plait.query.base import Query, check_order
 from plait.query.join import Join, TimeWindow
 from plait.query.operator import Operator
+from plait.threads.policy import policy_of
 
 #: Systems that the papers measure against; only as much of them as the comparison needs.
 RIVALS = {"celljoin": celljoin, "handshake": handshake, "low_latency_handshake": low_latency_handshake}
@@ -30,7 +31,9 @@ class Options:
     """Everything that may be given; see `Run`."""
 
     workers: int | None = None
-    elastic: int | None = None  # shares of the state, and so threads at most: `resize` and `policy` change who serves them
+    elastic: int | None = (
+        None  # shares of the state, and so threads at most: `resize` and `policy` change who serves them
+    )
     policy: Any = None
     strategy: str = "auto"
     order: str = "strict"
@@ -77,6 +80,7 @@ class Options:
                 do="Say strategy='dpjoin', or leave layout= out",
             )
         self.precision()
+        policy_of(self.policy)
 
     def precision(self) -> int:
         """How exactly results are ordered, as `operators.gathering` takes it."""
@@ -146,7 +150,7 @@ def plan(query: Query, options: Options) -> Plan | tuml.Design | Sharing:
                 why="these are options of joins",
                 do="Leave them out",
             )
-        return tuml.design(query, options.strategy, options.workers)
+        return _elastic_aggregate(query, options) or tuml.design(query, options.strategy, options.workers)
     if options.strategy in tuml.STRATEGIES:
         raise QueryError(
             f"strategy={options.strategy!r} for a join",
@@ -154,6 +158,8 @@ def plan(query: Query, options: Options) -> Plan | tuml.Design | Sharing:
             do=f"Use one of {', '.join(map(repr, ('auto', *JOINS)))}",
         )
     kind = query.how if isinstance(query, Join) else "asof"
+    if options.elastic is not None:
+        return _elastic_join(query, kind, options)
     workers = options.workers or (
         model.workers_for(options.layout) or 1 if options.strategy == "sequential" else _default(options)
     )
@@ -183,6 +189,35 @@ def plan(query: Query, options: Options) -> Plan | tuml.Design | Sharing:
         made = dpjoin.plan(wish, shape, reason)
     made.check()
     return made if not why else replace(made, why=f"{why}; {made.why}")
+
+
+def _elastic_aggregate(query: Aggregate, options: Options) -> tuml.Design | None:
+    if options.elastic is None:
+        return None
+    if options.strategy not in ("auto", "tuml_mc"):
+        raise QueryError(
+            f"elastic={options.elastic} with strategy={options.strategy!r}",
+            why="shares that change hands are TuML-MC's, split by key",
+            do="Use strategy='tuml_mc', or leave elastic= out",
+        )
+    made = tuml.design(query, "tuml_mc", options.elastic)
+    return replace(made, why=f"{options.elastic} shares split by key; threads serve them as asked for")
+
+
+def _elastic_join(query: Query, kind: str, options: Options) -> Plan:
+    if options.strategy not in ("auto", "scalejoin") or kind == "asof":
+        raise QueryError(
+            f"elastic={options.elastic} with strategy={options.strategy!r}"
+            if kind != "asof"
+            else "elastic= for an as-of join",
+            why="shares that change hands have segments of their own, and only ScaleJoin's workers have that",
+            do="Use strategy='scalejoin', or leave elastic= out",
+        )
+    shares = options.elastic or 1
+    made = scalejoin.plan(Wish(shares, kind))
+    made.check()
+    why = f"{shares} shares see every tuple, each stores every {shares}th of either stream; threads serve them as asked for"
+    return replace(made, why=why)
 
 
 def _check_elastic(options: Options) -> None:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from plait.errors import RunError
 from plait.gate import RingGate, epochs
+from plait.operators import halting
+from plait.operators import layout as o
+from plait.threads.crew import Crew
 from plait.threads.epochs import Change, Epochs, balanced, spread
 from plait.threads.memory import lines
 from plait.threads.options import Options
+from plait.threads.pausing import Pauser, Stopped
+from plait.threads.policy import Watch, policy_of
 from plait.threads.pushing import Pusher
 
 
@@ -21,12 +27,19 @@ class Resizing:
     pusher: Pusher
     options: Options
     epochs: Epochs | None = None
+    crew: Crew  # of a run whose shares are served from Python
+    watch: Watch | None = None
+    control: np.ndarray
+    pauser: Pauser
 
     def _share_out(self, shares: int, workers: int) -> np.ndarray:
         """Give the shares of a run that begins to its first threads; there are as many threads as shares."""
         slot = self.gate.slots - 1  # the gate has one more than there may be sources
         memory = lines(epochs.words(shares, shares))
-        self.epochs = Epochs(self.gate, memory, slot, spread([0] * shares, workers), shares)
+        self.epochs = self.pusher.epochs = Epochs(self.gate, memory, slot, spread([0] * shares, workers), shares)
+        policy = policy_of(self.options.policy)
+        if policy is not None:
+            self.watch = Watch(policy, self.epochs, self.resize, self.fail)
         return memory
 
     def resize(self, workers: int, reason: str = "asked for") -> Change:
@@ -53,6 +66,28 @@ class Resizing:
                 do="Say on_threads(workers=2, elastic=8): as many shares as there may be threads, at most",
             )
         return self.epochs
+
+    def _serve_crew(self, thread: Any) -> None:
+        """A thread whose shares are served from Python; it has the number of the share that was made with it."""
+        try:
+            self.crew.serve(thread.number)
+        except Stopped:
+            pass
+        except BaseException as error:
+            self.fail(error)
+        finally:
+            self.pauser.gone()
+
+    def _pause(self) -> None:
+        """Stand still while others change shared memory; end if the run is being stopped."""
+        halted = int(self.control[o.HALT])
+        if halted == halting.STILL:
+            self.pauser.stand()
+        elif halted == halting.STOPPING:
+            raise Stopped
+
+    def fail(self, error: BaseException) -> None:
+        raise NotImplementedError
 
     def _loads(self) -> list[float]:
         """Work done so far, by share."""

@@ -1,18 +1,20 @@
-"""What an operator needs of a row before it enters the gate: which buckets see it. `route` is called once a tuple, by who pushes it.
+"""What an operator needs of a row before it enters the gate: which buckets see it. `route` is called once, by who pushes it.
 
-Stands where `columns.Encoder` stands for joins. A row's route lies in its source's arena: the number of its bucket or one of the
-codes of `operators.buckets`; where it names several buckets, these lie beside it. After that come the columns of numbers that
-compiled functions read (`operators.compiled_buckets`), if there are such.
+Stands where `columns.Encoder` stands for joins. A row's route lies in its source's arena: the number of its bucket or
+one of the codes of `operators.buckets`; where it names several buckets, these lie beside it. After that come the
+columns of numbers that compiled functions read (`operators.compiled_buckets`), if there are such.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from plait.operators.buckets import Rows, routed
+from plait.operators.compiled_buckets import Made
 from plait.query.bind import Bound
 from plait.query.operator import Operator
 
@@ -35,10 +37,10 @@ class Router:
     has_node = False
     stamp = 0
 
-    def __init__(self, bound: Bound, made: Any = None) -> None:
-        """`made`: the compiled functions, if there are (`operators.compiled_buckets.Made`)."""
+    def __init__(self, bound: Bound, made: Made | None, go_plain: Callable[[str], None]) -> None:
+        """`made`: the compiled functions, if there are; `go_plain` gives them up, when a NULL comes that they can't read."""
         assert isinstance(bound.node, Operator)
-        self.node, self.made = bound.node, made
+        self.node, self.made, self._go_plain, self._plain = bound.node, made, go_plain, made is None
         self.names = tuple(i.node.name or f"input {n}" for n, i in enumerate(bound.inputs))
 
     def columns(self, side: int) -> list[tuple[str, Any]]:
@@ -46,10 +48,19 @@ class Router:
         return [("route", "int64"), *numbers, (SEVERAL, object)]
 
     def rows(self, side: int, batch: pa.RecordBatch | pa.Table, ts: np.ndarray) -> RoutedRows:
-        n = len(ts)
-        numbers = [] if self.made is None else self.made.arrays(side, batch, ts)
+        n, made = len(ts), self.made
+        if made is not None and not self._plain and (column := made.nulls(side, batch)) is not None:
+            self._go_plain(f"column {column!r} has NULLs")
+            self._plain = True
+        numbers = (
+            []
+            if made is None
+            else [np.zeros(n, np.int64)] * made.width
+            if self._plain
+            else made.arrays(side, batch, ts)
+        )
         several = np.full(n, None, object)
-        codes = None if self.made is None else self.made.routes(side, numbers, ts)
+        codes = None if made is None or self._plain else made.routes(side, numbers, ts)
         if codes is None:
             codes = np.empty(n, np.int64)
             rows, route, buckets = Rows(batch, ts, self.names[side]), self.node.route, self.node.buckets

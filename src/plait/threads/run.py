@@ -126,7 +126,8 @@ class Run:
     def push(self, stream: str, source: SourceName | None, batch: Any) -> None:
         """Deliver rows of one stream: Arrow, pandas, or a dict of columns. `source` is None where a column names it.
 
-        Blocks while the workers are behind by more than `capacity`; raises if more than `pending` rows wait for another source.
+        Blocks while the workers are behind by more than `capacity`; raises if more than `pending` rows wait for another
+        source.
         """
         self._check("push")
         declared = self._stream(stream)
@@ -220,8 +221,8 @@ class Run:
     def resize(self, workers: int, reason: str = "asked for") -> Change:
         """Let so many threads serve the run's shares, from the first later event time on.
 
-        Returns at once: a switch of epochs takes effect when the frontier has passed its place. `stats().changes` says when that was
-        and what it cost. Of requests that wait for one under way only the last is carried out.
+        Returns at once: a switch of epochs takes effect when the frontier has passed its place. `stats().changes` says
+        when that was and what it cost. Of requests that wait for one under way only the last is carried out.
         """
         return self._changeable("resize").resize(workers, reason)
 

@@ -44,8 +44,8 @@ class WorkerStats:
 class Stats:
     """`balance_cv_percent`: standard deviation of the workers' comparisons, in percent of their mean.
 
-    `stages`: the share of the time spent on distribution (reading the gate, laying tuples out), execution (storing, comparing)
-    and gathering (results into rings, merged, into Arrow), as SplitJoin reports them.
+    `stages`: the share of the time spent on distribution (reading the gate, laying tuples out), execution (storing,
+    comparing) and gathering (results into rings, merged, into Arrow), as SplitJoin reports them.
     """
 
     strategy: str

@@ -1,8 +1,8 @@
 """What an aggregate reads of its tuples, as arrays: 64 bits and a valid byte for a column of fixed width, a byte for a
 condition; text and nested columns stay in Arrow.
 
-Bits are those of the stored integer (of a time, its count; of a boolean, 0 or 1) or of the float64 that equals the value,
-so one form serves sums, extremes, first and last, and keys. Under a NULL they are 0.
+Bits are those of the stored integer (of a time, its count; of a boolean, 0 or 1) or of the float64 that equals the
+value, so one form serves sums, extremes, first and last, and keys. Under a NULL they are 0.
 """
 
 from __future__ import annotations

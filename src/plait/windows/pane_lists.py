@@ -1,8 +1,8 @@
 """Functions that need all of a window's rows: collect, distinct, extremes of text, and users' own.
 
-Every slot has a list of row numbers, in total order, one for all these functions; a window's list is its panes' lists one after
-another. The rows lie in `KeptRows`. What is computed from a window's list is computed when the window closes, for all
-windows of a batch at once where Arrow can, and in plain Python for users' functions.
+Every slot has a list of row numbers, in total order, one for all these functions; a window's list is its panes' lists
+one after another. The rows lie in `KeptRows`. What is computed from a window's list is computed when the window closes,
+for all windows of a batch at once where Arrow can, and in plain Python for users' functions.
 """
 
 from __future__ import annotations

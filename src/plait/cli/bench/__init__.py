@@ -19,6 +19,7 @@ _MODULES = {
     "aggregate": "plait.cli.bench.aggregate",
     "spark-aggregate": "plait.cli.bench.spark_aggregate",
     "join": "plait.cli.bench.join",
+    "elastic": "plait.cli.bench.elastic",
     # The papers' studies, a function each.
     "join-workers": "plait.cli.bench.join_studies:workers",
     "join-balance": "plait.cli.bench.join_studies:skew",

@@ -1,0 +1,90 @@
+"""STRETCH's cost model (section 8): how far virtual and pure shared-nothing parallelism scale.
+
+Input threads hand tuples over, n processing threads process them, output threads merge what comes out; the slowest of
+the three sets the rate. Pure shared-nothing routes: the input thread copies each tuple to every processing thread that
+needs it, and the output thread merges n streams. Virtual shared-nothing shares: all processing threads read one copy
+from a gate, and the merge is shared out among them; the price is contention. Times are seconds a tuple:
+
+    d_input, d_output     of the input and output threads, with one processing thread
+    d_process             of one processing thread that does all the work; n of them take d_process / n each
+    d_see                 what it costs a processing thread to see a tuple at all: both kinds broadcast here
+    d_copy, d_share       what each further processing thread adds for the input thread: copying (pure), contention
+                          (virtual)
+    d_merge_...           what each further one adds for the output thread, times log2 n: the paper's n log n merge
+
+Where there are fewer cores than threads that are busy, all of the work of a tuple is spread over the cores: a second
+bound, which the paper, with 36 cores, does without.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Costs:
+    d_input: float
+    d_process: float
+    d_output: float
+    d_see: float
+    d_copy: float
+    d_share: float
+    d_merge_pure: float
+    d_merge_virtual: float
+    cores: int
+
+
+@dataclass(frozen=True)
+class Stages:
+    """Seconds a tuple of each stage, with n processing threads."""
+
+    input: float
+    process: float
+    output: float
+    workers: int
+    cores: int
+
+    @property
+    def tuples_per_s(self) -> float:
+        slowest = max(self.input, self.process, self.output)
+        work = (self.input + self.process * self.workers + self.output) / self.cores
+        return 1 / max(slowest, work)
+
+    @property
+    def bottleneck(self) -> str:
+        stages = {"input": self.input, "processing": self.process, "output": self.output}
+        slowest = max(stages, key=lambda name: stages[name])
+        work = (self.input + self.process * self.workers + self.output) / self.cores
+        return slowest if work <= stages[slowest] else "cores"
+
+
+def virtual(costs: Costs, n: int) -> Stages:
+    more = n - 1
+    return Stages(
+        costs.d_input + costs.d_share * more,
+        costs.d_process / n + costs.d_see,
+        costs.d_output + costs.d_merge_virtual * more * math.log2(max(n, 2)),
+        n,
+        costs.cores,
+    )
+
+
+def pure(costs: Costs, n: int) -> Stages:
+    more = n - 1
+    return Stages(
+        costs.d_input + costs.d_copy * more,
+        costs.d_process / n + costs.d_see,
+        costs.d_output + costs.d_merge_pure * more * math.log2(max(n, 2)),
+        n,
+        costs.cores,
+    )
+
+
+def scales_to(stages: list[Stages]) -> int:
+    """The highest n at which processing is still the slowest stage: more threads would not help beyond it."""
+    found = 1
+    for each in stages:
+        if each.bottleneck == "processing":
+            found = each.workers
+    return found

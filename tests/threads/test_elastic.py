@@ -1,0 +1,248 @@
+"""Threads that come and go: joins and aggregates give the bytes of a run that never switched, and changes are logged."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import plait
+from plait.errors import QueryError, RunError
+from plait.query.identical import difference
+from plait.threads.epochs import balanced, spread
+from plait.threads.policy import Load, Thresholds, Watch
+
+SEED = 20190624
+
+
+def band(rows: int) -> tuple[Any, dict[str, pa.Table]]:
+    dice = np.random.default_rng(SEED)
+
+    def one(columns: str) -> pa.Table:
+        return pa.table(
+            {"ts": np.cumsum(dice.integers(0, 3, rows)), **{c: dice.integers(0, 100, rows) for c in columns}}
+        )
+
+    a, b = plait.stream("a", unit="us"), plait.stream("b", unit="us")
+    query = plait.join(a, b, on=lambda l, r: (abs(l.x - r.u) <= 5) & (abs(l.y - r.v) <= 5), within=300)
+    return query, {"a": one("xy"), "b": one("uv")}
+
+
+def meters(rows: int) -> tuple[Any, dict[str, pa.Table]]:
+    dice = np.random.default_rng(SEED)
+    data = {"ts": np.cumsum(dice.integers(0, 3, rows)), "k": dice.integers(0, 30, rows), "v": dice.random(rows)}
+    compute = {"n": plait.count(), "mean": plait.mean("v"), "first": plait.first("v")}
+    query = plait.aggregate(plait.stream("s", unit="us"), size="100us", advance="30us", by="k", compute=compute)
+    return query, {"s": pa.table(data)}
+
+
+def run_through(
+    query: Any, data: dict[str, pa.Table], seed: int, *, switches: int, least: int = 0, **options: Any
+) -> Any:
+    """Pushed in small pieces, with so many random requests spread over the run; waits until `least` of them are done."""
+    dice = random.Random(seed)
+    rows = len(next(iter(data.values())))
+    with query.on_threads(schemas={n: t.schema for n, t in data.items()}, keys=True, **options) as run:
+        failed: list[BaseException] = []
+
+        def push() -> None:
+            try:
+                at, asked = 0, 0
+                while at < rows:
+                    size = dice.choice((1, 5, 20))
+                    for name, table in data.items():
+                        run.push(name, None, table.slice(at, size))
+                    at += size
+                    while asked < switches * at / rows:
+                        asked += 1
+                        if dice.random() < 0.6:
+                            run.resize(dice.randint(1, options["elastic"]))
+                        else:
+                            run.rebalance([dice.randrange(options["elastic"]) for _ in range(options["elastic"])])
+                        deadline = time.monotonic() + 0.05
+                        while dice.random() < 0.9 and run.stats().changes[-1].state == "pending":
+                            if time.monotonic() > deadline:
+                                break
+                            time.sleep(0.0002)
+                run.drain()
+            except BaseException as error:
+                failed.append(error)
+                run.stop()
+
+        thread = threading.Thread(target=push)
+        thread.start()
+        table = run.table() if not failed else None
+        thread.join()
+        if failed:
+            raise failed[0]
+        return table, run.stats()
+
+
+@pytest.mark.parametrize("made", [band, meters])
+def test_no_result_is_lost_twice_or_out_of_order_across_switches(made: Any) -> None:
+    query, data = made(600)
+    expected = query.reference(data, keys=True)
+    # Compiled first: else all is pushed, and all requests but the last are superseded, before any thread has run.
+    run_through(query, {n: t.slice(0, 20) for n, t in data.items()}, SEED, switches=0, elastic=8)
+    got, stats = run_through(query, data, SEED, switches=60, workers=2, elastic=8, batch=64)
+    assert difference(expected, got) is None
+    assert sum(c.state == "done" for c in stats.changes) >= 5
+    kinds = {c.kind for c in stats.changes if c.state == "done"}
+    assert kinds <= {"provision", "decommission", "rebalance"}
+    assert all(c.reconfiguration_ms > 0 and c.event_time is not None for c in stats.changes if c.state == "done")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_a_thousand_random_switches(seed: int) -> None:
+    query, data = band(60_000)
+    fixed, _ = run_through(query, data, seed, switches=0, workers=2, strategy="scalejoin")
+    done, round_ = 0, 0
+    while done < 1000 and round_ < 10:
+        got, stats = run_through(query, data, seed + round_, switches=1500, workers=2, elastic=8)
+        assert difference(fixed, got) is None
+        done += sum(c.state == "done" for c in stats.changes)
+        round_ += 1
+    assert done >= 1000
+
+
+def test_of_requests_that_wait_the_last_is_carried_out() -> None:
+    query, data = band(300)
+    with query.on_threads(schemas={n: t.schema for n, t in data.items()}, workers=1, elastic=4, keys=True) as run:
+        for name in data:
+            run.push(name, None, data[name].slice(0, 100))
+        threads = [run.resize(n, f"to {n}") for n in (2, 3, 4)]
+        for at in range(100, 300, 10):
+            for name in data:
+                run.push(name, None, data[name].slice(at, 10))
+            time.sleep(0.002)
+        run.drain()
+        got = run.table()
+        changes = run.stats().changes
+    assert [c.reason for c in changes] == ["to 2", "to 3", "to 4"]
+    assert [c.number for c in threads] == [0, 1, 2]
+    assert changes[-1].state == "done"
+    assert {c.state for c in changes[:-1]} <= {"done", "superseded"}
+    assert difference(query.reference(data, keys=True), got) is None
+
+
+def test_what_can_not_be_elastic_says_so() -> None:
+    query, _ = band(10)
+    with pytest.raises(QueryError, match="elastic=4 with strategy='dpjoin'"):
+        query.on_threads(elastic=4, strategy="dpjoin")
+    left = plait.join(*query.inputs, on=lambda l, r: l.x == r.u, within=10, how="left")
+    with pytest.raises(QueryError, match="can't serve a left join"):
+        left.on_threads(elastic=4)
+    whole = plait.aggregate(plait.stream("s", unit="us"), size="1s", compute={"n": plait.count()})
+    with pytest.raises(QueryError, match="without by="):
+        whole.on_threads(elastic=4)
+
+
+def test_maps_move_as_few_shares_as_will_do() -> None:
+    one = spread([0] * 8, 1)
+    two = spread(one, 2)
+    assert one == [0] * 8
+    assert sorted(two) == [0] * 4 + [1] * 4
+    three = spread(two, 3)
+    assert sorted(map(three.count, range(3))) == [2, 3, 3]
+    assert sum(a != b for a, b in zip(two, three, strict=True)) == 2
+    assert spread(three, 3) == three
+    assert set(spread(three, 1)) == {0}
+    assert balanced([5.0, 1.0, 1.0, 3.0], 2) in ([0, 1, 1, 1], [0, 0, 1, 1])
+
+
+# --- policy ------------------------------------------------------------------------------------------------------
+
+
+def load(workers: int, average: float, most: int = 8) -> Load:
+    return Load(workers, most, (average,) * workers, 0.05)
+
+
+def test_thresholds_are_the_papers() -> None:
+    policy = Thresholds()
+    assert policy(load(5, 0.95)) == (7, "load 95% above 90%")  # 5 * 0.95 / 0.7 = 6.8
+    assert policy(load(5, 0.89)) is None
+    assert policy(load(5, 0.46)) is None
+    assert policy(load(5, 0.30)) == (3, "load 30% below 45%")  # 5 * 0.3 / 0.7 = 2.1
+    assert policy(load(1, 0.10)) is None
+    assert policy(load(8, 1.0)) is None
+    assert Thresholds(90, 70, 45) == policy
+
+
+class _Epochs:
+    """As much of `Epochs` as a watch looks at; every change is done at once."""
+
+    shares = 8
+
+    def __init__(self) -> None:
+        self.log: list[Any] = []
+
+    def busy_ns(self) -> list[int]:
+        return [0] * 8
+
+    @property
+    def owners(self) -> list[int]:
+        return [0] * 8
+
+    def changes(self) -> list[Any]:
+        return self.log
+
+
+def test_a_load_that_swings_about_a_threshold_changes_nothing() -> None:
+    epochs: Any = _Epochs()
+    asked: list[tuple[int, str]] = []
+
+    def resize(workers: int, reason: str) -> Any:
+        asked.append((workers, reason))
+        epochs.log.append(type("Change", (), {"state": "done", "number": len(epochs.log)}))
+        return epochs.log[-1]
+
+    watch = Watch(Thresholds(), epochs, resize, lambda error: None, every_s=60, patience=3)
+    try:
+        for k in range(60):
+            watch.look(load(2, 0.95 if k % 2 else 0.85))
+        assert asked == []
+        for _ in range(3):
+            watch.look(load(2, 0.95))
+        assert asked == [(3, "load 95% above 90%")]
+        for _ in range(3):  # it rests, to see the effect
+            watch.look(load(2, 0.95))
+        assert len(asked) == 1
+    finally:
+        watch.stop()
+
+
+def test_a_users_own_policy_is_asked_and_logged() -> None:
+    query, data = meters(2000)
+    seen: list[Load] = []
+
+    def policy(load: Load) -> tuple[int, str]:
+        seen.append(load)
+        return 3, "because"
+
+    with query.on_threads(schemas={"s": data["s"].schema}, workers=1, elastic=4, policy=policy) as run:
+        for at in range(0, 2000, 20):
+            run.push("s", None, data["s"].slice(at, 20))
+            time.sleep(0.005)
+        for _ in run.results(timeout_s=0):
+            pass
+        changes = run.stats().changes
+    assert [(c.before, c.after, c.reason) for c in changes] == [(1, 3, "because")]
+    assert all(0 <= each <= 1 for load in seen for each in load.busy)
+
+
+def test_a_policy_that_fails_stops_the_run() -> None:
+    query, data = meters(100)
+
+    def policy(load: Load) -> int:
+        raise ValueError("no idea")
+
+    with query.on_threads(schemas={"s": data["s"].schema}, elastic=4, policy=policy) as run:
+        run.push("s", None, data["s"])
+        with pytest.raises(RunError, match="ValueError: no idea"):
+            list(run.results(timeout_s=30))
