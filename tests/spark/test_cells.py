@@ -150,7 +150,7 @@ def test_states_of_buckets_never_come_from_a_process_that_is_behind() -> None:
     assert found == [1, 2, 3, 4, 5, 6, 7]
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(case=st.one_of(cases(declared=True), operators(declared=True)), seed=SEEDS)
 def test_cells_laid_out_anew_in_mid_run_change_nothing(case: Case, seed: int) -> None:
     """State goes from one layout to another, two times, between any two batches."""
