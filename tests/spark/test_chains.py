@@ -69,7 +69,7 @@ def operator_in_join(draw: Any, a: Given, b: Given, c: Given) -> tuple[Any, Any]
     return query, on_reference(Case(query, distinct(a, b), None))
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(case=dags(shapes=(operator_over_join, operator_in_join), declared=True), seed=SEEDS)
 def test_operators_in_chains_in_any_schedule_and_layout(case: Case, seed: int) -> None:
     """Timers hear of streams that their operator does not read; cells are laid out anew in mid-run."""

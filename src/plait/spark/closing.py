@@ -41,6 +41,13 @@ def rows_of(contents: Live) -> list[tuple[int, bytes]]:
     last = contents.buckets.last_timer()
     if last is None:
         return []
+    try:
+        return _told(contents, last)
+    finally:
+        contents.forget()  # from here on the timers are the closings'
+
+
+def _told(contents: LiveOperator, last: int) -> list[tuple[int, bytes]]:
     told = wire.body({"last": last})
     rows = [(-1 - cell, told) for cell in range(contents.cells) if cell != contents.cell]
     for bucket, (state, timers) in contents.buckets.stored(sorted(contents.buckets.waiting())).items():

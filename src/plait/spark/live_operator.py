@@ -76,6 +76,10 @@ class LiveOperator(Live):
         self.buckets.restore(number, *self.pickled.load(data))
         self._written[number] = hashlib.blake2b(data, digest_size=16).digest()
 
+    def forget(self) -> None:
+        """After the end of input."""
+        self.buckets = PlainBuckets(self.node)
+
     # --- tuples ---
 
     def _process(self, ready: list[pa.Table], frontier: int, *, results: bool) -> Keyed:

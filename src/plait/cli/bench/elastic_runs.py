@@ -18,6 +18,7 @@ import pyarrow as pa
 import plait
 from plait.cli.bench.join_runs import Reader, digests, pieces, warm_up
 from plait.operators.plan import Plan, Seat
+from plait.query.bind import bind
 from plait.query.identical import KEY
 from plait.threads.engine import Engine
 from plait.threads.epochs import DONE, Change
@@ -231,7 +232,7 @@ class PureRun:
             seat = Seat((0, 0), (workers, workers), (k, k), (1, 1), (0, 0), (True, True))
             plan = Plan("pure", (seat,), (1, 1), "one of several that share nothing")
             schemas = {name: t.schema for name, t in data.items()}
-            self.engines.append(Engine(made, schemas, plan, Options(keys=True)))
+            self.engines.append(Engine(bind(made, schemas), schemas, plan, Options(keys=True)))
         self.readers = [Reader(_Results(engine)) for engine in self.engines]
 
     def push(self, data: Tables, size: int = 512) -> None:
