@@ -35,12 +35,27 @@ def test_every_example_verifies(file: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert "identical, fingerprint" in done.output
 
 
-@pytest.mark.spark
-@pytest.mark.parametrize("name", ["band_join.toml", "last_quote.py"])
-def test_examples_that_spark_runs_verify_there(name: str) -> None:
-    done = invoke("verify", str(next(f for f in EXAMPLES if f.name == name)))
+def verified_on_spark(file: Path) -> None:
+    done = invoke("verify", str(file))
     assert done.exit_code == 0, done.output
     assert re.search(r"^spark .* identical$", done.output, re.MULTILINE), done.output
+
+
+#: Of each kind of query one: the others take as long each, and are verified in the soak.
+QUICK = ("band_join.toml", "meters.toml", "tweets.py")
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("file", [f for f in EXAMPLES if f.name in QUICK], ids=lambda f: f.name)
+def test_an_example_of_each_kind_verifies_on_spark(file: Path) -> None:
+    verified_on_spark(file)
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.parametrize("file", [f for f in EXAMPLES if f.name not in QUICK], ids=lambda f: f.name)
+def test_every_other_example_verifies_on_spark(file: Path) -> None:
+    verified_on_spark(file)
 
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda f: f.name)
