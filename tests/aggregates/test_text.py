@@ -57,7 +57,10 @@ CONDITIONS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("condition", CONDITIONS)
+# Each has kernels of its own, compiled for some seconds: two of them only in the soak.
+@pytest.mark.parametrize(
+    "condition", ["filters", "keys", *(pytest.param(name, marks=pytest.mark.slow) for name in ("band", "either"))]
+)
 def test_joins(condition: str) -> None:
     tables = {"s": comments(120, 2, KINDS[0]), "t": comments(120, 3, KINDS[2])}
     query = plait.join(S, T, on=CONDITIONS[condition], within=6)

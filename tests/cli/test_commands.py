@@ -42,7 +42,7 @@ def verified_on_spark(file: Path) -> None:
 
 
 #: Of each kind of query one: the others take as long each, and are verified in the soak.
-QUICK = ("band_join.toml", "meters.toml", "tweets.py")
+QUICK = ("last_quote.py", "meters.toml", "tweets.py")
 
 
 @pytest.mark.spark

@@ -230,9 +230,9 @@ OPERATORS = {
         operator(route="hash"), QueryError, "route='hash' is no function", do="help(plait.operator)"
     ),
     "a state that needs something": Refusal(
-        operator(state=lambda bucket: {}),
+        operator(state=lambda bucket, more: {}),
         QueryError,
-        "state='<lambda>' does not take 0 arguments (missing a required argument: 'bucket')",
+        "state='<lambda>' does not take one argument (missing a required argument: 'more')",
         do="help(",
     ),
     "a timer that takes one argument": Refusal(

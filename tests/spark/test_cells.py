@@ -142,7 +142,7 @@ def test_states_of_buckets_never_come_from_a_process_that_is_behind() -> None:
     cells = layouts(bound, (1, 1), 2, 2)
     frame = Frame(None, "column", "src", 0, "column", "n")
     common = cell.CellPlan(bound, (), cells[0], "mark")
-    (stage,) = stages(bound, cells, {"a": [frame]}, common, {stream: tuple(schema.names)})
+    (stage,) = stages(bound, cells, {"a": [frame]}, common)
     state: dict[Any, bytes] = {}
     found: list[int] = []
     for k in range(8):
