@@ -235,4 +235,40 @@ COLUMNS = {
     ),
 }
 
-REFUSALS = FUNCTIONS | SQL | COLUMNS
+
+TEXTS = {
+    "a pattern that is a number": Refusal(
+        on(lambda q, t: q.s.matches(5)), QueryError, "matches(5) takes a text", "a constant", "Pass a str"
+    ),
+    "a pattern that RE2 can't hold": Refusal(
+        on(lambda q, t: q.s.matches(r"(\w{900}){900}")), QueryError, "is too much for RE2", do="Repeat less"
+    ),
+    "a pattern that is none": Refusal(
+        on(lambda q, t: q.s.matches("(")), QueryError, "matches('(') is no regular expression", do="Escape"
+    ),
+    "a pattern with flags": Refusal(
+        on(lambda q, t: q.s.matches("(?i)a")),
+        QueryError,
+        "matches('(?i)a') uses flags",
+        "could differ",
+        "ascii_lower()",
+    ),
+    "a pattern that repeats often": Refusal(
+        on(lambda q, t: q.s.matches("a{2000}")), QueryError, "uses a repetition of more than 1000", "could differ"
+    ),
+    "a pattern that looks ahead": Refusal(
+        on(lambda q, t: q.s.matches("(?=a)")), QueryError, "matches('(?=a)') uses assert", "could differ"
+    ),
+    "LIKE with a backslash at nothing": Refusal(
+        on(lambda q, t: q.s.like("a\\b")), QueryError, "escapes nothing", do="write it twice"
+    ),
+    "a text of no column": Refusal(lambda: plait.text(""), QueryError, "text('') names no column", do="plait.text("),
+    "a pattern that is a column": Refusal(
+        on("quotes.s like trades.s"), QueryError, "with a pattern that is no constant", do="Rewrite it"
+    ),
+    "a match of a number": Refusal(
+        bound(lambda q, t: q.x.contains("a")), QueryError, "`contains` of int32", do="Cast one side"
+    ),
+}
+
+REFUSALS = FUNCTIONS | SQL | COLUMNS | TEXTS

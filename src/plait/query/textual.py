@@ -63,7 +63,9 @@ def re2(op: str, pattern: str) -> str:
     try:
         parsed = _parser.parse(pattern, re.ASCII)
     except (re.error, OverflowError, RecursionError) as error:
-        raise QueryError(f"matches({pattern!r}) is no regular expression: {error}") from error
+        raise QueryError(
+            f"matches({pattern!r}) is no regular expression: {error}", do="Escape what is meant as it stands with \\"
+        ) from error
     if parsed.state.flags & ~re.ASCII:
         raise _refused(pattern, "flags")
     return "".join(_one(pattern, *item) for item in parsed)
@@ -73,7 +75,7 @@ def _refused(pattern: str, what: str) -> QueryError:
     return QueryError(
         f"matches({pattern!r}) uses {what}",
         why="executors match with RE2, the reference with Python's re, and there the two could differ",
-        do="Use characters, classes, . | ( ) * + ? {m,n}, ^, \\Z for the end, \\b, and \\d \\w \\s of ASCII; for upper "
+        do="Use characters, classes, | ( ) * + ? {m,n} ^ and the dot, \\Z for the end, \\b, and \\d \\w \\s of ASCII; for upper "
         "and lower case alike, ascii_lower()",
     )
 
@@ -87,7 +89,7 @@ def _one(pattern: str, op: Any, value: Any) -> str:
         case sre.ANY:
             return r"[^\x{A}]"
         case sre.IN:
-            return _class(pattern, value)
+            return _class(value)
         case sre.BRANCH:
             return f"(?:{'|'.join(_all(pattern, branch) for branch in value[1])})"
         case sre.SUBPATTERN if not (value[1] or value[2]):
@@ -107,7 +109,7 @@ def _all(pattern: str, items: Any) -> str:
     return "".join(_one(pattern, *item) for item in items)
 
 
-def _class(pattern: str, items: Any) -> str:
+def _class(items: Any) -> str:
     out = ""
     for op, value in items:
         match op:
@@ -117,10 +119,9 @@ def _class(pattern: str, items: Any) -> str:
                 out += _character(value)
             case sre.RANGE:
                 out += f"{_character(value[0])}-{_character(value[1])}"
-            case sre.CATEGORY if value in _RANGES:
+            case _:  # \d \w \s and their opposites: there are no others in a class
+                assert op is sre.CATEGORY
                 out += _RANGES[value]
-            case _:
-                raise _refused(pattern, str(op).lower())
     return f"[{out}]"
 
 
