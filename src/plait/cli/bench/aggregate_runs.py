@@ -21,6 +21,7 @@ from plait.errors import RunError
 #: Rows that wait for other sources: those of a thread that is ahead. The machine decides who is, so there is room for all that
 #: the paper's queries have of a source; not for more, since memory is set aside for them.
 PENDING = 1 << 18
+LEAD = 2  # pieces that a thread may be ahead of the slowest one
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,8 @@ def on_threads(
     """Sources pushed by `crew` threads (as many as cores, if not said), a piece at a time, while results are read."""
     (stream,) = query.streams()
     crew = min(crew or max(os.cpu_count() or 1, 2), len(sources))
-    busy, failed = [0] * crew, []
+    busy, reached = [0] * crew, [0] * crew
+    failed: list[BaseException] = []
     began = time.perf_counter()
     with query.on_threads(schemas={stream: sources[0].schema}, pending=PENDING, **options) as run:
 
@@ -53,9 +55,13 @@ def on_threads(
                 since = time.thread_time_ns()
                 own = range(seat, len(sources), crew)
                 for at in range(0, max(sources[k].num_rows for k in own), piece):
+                    reached[seat] = at
+                    while at - min(reached) > LEAD * piece and not failed:
+                        time.sleep(0.0002)
                     for k in own:
                         if at < sources[k].num_rows:
                             run.push(stream, k, sources[k].slice(at, piece))
+                reached[seat] = max(source.num_rows for source in sources)
                 for k in own:
                     run.close(stream, k)
                 busy[seat] = time.thread_time_ns() - since
