@@ -174,6 +174,7 @@ def _own(node: Query, options: Options, crew: int) -> Options:
     """What of the options an operator inside a larger query has; workers, if no number is given, share the cores."""
     if options.elastic is not None:
         options = _own_elastic(node, options, options.elastic)
+        crew = min(crew, options.elastic or crew)
     if isinstance(node, Join):
         strategy = options.strategy if options.strategy in JOINS else "auto"
         shared = options.workers is None and options.layout == "auto"
@@ -330,7 +331,7 @@ def _check_elastic(options: Options) -> None:
     elif (options.workers or 1) > options.elastic:
         raise QueryError(
             f"workers={options.workers} with elastic={options.elastic}",
-            why="elastic= is how many threads there may be at most",
+            why="there can be no more threads than elastic= says",
             do="Raise it, or begin with fewer workers",
         )
 
