@@ -17,7 +17,7 @@ from tests.threads.delivery import on_threads
 
 KEY = "_plait_key"
 #: More of them for a soak.
-EXAMPLES = int(os.environ.get("PLAIT_EXAMPLES", "40"))
+EXAMPLES = int(os.environ.get("PLAIT_EXAMPLES", "20"))
 
 DESIGNS: dict[str, dict[str, Any]] = {
     "one update thread": {"strategy": "tuml_sc"},

@@ -17,6 +17,7 @@ RATIOS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow  # half a minute where kernels have to be compiled
 def test_join_gives_its_ratios_and_one_result_for_all_strategies() -> None:
     done = CliRunner().invoke(cli, ["bench", "join", "--quick", "--json"], catch_exceptions=False)
     result = json.loads(done.stdout.splitlines()[-1])
