@@ -151,7 +151,7 @@ class AggregateEngine(Engine):
         self.encoder = PaneEncoder(first.windows.columns, name)  # type: ignore[assignment]
         self.arena = np.zeros((slots, max(o.A_WORDS, o.A_COLUMNS + len(first.kinds))), np.int64)
         self._arena_mask = arena_rows - 1
-        self._rows_needed = first.windows.needs_rows and made.strategy != "wiml"
+        self._rows_needed = first.windows.needs_rows and not made.merges_windows
         self._span = isinstance(query.window, SpanWindow)
         kept = self._rows_needed or (options.keys and not self._span)
         self.payload = Payload(schemas[name]) if kept else NoPayload()

@@ -69,7 +69,7 @@ def _engine(bound: Bound, schemas: Mapping[str, pa.Schema], step: Step, front: F
         # Only now are all columns known, which have a say in the design.
         made = plan(bound.node, dataclasses.replace(step.options, schemas=schemas))
         assert isinstance(made, Design)
-        return (HiveEngine if made.strategy == "wiml" else AggregateEngine)(bound, schemas, made, step.options, front)
+        return (HiveEngine if made.merges_windows else AggregateEngine)(bound, schemas, made, step.options, front)
     if isinstance(bound.node, Operator):
         assert isinstance(step.plan, Sharing)
         return OperatorEngine(bound, schemas, step.plan, step.options, front)

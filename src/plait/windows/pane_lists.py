@@ -18,9 +18,10 @@ from plait import order
 from plait.errors import DataError
 from plait.kernels import panes, users
 from plait.query.functions import Custom, Function
+from plait.windows.closing import Pairs
 from plait.windows.kept_rows import KeptRows
 from plait.windows.pane_columns import Read, one_array, plain, user_values
-from plait.windows.pane_functions import Accumulator, Pairs
+from plait.windows.pane_functions import Accumulator
 
 
 class Lists(Accumulator):
