@@ -116,6 +116,8 @@ class Cells:
         """Cells and words of panes that the taker has let go of."""
         own, panes = self._own, self._panes
         end = int(own[hive_batch.PANE_END])
+        if end == 0 or int(panes[0, 0]) >= int(self._hive.words[y.PASSED]):
+            return  # a glance, which may be at old memory, where less has been let go of
         with self._hive.inside() as h:
             gone = bisect_right(panes[0, :end], int(hive.passed(h)) - 1)
             if gone == 0:
@@ -142,7 +144,7 @@ class Cells:
                 first = int(own[hive_batch.CELL_FREED])
                 capacity = self._kept.shape[1]
                 while end - first + n > capacity // 2:
-                    capacity *= 2
+                    capacity *= 4
                 for accumulator in self.accumulators:
                     regrow(accumulator, capacity, first, end)
                 self._kept = in_ring(self._kept.T, capacity, first, end).T.copy()
@@ -152,7 +154,7 @@ class Cells:
                 opened = int(own[hive_batch.OPEN_CELL])
                 capacity = len(self._table)
                 while 4 * (end - opened + n) > capacity:
-                    capacity *= 2
+                    capacity *= 4
                 self._table = np.full(capacity, -1, np.int64)
                 hive_batch.reindex(self._kept, opened, end, self._table)
 

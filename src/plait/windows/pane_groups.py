@@ -171,7 +171,7 @@ class Groups:
         """The groups of these words; new ones for those that are not known."""
         n = words.shape[1]
         if self._left < n:
-            self._make_room(n)
+            self._make_room(words)
         out = np.empty(n, np.int64)
         left = int(table.look_up(words, n, self._table, self.words, self._free, self._left, out))
         self._left = left
@@ -207,9 +207,11 @@ class Groups:
         table.owners(words, n, crew, out)
         return out
 
-    def _make_room(self, n: int) -> None:
+    def _make_room(self, words: np.ndarray) -> None:
+        """Have numbers for all of these."""
+        n = words.shape[1]
         if self.number > 2 * self._swept + FIRST:
-            self._sweep()
+            self._sweep(words)
         capacity = self.capacity
         while self._left + capacity - self.capacity < max(n, capacity // 4):
             capacity *= 2
@@ -227,7 +229,8 @@ class Groups:
         self._table = np.zeros(2 * capacity, np.int64)
         table.rebuild(self.words, live, self._table)
 
-    def _sweep(self) -> None:
+    def _sweep(self, wanted: np.ndarray) -> None:
+        """Forget groups that nobody holds, and text that neither the others have nor those that are about to get a number."""
         live = self._held(self.capacity).astype(np.uint8)
         gone = np.flatnonzero(live == 0)
         self._left = len(gone)
@@ -239,8 +242,9 @@ class Groups:
         for k, (name, _) in enumerate(self.by):
             if name in self._texts:
                 own = (live != 0) & (self.words[-1] >> k & 1 == 0)
+                asked = wanted[k][wanted[-1] >> k & 1 == 0]
                 with self._texts[name].lock:
-                    self._texts[name].keep(np.unique(self.words[k][own]), self.since)
+                    self._texts[name].keep(np.unique(np.append(self.words[k][own], asked)), self.since)
 
     def columns(self, groups: np.ndarray) -> list[pa.Array]:
         """The key columns of these groups."""
