@@ -130,7 +130,7 @@ class HiveEngine(AggregateEngine):
             HivePusher,
             windows=windows,
             make=lambda slot: Cells(self.bound, windows.hive, slot, windows.columns, windows.groups),
-            taken=lambda: self.workers[0].passed,  # type: ignore[attr-defined]
+            taken=lambda: self.workers[0].passed,
             moved=self._moved,
         )
 
