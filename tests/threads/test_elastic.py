@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -116,6 +118,34 @@ def test_a_thousand_random_switches(seed: int) -> None:
         done += sum(c.state == "done" for c in stats.changes)
         round_ += 1
     assert done >= 1000
+
+
+FIRST_SWITCH = """
+import gc, sys
+from numba.core.dispatcher import Dispatcher
+from tests.threads.test_elastic import band, meters, until
+
+def compiled():
+    found = [d for d in gc.get_objects() if isinstance(d, Dispatcher)]
+    return {d.py_func.__qualname__ + str(s) for d in found for s in d.signatures}
+
+for made in (band, meters):
+    query, data = made(40)
+    with query.on_threads(schemas={n: t.schema for n, t in data.items()}, workers=1, elastic=3) as run:
+        for name, table in data.items():
+            run.push(name, None, table)
+        until(lambda: min(w.tuples for w in run.stats().workers) > 0)
+        before = compiled()
+        run.resize(3)
+        until(lambda: run.stats().changes[0].state == "done")
+        print(sorted(compiled() - before))
+"""
+
+
+def test_nothing_is_compiled_in_the_middle_of_the_first_switch() -> None:
+    # In a process of its own: here other tests have called everything there is.
+    found = subprocess.run([sys.executable, "-c", FIRST_SWITCH], capture_output=True, text=True, check=False)
+    assert found.stdout.split("\n") == ["[]", "[]", ""], found.stdout + found.stderr
 
 
 def test_of_requests_that_wait_the_last_is_carried_out() -> None:

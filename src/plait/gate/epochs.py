@@ -255,17 +255,19 @@ def finish(e, share):
 
 @compiled
 def all_passed(e, epoch):
-    for share in range(e[SHARES]):  # noqa: SIM110  (a generator has no place in compiled code)
-        if load_acquire(e, share_at(e, share) + PASSED) < epoch:
-            return False
-    return True
+    return all_reached(e, PASSED, epoch)
 
 
 @compiled
 def all_taken(e, epoch):
     """Whether every share has been served in this epoch, or a later one."""
+    return all_reached(e, TAKEN, epoch)
+
+
+@compiled
+def all_reached(e, word, epoch):
     for share in range(e[SHARES]):  # noqa: SIM110  (a generator has no place in compiled code)
-        if load_acquire(e, share_at(e, share) + TAKEN) < epoch:
+        if load_acquire(e, share_at(e, share) + word) < epoch:
             return False
     return True
 
