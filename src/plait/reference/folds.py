@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from plait.errors import DataError
+from plait.errors import DataError, RunError
 from plait.query.functions import Function
 from plait.reference.conditions import EMPTY, condition
 from plait.reference.intake import sort_value
@@ -62,10 +62,18 @@ def _custom(function: Function, schema: pa.Schema, name: str) -> Fold:
     places = [(schema.get_field_index(c), schema.field(c).type) for c in function.columns]
 
     def folded(rows: Sequence[Row]) -> Any:
-        state = custom.init()
-        for row in rows:
-            state = custom.add(state, *(seen(row.values[at], kind) for at, kind in places))
-        value = state if custom.result is None else custom.result(state)
+        try:
+            state = custom.init()
+            for row in rows:
+                state = custom.add(state, *(seen(row.values[at], kind) for at, kind in places))
+            value = state if custom.result is None else custom.result(state)
+        except DataError:
+            raise
+        except Exception as error:
+            raise RunError(
+                f"The custom function in column {name!r} raised {type(error).__name__}: {error}",
+                why=f"it was called with the {len(rows)} rows of a window, from ts {rows[0].ts} to {rows[-1].ts}",
+            ) from error
         return stored(value, custom.type, f"The custom function's result in column {name!r}")
 
     return folded
