@@ -26,6 +26,7 @@ from plait.schema import to_micros
 from plait.spark import wire
 from plait.spark.layout import mix
 from plait.spark.positions import PATH, Positions, changes, positions, told, unquoted
+from plait.spark.scanning import Scan
 from plait.spark.shipping import Shipping, Tuples
 
 
@@ -35,7 +36,7 @@ class PackPlan:
 
     stream: str
     inputs: tuple[int, ...]  # the operator's inputs it feeds: two for a self-join, none if it is only heard
-    columns: tuple[str, ...]
+    columns: tuple[str, ...]  # that a task reads
     time: str
     unit: str | None
     disorder_us: int
@@ -46,6 +47,7 @@ class PackPlan:
     seq: str  # "row" (path and row), "block" (path, block, running), "offset", "kafka", "column", "content"
     seq_column: str | None
     ship: Shipping
+    scan: Scan | None = None  # the task reads the files itself: it is given which rows
     where: str = "spark"
 
     def mapper(self) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -59,6 +61,8 @@ def pack(plan: PackPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Recor
     table = table.combine_chunks()
     if PATH in table.column_names:
         table = table.set_column(table.column_names.index(PATH), PATH, unquoted(table.column(PATH).combine_chunks()))
+    if plan.scan is not None:
+        table = plan.scan.read(table, plan.columns).combine_chunks()
     rows = _ordered(plan, table)
     splits, late = _splits(plan, rows)
     beside = {wire.SPLIT: pa.array(rows.split)} | ({} if late is None else {wire.LATE_FLAG: pa.array(late)})

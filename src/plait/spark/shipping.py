@@ -87,7 +87,7 @@ def _folded(plan: Shipping, input: int, tuples: Tuples) -> pa.Table:
 
     found = parts(plan.bound)
     assert found is not None
-    schema = plan.bound.inputs[input].schema
+    schema = pa.schema([plan.bound.inputs[input].schema.field(name) for name in plan.columns])
     # Stable: rows come by source and seq, so by ts they are in total order.
     order = np.argsort(tuples.ts, kind="stable")
     ts = tuples.ts[order]
