@@ -147,7 +147,10 @@ class PaneFold(PartPanes):
 
     def combined(self, table: pa.Table) -> pa.Table:
         """Partial panes of which each pane and group has one, in order of time."""
-        table = table.take(pc.sort_indices(table.column(TS))).combine_chunks()
+        ts = table.column(TS).to_numpy()
+        if (ts[1:] < ts[:-1]).any():
+            table = table.take(pc.sort_indices(table.column(TS)))
+        table = table.combine_chunks()
         slots = []
         for low in range(0, table.num_rows, CHUNK):
             part = table.slice(low, CHUNK)
@@ -202,7 +205,7 @@ def _edge(slot: np.ndarray, live: np.ndarray, key: pa.Array, *, last: bool) -> n
     out = np.full(int(live[-1]) + 1 if len(live) else 0, -1)
     at = np.flatnonzero(np.asarray(key.is_valid()))
     own = slot[at]
-    if len(np.unique(own)) < len(own):
+    if len(own) and int(np.bincount(own).max()) > 1:
         # Keys are compared only where a slot has several.
         order = pc.sort_indices(
             pa.table({"s": own, "k": key.take(pa.array(at))}), sort_keys=[("s", "ascending"), ("k", "ascending")]
