@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plait.order import encode
-from plait.query.identical import KEY, difference, digest
+from plait.query.identical import KEY, Difference, difference, digest
 
 VALUES = pa.table({"ts": pa.array([1, 2, 3], pa.int64()), "v": [0.5, None, math.nan], "s": ["a", None, ""]})
 
@@ -38,6 +38,12 @@ def test_how_text_is_packed_does_not_count() -> None:
     assert digest(packed) == digest(other)
     assert difference(packed, other) is None
     assert difference(plain, packed) is not None  # of another type
+    lists = [pa.table({"s": pa.ListArray.from_arrays([0, 1, 3], t["s"].combine_chunks())}) for t in (packed, other)]
+    assert difference(*lists) is None
+    views = pa.table({"s": pa.array(["a text that is too long to be inline", "", None], pa.string_view())})
+    assert difference(views, pa.concat_tables([views.slice(0, 1), views.slice(1)])) is None
+    changed = pa.table({"s": pa.array(["a text that is too long to be inline", "b", None], pa.string_view())})
+    assert difference(views, changed) == Difference(1, "row", "{'s': ''}", "{'s': 'b'}")
 
 
 @pytest.mark.parametrize(

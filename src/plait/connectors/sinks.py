@@ -58,7 +58,7 @@ class Sink:
                 why=f"it was opened for ({_columns(self.schema)}) and is given ({_columns(batch.schema)})",
             )
         for part in batch.to_batches() if isinstance(batch, pa.Table) else [batch]:
-            self._guarded(lambda part=part: self._encoder.write(part))  # type: ignore[misc]
+            self._guarded(lambda part=part: self._encoder.write(part))  # type: ignore[misc]  # mypy can't infer a lambda with a default
             self.rows += part.num_rows
 
     def commit(self) -> None:

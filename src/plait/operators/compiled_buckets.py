@@ -193,7 +193,7 @@ class CompiledBuckets:
         if any(s.shape != made.state.shape or s.dtype != made.state.dtype for s in states):
             raise NotCompiled("state() gives arrays of different shapes")
         self.states = np.array(states)
-        self.timers = List.empty_list(types.UniTuple(types.int64, 2))  # type: ignore[no-untyped-call]
+        self.timers = List.empty_list(types.UniTuple(types.int64, 2))  # type: ignore[no-untyped-call]  # Numba's own
         self.ran = np.full(2, -1, np.int64)
         self.width, self.calls = made.width, 0
         self._parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
