@@ -123,6 +123,22 @@ def test_everything_with_everything(seed: int) -> None:
     assert_identical(query, rows, seed)
 
 
+@pytest.mark.parametrize("window", [(4 * 10**18, 4 * 10**18), (4 * 10**18, 3 * 10**18), (2**62, 2**61 + 1), (3, 2**62)])
+def test_windows_nearly_as_long_as_time(window: tuple[int, int]) -> None:
+    size, advance = (f"{us}us" for us in window)
+    query = plait.aggregate(STREAM, size=size, advance=advance, compute={"n": plait.count(), "x": plait.collect("x")})
+    ts = [-(2**62), -(2**62) + 1, -(2**61), -1, 0, 2**61]
+    assert_identical(query, pa.table({"ts": ts, "x": range(len(ts))}), 1)
+
+
+def test_a_window_that_ends_beyond_64_bits() -> None:
+    query = plait.aggregate(STREAM, size=f"{2**62}us", compute={"n": plait.count()})
+    rows = pa.table({"ts": [0, 2**62]})
+    for run in (lambda: query.reference({"s": rows}), lambda: computed(query, rows, random.Random(1))):
+        with pytest.raises(DataError, match="A result's 'window_end' lies beyond 64 bits"):
+            run()
+
+
 def test_a_sum_beyond_64_bits() -> None:
     rows = pa.table({"ts": [1, 2, 30], "x": [2**63 - 1, 1, -1]})
     query = plait.aggregate(STREAM, size="10us", compute={"v": plait.sum("x")})
