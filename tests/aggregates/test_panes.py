@@ -139,6 +139,20 @@ def test_a_window_that_ends_beyond_64_bits() -> None:
             run()
 
 
+def test_all_nans_are_one() -> None:
+    """Whatever their bits, and whichever came first: as a key and as an extreme; what is kept keeps its own."""
+    bits = np.array([0xFFF8000000000001, 0x7FF8000000000000, 0x7FF8000000000123, 0x3FF0000000000000], np.uint64)
+    x = np.tile(bits.view(np.float64), 5)
+    rows = pa.table({"ts": np.arange(20) // 2, "z": np.roll(x, 1), "x": x})
+    compute = {"low": plait.min("x"), "high": plait.max("x"), "first": plait.first("x"), "all": plait.collect("x")}
+    query = plait.aggregate(STREAM, size="3us", advance="2us", by="z", compute=compute)
+    assert_identical(query, rows, 1)
+    found = query.reference({"s": rows})
+    for name in ("z", "high"):
+        values = found[name].to_numpy()
+        assert set(values[np.isnan(values)].view(np.uint64).tolist()) == {0x7FF8000000000000}
+
+
 def test_a_sum_beyond_64_bits() -> None:
     rows = pa.table({"ts": [1, 2, 30], "x": [2**63 - 1, 1, -1]})
     query = plait.aggregate(STREAM, size="10us", compute={"v": plait.sum("x")})
