@@ -72,6 +72,12 @@ def test_zeros_have_a_sign() -> None:
     assert (found.expected, found.got) == ("{'v': 0.0}", "{'v': -0.0}")
 
 
+def test_moments_beyond_python_s_years_are_shown_as_numbers() -> None:
+    one, other = (pa.table({"ts": pa.array([2**62, at], pa.timestamp("us", "UTC"))}) for at in (2**61, -(2**62)))
+    assert difference(one, other) == Difference(1, "row", f"{{'ts': {2**61}}}", f"{{'ts': {-(2**62)}}}")
+    assert difference(one, one.slice(0, 1)) == Difference(1, "number of rows", f"{{'ts': {2**61}}}", "no row")
+
+
 def test_missing_and_extra_rows() -> None:
     fewer = difference(VALUES, VALUES.slice(0, 2))
     assert fewer is not None

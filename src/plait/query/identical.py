@@ -40,16 +40,25 @@ def difference(expected: pa.Table, got: pa.Table, order: str = "strict") -> Diff
         return Difference(None, "columns", str(expected.schema), str(got.schema))
     for row in range(min(len(expected), len(got))) if digest(expected) != digest(got) else ():
         if _bytes(expected.slice(row, 1)) != _bytes(got.slice(row, 1)):
-            return Difference(
-                row, "row", str(expected.slice(row, 1).to_pylist()[0]), str(got.slice(row, 1).to_pylist()[0])
-            )
+            return Difference(row, "row", _shown(expected, row), _shown(got, row))
     if len(expected) != len(got):
         more = expected if len(expected) > len(got) else got
         row = min(len(expected), len(got))
-        extra = str(more.slice(row, 1).to_pylist()[0])
+        extra = _shown(more, row)
         missing = "no row"
         return Difference(row, "number of rows", *((extra, missing) if more is expected else (missing, extra)))
     return None
+
+
+def _shown(table: pa.Table, row: int) -> str:
+    """A row for a person; moments that Python has no years for as the numbers they are."""
+    values = {}
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        try:
+            values[name] = column[row].as_py()
+        except (OverflowError, ValueError):
+            values[name] = column.slice(row, 1).cast(pa.int64())[0].as_py()
+    return str(values)
 
 
 def digest(table: pa.Table) -> str:

@@ -131,13 +131,15 @@ def var(values: Sequence[Any]) -> float | None:
 
 
 def least(values: Sequence[Any]) -> Any:
-    return _unsigned_zero(min(values, key=sort_value))
+    return one_form(min(values, key=sort_value))
 
 
 def greatest(values: Sequence[Any]) -> Any:
-    return _unsigned_zero(max(values, key=sort_value))
+    return one_form(max(values, key=sort_value))
 
 
-def _unsigned_zero(value: Any) -> Any:
-    # -0.0 equals 0.0, so which of the two comes first must not show.
-    return value + 0.0 if isinstance(value, float) else value
+def one_form(value: Any) -> Any:
+    """Of equal values the one that stands for all: 0.0 for -0.0, and one NaN, so that which came first does not show."""
+    if not isinstance(value, float):
+        return value
+    return math.nan if math.isnan(value) else value + 0.0

@@ -17,6 +17,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
+from plait.errors import DataError
 from plait.kernels import panes, sliding
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.aggregate import Aggregate, SpanWindow, TupleWindow
@@ -283,6 +284,12 @@ class SpanPanes(PaneWindows):
                 self._follow(slid)
             if len(slid.bounds) == 2:
                 break
+        if frontier == AFTER_ALL and state[panes.PANE_FIRST] < state[panes.PANE_END]:
+            raise DataError(
+                "A result's 'window_end' lies beyond 64 bits",
+                why="a ts this near to the end of time, and a window this long, have a sum that can't be counted",
+                do="Use a shorter window, or leave such tuples out",
+            )
         if self.lists is not None and state[panes.SLOT_FIRST] > self._dropped:
             self.lists.drop(np.arange(self._dropped, int(state[panes.SLOT_FIRST])))
             self._dropped = int(state[panes.SLOT_FIRST])
