@@ -180,7 +180,8 @@ class PaneWindows:
             else:
                 assert listed is not None
                 found = made(*listed, self.kept)
-                computed.append(partial(_same, found if order is None else found.take(pa.array(order))))
+                kind = self.schema.field(name).type
+                computed.append(partial(_same, (found if order is None else found.take(pa.array(order))).cast(kind)))
         if order is not None:
             group, edges = group[order], [edge[order] for edge in edges]
         return Later(self.schema, edges, self.groups.columns(group), computed)
