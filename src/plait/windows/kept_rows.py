@@ -16,9 +16,16 @@ SPARSE = (
 )
 
 
+def takeable(kind: pa.DataType) -> pa.DataType:
+    """The type in which a column is kept: Arrow takes no rows of views of text."""
+    if pa.types.is_string_view(kind):
+        return pa.large_string()
+    return pa.large_binary() if pa.types.is_binary_view(kind) else kind
+
+
 class KeptRows:
     def __init__(self, schema: pa.Schema) -> None:
-        self.schema = schema
+        self.schema = pa.schema([pa.field(field.name, takeable(field.type)) for field in schema])
         self._chunks: list[tuple[int, np.ndarray | None, pa.Table]] = []  # first number, numbers (None: in a row), rows
         self._places: np.ndarray | None = None  # of the numbers of the only chunk, from its first on
         self.next = 0
@@ -28,7 +35,7 @@ class KeptRows:
     def append(self, rows: pa.Table) -> int:
         """Keep rows; gives the number of the first."""
         first = self.next
-        self._chunks.append((first, None, rows.select(self.schema.names)))
+        self._chunks.append((first, None, rows.select(self.schema.names).cast(self.schema)))
         self.next += rows.num_rows
         self.rows += rows.num_rows
         return first
@@ -36,7 +43,7 @@ class KeptRows:
     def append_column(self, name: str, values: pa.Array) -> int:
         """Keep rows of which only one column will be asked for."""
         n = len(values)
-        columns = [values if field.name == name else pa.nulls(n, field.type) for field in self.schema]
+        columns = [values.cast(f.type) if f.name == name else pa.nulls(n, f.type) for f in self.schema]
         return self.append(pa.Table.from_arrays(columns, schema=self.schema))
 
     @property
@@ -44,7 +51,7 @@ class KeptRows:
         return self.rows > 2 * self._needed + FEW
 
     def take(self, refs: np.ndarray, name: str) -> pa.Array:
-        """One column of the rows of these numbers, in this order."""
+        """One column of the rows of these numbers, in this order; text of views in its takeable type."""
         kind = self.schema.field(name).type
         if len(refs) == 0:
             return pa.array([], kind)

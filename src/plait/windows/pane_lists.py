@@ -19,7 +19,7 @@ from plait.errors import DataError, user_raised
 from plait.kernels import panes, users
 from plait.query.functions import Custom, Function
 from plait.windows.closing import Pairs
-from plait.windows.kept_rows import KeptRows
+from plait.windows.kept_rows import KeptRows, takeable
 from plait.windows.pane_columns import Read, one_array, plain, user_values
 from plait.windows.pane_functions import Accumulator
 
@@ -84,7 +84,7 @@ Fold = Callable[[np.ndarray, np.ndarray, KeptRows], pa.Array]
 
 
 def fold(function: Function, schema: pa.Schema, name: str) -> Fold:
-    """Turns windows' lists (offsets, row numbers) into a column of results."""
+    """Turns windows' lists (offsets, row numbers) into a column of results, text of views in its takeable type."""
     if function.custom is not None:
         return CustomFold(function, function.custom, schema, name)
     column = function.columns[0]
@@ -101,7 +101,7 @@ def _collect(column: str, kind: pa.DataType) -> Fold:
     def folded(offsets: np.ndarray, refs: np.ndarray, rows: KeptRows) -> pa.Array:
         values = rows.take(refs, column)
         wide = pa.LargeListArray.from_arrays(pa.array(offsets), values)
-        return wide.cast(pa.list_(kind))
+        return wide.cast(pa.list_(takeable(kind)))
 
     return folded
 
@@ -140,7 +140,7 @@ def _extreme(column: str, kind: pa.DataType, *, largest: bool) -> Fold:
         for low, high in pairwise(cuts):
             own = [v for v in values[low:high] if v is not None]
             out.append(best(own, key=order.key_value) if own else None)
-        made = pa.array(out, plain(kind))
+        made = pa.array(out, takeable(plain(kind)))
         return made.cast(kind) if pa.types.is_dictionary(kind) else made
 
     return folded

@@ -183,7 +183,7 @@ class PaneWindows:
                 computed.append(partial(made.snapshot().column, merged, name))
             else:
                 assert listed is not None
-                computed.append(partial(_same, made(*listed, self.kept)))
+                computed.append(partial(_same, made(*listed, self.kept).cast(self.schema.field(name).type)))
         return Later(self.schema, edges, self.groups.columns(group), computed)
 
 
