@@ -10,7 +10,7 @@ import datetime as dt
 import re
 from collections.abc import Iterable
 from fractions import Fraction
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -209,6 +209,23 @@ def joint_time_type(kinds: list[str]) -> pa.DataType:
     if set(kinds) == {"naive"}:
         return pa.timestamp("us")
     return pa.int64()
+
+
+Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
+
+
+def takeable(kind: pa.DataType) -> pa.DataType:
+    """The type in which rows of a column can be taken: Arrow takes none of views of text."""
+    if pa.types.is_string_view(kind):
+        return pa.large_string()
+    return pa.large_binary() if pa.types.is_binary_view(kind) else kind
+
+
+def taken(rows: Rows, places: np.ndarray) -> Rows:
+    """Rows by their places, views of text among their columns or not."""
+    schema, at = rows.schema, pa.array(places)
+    kept = pa.schema([pa.field(field.name, takeable(field.type)) for field in schema])
+    return rows.take(at) if kept.types == schema.types else rows.cast(kept).take(at).cast(schema)
 
 
 # --- types and names ----------------------------------------------------------------------------------------

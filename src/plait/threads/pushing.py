@@ -21,7 +21,7 @@ from plait.errors import DataError, PendingError, RunError
 from plait.gate import RingGate, calls, codes, layout, messages
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.stream import SourceName, Stream
-from plait.schema import to_micros
+from plait.schema import taken, to_micros
 from plait.threads.epochs import Epochs
 from plait.threads.intake import Intake, Source
 from plait.threads.parts import Encodes
@@ -106,7 +106,7 @@ class Pusher(Sources):
         else:
             parts = []
             for own, rows in intake.split(batch):
-                part, times = (batch, ts) if len(rows) == len(ts) else (batch.take(pa.array(rows)), ts[rows])
+                part, times = (batch, ts) if len(rows) == len(ts) else (taken(batch, rows), ts[rows])
                 parts.append((intake.named(own, f", row {int(rows[0])}"), part, times, rows))
         # All sources of a batch are there before the first one's rows are: else these could leave the others behind.
         self._let_in(intake, parts)

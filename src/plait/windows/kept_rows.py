@@ -10,17 +10,10 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from plait.schema import takeable
+
 FEW = 1 << 16
-SPARSE = (
-    8  # where there are more numbers than so many a row, rows are found by search, else by a place for every number
-)
-
-
-def takeable(kind: pa.DataType) -> pa.DataType:
-    """The type in which a column is kept: Arrow takes no rows of views of text."""
-    if pa.types.is_string_view(kind):
-        return pa.large_string()
-    return pa.large_binary() if pa.types.is_binary_view(kind) else kind
+SPARSE = 8  # numbers a row: where there are more, rows are found by search, else by a place for every number
 
 
 class KeptRows:

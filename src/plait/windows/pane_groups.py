@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from plait.kernels import groups as table
 from plait.order import BEFORE_ALL
 from plait.query.aggregate import Aggregate
-from plait.windows.kept_rows import takeable
+from plait.schema import takeable
 from plait.windows.pane_columns import Read, array_of, bits_of, is_fixed, none_null, one_array, plain
 
 _NAN = int(np.array([np.nan]).view(np.int64)[0])

@@ -18,8 +18,9 @@ from plait import order
 from plait.errors import DataError, user_raised
 from plait.kernels import panes, users
 from plait.query.functions import Custom, Function
+from plait.schema import takeable
 from plait.windows.closing import Pairs
-from plait.windows.kept_rows import KeptRows, takeable
+from plait.windows.kept_rows import KeptRows
 from plait.windows.pane_columns import Read, one_array, plain, user_values
 from plait.windows.pane_functions import Accumulator
 

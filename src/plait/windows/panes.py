@@ -22,6 +22,7 @@ from plait.kernels import panes, sliding
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.aggregate import Aggregate, SpanWindow, TupleWindow
 from plait.query.bind import Bound
+from plait.schema import taken
 from plait.windows.closing import Pairs, Slid
 from plait.windows.kept_rows import KeptRows
 from plait.windows.pane_columns import Columns, Read
@@ -103,7 +104,7 @@ class PaneWindows:
                 self.groups.owner(self.columns.read(arrays, len(ts)), rows, len(ts), self._crew) == self._seat
             )
             ts, arrays = ts[own], [a[own] for a in arrays]
-            rows = None if rows is None else rows.take(pa.array(own))
+            rows = None if rows is None else taken(rows, own)
         self.updates += len(ts)
         for low in range(0, len(ts), CHUNK):
             high = min(low + CHUNK, len(ts))
