@@ -83,7 +83,7 @@ def computed(query: plait.Query, rows: pa.Table, chance: random.Random) -> pa.Ta
         if windows.needs_rows and chance.random() < 0.2 and windows._refers:
             windows._let_go()
         if chance.random() < 0.1 and windows.groups.by:
-            windows.groups._sweep()
+            windows.groups._sweep(windows.groups.words[:, :0])
         if chance.random() < 0.2 and isinstance(windows, SpanPanes):
             windows._move()
     out += windows.end()

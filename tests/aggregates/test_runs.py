@@ -81,11 +81,14 @@ def test_windows_updated_by_the_threads_that_push(window: tuple[str, str], by: l
     table = stream(3000, seed=12)
     query = plait.aggregate(STREAM, size=window[0], advance=window[1], by=by, compute=MERGING)
     expected = query.reference({"s": table}, keys=True)
-    for seed in range(3):
-        assert_same(outcome(query, table, seed, strategy="wiml", unread_results=64 if seed else 1 << 18), expected)
+    for seed, strategy in enumerate(("wiml", "wiml", "wiml_shared", "wiml_shared")):
+        assert_same(
+            outcome(query, table, seed, strategy=strategy, unread_results=64 if seed % 2 else 1 << 18), expected
+        )
 
 
-def test_a_hive_that_grows_while_sources_push(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("strategy", ["wiml", "wiml_shared"])
+def test_a_hive_that_grows_while_sources_push(monkeypatch: pytest.MonkeyPatch, strategy: str) -> None:
     """From the least memory there can be, with keys that are all new: lists, tables and cells grow, and are used again."""
     from plait.windows import hive_cells, hive_memory
 
@@ -96,7 +99,7 @@ def test_a_hive_that_grows_while_sources_push(monkeypatch: pytest.MonkeyPatch) -
     table = table.set_column(2, "k", pa.array(np.arange(4000) * 7919 % 100_003))
     query = plait.aggregate(STREAM, size="900us", advance="200us", by=["k"], compute=MERGING)
     expected = query.reference({"s": table}, keys=True)
-    assert_same(outcome(query, table, 5, strategy="wiml"), expected)
+    assert_same(outcome(query, table, 5, strategy=strategy), expected)
 
 
 def test_what_does_not_merge_is_refused_by_wiml_and_served_by_auto() -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -39,6 +42,12 @@ def meters(rows: int) -> tuple[Any, dict[str, pa.Table]]:
     compute = {"n": plait.count(), "mean": plait.mean("v"), "first": plait.first("v")}
     query = plait.aggregate(plait.stream("s", unit="us"), size="100us", advance="30us", by="k", compute=compute)
     return query, {"s": pa.table(data)}
+
+
+def until(true: Callable[[], bool]) -> None:
+    """Wait for what has to come; pytest's own limit ends a wait for what does not."""
+    while not true():
+        time.sleep(0.001)
 
 
 def run_through(
@@ -109,6 +118,34 @@ def test_a_thousand_random_switches(seed: int) -> None:
         done += sum(c.state == "done" for c in stats.changes)
         round_ += 1
     assert done >= 1000
+
+
+FIRST_SWITCH = """
+import gc, sys
+from numba.core.dispatcher import Dispatcher
+from tests.threads.test_elastic import band, meters, until
+
+def compiled():
+    found = [d for d in gc.get_objects() if isinstance(d, Dispatcher)]
+    return {d.py_func.__qualname__ + str(s) for d in found for s in d.signatures}
+
+for made in (band, meters):
+    query, data = made(40)
+    with query.on_threads(schemas={n: t.schema for n, t in data.items()}, workers=1, elastic=3) as run:
+        for name, table in data.items():
+            run.push(name, None, table)
+        until(lambda: min(w.tuples for w in run.stats().workers) > 0)
+        before = compiled()
+        run.resize(3)
+        until(lambda: run.stats().changes[0].state == "done")
+        print(sorted(compiled() - before))
+"""
+
+
+def test_nothing_is_compiled_in_the_middle_of_the_first_switch() -> None:
+    # In a process of its own: here other tests have called everything there is.
+    found = subprocess.run([sys.executable, "-c", FIRST_SWITCH], capture_output=True, text=True, check=False)
+    assert found.stdout.split("\n") == ["[]", "[]", ""], found.stdout + found.stderr
 
 
 def test_of_requests_that_wait_the_last_is_carried_out() -> None:
@@ -226,14 +263,36 @@ def test_a_users_own_policy_is_asked_and_logged() -> None:
         return 3, "because"
 
     with query.on_threads(schemas={"s": data["s"].schema}, workers=1, elastic=4, policy=policy) as run:
-        for at in range(0, 2000, 20):
-            run.push("s", None, data["s"].slice(at, 20))
-            time.sleep(0.005)
-        for _ in run.results(timeout_s=0):
-            pass
+        run.push("s", None, data["s"])
+        until(lambda: len(run.stats().changes) > 0)
         changes = run.stats().changes
+        assert sorted(set(run.owners)) == [0, 1, 2]
     assert [(c.before, c.after, c.reason) for c in changes] == [(1, 3, "because")]
     assert all(0 <= each <= 1 for load in seen for each in load.busy)
+
+
+def test_a_policy_that_is_held_asks_for_nothing() -> None:
+    epochs: Any = _Epochs()
+    asked: list[int] = []
+
+    def resize(workers: int, reason: str) -> Any:
+        asked.append(workers)
+        epochs.log.append(type("Change", (), {"state": "done", "number": len(epochs.log)}))
+        return epochs.log[-1]
+
+    watch = Watch(Thresholds(), epochs, resize, lambda error: None, every_s=60, patience=3)
+    try:
+        watch.hold(True)
+        for _ in range(20):
+            watch.look(load(2, 0.95))
+        assert asked == []
+        watch.hold(False)
+        for k in range(6):  # three looks to see the load, three that call for a change
+            assert asked == [], k
+            watch.look(load(2, 0.95))
+        assert asked == [3]
+    finally:
+        watch.stop()
 
 
 def test_a_policy_that_fails_stops_the_run() -> None:

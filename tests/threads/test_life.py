@@ -323,3 +323,19 @@ def test_a_batch_of_more_results_than_may_be_unread(workers: int) -> None:
         run.push("s", None, rows)
         run.drain()
         assert run.table().num_rows == 2 * (5 + 4 + 3) * 100 * 100
+
+
+def test_sources_that_nobody_declared_come_in_one_batch() -> None:
+    """The first one's rows do not leave the others behind, whichever is first."""
+    rows = pa.table({"ts": [1, 2, 30, 31, 32], "v": ["b", "a", "b", "a", "c"], "k": [1, 1, 2, 2, 2]})
+    a, b = plait.stream("a", unit="us", source="v"), plait.stream("b", unit="us", source="v")
+    for query in (
+        plait.aggregate(a, size="10us", by="k", compute={"n": plait.count()}),
+        plait.join(a, b, on="l.k = r.k", within="5us"),
+    ):
+        data = dict.fromkeys(query.streams(), rows)
+        with query.on_threads(keys=True) as run:
+            for stream in data:
+                run.push(stream, None, rows)
+            run.drain()
+            assert_same(run.table(), query.reference(data, keys=True))

@@ -119,7 +119,8 @@ def explain(file: str, inputs: tuple[str, ...]) -> None:
         for line in _kernels(bound):
             click.echo(line)
         if "threads" in available(job.query):
-            from plait.threads.options import Options, described, labelled, steps
+            from plait.threads.options import Options
+            from plait.threads.planning import described, labelled, steps
 
             schemas = {name: feed.schema for name, feed in job.feeds.items()}
             made = steps(job.query, Options(schemas=schemas))

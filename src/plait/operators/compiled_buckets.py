@@ -53,7 +53,7 @@ class Made:
         assert isinstance(bound.node, Operator)
         self.node, self.bound = bound.node, bound
         self.names = [i.node.name or f"input {n}" for n, i in enumerate(bound.inputs)]
-        first = self.node.first_state(0)
+        first = self._first_state(0)
         if not isinstance(first, np.ndarray) or first.ndim == 0 or first.dtype.kind not in "iufb":
             raise NotCompiled(f"state() gives a {type(first).__name__}, not a NumPy array of numbers")
         self.state = first
@@ -67,6 +67,12 @@ class Made:
         module = store.load(store.kernel_text(text), cache_dir)
         self.module = module
         self._compile()
+
+    def _first_state(self, bucket: int) -> Any:
+        try:
+            return self.node.first_state(bucket)
+        except Exception as error:  # it is called again in its place, where a tuple wants the state, and told there
+            raise NotCompiled(f"state() of bucket {bucket} raised {type(error).__name__}") from error
 
     # --- columns ---
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from plait.errors import DataError, RunError
+from plait.errors import DataError, user_raised
 from plait.query.functions import Function
 from plait.reference.conditions import EMPTY, condition
 from plait.reference.intake import sort_value
@@ -70,10 +70,8 @@ def _custom(function: Function, schema: pa.Schema, name: str) -> Fold:
         except DataError:
             raise
         except Exception as error:
-            raise RunError(
-                f"The custom function in column {name!r} raised {type(error).__name__}: {error}",
-                why=f"it was called with the {len(rows)} rows of a window, from ts {rows[0].ts} to {rows[-1].ts}",
-            ) from error
+            why = f"it was called with the {len(rows)} rows of a window, from ts {rows[0].ts} to {rows[-1].ts}"
+            raise user_raised(error, f"The custom function in column {name!r}", why) from error
         return stored(value, custom.type, f"The custom function's result in column {name!r}")
 
     return folded

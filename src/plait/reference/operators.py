@@ -7,7 +7,7 @@ import operator
 from collections.abc import Iterable
 from typing import Any
 
-from plait.errors import DataError, PlaitError, RunError
+from plait.errors import DataError, PlaitError, RunError, user_raised
 from plait.query.bind import Bound
 from plait.query.operator import ALL, Operator, Timer
 from plait.reference.intake import FOREVER
@@ -38,7 +38,9 @@ class OperatorMachine:
             except PlaitError:
                 raise
             except Exception as error:
-                raise _raised(error, f"on_timer of bucket {bucket}", f"it was called with a timer at {at}") from error
+                raise user_raised(
+                    error, f"The operator's on_timer of bucket {bucket}", f"it was called with a timer at {at}"
+                ) from error
 
     def take(self, row: Row, input: int) -> None:
         view = View(row, self.schemas[input], self.names[input])
@@ -52,8 +54,10 @@ class OperatorMachine:
         except PlaitError:
             raise
         except Exception as error:
-            raise _raised(
-                error, called, f"it was called with the tuple of {self.names[input]!r} at ts {row.ts}"
+            raise user_raised(
+                error,
+                f"The operator's {called}",
+                f"it was called with the tuple of {self.names[input]!r} at ts {row.ts}",
             ) from error
 
     def _buckets(self, routed: Any) -> list[int]:
@@ -82,7 +86,9 @@ class OperatorMachine:
             try:
                 self.states[bucket] = self.node.first_state(bucket)
             except Exception as error:
-                raise _raised(error, f"state of bucket {bucket}", "it makes what the bucket begins with") from error
+                raise user_raised(
+                    error, f"The operator's state of bucket {bucket}", "it makes what the bucket begins with"
+                ) from error
         return self.states[bucket]
 
     def _emit(self, outputs: Iterable[Any] | None, ts: int, cause: tuple[Any, ...], bucket: int, *,
@@ -126,8 +132,3 @@ class OperatorMachine:
                 do="Return or yield dicts, or tuples of that length",
             )
         return [stored(v, f.type, f"The operator's output {f.name!r}") for v, f in zip(output, schema, strict=True)]
-
-
-def _raised(error: Exception, called: str, why: str) -> RunError:
-    """An error of a user's function, with what it was called with: no fault of plait's."""
-    return RunError(f"The operator's {called} raised {type(error).__name__}: {error}", why=why)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from plait.atomics.native import made_ready
 from plait.errors import RunError
 from plait.gate import codes, epochs, flow, layout
 from plait.operators import serving
@@ -54,6 +55,9 @@ class Crew:
                  pause: Callable[[], None]) -> None:  # fmt: skip
         self._gate, self._control, self._words = gate, control, words
         self._step, self._pause = step, pause
+        # As in `Epochs`: not when a share is to be handed on.
+        made_ready(serving.hand_on, gate, control, words, 0, 0, 1, 1)
+        made_ready(serving.park, control, words, 0)
 
     def serve(self, thread: int) -> None:
         """Until every share has come to its end."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from plait.atomics.native import made_ready
 from plait.errors import RunError
 from plait.gate import RingGate, codes, epochs
 
@@ -61,6 +62,15 @@ class Epochs:
         self._wanted: tuple[int, list[int]] | None = None  # a request that waits: its number and map
         self._current: int | None = None  # the request whose switch is in the gate
         epochs.prepare(words, list(owners), threads)
+        self._make_ready()
+
+    def _make_ready(self) -> None:
+        """What a switch calls is compiled, or loaded, now: in the middle of the first one it would take two seconds."""
+        for function in (epochs.all_passed, epochs.all_taken):
+            made_ready(function, self.words, 1)
+        made_ready(epochs.map_at, self.words, 1, 0)
+        made_ready(epochs.share_at, self.words, 0)
+        made_ready(epochs.insert_switch, self.gate.words, self.words, self._slots, self._origins, 1, *self._tuple)
 
     @property
     def shares(self) -> int:

@@ -97,11 +97,17 @@ class Watch:
         self._called: tuple[int, int] = (0, 0)  # for how many threads, and how many looks in a row
         self._rest = patience
         self._last: int | None = None  # the change that is under way
+        self._held = False
         self.thread = threading.Thread(target=self._watch, name="plait-policy", daemon=True)
         self.thread.start()
 
     def stop(self) -> None:
         self._stop.set()
+
+    def hold(self, held: bool) -> None:
+        """Ask for no change while held; afterwards `patience` looks see the load before one can be called for."""
+        self._held = held
+        self._called, self._rest = (0, 0), self._patience
 
     def _watch(self) -> None:
         try:
@@ -117,6 +123,8 @@ class Watch:
 
     def look(self, load: Load) -> Change | None:
         """One look: the change that was asked for, if any."""
+        if self._held:
+            return None
         if self._last is not None:
             if self._epochs.changes()[self._last].state not in (DONE, REFUSED, SUPERSEDED):
                 return None

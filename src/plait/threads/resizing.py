@@ -58,6 +58,14 @@ class Resizing:
             owners = balanced(self._loads(), found.active)
         return found.request(owners, reason)
 
+    def owners(self) -> list[int]:
+        """The thread of each share, as asked for last."""
+        return self._elastic("owners").owners
+
+    def hold_policy(self, held: bool) -> None:
+        if self.watch is not None:
+            self.watch.hold(held)
+
     def _elastic(self, call: str) -> Epochs:
         if self.epochs is None or self.options.elastic is None:
             raise RunError(
@@ -69,14 +77,7 @@ class Resizing:
 
     def _serve_crew(self, thread: Any) -> None:
         """A thread whose shares are served from Python; it has the number of the share that was made with it."""
-        try:
-            self.crew.serve(thread.number)
-        except Stopped:
-            pass
-        except BaseException as error:
-            self.fail(error)
-        finally:
-            self.pauser.gone()
+        self.crew.serve(thread.number)
 
     def _pause(self) -> None:
         """Stand still while others change shared memory; end if the run is being stopped."""

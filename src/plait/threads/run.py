@@ -36,8 +36,9 @@ from plait.threads.dag import Dag, begin
 from plait.threads.engine import Engine
 from plait.threads.epochs import Change
 from plait.threads.idle import Clock
-from plait.threads.options import Options, described, labelled, steps
+from plait.threads.options import Options
 from plait.threads.pausing import Stopped
+from plait.threads.planning import described, labelled, steps
 from plait.threads.pushing import batches_of
 from plait.threads.stats import Stats
 
@@ -214,6 +215,15 @@ class Run:
         """Let the same threads serve other shares: as `owners` says, a thread for each share, or by what each share has cost."""
         return self._changeable("rebalance").rebalance(owners, reason)
 
+    @property
+    def owners(self) -> list[int]:
+        """The thread of each share, as asked for last: what `rebalance` takes."""
+        return self._changeable("owners").owners()
+
+    def hold_policy(self, held: bool = True) -> None:
+        """Let `policy=` ask for no change until it is called with False: while windows fill, for one."""
+        self._changeable("hold_policy").hold_policy(held)
+
     def _changeable(self, call: str) -> Engine | Dag:
         self._check(call)
         if self._engine is None:
@@ -227,6 +237,10 @@ class Run:
         if self._engine is None:
             raise RunError("Nothing has run yet", do="Push a batch of each stream first")
         return self._engine.stats()
+
+    def reset_latency(self) -> None:
+        """Forget the latencies measured so far: what came before was a warm-up."""
+        self._changeable("reset_latency").reset_latency()
 
     def late(self, stream: str) -> pa.Table:
         """Rows dropped as late (late='drop')."""
