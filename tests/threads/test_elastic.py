@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -301,6 +301,50 @@ def test_a_users_own_policy_is_asked_and_logged() -> None:
         assert sorted(set(run.owners)) == [0, 1, 2]
     assert [(c.before, c.after, c.reason) for c in changes] == [(1, 3, "because")]
     assert all(0 <= each <= 1 for load in seen for each in load.busy)
+
+
+#: Work that came between two looks, in percent of what one thread can do: recorded by `plait bench elastic`, a load of 120%
+#: of one thread on two busy cores, where it made the policy go 1 -> 2 -> 3 -> 2 -> 3. Scaled to 80%.
+# fmt: off
+BURSTS = (
+    159, 142, 154, 144, 150, 137, 141, 129, 133, 130, 130, 126, 140, 133, 139, 131, 127, 127, 142, 115, 122, 130,
+    126, 130, 122, 128, 115, 134, 117, 121, 140, 122, 127, 135, 159, 158, 154, 201, 231, 170, 134, 125, 126, 156,
+    130, 154, 128, 152, 142, 141, 147, 139, 140, 148, 129, 118, 136, 153, 150, 142, 142, 142, 145, 154, 144, 124,
+    119, 125, 118, 138, 156, 138, 160, 191, 216,
+)
+# fmt: on
+
+
+def played(demand: Sequence[float], workers: int = 1) -> list[int]:
+    """The numbers of threads a policy goes through; what is not served in time is there at the next look."""
+    epochs: Any = _Epochs()
+    through = [workers]
+
+    def resize(workers: int, reason: str) -> Any:
+        through.append(workers)
+        epochs.log.append(type("Change", (), {"state": "done", "number": len(epochs.log)}))
+        return epochs.log[-1]
+
+    watch = Watch(Thresholds(), epochs, resize, lambda error: None, every_s=60)
+    behind = 0.0
+    try:
+        for more in demand:
+            served = min(behind + more, through[-1])
+            behind += more - served
+            watch.look(load(through[-1], served / through[-1]))
+    finally:
+        watch.stop()
+    return through
+
+
+def test_bursts_do_not_make_threads_come_and_go() -> None:
+    recorded = [percent / 100 for percent in BURSTS]
+    assert played(recorded * 4) == [1, 2, 3]
+    # What is not needed for long is let go, and a rising load is answered as fast as ever.
+    assert played(recorded + [0.5] * 40) == [1, 2, 3, 1]
+    assert played([0.5] * 20 + [1.2] * 4) == [1, 2]
+    # Let go too early, and added again: each time what was added is kept for twice as long.
+    assert played(([1.95] * 20 + [0.8] * 20) * 20) == [1, 2, 3, 2, 3]
 
 
 def test_a_policy_that_is_held_asks_for_nothing() -> None:
