@@ -18,7 +18,7 @@ import numpy as np
 from numba import carray
 
 from plait.atomics import fence, fetch_add, load_acquire, sched_yield, store_release, wake_all
-from plait.atomics.native import compiled_over, pointer_at
+from plait.atomics.native import clock_ns, compiled_over, pointer_at
 from plait.gate.flow import cancel, prepare, sleep
 from plait.operators import layout as o
 from plait.order import AFTER_ALL
@@ -30,6 +30,8 @@ inner = compiled_over("windows", "gate", "kernels", inner=True)
 STRICT: Final = 0
 NEVER: Final = -1
 ENDED: Final = -1
+CLOCK: Final = 4  # of `seen`
+SEEN: Final = 6
 
 
 @inner
@@ -52,7 +54,8 @@ def first_is_less(a, i, b, j, precision):
 def gather(c, workers, taken, ends, precision, most, dest, seen):
     """Take the next results, up to `most`: how many; ENDED if there can't be any more.
 
-    `seen` receives the least ts still live on either side, and the rank and the ts up to which all results are out.
+    `seen` receives the least ts still live on either side, and the rank and the ts up to which all results are out; two
+    more words of it are for the clock.
     """
     n = len(workers)
     rank, ts = AFTER_ALL, AFTER_ALL
@@ -149,5 +152,20 @@ def gather_waiting(c, workers, taken, ends, precision, most, dest, seen, nanosec
     if number != 0:
         cancel(c, o.OUT_EVENT)
         return number
-    sleep(c, o.OUT_EVENT, ticket, nanoseconds)
-    return gather(c, workers, taken, ends, precision, most, dest, seen)
+    # Every worker that has done something wakes the gatherer, and only the last of them lets it take anything: the others
+    # are no reason to go back to Python.
+    until = clock_ns(seen, CLOCK) + nanoseconds
+    ts = seen[3]
+    while True:
+        sleep(c, o.OUT_EVENT, ticket, nanoseconds)
+        number = gather(c, workers, taken, ends, precision, most, dest, seen)
+        if number != 0 or seen[3] > ts or load_acquire(c, o.HALT) != 0:
+            return number
+        nanoseconds = until - clock_ns(seen, CLOCK)
+        if nanoseconds <= 0:
+            return number
+        ticket = prepare(c, o.OUT_EVENT)
+        number = gather(c, workers, taken, ends, precision, most, dest, seen)
+        if number != 0 or seen[3] > ts or load_acquire(c, o.HALT) != 0:
+            cancel(c, o.OUT_EVENT)
+            return number

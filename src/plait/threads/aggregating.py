@@ -145,7 +145,7 @@ class AggregateEngine(Engine[Updater]):
         self._connect(columns=len(self.workers[0].kinds))
         self.gatherer = AggregateResults(bound, crew, self.latency, keys=options.keys, room=options.unread_results)
         if options.elastic is None:
-            self._begin(self._serve)
+            self._begin(lambda number: self._serve(self.workers[number]))
             return
         memory = self._share_out(crew, options.workers or 1)
         self.crew = Crew(self.gate.words, self.control, memory, self._step_share, self._pause)

@@ -328,7 +328,7 @@ class Dag:
         elastic = [engine for engine in self.engines.values() if engine.epochs is not None]
         for engine in elastic[:-1]:
             assert engine.epochs is not None
-            engine.resize(min(workers, engine.epochs.shares), reason)
+            engine.resize(min(workers, engine.epochs.threads), reason)
         return (elastic[-1] if elastic else self.last).resize(workers, reason)
 
     def rebalance(self, owners: Sequence[int] | None, reason: str) -> Change:

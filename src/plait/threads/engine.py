@@ -107,7 +107,9 @@ class Engine(Resizing, Generic[W]):
         """The sources, in front of the gate; what they write of a row has so many columns."""
         self.arena = np.zeros((self.slots, max(o.A_WORDS, o.A_COLUMNS + columns)), np.int64)
         stall = self.options.stall_after_s
-        self.pauser = Pauser(self.gate.words, self.control, len(self.workers), self.waiting, stall)
+        # In an elastic run as many as there may be; an aggregate without by= has fewer shares than that.
+        self.crew_size = max(len(self.workers), self.options.elastic or 0)
+        self.pauser = Pauser(self.gate.words, self.control, self.crew_size, self.waiting, stall)
         self.pusher = self._pusher()(
             self.gate, self.intakes, self.inputs, self.payloads, self.encoder, self.arena, self.arena_rows, self.latency,
             widen=self._widen, rank=self._rank, check=self.check, waits=self.waiting, progressed=self.progressed,
@@ -117,16 +119,12 @@ class Engine(Resizing, Generic[W]):
     def _pusher(self) -> Callable[..., Pusher]:
         return Pusher
 
-    def _begin(self, serve: Callable[[W], None]) -> None:
-        """Everything is there: a thread for each worker."""
+    def _begin(self, serve: Callable[[int], None]) -> None:
+        """Everything is there: the threads, by their numbers, which without `elastic=` are the workers'."""
+        name = f"plait-{self.plan.strategy}"
         self.threads = [
-            threading.Thread(
-                target=self._thread,
-                args=(serve, worker),
-                name=f"plait-{self.plan.strategy}-{worker.number}",
-                daemon=True,
-            )
-            for worker in self.workers
+            threading.Thread(target=self._thread, args=(serve, k), name=f"{name}-{k}", daemon=True)
+            for k in range(self.crew_size)
         ]
         self._started = True
         for thread in self.threads:
@@ -134,9 +132,9 @@ class Engine(Resizing, Generic[W]):
 
     # --- workers ---
 
-    def _thread(self, serve: Callable[[W], None], worker: W) -> None:
+    def _thread(self, serve: Callable[[int], None], number: int) -> None:
         try:
-            serve(worker)
+            serve(number)
         except Stopped:
             pass
         except BaseException as error:

@@ -60,12 +60,12 @@ class JoinEngine(Engine[Worker]):
                                  forget=self.pusher.forget, keep_latest=self._keep_latest, precision=options.precision(),
                                  keys=options.keys)  # fmt: skip
         if options.elastic is None:
-            self._begin(self._serve)
+            self._begin(lambda number: self._serve(self.workers[number]))
             return
         memory = self._share_out(count, options.workers or 1)
         self._table = np.zeros((count, serving.T_FIELDS), np.int64)
         for worker in self.workers:
-            worker.words[o.SLICED] = address(memory)
+            worker.words[o.SLICED], worker.words[o.ASOF] = address(memory), int(isinstance(bound.node, Asof))
             self._table[worker.number] = worker.tabled()
         self._begin(self._serve_shares)
 
@@ -118,15 +118,13 @@ class JoinEngine(Engine[Worker]):
         while self._go_on(worker, int(self.work(*worker.arguments(self.gate.words, self.control, self.arena)))):
             pass
 
-    def _serve_shares(self, thread: Worker) -> None:
+    def _serve_shares(self, thread: int) -> None:
         """A thread of an elastic run: as `_serve`, for the shares that are its own, whatever their numbers."""
         assert self.epochs is not None
         told = np.zeros(2, np.int64)
         while True:
             answer = int(
-                serving.serve(
-                    self.gate.words, self.control, self.epochs.words, thread.number, self.arena, self._table, told
-                )
+                serving.serve(self.gate.words, self.control, self.epochs.words, thread, self.arena, self._table, told)
             )
             share = self.workers[int(told[0])]
             if not self._go_on(share, answer):

@@ -98,18 +98,11 @@ def _own(node: Query, options: Options, crew: int) -> Options:
 
 
 def _own_elastic(node: Query, options: Options, shares: int) -> Options:
-    """Operators that have no shares to change hands have fixed workers; one with few buckets has so many shares."""
+    """An operator with few buckets has no more shares than these."""
     if isinstance(node, Operator):
         shares = min(shares, node.buckets)
-    fixed = not (
-        isinstance(node, Operator)
-        or (isinstance(node, Join) and node.how == "inner")
-        or (isinstance(node, Aggregate) and bool(node.by))
-    )
     workers = None if options.workers is None else min(options.workers, shares)
-    return replace(
-        options, workers=workers, elastic=None if fixed else shares, policy=None if fixed else options.policy
-    )
+    return replace(options, workers=workers, elastic=shares)
 
 
 @dataclass(frozen=True)
@@ -170,7 +163,7 @@ def plan(query: Query, options: Options) -> Plan | designs.Design | Sharing:
         )
     kind = query.how if isinstance(query, Join) else "asof"
     if options.elastic is not None:
-        return _elastic_join(query, kind, options)
+        return _elastic_join(kind, options)
     workers = options.workers or (
         model.workers_for(options.layout) or 1 if options.strategy == "sequential" else _default(options)
     )
@@ -211,24 +204,35 @@ def _elastic_aggregate(query: Aggregate, options: Options) -> designs.Design | N
             why="shares that change hands are TuML-MC's, split by key",
             do="Use strategy='tuml_mc', or leave elastic= out",
         )
+    if not query.by and options.strategy == "auto":
+        why = "without by= the state is in one share, which moves between threads as asked for"
+        return designs.Design("tuml_sc", 1, why)
     made = designs.design(query, "tuml_mc", options.elastic)
     return replace(made, why=f"{options.elastic} shares split by key; threads serve them as asked for")
 
 
-def _elastic_join(query: Query, kind: str, options: Options) -> Plan:
-    if options.strategy not in ("auto", "scalejoin") or kind == "asof":
-        raise QueryError(
-            f"elastic={options.elastic} with strategy={options.strategy!r}"
-            if kind != "asof"
-            else "elastic= for an as-of join",
-            why="shares that change hands have segments of their own, and only ScaleJoin's workers have that",
-            do="Use strategy='scalejoin', or leave elastic= out",
-        )
+def _elastic_join(kind: str, options: Options) -> Plan:
+    """Shares that change hands have segments of their own: nobody can wait for another share, which may be the same thread's."""
     shares = options.elastic or 1
-    made = scalejoin.plan(Wish(shares, kind))
+    usual = {"inner": "scalejoin", "asof": "asof"}.get(kind, "dpjoin")
+    if options.strategy not in ("auto", usual) or options.layout != "auto":
+        raise QueryError(
+            f"elastic={options.elastic} with strategy={options.strategy!r}, layout={options.layout!r}",
+            why="shares that change hands have window segments of their own, which other workers' results don't wait for",
+            do=f"Leave strategy= and layout= out: {_a(kind)} join has {usual}'s shares; or leave elastic= out",
+        )
+    wish = Wish(shares, kind)
+    made = asof.plan(wish) if kind == "asof" else scalejoin.plan(wish) if kind == "inner" else dpjoin.apart(wish)
     made.check()
-    why = f"{shares} shares see every tuple, each stores every {shares}th of either stream; threads serve them as asked for"
-    return replace(made, why=why)
+    if kind == "inner":
+        how = f"see every tuple, each stores every {shares}th of either stream"
+    else:
+        how = f"take left tuples by turns, each keeps {'the last right ones' if kind == 'asof' else 'the right window'}"
+    return replace(made, why=f"{shares} shares {how}; threads serve them as asked for")
+
+
+def _a(kind: str) -> str:
+    return f"an {kind}" if kind[0] in "ai" else f"a {kind}"
 
 
 def _check_elastic(options: Options) -> None:

@@ -43,7 +43,7 @@ class Gatherer:
         self._workers = np.array([address(w.words) for w in workers], np.int64)
         self._taken, self._ends = np.zeros(len(workers), np.int64), np.zeros(len(workers), np.int64)
         self._dest = np.zeros((o.E_WORDS, MOST), np.int64)
-        self._seen = np.zeros(4, np.int64)
+        self._seen = np.zeros(gathering.SEEN, np.int64)
         self.frontier = order.BEFORE_ALL  # every result of a lower ts has been given out by `next`
         self._due = (0, order.BEFORE_ALL, order.BEFORE_ALL)  # a rank, and what was live on either side when it was done
         self.lock = threading.Lock()
