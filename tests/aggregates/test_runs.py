@@ -109,14 +109,14 @@ def test_what_does_not_merge_is_refused_by_wiml_and_served_by_auto() -> None:
         with pytest.raises(QueryError, match=why):
             query.on_threads(strategy="wiml", schemas={"s": with_text})
         with query.on_threads(schemas={"s": with_text}) as run:
-            assert "tuml_sc, 1 workers: v = " in run.explain()
+            assert "tuml_sc, 1 worker: v = " in run.explain()
     counted = plait.aggregate(plait.stream("s", unit="us"), size=3, compute={"n": plait.count()})
     with pytest.raises(QueryError, match="windows of tuples close at a tuple"):
         counted.on_threads(strategy="wiml")
     merging = plait.aggregate(plait.stream("s", unit="us", sources=2), size="1us", compute={"n": plait.count()})
     with merging.on_threads(schemas={"s": with_text}) as run:
         assert (
-            "wiml, 1 workers: every function merges, so threads that push update windows themselves (2 sources)"
+            "wiml, 1 worker: every function merges, so threads that push update windows themselves (2 sources)"
             in run.explain()
         )
 

@@ -289,6 +289,7 @@ BAD_OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "no square": ({"layout": "square", "strategy": "dpjoin", "workers": 3}, "no square number"),
     "punctuate": ({"punctuate": 5, "workers": 2}, "Punctuation is how SplitJoin gathers"),
+    "no option": ({"workerz": 2}, r"no option 'workerz'.*Did you mean workers=\?"),
     "no interval": ({"punctuate": 0, "strategy": "splitjoin"}, "punctuate=0 is no interval"),
     "sequential": ({"strategy": "sequential", "workers": 2}, "Kang's procedure has one"),
     "fan-out": ({"strategy": "splitjoin", "fan_out": 0}, "fan_out=0 is no number of children"),

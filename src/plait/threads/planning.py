@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, replace
 
-from plait.errors import QueryError
+from plait.errors import QueryError, counted
 from plait.model import layout as model
 from plait.operators import asof, designs, dpjoin, scalejoin, sequential, splitjoin
 from plait.operators.plan import Plan, Wish
@@ -41,7 +41,7 @@ def steps(query: Query, options: Options) -> list[Step]:
     )
     if not ruled or not (joins or options.index == options.layout == "auto"):
         raise QueryError(
-            f"strategy={options.strategy!r}, index={options.index!r}, layout={options.layout!r} for a query of "
+            f"{_given(options, 'strategy', 'index', 'layout')} for a query of "
             f"{' and '.join(sorted({type(node).__name__ for node in nodes}))}",
             why="no operator of it has such an option",
             do="Leave it out",
@@ -63,13 +63,18 @@ def labelled(query: Node) -> str:
     return query.name or type(query).__name__.lower()
 
 
+def _given(options: Options, *names: str) -> str:
+    """Those of these options that somebody asked for, as they were written."""
+    return ", ".join(f"{name}={value!r}" for name in names if (value := getattr(options, name)) != "auto")
+
+
 def described(plans: list[tuple[str, Plan | designs.Design | Sharing]]) -> list[str]:
     """A line an operator: which strategy, how many workers, why."""
     several = len(plans) > 1
     lines = []
     for label, made in plans:
         what = f"{label}: " if several else ""
-        lines.append(f"on threads: {what}{made.strategy}, {len(made.seats)} workers: {made.why}")
+        lines.append(f"on threads: {what}{made.strategy}, {counted(len(made.seats), 'worker')}: {made.why}")
     return lines
 
 
@@ -122,7 +127,7 @@ class Sharing:
 def _sharing(query: Operator, options: Options) -> Sharing:
     if options.strategy != "auto" or options.index != "auto" or options.layout != "auto":
         raise QueryError(
-            f"strategy={options.strategy!r}, index={options.index!r}, layout={options.layout!r} for an operator",
+            f"{_given(options, 'strategy', 'index', 'layout')} for an operator",
             why="these are options of joins and aggregates",
             do="Leave them out",
         )
@@ -134,7 +139,8 @@ def _sharing(query: Operator, options: Options) -> Sharing:
             why="a bucket is served by one thread at a time, so more shares than buckets would be empty",
             do="Raise buckets=, or lower elastic=",
         )
-    why = f"{query.buckets} buckets in {shares} shares, served by {min(workers, shares)} threads"
+    served = f"served by {counted(min(workers, shares), 'thread')}"
+    why = f"{counted(query.buckets, 'bucket')} in {counted(shares, 'share')}, {served}"
     return Sharing(shares, min(workers, shares), why)
 
 
@@ -146,7 +152,7 @@ def plan(query: Query, options: Options) -> Plan | designs.Design | Sharing:
     if isinstance(query, Aggregate):
         if options.index != "auto" or options.layout != "auto":
             raise QueryError(
-                f"index={options.index!r}, layout={options.layout!r} for an aggregate",
+                f"{_given(options, 'index', 'layout')} for an aggregate",
                 why="these are options of joins",
                 do="Leave them out",
             )
@@ -225,7 +231,7 @@ def _elastic_join(kind: str, options: Options) -> Plan:
     made = asof.plan(wish) if kind == "asof" else scalejoin.plan(wish) if kind == "inner" else dpjoin.apart(wish)
     made.check()
     if kind == "inner":
-        how = f"see every tuple, each stores every {shares}th of either stream"
+        how = f"see every tuple, each stores one in {shares} of either stream"
     else:
         how = f"take left tuples by turns, each keeps {'the last right ones' if kind == 'asof' else 'the right window'}"
     return replace(made, why=f"{shares} shares {how}; threads serve them as asked for")

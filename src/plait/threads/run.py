@@ -16,6 +16,8 @@ raises it.
 
 from __future__ import annotations
 
+import dataclasses
+import difflib
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -45,6 +47,15 @@ from plait.threads.stats import Stats
 
 def start(query: Query, **options: Any) -> Run:
     """`Query.on_threads`."""
+    known = [field.name for field in dataclasses.fields(Options)]
+    for name in options:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            raise QueryError(
+                f"on_threads has no option {name!r}",
+                why=f"there are {', '.join(known)}",
+                do=f"Did you mean {near[0]}=?" if near else "",
+            )
     return Run(query, Options(**options))
 
 
