@@ -275,9 +275,9 @@ def tick(grid: Grid, case: Case, at: int, rows: list[tuple[Any, ...]]) -> Batch:
     tasks = []
     for each in case.given:
         (plan,) = grid.packs[each.stream.name]
-        numbers = pa.array(range(at * 10, at * 10 + 10), pa.int64())
+        numbers = pa.array(range(at * 10, at * 10 + len(rows)), pa.int64())
         part = strategies.table(each.schema, rows).append_column("@offset", numbers)
-        part = part.append_column(PATH, pa.array(["p"] * 10))
+        part = part.append_column(PATH, pa.array(["p"] * len(rows)))
         tasks.append((plan, part.append_column(ROW, numbers).append_column(BLOCK, numbers)))
     return Batch(tasks)
 
@@ -299,6 +299,31 @@ def test_state_written_is_what_came_and_state_held_is_the_window(window: str) ->
     assert max(held[100:150]) == max(held[250:])
     assert max(manifests[250:]) <= max(manifests[100:150]) + 40  # numbers grow a digit
     assert sum(kept) + held[-1] == 300 * (10 * copies + 20)
+
+
+KEPT = {"n": plait.count(), "mean": plait.mean("v"), "first": plait.first("ts"), "kinds": plait.distinct("v")}
+
+
+@pytest.mark.parametrize(("size", "advance"), [(30, 7), (4, 3), (3, 10)])
+@pytest.mark.parametrize("further", [{}, {"all": plait.collect("ts")}], ids=["panes", "tuples"])
+def test_what_open_windows_need_is_kept_and_nothing_else(size: int, advance: int, further: Any) -> None:
+    """In processes that remember all, some or none of the batches before, a batch being shorter or longer than a window."""
+    query = plait.aggregate(A, size=f"{size}us", advance=f"{advance}us", by="v", compute=KEPT | further)
+    schema = pa.schema([("ts", pa.int64()), ("v", pa.int64())])
+    rows = [(3 * k // 2, k % 7) for k in range(240)]
+    given = strategies.Given(A, schema, {0: rows}, (0,) * 240, None, [], strategies.table(schema, rows))
+    case = Case(query, (given,), None)
+    for workers in (1, 3, None):
+        grid = Grid(case, (2, 1), random.Random(5), workers=workers or 1)
+        for at in range(24):
+            if workers is None:
+                cell._CACHE.clear()
+            grid.run(tick(grid, case, at, rows[10 * at : 10 * at + 10]))
+        deliver(grid, [drain()])
+        assert_same(grid.table.drop_columns([wire.KEY]), query.reference({"a": given.data}))
+    grid = Grid(case, (2, 1), random.Random(5))
+    grid.run(tick(grid, case, 0, rows))
+    assert sum(store.written for store in grid.stores) <= size + advance  # of so many us there are fewer tuples
 
 
 def test_a_rare_value_does_not_keep_all_that_came_after_it() -> None:

@@ -52,11 +52,17 @@ class _LiveSpans(Live):
         super().__init__(bound, [schema])
         self.window, self.by = window, bound.node.by
 
+    def waiting(self, table: pa.Table, frontier: int) -> pa.Table:
+        """Not rows all of whose windows close with this very batch: where it spans many windows, that is nearly all of them."""
+        ts = times(table)
+        needed = (ts >= frontier) | (self._closed_after(ts) > frontier)
+        return table if needed.all() else table.filter(pa.array(needed))
+
     def outlived(self, chunk: list[int], frontier: int, steps: list[Any]) -> bool:
         # In a gap between windows a tuple is in none, and waits all the same until the frontier has passed it.
         return chunk[3] < frontier and self._closed_after(chunk[3]) <= frontier
 
-    def _closed_after(self, ts: int) -> int:
+    def _closed_after(self, ts: Any) -> Any:
         """Where the last window ends that a ts may be in."""
         return ts // self.window.advance_us * self.window.advance_us + self.window.size_us
 

@@ -6,7 +6,8 @@ first, as in `plait bench aggregate`. How contenders are warmed and timed: `spar
 it, which takes whichever row comes first. It never puts out the last windows: those that it does are held against plait's.
 
 Cases: `uniform`, a million readings in 20 micro-batches; `hot key`, the same with nine in ten of one meter; `large`, four
-million in 4 micro-batches of four files. In the first a micro-batch is nearly all fixed cost, in the last nearly none.
+million in 4 micro-batches of four files; `bulk`, eight million in 2 of eight, as when a query catches up. In the first a
+micro-batch is nearly all fixed cost, in the last nearly none.
 
 Spark's own windows run with plait's settings, in plait's session, which is what they are fastest with; and with Spark's
 defaults for state and shuffle (200 partitions, its default state store), the session being the same otherwise: once, since
@@ -16,6 +17,7 @@ that takes seconds a micro-batch.
 - `stream_vs_spark_stream_first`: the same, Spark's with `first`.
 - `stream_vs_spark_defaults`: the same, Spark's with its defaults.
 - `large_vs_spark_stream`, `large_vs_spark_defaults`: the first and third in the case `large`.
+- `bulk_vs_spark_stream`: the first in the case `bulk`.
 - `hot_key_vs_uniform`: tuples/s with nine readings in ten from one meter, over those with all meters alike.
 """
 
@@ -79,11 +81,13 @@ CASES = {
     "uniform": Case(1_000_000, 20, spark=("spark windows", "spark windows, first", "spark defaults")),
     "hot key": Case(1_000_000, 20, hot=0.9),
     "large": Case(4_000_000, 16, at_once=4, spark=("spark windows", "spark defaults")),
+    "bulk": Case(8_000_000, 16, at_once=8, spark=("spark windows",)),
 }
 QUICK = {
     "uniform": Case(60_000, 3, spark=tuple(WINDOWS)),
     "hot key": Case(60_000, 3, hot=0.9),
     "large": Case(80_000, 4, at_once=2, spark=("spark windows", "spark defaults")),
+    "bulk": Case(80_000, 4, at_once=4, spark=("spark windows",)),
 }
 
 
@@ -107,6 +111,7 @@ def run(quick: bool = False) -> dict[str, Any]:
         "stream_vs_spark_defaults": over("uniform", "spark defaults"),
         "large_vs_spark_stream": over("large", "spark windows"),
         "large_vs_spark_defaults": over("large", "spark defaults"),
+        "bulk_vs_spark_stream": over("bulk", "spark windows"),
         "hot_key_vs_uniform": rate["hot key", "plait"] / rate["uniform", "plait"],
     }
     return {"bench": "spark-aggregate", "machine": about, "rows": rows, "ratios": ratios}
@@ -121,14 +126,13 @@ def _case(spark: Any, name: str, case: Case, place: Path) -> list[dict[str, Any]
     for number, file in enumerate(written):
         pq.write_table(table.slice(number * size, size), file)
     in_order(written)
-    contenders: dict[str, Callable[[Path], pa.Table]] = {
-        "plait": lambda p: _plait(streams(spark, folders, at_once=case.at_once), p)
-    }
+    contenders: dict[str, Callable[[Path], pa.Table]] = {"plait": partial(_plait, spark, folders, at_once=case.at_once)}
     plain = default_session(spark)
     for theirs in case.spark:
         in_event_time, defaults = WINDOWS[theirs]
-        given = streams(plain if defaults else spark, folders, at_once=case.at_once)
-        contenders[theirs] = partial(_spark, given["readings"], in_event_time=in_event_time)
+        contenders[theirs] = partial(
+            _spark, plain if defaults else spark, folders, at_once=case.at_once, in_event_time=in_event_time
+        )
     times, found = race(contenders, place, files=case.batches, once_only=["spark defaults"])
     for contender, rows in found.items():
         if contender != "plait":
@@ -141,17 +145,18 @@ def _case(spark: Any, name: str, case: Case, place: Path) -> list[dict[str, Any]
     ]  # fmt: skip
 
 
-def _plait(given: dict[str, Any], place: Path) -> pa.Table:
-    to_the_end(query().on_spark(given), place)
+def _plait(spark: Any, folders: dict[str, Path], place: Path, *, at_once: int) -> pa.Table:
+    to_the_end(query().on_spark(streams(spark, folders, at_once=at_once)), place)
     return _published(place)
 
 
-def _spark(given: Any, place: Path, *, in_event_time: bool) -> pa.Table:
+def _spark(spark: Any, folders: dict[str, Path], place: Path, *, at_once: int, in_event_time: bool) -> pa.Table:
     from pyspark.sql import functions as F
 
     first = F.min_by("cons", "ts") if in_event_time else F.first("cons")
     windows = (
-        given.withWatermark("ts", "0 seconds")
+        streams(spark, folders, at_once=at_once)["readings"]
+        .withWatermark("ts", "0 seconds")
         .groupBy(F.window("ts", f"{SIZE_S} seconds", f"{ADVANCE_S} seconds"), "meter")
         .agg(F.count("*").alias("n"), F.avg("cons").alias("mean"), first.alias("first"))
         .select(F.col("window.start").alias("window_start"), "meter", "n", "mean", "first")
