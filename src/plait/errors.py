@@ -50,3 +50,8 @@ class PendingError(DataError):
 
 class RunError(PlaitError, RuntimeError):
     """A run used in a way its life cycle forbids, or an executor that is not there."""
+
+
+def user_raised(error: Exception, called: str, why: str) -> RunError:
+    """An error of a user's function, with what it was called with: no fault of plait's."""
+    return RunError(f"{called} raised {type(error).__name__}: {error}", why=why)

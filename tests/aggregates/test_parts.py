@@ -52,10 +52,8 @@ def computed(query: plait.Query, rows: pa.Table, chance: random.Random) -> pa.Ta
 
 
 def test_which_functions_have_partial_panes() -> None:
-    whole = {"collect", "distinct", "custom", "list"}
-    assert {name for name in FUNCTIONS if name not in MERGING} == {
-        n for n in FUNCTIONS if n.split()[0] in whole or n in ("min s", "max s")
-    }
+    whole = {"collect", "custom", "list"}
+    assert {name for name in FUNCTIONS if name not in MERGING} == {n for n in FUNCTIONS if n.split()[0] in whole}
 
 
 @pytest.mark.parametrize("seed", range(40))

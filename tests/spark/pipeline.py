@@ -1,6 +1,6 @@
 """A small pipeline, run by the tests in their own session and, as a script, in processes that are there to be killed.
 
-    python pipeline.py DATA FOLDER MASTER FAULT ... SETTING=VALUE ...
+    python pipeline.py DATA FOLDER MASTER QUERY FAULT ... SETTING=VALUE ...
 
 A fault is `what@batch` and happens once, told by a mark in FOLDER/marks. Where a fault needs the inside of a task, the
 cell's processor is wrapped here, in the script: the code under test knows nothing of it.
@@ -11,7 +11,7 @@ cell's processor is wrapped here, in the script: the code under test knows nothi
     publish@1   ... after publishing, before the commit of offsets
     executor@1  the executor of a task is killed
     slow@1      a task's first attempt does not come to its end
-    pause@1     after publishing, the driver waits for FOLDER/marks/go@1
+    pause@1     after publishing, the driver waits until somebody writes to the pipe FOLDER/marks/go@1
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ import os
 import pickle
 import signal
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -28,23 +27,28 @@ import plait
 import plait.spark
 from plait.spark import collect, stateful
 
-QUERY = plait.join(
-    plait.stream("a", unit="us", disorder=2),
-    plait.stream("b", unit="us"),
-    on="abs(l.x - r.x) <= 1",
-    within=(9, 6),
-    how="left",
-)
+A = plait.stream("a", unit="us", disorder=2)
+#: What travels as partial panes, what as tuples; what is kept as panes, as tuples, and by rank.
+PANES = {"n": plait.count(), "mean": plait.mean("x"), "first": plait.first("of"), "last": plait.last("x")}
+TUPLES = {"all": plait.collect("x"), "many": plait.distinct("of")}
+QUERIES = {
+    "join": plait.join(A, plait.stream("b", unit="us"), on="abs(l.x - r.x) <= 1", within=(9, 6), how="left"),
+    "panes": plait.aggregate(A, size="9us", advance="2us", by="x", compute=PANES),
+    "tuples": plait.aggregate(A, size="9us", advance="4us", by="x", compute=TUPLES),
+    "counted": plait.aggregate(A, size=5, advance=2, by="x", compute=PANES | TUPLES),
+}
 LAYOUT = (2, 1)
 
 
-def frames(spark: Any, folder: Path) -> Any:
-    read = {n: spark.readStream.schema("ts long, x int, of string").option("maxFilesPerTrigger", "1") for n in "ab"}
-    return QUERY.on_spark({n: reader.parquet(str(folder / n)) for n, reader in read.items()}, layout=LAYOUT)
+def frames(spark: Any, folder: Path, query: str) -> Any:
+    read = spark.readStream.schema("ts long, x int, of string").option("maxFilesPerTrigger", "1")
+    return QUERIES[query].on_spark(
+        {n: read.parquet(str(folder / n)) for n in QUERIES[query].streams()}, layout=LAYOUT
+    )  # fmt: skip
 
 
-def run(spark: Any, data: Path, folder: Path) -> None:
-    df = frames(spark, data)
+def run(spark: Any, data: Path, folder: Path, query: str = "join") -> None:
+    df = frames(spark, data, query)
     plait.spark.write_ordered(df, folder / "out", checkpoint=folder / "checkpoint", drain=True).awaitTermination()
 
 
@@ -63,7 +67,13 @@ def once(marks: str, name: str) -> bool:
 def kill_driver() -> None:
     """Python and the JVM share a process group; Python workers have one of their own."""
     os.killpg(int(os.environ["PLAIT_TEST_GROUP"]), signal.SIGKILL)
-    time.sleep(60)
+    wait_for_the_end()
+
+
+def wait_for_the_end() -> None:
+    """Go no further: a signal is on its way, or nobody waits for this task."""
+    while True:
+        signal.pause()
 
 
 def parent(pid: int) -> int:
@@ -89,7 +99,7 @@ class Faulty(stateful.Cell):
                 continue
             if what in ("raise", "worker", "cell", "executor", "slow") and once(self.marks, fault):
                 if what == "slow":
-                    time.sleep(200)
+                    wait_for_the_end()
                 if what == "raise":
                     raise OSError("a task fails once")
                 if what == "worker":
@@ -98,7 +108,7 @@ class Faulty(stateful.Cell):
                     kill_driver()
                 if what == "executor":
                     os.kill(parent(parent(os.getpid())), signal.SIGKILL)
-                    time.sleep(60)
+                    wait_for_the_end()
         yield from out
 
 
@@ -116,24 +126,27 @@ def inject(faults: list[str], marks: str) -> None:
         whole(self, frame, batch)
         if f"publish@{batch}" in faults and once(marks, f"publish@{batch}"):
             kill_driver()
-        while f"pause@{batch}" in faults and not os.path.exists(f"{marks}/go@{batch}"):
-            time.sleep(0.1)
+        if f"pause@{batch}" in faults:
+            Path(f"{marks}/go@{batch}").read_text()
 
     collect._Publisher._write_one = before_publishing  # type: ignore[method-assign]
     collect._Publisher.__call__ = after_publishing  # type: ignore[method-assign]
 
 
-def main(data: str, folder: str, master: str, *further: str) -> None:
+def main(data: str, folder: str, master: str, query: str, *further: str) -> None:
     faults = [each for each in further if "=" not in each]
     os.environ["PLAIT_TEST_GROUP"] = str(os.getpgid(0))
     marks = f"{folder}/marks"
     os.makedirs(marks, exist_ok=True)
+    for fault in faults:
+        if fault.startswith("pause@"):
+            os.mkfifo(f"{marks}/{fault.replace('pause', 'go')}")
     inject(faults, marks)
     settings = {"spark.sql.warehouse.dir": f"{folder}/warehouse", "spark.driver.memory": "600m",
                 "spark.shuffle.io.maxRetries": "1", "spark.shuffle.io.retryWait": "200ms"}  # fmt: skip
     settings |= dict(each.split("=", 1) for each in further if "=" in each)
     made = plait.spark.session(master=master, partitions=2, **settings)
-    run(made, Path(data), Path(folder))
+    run(made, Path(data), Path(folder), query)
     made.stop()
 
 

@@ -14,16 +14,18 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import StreamingQueryException
 from tests.spark import feeds, pipeline
 
 import plait.spark
+from plait.spark import stateful
 
 pytestmark = pytest.mark.spark
 
@@ -49,27 +51,31 @@ def published(folder: Path) -> Published:
     return {path.name: path.read_bytes() for path in sorted((folder / "out").iterdir())}
 
 
-@pytest.fixture(scope="module")
-def undisturbed(spark: Any, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Published:
-    folder = tmp_path_factory.mktemp("undisturbed")
+def undisturbed_run(spark: Any, data: Path, folder: Path, query: str) -> Published:
     spark.conf.set("spark.sql.shuffle.partitions", "2")
     # Heartbeats that say nothing new, so that batch 0 has events too.
-    heartbeats(folder)
-    pipeline.run(spark, data, folder)
-    tables = {n: feeds.pq.read_table(data / n) for n in "ab"}
-    feeds.assert_identical(feeds.published(folder / "out"), pipeline.QUERY.reference(tables))
+    heartbeats(folder, query)
+    pipeline.run(spark, data, folder, query)
+    tables = {n: feeds.pq.read_table(data / n) for n in pipeline.QUERIES[query].streams()}
+    feeds.assert_identical(feeds.published(folder / "out"), pipeline.QUERIES[query].reference(tables))
     assert list(published(folder)) == [f"part-{batch:012d}.parquet" for batch in range(4)]
     return published(folder)
 
 
-def heartbeats(folder: Path) -> None:
-    for name in "ab":
+@pytest.fixture(scope="module")
+def undisturbed(spark: Any, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Published:
+    return undisturbed_run(spark, data, tmp_path_factory.mktemp("undisturbed"), "join")
+
+
+def heartbeats(folder: Path, query: str = "join") -> None:
+    for name in pipeline.QUERIES[query].streams():
         plait.spark.heartbeat(folder / "checkpoint" / "control", name, ts=0)
 
 
-def start(data: Path, folder: Path, master: str, *faults: str) -> subprocess.CompletedProcess[str]:
+def start(data: Path, folder: Path, master: str, *faults: str,
+          query: str = "join") -> subprocess.CompletedProcess[str]:  # fmt: skip
     """The pipeline in a process group of its own, so that a kill of the driver reaches its JVM and nothing else."""
-    command = [sys.executable, pipeline.__file__, str(data), str(folder), master, *faults]
+    command = [sys.executable, pipeline.__file__, str(data), str(folder), master, query, *faults]
     environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_DIRS": str(folder / "local")}
     child = subprocess.Popen(command, start_new_session=True, text=True, stdout=subprocess.PIPE,
                              stderr=subprocess.STDOUT, env=environment)  # fmt: skip
@@ -93,18 +99,60 @@ def test_the_driver_is_killed(
 
     Each start takes up what the one before has left, and the suite's own session what the last has left.
     """
-    heartbeats(tmp_path)
+    kill_and_go_on(spark, data, undisturbed, tmp_path, faults, "join")
+
+
+def kill_and_go_on(
+    spark: Any, data: Path, undisturbed: Published, folder: Path, faults: tuple[str, ...], query: str,
+    survived: Iterable[str] = (),
+) -> None:  # fmt: skip
+    heartbeats(folder, query)
     for fault in faults:
-        ended = start(data, tmp_path, "local[2]", *faults)
+        # Without the 4 a task of a local master has one attempt only.
+        ended = start(data, folder, "local[2,4]", *faults, *survived, query=query)
         assert ended.returncode == -signal.SIGKILL, ended.stdout[-3000:]
-        assert (tmp_path / "marks" / fault).exists()
+        assert (folder / "marks" / fault).exists()
         batch = int(fault[-1])
-        assert list(published(tmp_path)) == list(undisturbed)[: batch + fault.startswith("publish")]
-        committed = [p.name for p in (tmp_path / "checkpoint" / "commits").iterdir() if p.name.isdigit()]
+        assert list(published(folder)) == list(undisturbed)[: batch + fault.startswith("publish")]
+        committed = [p.name for p in (folder / "checkpoint" / "commits").iterdir() if p.name.isdigit()]
         assert sorted(committed) == [str(n) for n in range(batch)]
     spark.conf.set("spark.sql.shuffle.partitions", "2")
-    pipeline.run(spark, data, tmp_path)
-    assert published(tmp_path) == undisturbed
+    pipeline.run(spark, data, folder, query)
+    assert published(folder) == undisturbed
+
+
+def test_a_worker_of_an_aggregate_is_killed(
+    spark: Any, data: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the suite's own session, where a task has one attempt: the query stops, and is started again. Then a task raises."""
+    from pyspark import cloudpickle
+
+    whole = undisturbed_run(spark, data, tmp_path_factory.mktemp("undisturbed"), "panes")
+    cloudpickle.register_pickle_by_value(pipeline)  # workers do not find the tests
+    marks, faults, processor = tmp_path / "marks", ["worker@1", "raise@2"], stateful.processor
+    marks.mkdir()
+    monkeypatch.setattr(stateful, "processor", lambda plan: pipeline.Faulty(processor(plan).plan, faults, str(marks)))
+    heartbeats(tmp_path, "panes")
+    for fault in faults:
+        with pytest.raises(StreamingQueryException):
+            pipeline.run(spark, data, tmp_path, "panes")
+        assert (marks / fault).exists()
+        assert list(published(tmp_path)) == list(whole)[: int(fault[-1])]
+    pipeline.run(spark, data, tmp_path, "panes")
+    assert [runs(tmp_path, batch) for batch in range(4)] == [1, 2, 2, 1]
+    assert published(tmp_path) == whole
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("query", ["panes", "tuples", "counted"])
+def test_the_driver_of_an_aggregate_is_killed(
+    spark: Any, data: Path, tmp_path_factory: pytest.TempPathFactory, query: str
+) -> None:
+    """As joins' is above; and a worker and a task besides, which the run survives."""
+    whole = undisturbed_run(spark, data, tmp_path_factory.mktemp("undisturbed"), query)
+    folder, survived = tmp_path_factory.mktemp("killed"), ("worker@0", "raise@2")
+    kill_and_go_on(spark, data, whole, folder, ("cell@1", "publish@1", "state@3"), query, survived)
+    assert all((folder / "marks" / fault).exists() for fault in survived)
 
 
 def test_tasks_fail_and_an_executor_is_lost(data: Path, undisturbed: Published, tmp_path: Path) -> None:
@@ -168,11 +216,9 @@ class Cluster:
         for host in hosts:
             self._run(host, "worker.Worker", "--host", host, "--cores", "1", "--memory", "1200m", self.address,
                       SPARK_LOCAL_IP=host)  # fmt: skip
-        for _ in range(600):
+        while self._registered() < before + len(hosts):
             assert all(process.poll() is None for process in self.running.values())
-            if self._registered() == before + len(hosts):
-                return
-            time.sleep(0.2)
+            time.sleep(0.05)
 
     def _registered(self) -> int:
         return (self.folder / "master.log").read_text().count("Registering worker")
@@ -240,19 +286,17 @@ def test_executors_are_added_and_removed_while_the_query_runs(
     heartbeats(tmp_path)
     marks = tmp_path / "marks"
 
-    def comes(name: str) -> None:
-        for _ in range(2000):
-            if (marks / name).exists() or (tmp_path / "out" / name).exists():
-                return
-            time.sleep(0.1)
-        raise AssertionError(f"{name} did not come")
+    def comes(file: Path) -> None:
+        while not file.exists():
+            assert not run.done(), run.result().stdout[-3000:]
+            time.sleep(0.05)
 
     with cluster(tmp_path, "127.0.0.1", "127.0.0.2") as made, ThreadPoolExecutor() as pool:
         run = pool.submit(start, data, tmp_path, made.address, "pause@0", "slow@1", *CLUSTER)
-        comes("part-000000000000.parquet")
+        comes(tmp_path / "out" / "part-000000000000.parquet")
         made.add("127.0.0.3")
-        (marks / "go@0").touch()
-        comes("slow@1")
+        (marks / "go@0").write_text("")  # the driver waits at its other end
+        comes(marks / "slow@1")
         made.kill("127.0.0.1")
         made.kill("127.0.0.2")
         ended = run.result()

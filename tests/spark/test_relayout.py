@@ -35,6 +35,36 @@ def pair(run: Any, t: Any) -> Any:
     yield {"n": run.seen, "who": t.stream, "xs": [old.b_x for old in run.last]}
 
 
+COMPUTE = {"n": plait.count(), "mean": plait.mean("x"), "first": plait.first("x"), "kinds": plait.distinct("x")}
+MOVED = {
+    "panes": plait.aggregate(A, size="12us", advance="5us", by="x", compute=COMPUTE),
+    "tuples": plait.aggregate(A, size="12us", advance="5us", by="x", compute=COMPUTE | {"all": plait.collect("ts")}),
+    "counted": plait.aggregate(A, size=4, advance=3, by="x", compute=COMPUTE),
+    "as-of": plait.asof(A, B, by="x", within="9us"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MOVED)
+def test_windows_and_groups_go_on_in_other_cells(spark: Any, tmp_path: Path, partitions: Any, name: str) -> None:
+    """Twice: to more cells, and to fewer. What is open at each stop (windows, groups' ranks, last partners) goes on."""
+    query, data = MOVED[name], rows_of(90)
+    data = {stream: data[stream] for stream in query.streams()}
+    for step, (layout, number) in enumerate((((2, 1), 2), ((5, 1), 3), ((1, 1), 1))):
+        partitions(number)
+        for stream, table in data.items():
+            write_files(tmp_path / stream, table.slice(30 * step, 30), [12], first=2 * step)
+        given = {n: feeds.frame(spark, tmp_path / n, SCHEMA, streaming=True) for n in data}
+        df = query.on_spark(given, layout=layout)
+        if step:
+            plait.spark.relayout(df, tmp_path / str(step - 1), tmp_path / str(step))
+        out = plait.spark.write_ordered(df, tmp_path / "out", checkpoint=tmp_path / str(step), drain=step == 2)
+        out.awaitTermination()
+        if step < 2:
+            assert published(tmp_path / "out").num_rows > 0
+    assert_identical(published(tmp_path / "out"), query.reference(data))
+
+
 def test_a_join_goes_on_in_another_grid_and_an_operator_over_it_in_other_partitions(
     spark: Any, tmp_path: Path, partitions: Any
 ) -> None:

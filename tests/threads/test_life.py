@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from tests.reference.judge import assert_same
@@ -310,3 +311,31 @@ def test_kinds_that_a_strategy_can_not_serve() -> None:
         start(left, strategy="dpjoin", layout=(1, 2))
     with start(left) as run:
         assert "dpjoin, 2 workers: a left join needs all partners of a left row at one worker" in run.explain()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_batch_of_more_results_than_may_be_unread(workers: int) -> None:
+    """What a worker has done of its batch can be taken before the batch is: else it and the gatherer wait for each other."""
+    stream = plait.stream("s", unit="us")
+    rows = pa.table({"ts": np.arange(600) // 100})
+    query = plait.join(stream, stream, on=lambda a, b: a.ts != b.ts, within="3us")
+    with query.on_threads(schemas={"s": rows.schema}, workers=workers, unread_results=2048, stall_after_s=5) as run:
+        run.push("s", None, rows)
+        run.drain()
+        assert run.table().num_rows == 2 * (5 + 4 + 3) * 100 * 100
+
+
+def test_sources_that_nobody_declared_come_in_one_batch() -> None:
+    """The first one's rows do not leave the others behind, whichever is first."""
+    rows = pa.table({"ts": [1, 2, 30, 31, 32], "v": ["b", "a", "b", "a", "c"], "k": [1, 1, 2, 2, 2]})
+    a, b = plait.stream("a", unit="us", source="v"), plait.stream("b", unit="us", source="v")
+    for query in (
+        plait.aggregate(a, size="10us", by="k", compute={"n": plait.count()}),
+        plait.join(a, b, on="l.k = r.k", within="5us"),
+    ):
+        data = dict.fromkeys(query.streams(), rows)
+        with query.on_threads(keys=True) as run:
+            for stream in data:
+                run.push(stream, None, rows)
+            run.drain()
+            assert_same(run.table(), query.reference(data, keys=True))

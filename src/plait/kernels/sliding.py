@@ -76,8 +76,8 @@ def slide(frontier, size, advance, state, pane_id, pane_slot, slot_group, slot_n
     bounds[0, ROWS] = 0
     while state[PANE_FIRST] < state[PANE_END]:
         oldest = pane_id[state[PANE_FIRST]]
-        begin = (oldest >> split) * advance + (rest if split == 1 and oldest & 1 == 1 else 0)
-        k = max(state[NEXT_WINDOW], (begin - size) // advance + 1)
+        # The first window that holds it, `(its begin - size) // advance + 1`, without a difference beyond 64 bits.
+        k = max(state[NEXT_WINDOW], (oldest >> split) - over + (1 if split == 0 or oldest & 1 == 1 else 0))
         if k > oldest >> split:
             # In no window that is still to come (or in none at all).
             leave(state, pane_slot, slot_group, slot_next, head, tail)

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from plait.errors import QueryError
 from plait.query.stream import FILE, PARTITION, Stream
+from plait.spark import scanning
 from plait.spark.positions import BLOCK, PATH, ROW
 
 
@@ -23,6 +24,21 @@ class Frame:
     source_rank: int
     seq: str
     seq_column: str | None
+    scan: scanning.Scan | None = None  # tasks read the files themselves; `frame` then tells which rows
+
+    def reads(self, stream: Stream, shipped: Sequence[str], schema: Sequence[str]) -> tuple[str, ...]:
+        """The columns that tasks need: those that go along, and what tells time, source and seq. In the schema's order."""
+        if self.seq == "content":
+            return tuple(schema)
+        needed = {*shipped, stream.time, *([self.source_name] if self.source == "column" else []), self.seq_column}
+        return tuple(name for name in schema if name in needed or (self.seq == "kafka" and name in KAFKA))
+
+    def given(self, columns: Sequence[str]) -> Any:
+        """What a task is handed: rows with no columns but these, or what to read."""
+        if self.scan is not None:
+            return self.frame
+        extra = [name for name in (PATH, ROW, BLOCK) if name in self.frame.columns]
+        return self.frame.select(*(f"`{name}`" for name in (*columns, *extra)))
 
 
 def arrow_schema(frame: Any) -> pa.Schema:
@@ -45,8 +61,8 @@ def spark_schema(schema: pa.Schema) -> Any:
     return from_arrow_schema(schema)
 
 
-def frames_of(stream: Stream, data: Any) -> list[Frame]:
-    """The DataFrames given for a stream, each with its way to tell source and seq."""
+def frames_of(stream: Stream, data: Any, *, by_rows: bool = False) -> list[Frame]:
+    """The DataFrames given for a stream, each with its way to tell source and seq. `by_rows`: Spark reads all files."""
     given = data if isinstance(data, (list, tuple)) else list(data.values()) if isinstance(data, Mapping) else [data]
     names: list[Any] = list(data) if isinstance(data, Mapping) else list(range(len(given)))
     declared = stream.declared()
@@ -61,7 +77,7 @@ def frames_of(stream: Stream, data: Any) -> list[Frame]:
     _check_alike(stream, names, given)
     # Not a dict's own order: how it was put together must not decide ties. Text sorts by its UTF-8 bytes.
     ranked = declared if declared is not None and stream.source is None else sorted(names, key=_by_bytes)
-    return [_frame(stream, frame, name, ranked.index(name)) for name, frame in zip(names, given, strict=True)]
+    return [_frame(stream, frame, name, ranked.index(name), by_rows) for name, frame in zip(names, given, strict=True)]
 
 
 def _by_bytes(name: Any) -> Any:
@@ -83,7 +99,7 @@ def _columns(schema: pa.Schema) -> str:
     return ", ".join(f"{f.name} {f.type}" for f in schema)
 
 
-def _frame(stream: Stream, frame: Any, name: Any, rank: int) -> Frame:
+def _frame(stream: Stream, frame: Any, name: Any, rank: int, by_rows: bool) -> Frame:
     from pyspark.sql import functions as F
 
     columns = [F.col(f"`{c}`") for c in frame.columns]
@@ -113,6 +129,8 @@ def _frame(stream: Stream, frame: Any, name: Any, rank: int) -> Frame:
         source, source_name = "column", "partition"
     elif stream.source_column is not None:
         source, source_name = "column", stream.source_column
+    if seq == "row" and not by_rows and (scan := _scan(stream, frame)) is not None:
+        return Frame(scan.blocks(frame), source, source_name, rank, seq, seq_column, scan)
     selected = frame.select(*columns, *extra) if extra else frame
     if stream.seq_column is not None:
         # Splits of one source must not interleave in seq, or no task can tell what came before: one task a source.
@@ -209,6 +227,23 @@ def _leaf(frame: Any) -> Any:
 def _is_scan(frame: Any) -> bool:
     # StreamingRelation, StreamingRelationV2, LogicalRelation, DataSourceV2Relation: nothing stands above the files.
     return "Relation" in str(_leaf(frame).getClass().getSimpleName())
+
+
+def _scan(stream: Stream, frame: Any) -> scanning.Scan | None:
+    """How tasks read the files themselves; None where Spark has to: see `scanning`."""
+    from py4j.protocol import Py4JError
+
+    if not _is_scan(frame):
+        return None
+    leaf = _leaf(frame)
+    try:
+        if str(leaf.getClass().getSimpleName()) == "LogicalRelation":
+            format = str(leaf.relation().fileFormat().toString())
+        else:
+            format = str(leaf.dataSource().className())
+    except Py4JError:  # no relation of files
+        return None
+    return scanning.scan(stream.name, _root(frame), arrow_schema(frame)) if format.lower() == "parquet" else None
 
 
 def _root(frame: Any) -> str | None:

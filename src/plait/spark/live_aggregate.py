@@ -77,17 +77,29 @@ class LivePanes(_LiveSpans):
     def _combined(self, table: pa.Table) -> pa.Table:
         return PaneFold(self.bound, self.parts).combined(table)
 
+    def replay(self, arrived: dict[int, pa.Table], frontier: int) -> None:
+        """What the state holds was joined batch by batch."""
+        super().replay({input: self._combined(table) for input, table in arrived.items()}, frontier)
+
+    def _release(self, input: int, new: pa.Table | None, frontier: int) -> pa.Table:
+        """Partial panes that wait are joined with what came of the same panes: one row a pane and group, always."""
+        waiting = self.pending[input]
+        if waiting.num_rows and new is not None and new.num_rows:
+            new = new.select(waiting.schema.names).cast(waiting.schema)
+            cut = int(np.searchsorted(times(new), times(waiting)[-1], "right"))
+            first = self._combined(pa.concat_tables([waiting, new.slice(0, cut)]))
+            self.pending[input] = self.schemas[input].empty_table()
+            new = pa.concat_tables([first, new.slice(cut)])
+        return super()._release(input, new, frontier)
+
     def _process(self, ready: list[pa.Table], frontier: int, *, results: bool) -> Keyed:
-        complete = self._combined(ready[0]) if ready[0].num_rows else ready[0]
+        complete = ready[0]
         if not results:
             self.windows.skip(frontier)
         closed = self.windows.absorb(complete, frontier)
         kept = [t for t in (*self.open, complete) if t.num_rows and self._closed_after(int(times(t)[-1])) > frontier]
         # Tables of one pane or few: joined when there are many, so that each row is copied a few times only.
         self.open = [pa.concat_tables(kept).combine_chunks()] if len(kept) > 64 else kept
-        if self.pending_rows:
-            # One row a pane and group, however it came: what cells tell of themselves is a function of what came.
-            self.pending = [self._combined(self.pending[0])]
         return self._results(closed)
 
     def compacted(self, held: int) -> dict[int, pa.Table] | None:

@@ -35,7 +35,7 @@ class Onward:
         ts = table.column(0)
         numbers = (ts.cast(pa.int64()) if pa.types.is_temporal(ts.type) else ts).to_numpy()
         tuples = Tuples(
-            table.drop_columns([wire.KEY]), numbers, lambda at: key if at is None else key.take(pa.array(at)),
+            table.drop_columns([wire.KEY]), None, numbers, lambda at: key if at is None else key.take(pa.array(at)),
             lambda: mix(np.fromiter((zlib.crc32(k) for k in key.to_pylist()), np.uint64, len(key))), {},
         )  # fmt: skip
         cells = self.ship.layout.keys

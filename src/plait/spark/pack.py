@@ -26,6 +26,7 @@ from plait.schema import to_micros
 from plait.spark import wire
 from plait.spark.layout import mix
 from plait.spark.positions import PATH, Positions, changes, positions, told, unquoted
+from plait.spark.scanning import Scan
 from plait.spark.shipping import Shipping, Tuples
 
 
@@ -35,7 +36,7 @@ class PackPlan:
 
     stream: str
     inputs: tuple[int, ...]  # the operator's inputs it feeds: two for a self-join, none if it is only heard
-    columns: tuple[str, ...]
+    columns: tuple[str, ...]  # that a task reads
     time: str
     unit: str | None
     disorder_us: int
@@ -46,6 +47,7 @@ class PackPlan:
     seq: str  # "row" (path and row), "block" (path, block, running), "offset", "kafka", "column", "content"
     seq_column: str | None
     ship: Shipping
+    scan: Scan | None = None  # the task reads the files itself: it is given which rows
     where: str = "spark"
 
     def mapper(self) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -59,10 +61,12 @@ def pack(plan: PackPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Recor
     table = table.combine_chunks()
     if PATH in table.column_names:
         table = table.set_column(table.column_names.index(PATH), PATH, unquoted(table.column(PATH).combine_chunks()))
+    if plan.scan is not None:
+        table = plan.scan.read(table, plan.columns).combine_chunks()
     rows = _ordered(plan, table)
     splits, late = _splits(plan, rows)
     beside = {wire.SPLIT: pa.array(rows.split)} | ({} if late is None else {wire.LATE_FLAG: pa.array(late)})
-    tuples = Tuples(rows.table, rows.ts, rows.own_keys, rows.hashes, beside)
+    tuples = Tuples(rows.table, rows.place, rows.ts, rows.own_keys, rows.hashes, beside)
     schema = pa.schema([("cell", pa.int32()), ("body", pa.binary())])
     if not plan.inputs:
         body = wire.body({"stream": plan.stream, "splits": splits, "panes": False})
@@ -77,7 +81,7 @@ def pack(plan: PackPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Recor
 
 @dataclass
 class _Rows:
-    """A task's tuples by (source, seq): event times, positions, and the splits they fall into.
+    """A task's tuples by (source, seq): event times, positions, and the splits they fall into. The table is as it came.
 
     A split is a run of one source's positions with no other task's in between. Tasks take files in any company, so a
     file (of files without row numbers a block) is a split of its own.
@@ -91,7 +95,7 @@ class _Rows:
     names: list[Any]
     ranks: pa.Array  # the names' key pieces
     positions: Positions
-    place: np.ndarray  # where each tuple stood before they were ordered
+    place: np.ndarray  # where each tuple stands in the table
 
     def seq(self, at: int) -> bytes:
         """The key piece of one tuple's seq."""
@@ -150,7 +154,7 @@ def _ordered(plan: PackPlan, table: pa.Table) -> _Rows:
     order = at.order(codes)
     place = np.arange(len(ts)) if order is None else order
     if order is not None:
-        table, ts, codes = table.select(list(plan.columns)).take(pa.array(order)), ts[order], codes[order]
+        ts, codes = ts[order], codes[order]
     begins = changes((codes, *(column[place] for column in at.runs)))
     if plan.seq == "column":
         _check_repeated(plan, at, place, begins, names, codes)

@@ -22,6 +22,9 @@ from typing import Any
 from plait.errors import RunError
 from plait.query.operator import Operator
 
+#: How pickle says that it can't: a class or function that it does not find, an object that refuses, one nested too deep.
+UNPICKLED = (pickle.PicklingError, AttributeError, TypeError, RecursionError)
+
 
 def carry(functions: Iterable[Any]) -> None:
     """Have functions of modules that are not installed pickled with their code."""
@@ -66,11 +69,11 @@ class Pickled:
     def dump(self, bucket: int, state: Any) -> bytes:
         try:
             return pickle.dumps(state, pickle.HIGHEST_PROTOCOL)
-        except Exception:
+        except UNPICKLED:
             pass  # a class that is not found by its module, perhaps
         try:
             return self._dump_named(state)
-        except Exception as error:
+        except UNPICKLED as error:
             raise RunError(
                 f"The state of bucket {bucket} can't be pickled: {error}",
                 why="on Spark a bucket's state is stored between batches, and may go on in another process",

@@ -63,10 +63,10 @@ def places(codes: np.ndarray, named: list[list[int] | None], cells: int) -> list
     return [np.flatnonzero(row) for row in to]
 
 
-def routed_parts(bound: Bound, input: int, table: pa.Table, rows: pa.Table, ts: np.ndarray, hashes: np.ndarray,
-                 cells: int, *, whole: bool) -> list[pa.Table]:  # fmt: skip
+def routed_parts(bound: Bound, input: int, table: pa.Table, ts: np.ndarray, hashes: np.ndarray, cells: int, *,
+                 whole: bool) -> list[pa.Table]:  # fmt: skip
     """`table` parted among an operator's cells. `whole`: each tuple is in one cell at least, and one owns it."""
-    codes, named = routes(bound, input, rows, ts)
+    codes, named = routes(bound, input, table, ts)
     table = table.append_column(ROUTE, pa.array(named, KIND))
     to = places(codes, named, cells)
     if not whole:

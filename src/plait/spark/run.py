@@ -31,7 +31,8 @@ from plait.spark.stages import Pipeline, layouts, operators, stages
 
 
 def dataframe(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int, int] = "auto", index: str = "auto",
-              control: str | None = None, max_pending: int | None = None, late_rows: bool = False) -> Any:  # fmt: skip
+              control: str | None = None, max_pending: int | None = None, late_rows: bool = False,
+              read: str = "auto") -> Any:  # fmt: skip
     """Run a query on Spark.
 
     data     stream name -> DataFrame (or a list or dict of them: several sources), all streaming or all batch
@@ -39,8 +40,9 @@ def dataframe(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int,
     index    "auto", or one to force, for study
     control  the folder of the control source: see `plait.spark.control`
     late_rows  have rows dropped as late or behind in the result, marked: for a batch, or a sink of your own
+    read     "auto": tasks read local Parquet files themselves, column by column; "rows": Spark reads all files
     """
-    made = plan(query, data, layout=layout, index=index, control_dir=control, max_pending=max_pending)
+    made = plan(query, data, layout=layout, index=index, control_dir=control, max_pending=max_pending, read=read)
     if made.streaming and control is not None:
         made.announce()
     return made.results(late_rows=late_rows)
@@ -163,7 +165,9 @@ class Plan:
 
 
 def plan(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int, int], index: str, control_dir: str | None,
-         max_pending: int | None) -> Plan:  # fmt: skip
+         max_pending: int | None, read: str = "auto") -> Plan:  # fmt: skip
+    if read not in ("auto", "rows"):
+        raise QueryError(f"read={read!r} is no way to read", do="Use 'auto' or 'rows'")
     check_data(query, data)
     streams = query.streams()
     spark = _first(data[next(iter(streams))]).sparkSession
@@ -174,7 +178,7 @@ def plan(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int, int]
         if operator.predicate is not None and operator.predicate.kind == "opaque":
             check_compiles(operator.predicate, *(i.schema for i in operator.inputs))  # here, not in a task
         carry(_functions(operator))
-    given = {name: frames.frames_of(stream, data[name]) for name, stream in streams.items()}
+    given = {name: frames.frames_of(stream, data[name], by_rows=read == "rows") for name, stream in streams.items()}
     streaming = _all_streaming(given)
     settings.check(spark, streaming=streaming)
     packs: dict[Any, Any] = {}

@@ -6,7 +6,7 @@ they go as partial panes: a key that most tuples have is then a row a pane and t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,19 +40,18 @@ class Shipping:
             hashes = None
         else:
             n = len(tuples.ts)
-            table = tuples.rows.select(list(self.columns)).append_column(wire.TS, pa.array(tuples.ts))
+            table = tuples.table(self.columns).append_column(wire.TS, pa.array(tuples.ts))
             key = keys.join(keys.ints(tuples.ts), keys.constant(input, n), tuples.own_keys(None), n=n)
             table = table.append_column(wire.KEY, key)
             for name, column in tuples.beside.items():
                 table = table.append_column(name, column)
             hashes = tuples.hashes()
             if isinstance(self.bound.node, Operator):
-                return routed_parts(self.bound, input, table, tuples.rows, tuples.ts, hashes, self.layout.cells,
-                                    whole=self.whole)  # fmt: skip
+                return routed_parts(self.bound, input, table, tuples.ts, hashes, self.layout.cells, whole=self.whole)
             if self.layout.kind == "see_all":
                 table = table.append_column(wire.HASH, pa.array(hashes))
         if self.by_value is not None:
-            hashes = words(self.by_value, input, table if self.folds else tuples.rows)
+            hashes = words(self.by_value, input, table)
         assert hashes is not None
         places = self.layout.destinations(input, hashes)
         return [(table if at is None else table.take(pa.array(at))).combine_chunks() for at in places]
@@ -63,10 +62,18 @@ class Tuples:
     """Rows by (source, seq) or in total order. What stands in a tuple's key after (ts, input) is its own key."""
 
     rows: pa.Table
+    place: np.ndarray | None  # where each stands in `rows`; None: there they are in this order
     ts: np.ndarray
     own_keys: Callable[[np.ndarray | None], pa.Array]  # of rows by number; None: of all
     hashes: Callable[[], np.ndarray]  # a word of each tuple's own key
     beside: dict[str, pa.Array]  # further columns, for the cell
+
+    def table(self, columns: Sequence[str], order: np.ndarray | None = None) -> pa.Table:
+        """These columns, of all tuples, in another order if one is given. Rows move once, and not if they stand so already."""
+        at = self.place if order is None else order if self.place is None else self.place[order]
+        rows = self.rows.select(list(columns))
+        # Without columns a table still has a number of rows, but not after `take`.
+        return rows if at is None or not columns or (at[1:] > at[:-1]).all() else rows.take(pa.array(at))
 
 
 def shipping(bound: Bound, input: int, layout: Layout, *, whole: bool) -> Shipping:
@@ -87,11 +94,11 @@ def _folded(plan: Shipping, input: int, tuples: Tuples) -> pa.Table:
 
     found = parts(plan.bound)
     assert found is not None
-    schema = plan.bound.inputs[input].schema
+    schema = pa.schema([plan.bound.inputs[input].schema.field(name) for name in plan.columns])
     # Stable: rows come by source and seq, so by ts they are in total order.
     order = np.argsort(tuples.ts, kind="stable")
     ts = tuples.ts[order]
-    rows = tuples.rows.select(schema.names).take(pa.array(order)).cast(schema)
+    rows = tuples.table(schema.names, order).cast(schema)
 
     def own(places: np.ndarray) -> pa.Array:
         n = len(places)

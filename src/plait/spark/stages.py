@@ -59,21 +59,24 @@ def own_streams(bound: Bound) -> list[Stream]:
 def pack_plan(stream: Stream, frame: frames.Frame, bound: Bound, cells: Layout) -> PackPlan:
     inputs = tuple(n for n, i in enumerate(bound.inputs) if i.node == stream)
     whole = "drop" in (stream.late, stream.behind)
-    return PackPlan(
-        stream=stream.name, inputs=inputs, columns=tuple(bound.inputs[inputs[0]].schema.names), time=stream.time,
-        unit=stream.unit, disorder_us=stream.disorder_us, late=stream.late, source=frame.source,
-        source_name=frame.source_name, source_rank=frame.source_rank, seq=frame.seq, seq_column=frame.seq_column,
-        ship=shipping(bound, inputs[0], cells, whole=whole),
-    )  # fmt: skip
+    ship = shipping(bound, inputs[0], cells, whole=whole)
+    return _pack_plan(
+        stream, frame, inputs, frame.reads(stream, ship.columns, bound.inputs[inputs[0]].schema.names), ship
+    )
 
 
 def heard_plan(stream: Stream, frame: frames.Frame, bound: Bound, cells: Layout, columns: tuple[str, ...]) -> PackPlan:
     """Of a stream that an operator does not read, only how far it is."""
+    ship = Shipping(bound, cells, None, (), folds=False, whole=False)
+    return _pack_plan(stream, frame, (), frame.reads(stream, (), columns), ship)
+
+
+def _pack_plan(stream: Stream, frame: frames.Frame, inputs: tuple[int, ...], columns: tuple[str, ...],
+               ship: Shipping) -> PackPlan:  # fmt: skip
     return PackPlan(
-        stream=stream.name, inputs=(), columns=columns, time=stream.time, unit=stream.unit,
+        stream=stream.name, inputs=inputs, columns=columns, time=stream.time, unit=stream.unit,
         disorder_us=stream.disorder_us, late=stream.late, source=frame.source, source_name=frame.source_name,
-        source_rank=frame.source_rank, seq=frame.seq, seq_column=frame.seq_column,
-        ship=Shipping(bound, cells, None, (), folds=False, whole=False),
+        source_rank=frame.source_rank, seq=frame.seq, seq_column=frame.seq_column, ship=ship, scan=frame.scan,
     )  # fmt: skip
 
 
@@ -153,7 +156,7 @@ class Pipeline:
         key = (number, place, self.stages[number].plan.layout)
         if key not in self.packs:
             frame, how = self.stages[number].packs[place]
-            self.packs[key] = frame.frame.mapInArrow(how.mapper(), wire.PACKED)
+            self.packs[key] = frame.given(how.columns).mapInArrow(how.mapper(), wire.PACKED)
         return self.packs[key]
 
     def output(self, number: int = 0) -> Any:

@@ -12,12 +12,14 @@ goes on.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from plait.errors import PlaitError, user_raised
 from plait.gate import codes
 from plait.operators import keys
 from plait.operators import layout as o
@@ -150,12 +152,12 @@ class OperatorEngine(Engine[Share]):
             self.plan.shares,
             self.bound.node.buckets,  # type: ignore[union-attr]
         )
-        if len(which):
-            if not share.buckets.compiled:
+        with self._calling(share, ts, origin):
+            if len(which) and not share.buckets.compiled:
                 share.buckets.take(ts, share.rank, which, buckets, self._views(ts, origin, ref, np.unique(which)))
-            else:
+            elif len(which):
                 share.buckets.take(ts, origin >> 32, share.rank, which, buckets, share.wide[1:, :n])
-        share.buckets.pass_time(frontier)
+            share.buckets.pass_time(frontier)
         w = share.words
         w[o.TUPLES] += n
         w[o.BATCHES] += 1
@@ -168,6 +170,25 @@ class OperatorEngine(Engine[Share]):
         least = min(s.passed for s in self.workers)
         for payload in self.payloads.values():
             payload.expire(least)
+
+    @contextmanager
+    def _calling(self, share: Share, ts: np.ndarray, origin: np.ndarray) -> Iterator[None]:
+        """What a user's function raises is told with what it was called with."""
+        try:
+            yield
+        except PlaitError:
+            raise
+        except Exception as error:
+            function, at, bucket = share.buckets.calling
+            match function:
+                case "on_timer":
+                    why = f"it was called with a timer at {at}"
+                case "state":
+                    why = "it makes what the bucket begins with"
+                case _:
+                    stream = self.encoder.names[int(origin[at]) >> 32]
+                    why = f"it was called with the tuple of {stream!r} at ts {int(ts[at])}"
+            raise user_raised(error, f"The operator's {function} of bucket {bucket}", why) from error
 
     def _several(self, origin: int, seq: int) -> tuple[int, ...]:
         found: tuple[int, ...] = self.pusher.arenas[origin & o.SLOT_MASK].columns[SEVERAL][seq & self._arena_mask]
@@ -223,7 +244,8 @@ class OperatorEngine(Engine[Share]):
         empty = np.empty(0, np.int64)
         if not share.ending:
             known = [s.largest for intake in self.intakes.values() for s in list(intake.sources.values())]
-            share.buckets.pass_time(max([self._reached, *known]))
+            with self._calling(share, empty, empty):
+                share.buckets.pass_time(max([self._reached, *known]))
             self.gatherer.offer(share.number, self._rows(share, empty, empty), share.passed, share.passed)
             share.pending = share.buckets.last_timer()
             share.ending = True
@@ -232,7 +254,8 @@ class OperatorEngine(Engine[Share]):
             return BLOCKED
         due = [s.pending for s in self.workers if s.pending is not None]
         if due:
-            share.buckets.pass_time(max(due))
+            with self._calling(share, empty, empty):
+                share.buckets.pass_time(max(due))
         self.gatherer.offer(share.number, self._rows(share, empty, empty), AFTER_ALL, AFTER_ALL)
         return FINISHED
 

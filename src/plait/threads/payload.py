@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from plait.kernels.texts import copy_pieces
+from plait.schema import takeable
 
 #: Rows in a batch that is no longer merged with its neighbours.
 MERGED = 1 << 16
@@ -194,9 +195,11 @@ class Payload:
 
     def __init__(self, schema: pa.Schema, *, sparse: bool = False) -> None:
         self.schema = pa.schema([*schema, *EXTRA])
-        found = {f.name: None if sparse else _ring(f.type) for f in self.schema}
+        kept = [pa.field(f.name, takeable(f.type)) for f in self.schema]
+        found = {f.name: None if sparse else _ring(f.type) for f in kept}
         self._rings = {name: ring for name, ring in found.items() if ring is not None}
-        self._rest = pa.schema([f for f in self.schema if f.name not in self._rings])
+        self._rest = pa.schema([f for f in kept if f.name not in self._rings])
+        self._views = {f.name: f.type for f, given in zip(kept, self.schema, strict=True) if f.type != given.type}
         self._capacity = _CAPACITY
         self._batches: deque[_Batch] = deque()
         self._lock = threading.Lock()
@@ -222,6 +225,7 @@ class Payload:
         n = batch.num_rows
         extra = [pa.array(ts), pa.repeat(pa.scalar(source, pa.int32()), n), pa.array(seq)]
         columns = dict(zip(self.schema.names, [*batch.columns, *extra], strict=True))
+        columns |= {name: columns[name].cast(kind) for name, kind in self._views.items()}
         rest = pa.RecordBatch.from_arrays([columns[name] for name in self._rest.names], schema=self._rest)
         with self._lock:
             first = self.next_ref
@@ -313,6 +317,7 @@ class Payload:
         if batches:
             rest = _rest(batches, refs)
             columns |= dict(zip(rest.schema.names, rest.columns, strict=True))
+        columns |= {name: columns[name].cast(self.schema.field(name).type) for name in self._views}
         return pa.Table.from_arrays([columns[f.name] for f in wanted], schema=pa.schema(wanted))
 
 

@@ -21,7 +21,7 @@ from plait.errors import DataError, PendingError, RunError
 from plait.gate import RingGate, calls, codes, layout, messages
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.stream import SourceName, Stream
-from plait.schema import to_micros
+from plait.schema import taken, to_micros
 from plait.threads.epochs import Epochs
 from plait.threads.intake import Intake, Source
 from plait.threads.parts import Encodes
@@ -50,6 +50,10 @@ def _declared(stream: Stream, schema: pa.Schema | None, source: Any = ...) -> St
     if source is None:
         changes |= {"source": None, "sources": None}
     return dataclasses.replace(stream, **changes)
+
+
+#: What a batch has of one source: its name, the rows, their ts, and their numbers in the batch (None: it is all of it).
+Part = tuple[SourceName, pa.RecordBatch, np.ndarray, np.ndarray | None]
 
 
 class Pusher(Sources):
@@ -98,27 +102,39 @@ class Pusher(Sources):
         if intake.ended:
             raise RunError(f"Stream {stream.name!r} has ended", why="rows came after its end")
         if stream.source_column is None:
-            self._push(intake, intake.named(name, ""), batch, ts, None, pushed_ns)
-            return
-        for own, rows in intake.split(batch):
-            at = f", row {int(rows[0])}"
-            part, times = (batch, ts) if len(rows) == len(ts) else (batch.take(pa.array(rows)), ts[rows])
-            self._push(intake, intake.named(own, at), part, times, rows, pushed_ns)
+            parts: list[Part] = [(intake.named(name, ""), batch, ts, None)]
+        else:
+            parts = []
+            for own, rows in intake.split(batch):
+                part, times = (batch, ts) if len(rows) == len(ts) else (taken(batch, rows), ts[rows])
+                parts.append((intake.named(own, f", row {int(rows[0])}"), part, times, rows))
+        # All sources of a batch are there before the first one's rows are: else these could leave the others behind.
+        self._let_in(intake, parts)
+        for part in parts:
+            self._push(intake, *part, pushed_ns)
+
+    def _let_in(self, intake: Intake, parts: list[Part]) -> None:
+        """Make sources known that were not."""
+        stream, released = intake.stream, self._bound(intake)
+        new = [part for part in parts if part[0] not in intake.sources]
+        if released > BEFORE_ALL and stream.behind == "error":
+            for name, batch, ts, rows in new:
+                # Judged before the source is let in, where it would hold the frontier.
+                if len(ts) and int(ts.min()) < released:
+                    intake.judge(Source(name, 0, 0), batch, ts, rows, released)
+        for name, _, _, _ in new:
+            self._source(intake, name, released)
+
+    def _bound(self, intake: Intake) -> int:
+        """What a tuple that comes now may be below; a source that holds the frontier, and is not let go of, never is."""
+        loose = intake.stream.declared() is None or intake.stream.idle_after_us is not None
+        return self._released() if loose else BEFORE_ALL
 
     def _push(self, intake: Intake, name: SourceName, batch: pa.RecordBatch, ts: np.ndarray, rows: np.ndarray | None,
               pushed_ns: int) -> None:  # fmt: skip
-        stream = intake.stream
-        first_seen = name not in intake.sources
-        loose = stream.declared() is None or stream.idle_after_us is not None
-        released = self._released() if loose else BEFORE_ALL
-        if first_seen and len(ts) and released > BEFORE_ALL and stream.behind == "error" and int(ts.min()) < released:
-            # Judged before the source is let in, where it would hold the frontier.
-            intake.judge(Source(name, 0, 0), batch, ts, rows, released)
-        source = self._source(intake, name, released)
+        stream, source = intake.stream, intake.sources[name]
         with _Inside(source, stream.name):
-            if stream.idle_after_us is not None:
-                released = self._released()  # it can't be let go of from here on
-            batch, ts, positions = intake.judge(source, batch, ts, rows, released)
+            batch, ts, positions = intake.judge(source, batch, ts, rows, self._bound(intake))
             if not len(ts):
                 self._advance(intake, source)
                 return

@@ -367,7 +367,7 @@ class Edge(Accumulator):
             return array_of(rows[:, 1].copy(), there, self.type)
         found = self.rows.take(rows[there, 1], self.column_name)
         at = np.cumsum(there) - 1
-        return found.take(pa.array(at, mask=~there)) if len(found) else pa.nulls(len(rows), self.type)
+        return found.take(pa.array(at, mask=~there)).cast(self.type) if len(found) else pa.nulls(len(rows), self.type)
 
     def refs(self, slots: np.ndarray) -> np.ndarray | None:
         if self.rows is None:

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from plait.kernels import groups as table
 from plait.order import BEFORE_ALL
 from plait.query.aggregate import Aggregate
+from plait.schema import takeable
 from plait.windows.pane_columns import Read, array_of, bits_of, is_fixed, none_null, one_array, plain
 
 _NAN = int(np.array([np.nan]).view(np.int64)[0])
@@ -40,10 +41,9 @@ class _Texts:
     def encode(self, column: Any, until: int | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Codes, and which are NULL. `until`: the ts of the last tuple that is encoded."""
         values = one_array(column)
+        values = values.cast(takeable(values.type))
         if pa.types.is_null(values.type):
             return np.zeros(len(values), np.int64), np.ones(len(values), bool)
-        if pa.types.is_string_view(values.type) or pa.types.is_binary_view(values.type):
-            values = values.cast(pa.large_string() if pa.types.is_string_view(values.type) else pa.large_binary())
         found = pc.dictionary_encode(values)
         with self.lock:
             mine = [self._code(v) for v in found.dictionary.to_pylist()]
@@ -80,9 +80,9 @@ class _Texts:
         if pa.types.is_null(kind):
             return pa.nulls(len(codes))
         used, back = np.unique(codes, return_inverse=True)
-        values = pa.array([self.values[code] if code < len(self.values) else None for code in used.tolist()], kind)
-        made = values.take(pa.array(back.reshape(-1), mask=null))
-        return made.cast(self.kind) if pa.types.is_dictionary(self.kind) else made
+        known = [self.values[code] if code < len(self.values) else None for code in used.tolist()]
+        made = pa.array(known, takeable(kind)).take(pa.array(back.reshape(-1), mask=null))
+        return made if made.type == self.kind else made.cast(self.kind)
 
     def ranks(self, codes: np.ndarray) -> np.ndarray:
         used, back = np.unique(codes, return_inverse=True)
@@ -305,9 +305,7 @@ def _hashed(column: Any) -> np.ndarray:
     values = one_array(column)
     if pa.types.is_null(values.type):
         return np.zeros(len(values), np.int64)
-    if pa.types.is_string_view(values.type) or pa.types.is_binary_view(values.type):
-        values = values.cast(pa.large_string() if pa.types.is_string_view(values.type) else pa.large_binary())
-    found = pc.dictionary_encode(values)
+    found = pc.dictionary_encode(values.cast(takeable(values.type)))
     raw = [v.encode("utf-8", "surrogatepass") if isinstance(v, str) else v for v in found.dictionary.to_pylist()]
     hashes = np.array([*(zlib.crc32(v) for v in raw), 0], np.int64)
     return np.asarray(hashes[found.indices.fill_null(len(raw)).to_numpy(zero_copy_only=False)])

@@ -19,8 +19,9 @@ import pyarrow.compute as pc
 from plait.kernels import panes
 from plait.query.aggregate import Aggregate, SpanWindow
 from plait.query.bind import Bound
-from plait.windows.pane_columns import one_array
+from plait.windows.pane_columns import Read, one_array, ones
 from plait.windows.pane_functions import Accumulator, Edge, Place, compiled
+from plait.windows.pane_values import lists, part_type, spread
 from plait.windows.panes import CHUNK, Closed, SpanPanes
 
 TS = "_plait_ts"
@@ -33,13 +34,15 @@ class Layout:
     """The columns of partial panes: the pane's time, the group's columns, then each function's own.
 
     `numbers` are functions with the names of their parts; `edges` those that keep the value of a first or last tuple: the
-    function, its column of values, and the edge that it is the value of; `keys` names each edge's column of keys.
+    function, its column of values, and the edge that it is the value of; `keys` names each edge's column of keys; `values` are
+    functions that keep lists of values (`pane_values`), with their column.
     """
 
     schema: pa.Schema
     numbers: tuple[tuple[int, tuple[str, ...]], ...]
     edges: tuple[tuple[int, str, int], ...]
     keys: tuple[tuple[str, bool, int | None], ...]  # column, whether it is the last, number of the condition
+    values: tuple[tuple[int, str], ...]
 
 
 def layout(bound: Bound) -> Layout | None:
@@ -52,6 +55,7 @@ def layout(bound: Bound) -> Layout | None:
     numbers: list[tuple[int, tuple[str, ...]]] = []
     edges: list[tuple[int, str, int]] = []
     keys: list[tuple[str, bool, int | None]] = []
+    values: list[tuple[int, str]] = []
     for number, (_, function) in enumerate(node.compute):
         made = compiled(function, schema, _condition(node, number), None)
         if isinstance(made, Edge):
@@ -66,9 +70,12 @@ def layout(bound: Bound) -> Layout | None:
             names = tuple(f"_plait_part {number} {k}" for k in range(len(made.part_types)))
             fields += [pa.field(name, kind) for name, kind in zip(names, made.part_types, strict=True)]
             numbers.append((number, names))
+        elif (kind := part_type(function, schema)) is not None:
+            values.append((number, f"_plait_part {number}"))
+            fields.append(pa.field(values[-1][1], kind))
         else:
             return None
-    return Layout(pa.schema(fields), tuple(numbers), tuple(edges), tuple(keys))
+    return Layout(pa.schema(fields), tuple(numbers), tuple(edges), tuple(keys), tuple(values))
 
 
 def _condition(node: Aggregate, number: int) -> int | None:
@@ -98,10 +105,18 @@ class PartPanes(SpanPanes):
             for number, name, edge in self.layout.edges:
                 columns = [part.column(name), part.column(self.layout.keys[edge][0])]
                 self._accumulator(number).absorb(slot, [one_array(column) for column in columns])
+            for number, name in self.layout.values:
+                self._list(number, *spread(slot, part.column(name)))
         out = self._pass(frontier)
         if self._refers and self.kept.crowded:
             self._let_go()
         return out
+
+    def _list(self, number: int, slot: np.ndarray, values: pa.Array) -> None:
+        """Values as rows of their column alone: the functions that read the lists pass over NULL."""
+        assert self.lists is not None
+        first = self.kept.append_column(self._node.compute[number][1].columns[0], values)
+        self.lists.update(0, len(slot), slot, Read({}, [], ones(0)), np.arange(first, first + len(slot)))
 
     def _accumulator(self, number: int) -> Accumulator:
         made = self._results[number][1]
@@ -125,12 +140,14 @@ class PaneFold(PartPanes):
     def folded(self, rows: pa.Table, ts: np.ndarray, keys: Keys) -> pa.Table:
         """Partial panes of tuples, which are in total order; `keys` gives the keys of rows by number."""
         arrays, varied = self.columns.arrays(rows, ts), rows.select(list(self.columns.varied))
+        slots: list[np.ndarray] = []
         for low in range(0, len(ts), CHUNK):
             high = min(low + CHUNK, len(ts))
             read = self.columns.read([a[low:high] for a in arrays], high - low)
             group = self.groups.find(read, varied.slice(low, high - low), high - low)
             slot = self._assign(ts[low:high], group)
             self._update(0, high - low, slot, read, np.arange(low, high))
+            slots.append(slot)
         live = self._live()
         found = [place.rows(live) for place in self.places]
         node = self._node
@@ -143,11 +160,17 @@ class PaneFold(PartPanes):
             place = np.full(len(at), -1)
             place[known] = np.arange(len(known))
             picked[name] = _taken(keys(at[known]), place)
+        for number, name in self.layout.values:
+            function = node.compute[number][1]
+            picked[name] = lists(function, _joined(slots), rows.column(function.columns[0]), len(live))
         return self._table(live, picked)
 
     def combined(self, table: pa.Table) -> pa.Table:
         """Partial panes of which each pane and group has one, in order of time."""
-        table = table.take(pc.sort_indices(table.column(TS))).combine_chunks()
+        ts = table.column(TS).to_numpy()
+        if (ts[1:] < ts[:-1]).any():
+            table = table.take(pc.sort_indices(table.column(TS)))
+        table = table.combine_chunks()
         slots = []
         for low in range(0, table.num_rows, CHUNK):
             part = table.slice(low, CHUNK)
@@ -155,7 +178,7 @@ class PaneFold(PartPanes):
             slots.append(slot)
             for accumulator, (_, names) in zip(self.numbers, self.layout.numbers, strict=True):
                 accumulator.absorb(slot, [one_array(part.column(name)) for name in names])
-        slot = np.concatenate(slots) if slots else np.zeros(0, np.int64)
+        slot = _joined(slots)
         live = self._live()
         picked = {}
         at = [_edge(slot, live, one_array(table.column(name)), last=last) for name, last, _ in self.layout.keys]
@@ -163,6 +186,8 @@ class PaneFold(PartPanes):
             picked[name] = _taken(one_array(table.column(name)), rows)
         for _, name, edge in self.layout.edges:
             picked[name] = _taken(one_array(table.column(name)), at[edge])
+        for number, name in self.layout.values:
+            picked[name] = lists(self._node.compute[number][1], *spread(slot, table.column(name)), len(live))
         return self._table(live, picked)
 
     def _table(self, live: np.ndarray, picked: dict[str, pa.Array]) -> pa.Table:
@@ -192,6 +217,10 @@ class PaneFold(PartPanes):
         raise AssertionError("windows are not its business")
 
 
+def _joined(slots: list[np.ndarray]) -> np.ndarray:
+    return np.concatenate(slots) if slots else np.zeros(0, np.int64)
+
+
 def _taken(column: pa.Array, rows: np.ndarray) -> pa.Array:
     """Values by row number; NULL for -1."""
     return column.take(pa.array(rows, mask=rows < 0)) if len(column) else pa.nulls(len(rows), column.type)
@@ -202,7 +231,7 @@ def _edge(slot: np.ndarray, live: np.ndarray, key: pa.Array, *, last: bool) -> n
     out = np.full(int(live[-1]) + 1 if len(live) else 0, -1)
     at = np.flatnonzero(np.asarray(key.is_valid()))
     own = slot[at]
-    if len(np.unique(own)) < len(own):
+    if len(own) and int(np.bincount(own).max()) > 1:
         # Keys are compared only where a slot has several.
         order = pc.sort_indices(
             pa.table({"s": own, "k": key.take(pa.array(at))}), sort_keys=[("s", "ascending"), ("k", "ascending")]

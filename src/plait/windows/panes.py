@@ -17,10 +17,12 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
+from plait.errors import DataError
 from plait.kernels import panes, sliding
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.aggregate import Aggregate, SpanWindow, TupleWindow
 from plait.query.bind import Bound
+from plait.schema import taken
 from plait.windows.closing import Pairs, Slid
 from plait.windows.kept_rows import KeptRows
 from plait.windows.pane_columns import Columns, Read
@@ -102,7 +104,7 @@ class PaneWindows:
                 self.groups.owner(self.columns.read(arrays, len(ts)), rows, len(ts), self._crew) == self._seat
             )
             ts, arrays = ts[own], [a[own] for a in arrays]
-            rows = None if rows is None else rows.take(pa.array(own))
+            rows = None if rows is None else taken(rows, own)
         self.updates += len(ts)
         for low in range(0, len(ts), CHUNK):
             high = min(low + CHUNK, len(ts))
@@ -182,7 +184,7 @@ class PaneWindows:
                 computed.append(partial(made.snapshot().column, merged, name))
             else:
                 assert listed is not None
-                computed.append(partial(_same, made(*listed, self.kept)))
+                computed.append(partial(_same, made(*listed, self.kept).cast(self.schema.field(name).type)))
         return Later(self.schema, edges, self.groups.columns(group), computed)
 
 
@@ -283,6 +285,12 @@ class SpanPanes(PaneWindows):
                 self._follow(slid)
             if len(slid.bounds) == 2:
                 break
+        if frontier == AFTER_ALL and state[panes.PANE_FIRST] < state[panes.PANE_END]:
+            raise DataError(
+                "A result's 'window_end' lies beyond 64 bits",
+                why="a ts this near to the end of time, and a window this long, have a sum that can't be counted",
+                do="Use a shorter window, or leave such tuples out",
+            )
         if self.lists is not None and state[panes.SLOT_FIRST] > self._dropped:
             self.lists.drop(np.arange(self._dropped, int(state[panes.SLOT_FIRST])))
             self._dropped = int(state[panes.SLOT_FIRST])
