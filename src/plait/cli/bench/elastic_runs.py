@@ -94,10 +94,10 @@ def taken_by_all(run: Any) -> Callable[[], int]:
 
 
 def switches(window_tuples: int, before: int, after: int, number: int, *, rate: float, gap_s: float = 0.008,
-             shares: int = 8, index: str = "auto") -> list[Change]:  # fmt: skip
+             shares: int = 8, index: str = "auto", band: float = 10) -> list[Change]:  # fmt: skip
     """What `number` changes cost with full windows, under a steady load; `before` and `after` equal: rebalancing."""
     rows = int(rate * gap_s * number) + 2000
-    data, made = tables(window_tuples + rows), query(window_tuples)
+    data, made = tables(window_tuples + rows), query(window_tuples, band)
     options: dict[str, Any] = {"elastic": shares, "workers": before, "index": index}
     warm_up(made, data, **options)
     rest = pieces(part(data, window_tuples, rows), FINE)
