@@ -16,7 +16,8 @@ import plait
 from plait import DataError
 from plait.query.bind import bind
 from plait.query.identical import difference
-from plait.windows.panes import SpanPanes, pane_windows
+from plait.windows.panes import pane_windows
+from plait.windows.span_panes import SpanPanes
 
 STREAM = plait.stream("s", unit="us")
 

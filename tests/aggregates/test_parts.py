@@ -15,8 +15,8 @@ import plait
 from plait.operators import keys
 from plait.query.bind import bind
 from plait.query.identical import difference
-from plait.windows.pane_functions import Sum
 from plait.windows.pane_parts import TS, PaneFold, PartPanes, layout
+from plait.windows.pane_sums import Sum
 
 SCHEMA = table(1, 1, 9).schema
 MERGING = [

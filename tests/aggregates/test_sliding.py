@@ -13,7 +13,7 @@ from tests.reference.judge import assert_same
 
 import plait
 from plait.query.bind import bind
-from plait.windows import pane_functions, pane_groups, panes
+from plait.windows import pane_groups, pane_sums, panes, span_panes
 
 STREAM = plait.stream("s", unit="us")
 COMPUTE = {
@@ -40,11 +40,11 @@ def tuples(rows: int, seed: int) -> pa.Table:
 
 @pytest.fixture(params=["sorted by group", "sorted by row"])
 def low_limits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(panes, "FIRST", 4)
-    monkeypatch.setattr(panes, "WINDOWS", 3)
-    monkeypatch.setattr(panes, "FEW_SLOTS", 1 << 40 if request.param == "sorted by group" else 0)
+    monkeypatch.setattr(span_panes, "FIRST", 4)
+    monkeypatch.setattr(span_panes, "WINDOWS", 3)
+    monkeypatch.setattr(span_panes, "FEW_SLOTS", 1 << 40 if request.param == "sorted by group" else 0)
     monkeypatch.setattr(pane_groups, "FIRST", 4)
-    monkeypatch.setattr(pane_functions.Sum, "CARRY_AFTER", 50)
+    monkeypatch.setattr(pane_sums.Sum, "CARRY_AFTER", 50)
 
 
 @pytest.mark.usefixtures("low_limits")
@@ -70,7 +70,7 @@ def test_windows_are_those_of_the_reference(window: tuple[str, str], by: list[st
 
 def test_a_limb_that_was_carried_stays_within_its_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Running totals are carried when slots are: else they would keep, of every slot, what was carried there."""
-    monkeypatch.setattr(pane_functions.Sum, "CARRY_AFTER", 64)
+    monkeypatch.setattr(pane_sums.Sum, "CARRY_AFTER", 64)
     rows = 4000
     table = pa.table({"ts": np.arange(rows), "x": np.full(rows, 1e16 + 2)})
     query = plait.aggregate(STREAM, size="64us", advance="16us", compute={"sum": plait.sum("x")})
@@ -79,7 +79,7 @@ def test_a_limb_that_was_carried_stays_within_its_bounds(monkeypatch: pytest.Mon
     for at in range(0, rows, 16):
         made.take_rows(table.slice(at, 16), ts[at : at + 16], at + 16)
     (total,) = made.accumulators
-    assert isinstance(total, pane_functions.Sum)
+    assert isinstance(total, pane_sums.Sum)
     assert np.abs(total._running).max() < 200 << 32
 
 
@@ -88,7 +88,7 @@ def test_panes_of_windows_that_are_skipped_leave_the_totals_too() -> None:
     query = plait.aggregate(
         STREAM, size="300us", advance="30us", by=["k"], compute={"n": plait.count(), "sum": plait.sum("x")}
     )
-    made = panes.SpanPanes(bound := bind(query, {"s": table.schema}), bound.node.window)  # type: ignore[union-attr]
+    made = span_panes.SpanPanes(bound := bind(query, {"s": table.schema}), bound.node.window)  # type: ignore[union-attr]
     ts = table.column("ts").to_numpy()
     begun, middle, gone = 200, 300, int(ts[200])
     made.take_rows(table.slice(0, begun), ts[:begun], gone)

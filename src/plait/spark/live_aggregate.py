@@ -20,11 +20,12 @@ from plait.query.bind import Bound
 from plait.spark import wire
 from plait.spark.keyed import Keyed
 from plait.spark.live import Live, _as, crowded, rows_schema, times
+from plait.windows.pane_base import Closed
 from plait.windows.pane_columns import Columns
 from plait.windows.pane_parts import Layout as Parts
 from plait.windows.pane_parts import PaneFold, PartPanes, layout
 from plait.windows.pane_ranks import RankedPanes
-from plait.windows.panes import Closed, SpanPanes
+from plait.windows.span_panes import SpanPanes
 
 RANK = "_plait_rank"
 

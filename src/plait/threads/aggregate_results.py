@@ -21,8 +21,8 @@ from plait.query.bind import Bound
 from plait.query.identical import KEY
 from plait.schema import takeable, taken
 from plait.threads.stats import Latency
+from plait.windows.pane_base import Later
 from plait.windows.pane_columns import plain
-from plait.windows.panes import Later
 
 
 class OrderedResults:

@@ -34,8 +34,9 @@ from plait.threads.payload import Payload
 from plait.threads.results import full_key
 from plait.threads.sources import Front
 from plait.threads.stats import Stats
+from plait.windows.pane_base import Closed, Later, PaneWindows
 from plait.windows.pane_columns import Columns
-from plait.windows.panes import Closed, Later, PaneWindows, pane_windows
+from plait.windows.panes import pane_windows
 
 WAIT_NS = 20_000_000
 #: Where tuples wait for one another, by strategy; else in a ring gate.

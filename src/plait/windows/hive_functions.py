@@ -17,8 +17,10 @@ from plait.errors import QueryError
 from plait.kernels import exact, panes
 from plait.query.aggregate import Aggregate, SpanWindow
 from plait.query.functions import Function
+from plait.windows.accumulator import Accumulator
 from plait.windows.pane_columns import Read, is_fixed
-from plait.windows.pane_functions import Accumulator, Count, Edge, Extreme, Sum, Variance, compiled
+from plait.windows.pane_functions import Count, Edge, Extreme, compiled
+from plait.windows.pane_sums import Sum, Variance
 
 
 class TimedEdge(Edge):

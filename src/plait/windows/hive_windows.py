@@ -21,7 +21,8 @@ from plait.windows.closing import Pairs, Slid
 from plait.windows.hive_cells import FAR, Cells, pane_of_promise
 from plait.windows.hive_functions import Absorbing
 from plait.windows.hive_memory import Hive
-from plait.windows.panes import Closed, Later, SpanPanes
+from plait.windows.pane_base import Closed, Later
+from plait.windows.span_panes import SpanPanes
 
 AT_ONCE = 1 << 15  # parts that are merged at once, or somewhat more
 WINSETS = 256  # and winsets, at most

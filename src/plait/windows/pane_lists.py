@@ -19,10 +19,10 @@ from plait.errors import DataError, user_raised
 from plait.kernels import panes, users
 from plait.query.functions import Custom, Function
 from plait.schema import takeable
+from plait.windows.accumulator import Accumulator
 from plait.windows.closing import Pairs
 from plait.windows.kept_rows import KeptRows
 from plait.windows.pane_columns import Read, one_array, plain, user_values
-from plait.windows.pane_functions import Accumulator
 
 
 class Lists(Accumulator):

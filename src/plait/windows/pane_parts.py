@@ -19,10 +19,12 @@ import pyarrow.compute as pc
 from plait.kernels import panes
 from plait.query.aggregate import Aggregate, SpanWindow
 from plait.query.bind import Bound
+from plait.windows.accumulator import Accumulator
+from plait.windows.pane_base import CHUNK, Closed
 from plait.windows.pane_columns import Read, one_array, ones
-from plait.windows.pane_functions import Accumulator, Edge, Place, compiled
+from plait.windows.pane_functions import Edge, Place, compiled
 from plait.windows.pane_values import lists, part_type, spread
-from plait.windows.panes import CHUNK, Closed, SpanPanes
+from plait.windows.span_panes import SpanPanes
 
 TS = "_plait_ts"
 

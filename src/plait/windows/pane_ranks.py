@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from plait.windows.panes import TuplePanes
+from plait.windows.tuple_panes import TuplePanes
 
 
 class RankedPanes(TuplePanes):
