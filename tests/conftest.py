@@ -25,12 +25,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip(reason)
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # All tests that need Spark go to one worker, which starts it once; the other one has the rest to itself.
-    for item in items:
-        if item.get_closest_marker("spark"):
-            item.add_marker(pytest.mark.xdist_group("spark"))
+def pytest_itemcollected(item: pytest.Item) -> None:
+    # All tests that need Spark go to one worker, which starts it once; the other one has the rest to itself. Marked as each
+    # is collected: xdist reads the groups before a conftest's `pytest_collection_modifyitems` is called, whatever its order.
+    if item.get_closest_marker("spark"):
+        item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 @pytest.fixture(scope="session")

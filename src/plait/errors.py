@@ -50,3 +50,13 @@ class PendingError(DataError):
 
 class RunError(PlaitError, RuntimeError):
     """A run used in a way its life cycle forbids, or an executor that is not there."""
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things, in words: 1 worker, 2 workers."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def user_raised(error: Exception, called: str, why: str) -> RunError:
+    """An error of a user's function, with what it was called with: no fault of plait's."""
+    return RunError(f"{called} raised {type(error).__name__}: {error}", why=why)

@@ -10,7 +10,7 @@ import datetime as dt
 import re
 from collections.abc import Iterable
 from fractions import Fraction
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -36,22 +36,25 @@ _PIECE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zµ]+)\s*")
 _FORMS = "Write text such as '5 minutes', '1h 30min' or '250ms', a timedelta, or whole microseconds as an int"
 
 
-def duration_us(value: Any, name: str, *, zero: bool = True) -> int:
-    """A duration as microseconds: text, `timedelta` or an int; never negative, never fractional."""
+def duration_us(value: Any, name: str, *, zero: bool = True, forms: str = _FORMS) -> int:
+    """A duration as microseconds: text, `timedelta` or an int; never negative, never fractional.
+
+    `forms`: what the option takes, for messages, where an int means something else.
+    """
     if isinstance(value, (bool, np.timedelta64)) or not isinstance(value, (int, str, dt.timedelta, np.integer)):
-        raise QueryError(f"{name}={value!r} is not a duration", do=_FORMS)
+        raise QueryError(f"{name}={value!r} is not a duration", do=forms)
     if isinstance(value, dt.timedelta):
         micros = value // dt.timedelta(microseconds=1)
         if micros * dt.timedelta(microseconds=1) != value:  # pandas counts nanoseconds
             raise _not_whole(value, name)
     elif isinstance(value, str):
-        micros = _parse_duration(value, name)
+        micros = _parse_duration(value, name, forms)
     else:
         micros = int(value)
     if micros < 0:
-        raise QueryError(f"{name}={value!r} is negative", why="a duration is a length of time", do=_FORMS)
+        raise QueryError(f"{name}={value!r} is negative", why="a duration is a length of time", do=forms)
     if micros == 0 and not zero:
-        raise QueryError(f"{name}={value!r} is zero", why="it must be at least one microsecond", do=_FORMS)
+        raise QueryError(f"{name}={value!r} is zero", why="it must be at least one microsecond", do=forms)
     if micros > TS_MAX:
         raise QueryError(
             f"{name}={value!r} is longer than 2^62 microseconds",
@@ -61,16 +64,16 @@ def duration_us(value: Any, name: str, *, zero: bool = True) -> int:
     return micros
 
 
-def _parse_duration(text: str, name: str) -> int:
+def _parse_duration(text: str, name: str, forms: str) -> int:
     total, at = Fraction(0), 0
     while (piece := _PIECE.match(text, at)) is not None:
         number, unit = piece.groups()
         if unit not in _UNITS_US:
-            raise QueryError(f"{name}={text!r} is not a duration", why=f"{unit!r} is no unit of time", do=_FORMS)
+            raise QueryError(f"{name}={text!r} is not a duration", why=f"{unit!r} is no unit of time", do=forms)
         total += Fraction(number) * _UNITS_US[unit]
         at = piece.end()
     if at == 0 or at != len(text):
-        raise QueryError(f"{name}={text!r} is not a duration", do=_FORMS)
+        raise QueryError(f"{name}={text!r} is not a duration", do=forms)
     if total.denominator != 1:
         raise _not_whole(text, name)
     return int(total)
@@ -160,12 +163,20 @@ def to_micros(column: pa.Array | pa.ChunkedArray, unit: str | None, *, stream: s
         counts = column.cast(pa.int32() if days else pa.int64()).to_numpy(zero_copy_only=False).astype(np.int64)
         size_ns = TIME_UNITS["day" if days else "ms"]
     else:
-        counts = column.cast(pa.int64(), safe=False).to_numpy(zero_copy_only=False)
+        counts = _stored(column) if kind.bit_width == 64 else column.cast(pa.int64()).to_numpy(zero_copy_only=False)
         size_ns = TIME_UNITS[kind.unit if pa.types.is_timestamp(kind) else unit or "us"]
         if pa.types.is_uint64(kind) and len(counts) and int(counts.min()) < 0:
             row = int(np.argmax(counts < 0))
             raise refuse(row, f"is {column[row].as_py()}", "event times lie within +-2^62 microseconds")
     return _scale(counts, size_ns, refuse)
+
+
+def _stored(column: pa.Array) -> np.ndarray:
+    """Numbers of 64 bits as they are stored, none of them NULL: no copy, and no call into Arrow's kernels, which take longer."""
+    data = column.buffers()[1]
+    if data is None or len(column) == 0:
+        return np.empty(0, np.int64)
+    return np.frombuffer(data, np.int64, len(column), 8 * column.offset)
 
 
 def _scale(counts: np.ndarray, size_ns: int, refuse: Any) -> np.ndarray:
@@ -180,7 +191,7 @@ def _scale(counts: np.ndarray, size_ns: int, refuse: Any) -> np.ndarray:
         if len(counts) and (int(counts.max()) > limit or int(counts.min()) < -limit):
             row = int(np.flatnonzero((counts > limit) | (counts < -limit))[0])
             raise refuse(row, f"is {counts[row]}", "event times lie within +-2^62 microseconds")
-        micros = counts * scale
+        micros = counts if scale == 1 else counts * scale
     return micros
 
 
@@ -198,6 +209,23 @@ def joint_time_type(kinds: list[str]) -> pa.DataType:
     if set(kinds) == {"naive"}:
         return pa.timestamp("us")
     return pa.int64()
+
+
+Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
+
+
+def takeable(kind: pa.DataType) -> pa.DataType:
+    """The type in which rows of a column can be taken: Arrow takes none of views of text."""
+    if pa.types.is_string_view(kind):
+        return pa.large_string()
+    return pa.large_binary() if pa.types.is_binary_view(kind) else kind
+
+
+def taken(rows: Rows, places: np.ndarray) -> Rows:
+    """Rows by their places, views of text among their columns or not."""
+    schema, at = rows.schema, pa.array(places)
+    kept = pa.schema([pa.field(field.name, takeable(field.type)) for field in schema])
+    return rows.take(at) if kept.types == schema.types else rows.cast(kept).take(at).cast(schema)
 
 
 # --- types and names ----------------------------------------------------------------------------------------

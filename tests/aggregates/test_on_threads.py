@@ -40,6 +40,7 @@ MERGING = (
     "count_where",
 )
 batch = st.sampled_from((1, 3, None))
+WIML = ("wiml", "wiml_shared")
 
 
 def held_against_all(case: Case, options: dict[str, Any], seed: int) -> None:
@@ -59,9 +60,9 @@ def test_windows_of_time(design: str, case: Case, batch: int | None, seed: int) 
 
 
 @settings(max_examples=2 * EXAMPLES)
-@given(case=strategies.span_aggregates(functions=MERGING), seed=st.integers(0, 2**16))
-def test_windows_of_time_updated_by_those_who_push(case: Case, seed: int) -> None:
-    held_against_all(case, {"strategy": "wiml"}, seed)
+@given(case=strategies.span_aggregates(functions=MERGING), seed=st.integers(0, 2**16), wiml=st.sampled_from(WIML))
+def test_windows_of_time_updated_by_those_who_push(case: Case, seed: int, wiml: str) -> None:
+    held_against_all(case, {"strategy": wiml}, seed)
 
 
 @pytest.mark.parametrize("design", DESIGNS)

@@ -83,7 +83,7 @@ def computed(query: plait.Query, rows: pa.Table, chance: random.Random) -> pa.Ta
         if windows.needs_rows and chance.random() < 0.2 and windows._refers:
             windows._let_go()
         if chance.random() < 0.1 and windows.groups.by:
-            windows.groups._sweep()
+            windows.groups._sweep(windows.groups.words[:, :0])
         if chance.random() < 0.2 and isinstance(windows, SpanPanes):
             windows._move()
     out += windows.end()
@@ -121,6 +121,36 @@ def test_everything_with_everything(seed: int) -> None:
         size, advance = chance.choice(COUNTS)
     query = plait.aggregate(STREAM, size=size, advance=advance, by=chance.choice(KEYS), compute=compute)
     assert_identical(query, rows, seed)
+
+
+@pytest.mark.parametrize("window", [(4 * 10**18, 4 * 10**18), (4 * 10**18, 3 * 10**18), (2**62, 2**61 + 1), (3, 2**62)])
+def test_windows_nearly_as_long_as_time(window: tuple[int, int]) -> None:
+    size, advance = (f"{us}us" for us in window)
+    query = plait.aggregate(STREAM, size=size, advance=advance, compute={"n": plait.count(), "x": plait.collect("x")})
+    ts = [-(2**62), -(2**62) + 1, -(2**61), -1, 0, 2**61]
+    assert_identical(query, pa.table({"ts": ts, "x": range(len(ts))}), 1)
+
+
+def test_a_window_that_ends_beyond_64_bits() -> None:
+    query = plait.aggregate(STREAM, size=f"{2**62}us", compute={"n": plait.count()})
+    rows = pa.table({"ts": [0, 2**62]})
+    for run in (lambda: query.reference({"s": rows}), lambda: computed(query, rows, random.Random(1))):
+        with pytest.raises(DataError, match="A result's 'window_end' lies beyond 64 bits"):
+            run()
+
+
+def test_all_nans_are_one() -> None:
+    """Whatever their bits, and whichever came first: as a key and as an extreme; what is kept keeps its own."""
+    bits = np.array([0xFFF8000000000001, 0x7FF8000000000000, 0x7FF8000000000123, 0x3FF0000000000000], np.uint64)
+    x = np.tile(bits.view(np.float64), 5)
+    rows = pa.table({"ts": np.arange(20) // 2, "z": np.roll(x, 1), "x": x})
+    compute = {"low": plait.min("x"), "high": plait.max("x"), "first": plait.first("x"), "all": plait.collect("x")}
+    query = plait.aggregate(STREAM, size="3us", advance="2us", by="z", compute=compute)
+    assert_identical(query, rows, 1)
+    found = query.reference({"s": rows})
+    for name in ("z", "high"):
+        values = found[name].to_numpy()
+        assert set(values[np.isnan(values)].view(np.uint64).tolist()) == {0x7FF8000000000000}
 
 
 def test_a_sum_beyond_64_bits() -> None:

@@ -122,7 +122,7 @@ BAD = {
     "an unknown engine": ({"query": QUERY.replace('"reference"', '"abacus"')}, ["run.engine", "'abacus'"]),
     "an engine that does not run it": (
         {"query": QUERY.replace('"reference"', '"threads"'), "extra": 'idle_after = "1s"'},
-        ["no engine 'threads' for this query", "reference"],
+        ["no engine 'threads' for this query", "'trades' has idle_after=", "reference"],
     ),
 }
 
@@ -137,6 +137,19 @@ def test_bad_input_is_one_message_exit_2_and_nothing_left(tmp_path: Path, case: 
     for word in words:
         assert word in done.stderr, f"{word!r} is not in: {done.stderr}"
     assert leftovers(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("option", "name", "word"),
+    [("-o", "near.xls", "can't be told"), ("-o", "nowhere/near.csv", "Create it"), ("--late", "late.xls", "told from")],
+)
+def test_a_target_that_cannot_be_written_is_refused_before_anything_runs(
+    tmp_path: Path, option: str, name: str, word: str
+) -> None:
+    done = command("run", lay_out(tmp_path), "--engine", "threads", option, str(tmp_path / name))
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert word in done.stderr
 
 
 def test_an_empty_folder_names_it(tmp_path: Path) -> None:

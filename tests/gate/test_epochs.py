@@ -20,7 +20,7 @@ from plait.gate import epochs as words_of
 from plait.order import AFTER_ALL
 
 SEED = int(os.environ.get("PLAIT_SEED", "20190624"))
-EVENT, HALT = 0, 2  # in the control words: what parked threads sleep on, and HALT
+HALT = 0  # in the control words
 
 
 class Served(NamedTuple):
@@ -55,14 +55,18 @@ class World:
         self.log: list[Served] = []
         self.switched: dict[int, int] = {}  # epoch -> ts
         self.maps = {0: owners}
+        self.quiet = False
 
     def feed(self, slot: int, *ts: int) -> Steps:
-        """Tuples of these ts; the source ends when the first switch is on its way."""
+        """Tuples of these ts; the source ends when the first switch is on its way, or, if all is quiet, when it is over."""
         for n, at in enumerate(ts):
             got = yield from self.ring["add"](self.g, slot, [at], [n], [n], 0, 1, at)
             assert got == 1
         while self._looks(words_of.ANNOUNCED) == 0:
             yield self._plain(self.e), words_of.ANNOUNCED, 0
+        taken = lambda k: self.epochs["share_at"](self._plain(self.e), k) + words_of.TAKEN  # noqa: E731
+        while self.quiet and (behind := self._late(taken, self.e, 1)) is not None:
+            yield behind
         yield from self.calls["end"](self.g, slot)
 
     def request(self, *maps: list[int]) -> Steps:
@@ -73,13 +77,11 @@ class World:
                 yield self._late(
                     lambda k: self.epochs["share_at"](self._plain(self.e), k) + words_of.PASSED, self.e, epoch - 1
                 )
-            for share, owner in enumerate(owners):
-                self.e[self.epochs["map_at"](self.e, epoch, share)] = owner
             ts, seq, ref = [0], [0], [0]
             code = codes.DRAINING
             while code == codes.DRAINING:
-                code = yield from self.epochs["insert_switch"](
-                    self.g, self.e, [2], [words_of.SWITCH_ORIGIN], epoch, ts, seq, ref
+                code = yield from self.epochs["switch_to"](
+                    self.g, self.e, [2], [words_of.SWITCH_ORIGIN], owners, epoch, ts, seq, ref
                 )
                 if code == codes.DRAINING:
                     tail = self._plain(self.g)[layout.SOURCES_AT + 2 * layout.SOURCE_WORDS + layout.TAIL]
@@ -95,6 +97,11 @@ class World:
         behind = [word(k) for k in range(self.shares) if words[word(k)] < least]
         return (words, behind[0], words[behind[0]]) if behind else None
 
+    def _frontier(self) -> int:
+        """Of both streams, now: it only rises."""
+        g = self._plain(self.g)
+        return min(g[layout.SOURCES_AT + slot * layout.SOURCE_WORDS + layout.PROGRESS] for slot in (0, 1))
+
     def _looks(self, at: int) -> int:
         return int(self._plain(self.e)[at])
 
@@ -107,16 +114,16 @@ class World:
         epochs = self.epochs
         while (yield from self._ended()) < self.shares:
             if not (yield from epochs["owns_any"](self.e, me)):
-                yield from epochs["park"](self.c, EVENT, HALT, self.e, me, 0)
+                yield from epochs["park"](self.c, HALT, self.e, me, 0)
                 continue
             if (yield from self._turn(me)):
                 continue
-            ticket = yield from self.flow["prepare"](self.g, layout.READY_EVENT)
+            ticket = yield from epochs["prepare_at_gate"](self.g, self.e, me)
             if (yield from self._turn(me)) or not (yield from epochs["owns_any"](self.e, me)):
-                yield from self.flow["cancel"](self.g, layout.READY_EVENT)
+                yield from epochs["stay_awake"](self.g, self.e, me)
             else:
-                yield from self.flow["sleep"](self.g, layout.READY_EVENT, ticket, 0)
-        yield from epochs["wake_threads"](self.g, self.c, EVENT)
+                yield from epochs["sleep_at_gate"](self.g, self.e, me, ticket, 0)
+        yield from epochs["wake_threads"](self.g, self.e)
 
     def _ended(self) -> Steps:
         yield
@@ -145,19 +152,22 @@ class World:
         passed = self.e[self.epochs["share_at"](self.e, share) + words_of.PASSED]
         for i in range(number):
             assert origin[i] != words_of.SWITCH_ORIGIN, "a switch was handed to a share as a tuple"
+            assert ts[i] < self._frontier(), f"P3: a tuple at {ts[i]} before it was ready"
             self.state[share] = self.state[share] + 1  # a race here is P2 broken
             self.log.append(Served(me, share, ts[i], passed))
             yield
         if kept[words_of.SWITCHING]:
-            yield from self.epochs["hand_on"](self.g, self.c, EVENT, self.e, me, share, kept[words_of.SWITCHING], 0)
+            yield from self.epochs["hand_on"](self.g, self.e, me, share, kept[words_of.SWITCHING], 0)
             return True
         return number > 0
 
     def check(self, expected: list[int]) -> None:
         for share in range(self.shares):
             own = [s for s in self.log if s.share == share]
-            # P1, P3: every share sees all tuples, merged, once each and in order.
-            assert [s.ts for s in own] == expected, f"P1/P3: share {share} saw {[s.ts for s in own]}"
+            seen = [s.ts for s in own]
+            # P3: both streams are merged (that each tuple is ready: see `_serve`); P1: every share sees all of them, once each.
+            assert seen == sorted(seen), f"P3: share {share} saw {seen}"
+            assert seen == expected, f"P1: share {share} saw {seen}"
             # P4: epochs follow one another; P2, P5: each is served by the thread of its own map and by no other.
             assert [s.epoch for s in own] == sorted(s.epoch for s in own), (
                 "P4: a tuple of the old epoch after one of the new"
@@ -178,11 +188,12 @@ def twin_of(patches: Patches | None = None) -> Twin:
 
 
 def scenario(maps: list[list[int]], left: tuple[int, ...], right: tuple[int, ...], *, patches: Patches | None = None,
-             find_races: bool = True) -> Any:  # fmt: skip
+             find_races: bool = True, quiet: bool = False) -> Any:  # fmt: skip
     twin = twin_of(patches)
 
     def begin(clock: Clock) -> tuple[list[Steps], Callable[[], None]]:
         world = World(clock, twin, maps[0], find_races)
+        world.quiet = quiet
         threads = [
             world.thread(0), world.thread(1), world.feed(0, *left), world.feed(1, *right), world.request(*maps[1:])
         ]  # fmt: skip
@@ -197,22 +208,25 @@ CASES: dict[str, tuple[list[list[int]], tuple[int, ...], tuple[int, ...]]] = {
     "decommission": ([[0, 1], [0, 0]], (1, 3), (3, 4)),
     "rebalance": ([[0, 1], [1, 0]], (2, 2), (2, 3)),
     "twice": ([[0, 0], [1, 1], [0, 1]], (1, 2), (2,)),
+    "apart": ([[0, 0], [0, 1]], (1, 5), (2, 3)),
+    # Nothing comes after the switch that could wake a thread in its stead.
+    "quiet": ([[0, 1], [0, 0]], (1,), (2,)),
 }
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_properties_hold_in_every_schedule(name: str) -> None:
     maps, left, right = CASES[name]
-    explore(scenario(maps, left, right), preemptions=1, most_runs=400)
-    sample(scenario(maps, left, right), seed=SEED, runs=150)
+    explore(scenario(maps, left, right, quiet=name == "quiet"), preemptions=1, most_runs=400)
+    sample(scenario(maps, left, right, quiet=name == "quiet"), seed=SEED, runs=150)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_properties_hold_in_many_more_schedules(name: str) -> None:
     maps, left, right = CASES[name]
-    explore(scenario(maps, left, right), preemptions=2, most_runs=20_000)
-    sample(scenario(maps, left, right), seed=SEED + 1000, runs=5_000)
+    explore(scenario(maps, left, right, quiet=name == "quiet"), preemptions=2, most_runs=20_000)
+    sample(scenario(maps, left, right, quiet=name == "quiet"), seed=SEED + 1000, runs=5_000)
 
 
 #: What is broken -> (module, text, what stands there instead, the case that shows it)
@@ -226,6 +240,14 @@ MUTANTS = {
         "epochs", "        if load_acquire(e, share_at(e, share) + OWNER) == thread:\n            return True\n    return False",
         "        if e.words[share_at(e, share) + OWNER] == thread:\n            return True\n    return False\n\n\n"
         "def load_acquire(e, at):\n    return e.words[at]", "provision",
+    ),
+    "P3: tuples are handed to a share before they are ready": (
+        "ring", "end = first_at(g, ring_at(g, slot), 1, g[counts + slot], tail, frontier)", "end = tail", "apart",
+    ),
+    "P3: what is ready of two streams is not merged": (
+        "merge", "            other = 1 if two < one else 0\n            at = second if two < one else first\n"
+        "            ts[i] = min(one, two)\n            origin[i] = right_rank if two < one else left_rank\n",
+        "            other, at, ts[i], origin[i] = 0, first, one, left_rank\n", "apart",
     ),
     "P4: what was read behind the switch is lost": (
         "epochs", "        a[at + AHEAD] = number - place - 1\n", "        a[at + AHEAD] = 0\n", "provision",
@@ -245,10 +267,15 @@ MUTANTS = {
     "P1: a switch that was passed early is taken for a tuple": (
         "epochs", "> e[s + PASSED] or e[s + EARLY] != 0", "> e[s + PASSED]", "provision",
     ),
-    "nobody is woken for a share": (
-        "epochs", "    if to != me:\n        wake_threads(g, c, event)\n",
-        "    if to == -5:\n        wake_threads(g, c, event)\n",
-        "provision",
+    "a thread that is parked is not woken for a share": (
+        "epochs", "            wake_readers(g)\n        wake_parked(e, to)\n", "            wake_readers(g)\n", "provision",
+    ),
+    "a thread that sleeps at the gate is not woken for a share": (
+        "epochs", "AT_GATE) != 0:\n            wake_readers(g)\n", "AT_GATE) != 0:\n            pass\n", "quiet",
+    ),
+    "where a thread sleeps is said too late": (
+        "epochs", "    store_release(e, thread_at(e, me) + AT_GATE, 1)\n    return prepare_sleep(g, READY_EVENT)\n",
+        "    return prepare_sleep(g, READY_EVENT)\n", "quiet",
     ),
 }  # fmt: skip
 
@@ -259,8 +286,9 @@ def test_a_broken_property_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch
     if "SWITCH_ORIGIN" in old:
         monkeypatch.setattr(words_of, "SWITCH_ORIGIN", 2**62)
     maps, left, right = CASES[case]
-    broken = scenario(maps, left, right, patches={f"plait.gate.{module}": [(old, new)]})
-    with pytest.raises(AssertionError):
+    broken = scenario(maps, left, right, quiet=case == "quiet", patches={f"plait.gate.{module}": [(old, new)]})
+    # The other properties are seen to be broken in several ways, a race among them.
+    with pytest.raises(AssertionError, match="P3" if name.startswith("P3") else None):
         _try(broken)
 
 

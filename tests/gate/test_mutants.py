@@ -113,6 +113,10 @@ MUTANTS = {
         "skiplist", "flow", "sleep_on(g, event, ticket, nanoseconds)", "sleep_on(g, event, load_acquire(g, event), nanoseconds)",
         "wrap_around",
     ),
+    "asleep without a second look": Mutant(
+        "ring", "flow", "            return look + 1, now, prepare(g, now)\n",
+        "            sleep(g, now, prepare(g, now), nanoseconds)\n            return look + 2, now, ticket\n", "wrap_around",
+    ),
     "sources not woken": Mutant(
         "ring", "calls", "        if took:\n            wake_sources(g)\n", "        if False:\n            pass\n", "wrap_around"
     ),

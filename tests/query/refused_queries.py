@@ -162,7 +162,7 @@ AGGREGATES = {
         aggregate(size=2.5), QueryError, "size=2.5 is neither a duration nor a number", do="'30s'"
     ),
     "a window of no time": Refusal(
-        aggregate(size="0s"), QueryError, "size='0s' is zero", "at least one microsecond", "'5 minutes'"
+        aggregate(size="0s"), QueryError, "size='0s' is zero", "at least one microsecond", "a whole number of tuples"
     ),
     "a function without a column": Refusal(
         lambda: plait.mean(None), QueryError, "mean(None) names no column", do="plait.mean('column')"

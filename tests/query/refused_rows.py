@@ -71,6 +71,10 @@ def divides_one(row: Any) -> bool:
     return bool(1 / (row.v - 1) > 0)
 
 
+def fails(*arguments: Any) -> Any:
+    return 1 / 0
+
+
 def no_microsecond(q: Any, t: Any) -> bool:
     return bool(q.n and t.n)
 
@@ -219,6 +223,41 @@ COMPUTED = {
     ),
     "a custom function's result of another type": Refusal(
         reference(custom("x")), DataError, "result in column 'out' is 'x', which is no int8", "'x'"
+    ),
+    "a custom function that fails": Refusal(
+        reference(
+            plait.aggregate(quotes, size=1, compute={"out": plait.custom("v", init=int, add=fails, type="int8")})
+        ),
+        RunError,
+        "The custom function in column 'out' raised ZeroDivisionError",
+        "1 rows of a window, from ts 1 to 1",
+    ),
+    "a route that fails": Refusal(
+        operator(route=fails), RunError, "The operator's route raised ZeroDivisionError", "tuple of 'quotes' at ts 1"
+    ),
+    "a process that fails": Refusal(
+        operator(process=fails),
+        RunError,
+        "The operator's process of bucket 0 raised ZeroDivisionError",
+        "the tuple of 'quotes' at ts 1",
+    ),
+    "a process that reads a column that is not there": Refusal(
+        operator(process=lambda state, t: [(t.nope, "")]),
+        RunError,
+        "process of bucket 0 raised AttributeError: no column 'nope'; there are",
+        "the tuple of 'quotes' at ts 1",
+    ),
+    "a state that fails": Refusal(
+        operator(state=lambda: fails()),
+        RunError,
+        "The operator's state of bucket 0 raised ZeroDivisionError",
+        "what the bucket begins with",
+    ),
+    "a timer's function that fails": Refusal(
+        operator(process=lambda state, t: [plait.timer(7)], on_timer=fails),
+        RunError,
+        "The operator's on_timer of bucket 0 raised ZeroDivisionError",
+        "a timer at 7",
     ),
     "a bucket that is not there": Refusal(
         operator(route=lambda t: 4), RunError, "route returned 4, which names bucket 4", "buckets 0 to 3", "plait.ALL"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plait.order import encode
-from plait.query.identical import KEY, difference, digest
+from plait.query.identical import KEY, Difference, difference, digest
 
 VALUES = pa.table({"ts": pa.array([1, 2, 3], pa.int64()), "v": [0.5, None, math.nan], "s": ["a", None, ""]})
 
@@ -38,6 +38,12 @@ def test_how_text_is_packed_does_not_count() -> None:
     assert digest(packed) == digest(other)
     assert difference(packed, other) is None
     assert difference(plain, packed) is not None  # of another type
+    lists = [pa.table({"s": pa.ListArray.from_arrays([0, 1, 3], t["s"].combine_chunks())}) for t in (packed, other)]
+    assert difference(*lists) is None
+    views = pa.table({"s": pa.array(["a text that is too long to be inline", "", None], pa.string_view())})
+    assert difference(views, pa.concat_tables([views.slice(0, 1), views.slice(1)])) is None
+    changed = pa.table({"s": pa.array(["a text that is too long to be inline", "b", None], pa.string_view())})
+    assert difference(views, changed) == Difference(1, "row", "{'s': ''}", "{'s': 'b'}")
 
 
 @pytest.mark.parametrize(
@@ -64,6 +70,12 @@ def test_zeros_have_a_sign() -> None:
     found = difference(pa.table({"v": [0.0]}), pa.table({"v": [-0.0]}))
     assert found is not None
     assert (found.expected, found.got) == ("{'v': 0.0}", "{'v': -0.0}")
+
+
+def test_moments_beyond_python_s_years_are_shown_as_numbers() -> None:
+    one, other = (pa.table({"ts": pa.array([2**62, at], pa.timestamp("us", "UTC"))}) for at in (2**61, -(2**62)))
+    assert difference(one, other) == Difference(1, "row", f"{{'ts': {2**61}}}", f"{{'ts': {-(2**62)}}}")
+    assert difference(one, one.slice(0, 1)) == Difference(1, "number of rows", f"{{'ts': {2**61}}}", "no row")
 
 
 def test_missing_and_extra_rows() -> None:

@@ -208,7 +208,7 @@ PLANTED: dict[str, tuple[tuple[str, str, str, str], ...]] = {
         ("window's ts is its end", "spans", "self.emit(end - 1, (end - 1, *group)", "self.emit(end, (end, *group)"),
         ("winset by first sight", "spans", "for group in sorted(winset)", "for group in winset"),
         ("truncating division", "spans", "last = row.ts // self.advance", "last = int(row.ts / self.advance)"),
-        ("-0.0 as a group's name", "spans", "v + 0.0 if isinstance(v, float) else v", "v"),
+        ("-0.0 as a group's name", "spans", "one_form(rows[0].values[at])", "rows[0].values[at]"),
         ("tuple window of N + 1", "counts", "if len(recent) > self.size:", "if len(recent) > self.size + 1:"),
         ("tuple windows from k = 1", "counts", "if start >= 0 and", "if start > 0 and"),
         ("tuple windows shifted", "counts", "start % self.advance == 0", "(start + 1) % self.advance == 0"),
@@ -221,7 +221,7 @@ PLANTED: dict[str, tuple[tuple[str, str, str, str], ...]] = {
          "if row.values[at] is not None]\n        return of_values",
          "if row.values[at] is not None] or [0]\n        return of_values"),
         ("largest ignores NaN", "spans", "max(values, key=sort_value)", "max(values)"),
-        ("minimum keeps the sign of zero", "spans", "return _unsigned_zero(min(", "return (min("),
+        ("minimum keeps the sign of zero", "spans", "return one_form(min(", "return (min("),
     ),
     "values": (
         ("NaN compares as false, not as unknown", "python",

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from tests.reference.judge import assert_same
@@ -288,6 +289,7 @@ BAD_OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "no square": ({"layout": "square", "strategy": "dpjoin", "workers": 3}, "no square number"),
     "punctuate": ({"punctuate": 5, "workers": 2}, "Punctuation is how SplitJoin gathers"),
+    "no option": ({"workerz": 2}, r"no option 'workerz'.*Did you mean workers=\?"),
     "no interval": ({"punctuate": 0, "strategy": "splitjoin"}, "punctuate=0 is no interval"),
     "sequential": ({"strategy": "sequential", "workers": 2}, "Kang's procedure has one"),
     "fan-out": ({"strategy": "splitjoin", "fan_out": 0}, "fan_out=0 is no number of children"),
@@ -310,3 +312,47 @@ def test_kinds_that_a_strategy_can_not_serve() -> None:
         start(left, strategy="dpjoin", layout=(1, 2))
     with start(left) as run:
         assert "dpjoin, 2 workers: a left join needs all partners of a left row at one worker" in run.explain()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_batch_of_more_results_than_may_be_unread(workers: int) -> None:
+    """What a worker has done of its batch can be taken before the batch is: else it and the gatherer wait for each other."""
+    stream = plait.stream("s", unit="us")
+    rows = pa.table({"ts": np.arange(600) // 100})
+    query = plait.join(stream, stream, on=lambda a, b: a.ts != b.ts, within="3us")
+    with query.on_threads(schemas={"s": rows.schema}, workers=workers, unread_results=2048, stall_after_s=5) as run:
+        run.push("s", None, rows)
+        run.drain()
+        assert run.table().num_rows == 2 * (5 + 4 + 3) * 100 * 100
+
+
+def test_sources_that_nobody_declared_come_in_one_batch() -> None:
+    """The first one's rows do not leave the others behind, whichever is first."""
+    rows = pa.table({"ts": [1, 2, 30, 31, 32], "v": ["b", "a", "b", "a", "c"], "k": [1, 1, 2, 2, 2]})
+    a, b = plait.stream("a", unit="us", source="v"), plait.stream("b", unit="us", source="v")
+    for query in (
+        plait.aggregate(a, size="10us", by="k", compute={"n": plait.count()}),
+        plait.join(a, b, on="l.k = r.k", within="5us"),
+    ):
+        data = dict.fromkeys(query.streams(), rows)
+        with query.on_threads(keys=True) as run:
+            for stream in data:
+                run.push(stream, None, rows)
+            run.drain()
+            assert_same(run.table(), query.reference(data, keys=True))
+
+
+@pytest.mark.parametrize("options", [{"workers": 1}, {"workers": 3}, {"workers": 2, "elastic": 4}], ids=str)
+@pytest.mark.parametrize("how", ["inner", "left"])
+def test_a_tuple_has_more_results_than_there_is_room_for(how: Any, options: dict[str, Any]) -> None:
+    """A worker that waits for room in the midst of a trigger, or of rows that found no partner, is not waited for itself."""
+    query = plait.join(
+        plait.stream("a", unit="us"), plait.stream("b", unit="us"), on="l.k = r.k", within="5us", how=how
+    )
+    a = pa.table({"ts": [1, 3, *[4] * 3000], "k": [7, 1, *[9] * 3000]})
+    b = pa.table({"ts": [*[2] * 4000, 50], "k": [*[1] * 4000, 2]})
+    with query.on_threads(unread_results=1024, keys=True, **options) as run:
+        run.push("b", None, b)
+        run.push("a", None, a)
+        run.drain()
+        assert_same(run.table(), query.reference({"a": a, "b": b}, keys=True))

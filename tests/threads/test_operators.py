@@ -228,3 +228,21 @@ def test_elastic_options_are_checked() -> None:
             run.resize(5)
         with pytest.raises(RunError, match="A map of shares to threads is"):
             run.rebalance([0, 1])
+
+
+def never(*_: Any) -> Any:
+    raise LookupError("nothing there")
+
+
+@pytest.mark.parametrize("broken", ["route", "process", "on_timer", "state"])
+def test_what_a_users_function_raises_is_told_as_by_the_reference(broken: str) -> None:
+    functions: dict[str, Any] = {
+        "route": lambda t: 0, "process": lambda s, t: [plait.timer(t.ts + 1)], "on_timer": lambda s, at: [], "state": list,
+    } | {broken: (lambda: never()) if broken == "state" else never}  # fmt: skip
+    query = plait.operator([plait.stream("s", unit="us")], buckets=4, output={"n": "int64"}, **functions)
+    data = {"s": pa.table({"ts": [1, 2], "k": [1, 2]})}
+    with pytest.raises(RunError, match="raised LookupError: nothing there") as expected:
+        query.reference(data)
+    with pytest.raises(RunError) as found:
+        on_threads(query, data)
+    assert str(found.value) == str(expected.value)

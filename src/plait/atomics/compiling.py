@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from numba import njit, uint64
+from numba import njit, typeof, uint64
 
 #: In compiled code an index of this type lets LLVM vectorise a loop. Mixing it with int64 gives a float: cast both.
 unsigned = uint64
@@ -53,6 +53,11 @@ def compiled_over(*packages: str, inner: bool = False) -> Callable[[Callable[...
         return _cached(njit(nogil=True, error_model="numpy", boundscheck=False, **options)(function), function, stamp)
 
     return mark
+
+
+def made_ready(function: Any, *arguments: Any) -> None:
+    """Have a function compiled for such arguments, or loaded from the cache, before the call that must not wait for it."""
+    function.compile(tuple(typeof(argument) for argument in arguments))
 
 
 def _cached(dispatcher: Any, function: Callable[..., Any], stamp: str | None = None) -> Any:

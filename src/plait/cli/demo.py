@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import time
 
 import pyarrow as pa
@@ -89,7 +90,6 @@ def _table(result: pa.Table) -> Table:
 def _cell(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.2f}"
-    stamp = getattr(value, "timestamp", None)
-    if stamp is not None:
-        return f"{moment(int(stamp()) * 1_000_000)[11:]}.{value.microsecond // 1000:03d}"  # type: ignore[attr-defined]
+    if isinstance(value, dt.datetime):
+        return f"{moment(int(value.timestamp()) * 1_000_000)[11:]}.{value.microsecond // 1000:03d}"
     return str(value)

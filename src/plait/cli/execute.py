@@ -39,7 +39,7 @@ def choose(wanted: str | None, query: Query) -> str:
     if wanted is None:
         return here[0]
     if wanted not in EXECUTORS or wanted not in here:
-        line = java.missing() if wanted == "spark" else None
+        line = java.missing() if wanted == "spark" else threads_engine.refused(query) if wanted == "threads" else None
         raise RunError(
             f"There is no engine {wanted!r} for this query here", why=line or "", do=f"Use one of: {', '.join(here)}"
         )
@@ -49,6 +49,9 @@ def choose(wanted: str | None, query: Query) -> str:
 def run(job: Job, *, engine: str | None, output: str, late: str | None, quiet: bool) -> Summary:
     """Run into files. Nothing stands under the final names unless the run came to its end."""
     name = choose(engine or job.engine, job.query)
+    for target in (output, late):
+        if target is not None:
+            sinks.check_path(target)
     return _ENGINES[name][0](job, output, late, quiet)
 
 

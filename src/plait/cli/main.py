@@ -44,10 +44,15 @@ def demo(quiet: bool) -> None:
     run_demo(quiet=quiet, console=Console(quiet=quiet))
 
 
-@cli.command()
+@cli.command(short_help="Run a query to the end of its input.")
 @_file
 @click.option("--engine", metavar="NAME", help="reference, threads or spark; the file's choice, or the best there is.")
-@click.option("--output", "-o", metavar="PATH", help="Where results go (.parquet, .csv, .jsonl; - is standard output).")
+@click.option(
+    "--output",
+    "-o",
+    metavar="PATH",
+    help="Where results go: .parquet, .csv, .jsonl, or - for standard output; the file's choice, or -.",
+)
 @click.option("--late", metavar="PATH", help="Where late rows go, if a stream has late='drop'.")
 @_quiet
 def run(
@@ -74,7 +79,7 @@ def run(
         )
 
 
-@cli.command()
+@cli.command(short_help="Compare every executor there is, byte for byte.")
 @_file
 @_quiet
 def verify(file: str, inputs: tuple[str, ...], quiet: bool) -> None:
@@ -98,7 +103,7 @@ def verify(file: str, inputs: tuple[str, ...], quiet: bool) -> None:
         click.echo(f"identical, fingerprint {fingerprint[:16]}")
 
 
-@cli.command()
+@cli.command(short_help="Say what a query computes, and how.")
 @_file
 def explain(file: str, inputs: tuple[str, ...]) -> None:
     """Say what the query of FILE computes, and what its results look like."""
@@ -114,7 +119,8 @@ def explain(file: str, inputs: tuple[str, ...]) -> None:
         for line in _kernels(bound):
             click.echo(line)
         if "threads" in available(job.query):
-            from plait.threads.options import Options, described, labelled, steps
+            from plait.threads.options import Options
+            from plait.threads.planning import described, labelled, steps
 
             schemas = {name: feed.schema for name, feed in job.feeds.items()}
             made = steps(job.query, Options(schemas=schemas))

@@ -29,10 +29,16 @@ def supports(query: Query) -> bool:
     from plait.query.operator import Operator
 
     inner = [node for node in query.inputs if isinstance(node, Query)]
-    # Bounded input has no silence to wait out: `idle_after=` could only lose rows of a slow disk.
-    patient = all(stream.idle_after_us is None for stream in query.streams().values())
     known = isinstance(query, (Join, Asof, Aggregate, Operator))
-    return patient and known and all(supports(node) for node in inner)
+    return known and refused(query) is None and all(supports(node) for node in inner)
+
+
+def refused(query: Query) -> str | None:
+    """Why a query that threads could run is not run there from files."""
+    idle = [name for name, stream in query.streams().items() if stream.idle_after_us is not None]
+    if not idle:
+        return None
+    return f"stream {idle[0]!r} has idle_after=, and on threads silence of a slow disk would lose rows of it"
 
 
 def run(job: Job, output: str, late: str | None, quiet: bool) -> Summary:

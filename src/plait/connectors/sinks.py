@@ -58,7 +58,7 @@ class Sink:
                 why=f"it was opened for ({_columns(self.schema)}) and is given ({_columns(batch.schema)})",
             )
         for part in batch.to_batches() if isinstance(batch, pa.Table) else [batch]:
-            self._guarded(lambda part=part: self._encoder.write(part))  # type: ignore[misc]
+            self._guarded(lambda part=part: self._encoder.write(part))  # type: ignore[misc]  # mypy can't infer a lambda with a default
             self.rows += part.num_rows
 
     def commit(self) -> None:
@@ -122,19 +122,11 @@ class Sink:
 
 def open_sink(path: str | os.PathLike[str], schema: pa.Schema, *, format: str | None = None) -> Sink:
     """A sink for rows of `schema`; the ending tells the format unless given. `-` is standard output, JSON lines."""
-    check_format(format)
+    kind = check_path(path, format=format)
     target = os.fspath(path)
     if target == STDOUT:
-        return _standard_output(schema, format or "jsonl")
-    kind = format or format_of(target)
-    if kind is None or (format is None and target.lower().endswith(".gz")):
-        raise DataError(
-            f"The format of {target!r} can't be told from its name",
-            why="results are written as .parquet, .csv, .jsonl, .ndjson or .json",
-            do="Use one of those endings, or say format=",
-        )
+        return _standard_output(schema, kind)
     _check_columns(schema, kind, target)
-    _check_target(Path(target))
     temporary, out = _temporary(Path(target))
     try:
         return Sink(target, schema, _encoder(kind, schema, out), out, temporary)
@@ -144,6 +136,23 @@ def open_sink(path: str | os.PathLike[str], schema: pa.Schema, *, format: str | 
         if isinstance(error, pa.ArrowException):
             raise DataError(f"{target!r} can't hold these columns", why=str(error), do="Cast them") from None
         raise
+
+
+def check_path(path: str | os.PathLike[str], *, format: str | None = None) -> str:
+    """Refuse a target that can't be written, before anything is computed for it; gives the format of what goes there."""
+    check_format(format)
+    target = os.fspath(path)
+    if target == STDOUT:
+        return format or "jsonl"
+    kind = format or format_of(target)
+    if kind is None or (format is None and target.lower().endswith(".gz")):
+        raise DataError(
+            f"The format of {target!r} can't be told from its name",
+            why="results are written as .parquet, .csv, .jsonl, .ndjson or .json",
+            do="Use one of those endings, or say format=",
+        )
+    _check_target(Path(target))
+    return kind
 
 
 def _standard_output(schema: pa.Schema, kind: str) -> Sink:

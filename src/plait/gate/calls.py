@@ -21,7 +21,10 @@ from plait.gate.layout import (
     READERS_VERSION,
     REMOVED,
     STATE,
+    USED,
+    read_at,
     reader_at,
+    scratch_at,
     source_at,
 )
 from plait.order import AFTER_ALL
@@ -97,6 +100,16 @@ def leave_reader(g, reader, took):
             store_release(g, r + STATE, FREE)
             fetch_add(g, READERS_VERSION, 1)
         took = True
+
+
+@compiled
+def tell(g, reader):
+    """Publish what the reader has counted of each source: before it leaves, for flow control to see."""
+    row = read_at(g, reader)
+    counts = scratch_at(g, reader)
+    for slot in range(load_acquire(g, USED)):
+        if g[row + slot] != g[counts + slot]:
+            store_release(g, row + slot, g[counts + slot])
 
 
 @compiled

@@ -25,6 +25,11 @@ Invariants, and why they hold:
   later tuple to make the switch itself readable: it has nothing before it any more. The tuple is dropped when it comes
   (EARLY).
 
+- Nobody sleeps through a share that it is given: who hands one on stores OWNER, fences, and looks where the next owner
+  sleeps; a thread says where (PARKED, AT_GATE), fences, and looks at OWNER once more. One of the two sees the other.
+  Only that thread is woken: with as many parked as there may be threads, waking all of them for each share would
+  take longer than the switch.
+
 Not promised: when shares come to the switch (as soon as they have processed what is before it).
 """
 
@@ -41,7 +46,7 @@ from plait.gate.elastic import announce_sources
 from plait.gate.flow import cancel, sleep
 from plait.gate.flow import prepare as prepare_sleep
 from plait.gate.frontier import wake_readers
-from plait.gate.layout import FREE, FRONTIER, SEATS, STATE, reader_at
+from plait.gate.layout import FREE, FRONTIER, READY_EVENT, SEATS, STATE, reader_at
 from plait.gate.ring import add, read
 from plait.order import AFTER_ALL, BEFORE_ALL
 
@@ -81,6 +86,9 @@ SWITCHING: Final = 3  # the epoch whose switch follows what was given last; 0: n
 BUSY_NS: Final = 0
 TURNS: Final = 1  # how often it has served a share
 SCRATCH: Final = 2  # two words, for the clock
+# Not plain:
+PARKED: Final = 4  # slept on while it has no share; the sleepers, one at most, beside it
+AT_GATE: Final = 6  # 1 while it sleeps for tuples, or is about to: released by it, acquired by who gives it a share
 
 
 @pure
@@ -130,6 +138,12 @@ def expects(e, share):
     """Whether a switch tuple is in the gate that this share has not read. By its owner, after a read."""
     s = share_at(e, share)
     return load_acquire(e, ANNOUNCED) > e[s + PASSED] or e[s + EARLY] != 0
+
+
+@compiled
+def nears(e, share):
+    """By its owner: whether a switch lies before this share, which is to be handed on, or kept, when it comes there."""
+    return load_acquire(e, ANNOUNCED) > e[share_at(e, share) + PASSED]
 
 
 @compiled
@@ -209,32 +223,63 @@ def hand_over(e, share, epoch, now):
 
 
 @compiled
-def hand_on(g, c, event, e, me, share, epoch, now):
-    """`hand_over`, and wake the thread that the share goes to: asleep for tuples at the gate, or parked at c[event]."""
+def hand_on(g, e, me, share, epoch, now):
+    """`hand_over`, and wake the thread that the share goes to: asleep for tuples at the gate, or parked."""
     to = hand_over(e, share, epoch, now)
     if to != me:
-        wake_threads(g, c, event)
+        fence()
+        if load_acquire(e, thread_at(e, to) + AT_GATE) != 0:
+            wake_readers(g)
+        wake_parked(e, to)
     return to
 
 
 @compiled
-def wake_threads(g, c, event):
-    # Between the store to OWNER and the looks at who sleeps; `park` and a sleeping reader do the mirror image.
-    fence()
-    wake_readers(g)
-    if load_acquire(c, event + 1) > 0:
-        fetch_add(c, event, 1)
-        wake_all(c, event)
+def wake_parked(e, thread):
+    """After the store that it is to see, and a fence."""
+    t = thread_at(e, thread)
+    if load_acquire(e, t + PARKED + 1) > 0:
+        fetch_add(e, t + PARKED, 1)
+        wake_all(e, t + PARKED)
 
 
 @compiled
-def park(c, event, halt, e, me, nanoseconds):
+def wake_threads(g, e):
+    """All of them: the run has ended, or is to stand still."""
+    fence()
+    wake_readers(g)
+    for thread in range(e[THREADS]):
+        wake_parked(e, thread)
+
+
+@compiled
+def park(c, halt, e, me, nanoseconds):
     """Sleep while this thread has no share, unless c[halt] says that all are to stand still."""
-    ticket = prepare_sleep(c, event)
+    at = thread_at(e, me) + PARKED
+    ticket = prepare_sleep(e, at)
     if owns_any(e, me) or load_acquire(c, halt) != 0 or load_acquire(e, ENDED) == e[SHARES]:
-        cancel(c, event)
+        cancel(e, at)
     else:
-        sleep(c, event, ticket, nanoseconds)
+        sleep(e, at, ticket, nanoseconds)
+
+
+@compiled
+def prepare_at_gate(g, e, me):
+    """As `flow.prepare` for tuples, by a thread that may be given a share meanwhile; then `sleep_at_gate` or `stay_awake`."""
+    store_release(e, thread_at(e, me) + AT_GATE, 1)
+    return prepare_sleep(g, READY_EVENT)
+
+
+@compiled
+def sleep_at_gate(g, e, me, ticket, nanoseconds):
+    sleep(g, READY_EVENT, ticket, nanoseconds)
+    store_release(e, thread_at(e, me) + AT_GATE, 0)
+
+
+@compiled
+def stay_awake(g, e, me):
+    cancel(g, READY_EVENT)
+    store_release(e, thread_at(e, me) + AT_GATE, 0)
 
 
 @compiled
@@ -255,17 +300,19 @@ def finish(e, share):
 
 @compiled
 def all_passed(e, epoch):
-    for share in range(e[SHARES]):  # noqa: SIM110  (a generator has no place in compiled code)
-        if load_acquire(e, share_at(e, share) + PASSED) < epoch:
-            return False
-    return True
+    return all_reached(e, PASSED, epoch)
 
 
 @compiled
 def all_taken(e, epoch):
     """Whether every share has been served in this epoch, or a later one."""
+    return all_reached(e, TAKEN, epoch)
+
+
+@compiled
+def all_reached(e, word, epoch):
     for share in range(e[SHARES]):  # noqa: SIM110  (a generator has no place in compiled code)
-        if load_acquire(e, share_at(e, share) + TAKEN) < epoch:
+        if load_acquire(e, share_at(e, share) + word) < epoch:
             return False
     return True
 
@@ -305,6 +352,18 @@ def insert_switch(g, e, slots, origins, epoch, ts, seq, ref):
     add(g, slots[0], ts, seq, ref, 0, 1, ts[0])
     end(g, slots[0])
     return 0
+
+
+@compiled
+def switch_to(g, e, slots, origins, owners, epoch, ts, seq, ref):
+    """Write the map of `epoch` and put its switch into the gate, when all have passed the last one; as `insert_switch` answers.
+
+    One call, so that a thread of Python's gives the GIL away once, and with the switch in the gate: whoever takes it
+    meanwhile, a reader of results for one, may keep it for long.
+    """
+    for share in range(e[SHARES]):
+        e[map_at(e, epoch, share)] = owners[share]
+    return insert_switch(g, e, slots, origins, epoch, ts, seq, ref)
 
 
 def words(shares: int, threads: int) -> int:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from plait.atomics import compiled, fence, fetch_add, load_acquire, pure, sleep_on
+from plait.atomics import compiled, fence, fetch_add, load_acquire, pure, sched_yield, sleep_on
 from plait.gate.codes import FULL, STUCK
 from plait.gate.frontier import lowest
 from plait.gate.layout import (
@@ -29,8 +29,10 @@ from plait.gate.layout import (
     PLACE_BITS,
     PLACE_MASK,
     READERS_VERSION,
+    READY_EVENT,
     RING,
     RING_MASK,
+    ROOM_EVENT,
     SEATS,
     STATE,
     TAIL,
@@ -117,9 +119,6 @@ def room(g, slot, base, stride):
     return number
 
 
-#: How often a thread lets others have its core and looks again before it sleeps: waking costs some microseconds.
-YIELDS: Final = 4
-
 # --- sleeping ---------------------------------------------------------------------------------------------------
 # ticket = prepare(...); look at the condition once more; sleep(...) if it still does not hold, or else cancel(...).
 
@@ -143,3 +142,52 @@ def sleep(g, event, ticket, nanoseconds):
 @compiled
 def cancel(g, event):
     fetch_add(g, event + 1, -1)
+
+
+# --- waiting in a call ------------------------------------------------------------------------------------------
+# Each gate has these lines for itself, since compiled code can't be handed a function without losing its cache:
+#
+# look, event, ticket = FIRST_LOOK, NO_EVENT, 0
+# while look != LAST_LOOK:
+#     code = the call, which does not wait
+#     look, event, ticket = wait(g, look, event, ticket, the event that this code waits for, nanoseconds)
+
+#: How often a thread lets others have its core and looks again before it sleeps: waking costs some microseconds.
+YIELDS: Final = 4
+
+FIRST_LOOK: Final = 0
+LAST_LOOK: Final = -1  # what the call answered then is its answer
+
+NO_EVENT: Final = 0  # no event's word
+
+
+@pure
+def awaited(code, patient):
+    """The event that may change what `add` has answered, or NO_EVENT. `patient`: a source waits where it is STUCK, too."""
+    if code == FULL:
+        return ROOM_EVENT
+    return READY_EVENT if patient and code == STUCK else NO_EVENT
+
+
+@compiled
+def wait(g, look, event, ticket, now, nanoseconds):
+    """After look number `look`, which has to wait for the event `now`: what the next look is to know, or LAST_LOOK.
+
+    A few looks with the core given up in between; then the thread says that it is about to sleep on `event`, looks once
+    more, sleeps up to `nanoseconds`, and looks for the last time.
+    """
+    if look <= YIELDS:
+        if now == NO_EVENT:
+            return LAST_LOOK, now, ticket
+        if look == YIELDS:
+            return look + 1, now, prepare(g, now)
+        sched_yield()
+        return look + 1, now, ticket
+    if look > YIELDS + 1:
+        return LAST_LOOK, now, ticket
+    if now != event:
+        # Also where it is held back for the other reason now: that is another event.
+        cancel(g, event)
+        return LAST_LOOK, now, ticket
+    sleep(g, event, ticket, nanoseconds)
+    return look + 1, now, ticket

@@ -4,7 +4,7 @@ Invariant: a reader gives out a tuple only if its ts is below that reader's FRON
 that word was last settled, every source that was then live had promised no tuple below it. Why it holds: progress
 only rises while a source lives, so a minimum taken one word at a time is never above the true minimum at its end; and a
 source that is announced meanwhile is either seen by the second look at SOURCES_VERSION, or sees the reader's FRONTIER
-and steps back (`membership.announce_sources`).
+and steps back (`elastic.announce_sources`).
 """
 
 from __future__ import annotations

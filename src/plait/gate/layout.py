@@ -235,7 +235,7 @@ def prepare(words: Sequence[int] | np.ndarray, origins: Sequence[int], readers: 
 
 def prepare_nodes(words: Sequence[int] | np.ndarray) -> None:
     """The skip list's first node: before every key, on every level, never freed."""
-    g: np.ndarray = words  # type: ignore[assignment]
+    g: np.ndarray = words  # type: ignore[assignment]  # or a list, in the twin
     node = int(g[STORE_AT]) + int(g[SLOTS]) * int(g[RING]) * NODE_WORDS
     g[node + TS] = BEFORE_ALL
     g[node + PLACE] = int(g[SLOTS]) << PLACE_BITS

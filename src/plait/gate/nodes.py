@@ -30,6 +30,7 @@ from plait.gate.layout import (
     ORIGIN,
     PLACE,
     PLACE_BITS,
+    REF,
     RING_LOG,
     RING_MASK,
     SEQ,
@@ -190,3 +191,14 @@ def nearer(g, node, other):
     """Whether the first node's key is below the second's."""
     rank = g[source_at(g[other + PLACE] >> PLACE_BITS) + ORIGIN]
     return before(g, node, g[other + TS], rank, g[other + SEQ])
+
+
+@pure
+def give(g, node, counts, number, ts, origin, seq, ref):
+    """Copy a node's tuple to place `number` of a reader's arrays, and count it for its source."""
+    slot = g[node + PLACE] >> PLACE_BITS
+    ts[number] = g[node + TS]
+    origin[number] = g[source_at(slot) + ORIGIN]
+    seq[number] = g[node + SEQ]
+    ref[number] = g[node + REF]
+    g[counts + slot] += 1

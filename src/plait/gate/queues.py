@@ -16,14 +16,10 @@ The reader's work for a tuple is in proportion to the number of sources: what th
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-import numpy as np
-
-from plait.atomics import cas, compiled, load_acquire, pause, pure, sched_yield, store_release
+from plait.atomics import cas, compiled, load_acquire, pause, pure, store_release
 from plait.gate.calls import enter_reader, enter_source, leave_reader, leave_source
-from plait.gate.codes import DONE, FULL, STUCK
-from plait.gate.flow import YIELDS, cancel, prepare, room, sleep
+from plait.gate.codes import DONE, FULL
+from plait.gate.flow import FIRST_LOOK, LAST_LOOK, NO_EVENT, awaited, room, wait
 from plait.gate.frontier import settle
 from plait.gate.layout import (
     FREED,
@@ -42,7 +38,6 @@ from plait.gate.layout import (
     READY_EVENT,
     REF,
     RING,
-    ROOM_EVENT,
     SEQ,
     STORE_AT,
     TAIL,
@@ -54,6 +49,7 @@ from plait.gate.layout import (
 )
 from plait.gate.nodes import node_at
 from plait.gate.ring import in_order
+from plait.gate.spinlock import lock, unlock
 from plait.order import AFTER_ALL
 
 
@@ -61,16 +57,6 @@ from plait.order import AFTER_ALL
 def tuple_at(g, slot, count):
     """The node of a source's tuple number `count`; of number -1 the dummy before the first."""
     return node_at(g, (slot << PLACE_BITS) + (count & (g[RING] - 1)))
-
-
-@compiled
-def lock(g, s):
-    tries = 0
-    while not cas(g, s + LOCK, 0, 1):
-        tries += 1
-        if tries & 63 == 0:
-            sched_yield()
-        pause()
 
 
 # --- sources ----------------------------------------------------------------------------------------------------
@@ -113,13 +99,13 @@ def enqueue(g, slot, count, ts, seq, ref):
     s = source_at(slot)
     node = tuple_at(g, slot, count)
     if g[LOCKED] != 0:
-        lock(g, s)
+        lock(g, s + LOCK)
     g[node + TS] = ts
     g[node + SEQ] = seq
     g[node + REF] = ref
     if g[LOCKED] != 0:
         store_release(g, s + TAIL, count + 1)
-        store_release(g, s + LOCK, 0)
+        unlock(g, s + LOCK)
         return
     store_release(g, node + NEXT, NIL)
     while not cas(g, tuple_at(g, slot, count - 1) + NEXT, NIL, node):
@@ -136,9 +122,9 @@ def peek(g, slot, count):
     if g[LOCKED] == 0:
         return load_acquire(g, tuple_at(g, slot, count - 1) + NEXT)
     s = source_at(slot)
-    lock(g, s)
+    lock(g, s + LOCK)
     node = tuple_at(g, slot, count) if load_acquire(g, s + TAIL) > count else NIL
-    store_release(g, s + LOCK, 0)
+    unlock(g, s + LOCK)
     return node
 
 
@@ -147,9 +133,9 @@ def dequeue(g, reader, slot, count):
     if g[LOCKED] == 0:
         cas(g, read_at(g, reader) + slot, count, count + 1)
         return
-    lock(g, source_at(slot))
+    lock(g, source_at(slot) + LOCK)
     store_release(g, read_at(g, reader) + slot, count + 1)
-    store_release(g, source_at(slot) + LOCK, 0)
+    unlock(g, source_at(slot) + LOCK)
 
 
 @compiled
@@ -192,33 +178,24 @@ def read(g, reader, most, ts, origin, seq, ref):
     return DONE if done and number == 0 else number
 
 
-# --- waiting: once a batch, so Python may do it -----------------------------------------------------------------
+# --- waiting ----------------------------------------------------------------------------------------------------
 
 
-def add_waiting(g: np.ndarray, slot: int, ts: np.ndarray, seq: np.ndarray, ref: np.ndarray, low: int, high: int,
-                progress: int, nanoseconds: int, patient: bool) -> int:  # fmt: skip
+@compiled
+def add_waiting(g, slot, ts, seq, ref, low, high, progress, nanoseconds, patient):
     """As `add`, but sleep up to `nanoseconds` where the answer would be FULL; `patient`: also where it would be STUCK."""
-    events = {FULL: ROOM_EVENT, STUCK: READY_EVENT} if patient else {FULL: ROOM_EVENT}
-    return waited(g, lambda: int(add(g, slot, ts, seq, ref, low, high, progress)), events, nanoseconds)
+    code, look, event, ticket = 0, FIRST_LOOK, NO_EVENT, 0
+    while look != LAST_LOOK:
+        code = add(g, slot, ts, seq, ref, low, high, progress)
+        look, event, ticket = wait(g, look, event, ticket, awaited(code, patient), nanoseconds)
+    return code
 
 
-def read_waiting(g: np.ndarray, reader: int, most: int, ts: np.ndarray, origin: np.ndarray, seq: np.ndarray,
-                 ref: np.ndarray, nanoseconds: int) -> int:  # fmt: skip
+@compiled
+def read_waiting(g, reader, most, ts, origin, seq, ref, nanoseconds):
     """As `read`, but sleep up to `nanoseconds` for the sources where nothing is ready."""
-    return waited(g, lambda: int(read(g, reader, most, ts, origin, seq, ref)), {0: READY_EVENT}, nanoseconds)
-
-
-def waited(g: np.ndarray, call: Callable[[], int], events: dict[int, int], nanoseconds: int) -> int:
-    """The answer of a call that is repeated once, after a sleep, where its answer is one to wait on."""
-    for _ in range(1 + YIELDS):
-        code = call()
-        if code not in events:
-            return code
-        sched_yield()
-    ticket = prepare(g, events[code])
-    again = call()
-    if again != code:
-        cancel(g, events[code])
-        return again
-    sleep(g, events[code], ticket, nanoseconds)
-    return call()
+    number, look, event, ticket = 0, FIRST_LOOK, NO_EVENT, 0
+    while look != LAST_LOOK:
+        number = read(g, reader, most, ts, origin, seq, ref)
+        look, event, ticket = wait(g, look, event, ticket, READY_EVENT if number == 0 else NO_EVENT, nanoseconds)
+    return number

@@ -13,10 +13,10 @@ list has sorted once for all of them.
 
 from __future__ import annotations
 
-from plait.atomics import compiled, load_acquire, pure, sched_yield, store_release, unsigned
-from plait.gate.calls import enter_reader, enter_source, leave_reader, leave_source
-from plait.gate.codes import DONE, FULL, LATE, STUCK, UNSORTED
-from plait.gate.flow import YIELDS, cancel, first_at, prepare, room, sleep
+from plait.atomics import compiled, load_acquire, pure, store_release, unsigned
+from plait.gate.calls import enter_reader, enter_source, leave_reader, leave_source, tell
+from plait.gate.codes import DONE, LATE, UNSORTED
+from plait.gate.flow import FIRST_LOOK, LAST_LOOK, NO_EVENT, awaited, first_at, room, wait
 from plait.gate.frontier import settle
 from plait.gate.layout import (
     BUILT,
@@ -30,11 +30,9 @@ from plait.gate.layout import (
     READY_EVENT,
     RING,
     RING_MASK,
-    ROOM_EVENT,
     TAIL,
     USED,
     WIDTH,
-    read_at,
     reader_at,
     scratch_at,
     source_at,
@@ -133,23 +131,11 @@ def add_waiting(g, slot, ts, seq, ref, low, high, progress, nanoseconds, patient
     `patient`: also where it would be STUCK. Only for a thread that feeds this source alone: the source that holds the
     frontier must be another thread's.
     """
-    first = add(g, slot, ts, seq, ref, low, high, progress)
-    for _ in range(YIELDS):
-        if first != FULL and not (patient and first == STUCK):
-            return first
-        sched_yield()
-        first = add(g, slot, ts, seq, ref, low, high, progress)
-    if first != FULL and not (patient and first == STUCK):
-        return first
-    event = ROOM_EVENT if first == FULL else READY_EVENT
-    ticket = prepare(g, event)
-    code = add(g, slot, ts, seq, ref, low, high, progress)
-    if code != first:
-        # Also where it is held back for the other reason now: that is another event.
-        cancel(g, event)
-        return code
-    sleep(g, event, ticket, nanoseconds)
-    return add(g, slot, ts, seq, ref, low, high, progress)
+    code, look, event, ticket = 0, FIRST_LOOK, NO_EVENT, 0
+    while look != LAST_LOOK:
+        code = add(g, slot, ts, seq, ref, low, high, progress)
+        look, event, ticket = wait(g, look, event, ticket, awaited(code, patient), nanoseconds)
+    return code
 
 
 # --- readers ----------------------------------------------------------------------------------------------------
@@ -226,30 +212,10 @@ def merge(g, reader, done, most, ts, origin, seq, ref):
 
 
 @compiled
-def tell(g, reader):
-    """Publish what was read of each source."""
-    row = read_at(g, reader)
-    counts = scratch_at(g, reader)
-    for slot in range(load_acquire(g, USED)):
-        if g[row + slot] != g[counts + slot]:
-            store_release(g, row + slot, g[counts + slot])
-
-
-@compiled
 def read_waiting(g, reader, most, ts, origin, seq, ref, nanoseconds):
     """As `read`, but sleep up to `nanoseconds` for the sources where nothing is ready."""
-    number = read(g, reader, most, ts, origin, seq, ref)
-    for _ in range(YIELDS):
-        if number != 0:
-            return number
-        sched_yield()
+    number, look, event, ticket = 0, FIRST_LOOK, NO_EVENT, 0
+    while look != LAST_LOOK:
         number = read(g, reader, most, ts, origin, seq, ref)
-    if number != 0:
-        return number
-    ticket = prepare(g, READY_EVENT)
-    number = read(g, reader, most, ts, origin, seq, ref)
-    if number != 0:
-        cancel(g, READY_EVENT)
-        return number
-    sleep(g, READY_EVENT, ticket, nanoseconds)
-    return read(g, reader, most, ts, origin, seq, ref)
+        look, event, ticket = wait(g, look, event, ticket, READY_EVENT if number == 0 else NO_EVENT, nanoseconds)
+    return number

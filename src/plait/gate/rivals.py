@@ -17,8 +17,8 @@ from typing import Final
 
 import numpy as np
 
-from plait.atomics import cas, compiled, load_acquire, pause, pure, sched_yield, store_release
-from plait.gate.calls import enter_reader, enter_source, leave_reader, leave_source
+from plait.atomics import cas, compiled, load_acquire, pause, pure, store_release
+from plait.gate.calls import enter_reader, enter_source, leave_reader, leave_source, tell
 from plait.gate.codes import DONE
 from plait.gate.flow import room
 from plait.gate.frontier import lowest
@@ -36,7 +36,6 @@ from plait.gate.layout import (
     PLACE,
     PLACE_BITS,
     PROGRESS,
-    REF,
     RING,
     SEQ,
     STORE_AT,
@@ -46,8 +45,9 @@ from plait.gate.layout import (
     scratch_at,
     source_at,
 )
-from plait.gate.nodes import climb, node_at, raise_towers
-from plait.gate.skiplist import anchor, tell, write
+from plait.gate.nodes import climb, give, node_at, raise_towers
+from plait.gate.skiplist import anchor, write
+from plait.gate.spinlock import lock, unlock
 from plait.order import AFTER_ALL
 
 # --- multi-queues: header, then a block a (reader, source), then its columns -------------------------------------
@@ -79,21 +79,11 @@ def queue_at(q, reader, slot):
 
 
 @compiled
-def lock(q, b):
-    tries = 0
-    while not cas(q, b + LOCK, 0, 1):
-        tries += 1
-        if tries % 64 == 0:
-            sched_yield()
-        pause()
-
-
-@compiled
 def put_locked(q, reader, slot, ts, seq, ref, low, high):
     """Enqueue what fits; gives how many."""
     b = queue_at(q, reader, slot)
     size = q[Q_SIZE]
-    lock(q, b)
+    lock(q, b + LOCK)
     tail = q[b + Q_TAIL]
     number = min(high - low, size - (tail - q[b + Q_HEAD]))
     for i in range(number):
@@ -102,7 +92,7 @@ def put_locked(q, reader, slot, ts, seq, ref, low, high):
         q[at + 1] = seq[low + i]
         q[at + 2] = ref[low + i]
     q[b + Q_TAIL] = tail + number
-    store_release(q, b + LOCK, 0)
+    unlock(q, b + LOCK)
     return number
 
 
@@ -136,10 +126,10 @@ def finish(q, readers, slot):
 @compiled
 def first_locked(q, b):
     """Look at a queue again: 1 if it has a tuple, 0 if not yet, -1 if never again."""
-    lock(q, b)
+    lock(q, b + LOCK)
     ended = load_acquire(q, b + Q_ENDED)
     seen = q[b + Q_TAIL]
-    store_release(q, b + LOCK, 0)
+    unlock(q, b + LOCK)
     q[b + Q_SEEN] = seen
     if seen > q[b + Q_NEXT]:
         return 1
@@ -177,9 +167,9 @@ def take_locked(q, reader, most, ts, origin, seq, ref):
         number += 1
     for slot in range(q[Q_SOURCES]):
         b = queue_at(q, reader, slot)
-        lock(q, b)
+        lock(q, b + LOCK)
         q[b + Q_HEAD] = q[b + Q_NEXT]
-        store_release(q, b + LOCK, 0)
+        unlock(q, b + LOCK)
     return DONE if number == 0 and best < 0 and not waiting else number
 
 
@@ -274,15 +264,10 @@ def take_plain(g, reader, most, ts, origin, seq, ref):
             ended = ahead == NIL and frontier == AFTER_ALL
             break
         node = ahead
-        slot = g[node + PLACE] >> PLACE_BITS
-        ts[number] = g[node + TS]
-        origin[number] = g[source_at(slot) + ORIGIN]
-        seq[number] = g[node + SEQ]
-        ref[number] = g[node + REF]
-        g[counts + slot] += 1
+        give(g, node, counts, number, ts, origin, seq, ref)
         number += 1
     if number > 0:
         store_release(g, r + HEAD, g[node + PLACE])
-        tell(g, reader, counts)
+        tell(g, reader)
     leave_reader(g, reader, number > 0)
     return DONE if number == 0 and ended else number

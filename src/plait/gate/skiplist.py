@@ -15,10 +15,10 @@ read. What is different, and why:
 
 from __future__ import annotations
 
-from plait.atomics import compiled, fence, load_acquire, sched_yield, store_release
-from plait.gate.calls import enter_reader, enter_source, leave_reader, leave_source
-from plait.gate.codes import DONE, FULL, LATE, STUCK, UNSORTED
-from plait.gate.flow import YIELDS, cancel, prepare, room, sleep
+from plait.atomics import compiled, fence, load_acquire, store_release
+from plait.gate.calls import enter_reader, enter_source, leave_reader, leave_source, tell
+from plait.gate.codes import DONE, LATE, UNSORTED
+from plait.gate.flow import FIRST_LOOK, LAST_LOOK, NO_EVENT, awaited, room, wait
 from plait.gate.frontier import settle
 from plait.gate.layout import (
     FREE,
@@ -33,7 +33,6 @@ from plait.gate.layout import (
     NIL,
     NO_PLACE,
     NODE_WORDS,
-    ORIGIN,
     PIN,
     PLACE,
     PLACE_BITS,
@@ -43,7 +42,6 @@ from plait.gate.layout import (
     READY_EVENT,
     REF,
     RING,
-    ROOM_EVENT,
     SEATS,
     SEQ,
     STATE,
@@ -51,13 +49,12 @@ from plait.gate.layout import (
     TAIL,
     TS,
     UNLINKED,
-    USED,
     read_at,
     reader_at,
     scratch_at,
     source_at,
 )
-from plait.gate.nodes import height, link, node_at, remember, tallest
+from plait.gate.nodes import give, height, link, node_at, remember, tallest
 from plait.order import AFTER_ALL, BEFORE_ALL
 
 # --- sources ----------------------------------------------------------------------------------------------------
@@ -196,23 +193,11 @@ def add_waiting(g, slot, ts, seq, ref, low, high, progress, nanoseconds, patient
     `patient`: also where it would be STUCK. Only for a thread that feeds this source alone: the source that holds the
     frontier must be another thread's.
     """
-    first = add(g, slot, ts, seq, ref, low, high, progress)
-    for _ in range(YIELDS):
-        if first != FULL and not (patient and first == STUCK):
-            return first
-        sched_yield()
-        first = add(g, slot, ts, seq, ref, low, high, progress)
-    if first != FULL and not (patient and first == STUCK):
-        return first
-    event = ROOM_EVENT if first == FULL else READY_EVENT
-    ticket = prepare(g, event)
-    code = add(g, slot, ts, seq, ref, low, high, progress)
-    if code != first:
-        # Also where it is held back for the other reason now: that is another event.
-        cancel(g, event)
-        return code
-    sleep(g, event, ticket, nanoseconds)
-    return add(g, slot, ts, seq, ref, low, high, progress)
+    code, look, event, ticket = 0, FIRST_LOOK, NO_EVENT, 0
+    while look != LAST_LOOK:
+        code = add(g, slot, ts, seq, ref, low, high, progress)
+        look, event, ticket = wait(g, look, event, ticket, awaited(code, patient), nanoseconds)
+    return code
 
 
 # --- readers ----------------------------------------------------------------------------------------------------
@@ -241,16 +226,11 @@ def read(g, reader, most, ts, origin, seq, ref):
             frontier = settled
             continue
         node = ahead
-        slot = g[node + PLACE] >> PLACE_BITS
-        ts[number] = g[node + TS]
-        origin[number] = g[source_at(slot) + ORIGIN]
-        seq[number] = g[node + SEQ]
-        ref[number] = g[node + REF]
-        g[counts + slot] += 1
+        give(g, node, counts, number, ts, origin, seq, ref)
         number += 1
     if number > 0:
         store_release(g, r + HEAD, g[node + PLACE])
-        tell(g, reader, counts)
+        tell(g, reader)
     leave_reader(g, reader, number > 0)
     if number == 0 and done:
         return DONE
@@ -258,29 +238,10 @@ def read(g, reader, most, ts, origin, seq, ref):
 
 
 @compiled
-def tell(g, reader, counts):
-    """Publish what was read of each source."""
-    row = read_at(g, reader)
-    for slot in range(load_acquire(g, USED)):
-        if g[row + slot] != g[counts + slot]:
-            store_release(g, row + slot, g[counts + slot])
-
-
-@compiled
 def read_waiting(g, reader, most, ts, origin, seq, ref, nanoseconds):
     """As `read`, but sleep up to `nanoseconds` for the sources where nothing is ready."""
-    number = read(g, reader, most, ts, origin, seq, ref)
-    for _ in range(YIELDS):
-        if number != 0:
-            return number
-        sched_yield()
+    number, look, event, ticket = 0, FIRST_LOOK, NO_EVENT, 0
+    while look != LAST_LOOK:
         number = read(g, reader, most, ts, origin, seq, ref)
-    if number != 0:
-        return number
-    ticket = prepare(g, READY_EVENT)
-    number = read(g, reader, most, ts, origin, seq, ref)
-    if number != 0:
-        cancel(g, READY_EVENT)
-        return number
-    sleep(g, READY_EVENT, ticket, nanoseconds)
-    return read(g, reader, most, ts, origin, seq, ref)
+        look, event, ticket = wait(g, look, event, ticket, READY_EVENT if number == 0 else NO_EVENT, nanoseconds)
+    return number

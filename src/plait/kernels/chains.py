@@ -102,7 +102,7 @@ def probe_hash(
 def cell(value: float, inverse: float) -> int:
     """The number of the cell a coordinate lies in; far-off coordinates share the outermost cells."""
     at = min(max(np.floor(value * inverse), -4.0e18), 4.0e18)
-    return int64(at)  # type: ignore[no-any-return]
+    return int64(at)  # type: ignore[no-any-return]  # Numba's types are untyped as functions
 
 
 @entry

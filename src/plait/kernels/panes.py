@@ -9,8 +9,9 @@ a window is at most two panes an advance, however odd its size: window k is the 
 `k + size // advance`.
 
 A *slot* is a place for one group of one pane in every accumulator. Kernels run a function at a time over a batch: slots
-are found first, then every function updates its own accumulator, then closed windows are merged from slots. Order within
-a batch is the total order, and slots of one window are listed in the order of their panes: so first and last merge as well.
+are found first, then every function updates its own accumulator, then closed windows are merged from slots (`sliding`).
+Order within a batch is the total order, and slots of one window are listed in the order of their panes: so first and last
+merge as well.
 
 Windows of tuples are the same with a tuple's number in its group in place of its ts.
 """
@@ -21,9 +22,10 @@ import numpy as np
 
 from plait.kernels.compiled import entry, inlined
 
-# State of windows of time. Panes and slots are runs of their arrays: [FIRST, END); the newest pane is the open one.
-PANE_FIRST, PANE_END, SLOT_FIRST, SLOT_END, OPEN_LOW, OPEN_HIGH, NEXT_WINDOW, STARTED = range(8)
-STATE_WORDS = 8
+# State of windows of time. Panes and slots are runs of their arrays: [FIRST, END); the newest pane is the open one. ADDED and
+# SHIFT: see `kernels.sliding`.
+PANE_FIRST, PANE_END, SLOT_FIRST, SLOT_END, OPEN_LOW, OPEN_HIGH, NEXT_WINDOW, STARTED, ADDED, SHIFT = range(10)
+STATE_WORDS = 10
 
 
 @inlined
@@ -69,74 +71,29 @@ def assign(ts, group, low, high, size, advance, state, pane_id, pane_slot, slot_
 
 
 @entry
-def close(
-    frontier, size, advance, state, pane_id, pane_slot, slot_group, row_of, rows, row_group, row_window, targets, slots
-) -> tuple[int, int]:
-    """Windows that end at or before the frontier, in order, as rows and as pairs (row, slot) in the order of panes.
+def assign_parts(ids, spans, base, group, state, pane_id, pane_slot, slot_group, slot_of, slot) -> None:
+    """Panes that come whole, after all before them, in parts: the slot of each part, whose group is given.
 
-    Stops before the arrays are full, so that it is called until it gives no rows; gives the numbers of rows and pairs.
-    `row_of` is -1 for every group, before and after. Panes that no later window holds are given up, their contents not.
+    Part number `base[s] + c` is cell c of source s; of pane number ids[w] source s has the cells from spans[w, 0, s] up to, not
+    with, spans[w, 1, s]. `slot_of` is -1 for every group, before and after.
     """
-    rest = size % advance
-    split = 1 if rest > 0 else 0
-    over = size // advance
-    number, pairs = rows - rows, rows - rows
-    while state[PANE_FIRST] < state[PANE_END]:
-        oldest = pane_id[state[PANE_FIRST]]
-        begin = (oldest >> split) * advance + (rest if split == 1 and oldest & 1 == 1 else 0)
-        k = max(state[NEXT_WINDOW], (begin - size) // advance + 1)
-        if k > oldest >> split:
-            # In no window that is still to come (or in none at all).
-            state[PANE_FIRST] += 1
-            state[SLOT_FIRST] = pane_slot[state[PANE_FIRST]] if state[PANE_FIRST] < state[PANE_END] else state[SLOT_END]
-            continue
-        if k * advance > frontier - size:
-            break
-        until = ((k + over) << split) + split
-        last = state[PANE_FIRST]
-        while last < state[PANE_END] and pane_id[last] < until:
-            last += 1
-        end = pane_slot[last] if last < state[PANE_END] else state[SLOT_END]
-        held = end - state[SLOT_FIRST]
-        if number + held > len(row_group) or pairs + held > len(targets):
-            break
-        first_row = number
-        for s in range(state[SLOT_FIRST], end):
-            g = slot_group[s]
-            row = row_of[g]
-            if row < 0:
-                row = number
-                row_of[g] = row
-                row_group[row] = g
-                row_window[row] = k
-                number += 1
-            targets[pairs] = row
-            slots[pairs] = s
-            pairs += 1
-        for row in range(first_row, number):
-            row_of[row_group[row]] = -1
-        state[NEXT_WINDOW] = k + 1
-    return number, pairs
-
-
-@entry
-def in_order(number, row_window, row_rank, place, order) -> None:
-    """Rows of windows, which are in order, by rank within each window. `place` has a word for each rank, all -1."""
-    low = number - number
-    while low < number:
-        high = low
-        least, most = row_rank[low], row_rank[low]
-        while high < number and row_window[high] == row_window[low]:
-            place[row_rank[high]] = high
-            least, most = min(least, row_rank[high]), max(most, row_rank[high])
-            high += 1
-        at = low
-        for rank in range(least, most + 1):
-            if place[rank] >= 0:
-                order[at] = place[rank]
-                place[rank] = -1
-                at += 1
-        low = high
+    for w in range(len(ids)):
+        first = state[SLOT_END]
+        pane_id[state[PANE_END]] = ids[w]
+        pane_slot[state[PANE_END]] = first
+        state[PANE_END] += 1
+        for source in range(spans.shape[2]):
+            for part in range(base[source] + spans[w, 0, source], base[source] + spans[w, 1, source]):
+                s = slot_of[group[part]]
+                if s < 0:
+                    s = state[SLOT_END]
+                    state[SLOT_END] += 1
+                    slot_of[group[part]] = s
+                    slot_group[s] = group[part]
+                slot[part] = s
+        for s in range(first, state[SLOT_END]):
+            slot_of[slot_group[s]] = -1
+    state[STARTED] = 1
 
 
 @entry
@@ -288,10 +245,11 @@ def timed_edge(low, high, slot, bits, valid, which, ts, last, kept) -> None:
 
 
 @entry
-def merge_timed_edge(number, target, slot, window, last, into, kept, best) -> None:
-    """Parts of one source after those of sources before it; `best` has the ts of what each window holds so far."""
+def merge_timed_edge(number, target, slot, first, last, into, kept, best) -> None:
+    """Parts of one source after those of sources before it; `best` has the ts of what targets, from `first` on, hold so far."""
     for i in range(number):
-        t, s, w = target[i], slot[i], window[i]
+        t, s = target[i], slot[i]
+        w = t - first
         if kept[s, 0] != 0 and (into[t, 0] == 0 or (kept[s, 2] >= best[w] if last else kept[s, 2] < best[w])):
             into[t, 0] = kept[s, 0]
             into[t, 1] = kept[s, 1]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from plait.atomics import load_acquire
 from plait.atomics.native import clock_ns, compiled_over
+from plait.gate import epochs
 from plait.operators import layout as o
 from plait.operators.emitting import put, room
 from plait.operators.plan import Plan, Seat, Wish
@@ -64,8 +65,11 @@ def work_asof(gate, c, w, arena, batch, p0, p1, u0, u1, table, over, ranges, wal
         halt = load_acquire(c, o.HALT)
         if halt != 0:
             return o.HALTED if halt == 1 else o.STOPPED
-        if w[o.PHASE] == o.READING and not read(gate, c, w, batch, o.PROBING):
-            return o.STOPPED
+        if w[o.PHASE] == o.READING:
+            if not read(gate, c, w, batch, o.PROBING):
+                return o.STOPPED
+            if w[o.SLICED] and w[o.PHASE] == o.READING:
+                return o.SWITCH if w[o.OWN + epochs.SWITCHING] else o.IDLE
         if w[o.PHASE] == o.PROBING:
             began = clock_ns(w, o.CLOCK)
             code = pass_tuples(c, w, arena, batch, table, out)
@@ -84,6 +88,8 @@ def work_asof(gate, c, w, arena, batch, p0, p1, u0, u1, table, over, ranges, wal
             w[o.PHASE] = o.READING
             if w[o.ENDED]:
                 return o.FINISHED
+            if w[o.SLICED]:
+                return o.SWITCH if w[o.OWN + epochs.SWITCHING] else o.SLICE
 
 
 def plan(wish: Wish) -> Plan:

@@ -210,7 +210,9 @@ class PlainBuckets:
     def _state(self, bucket: int) -> Any:
         self.touched.add(bucket)
         if bucket not in self._states:
+            before, self.calling = self.calling, ("state", -1, bucket)
             self._states[bucket] = self.node.first_state(bucket)
+            self.calling = before
         return self._states[bucket]
 
     def _emit(self, outputs: Iterable[Any] | None, ts: int, rank: int, bucket: int, cause: int, *,

@@ -53,7 +53,7 @@ class Made:
         assert isinstance(bound.node, Operator)
         self.node, self.bound = bound.node, bound
         self.names = [i.node.name or f"input {n}" for n, i in enumerate(bound.inputs)]
-        first = self.node.first_state(0)
+        first = self._first_state(0)
         if not isinstance(first, np.ndarray) or first.ndim == 0 or first.dtype.kind not in "iufb":
             raise NotCompiled(f"state() gives a {type(first).__name__}, not a NumPy array of numbers")
         self.state = first
@@ -67,6 +67,12 @@ class Made:
         module = store.load(store.kernel_text(text), cache_dir)
         self.module = module
         self._compile()
+
+    def _first_state(self, bucket: int) -> Any:
+        try:
+            return self.node.first_state(bucket)
+        except Exception as error:  # it is called again in its place, where a tuple wants the state, and told there
+            raise NotCompiled(f"state() of bucket {bucket} raised {type(error).__name__}") from error
 
     # --- columns ---
 
@@ -187,7 +193,7 @@ class CompiledBuckets:
         if any(s.shape != made.state.shape or s.dtype != made.state.dtype for s in states):
             raise NotCompiled("state() gives arrays of different shapes")
         self.states = np.array(states)
-        self.timers = List.empty_list(types.UniTuple(types.int64, 2))  # type: ignore[no-untyped-call]
+        self.timers = List.empty_list(types.UniTuple(types.int64, 2))  # type: ignore[no-untyped-call]  # Numba's own
         self.ran = np.full(2, -1, np.int64)
         self.width, self.calls = made.width, 0
         self._parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []

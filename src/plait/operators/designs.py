@@ -6,8 +6,11 @@
 | `tuml_sc` | the gate | one update thread (`operators.tuml`) |
 | `tuml_mc` | the gate | update threads, split by key |
 | `wiml` | nobody: windows are merged instead | the threads that push (`operators.wiml`) |
+| `wiml_shared` | nobody, as with `wiml` | the threads that push, through tables of windows that they share |
 
-All give the same rows in the same order. The first two are what the paper starts from; they are here to be compared with.
+All give the same rows in the same order. The first two are what the paper starts from; they are here to be compared with. So is
+`wiml_shared`: the paper's W-Hive has a concurrent hash table in every winset, in which sources meet at a key's window; with
+`wiml` a source looks up keys in a table of its own, and the output thread brings together what is of one key.
 """
 
 from __future__ import annotations
@@ -24,7 +27,8 @@ from plait.windows import hive_functions
 
 #: With WiML a source has its own part of every window it is in: work that pays while there are cores to share it.
 SOURCES_A_CORE = 4
-STRATEGIES = ("mq", "mq_lockfree", "tuml_sc", "tuml_mc", "wiml")
+STRATEGIES = ("mq", "mq_lockfree", "tuml_sc", "tuml_mc", "wiml", "wiml_shared")
+WIML = ("wiml", "wiml_shared")
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,11 @@ class Design:
     strategy: str
     workers: int
     why: str
+
+    @property
+    def merges_windows(self) -> bool:
+        """Whether the threads that push update windows, each source its own part."""
+        return self.strategy in WIML
 
     @property
     def seats(self) -> tuple[int, ...]:
@@ -57,15 +66,13 @@ def design(query: Aggregate, strategy: str, workers: int | None, schema: pa.Sche
             )
         return Design(strategy, workers or 2, "update threads split by key, as asked for")
     unmerged = hive_functions.check(query, schema)
-    if strategy == "wiml" and unmerged is not None:
-        raise hive_functions.refuse(unmerged, query)
+    if strategy in WIML and unmerged is not None:
+        raise hive_functions.refuse(unmerged, query, strategy)
     if strategy != "auto":
         if workers is not None and workers > 1:
             raise QueryError(
                 f"workers={workers} with strategy={strategy!r}",
-                why="windows are updated by the threads that push"
-                if strategy == "wiml"
-                else "it has a single consumer",
+                why="windows are updated by the threads that push" if strategy in WIML else "it has a single consumer",
                 do="Leave workers= out, or use 'tuml_mc'",
             )
         return Design(strategy, 1, "as asked for")

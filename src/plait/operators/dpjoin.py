@@ -23,6 +23,13 @@ from __future__ import annotations
 from plait.operators.plan import Plan, Seat, Two, Wish
 
 
+def apart(wish: Wish) -> Plan:
+    """m x 1 for shares that change hands: nothing is shared, so every worker has the right window for itself."""
+    m = wish.workers
+    seats = tuple(Seat((k, k), (m, 1), (k, 0), (m, 1), (k, 0), (True, True)) for k in range(m))
+    return Plan("dpjoin", seats, (m, 1), f"{m} x 1: left tuples by turns, the right window at every worker")
+
+
 def plan(wish: Wish, layout: Two, why: str) -> Plan:
     m, n = layout
     seats = []

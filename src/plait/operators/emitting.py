@@ -39,6 +39,9 @@ def room(c, w):
     if tail - load_acquire(w, o.OUT_HEAD) <= w[o.OUT_MASK]:
         return 0
     store_release(w, o.OUT_TAIL, tail)
+    # Or nobody could take what a batch has filled the ring with: triggers are given out only when they are done. When a batch
+    # is closed its tuples are counted in RANK.
+    store_release(w, o.DONE_RANK, w[o.RANK] + (0 if w[o.PHASE] == o.CLOSING else w[o.AT]))
     fence()
     wake_gatherer(c)
     store_release(w, o.WAITS, o.FOR_CONSUMER)

@@ -1,7 +1,8 @@
 """The workers' results as one sequence: ScaleJoin's output gate, SplitJoin's gathering by punctuation.
 
-Each worker's ring is in result order, and each says up to which trigger it is done: a punctuation. Below the least of
-these, nothing can come any more, so what is taken there, the least first, is the result order.
+Each worker's ring is in result order, and each says up to which trigger it is done: a punctuation. So of what the rings begin
+with the least is next, if no worker whose ring is empty can still come with less: that is what its punctuation says. One whose
+ring has something can't, done or not: so a worker that waits for room, in the midst of a trigger even, is never waited for.
 
 Precision is the caller's: STRICT compares trigger and partner; a number k > 0 takes, between two multiples of k
 triggers, what each worker has, worker by worker (k = 1: triggers in order, partners as they are stored); NEVER takes
@@ -18,7 +19,7 @@ import numpy as np
 from numba import carray
 
 from plait.atomics import fence, fetch_add, load_acquire, sched_yield, store_release, wake_all
-from plait.atomics.native import compiled_over, pointer_at
+from plait.atomics.native import clock_ns, compiled_over, pointer_at
 from plait.gate.flow import cancel, prepare, sleep
 from plait.operators import layout as o
 from plait.order import AFTER_ALL
@@ -30,6 +31,11 @@ inner = compiled_over("windows", "gate", "kernels", inner=True)
 STRICT: Final = 0
 NEVER: Final = -1
 ENDED: Final = -1
+
+# What is known of each worker: where its ring ends, and up to which rank and ts it is done.
+TAIL, RANK, TS = range(3)
+CLOCK: Final = 4  # of `seen`
+SEEN: Final = 6
 
 
 @inner
@@ -49,10 +55,11 @@ def first_is_less(a, i, b, j, precision):
 
 
 @compiled
-def gather(c, workers, taken, ends, precision, most, dest, seen):
+def gather(c, workers, taken, known, precision, most, dest, seen):
     """Take the next results, up to `most`: how many; ENDED if there can't be any more.
 
-    `seen` receives the least ts still live on either side, and the rank and the ts up to which all results are out.
+    `known` is for what each worker says, `taken` for how much of its ring is taken. `seen` receives the least ts still live on
+    either side, and the rank and the ts up to which all results are out; two more words of it are for the clock.
     """
     n = len(workers)
     rank, ts = AFTER_ALL, AFTER_ALL
@@ -62,18 +69,16 @@ def gather(c, workers, taken, ends, precision, most, dest, seen):
         # What is live first: it may be older than the rank, never newer, or payload would go before its results.
         for side in range(2):
             seen[side] = min(seen[side], load_acquire(w, o.LIVE_TS + side))
-        # Then the ts, and the rank last: whoever sees a ts sees the rank of all tuples below it. The other way round an unmatched
+        # Then the ts, then the rank: whoever sees a ts sees the rank of all tuples below it. The other way round an unmatched
         # row could go before a result that is due earlier.
-        ts = min(ts, load_acquire(w, o.DONE_TS))
-        rank = min(rank, load_acquire(w, o.DONE_RANK))
-    seen[2], seen[3] = rank, ts
-    if precision > 1 and ts != AFTER_ALL:
-        rank = rank // precision * precision
-    for k in range(n):
-        w = ints(workers[k], o.WORDS)
+        known[TS, k] = load_acquire(w, o.DONE_TS)
+        known[RANK, k] = load_acquire(w, o.DONE_RANK)
+        # The ring after them: what it has is all there is below.
+        known[TAIL, k] = load_acquire(w, o.OUT_TAIL)
         taken[k] = w[o.OUT_HEAD]
-        ends[k] = load_acquire(w, o.OUT_TAIL)
-    count = merge(workers, taken, ends, precision, rank, ts, most, dest)
+        ts, rank = min(ts, known[TS, k]), min(rank, known[RANK, k])
+    seen[2], seen[3] = rank, ts
+    count = merge(workers, taken, known, precision, most, dest)
     for k in range(n):
         store_release(ints(workers[k], o.WORDS), o.OUT_HEAD, taken[k])
     if count > 0:
@@ -84,34 +89,46 @@ def gather(c, workers, taken, ends, precision, most, dest, seen):
         return count
     if ts == AFTER_ALL:
         for k in range(n):
-            if taken[k] < ends[k]:
+            if taken[k] < known[TAIL, k]:
                 return 0
         return ENDED
     return 0
 
 
 @inner
-def merge(workers, taken, ends, precision, rank, ts, most, dest):
+def held_back(k, entry_ts, trigger, taken, known, precision):
+    """Whether a worker whose ring is empty may still have something that goes before this entry of worker k."""
+    for j in range(len(taken)):
+        if j == k or taken[j] < known[TAIL, j] or known[TS, j] == AFTER_ALL:
+            continue
+        if trigger == o.UNMATCHED:
+            if entry_ts >= known[TS, j]:
+                return True
+        elif precision > 0:
+            mine, theirs = (trigger >> 1) // precision, known[RANK, j] // precision
+            if mine > theirs or (mine == theirs and k > j):
+                return True
+        elif trigger >> 1 >= known[RANK, j]:
+            return True
+    return False
+
+
+@inner
+def merge(workers, taken, known, precision, most, dest):
     n = len(workers)
     count = 0
     while count < most:
         best = -1
         for k in range(n):
-            if taken[k] == ends[k]:
+            if taken[k] == known[TAIL, k]:
                 continue
-            w = ints(workers[k], o.WORDS)
-            a = entries(w)
-            i = (taken[k] & w[o.OUT_MASK]) * o.E_WORDS
-            trigger = a[i + o.E_TRIGGER]
-            out = ts == AFTER_ALL or a[i + o.E_TS] < ts if trigger == o.UNMATCHED else trigger >> 1 < rank
             if precision == NEVER:
                 best = k
                 break
-            if not out:
-                continue
             if best >= 0:
-                v = ints(workers[best], o.WORDS)
-                if first_is_less(entries(v), (taken[best] & v[o.OUT_MASK]) * o.E_WORDS, a, i, precision):
+                v, w = ints(workers[best], o.WORDS), ints(workers[k], o.WORDS)
+                mine, other = (taken[best] & v[o.OUT_MASK]) * o.E_WORDS, (taken[k] & w[o.OUT_MASK]) * o.E_WORDS
+                if first_is_less(entries(v), mine, entries(w), other, precision):
                     continue
             best = k
         if best < 0:
@@ -119,12 +136,11 @@ def merge(workers, taken, ends, precision, rank, ts, most, dest):
         w = ints(workers[best], o.WORDS)
         a = entries(w)
         # As long as one worker is the only one there is nothing to compare.
-        last = ends[best] if n == 1 or precision == NEVER else taken[best] + 1
+        alone = n == 1 or precision == NEVER
+        last = known[TAIL, best] if alone else taken[best] + 1
         while taken[best] < last and count < most:
             i = (taken[best] & w[o.OUT_MASK]) * o.E_WORDS
-            trigger = a[i + o.E_TRIGGER]
-            out = ts == AFTER_ALL or a[i + o.E_TS] < ts if trigger == o.UNMATCHED else trigger >> 1 < rank
-            if not out and precision != NEVER:
+            if not alone and held_back(best, a[i + o.E_TS], a[i + o.E_TRIGGER], taken, known, precision):
                 return count
             for word in range(o.E_WORDS):
                 dest[word, count] = a[i + word]
@@ -134,20 +150,35 @@ def merge(workers, taken, ends, precision, rank, ts, most, dest):
 
 
 @compiled
-def gather_waiting(c, workers, taken, ends, precision, most, dest, seen, nanoseconds):
+def gather_waiting(c, workers, taken, known, precision, most, dest, seen, nanoseconds):
     """As `gather`, but sleep up to `nanoseconds` where there is nothing."""
-    number = gather(c, workers, taken, ends, precision, most, dest, seen)
+    number = gather(c, workers, taken, known, precision, most, dest, seen)
     for _ in range(2):
         if number != 0:
             return number
         sched_yield()
-        number = gather(c, workers, taken, ends, precision, most, dest, seen)
+        number = gather(c, workers, taken, known, precision, most, dest, seen)
     if number != 0 or nanoseconds <= 0:
         return number
     ticket = prepare(c, o.OUT_EVENT)
-    number = gather(c, workers, taken, ends, precision, most, dest, seen)
+    number = gather(c, workers, taken, known, precision, most, dest, seen)
     if number != 0:
         cancel(c, o.OUT_EVENT)
         return number
-    sleep(c, o.OUT_EVENT, ticket, nanoseconds)
-    return gather(c, workers, taken, ends, precision, most, dest, seen)
+    # Every worker that has done something wakes the gatherer, and only the last of them lets it take anything: the others
+    # are no reason to go back to Python.
+    until = clock_ns(seen, CLOCK) + nanoseconds
+    ts = seen[3]
+    while True:
+        sleep(c, o.OUT_EVENT, ticket, nanoseconds)
+        number = gather(c, workers, taken, known, precision, most, dest, seen)
+        if number != 0 or seen[3] > ts or load_acquire(c, o.HALT) != 0:
+            return number
+        nanoseconds = until - clock_ns(seen, CLOCK)
+        if nanoseconds <= 0:
+            return number
+        ticket = prepare(c, o.OUT_EVENT)
+        number = gather(c, workers, taken, known, precision, most, dest, seen)
+        if number != 0 or seen[3] > ts or load_acquire(c, o.HALT) != 0:
+            cancel(c, o.OUT_EVENT)
+            return number

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+import numpy as np
+from numba import carray
+
 from plait.atomics import fetch_add, store_release, wake_all
-from plait.atomics.native import compiled_over
+from plait.atomics.native import compiled_over, pointer_at
+from plait.gate import epochs
 from plait.gate.layout import READY_EVENT
 from plait.operators import layout as o
 
@@ -23,3 +27,5 @@ def halt(gate, control, value):
     for event in (o.ROOM_EVENT, o.FEED_EVENT, o.OUT_EVENT):
         fetch_add(control, event, 1)
         wake_all(control, event)
+    if control[o.EPOCHS]:
+        epochs.wake_threads(gate, carray(pointer_at(control[o.EPOCHS]), (1 << 40,), dtype=np.int64))

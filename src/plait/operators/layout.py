@@ -50,6 +50,7 @@ BAND_TERMS: Final = 43  # 1 if the dimensions are bands, which a grid can serve
 SHARED: Final = 44  # address of what a plan of its own loop shares among workers (Plan.shared); 0: nothing
 CREW: Final = 45  # how many workers there are
 SLICED: Final = 46  # address of the epochs' words (`gate.epochs`), where threads serve shares by turns; 0: one each
+ASOF: Final = 47  # sliced: 1 if the loop is `asof.work_asof`
 LEFT_SIZES: Final = 48  # bytes a value, by column; then the right side's
 COLUMNS: Final = 96  # addresses of the batch's columns, left, then right (24 each)
 
@@ -154,6 +155,7 @@ NO_ROW: Final = -1
 
 # --- what all workers of a run share ----------------------------------------------------------------------------
 HALT: Final = 0  # released by whoever wants the workers to stand still (1) or to stop (2); acquired in every loop
+EPOCHS: Final = 1  # address of an elastic run's epochs, whose threads park there; plain, written before they start
 OUT_EVENT: Final = LINE  # slept on by the gatherer; SLEEPERS beside it
 OUT_SLEEPERS: Final = LINE + 1
 ROOM_EVENT: Final = 2 * LINE  # slept on by workers whose ring is full

@@ -24,4 +24,4 @@ def plan(wish: Wish) -> Plan:
     if n > 1 and wish.kind != "inner":
         raise refuse_kind("scalejoin", wish.kind)
     seats = tuple(Seat((k, k), (n, n), (k, k), (1, 1), (0, 0), (True, True)) for k in range(n))
-    return Plan("scalejoin", seats, (n, n), f"{n} workers see every tuple, each stores every {n}th of either stream")
+    return Plan("scalejoin", seats, (n, n), f"{n} workers see every tuple, each stores one in {n} of either stream")

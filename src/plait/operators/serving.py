@@ -1,8 +1,6 @@
 """Threads that serve shares (`gate.epochs`): handing one on, waking whoever it goes to, and waiting for work.
 
-A thread with shares sleeps on the gate's READY_EVENT; one without is parked on FEED_EVENT, which tuples do not wake and
-`halt` does. Whoever hands a share on fences after the store to OWNER and wakes both; a thread says that it will sleep,
-fences, and looks at its shares once more. One of the two sees the other: no share is left without a thread.
+A thread with shares sleeps at the gate, for tuples; one without is parked, where tuples do not wake it and `halt` does.
 """
 
 from __future__ import annotations
@@ -13,9 +11,8 @@ from numba import carray
 from plait.atomics import load_acquire, sched_yield
 from plait.atomics.native import clock_ns, compiled_over, nap, pointer_at
 from plait.gate import epochs
-from plait.gate.flow import cancel, prepare, sleep
-from plait.gate.layout import READY_EVENT
 from plait.operators import layout as o
+from plait.operators.asof import work_asof
 from plait.operators.worker import work
 from plait.windows.ring_segment import ints, octets
 
@@ -26,18 +23,8 @@ PARKED_NS = 1_000_000_000
 
 
 @compiled
-def hand_on(gate, c, e, me, share, epoch, now):
-    return epochs.hand_on(gate, c, o.FEED_EVENT, e, me, share, epoch, now)
-
-
-@compiled
-def wake_threads(gate, c):
-    epochs.wake_threads(gate, c, o.FEED_EVENT)
-
-
-@compiled
 def park(c, e, me):
-    epochs.park(c, o.FEED_EVENT, o.HALT, e, me, PARKED_NS)
+    epochs.park(c, o.HALT, e, me, PARKED_NS)
 
 
 # --- joins: the whole turn is compiled ---------------------------------------------------------------------------
@@ -72,19 +59,19 @@ def serve_share(gate, c, arena, t):
     """One batch of the share whose memory a row of the table names."""
     w = ints(t[T_WORDS], o.WORDS)
     most, room = w[o.MOST], w[o.OUT_MASK] + 1
-    return work(
-        gate, c, w, arena,
-        carray(pointer_at(t[T_BATCH]), (o.B_ROWS, most), dtype=np.int64),
-        carray(pointer_at(t[T_P0]), (o.P_ROWS, most), dtype=np.int64),
-        carray(pointer_at(t[T_P1]), (o.P_ROWS, most), dtype=np.int64),
-        octets(t[T_U0], most), octets(t[T_U1], most),
-        carray(pointer_at(t[T_PAIRS]), (4, t[T_PAIRS_WIDE]), dtype=np.int64),
-        octets(t[T_OVER], most),
-        carray(pointer_at(t[T_RANGES]), (most, 4), dtype=np.float64),
-        carray(pointer_at(t[T_WALK]), (3, t[T_WALK_WIDE]), dtype=np.int64),
-        ints(t[T_TALLY], 8),
-        carray(pointer_at(t[T_OUT]), (room, o.E_WORDS), dtype=np.int64),
-    )  # fmt: skip
+    batch = carray(pointer_at(t[T_BATCH]), (o.B_ROWS, most), dtype=np.int64)
+    p0 = carray(pointer_at(t[T_P0]), (o.P_ROWS, most), dtype=np.int64)
+    p1 = carray(pointer_at(t[T_P1]), (o.P_ROWS, most), dtype=np.int64)
+    u0, u1 = octets(t[T_U0], most), octets(t[T_U1], most)
+    pairs = carray(pointer_at(t[T_PAIRS]), (4, t[T_PAIRS_WIDE]), dtype=np.int64)
+    over = octets(t[T_OVER], most)
+    ranges = carray(pointer_at(t[T_RANGES]), (most, 4), dtype=np.float64)
+    walk = carray(pointer_at(t[T_WALK]), (3, t[T_WALK_WIDE]), dtype=np.int64)
+    tally = ints(t[T_TALLY], 8)
+    out = carray(pointer_at(t[T_OUT]), (room, o.E_WORDS), dtype=np.int64)
+    if w[o.ASOF]:
+        return work_asof(gate, c, w, arena, batch, p0, p1, u0, u1, pairs, over, ranges, walk, tally, out)
+    return work(gate, c, w, arena, batch, p0, p1, u0, u1, pairs, over, ranges, walk, tally, out)
 
 
 @inner
@@ -105,6 +92,12 @@ def turn(gate, c, e, me, arena, table, told):
         if e[s + epochs.FINISHED] != 0:
             continue
         code = serve_share(gate, c, arena, table[share])
+        # Not after all others had a turn: whoever it goes to wakes up, and begins, meanwhile.
+        while code == o.SLICE and epochs.nears(e, share):
+            code = serve_share(gate, c, arena, table[share])
+            if code == o.IDLE:
+                code = o.SLICE  # there was work before
+                break
         if code == o.SLICE or code == o.SWITCH:
             answer = o.SLICE
             now = clock_ns(e, line + epochs.SCRATCH)
@@ -114,7 +107,7 @@ def turn(gate, c, e, me, arena, table, told):
                 w = ints(table[share, T_WORDS], o.WORDS)
                 epoch = w[o.OWN + epochs.SWITCHING]
                 w[o.OWN + epochs.SWITCHING] = 0
-                hand_on(gate, c, e, me, share, epoch, now)
+                epochs.hand_on(gate, e, me, share, epoch, now)
         elif code == o.HALTED:
             if load_acquire(c, o.HALT) != 0:
                 return o.HALTED
@@ -137,7 +130,7 @@ def serve(gate, c, e, me, arena, table, told):
         if halt != 0:
             return o.HALTED if halt == 1 else o.STOPPED
         if load_acquire(e, epochs.ENDED) == e[epochs.SHARES]:
-            wake_threads(gate, c)
+            epochs.wake_threads(gate, e)
             return o.FINISHED
         if not epochs.owns_any(e, me):
             park(c, e, me)
@@ -153,11 +146,11 @@ def serve(gate, c, e, me, arena, table, told):
             spins += 1
             sched_yield()
         else:
-            ticket = prepare(gate, READY_EVENT)
+            ticket = epochs.prepare_at_gate(gate, e, me)
             code = turn(gate, c, e, me, arena, table, told)
             if code == o.IDLE and not told[1] and load_acquire(c, o.HALT) == 0 and epochs.owns_any(e, me):
-                sleep(gate, READY_EVENT, ticket, SLEEP_NS)
+                epochs.sleep_at_gate(gate, e, me, ticket, SLEEP_NS)
             else:
-                cancel(gate, READY_EVENT)
+                epochs.stay_awake(gate, e, me)
             if code != o.IDLE and code != o.SLICE:
                 return code

@@ -29,7 +29,7 @@ def _check_columns(shape: Shape) -> None:
     for side in (0, 1):
         for leaf in shape.leaves[side]:
             if leaf.kind in ("bytes", "null"):
-                name = leaf.expr.name  # type: ignore[union-attr]
+                name = leaf.expr.name  # type: ignore[union-attr]  # an opaque function's leaves are columns
                 code = function_of(shape).__code__
                 raise QueryError(
                     f"The condition reads {shape.predicate.names[side]}.{name}, a column of {leaf.kind}, in a function "
@@ -61,7 +61,7 @@ def _check_function(shape: Shape) -> None:
     )
     exec(compile(head + text, "<plait condition>", "exec"), names)
     rows = tuple(
-        types.BaseTuple.from_types(  # type: ignore[no-untyped-call]
+        types.BaseTuple.from_types(  # type: ignore[no-untyped-call]  # Numba's own
             [_numba_type(leaf.kind) for leaf in shape.leaves[side]], names[row]
         )
         for side, row in enumerate(("LeftRow", "RightRow"))

@@ -45,7 +45,7 @@ def function_of(shape: Shape) -> FunctionType:
 
 
 def row_fields(shape: Shape, side: int) -> list[str]:
-    names = [leaf.expr.name for leaf in shape.leaves[side]]  # type: ignore[union-attr]
+    names = [leaf.expr.name for leaf in shape.leaves[side]]  # type: ignore[union-attr]  # all are columns
     for name in names:
         if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
             raise QueryError(

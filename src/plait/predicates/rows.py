@@ -28,13 +28,13 @@ text = TextType()
 @register_model(TextType)
 class TextModel(models.StructModel):
     def __init__(self, dmm: Any, fe_type: Any) -> None:
-        super().__init__(dmm, fe_type, [("code", types.int64)])  # type: ignore[no-untyped-call]
+        super().__init__(dmm, fe_type, [("code", types.int64)])  # type: ignore[no-untyped-call]  # Numba's own
 
 
 @intrinsic
 def as_text(typingctx: Any, code: Any) -> Any:
     def wrap(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        made = cgutils.create_struct_proxy(text)(context, builder)  # type: ignore[no-untyped-call]
+        made = cgutils.create_struct_proxy(text)(context, builder)  # type: ignore[no-untyped-call]  # Numba's own
         made.code = args[0]
         return made._getvalue()
 
@@ -44,7 +44,7 @@ def as_text(typingctx: Any, code: Any) -> Any:
 @intrinsic
 def code_of(typingctx: Any, value: Any) -> Any:
     def unwrap(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        made = cgutils.create_struct_proxy(text)(context, builder, value=args[0])  # type: ignore[no-untyped-call]
+        made = cgutils.create_struct_proxy(text)(context, builder, value=args[0])  # type: ignore[no-untyped-call]  # Numba's own
         return made.code
 
     return types.int64(text), unwrap
@@ -57,21 +57,21 @@ def _compare(sign: Any) -> None:
         if isinstance(a, TextType) and isinstance(b, TextType):
 
             def columns(a: Any, b: Any) -> Any:
-                return sign(code_of(a), code_of(b))  # type: ignore[call-arg]
+                return sign(code_of(a), code_of(b))  # type: ignore[call-arg]  # an intrinsic: Numba gives the context
 
             return columns
         if isinstance(a, TextType) and isinstance(b, types.StringLiteral):
             right = constant_code(b.literal_value)
 
             def with_constant(a: Any, b: Any) -> Any:
-                return sign(code_of(a), right)  # type: ignore[call-arg]
+                return sign(code_of(a), right)  # type: ignore[call-arg]  # an intrinsic: Numba gives the context
 
             return with_constant
         if isinstance(b, TextType) and isinstance(a, types.StringLiteral):
             left = constant_code(a.literal_value)
 
             def constant_with(a: Any, b: Any) -> Any:
-                return sign(left, code_of(b))  # type: ignore[call-arg]
+                return sign(left, code_of(b))  # type: ignore[call-arg]  # an intrinsic: Numba gives the context
 
             return constant_with
         return None
@@ -107,7 +107,7 @@ def _column_by_name(row: Any, name: Any) -> Any:
     if not (isinstance(row, types.BaseNamedTuple) and isinstance(name, types.StringLiteral)):
         return None
     field = name.literal_value
-    if field not in row.fields:  # type: ignore[attr-defined]
+    if field not in row.fields:  # type: ignore[attr-defined]  # Numba's types have no stubs
         return None
 
     def get(row: Any, name: Any) -> Any:

@@ -112,10 +112,11 @@ def _window(size: Any, advance: Any) -> SpanWindow | TupleWindow:
             why="whole numbers count tuples, durations span time",
             do="Write both as durations (such as '30s') or both as numbers of tuples",
         )
+    forms = "Write a duration such as '30s' or '1h 30min', a timedelta, or a whole number of tuples"
     for option, value in (("size", size), ("advance", advance)):
         if not isinstance(value, (str, dt.timedelta)):
-            raise QueryError(
-                f"{option}={value!r} is neither a duration nor a number of tuples",
-                do="Write a duration such as '30s', a timedelta, or a whole number of tuples",
-            )
-    return SpanWindow(duration_us(size, "size", zero=False), duration_us(advance, "advance", zero=False))
+            raise QueryError(f"{option}={value!r} is neither a duration nor a number of tuples", do=forms)
+    size_us, advance_us = (
+        duration_us(value, option, zero=False, forms=forms) for option, value in (("size", size), ("advance", advance))
+    )
+    return SpanWindow(size_us, advance_us)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -39,16 +40,25 @@ def difference(expected: pa.Table, got: pa.Table, order: str = "strict") -> Diff
         return Difference(None, "columns", str(expected.schema), str(got.schema))
     for row in range(min(len(expected), len(got))) if digest(expected) != digest(got) else ():
         if _bytes(expected.slice(row, 1)) != _bytes(got.slice(row, 1)):
-            return Difference(
-                row, "row", str(expected.slice(row, 1).to_pylist()[0]), str(got.slice(row, 1).to_pylist()[0])
-            )
+            return Difference(row, "row", _shown(expected, row), _shown(got, row))
     if len(expected) != len(got):
         more = expected if len(expected) > len(got) else got
         row = min(len(expected), len(got))
-        extra = str(more.slice(row, 1).to_pylist()[0])
+        extra = _shown(more, row)
         missing = "no row"
         return Difference(row, "number of rows", *((extra, missing) if more is expected else (missing, extra)))
     return None
+
+
+def _shown(table: pa.Table, row: int) -> str:
+    """A row for a person; moments that Python has no years for as the numbers they are."""
+    values = {}
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        try:
+            values[name] = column[row].as_py()
+        except (OverflowError, ValueError):
+            values[name] = column.slice(row, 1).cast(pa.int64())[0].as_py()
+    return str(values)
 
 
 def digest(table: pa.Table) -> str:
@@ -58,7 +68,10 @@ def digest(table: pa.Table) -> str:
 
 def _bytes(table: pa.Table) -> bytes:
     """Rows as the stream of one record batch. Copied first: slices drag the bytes around them along."""
-    rows = pa.table([_whole(column) for column in table.columns], schema=table.schema)
+    schema = pa.schema([field.with_type(_unpacked(field.type)) for field in table.schema], table.schema.metadata)
+    rows = pa.table(
+        [_whole(column.cast(kind)) for column, kind in zip(table.columns, schema.types, strict=True)], schema
+    )
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as writer:
         for batch in rows.combine_chunks().to_batches():
@@ -66,16 +79,23 @@ def _bytes(table: pa.Table) -> bytes:
     return bytes(sink.getvalue().to_pybytes())
 
 
+def _unpacked(kind: pa.DataType) -> pa.DataType:
+    """The type that holds the same values in one way only: codes depend on what came first, views on what they share."""
+    if pa.types.is_dictionary(kind):
+        return _unpacked(kind.value_type)
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_unpacked(kind.value_type)))
+    return {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}.get(kind, kind)
+
+
 def _whole(column: pa.ChunkedArray) -> pa.Array:
     """One array whose buffers hold just these rows, whatever sat under its nulls."""
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
     array = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
     return pc.take(array, pa.array(range(len(array)), pa.int64()))
 
 
-def _first_descent(keys: list[object]) -> int | None:
+def _first_descent(keys: list[Any]) -> int | None:
     for at in range(1, len(keys)):
-        if keys[at] < keys[at - 1]:  # type: ignore[operator]
+        if keys[at] < keys[at - 1]:
             return at
     return None

@@ -72,6 +72,13 @@ def _called_with(function: Callable[..., Any], arguments: int) -> bool:
     return True
 
 
+def _check_function(option: str, function: Any, arguments: int) -> None:
+    do = "See help(plait.operator) for what each is called with"
+    if not callable(function):
+        raise QueryError(f"{option}={function!r} is no function", do=do)
+    check_arguments(function, option, arguments, do)
+
+
 def operator(
     streams: Node | Iterable[Node],
     *,
@@ -104,17 +111,11 @@ def operator(
         check_node(node, "input of operator")
     if isinstance(buckets, bool) or not isinstance(buckets, int) or buckets < 1:
         raise QueryError(f"buckets={buckets!r} is no number of buckets", do="Pass a whole number of at least 1")
-    for option, function, arguments in (
-        ("route", route, 1), ("state", state, 0 if callable(state) and _called_with(state, 0) else 1),
-        ("process", process, 2), ("on_timer", on_timer, 2),
-    ):  # fmt: skip
-        if function is None and option == "on_timer":
-            continue
-        if not callable(function):
-            raise QueryError(
-                f"{option}={function!r} is no function", do="See help(plait.operator) for what each is called with"
-            )
-        check_arguments(function, option, arguments, "See help(plait.operator) for what each is called with")
+    _check_function("route", route, 1)
+    _check_function("state", state, 0 if callable(state) and _called_with(state, 0) else 1)
+    _check_function("process", process, 2)
+    if on_timer is not None:
+        _check_function("on_timer", on_timer, 2)
     schema = arrow_schema(output, "output")
     if "ts" in schema.names:
         raise QueryError(

@@ -124,19 +124,8 @@ def stream(
 
     `behind="drop"` and `idle_after=` make the answer depend on arrival; nothing else does.
     """
-    if not isinstance(name, str) or not name:
-        raise QueryError(f"A stream's name is {name!r}", why="it is how data is handed in", do="Pass a non-empty text")
-    if name.lower() in ("l", "r", "left", "right"):
-        raise QueryError(
-            f"A stream can't be called {name!r}", why="that word means a side of every join", do="Rename it"
-        )
-    for option, value in (("time", time), ("seq", seq)):
-        if not isinstance(value, str) or not value:
-            raise QueryError(f"Stream {name!r}: {option}={value!r} names no column", do="Pass the column's name")
-    if unit is not None and unit not in list(TIME_UNITS):
-        raise QueryError(
-            f"Stream {name!r}: unit={unit!r} is no unit of time", do=f"Use one of {', '.join(map(repr, TIME_UNITS))}"
-        )
+    _check_name(name)
+    _check_columns(name, time, seq, unit)
     _one_of(name, "late", late, ("error", "drop"))
     _one_of(name, "behind", behind, ("error", "drop"))
     if seq == "content" and late == "drop":
@@ -160,6 +149,25 @@ def stream(
         else duration_us(idle_after, f"Stream {name!r}: idle_after", zero=False),
         schema=None if schema is None else arrow_schema(schema, f"Stream {name!r}: schema"),
     )
+
+
+def _check_name(name: object) -> None:
+    if not isinstance(name, str) or not name:
+        raise QueryError(f"A stream's name is {name!r}", why="it is how data is handed in", do="Pass a non-empty text")
+    if name.lower() in ("l", "r", "left", "right"):
+        raise QueryError(
+            f"A stream can't be called {name!r}", why="that word means a side of every join", do="Rename it"
+        )
+
+
+def _check_columns(name: str, time: object, seq: object, unit: object) -> None:
+    for option, value in (("time", time), ("seq", seq)):
+        if not isinstance(value, str) or not value:
+            raise QueryError(f"Stream {name!r}: {option}={value!r} names no column", do="Pass the column's name")
+    if unit is not None and unit not in list(TIME_UNITS):
+        raise QueryError(
+            f"Stream {name!r}: unit={unit!r} is no unit of time", do=f"Use one of {', '.join(map(repr, TIME_UNITS))}"
+        )
 
 
 def _one_of(name: str, option: str, value: object, allowed: tuple[str, ...]) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from re import _constants as sre  # type: ignore[attr-defined]  # Python's own reading of a pattern has no public name
-from re import _parser  # type: ignore[attr-defined]
+from re import _parser  # type: ignore[attr-defined]  # as above
 from typing import Any, Final
 
 import pyarrow as pa

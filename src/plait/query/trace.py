@@ -32,7 +32,7 @@ class Symbol:
     """An expression under construction; every operator gives a larger one."""
 
     __slots__ = ("expr",)
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # what `==` makes is no truth value
     __array_ufunc__ = None  # NumPy scalars on the left hand over to our reflected operators
 
     def __init__(self, expr: Expr) -> None:
@@ -136,10 +136,10 @@ class Symbol:
     def __rmod__(self, o: object) -> Symbol:
         return _binary("mod", o, self)
 
-    def __eq__(self, o: object) -> Symbol:  # type: ignore[override]
+    def __eq__(self, o: object) -> Symbol:  # type: ignore[override]  # an expression, no bool
         return _binary("eq", self, o)
 
-    def __ne__(self, o: object) -> Symbol:  # type: ignore[override]
+    def __ne__(self, o: object) -> Symbol:  # type: ignore[override]  # an expression, no bool
         return _binary("ne", self, o)
 
     def __lt__(self, o: object) -> Symbol:

@@ -11,7 +11,7 @@ from typing import Any
 
 from plait.query.aggregate import Aggregate, SpanWindow, TupleWindow
 from plait.query.bind import Bound
-from plait.reference.folds import fold
+from plait.reference.folds import fold, one_form
 from plait.reference.intake import sort_value
 from plait.reference.joins import full_key
 from plait.reference.rows import Row
@@ -33,8 +33,7 @@ class _Grouping:
         return tuple(sort_value(row.values[at]) for at in self.by)
 
     def emit(self, ts: int, key: Group, start: int, end: int, rows: list[Row]) -> None:
-        # -0.0 and 0.0 are one group: it is called 0.0, whichever came first.
-        group = tuple(v + 0.0 if isinstance(v, float) else v for v in (rows[0].values[at] for at in self.by))
+        group = tuple(one_form(rows[0].values[at]) for at in self.by)
         self.out.append(Row(ts, key, (ts, start, end, *group, *(f(rows) for f in self.folds))))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from plait.errors import DataError
+from plait.errors import DataError, user_raised
 from plait.query.functions import Function
 from plait.reference.conditions import EMPTY, condition
 from plait.reference.intake import sort_value
@@ -62,10 +62,16 @@ def _custom(function: Function, schema: pa.Schema, name: str) -> Fold:
     places = [(schema.get_field_index(c), schema.field(c).type) for c in function.columns]
 
     def folded(rows: Sequence[Row]) -> Any:
-        state = custom.init()
-        for row in rows:
-            state = custom.add(state, *(seen(row.values[at], kind) for at, kind in places))
-        value = state if custom.result is None else custom.result(state)
+        try:
+            state = custom.init()
+            for row in rows:
+                state = custom.add(state, *(seen(row.values[at], kind) for at, kind in places))
+            value = state if custom.result is None else custom.result(state)
+        except DataError:
+            raise
+        except Exception as error:
+            why = f"it was called with the {len(rows)} rows of a window, from ts {rows[0].ts} to {rows[-1].ts}"
+            raise user_raised(error, f"The custom function in column {name!r}", why) from error
         return stored(value, custom.type, f"The custom function's result in column {name!r}")
 
     return folded
@@ -125,13 +131,15 @@ def var(values: Sequence[Any]) -> float | None:
 
 
 def least(values: Sequence[Any]) -> Any:
-    return _unsigned_zero(min(values, key=sort_value))
+    return one_form(min(values, key=sort_value))
 
 
 def greatest(values: Sequence[Any]) -> Any:
-    return _unsigned_zero(max(values, key=sort_value))
+    return one_form(max(values, key=sort_value))
 
 
-def _unsigned_zero(value: Any) -> Any:
-    # -0.0 equals 0.0, so which of the two comes first must not show.
-    return value + 0.0 if isinstance(value, float) else value
+def one_form(value: Any) -> Any:
+    """Of equal values the one that stands for all: 0.0 for -0.0, and one NaN, so that which came first does not show."""
+    if not isinstance(value, float):
+        return value
+    return math.nan if math.isnan(value) else value + 0.0

@@ -234,7 +234,7 @@ def sort_value(value: Any, *, signed_zero: bool = False) -> tuple[Any, ...]:
         return (0, tuple(sort_value(v, signed_zero=signed_zero) for v in value))
     if isinstance(value, decimal.Decimal):
         # All values of a column have the same number of decimals.
-        return (0, int(value.scaleb(-value.as_tuple().exponent)))  # type: ignore[operator]
+        return (0, int(value.scaleb(-value.as_tuple().exponent)))  # type: ignore[operator]  # Arrow's decimals are finite
     if isinstance(value, (dt.datetime, dt.date, dt.time, dt.timedelta)):
         return (0, time_number(value))
     return (0, int(value) if isinstance(value, bool) else value)
@@ -248,7 +248,7 @@ def time_number(value: Any) -> int:
         return ((value.hour * 60 + value.minute) * 60 + value.second) * 1_000_000 + value.microsecond
     if isinstance(value, dt.datetime):
         naive = value.replace(tzinfo=None) - (value.utcoffset() or dt.timedelta())
-        return (naive - dt.datetime(1970, 1, 1)) // dt.timedelta(microseconds=1)  # noqa: DTZ001
+        return (naive - dt.datetime(1970, 1, 1)) // dt.timedelta(microseconds=1)  # noqa: DTZ001 (both are UTC by now)
     return int(value.toordinal())
 
 

@@ -7,7 +7,7 @@ import operator
 from collections.abc import Iterable
 from typing import Any
 
-from plait.errors import DataError, RunError
+from plait.errors import DataError, PlaitError, RunError, user_raised
 from plait.query.bind import Bound
 from plait.query.operator import ALL, Operator, Timer
 from plait.reference.intake import FOREVER
@@ -31,14 +31,34 @@ class OperatorMachine:
         while self.timers and self.timers[0][0] <= limit:
             at, bucket = heapq.heappop(self.timers)
             assert self.node.on_timer is not None
-            outputs = self.node.on_timer(self._state(bucket), at)
-            self._emit(outputs, at - 1, ((at - 1, AFTER_INPUTS),), bucket, earliest_timer=at + 1)
+            state = self._state(bucket)
+            try:
+                outputs = self.node.on_timer(state, at)
+                self._emit(outputs, at - 1, ((at - 1, AFTER_INPUTS),), bucket, earliest_timer=at + 1)
+            except PlaitError:
+                raise
+            except Exception as error:
+                raise user_raised(
+                    error, f"The operator's on_timer of bucket {bucket}", f"it was called with a timer at {at}"
+                ) from error
 
     def take(self, row: Row, input: int) -> None:
         view = View(row, self.schemas[input], self.names[input])
-        for bucket in self._buckets(self.node.route(view)):
-            outputs = self.node.process(self._state(bucket), view)
-            self._emit(outputs, row.ts, (full_key(row, input),), bucket, earliest_timer=row.ts + 1)
+        called = "route"
+        try:
+            for bucket in self._buckets(self.node.route(view)):
+                state = self._state(bucket)
+                called = f"process of bucket {bucket}"
+                outputs = self.node.process(state, view)
+                self._emit(outputs, row.ts, (full_key(row, input),), bucket, earliest_timer=row.ts + 1)
+        except PlaitError:
+            raise
+        except Exception as error:
+            raise user_raised(
+                error,
+                f"The operator's {called}",
+                f"it was called with the tuple of {self.names[input]!r} at ts {row.ts}",
+            ) from error
 
     def _buckets(self, routed: Any) -> list[int]:
         if routed is None:
@@ -63,7 +83,12 @@ class OperatorMachine:
 
     def _state(self, bucket: int) -> Any:
         if bucket not in self.states:
-            self.states[bucket] = self.node.first_state(bucket)
+            try:
+                self.states[bucket] = self.node.first_state(bucket)
+            except Exception as error:
+                raise user_raised(
+                    error, f"The operator's state of bucket {bucket}", "it makes what the bucket begins with"
+                ) from error
         return self.states[bucket]
 
     def _emit(self, outputs: Iterable[Any] | None, ts: int, cause: tuple[Any, ...], bucket: int, *,

@@ -32,7 +32,7 @@ class Value:
     """`v` is None for NULL (and, of kind bool, for unknown)."""
 
     __slots__ = ("kind", "v")
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # what `==` makes is no truth value
     __array_ufunc__ = None
 
     def __init__(self, kind: str, v: Any) -> None:
@@ -134,10 +134,10 @@ class Value:
     def __rmod__(self, o: Any) -> Value:
         return arithmetic("%", value_of(o), self)
 
-    def __eq__(self, o: object) -> Value:  # type: ignore[override]
+    def __eq__(self, o: object) -> Value:  # type: ignore[override]  # three-valued, no bool
         return compare("==", self, value_of(o))
 
-    def __ne__(self, o: object) -> Value:  # type: ignore[override]
+    def __ne__(self, o: object) -> Value:  # type: ignore[override]  # three-valued, no bool
         return compare("!=", self, value_of(o))
 
     def __lt__(self, o: object) -> Value:

@@ -11,6 +11,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+from plait import java
 from plait.errors import RunError
 from plait.spark import local
 
@@ -47,9 +48,12 @@ _warned: set[str] = set()
 
 
 def session(*, master: str = "local[*]", partitions: int | None = None, name: str = "plait", **extra: str) -> Any:
-    """A session with plait's settings. `partitions` is the number of state partitions, two per core by default."""
+    """A session with plait's settings. `partitions` is the number of state partitions, one per core by default."""
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
+    if SparkContext._active_spark_context is None and (reason := java.missing()) is not None:
+        raise RunError("No Spark session can be started", why=reason)
     os.environ.setdefault("PYSPARK_PYTHON", local.python() if local.is_local(master) else sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # no word about host names, and nothing listens outside
     cores = os.cpu_count() or 2

@@ -19,7 +19,9 @@ from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.aggregate import Aggregate, SpanWindow
 from plait.query.bind import Bound
 from plait.query.identical import KEY
+from plait.schema import takeable, taken
 from plait.threads.stats import Latency
+from plait.windows.pane_columns import plain
 from plait.windows.panes import Later
 
 
@@ -133,7 +135,7 @@ class OrderedResults:
         table = pa.Table.from_batches([_built(batch) for batch, _ in parts]).combine_chunks()
         places = np.concatenate([np.atleast_2d(places) for _, places in parts], axis=1)
         # Stable, and the last array decides first: rows that are equal in all of them are one thread's.
-        made: pa.RecordBatch = table.take(pa.array(np.lexsort(places[::-1]))).combine_chunks().to_batches()[0]
+        made: pa.RecordBatch = taken(table, np.lexsort(places[::-1])).combine_chunks().to_batches()[0]
         return made
 
     def _note(self, batch: pa.RecordBatch) -> None:
@@ -159,11 +161,10 @@ class AggregateResults(OrderedResults):
         if self._span:
             for k, name in enumerate(self._by):
                 column = table.column(name)
-                plain = pa.types.is_dictionary(column.type)
-                by[f"key {k}"] = column.cast(column.type.value_type) if plain else column
+                by[f"key {k}"] = column.cast(takeable(plain(column.type)))
         # Arrow's order is the keys': text by bytes, then NaN, then NULL.
         order = pa.compute.sort_indices(pa.table(by), sort_keys=[(name, "ascending") for name in by])
-        made: pa.RecordBatch = table.take(order).combine_chunks().to_batches()[0]
+        made: pa.RecordBatch = taken(table, order.to_numpy()).combine_chunks().to_batches()[0]
         return made
 
 

@@ -1,7 +1,7 @@
 """What runs behind a `Run` of an aggregate: the gate, update threads with their windows, and the rows they close.
 
-Sources, gate, errors, pauses and the end are those of joins (`engine`, `pushing`); update threads take the workers'
-place. Invariant: every update thread sees all tuples, in total order, and hands its windows the ones of its own groups
+Sources, gate, errors, pauses and the end are every engine's (`engine`, `pushing`); update threads are the workers
+here. Invariant: every update thread sees all tuples, in total order, and hands its windows the ones of its own groups
 with the frontier after them; so each window has its tuples in total order, and closes when no more can come.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -27,15 +27,13 @@ from plait.query.aggregate import Aggregate, SpanWindow
 from plait.query.bind import Bound
 from plait.threads.aggregate_results import AggregateResults
 from plait.threads.crew import BLOCKED, FINISHED, IDLE, WORKED, Crew, Taken, refused
-from plait.threads.engine import Engine, inputs_of
-from plait.threads.intake import Intake
+from plait.threads.engine import Engine
 from plait.threads.memory import lines
 from plait.threads.options import Options
-from plait.threads.pausing import Pauser, Stopped
 from plait.threads.payload import Payload
-from plait.threads.pushing import CHUNK, Front, Pusher
 from plait.threads.results import full_key
-from plait.threads.stats import Latency, Stats, variation_percent
+from plait.threads.sources import Front
+from plait.threads.stats import Stats
 from plait.windows.pane_columns import Columns
 from plait.windows.panes import Closed, Later, PaneWindows, pane_windows
 
@@ -64,7 +62,7 @@ class PaneEncoder:
     stamp = 0
 
     def __init__(self, columns: Columns, stream: str) -> None:
-        self._columns, self.names = columns, (stream, stream)
+        self._columns, self.names = columns, (stream,)
 
     def rows(self, side: int, batch: pa.RecordBatch | pa.Table, ts: np.ndarray) -> PaneRows:
         return PaneRows(self._columns.arrays(batch, ts), len(ts))
@@ -121,91 +119,52 @@ class Updater:
         return [(wide if kind else narrow).pop()[:n] for kind in self.kinds]
 
 
-class AggregateEngine(Engine):
+class AggregateEngine(Engine[Updater]):
     """What runs, once the stream's columns are known."""
+
+    plan: Design
+    gatherer: AggregateResults
 
     def __init__(self, bound: Bound, schemas: Mapping[str, pa.Schema], made: Design, options: Options,
                  front: Front | None = None) -> None:  # fmt: skip
-        self.plan: Any = made
-        self.segments: Any = ([], [])
-        self.design, self.options, self.bound = made, options, bound
+        super().__init__(bound, schemas, made, options, front)
         query = bound.node
         assert isinstance(query, Aggregate)
-        streams = inputs_of(bound)
-        (name,) = streams
-        self.intakes = {name: Intake(streams[name], schemas[name])}
-        crew = made.workers
-        slots = self._slots(streams, {name: (0,)}, options.max_sources) + (front is not None)
-        pending = options.pending or min(max((1 << 21) // slots, 1 << 13), 1 << 16)
-        self.gate = GATES.get(made.strategy, RingGate)(
-            [(0, 0)], readers=crew, capacity=options.capacity, pending=max(pending, 2),
-            max_sources=slots + (options.elastic is not None), names=[""],
-        )  # fmt: skip
-        self.control = lines(o.CONTROL_WORDS)
-        self.most = options.batch or BATCH
-        arena_rows = 1
-        while arena_rows < int(self.gate.words[layout.RING]) + self.most + CHUNK:
-            arena_rows *= 2
-        self.workers = [self._updater(k, slots) for k in range(crew)]  # type: ignore[misc]
-        first: Updater = self.workers[0]  # type: ignore[assignment]
-        self.encoder = PaneEncoder(first.windows.columns, name)  # type: ignore[assignment]
-        self.arena = np.zeros((slots, max(o.A_WORDS, o.A_COLUMNS + len(first.kinds))), np.int64)
-        self._arena_mask = arena_rows - 1
-        self._rows_needed = first.windows.needs_rows and made.strategy != "wiml"
+        (name,) = self.intakes
+        crew, self.most = made.workers, options.batch or BATCH
+        self._open_gate(crew, self.most, switches=options.elastic is not None, kind=GATES.get(made.strategy, RingGate))
+        self._arena_mask = self.arena_rows - 1
+        self.workers = [self._updater(k, self.slots) for k in range(crew)]
+        windows = self.workers[0].windows
+        self.encoder = PaneEncoder(windows.columns, name)
+        self._rows_needed = windows.needs_rows and not made.merges_windows
         self._span = isinstance(query.window, SpanWindow)
         kept = self._rows_needed or (options.keys and not self._span)
         self.payload = Payload(schemas[name]) if kept else NoPayload()
-        self.payloads = {name: self.payload}  # type: ignore[dict-item]
-        self.latency = Latency()
-        self.error: BaseException | None = None
-        self._stopped = False
-        self.began = time.monotonic()
-        self.pauser = Pauser(self.gate.words, self.control, crew, self.waiting, options.stall_after_s)
-        self._started, self._ticked = False, 0
-        self.pusher = self._pusher()(
-            self.gate, self.intakes, {name: (0,)}, self.payloads, self.encoder, self.arena, arena_rows, self.latency,
-            widen=self._widen, rank=self._rank, check=self.check, waits=self.waiting, progressed=self.progressed,
-            stall_after_s=options.stall_after_s, front=front,
-        )  # fmt: skip
-        self.results_ = AggregateResults(bound, crew, self.latency, keys=options.keys, room=options.unread_results)
-        self.gatherer = self.results_  # type: ignore[assignment]
-        serve: Any = self._serve
-        if options.elastic is not None:
-            serve, memory = self._serve_crew, self._share_out(crew, options.workers or 1)
-            self.crew = Crew(self.gate.words, self.control, memory, self._step_share, self._pause)
-            for updater in self.workers:
-                updater.taken = Taken(self.most)  # type: ignore[attr-defined]
-                updater.tuples = updater.taken.rows  # type: ignore[attr-defined]
-        self.threads = [
-            threading.Thread(target=serve, args=(worker,), name=f"plait-{made.strategy}-{k}", daemon=True)
-            for k, worker in enumerate(self.workers)
-        ]
-        self._started = True
-        for thread in self.threads:
-            thread.start()
+        self.payloads = {name: self.payload}
+        self._connect(columns=len(self.workers[0].kinds))
+        self.gatherer = AggregateResults(bound, crew, self.latency, keys=options.keys, room=options.unread_results)
+        if options.elastic is None:
+            self._begin(lambda number: self._serve(self.workers[number]))
+            return
+        memory = self._share_out(crew, options.workers or 1)
+        self.crew = Crew(self.gate.words, self.control, memory, self._step_share, self._pause)
+        for updater in self.workers:
+            updater.taken = Taken(self.most)
+            updater.tuples = updater.taken.rows
+        self._begin(self._serve_crew)
 
     def _updater(self, number: int, slots: int) -> Updater:
-        return Updater(number, pane_windows(self.bound), self.most, self.design.workers)
-
-    def _pusher(self) -> Callable[..., Pusher]:
-        return Pusher
-
-    def _widen(self) -> None:
-        """Columns have one type for good."""
+        return Updater(number, pane_windows(self.bound), self.most, self.plan.workers)
 
     # --- update threads ---
 
-    def _serve(self, worker: Updater) -> None:  # type: ignore[override]
+    def _serve(self, worker: Updater) -> None:
         try:
             while self._step(worker):
                 pass
-        except Stopped:
-            pass
-        except BaseException as error:
-            self.fail(error)
         finally:
             worker.cpu_ns = time.thread_time_ns()
-            self.pauser.gone()
 
     def _step(self, worker: Updater) -> bool:
         """Take ready tuples, update windows, hand over what has closed; False at the end."""
@@ -237,8 +196,8 @@ class AggregateEngine(Engine):
 
     def _step_share(self, number: int) -> int:
         """As `_step`, of an elastic run: a batch of a share, up to the next switch; it never waits."""
-        worker: Updater = self.workers[number]  # type: ignore[assignment]
-        if self.results_.crowded(number):
+        worker = self.workers[number]
+        if self.gatherer.crowded(number):
             worker.words[o.WAITS] = o.FOR_CONSUMER
             return BLOCKED
         assert self.epochs is not None
@@ -289,7 +248,7 @@ class AggregateEngine(Engine):
             if self.options.keys:
                 batch = batch.built() if isinstance(batch, Later) else batch
                 key = self._span_keys(batch) if each.triggers is None else self._counted_keys(worker, each.triggers)
-                batch = pa.RecordBatch.from_arrays([*batch.columns, key], schema=self.results_.schema)
+                batch = pa.RecordBatch.from_arrays([*batch.columns, key], schema=self.gatherer.schema)
             out.append((batch, places))
             worker.words[o.RESULTS] += batch.num_rows
         worker.rank += n
@@ -298,11 +257,11 @@ class AggregateEngine(Engine):
         worker.words[o.WAITS] = o.FOR_CONSUMER
         until = frontier if self._span or frontier == AFTER_ALL else worker.rank
         if self.epochs is None:
-            self.results_.put(worker.number, out, until, frontier, self._pause)
+            self.gatherer.put(worker.number, out, until, frontier, self._pause)
         else:
-            self.results_.offer(worker.number, out, until, frontier)
+            self.gatherer.offer(worker.number, out, until, frontier)
         worker.words[o.WAITS] = o.NOTHING
-        self.payload.expire(min(w.passed for w in self.workers))  # type: ignore[attr-defined]
+        self.payload.expire(min(w.passed for w in self.workers))
 
     def _span_keys(self, batch: pa.RecordBatch) -> pa.Array:
         """(the window's last microsecond, key columns ...) as bytes."""
@@ -322,19 +281,13 @@ class AggregateEngine(Engine):
     # --- what is going on ---
 
     def describe(self) -> list[str]:
-        first: Updater = self.workers[0]  # type: ignore[assignment]
-        return first.windows.describe()
+        return self.workers[0].windows.describe()
 
     def _served(self, side: int) -> str:
         return "panes"
 
+    def _windows_nbytes(self) -> int:
+        return sum(w.windows.nbytes for w in self.workers)
+
     def stats(self) -> Stats:
-        made = super().stats()
-        windows = sum(w.windows.nbytes for w in self.workers)  # type: ignore[attr-defined]
-        updates = [w.comparisons for w in made.workers]
-        return dataclasses.replace(
-            made,
-            memory=made.memory | {"windows": windows},
-            balance_cv_percent=variation_percent(updates),
-            update_cpu_s=sum(w.cpu_ns for w in self.workers) / 1e9,  # type: ignore[attr-defined]
-        )
+        return dataclasses.replace(super().stats(), update_cpu_s=sum(w.cpu_ns for w in self.workers) / 1e9)

@@ -11,8 +11,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from plait.atomics.native import made_ready
 from plait.errors import RunError
-from plait.gate import codes, epochs, flow, layout
+from plait.gate import codes, epochs, layout
 from plait.operators import serving
 from plait.order import BEFORE_ALL
 from plait.threads.pausing import Stopped
@@ -54,6 +55,10 @@ class Crew:
                  pause: Callable[[], None]) -> None:  # fmt: skip
         self._gate, self._control, self._words = gate, control, words
         self._step, self._pause = step, pause
+        # As in `Epochs`: not when a share is to be handed on.
+        made_ready(epochs.hand_on, gate, words, 0, 0, 1, 1)
+        made_ready(serving.park, control, words, 0)
+        made_ready(epochs.nears, words, 0)
 
     def serve(self, thread: int) -> None:
         """Until every share has come to its end."""
@@ -69,13 +74,13 @@ class Crew:
             if BLOCKED in answers:
                 time.sleep(0.0005)
                 continue
-            ticket = flow.prepare(self._gate, layout.READY_EVENT)
+            ticket = epochs.prepare_at_gate(self._gate, e, thread)
             answers = self._turn(thread, line)
             if answers and not {WORKED, BLOCKED} & set(answers) and e[epochs.ENDED] < e[epochs.SHARES]:
-                flow.sleep(self._gate, layout.READY_EVENT, ticket, WAIT_NS)
+                epochs.sleep_at_gate(self._gate, e, thread, ticket, WAIT_NS)
             else:
-                flow.cancel(self._gate, layout.READY_EVENT)
-        serving.wake_threads(self._gate, self._control)
+                epochs.stay_awake(self._gate, e, thread)
+        epochs.wake_threads(self._gate, e)
 
     def _turn(self, thread: int, line: int) -> list[int]:
         e, answers = self._words, []
@@ -86,6 +91,12 @@ class Crew:
             epochs.take_up(e, share, began)
             at = int(epochs.share_at(e, share))
             answer = FINISHED if e[at + epochs.FINISHED] else self._step(share)
+            # As in `serving.turn`: a share on its way to a switch goes there at once.
+            while answer == WORKED and epochs.owner_of(e, share) == thread and epochs.nears(e, share):
+                answer = self._step(share)
+                if answer == IDLE:
+                    answer = WORKED
+                    break
             answers.append(answer)
             if answer == FINISHED and not e[at + epochs.FINISHED]:
                 epochs.finish(e, share)
@@ -97,7 +108,7 @@ class Crew:
     def hand_on(self, share: int, epoch: int) -> None:
         """By the owner, which has done all before the switch."""
         me = int(epochs.owner_of(self._words, share))
-        serving.hand_on(self._gate, self._control, self._words, me, share, epoch, time.monotonic_ns())
+        epochs.hand_on(self._gate, self._words, me, share, epoch, time.monotonic_ns())
 
 
 def refused(code: int, share: int, stopped: bool) -> None:

@@ -47,10 +47,12 @@ from plait.threads.epochs import Change
 from plait.threads.hiving import HiveEngine
 from plait.threads.idle import let_go
 from plait.threads.intake import QUERY
+from plait.threads.joining import JoinEngine
 from plait.threads.operating import OperatorEngine
-from plait.threads.options import Sharing, Step, labelled, plan
 from plait.threads.pausing import Stopped
-from plait.threads.pushing import CHUNK, Front
+from plait.threads.planning import Sharing, Step, labelled, plan
+from plait.threads.pushing import CHUNK
+from plait.threads.sources import Front
 from plait.threads.stats import Stats
 
 WAIT_NS = 20_000_000
@@ -69,12 +71,12 @@ def _engine(bound: Bound, schemas: Mapping[str, pa.Schema], step: Step, front: F
         # Only now are all columns known, which have a say in the design.
         made = plan(bound.node, dataclasses.replace(step.options, schemas=schemas))
         assert isinstance(made, Design)
-        return (HiveEngine if made.strategy == "wiml" else AggregateEngine)(bound, schemas, made, step.options, front)
+        return (HiveEngine if made.merges_windows else AggregateEngine)(bound, schemas, made, step.options, front)
     if isinstance(bound.node, Operator):
         assert isinstance(step.plan, Sharing)
         return OperatorEngine(bound, schemas, step.plan, step.options, front)
     assert isinstance(step.plan, Plan)
-    return Engine(bound, schemas, step.plan, step.options, front)
+    return JoinEngine(bound, schemas, step.plan, step.options, front)
 
 
 class Waiting:
@@ -326,7 +328,7 @@ class Dag:
         elastic = [engine for engine in self.engines.values() if engine.epochs is not None]
         for engine in elastic[:-1]:
             assert engine.epochs is not None
-            engine.resize(min(workers, engine.epochs.shares), reason)
+            engine.resize(min(workers, engine.epochs.threads), reason)
         return (elastic[-1] if elastic else self.last).resize(workers, reason)
 
     def rebalance(self, owners: Sequence[int] | None, reason: str) -> Change:
@@ -339,7 +341,22 @@ class Dag:
         elastic = [engine for engine in self.engines.values() if engine.epochs is not None]
         return [engine.rebalance(None, reason) for engine in elastic or [self.last]][-1]
 
+    def owners(self) -> list[int]:
+        raise RunError(
+            "owners of a query of several operators",
+            why="a map of shares to threads is one operator's",
+            do="stats().changes says what has changed",
+        )
+
+    def hold_policy(self, held: bool) -> None:
+        for engine in self.engines.values():
+            engine.hold_policy(held)
+
     # --- what is going on ---
+
+    def reset_latency(self) -> None:
+        for engine in self.engines.values():
+            engine.reset_latency()
 
     @property
     def schema(self) -> pa.Schema:

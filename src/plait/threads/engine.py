@@ -1,4 +1,7 @@
-"""What runs behind a `Run` once all columns are known: the gate, the workers and their memory, and the first error.
+"""What runs behind a `Run` once all columns are known: what engines of joins, aggregates and operators have in common.
+
+The gate, the sources in front of it, threads, and the first error. What a worker does, with which memory, and how results
+come out of it is each engine's own: `joining`, `aggregating`, `hiving`, `operating`.
 
 Invariant: the first error, wherever it happens, is kept, stops every worker, and is raised by every later call. A
 worker's thread ends when its loop has finished, failed or been stopped; `stop` returns when all have.
@@ -9,7 +12,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NoReturn
+from typing import Any, Generic, NoReturn, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -17,28 +20,21 @@ import pyarrow as pa
 from plait.errors import PlaitError, RunError
 from plait.gate import RingGate, layout
 from plait.operators import layout as o
-from plait.operators import serving
-from plait.operators.asof import LAST_ID, LAST_REF
-from plait.operators.plan import Plan
-from plait.operators.worker import work
 from plait.query.bind import Bound
-from plait.query.join import Asof, Join, TimeWindow
 from plait.query.stream import SourceName, Stream
-from plait.threads.asof_codes import AsofCodes
-from plait.threads.columns import Encoder, opaque_place
 from plait.threads.idle import let_go
 from plait.threads.intake import QUERY, Intake
-from plait.threads.memory import Segment, Worker, address, lines, plant
-from plait.threads.options import Options, labelled
+from plait.threads.memory import lines
+from plait.threads.options import Options
+from plait.threads.parts import Encodes, Gathers, Seated
 from plait.threads.pausing import Pauser, Stopped
-from plait.threads.payload import Payload
-from plait.threads.pushing import CHUNK, Front, Pusher
+from plait.threads.planning import labelled
+from plait.threads.pushing import CHUNK, Pusher
 from plait.threads.resizing import Resizing
-from plait.threads.results import Gatherer
-from plait.threads.stats import Latency, Stats, WorkerStats, variation_percent
+from plait.threads.sources import Front
+from plait.threads.stats import Latency, Stats, measured, stages, variation_percent, waiting_for
 
 SLICE_NS = 100_000_000
-BATCH = 2048  # tuples a worker takes at once, unless batch= says otherwise
 TICK_ROWS = 1 << 14  # rows pushed between two looks at what can be forgotten
 
 
@@ -54,207 +50,100 @@ def raise_again(error: BaseException) -> NoReturn:
     raise RunError(f"The run stopped: {type(error).__name__}: {error}") from error
 
 
-class Engine(Resizing):
-    """What runs, once all schemas are known."""
+W = TypeVar("W", bound=Seated)
 
+
+class Engine(Resizing, Generic[W]):
+    """An engine makes, in this order: what is here, its gate (`_open_gate`), its workers, encoder and payloads, the sources
+    (`_connect`), its gatherer; then it begins (`_begin`)."""
+
+    workers: list[W]
+    encoder: Encodes
+    payloads: Mapping[str, Any]
+    gatherer: Gathers
     #: Called with the first error: other operators of the same run have to stop as well.
     spread: Callable[[BaseException], None] = staticmethod(lambda error: None)
 
-    def __init__(self, bound: Bound, schemas: Mapping[str, pa.Schema], made: Plan, options: Options,
-                 front: Front | None = None) -> None:  # fmt: skip
+    def __init__(self, bound: Bound, schemas: Mapping[str, pa.Schema], made: Any, options: Options,
+                 front: Front | None) -> None:  # fmt: skip
         self.plan, self.options, self.bound = made, options, bound
-        query = bound.node
-        assert isinstance(query, (Join, Asof))
         streams = inputs_of(bound)
-        names = [node.name for node in query.inputs]
+        self.names = [str(i.node.name) for i in bound.inputs]  # of the streams, by input
+        self.inputs = {name: tuple(k for k, n in enumerate(self.names) if n == name) for name in streams}
         self.intakes = {name: Intake(stream, schemas[name]) for name, stream in streams.items()}
-        self.payloads = {name: Payload(schemas[name], sparse=isinstance(query, Asof)) for name in streams}
-        inputs = {name: tuple(k for k, n in enumerate(names) if n == name) for name in streams}
-        self.encoder: Encoder | AsofCodes
-        if isinstance(query, Asof):
-            self.encoder = AsofCodes(bound)
-        else:
-            assert bound.predicate is not None
-            left, right = (i.schema for i in bound.inputs)
-            self.encoder = Encoder(bound.predicate, left, right, index=options.index, cache_dir=options.cache_dir,
-                                   plain=options.plain)  # fmt: skip
-        count = len(made.seats)
-        slots = self._slots(streams, inputs, options.max_sources) + (front is not None)
-        pending = options.pending or min(max((1 << 21) // slots, 1 << 13), 1 << 16)
-        self.gate = RingGate([(0, 0)], readers=count, capacity=options.capacity, pending=max(pending, 2),
-                             max_sources=slots + (options.elastic is not None), names=[""])  # fmt: skip
+        self.slots = self._slots(streams, options.max_sources) + (front is not None)
+        self._front = front
         self.control = lines(o.CONTROL_WORDS)
-        most = min(options.batch or BATCH, 1 << 14)
-        arena_rows = 1
-        while arena_rows < int(self.gate.words[layout.RING]) + most + CHUNK:
-            arena_rows *= 2
-        self.arena = np.zeros((slots, o.A_WORDS), np.int64)
-        window = query.window if isinstance(query, Join) else (-1 if query.within_us is None else query.within_us)
-        self.work = made.loop or work
-        matched = isinstance(query, Join) and query.how != "inner"
-        reach = (window.after_us, window.before_us) if isinstance(window, TimeWindow) else (0, 0)
-        self.segments = tuple(
-            [
-                Segment(
-                    side, len(made.sharers(side, k)), self.encoder, matched=matched and side == 0, reach_us=reach[side]
-                )
-                for k in range(made.segments[side])
-            ]
-            for side in (0, 1)
-        )
-        room = 1
-        while room < max(options.unread_results // count, 1024):
-            room *= 2
-        self.workers = [
-            Worker(k, made, self.segments, self.encoder, window, query.how, most=most, results=room,  # type: ignore[arg-type]
-                   arena_mask=arena_rows - 1)
-            for k in range(count)
-        ]  # fmt: skip
-        self._kept = plant(made, self.workers, slots) if made.tree else []
-        if made.shared:
-            self._kept.append(lines(made.shared(count, most)))
-            for worker in self.workers:
-                worker.words[o.SHARED], worker.words[o.CREW] = address(self._kept[-1]), count
         self.latency = Latency()
         self.error: BaseException | None = None
-        self._stopped = False
+        self._stopped = self._started = False
+        self._ticked = 0
+        self.threads: list[threading.Thread] = []
         self.began = time.monotonic()
-        self.pauser = Pauser(self.gate.words, self.control, count, self.waiting, options.stall_after_s)
-        self._started, self._ticked = False, 0
-        self.pusher = Pusher(
-            self.gate, self.intakes, inputs, self.payloads, self.encoder, self.arena, arena_rows, self.latency, widen=self._widen,
-            rank=self._rank, check=self.check, waits=self.waiting, progressed=self.progressed,
-            stall_after_s=options.stall_after_s, front=front,
-        )  # fmt: skip
-        both = (self.intakes[str(names[0])], self.intakes[str(names[1])])
-        paid = (self.payloads[str(names[0])], self.payloads[str(names[1])])
-        self.gatherer = Gatherer(bound, both, paid, self.workers, self.control, self.latency, forget=self.pusher.forget,
-                                 keep_latest=self._keep_latest, precision=options.precision(), keys=options.keys)  # fmt: skip
-        self.kernels: Any = None  # until the first rows say which ones
-        serve: Any = self._serve
-        if options.elastic is not None:
-            serve, memory = self._serve_shares, self._share_out(count, options.workers or 1)
-            self._table = np.zeros((count, serving.T_FIELDS), np.int64)
-            for worker in self.workers:
-                worker.words[o.SLICED] = address(memory)
-                self._table[worker.number] = worker.tabled()
-        self.threads = [
-            threading.Thread(target=serve, args=(worker,), name=f"plait-{made.strategy}-{worker.number}", daemon=True)
-            for worker in self.workers
-        ]
-        self._started = True
-        for thread in self.threads:
-            thread.start()
 
-    @staticmethod
-    def _slots(streams: Mapping[str, Stream], inputs: Mapping[str, tuple[int, ...]], most: int | None) -> int:
+    def _slots(self, streams: Mapping[str, Stream], most: int | None) -> int:
         """Room for so many sources; `most` is what the user says of those that are pushed."""
         if most is not None:
-            return most + sum(len(inputs[name]) for name, stream in streams.items() if stream.source == QUERY)
+            return most + sum(len(self.inputs[name]) for name, stream in streams.items() if stream.source == QUERY)
         slots = 1
         for name, stream in streams.items():
             declared = stream.declared()
             # A stream that has but one source, as most do, still may turn out to have more.
             known = len(declared) if declared is not None else (16 if stream.source is not None else 8)
-            slots += known * len(inputs[name]) + 1
+            slots += known * len(self.inputs[name]) + 1
         return slots
+
+    def _open_gate(self, readers: int, most: int, *, switches: bool, kind: Any = RingGate) -> None:
+        """The gate, for workers that take `most` tuples at once; `switches`: epochs will need a source of their own."""
+        options = self.options
+        pending = options.pending or min(max((1 << 21) // self.slots, 1 << 13), 1 << 16)
+        self.gate = kind([(0, 0)], readers=readers, capacity=options.capacity, pending=max(pending, 2),
+                         max_sources=self.slots + switches, names=[""])  # fmt: skip
+        self.arena_rows = 1
+        while self.arena_rows < int(self.gate.words[layout.RING]) + most + CHUNK:
+            self.arena_rows *= 2
+
+    def _connect(self, columns: int = 0) -> None:
+        """The sources, in front of the gate; what they write of a row has so many columns."""
+        self.arena = np.zeros((self.slots, max(o.A_WORDS, o.A_COLUMNS + columns)), np.int64)
+        stall = self.options.stall_after_s
+        # In an elastic run as many as there may be; an aggregate without by= has fewer shares than that.
+        self.crew_size = max(len(self.workers), self.options.elastic or 0)
+        self.pauser = Pauser(self.gate.words, self.control, self.crew_size, self.waiting, stall)
+        self.pusher = self._pusher()(
+            self.gate, self.intakes, self.inputs, self.payloads, self.encoder, self.arena, self.arena_rows, self.latency,
+            widen=self._widen, rank=self._rank, check=self.check, waits=self.waiting, progressed=self.progressed,
+            stall_after_s=stall, front=self._front,
+        )  # fmt: skip
+
+    def _pusher(self) -> Callable[..., Pusher]:
+        return Pusher
+
+    def _begin(self, serve: Callable[[int], None]) -> None:
+        """Everything is there: the threads, by their numbers, which without `elastic=` are the workers'."""
+        name = f"plait-{self.plan.strategy}"
+        self.threads = [
+            threading.Thread(target=self._thread, args=(serve, k), name=f"{name}-{k}", daemon=True)
+            for k in range(self.crew_size)
+        ]
+        self._started = True
+        for thread in self.threads:
+            thread.start()
 
     # --- workers ---
 
-    def _serve(self, worker: Worker) -> None:
-        """A worker's thread: the compiled loop, and what it asks for."""
+    def _thread(self, serve: Callable[[int], None], number: int) -> None:
         try:
-            while self._go_on(worker, int(self.work(*worker.arguments(self.gate.words, self.control, self.arena)))):
-                pass
+            serve(number)
         except Stopped:
             pass
         except BaseException as error:
             self.fail(error)
         finally:
             self.pauser.gone()
-
-    def _serve_shares(self, thread: Worker) -> None:
-        """A thread of an elastic run: as `_serve`, for the shares that are its own, whatever their numbers."""
-        assert self.epochs is not None
-        told = np.zeros(2, np.int64)
-        try:
-            while True:
-                answer = int(
-                    serving.serve(
-                        self.gate.words, self.control, self.epochs.words, thread.number, self.arena, self._table, told
-                    )
-                )
-                share = self.workers[int(told[0])]
-                if not self._go_on(share, answer):
-                    break
-                if answer == o.GROW_PAIRS:
-                    self._table[share.number] = share.tabled()
-        except Stopped:
-            pass
-        except BaseException as error:
-            self.fail(error)
-        finally:
-            self.pauser.gone()
-
-    def _go_on(self, worker: Worker, answer: int) -> bool:
-        w = worker.words
-        if answer == o.HALTED:
-            self.pauser.stand()
-        elif answer == o.GROW_PAIRS:
-            worker.grow_pairs()
-        elif answer in (o.GROW_SEGMENT, o.BUILD_INDEX):
-            side = int(w[o.NEED_SIDE])
-            segment = self.segments[side][self.plan.seats[worker.number].segment[side]]
-            with self.pauser.still(worker=True):
-                if answer == o.GROW_SEGMENT:
-                    segment.grow(int(w[o.NEED]))
-                else:
-                    segment.build(int(w[o.NEED]))
-        elif answer == o.KERNEL_FAILED:
-            assert isinstance(self.encoder, Encoder)
-            error = getattr(self.kernels, "error", None)
-            said = "an error" if error is None else f"{type(error).__name__}: {error},"
-            raise RunError(
-                f"The condition {opaque_place(self.encoder.shape)} raised {said} on a pair of rows",
-                why="a pair whose condition fails has no answer, so the run stops",
-                do="Make the function return False, or True, for such a pair; on_reference shows which one it is",
-            )
-        else:
-            return False
-        return True
 
     def _widen(self) -> None:
-        self.encoder.preload()  # a kernel may have to be compiled: not while everybody waits
-        with self.pauser.still():
-            _, after = self.encoder.widen()
-            for side in (0, 1):
-                for segment in self.segments[side]:
-                    segment.convert(after[side])
-            for slot, arena in self.pusher.arenas.items():
-                arena.convert(after[arena.side])
-                arena.name_in(self.arena[slot])
-            for worker in self.workers:
-                worker.set_columns()
-            self._set_kernels()
-
-    def _keep_latest(self, payload: Payload) -> int:
-        """As-of: of the right rows all workers have passed, keep those that are the last of their value; gives how many."""
-        with self.pauser.still():
-            found = []
-            for worker in self.workers:
-                w = worker.words
-                found.append(worker.pairs[LAST_REF][worker.pairs[LAST_ID] > 0])
-                unread = np.arange(int(w[o.OUT_HEAD]), int(w[o.EMIT_TAIL])) & int(w[o.OUT_MASK])
-                found.append(worker.out[unread, o.E_RIGHT])
-            refs = np.unique(np.concatenate(found))
-            refs = refs[refs >= 0]
-            payload.keep(refs, min(int(w.words[o.LAST_TS]) for w in self.workers))
-        return len(refs)
-
-    def _set_kernels(self) -> None:
-        self.kernels = self.encoder.kernels()
-        for worker in self.workers if self.kernels is not None else ():
-            worker.set_kernels(self.kernels)
+        """Columns have one type for good."""
 
     def _rank(self, origins: dict[int, int]) -> None:
         """Give sources their places in ties; while workers stand still, since a merge under way holds the old ones."""
@@ -394,80 +283,40 @@ class Engine(Resizing):
 
     def waiting(self) -> str:
         """Who waits for whom."""
-        return "; ".join(f"worker {w.number} {_WAITING[int(w.words[o.WAITS])]}" for w in self.workers)
+        return "; ".join(f"worker {w.number} {waiting_for(w.words)}" for w in self.workers)
 
     def describe(self) -> list[str]:
-        names = self.encoder.names
-        found = self.encoder.describe()
-        if isinstance(self.encoder, AsofCodes):
-            return found
-        return found + [f"probes into {names[side]}: {self._served(side)}" for side in (0, 1)]
-
-    def _loads(self) -> list[float]:
-        counters = (o.NS_READ, o.NS_STORE, o.NS_PROBE, o.NS_EMIT)
-        return [float(sum(int(w.words[c]) for c in counters)) for w in self.workers]
+        """How the operator's functions are computed."""
+        raise NotImplementedError
 
     def _served(self, side: int) -> str:
-        kinds = {o.SCAN: "scan", 1: "hash", 2: "grid", 3: "sorted"}
-        return ", ".join(sorted({kinds[int(w.words[o.SERVED + side])] for w in self.workers}))
+        """By what an input's tuples are served."""
+        raise NotImplementedError
+
+    def _windows_nbytes(self) -> int:
+        return 0
+
+    def reset_latency(self) -> None:
+        self.latency.reset()
 
     def stats(self) -> Stats:
-        found, distribution, execution, gathered = [], 0, 0, self.gatherer.ns
-        seconds = time.monotonic() - self.began
-        for worker in self.workers:
-            w = worker.words
-            busy = int(w[o.NS_STORE] + w[o.NS_PROBE] + w[o.NS_EMIT] + w[o.NS_READ])
-            execution += int(w[o.NS_STORE] + w[o.NS_PROBE])
-            distribution += int(w[o.NS_READ])
-            gathered += int(w[o.NS_EMIT])
-            active = max(busy / 1e9, 1e-9)
-            found.append(
-                WorkerStats(
-                    worker=worker.number,
-                    tuples=int(w[o.TUPLES]),
-                    comparisons=int(w[o.COMPARISONS]),
-                    results=int(w[o.RESULTS]),
-                    batches=int(w[o.BATCHES]),
-                    busy_s=busy / 1e9,
-                    tuples_per_s=int(w[o.TUPLES]) / active,
-                    comparisons_per_s=int(w[o.COMPARISONS]) / active,
-                    waiting_for=_WAITING[int(w[o.WAITS])],
-                )
-            )
-        total = max(distribution + execution + gathered, 1)
+        workers = tuple(measured(worker.number, worker.words) for worker in self.workers)
         push, ready = self.latency.quantiles()
-        names = self.encoder.names
         return Stats(
             strategy=self.plan.strategy,
-            seconds=seconds,
+            seconds=time.monotonic() - self.began,
             tuples=self.pusher.rows,
             results=self.gatherer.results,
-            comparisons=sum(w.comparisons for w in found),
-            workers=tuple(found),
-            balance_cv_percent=variation_percent([w.comparisons for w in found]),
+            comparisons=sum(w.comparisons for w in workers),
+            workers=workers,
+            balance_cv_percent=variation_percent([w.comparisons for w in workers]),
             latency_from_push_ms=push,
             latency_from_ready_ms=ready,
-            stages={
-                "distribution": distribution / total,
-                "execution": execution / total,
-                "gathering": gathered / total,
-            },
-            index={name: self._served(side) for side, name in enumerate(names)},
+            stages=stages([worker.words for worker in self.workers], self.gatherer.ns),
+            index={name: self._served(side) for side, name in enumerate(self.encoder.names)},
             late={name: sum(b.num_rows for b in i.late) for name, i in self.intakes.items()},
             behind={name: sum(b.num_rows for b in i.behind) for name, i in self.intakes.items()},
             changes=() if self.epochs is None else self.epochs.changes(),
-            memory={
-                "windows": sum(s.nbytes for side in self.segments for s in side),
-                "payload": sum(p.nbytes for p in self.payloads.values()),
-            },
+            threads_busy_s=() if self.epochs is None else tuple(ns / 1e9 for ns in self.epochs.busy_ns()),
+            memory={"windows": self._windows_nbytes(), "payload": sum(p.nbytes for p in self.payloads.values())},
         )
-
-
-_WAITING = {
-    o.NOTHING: "is working",
-    o.FOR_TUPLES: "waits for tuples to become ready",
-    o.FOR_CONSUMER: "waits for results() to be read",
-    o.FOR_WRITER: "waits for the worker that writes a window segment it shares",
-    o.FOR_SHARER: "waits for a worker that shares its window segment and is behind",
-    o.FOR_CHILD: "waits for a worker below it in the distribution tree",
-}

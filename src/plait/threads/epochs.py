@@ -13,9 +13,11 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from plait.atomics.native import made_ready
 from plait.errors import RunError
 from plait.gate import RingGate, codes, epochs
 
@@ -53,6 +55,7 @@ class Epochs:
         self._slots, self._origins = np.array([slot], np.int64), np.array([epochs.SWITCH_ORIGIN], np.int64)
         self.slot = slot
         self._tuple = tuple(np.zeros(1, np.int64) for _ in range(3))
+        self._map = np.array(owners, np.int64)
         self._owners = list(owners)  # of the newest epoch in the gate
         self.epoch = 0
         self._began = time.monotonic_ns()
@@ -61,6 +64,17 @@ class Epochs:
         self._wanted: tuple[int, list[int]] | None = None  # a request that waits: its number and map
         self._current: int | None = None  # the request whose switch is in the gate
         epochs.prepare(words, list(owners), threads)
+        self._make_ready()
+
+    def _make_ready(self) -> None:
+        """What a switch calls is compiled, or loaded, now: in the middle of the first one it would take two seconds."""
+        for function in (epochs.all_passed, epochs.all_taken):
+            made_ready(function, self.words, 1)
+        made_ready(epochs.share_at, self.words, 0)
+        made_ready(epochs.switch_to, *self._switching(1))
+
+    def _switching(self, epoch: int) -> tuple[Any, ...]:
+        return self.gate.words, self.words, self._slots, self._origins, self._map, epoch, *self._tuple
 
     @property
     def shares(self) -> int:
@@ -116,18 +130,18 @@ class Epochs:
             self.lock.release()
 
     def _advance(self) -> None:
-        if self._current is not None and epochs.all_taken(self.words, self.epoch):
-            self._settle()
-        if self._wanted is None or not epochs.all_passed(self.words, self.epoch):
-            return
         if self._current is not None:
-            # Every share has met it, some have not been served since: the next one can come all the same.
+            # If every share has met it and some have not been served since, the next one can come all the same.
+            done = epochs.all_taken if self._wanted is None else epochs.all_passed
+            if not done(self.words, self.epoch):
+                return
             self._settle()
+        if self._wanted is None:
+            return
         number, owners = self._wanted
         epoch = self.epoch + 1
-        for share, owner in enumerate(owners):
-            self.words[int(epochs.map_at(self.words, epoch, share))] = owner
-        code = int(epochs.insert_switch(self.gate.words, self.words, self._slots, self._origins, epoch, *self._tuple))
+        self._map[:] = owners
+        code = int(epochs.switch_to(*self._switching(epoch)))
         if code == codes.DRAINING:
             return  # some reader has not read the last switch's tuple yet, though its share has passed it
         self._wanted = None

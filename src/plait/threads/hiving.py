@@ -118,9 +118,10 @@ class HiveEngine(AggregateEngine):
         assert isinstance(self.bound.node, Aggregate)
         reason = check(self.bound.node, self.bound.inputs[0].schema)
         if reason is not None:
-            raise refuse(reason, self.bound.node)
+            raise refuse(reason, self.bound.node, self.plan.strategy)
         self._moved = threading.Condition()
-        self._windows = HiveWindows(self.bound, lambda: self.pusher.in_order(), slots)
+        self._shared = self.plan.strategy == "wiml_shared"
+        self._windows = HiveWindows(self.bound, lambda: self.pusher.in_order(), slots, shared=self._shared)
         self._frontier = np.zeros(1, np.int64)
         return Updater(number, self._windows, 1, 1)
 
@@ -129,8 +130,10 @@ class HiveEngine(AggregateEngine):
         return partial(
             HivePusher,
             windows=windows,
-            make=lambda slot: Cells(self.bound, windows.hive, slot, windows.columns, windows.groups),
-            taken=lambda: self.workers[0].passed,  # type: ignore[attr-defined]
+            make=lambda slot: Cells(
+                self.bound, windows.hive, slot, windows.columns, windows.groups, shared=self._shared
+            ),
+            taken=lambda: self.workers[0].passed,
             moved=self._moved,
         )
 

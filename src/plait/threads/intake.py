@@ -22,6 +22,7 @@ from plait.errors import BehindError, DataError, LateError, RunError
 from plait.kernels.runs import out_of_order
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.stream import SourceName, Stream
+from plait.schema import taken
 
 EMPTY = np.empty(0, np.int64)
 
@@ -181,9 +182,9 @@ class Intake:
             return batch, ts, positions
         for kept, dropped in ((self.late, late), (self.behind, behind)):
             if dropped.any():
-                kept.append(batch.take(pa.array(np.flatnonzero(dropped))))
+                kept.append(taken(batch, np.flatnonzero(dropped)))
         stay = np.flatnonzero(~gone)
-        return batch.take(pa.array(stay)), ts[stay], positions[stay] if self.positions else EMPTY
+        return taken(batch, stay), ts[stay], positions[stay] if self.positions else EMPTY
 
     def _refuse_late(self, source: Source, ts: np.ndarray, before: np.ndarray, k: int, at: Any) -> None:
         back = int(before[k]) - int(ts[k])
@@ -253,10 +254,8 @@ class Intake:
             by = np.argsort(all_ts, kind="stable")
             cut = int(np.searchsorted(all_ts[by], progress, "right"))
         out, rest = by[:cut], np.sort(by[cut:])
-        source.held = Held(
-            all_ts[rest], all_ref[rest], [tie[k] for k in rest] if tie else None, rows.take(pa.array(rest))
-        )
-        return rows.take(pa.array(out)), all_ts[out], all_ref[out]
+        source.held = Held(all_ts[rest], all_ref[rest], [tie[k] for k in rest] if tie else None, taken(rows, rest))
+        return taken(rows, out), all_ts[out], all_ref[out]
 
 
 def content_keys(rows: pa.RecordBatch | pa.Table) -> list[bytes]:

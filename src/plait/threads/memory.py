@@ -18,6 +18,7 @@ from plait.order import BEFORE_ALL
 from plait.query.join import CountWindow, TimeWindow, TumblingWindow, Window
 from plait.threads.asof_codes import AsofCodes
 from plait.threads.columns import Column, Encoder
+from plait.threads.parts import Encodes
 from plait.windows import ring_segment as seg
 from plait.windows.segments_index import GridIndex
 
@@ -179,8 +180,8 @@ class _Rows:
 class Arena:
     """The encoded columns of one source, in the order in which its tuples entered the gate."""
 
-    def __init__(self, size: int, side: int, encoder: Encoder | AsofCodes) -> None:
-        self.side, self.encoder, self.size = side, encoder, size
+    def __init__(self, size: int, side: int, encoder: Encodes) -> None:
+        self.side, self.size = side, size
         self.fixed = [np.zeros(size, np.int64) for _ in range(3)] if encoder.has_node else []
         self.usable = np.empty(size, np.uint8)
         self.columns = {name: np.zeros(size, kind) for name, kind in encoder.columns(side)}
@@ -207,10 +208,10 @@ class Arena:
             target[first : first + cut] = source[:cut]
             target[: n - cut] = source[cut:]
 
-    def convert(self, after: list[Column]) -> None:
+    def convert(self, after: list[Column], encoder: Encoder | AsofCodes) -> None:
         old, self.columns = self.columns, {}
         for column in after:
-            made = self.encoder.converted(old.get(column[0]), column, self.side)
+            made = encoder.converted(old.get(column[0]), column, self.side)
             self.columns[column[0]] = np.ones(self.size, column[1]) if made is None else made
 
 

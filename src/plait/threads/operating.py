@@ -1,6 +1,6 @@
 """What runs behind a `Run` of a user's operator: the gate, shares of its buckets, and the threads that serve them.
 
-Sources, gate, errors, pauses and the end are those of joins (`engine`, `pushing`). Invariant: a share sees all tuples
+Sources, gate, errors, pauses and the end are every engine's (`engine`, `pushing`). Invariant: a share sees all tuples
 in total order, and hands its buckets those that are routed to them; one thread at a time serves it (`gate.epochs`). So
 each bucket sees its tuples in total order, alone, whoever serves it.
 
@@ -11,16 +11,16 @@ goes on.
 
 from __future__ import annotations
 
-import dataclasses
-import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from plait.gate import RingGate, codes, layout
+from plait.errors import PlaitError, user_raised
+from plait.gate import codes
 from plait.operators import keys
 from plait.operators import layout as o
 from plait.operators.buckets import PlainBuckets, Rows, RowView, pairs
@@ -31,16 +31,14 @@ from plait.query.bind import Bound
 from plait.query.operator import Operator
 from plait.threads.aggregate_results import OrderedResults
 from plait.threads.crew import BLOCKED, FINISHED, IDLE, WORKED, Crew, Taken, refused
-from plait.threads.engine import Engine, inputs_of
-from plait.threads.intake import Intake
+from plait.threads.engine import Engine
 from plait.threads.memory import lines
-from plait.threads.options import Options, Sharing
-from plait.threads.pausing import Pauser
+from plait.threads.options import Options
 from plait.threads.payload import Payload
-from plait.threads.pushing import CHUNK, Front, Pusher
+from plait.threads.planning import Sharing
 from plait.threads.results import full_key
 from plait.threads.routing import SEVERAL, Router
-from plait.threads.stats import Latency, Stats, variation_percent
+from plait.threads.sources import Front
 
 BATCH = 1 << 12  # tuples a thread takes of a share at once, unless batch= says otherwise
 
@@ -60,76 +58,42 @@ class Share:
         self.pending: int | None = None
 
 
-class OperatorEngine(Engine):
+class OperatorEngine(Engine[Share]):
     """What runs, once all streams' columns are known."""
+
+    plan: Sharing
+    encoder: Router
+    gatherer: OrderedResults
 
     def __init__(self, bound: Bound, schemas: Mapping[str, pa.Schema], made: Sharing, options: Options,
                  front: Front | None = None) -> None:  # fmt: skip
-        self.plan: Any = made
-        self.segments: Any = ([], [])
-        self.sharing, self.options, self.bound = made, options, bound
+        super().__init__(bound, schemas, made, options, front)
         query = bound.node
         assert isinstance(query, Operator)
-        streams = inputs_of(bound)
-        names = [node.name for node in query.inputs]
-        inputs = {name: tuple(k for k, n in enumerate(names) if n == name) for name in streams}
-        self.intakes = {name: Intake(streams[name], schemas[name]) for name in streams}
-        self.payloads = {name: Payload(schemas[name]) for name in streams}
-        self._of_input = [self.payloads[str(name)] for name in names]
-        self._intake_of_input = [self.intakes[str(name)] for name in names]
-        shares = made.shares
-        slots = self._slots(streams, inputs, options.max_sources) + (front is not None)
-        pending = options.pending or min(max((1 << 21) // slots, 1 << 13), 1 << 16)
-        self.gate = RingGate([(0, 0)], readers=shares, capacity=options.capacity, pending=max(pending, 2),
-                             max_sources=slots + 1, names=[""])  # fmt: skip
-        self.control = lines(o.CONTROL_WORDS)
-        self.most = options.batch or BATCH
-        arena_rows = 1
-        while arena_rows < int(self.gate.words[layout.RING]) + self.most + CHUNK:
-            arena_rows *= 2
-        self._arena_mask = arena_rows - 1
+        self.payloads: dict[str, Payload] = {name: Payload(schemas[name]) for name in self.intakes}
+        self._of_input = [self.payloads[name] for name in self.names]
+        self._intake_of_input = [self.intakes[name] for name in self.names]
+        shares, self.most = made.shares, options.batch or BATCH
+        self._open_gate(shares, self.most, switches=True)
+        self._arena_mask = self.arena_rows - 1
         self.compiled, self.why_plain = (None, "plain=True") if options.plain else made_for(bound, options.cache_dir)
-        self.encoder = Router(bound, self.compiled, self._go_plain)  # type: ignore[assignment]
-        made_shares = [
+        self.encoder = Router(bound, self.compiled, self._go_plain)
+        self.workers = [
             Share(k, PlainBuckets(query) if self.compiled is None else self.compiled.buckets(k, shares), self.most)
             for k in range(shares)
         ]
-        self.workers = made_shares  # type: ignore[assignment]
-        width = 2 + (0 if self.compiled is None else len(self.compiled.layout()))
-        self.arena = np.zeros((slots, max(o.A_WORDS, o.A_COLUMNS + width)), np.int64)
-        self.latency = Latency()
-        self.error: BaseException | None = None
-        self._stopped = False
-        self.began = time.monotonic()
-        self.pauser = Pauser(self.gate.words, self.control, shares, self.waiting, options.stall_after_s)
-        self._started, self._ticked = False, 0
         self._reached = BEFORE_ALL  # the last frontier before the end of input
-        self.pusher = Pusher(
-            self.gate, self.intakes, inputs, self.payloads, self.encoder, self.arena, arena_rows, self.latency,
-            widen=self._widen, rank=self._rank, check=self.check, waits=self.waiting, progressed=self.progressed,
-            stall_after_s=options.stall_after_s, front=front,
-        )  # fmt: skip
-        memory = self._share_out(shares, made.workers)
-        self.results_ = OrderedResults(bound, shares, self.latency, keys=options.keys, room=options.unread_results)
-        self.gatherer = self.results_  # type: ignore[assignment]
-        self.crew = Crew(self.gate.words, self.control, memory, self._step, self._pause)
-        self.memory_ = memory
-        self.threads = [
-            threading.Thread(target=self._serve_crew, args=(share,), name=f"plait-operator-{k}", daemon=True)
-            for k, share in enumerate(self.workers)
-        ]
-        self._started = True
-        for thread in self.threads:
-            thread.start()
-
-    def _widen(self) -> None:
-        """Columns have one type for good."""
+        self._connect(columns=2 + (0 if self.compiled is None else len(self.compiled.layout())))
+        self.gatherer = OrderedResults(bound, shares, self.latency, keys=options.keys, room=options.unread_results)
+        self.memory_ = self._share_out(shares, made.workers)
+        self.crew = Crew(self.gate.words, self.control, self.memory_, self._step, self._pause)
+        self._begin(self._serve_crew)
 
     def _go_plain(self, why: str) -> None:
         """From compiled functions to plain Python, which goes on with the same states."""
         with self.pauser.still():
             for share in self.workers:
-                share.buckets = share.buckets.plain()  # type: ignore[attr-defined]
+                share.buckets = share.buckets.plain()
             self.compiled, self.why_plain = None, why
 
     # --- calls of Run ---
@@ -155,9 +119,9 @@ class OperatorEngine(Engine):
 
     def _step(self, number: int) -> int:
         """Take ready tuples of a share, hand them to their buckets, and what comes out to the reader of results."""
-        share: Share = self.workers[number]  # type: ignore[assignment]
+        share = self.workers[number]
         w = share.words
-        if self.results_.crowded(number):
+        if self.gatherer.crowded(number):
             w[o.WAITS] = o.FOR_CONSUMER
             return BLOCKED
         began = time.monotonic_ns()
@@ -185,15 +149,15 @@ class OperatorEngine(Engine):
             share.wide[0, :n],
             lambda i: self._several(int(origin[i]), int(seq[i])),
             share.number,
-            self.sharing.shares,
+            self.plan.shares,
             self.bound.node.buckets,  # type: ignore[union-attr]
         )
-        if len(which):
-            if not share.buckets.compiled:
+        with self._calling(share, ts, origin):
+            if len(which) and not share.buckets.compiled:
                 share.buckets.take(ts, share.rank, which, buckets, self._views(ts, origin, ref, np.unique(which)))
-            else:
+            elif len(which):
                 share.buckets.take(ts, origin >> 32, share.rank, which, buckets, share.wide[1:, :n])
-        share.buckets.pass_time(frontier)
+            share.buckets.pass_time(frontier)
         w = share.words
         w[o.TUPLES] += n
         w[o.BATCHES] += 1
@@ -202,10 +166,29 @@ class OperatorEngine(Engine):
         share.rank += n
         share.passed = max(share.passed, frontier)
         w[o.RANK] = share.rank
-        self.results_.offer(share.number, rows, share.passed, share.passed)
-        least = min(s.passed for s in self.workers)  # type: ignore[attr-defined]
+        self.gatherer.offer(share.number, rows, share.passed, share.passed)
+        least = min(s.passed for s in self.workers)
         for payload in self.payloads.values():
             payload.expire(least)
+
+    @contextmanager
+    def _calling(self, share: Share, ts: np.ndarray, origin: np.ndarray) -> Iterator[None]:
+        """What a user's function raises is told with what it was called with."""
+        try:
+            yield
+        except PlaitError:
+            raise
+        except Exception as error:
+            function, at, bucket = share.buckets.calling
+            match function:
+                case "on_timer":
+                    why = f"it was called with a timer at {at}"
+                case "state":
+                    why = "it makes what the bucket begins with"
+                case _:
+                    stream = self.encoder.names[int(origin[at]) >> 32]
+                    why = f"it was called with the tuple of {stream!r} at ts {int(ts[at])}"
+            raise user_raised(error, f"The operator's {function} of bucket {bucket}", why) from error
 
     def _several(self, origin: int, seq: int) -> tuple[int, ...]:
         found: tuple[int, ...] = self.pusher.arenas[origin & o.SLOT_MASK].columns[SEVERAL][seq & self._arena_mask]
@@ -237,7 +220,7 @@ class OperatorEngine(Engine):
         arrays = [pa.array(places[0]).cast(self.bound.schema.field(0).type), *columns]
         if self.options.keys:
             arrays.append(self._keys(out, places, origin, ref))
-        return [(pa.RecordBatch.from_arrays(arrays, schema=self.results_.schema), places)]
+        return [(pa.RecordBatch.from_arrays(arrays, schema=self.gatherer.schema), places)]
 
     def _keys(self, out: Any, places: np.ndarray, origin: np.ndarray, ref: np.ndarray) -> pa.Array:
         """((the tuple's key), bucket, index), or ((ts, AFTER_INPUTS), bucket, index) for a timer's."""
@@ -261,18 +244,19 @@ class OperatorEngine(Engine):
         empty = np.empty(0, np.int64)
         if not share.ending:
             known = [s.largest for intake in self.intakes.values() for s in list(intake.sources.values())]
-            share.buckets.pass_time(max([self._reached, *known]))
-            self.results_.offer(share.number, self._rows(share, empty, empty), share.passed, share.passed)
+            with self._calling(share, empty, empty):
+                share.buckets.pass_time(max([self._reached, *known]))
+            self.gatherer.offer(share.number, self._rows(share, empty, empty), share.passed, share.passed)
             share.pending = share.buckets.last_timer()
             share.ending = True
             return WORKED
-        shares: list[Share] = self.workers  # type: ignore[assignment]
-        if not all(s.ending for s in shares):
+        if not all(s.ending for s in self.workers):
             return BLOCKED
-        due = [s.pending for s in shares if s.pending is not None]
+        due = [s.pending for s in self.workers if s.pending is not None]
         if due:
-            share.buckets.pass_time(max(due))
-        self.results_.offer(share.number, self._rows(share, empty, empty), AFTER_ALL, AFTER_ALL)
+            with self._calling(share, empty, empty):
+                share.buckets.pass_time(max(due))
+        self.gatherer.offer(share.number, self._rows(share, empty, empty), AFTER_ALL, AFTER_ALL)
         return FINISHED
 
     # --- what is going on ---
@@ -287,7 +271,3 @@ class OperatorEngine(Engine):
 
     def _loads(self) -> list[float]:
         return [float(w.words[o.NS_STORE] + w.words[o.NS_READ]) for w in self.workers]
-
-    def stats(self) -> Stats:
-        made = super().stats()
-        return dataclasses.replace(made, balance_cv_percent=variation_percent([w.comparisons for w in made.workers]))

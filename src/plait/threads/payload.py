@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from plait.kernels.texts import copy_pieces
-from plait.windows.kept_rows import takeable
+from plait.schema import takeable
 
 #: Rows in a batch that is no longer merged with its neighbours.
 MERGED = 1 << 16

@@ -4,7 +4,9 @@ Load is the share of its time that a thread spends serving shares. Above `upper`
 below `target` are added; below `lower`, as many are let go as leave it below `target` (section 9.3: 90, 70 and 45
 percent). A change has to be called for by `patience` looks in a row, and none is made until the last one is done and
 `patience` looks have seen its effect: between `lower` and `upper` nothing happens, so a load that swings about one
-threshold does not make threads come and go.
+threshold does not make threads come and go. Nor does one that has to catch up first, or comes in bursts: threads that
+were added are kept for `KEEP` times as many looks, and twice as long whenever some had been let go too early, that is, had
+to be added again. Adding threads is never put off by this.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ from plait.errors import QueryError
 from plait.threads.epochs import DONE, REFUSED, SUPERSEDED, Change, Epochs
 
 EVERY_S = 0.05
+KEEP = 4
+LONGEST = 1 << 10  # times `patience`: about three minutes
 
 
 @dataclass(frozen=True)
@@ -97,11 +101,19 @@ class Watch:
         self._called: tuple[int, int] = (0, 0)  # for how many threads, and how many looks in a row
         self._rest = patience
         self._last: int | None = None  # the change that is under way
+        self._held = False
+        self._keep = KEEP * patience  # looks in a row that call for fewer before what was added is let go
+        self._rising: bool | None = None  # whether the last change was to more threads; None: there was none
         self.thread = threading.Thread(target=self._watch, name="plait-policy", daemon=True)
         self.thread.start()
 
     def stop(self) -> None:
         self._stop.set()
+
+    def hold(self, held: bool) -> None:
+        """Ask for no change while held; afterwards `patience` looks see the load before one can be called for."""
+        self._held = held
+        self._called, self._rest = (0, 0), self._patience
 
     def _watch(self) -> None:
         try:
@@ -117,6 +129,8 @@ class Watch:
 
     def look(self, load: Load) -> Change | None:
         """One look: the change that was asked for, if any."""
+        if self._held:
+            return None
         if self._last is not None:
             if self._epochs.changes()[self._last].state not in (DONE, REFUSED, SUPERSEDED):
                 return None
@@ -133,9 +147,13 @@ class Watch:
         # What is called for may vary from look to look; that more, or fewer, are needed must not.
         same = (workers > load.workers) == (self._called[0] > load.workers) and self._called[1] > 0
         self._called = (workers, self._called[1] + 1 if same else 1)
-        if self._called[1] < self._patience:
+        rising = workers > load.workers
+        if self._called[1] < (self._keep if self._rising and not rising else self._patience):
             return None
-        self._called = (0, 0)
+        if self._rising is False:
+            # Let go too early; or rightly, since still fewer will do.
+            self._keep = min(2 * self._keep, LONGEST * self._patience) if rising else KEEP * self._patience
+        self._called, self._rising = (0, 0), rising
         made = self._resize(workers, reason)
         self._last = made.number
         if made.state == REFUSED:

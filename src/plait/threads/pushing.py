@@ -7,10 +7,10 @@ taken and not copied yet, and for one chunk that waits in front: so the place th
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,16 +19,13 @@ import pyarrow as pa
 from plait.connectors import memory as tables
 from plait.errors import DataError, PendingError, RunError
 from plait.gate import RingGate, calls, codes, layout, messages
-from plait.operators import layout as o
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.stream import SourceName, Stream
-from plait.schema import to_micros
-from plait.threads.asof_codes import AsofCodes
-from plait.threads.columns import Encoder
+from plait.schema import taken, to_micros
 from plait.threads.epochs import Epochs
-from plait.threads.intake import QUERY, Intake, Source
-from plait.threads.memory import Arena
-from plait.threads.payload import Payload
+from plait.threads.intake import Intake, Source
+from plait.threads.parts import Encodes
+from plait.threads.sources import Front, Holding, Sources
 from plait.threads.stats import Latency
 
 CHUNK = 8192
@@ -49,190 +46,38 @@ def batches_of(stream: Stream, schema: pa.Schema | None, data: Any) -> tuple[pa.
 
 def _declared(stream: Stream, schema: pa.Schema | None, source: Any = ...) -> Stream:
     """The stream as one whose sources nobody names, so that one table is one table; with a schema to hold data against."""
-    import dataclasses
-
     changes: dict[str, Any] = {"schema": schema}
     if source is None:
         changes |= {"source": None, "sources": None}
     return dataclasses.replace(stream, **changes)
 
 
-@dataclass
-class Front:
-    """How far all streams of a query of queries have come: what lies below is at the gates of all operators that read it.
-
-    One thread at a time raises it (`dag`). An operator whose gate is not that far only waits for other operators.
-    """
-
-    released: int = BEFORE_ALL
+#: What a batch has of one source: its name, the rows, their ts, and their numbers in the batch (None: it is all of it).
+Part = tuple[SourceName, pa.RecordBatch, np.ndarray, np.ndarray | None]
 
 
-@dataclass(frozen=True)
-class Holding:
-    """A source (None: a stream of which none is known) that may hold the frontier: how far it is, how far it came by itself."""
-
-    intake: Intake
-    source: Source | None
-    slot: int
-    progress: int
-    reached: int
-    idle: bool
-
-
-class Pusher:
-    """All sources of all streams, in front of the gate. Any thread may push; one at a time pushes a source."""
+class Pusher(Sources):
+    """What comes of the sources. Any thread may push; one at a time pushes a source."""
 
     def __init__(self, gate: RingGate, intakes: dict[str, Intake], inputs: dict[str, tuple[int, ...]],
-                 payloads: dict[str, Payload], encoder: Encoder | AsofCodes, arena: np.ndarray, arena_rows: int,
+                 payloads: Mapping[str, Any], encoder: Encodes, arena: np.ndarray, arena_rows: int,
                  latency: Latency, *, widen: Callable[[], None],
                  rank: Callable[[dict[int, int]], None], check: Callable[[], None], waits: Callable[[], str],
                  progressed: Callable[[], int], stall_after_s: float, front: Front | None = None) -> None:  # fmt: skip
-        self.gate, self.intakes, self.inputs, self.payloads = gate, intakes, inputs, payloads
-        self.encoder, self.latency, self.check = encoder, latency, check
-        self.arena, self.arena_rows = arena, arena_rows
-        self._widen, self._rank, self._waits, self._progressed, self._stall = (
-            widen,
-            rank,
-            waits,
-            progressed,
-            stall_after_s,
-        )
+        self.payloads, self.latency = payloads, latency
+        self._widen, self._waits, self._progressed, self._stall = widen, waits, progressed, stall_after_s
         self._encoding = threading.Lock()  # columns' types are one for all: see `columns`
-        self._joining = threading.Lock()  # sources that turn up
-        self._next_slot, self._armed = 0, False
-        self._nobody: dict[str, int] = {}  # streams of which no source is known: who holds the frontier for them
-        self.arenas: dict[int, Arena] = {}
-        self._owner: dict[int, tuple[str, SourceName | None]] = {}  # whose a slot is
+        self._armed = False
         self.rows = 0
-        self._began_ns = time.monotonic_ns()
-        self.front, self._others = front, -1
         self.epochs: Epochs | None = None  # of an elastic run: switches go through the gate, too
-        with self._joining:
-            for name, intake in intakes.items():
-                for source in intake.sources.values():
-                    self._admit(intake, source, BEFORE_ALL)
-                if not intake.sources:
-                    slot = self._open(f"stream {name!r}, of which no source is known", 0, BEFORE_ALL)
-                    self._nobody[name], self._owner[slot] = slot, (name, None)
-            if front is not None:
-                self._others = self._open("streams that other operators of the query read", 0, BEFORE_ALL)
+        super().__init__(gate, intakes, inputs, encoder, arena, arena_rows, rank=rank, check=check, front=front)
 
     def watch(self, progressed: Callable[[], int], waits: Callable[[], str]) -> None:
         """A push may have to wait for more workers than those that read this gate."""
         self._progressed, self._waits = progressed, waits
 
-    # --- sources ---
-
-    def _open(self, name: str, input: int, min_ts: int) -> int:
-        """A slot of the gate. Its place among the sources is settled by `_order`."""
-        slot = self._next_slot
-        if slot >= len(self.arena):
-            raise RunError(
-                f"There are more than {len(self.arena)} sources, counting a stream that is read twice twice",
-                why="memory for them is set aside when the run begins",
-                do="Raise max_sources=, or declare the sources with sources=",
-            )
-        self._next_slot += 1
-        self.gate._names[slot : slot + 1] = [name]
-        if slot == 0:
-            return slot  # the gate was made with it
-        if not self.gate.announce_sources([slot], origins=[(input, (1 << 31) | slot)], min_ts=min_ts):
-            raise RunError(f"The gate did not let {name} in", do="Report this")
-        return slot
-
-    def _admit(self, intake: Intake, source: Source, min_ts: int) -> None:
-        """Let a source in, once for each input that reads its stream."""
-        name = intake.stream.name
-        for input in self.inputs[name]:
-            slot = self._open(f"source {source.name!r} of stream {name!r}", input, min_ts)
-            self._furnish(slot, input, min_ts)
-            source.slots[input] = slot
-            self._owner[slot] = (name, source.name)
-        self._order()
-
-    def _furnish(self, slot: int, input: int, min_ts: int) -> None:
-        """Memory for a source that is let in."""
-        arena = self.arenas[slot] = Arena(self.arena_rows, input, self.encoder)
-        arena.name_in(self.arena[slot])
-
     def _written(self, slot: int, progress: int) -> None:
         """A source is about to promise that nothing below comes any more."""
-
-    def _order(self) -> None:
-        """Sources' ranks at the gate, after their names or positions. Changed only where a new one comes between."""
-        origins: dict[int, int] = {}
-        for name, inputs in self.inputs.items():
-            ordered = sorted(self.intakes[name].sources.values(), key=lambda s: s.rank)
-            for place, source in enumerate(ordered):
-                for input in inputs:
-                    if input in source.slots:
-                        origins[source.slots[input]] = input << 32 | place << o.SLOT_BITS | source.slots[input]
-        self._rank(origins)
-
-    def _source(self, intake: Intake, name: SourceName, released: int) -> Source:
-        source = intake.sources.get(name)
-        if source is not None:
-            return source
-        with self._joining:
-            if name not in intake.sources:
-                self._check_kind(intake, name)
-                source = intake.know(name)
-                self._admit(intake, source, max(released, self.gate.frontier()[0]))
-                nobody = self._nobody.pop(intake.stream.name, None)
-                if nobody is not None:
-                    calls.end(self.gate.words, nobody)
-            return intake.sources[name]
-
-    @staticmethod
-    def _check_kind(intake: Intake, name: SourceName) -> None:
-        for known in intake.sources:
-            if type(known) is not type(name):
-                raise DataError(
-                    f"Stream {intake.stream.name!r}: source {name!r} beside {known!r}",
-                    why="the names of a stream's sources are all integers or all text",
-                )
-
-    def holder(self) -> tuple[int, str | None, SourceName | None]:
-        """How far the streams have come that are read here, and the stream and source that hold them there."""
-        least: tuple[int, str | None, SourceName | None] = (AFTER_ALL, None, None)
-        for slot, (name, source) in list(self._owner.items()):
-            at = self.progress(slot)
-            if at < least[0] and not self._is_result(name):
-                least = (at, name, source)
-        return least
-
-    def progress(self, slot: int) -> int:
-        return int(self.gate.words[layout.SOURCES_AT + slot * layout.SOURCE_WORDS + layout.PROGRESS])
-
-    def _is_result(self, stream: str) -> bool:
-        return self.intakes[stream].stream.source == QUERY
-
-    def allow(self, frontier: int) -> None:
-        """All streams of the query have come that far; what is read here must not run ahead of the others."""
-        words, slot = self.gate.words, self._others
-        if slot >= 0:
-            self._answer(
-                slot, calls.end(words, slot) if frontier == AFTER_ALL else calls.heartbeat(words, slot, frontier)
-            )
-
-    def _released(self) -> int:
-        """Below it nothing may come any more."""
-        return self.gate.frontier()[0] if self.front is None else self.front.released
-
-    def holding(self, now_ns: int) -> list[Holding]:
-        """Every source that has not ended, and whether it has been silent for `idle_after=`."""
-        found = []
-        for slot, (name, named) in list(self._owner.items()):
-            at, intake = self.progress(slot), self.intakes[name]
-            if at == AFTER_ALL or self._is_result(name):
-                continue
-            source = None if named is None else intake.sources[named]
-            spoke, idle_after = self._began_ns if source is None else source.spoke_ns, intake.stream.idle_after_us
-            idle = idle_after is not None and now_ns - spoke >= 1000 * idle_after
-            busy = source is not None and source.lock.locked()  # a push that waits is no silence
-            reached = max((s.progress(intake.stream.disorder_us) for s in intake.sources.values()), default=BEFORE_ALL)
-            found.append(Holding(intake, source, slot, at, reached, idle and not busy))
-        return found
 
     def promise_for(self, silent: Holding, ts: int) -> None:
         """A silent source does not hold the frontier below `ts`; unless it has begun to speak by now."""
@@ -257,27 +102,39 @@ class Pusher:
         if intake.ended:
             raise RunError(f"Stream {stream.name!r} has ended", why="rows came after its end")
         if stream.source_column is None:
-            self._push(intake, intake.named(name, ""), batch, ts, None, pushed_ns)
-            return
-        for own, rows in intake.split(batch):
-            at = f", row {int(rows[0])}"
-            part, times = (batch, ts) if len(rows) == len(ts) else (batch.take(pa.array(rows)), ts[rows])
-            self._push(intake, intake.named(own, at), part, times, rows, pushed_ns)
+            parts: list[Part] = [(intake.named(name, ""), batch, ts, None)]
+        else:
+            parts = []
+            for own, rows in intake.split(batch):
+                part, times = (batch, ts) if len(rows) == len(ts) else (taken(batch, rows), ts[rows])
+                parts.append((intake.named(own, f", row {int(rows[0])}"), part, times, rows))
+        # All sources of a batch are there before the first one's rows are: else these could leave the others behind.
+        self._let_in(intake, parts)
+        for part in parts:
+            self._push(intake, *part, pushed_ns)
+
+    def _let_in(self, intake: Intake, parts: list[Part]) -> None:
+        """Make sources known that were not."""
+        stream, released = intake.stream, self._bound(intake)
+        new = [part for part in parts if part[0] not in intake.sources]
+        if released > BEFORE_ALL and stream.behind == "error":
+            for name, batch, ts, rows in new:
+                # Judged before the source is let in, where it would hold the frontier.
+                if len(ts) and int(ts.min()) < released:
+                    intake.judge(Source(name, 0, 0), batch, ts, rows, released)
+        for name, _, _, _ in new:
+            self._source(intake, name, released)
+
+    def _bound(self, intake: Intake) -> int:
+        """What a tuple that comes now may be below; a source that holds the frontier, and is not let go of, never is."""
+        loose = intake.stream.declared() is None or intake.stream.idle_after_us is not None
+        return self._released() if loose else BEFORE_ALL
 
     def _push(self, intake: Intake, name: SourceName, batch: pa.RecordBatch, ts: np.ndarray, rows: np.ndarray | None,
               pushed_ns: int) -> None:  # fmt: skip
-        stream = intake.stream
-        first_seen = name not in intake.sources
-        loose = stream.declared() is None or stream.idle_after_us is not None
-        released = self._released() if loose else BEFORE_ALL
-        if first_seen and len(ts) and released > BEFORE_ALL and stream.behind == "error" and int(ts.min()) < released:
-            # Judged before the source is let in, where it would hold the frontier.
-            intake.judge(Source(name, 0, 0), batch, ts, rows, released)
-        source = self._source(intake, name, released)
+        stream, source = intake.stream, intake.sources[name]
         with _Inside(source, stream.name):
-            if stream.idle_after_us is not None:
-                released = self._released()  # it can't be let go of from here on
-            batch, ts, positions = intake.judge(source, batch, ts, rows, released)
+            batch, ts, positions = intake.judge(source, batch, ts, rows, self._bound(intake))
             if not len(ts):
                 self._advance(intake, source)
                 return
@@ -422,11 +279,6 @@ class Pusher:
             why="results of one ts have to be there before any of them is ready for the next operator",
             do="Raise pending=",
         )
-
-    def _answer(self, slot: int, code: int) -> None:
-        if code < 0:
-            self.check()
-            raise messages.of_source(self.gate, slot, code)
 
     # --- promises and ends ---
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from plait.operators import halting
 from plait.operators import layout as o
 from plait.threads.crew import Crew
 from plait.threads.epochs import Change, Epochs, balanced, spread
-from plait.threads.memory import lines
+from plait.threads.memory import address, lines
 from plait.threads.options import Options
 from plait.threads.pausing import Pauser, Stopped
 from plait.threads.policy import Watch, policy_of
@@ -29,14 +28,17 @@ class Resizing:
     epochs: Epochs | None = None
     crew: Crew  # of a run whose shares are served from Python
     watch: Watch | None = None
+    crew_size: int  # threads
     control: np.ndarray
     pauser: Pauser
 
     def _share_out(self, shares: int, workers: int) -> np.ndarray:
-        """Give the shares of a run that begins to its first threads; there are as many threads as shares."""
+        """Give the shares of a run that begins to its first threads."""
         slot = self.gate.slots - 1  # the gate has one more than there may be sources
-        memory = lines(epochs.words(shares, shares))
-        self.epochs = self.pusher.epochs = Epochs(self.gate, memory, slot, spread([0] * shares, workers), shares)
+        memory = lines(epochs.words(shares, self.crew_size))
+        self.control[o.EPOCHS] = address(memory)
+        owners = spread([0] * shares, min(workers, shares))
+        self.epochs = self.pusher.epochs = Epochs(self.gate, memory, slot, owners, self.crew_size)
         policy = policy_of(self.options.policy)
         if policy is not None:
             self.watch = Watch(policy, self.epochs, self.resize, self.fail)
@@ -44,19 +46,27 @@ class Resizing:
 
     def resize(self, workers: int, reason: str = "asked for") -> Change:
         found = self._elastic("resize")
-        if isinstance(workers, bool) or not isinstance(workers, int) or not 1 <= workers <= found.shares:
+        if isinstance(workers, bool) or not isinstance(workers, int) or not 1 <= workers <= found.threads:
             raise RunError(
                 f"resize({workers!r})",
-                why=f"the state is in {found.shares} shares, so 1 to {found.shares} threads can serve it",
+                why=f"the state is in {found.shares} shares, and 1 to {found.threads} threads can serve it",
                 do="Ask for a number in between, or raise elastic= in on_threads",
             )
-        return found.request(spread(found.owners, workers), reason)
+        return found.request(spread(found.owners, min(workers, found.shares)), reason)
 
     def rebalance(self, owners: Sequence[int] | None = None, reason: str = "asked for") -> Change:
         found = self._elastic("rebalance")
         if owners is None:
             owners = balanced(self._loads(), found.active)
         return found.request(owners, reason)
+
+    def owners(self) -> list[int]:
+        """The thread of each share, as asked for last."""
+        return self._elastic("owners").owners
+
+    def hold_policy(self, held: bool) -> None:
+        if self.watch is not None:
+            self.watch.hold(held)
 
     def _elastic(self, call: str) -> Epochs:
         if self.epochs is None or self.options.elastic is None:
@@ -67,16 +77,9 @@ class Resizing:
             )
         return self.epochs
 
-    def _serve_crew(self, thread: Any) -> None:
-        """A thread whose shares are served from Python; it has the number of the share that was made with it."""
-        try:
-            self.crew.serve(thread.number)
-        except Stopped:
-            pass
-        except BaseException as error:
-            self.fail(error)
-        finally:
-            self.pauser.gone()
+    def _serve_crew(self, thread: int) -> None:
+        """A thread whose shares are served from Python."""
+        self.crew.serve(thread)
 
     def _pause(self) -> None:
         """Stand still while others change shared memory; end if the run is being stopped."""

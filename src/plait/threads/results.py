@@ -41,9 +41,9 @@ class Gatherer:
         self.schema = pa.schema([*bound.schema, pa.field(KEY, pa.binary())]) if keys else bound.schema
         self._kept, self._forget, self._keep_latest, self._latest = workers, forget, keep_latest, 0
         self._workers = np.array([address(w.words) for w in workers], np.int64)
-        self._taken, self._ends = np.zeros(len(workers), np.int64), np.zeros(len(workers), np.int64)
+        self._taken, self._known = np.zeros(len(workers), np.int64), np.zeros((3, len(workers)), np.int64)
         self._dest = np.zeros((o.E_WORDS, MOST), np.int64)
-        self._seen = np.zeros(4, np.int64)
+        self._seen = np.zeros(gathering.SEEN, np.int64)
         self.frontier = order.BEFORE_ALL  # every result of a lower ts has been given out by `next`
         self._due = (0, order.BEFORE_ALL, order.BEFORE_ALL)  # a rank, and what was live on either side when it was done
         self.lock = threading.Lock()
@@ -53,7 +53,7 @@ class Gatherer:
     def next(self, wait_ns: int) -> pa.RecordBatch | bool | None:
         """A batch of results; None if there are none in time; False at the end."""
         number = gathering.gather_waiting(
-            self.control, self._workers, self._taken, self._ends, self.precision, MOST, self._dest, self._seen, wait_ns
+            self.control, self._workers, self._taken, self._known, self.precision, MOST, self._dest, self._seen, wait_ns
         )
         began = time.monotonic_ns()
         made: pa.RecordBatch | bool | None = None
@@ -75,9 +75,9 @@ class Gatherer:
         try:
             # With no room for results nothing is taken, but what can be forgotten is found.
             gathering.gather(
-                self.control, self._workers, self._taken, self._ends, self.precision, 0, self._dest, self._seen
+                self.control, self._workers, self._taken, self._known, self.precision, 0, self._dest, self._seen
             )
-            if (self._taken == self._ends).all():
+            if (self._taken == self._known[gathering.TAIL]).all():
                 self._expire()
         finally:
             self.lock.release()

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from plait.errors import PlaitError, user_raised
 from plait.operators.buckets import Rows, routed
 from plait.operators.compiled_buckets import Made
 from plait.query.bind import Bound
@@ -65,7 +66,13 @@ class Router:
             codes = np.empty(n, np.int64)
             rows, route, buckets = Rows(batch, ts, self.names[side]), self.node.route, self.node.buckets
             for k in range(n):
-                codes[k], several[k] = routed(route(rows.view(k)), buckets)
+                try:
+                    codes[k], several[k] = routed(route(rows.view(k)), buckets)
+                except PlaitError:
+                    raise
+                except Exception as error:
+                    why = f"it was called with the tuple of {self.names[side]!r} at ts {int(ts[k])}"
+                    raise user_raised(error, "The operator's route", why) from error
         return RoutedRows([codes, *numbers, several])
 
     def encoded(self, side: int, rows: RoutedRows) -> list[np.ndarray]:

@@ -16,6 +16,8 @@ raises it.
 
 from __future__ import annotations
 
+import dataclasses
+import difflib
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -36,14 +38,24 @@ from plait.threads.dag import Dag, begin
 from plait.threads.engine import Engine
 from plait.threads.epochs import Change
 from plait.threads.idle import Clock
-from plait.threads.options import Options, described, labelled, steps
+from plait.threads.options import Options
 from plait.threads.pausing import Stopped
+from plait.threads.planning import described, labelled, steps
 from plait.threads.pushing import batches_of
 from plait.threads.stats import Stats
 
 
 def start(query: Query, **options: Any) -> Run:
     """`Query.on_threads`."""
+    known = [field.name for field in dataclasses.fields(Options)]
+    for name in options:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            raise QueryError(
+                f"on_threads has no option {name!r}",
+                why=f"there are {', '.join(known)}",
+                do=f"Did you mean {near[0]}=?" if near else "",
+            )
     return Run(query, Options(**options))
 
 
@@ -214,6 +226,15 @@ class Run:
         """Let the same threads serve other shares: as `owners` says, a thread for each share, or by what each share has cost."""
         return self._changeable("rebalance").rebalance(owners, reason)
 
+    @property
+    def owners(self) -> list[int]:
+        """The thread of each share, as asked for last: what `rebalance` takes."""
+        return self._changeable("owners").owners()
+
+    def hold_policy(self, held: bool = True) -> None:
+        """Let `policy=` ask for no change until it is called with False: while windows fill, for one."""
+        self._changeable("hold_policy").hold_policy(held)
+
     def _changeable(self, call: str) -> Engine | Dag:
         self._check(call)
         if self._engine is None:
@@ -227,6 +248,10 @@ class Run:
         if self._engine is None:
             raise RunError("Nothing has run yet", do="Push a batch of each stream first")
         return self._engine.stats()
+
+    def reset_latency(self) -> None:
+        """Forget the latencies measured so far: what came before was a warm-up."""
+        self._changeable("reset_latency").reset_latency()
 
     def late(self, stream: str) -> pa.Table:
         """Rows dropped as late (late='drop')."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from plait.operators import layout as o
 from plait.threads.epochs import Change
 
 _SAMPLES = 1 << 19
@@ -63,6 +64,7 @@ class Stats:
     behind: dict[str, int]
     memory: dict[str, int]
     changes: tuple[Change, ...] = ()  # of who serves which share, each with its reason and its cost
+    threads_busy_s: tuple[float, ...] = ()  # elastic runs: time that each thread has spent serving shares
     #: Processor time of the threads that update windows and give results out; aggregates only, once they have ended.
     update_cpu_s: float = 0.0
 
@@ -70,6 +72,48 @@ class Stats:
         import dataclasses
 
         return dataclasses.asdict(self)
+
+
+_WAITING = {
+    o.NOTHING: "is working",
+    o.FOR_TUPLES: "waits for tuples to become ready",
+    o.FOR_CONSUMER: "waits for results() to be read",
+    o.FOR_WRITER: "waits for the worker that writes a window segment it shares",
+    o.FOR_SHARER: "waits for a worker that shares its window segment and is behind",
+    o.FOR_CHILD: "waits for a worker below it in the distribution tree",
+}
+
+
+def waiting_for(words: np.ndarray) -> str:
+    return _WAITING[int(words[o.WAITS])]
+
+
+def measured(worker: int, w: np.ndarray) -> WorkerStats:
+    """What a worker's words say of it."""
+    busy_s = int(w[o.NS_STORE] + w[o.NS_PROBE] + w[o.NS_EMIT] + w[o.NS_READ]) / 1e9
+    tuples, comparisons = int(w[o.TUPLES]), int(w[o.COMPARISONS])
+    return WorkerStats(
+        worker=worker,
+        tuples=tuples,
+        comparisons=comparisons,
+        results=int(w[o.RESULTS]),
+        batches=int(w[o.BATCHES]),
+        busy_s=busy_s,
+        tuples_per_s=tuples / max(busy_s, 1e-9),
+        comparisons_per_s=comparisons / max(busy_s, 1e-9),
+        waiting_for=waiting_for(w),
+    )
+
+
+def stages(workers: list[np.ndarray], gathering_ns: int) -> dict[str, float]:
+    """Shares of all time spent; `gathering_ns` is what it took to take results from the workers."""
+    spent = {
+        "distribution": sum(int(w[o.NS_READ]) for w in workers),
+        "execution": sum(int(w[o.NS_STORE] + w[o.NS_PROBE]) for w in workers),
+        "gathering": gathering_ns + sum(int(w[o.NS_EMIT]) for w in workers),
+    }
+    total = max(sum(spent.values()), 1)
+    return {name: ns / total for name, ns in spent.items()}
 
 
 class Latency:

@@ -24,13 +24,13 @@ NODES, ARENA, CELLS, PANES, TABLE = range(1, 6)
 
 @compiled_over("kernels")
 def place(
-    h, slot, ts, words, flat, low, n, advance, rest, gaps, small, own, pane_id, pane_cell, pane_arena, direct, table, kept,
-    window, out,
+    h, slot, ts, words, flat, low, n, advance, rest, gaps, small, shared, own, pane_id, pane_cell, pane_arena, direct, table,
+    kept, window, out,
 ) -> int:  # fmt: skip
     """Tuples low to n: the place of each one's cell in the ring, -1 for one that lies in no window.
 
     Gives the first tuple that was not done, and in NEED what there was too little of. `flat` is `words` in one row. A cell's
-    key is in `kept`, its window's place in `window`.
+    key is in `kept`; where windows are `shared`, its window's place is in `window`.
     """
     mask = kept.shape[1] - 1
     table_mask = np.uint64(len(table) - 1)
@@ -91,14 +91,15 @@ def place(
             if not near and 2 * (cells - first + 1) > len(table):
                 own[NEED], done = TABLE, i
                 break
-            if near:
-                hash = mixed(words, i)
-            place_of = window_of(h, slot, winset, flat, i, words.shape[1], np.int64(hash))
-            if place_of == NIL:
-                own[NEED], done = ARENA, i
-                break
             cell = cells
-            window[cell & mask] = place_of
+            if shared:
+                if near:
+                    hash = mixed(words, i)
+                place_of = window_of(h, slot, winset, flat, i, words.shape[1], np.int64(hash))
+                if place_of == NIL:
+                    own[NEED], done = ARENA, i
+                    break
+                window[cell & mask] = place_of
             cells += 1
             for k in range(keys):
                 kept[k, cell & mask] = words[k, i]
@@ -119,11 +120,11 @@ WINSETS, WINDOWS, PARTS, HELD = range(4)
 
 
 @compiled_over("kernels")
-def gather(h, below, most, stack, key, ids, ends, spans, told) -> None:
+def gather(h, below, most, shared, stack, key, ids, ends, spans, told) -> None:
     """Take complete winsets, until they have `most` parts or an array is full, and copy what they hold out of the hive.
 
-    Of each: its pane, how many windows there are up to its end, and by slot the source's cells (see `list_members`). A winset
-    whose keys find no room in `key` is HELD, and comes first next time.
+    Of each: its pane, by slot the source's cells (see `list_members`), and where windows are `shared` their keys, and how many
+    there are up to its end. A winset whose keys find no room in `key` is HELD, and comes first next time.
     """
     winsets = told[WINSETS]
     windows = told[WINDOWS]
@@ -133,11 +134,12 @@ def gather(h, below, most, stack, key, ids, ends, spans, told) -> None:
         told[HELD] = NIL
         if winset == NIL:
             break
-        after = list_windows(h, winset, stack, windows, key)
-        if after * h[KEYS] > len(key):
-            told[HELD] = winset
-            break
-        windows = after
+        if shared:
+            after = list_windows(h, winset, stack, windows, key)
+            if after * h[KEYS] > len(key):
+                told[HELD] = winset
+                break
+            windows = after
         first, end = spans[winsets, 0], spans[winsets, 1]
         list_members(h, winset, first, end)
         for slot in range(len(first)):
@@ -154,6 +156,15 @@ def windows_of(h, window, first, end, out) -> None:
     mask = len(window) - 1
     for cell in range(first, end):
         out[cell - first] = h[piece_at(h, window[cell & mask]) + W_NUMBER]
+
+
+@compiled_over("kernels")
+def keys_of(kept, first, end, at, out) -> None:
+    """The keys of a source's cells, into out[:, at:]."""
+    mask = kept.shape[1] - 1
+    for k in range(kept.shape[0]):
+        for cell in range(first, end):
+            out[k, at + cell - first] = kept[k, cell & mask]
 
 
 @compiled_over("kernels")

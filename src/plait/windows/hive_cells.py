@@ -25,9 +25,9 @@ FIRST_CELLS, FIRST_PANES = 1024, 256
 
 
 class Cells:
-    """One source's. `parts` are, as of its last batch, the places of its cells' windows, and its accumulators."""
+    """One source's. `parts` are, as of its last batch, its cells' keys, the places of their windows, and its accumulators."""
 
-    def __init__(self, bound: Bound, hive_: Hive, slot: int, columns: Columns, groups: Groups) -> None:
+    def __init__(self, bound: Bound, hive_: Hive, slot: int, columns: Columns, groups: Groups, *, shared: bool) -> None:
         assert isinstance(bound.node, Aggregate)
         assert isinstance(bound.node.window, SpanWindow)
         window, schema = bound.node.window, bound.inputs[0].schema
@@ -36,10 +36,11 @@ class Cells:
         self.accumulators = accumulators(bound.node, schema)
         for accumulator in self.accumulators:
             regrow(accumulator, FIRST_CELLS, 0, 0)
-        self._window = np.zeros(FIRST_CELLS, np.int64)
+        self._shared = shared
+        self._window = np.zeros(FIRST_CELLS if shared else 0, np.int64)
+        self._kept = np.zeros((hive_.keys, FIRST_CELLS), np.int64)
         self.parts = self._frozen()
         self._own = np.zeros(hive_batch.OWN_WORDS, np.int64)
-        self._kept = np.zeros((hive_.keys, FIRST_CELLS), np.int64)
         self._panes = np.zeros((3, FIRST_PANES), np.int64)  # of each pane not let go of: number, first cell, first word
         self._direct, self._table = np.full(SMALL, -1, np.int64), np.full(2 * FIRST_CELLS, -1, np.int64)
         kind = schema.field(bound.node.by[0]).type if bound.node.by else None
@@ -60,8 +61,8 @@ class Cells:
             before = int(own[hive_batch.CELL_END])
             with self._hive.inside() as h:
                 high = int(hive_batch.place(
-                    h, self.slot, ts, words, flat, low, n, self.advance, rest, gaps, self._small, own, *self._panes,
-                    self._direct, self._table, self._kept, self._window, out,
+                    h, self.slot, ts, words, flat, low, n, self.advance, rest, gaps, self._small, self._shared, own,
+                    *self._panes, self._direct, self._table, self._kept, self._window, out,
                 ))  # fmt: skip
             self._clear(before, int(own[hive_batch.CELL_END]))
             for accumulator in self.accumulators:
@@ -72,8 +73,8 @@ class Cells:
             low = high
         self.parts = self._frozen()
 
-    def _frozen(self) -> tuple[np.ndarray, list[Frozen]]:
-        return self._window, [frozen(a) for a in self.accumulators]
+    def _frozen(self) -> tuple[np.ndarray, np.ndarray, list[Frozen]]:
+        return self._kept, self._window, [frozen(a) for a in self.accumulators]
 
     def written(self, ts: int) -> None:
         """No tuple below `ts` comes any more."""
@@ -115,6 +116,8 @@ class Cells:
         """Cells and words of panes that the taker has let go of."""
         own, panes = self._own, self._panes
         end = int(own[hive_batch.PANE_END])
+        if end == 0 or int(panes[0, 0]) >= int(self._hive.words[y.PASSED]):
+            return  # a glance, which may be at old memory, where less has been let go of
         with self._hive.inside() as h:
             gone = bisect_right(panes[0, :end], int(hive.passed(h)) - 1)
             if gone == 0:
@@ -141,16 +144,17 @@ class Cells:
                 first = int(own[hive_batch.CELL_FREED])
                 capacity = self._kept.shape[1]
                 while end - first + n > capacity // 2:
-                    capacity *= 2
+                    capacity *= 4
                 for accumulator in self.accumulators:
                     regrow(accumulator, capacity, first, end)
                 self._kept = in_ring(self._kept.T, capacity, first, end).T.copy()
-                self._window = in_ring(self._window, capacity, first, end)
+                if self._shared:
+                    self._window = in_ring(self._window, capacity, first, end)
             case _:
                 opened = int(own[hive_batch.OPEN_CELL])
                 capacity = len(self._table)
                 while 4 * (end - opened + n) > capacity:
-                    capacity *= 2
+                    capacity *= 4
                 self._table = np.full(capacity, -1, np.int64)
                 hive_batch.reindex(self._kept, opened, end, self._table)
 

@@ -53,10 +53,10 @@ def _unmerged(function: Function, schema: pa.Schema | None) -> str | None:
     return None
 
 
-def refuse(reason: str, query: Aggregate) -> QueryError:
+def refuse(reason: str, query: Aggregate, strategy: str) -> QueryError:
     other = "'tuml_sc'" + (" or 'tuml_mc'" if query.by else "")
     return QueryError(
-        f"strategy='wiml' for this query: {reason}",
+        f"strategy={strategy!r} for this query: {reason}",
         why="with WiML every source updates windows by itself, and parts are merged when a winset is complete",
         do=f"Use {other}, where tuples come in total order, or 'auto'",
     )
@@ -124,9 +124,8 @@ class Absorbing:
         self._into, self._first = into, first
         self._ts = [np.empty(number if isinstance(a, Edge) else 0, np.int64) for a in into]
 
-    def absorb(self, parts: list[Frozen], window: np.ndarray, cell: np.ndarray) -> None:
-        """A source's parts: cell[k], its number, belongs to new window number window[k]."""
-        target = window + self._first
+    def absorb(self, parts: list[Frozen], target: np.ndarray, cell: np.ndarray) -> None:
+        """A source's parts: cell[k], its number, goes into slot target[k]."""
         for accumulator, part, ts in zip(self._into, parts, self._ts, strict=True):
             if isinstance(accumulator, Variance):
                 _add(accumulator.values, part[0], part[1], target, cell)
@@ -135,7 +134,9 @@ class Absorbing:
                 _add(accumulator, part[0], part[1], target, cell)
             elif isinstance(accumulator, Edge):
                 at = cell & (len(part) - 1)
-                panes.merge_timed_edge(len(cell), target, at, window, accumulator.last, accumulator.slots, part, ts)
+                panes.merge_timed_edge(
+                    len(cell), target, at, self._first, accumulator.last, accumulator.slots, part, ts
+                )
             elif isinstance(accumulator, Extreme):
                 at = cell & (len(part) - 1)
                 panes.merge_extreme(0, len(cell), target, at, accumulator.sign, accumulator.slots, part)

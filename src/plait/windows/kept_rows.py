@@ -10,20 +10,17 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from plait.schema import takeable
+
 FEW = 1 << 16
-
-
-def takeable(kind: pa.DataType) -> pa.DataType:
-    """The type in which a column is kept: Arrow takes no rows of views of text."""
-    if pa.types.is_string_view(kind):
-        return pa.large_string()
-    return pa.large_binary() if pa.types.is_binary_view(kind) else kind
+SPARSE = 8  # numbers a row: where there are more, rows are found by search, else by a place for every number
 
 
 class KeptRows:
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = pa.schema([pa.field(field.name, takeable(field.type)) for field in schema])
         self._chunks: list[tuple[int, np.ndarray | None, pa.Table]] = []  # first number, numbers (None: in a row), rows
+        self._places: np.ndarray | None = None  # of the numbers of the only chunk, from its first on
         self.next = 0
         self.rows = 0
         self._needed = 0
@@ -52,20 +49,38 @@ class KeptRows:
         if len(refs) == 0:
             return pa.array([], kind)
         self._join()
-        _, numbers, rows = self._chunks[0]
-        at = refs - self._chunks[0][0] if numbers is None else np.searchsorted(numbers, refs)
-        taken = rows.column(name).take(pa.array(at))
+        taken = self._chunks[0][2].column(name).take(pa.array(self._at(refs)))
         return taken.combine_chunks() if taken.num_chunks != 1 else taken.chunk(0)
 
     def keep(self, refs: np.ndarray) -> None:
         """Only these rows are needed."""
-        refs = np.unique(refs)
         if self._chunks:
             self._join()
-            first, numbers, rows = self._chunks[0]
-            at = refs - first if numbers is None else np.searchsorted(numbers, refs)
-            self._chunks = [(int(refs[0]), refs, rows.take(pa.array(at)))] if len(refs) else []
+            refs = self._once(refs)
+            rows = self._chunks[0][2].take(pa.array(self._at(refs)))
+            self._chunks, self._places = ([(int(refs[0]), refs, rows)] if len(refs) else []), None
         self.rows = self._needed = len(refs)
+
+    def _once(self, refs: np.ndarray) -> np.ndarray:
+        """Each of these numbers once, in order."""
+        first = self._chunks[0][0]
+        if self.next - first > SPARSE * len(refs):
+            return np.unique(refs)
+        named = np.zeros(self.next - first, bool)
+        named[refs - first] = True
+        return np.flatnonzero(named) + first
+
+    def _at(self, refs: np.ndarray) -> np.ndarray:
+        """Where the rows of these numbers are in the only chunk."""
+        first, numbers, _ = self._chunks[0]
+        if numbers is None:
+            return refs - first
+        if self.next - first > SPARSE * len(numbers):
+            return np.searchsorted(numbers, refs)
+        if self._places is None:
+            self._places = np.zeros(self.next - first, np.int64)
+            self._places[numbers - first] = np.arange(len(numbers))
+        return np.asarray(self._places[refs - first])
 
     def _join(self) -> None:
         """One chunk of all; a chunk's columns may still be in pieces."""
@@ -75,4 +90,4 @@ class KeptRows:
         numbers = None
         if any(n is not None for _, n, _ in self._chunks):
             numbers = np.concatenate([np.arange(f, f + r.num_rows) if n is None else n for f, n, r in self._chunks])
-        self._chunks = [(self._chunks[0][0], numbers, rows)]
+        self._chunks, self._places = [(self._chunks[0][0], numbers, rows)], None

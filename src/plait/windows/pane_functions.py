@@ -1,6 +1,6 @@
 """Aggregate functions as accumulators: for every slot a row of int64, all zero where nothing was added.
 
-Each can add a batch's tuples to the slots they have, merge slots into the rows of closed windows (pairs come in the order
+Each can add a batch's tuples to the slots they have, merge slots into the rows of closed windows (a row's slots come in the order
 of panes, so an order-sensitive function sees its parts in total order), and turn rows into an Arrow column. Those that
 are partial states of a pane can be given out as columns (`parts`), and taken in again elsewhere (`absorb`).
 """
@@ -14,19 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from plait.errors import DataError
-from plait.kernels import exact, exact_bytes, panes
+from plait.kernels import exact, exact_bytes, panes, sliding
 from plait.query.functions import Function
+from plait.windows.closing import Pairs, Slid
 from plait.windows.pane_columns import Read, array_of, bits_of, is_fixed, number_kind, one_array
-
-
-class Pairs:
-    """Closed windows: `number` rows, each made of the slots that `targets` and `slots` pair it with, in order."""
-
-    def __init__(self, number: int, targets: np.ndarray, slots: np.ndarray) -> None:
-        self.number, self.targets, self.slots = number, targets, slots
-
-    def __len__(self) -> int:
-        return len(self.targets)
 
 
 class Accumulator:
@@ -55,10 +46,15 @@ class Accumulator:
     def update(self, low: int, high: int, slot: np.ndarray, read: Read, refs: np.ndarray) -> None:
         raise NotImplementedError
 
-    def merged(self, pairs: Pairs) -> np.ndarray:
-        into = np.zeros((pairs.number, self.slots.shape[1]), np.int64)
-        self._merge(pairs, into)
+    def merged(self, closed: Pairs | Slid) -> np.ndarray:
+        if isinstance(closed, Slid):
+            return self._slid(closed)
+        into = np.zeros((closed.number, self.slots.shape[1]), np.int64)
+        self._merge(closed, into)
         return into
+
+    def _slid(self, closed: Slid) -> np.ndarray:
+        return self.merged(closed.pairs)
 
     def _merge(self, pairs: Pairs, into: np.ndarray) -> None:
         raise NotImplementedError
@@ -93,12 +89,25 @@ class Count(Accumulator):
     def __init__(self, condition: int | None = None) -> None:
         super().__init__()
         self.condition = condition
+        self._running = np.zeros((0, 1), np.int64)
 
     def update(self, low: int, high: int, slot: np.ndarray, read: Read, refs: np.ndarray) -> None:
         panes.count(low, high, slot, read.ones if self.condition is None else read.masks[self.condition], self.slots)
 
     def _merge(self, pairs: Pairs, into: np.ndarray) -> None:
         panes.merge_counts(0, len(pairs), pairs.targets, pairs.slots, into, self.slots)
+
+    def _slid(self, closed: Slid) -> np.ndarray:
+        self._running = closed.running(self._running, 1)
+        into = np.empty((closed.number, 1), np.int64)
+        sliding.counts(
+            closed.bounds, closed.shift, closed.slot_group, closed.row_group, self.slots, self._running, into
+        )
+        return into
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.slots.nbytes + self._running.nbytes)
 
     def column(self, rows: np.ndarray, name: str) -> pa.Array:
         return pa.array(rows[:, 0].copy())
@@ -121,6 +130,7 @@ class Sum(Accumulator):
         super().__init__()
         self.column_name, self.kind, self.mean, self.square = column, number_kind(kind), mean, square
         self.base, self._adds = 0, 0
+        self._running = np.zeros((0, self.width), np.int64)  # of groups: see `kernels.sliding`
 
     def update(self, low: int, high: int, slot: np.ndarray, read: Read, refs: np.ndarray) -> None:
         bits, valid = read.bits[self.column_name]
@@ -138,6 +148,7 @@ class Sum(Accumulator):
         if self._adds > self.CARRY_AFTER:
             self.slots = self.slots.copy()  # another thread may be reading (`hive_functions.frozen`)
             exact.carry(0, len(self.slots), self.slots)
+            exact.carry(0, len(self._running), self._running)
             self._adds = number
 
     def cover(self, low: int, high: int) -> None:
@@ -147,15 +158,33 @@ class Sum(Accumulator):
             low, high = min(low, self.base), max(high, self.base + limbs)
             if high - low == limbs:
                 return
-        grown = np.zeros((len(self.slots), exact.LIMBS + high - low), np.int64)
-        grown[:, : exact.LIMBS] = self.slots[:, : exact.LIMBS]
         at = exact.LIMBS + self.base - low if limbs else exact.LIMBS
-        grown[:, at : at + limbs] = self.slots[:, exact.LIMBS :]
-        # The topmost limb may be negative, or hold more than 32 bits: it goes on into those above it.
-        self.slots, self.base = grown, low
+
+        def grown(rows: np.ndarray) -> np.ndarray:
+            made = np.zeros((len(rows), exact.LIMBS + high - low), np.int64)
+            made[:, : exact.LIMBS] = rows[:, : exact.LIMBS]
+            # The topmost limb may be negative, or hold more than 32 bits: it goes on into those above it.
+            made[:, at : at + limbs] = rows[:, exact.LIMBS :]
+            return made
+
+        self.slots, self._running, self.base = grown(self.slots), grown(self._running), low
 
     def _merge(self, pairs: Pairs, into: np.ndarray) -> None:
         exact.merge(0, len(pairs), pairs.targets, pairs.slots, into, self.slots)
+
+    def _slid(self, closed: Slid) -> np.ndarray:
+        width = self.slots.shape[1]
+        self._running = closed.running(self._running, width)
+        into = np.empty((closed.number, width), np.int64)
+        sliding.sums(
+            closed.bounds, closed.shift, closed.slot_group, closed.slot_next, closed.row_group, closed.row_head,
+            self.slots, self._running, into,
+        )  # fmt: skip
+        return into
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.slots.nbytes + self._running.nbytes)
 
     def parts(self, slots: np.ndarray) -> list[pa.Array]:
         rows = self.slots[slots]
@@ -237,8 +266,8 @@ class Variance(Accumulator):
         self.values.absorb(slot, parts[:3])
         self.squares.absorb(slot, [*parts[:2], parts[3]])
 
-    def merged(self, pairs: Pairs) -> np.ndarray:
-        return np.concatenate((self.values.merged(pairs), self.squares.merged(pairs)), axis=1)
+    def merged(self, closed: Pairs | Slid) -> np.ndarray:
+        return np.concatenate((self.values.merged(closed), self.squares.merged(closed)), axis=1)
 
     def column(self, rows: np.ndarray, name: str) -> pa.Array:
         cut = self.values.slots.shape[1]
@@ -326,6 +355,11 @@ class Edge(Accumulator):
 
     def _merge(self, pairs: Pairs, into: np.ndarray) -> None:
         panes.merge_edge(0, len(pairs), pairs.targets, pairs.slots, self.last, into, self.slots)
+
+    def _slid(self, closed: Slid) -> np.ndarray:
+        into = np.empty((closed.number, self.width), np.int64)
+        sliding.edges(closed.bounds, closed.shift, closed.slot_next, closed.row_head, self.last, self.slots, into)
+        return into
 
     def column(self, rows: np.ndarray, name: str) -> pa.Array:
         there = rows[:, 0] == 2

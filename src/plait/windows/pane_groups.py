@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from plait.kernels import groups as table
 from plait.order import BEFORE_ALL
 from plait.query.aggregate import Aggregate
-from plait.windows.kept_rows import takeable
+from plait.schema import takeable
 from plait.windows.pane_columns import Read, array_of, bits_of, is_fixed, none_null, one_array, plain
 
 _NAN = int(np.array([np.nan]).view(np.int64)[0])
@@ -107,8 +107,10 @@ class Groups:
         self._free = np.arange(FIRST)[::-1].copy()
         self._left = FIRST
         self._swept = 0  # groups that were held at the last sweep
-        self._ranks: np.ndarray | None = None
+        self._ordered: np.ndarray | None = None  # those that had numbers when this was asked for: see `in_order`
         self._direct = np.full(SMALL, -1, np.int64)
+        (_, kind), *more = self.by or [("", pa.null())]
+        self._by_value = is_fixed(kind) and not more and not pa.types.is_floating(plain(kind))
 
     @property
     def number(self) -> int:
@@ -119,14 +121,27 @@ class Groups:
         if not self.by:
             return self.only(n)
         small = self._small_keys(read)
-        if small is not None:
-            known = np.empty(n, np.int64)
-            if table.look_up_small(small, n, self._direct, known) == n:
-                return known
-        out = self.numbers(self.key_words(read, rows, n))
-        if small is not None:
-            table.note_small(small, out, n, self._direct)
-        return out
+        known = self._known(small, n)
+        if known is not None:
+            return known
+        return self._noted(small, self.numbers(self.key_words(read, rows, n)))
+
+    def find_words(self, words: np.ndarray) -> np.ndarray:
+        """The groups of these words (see `key_words`)."""
+        small = words[0] if self._by_value and not words[-1].any() else None
+        known = self._known(small, words.shape[1])
+        return known if known is not None else self._noted(small, self.numbers(words))
+
+    def _known(self, keys: np.ndarray | None, n: int) -> np.ndarray | None:
+        if keys is None:
+            return None
+        out = np.empty(n, np.int64)
+        return out if table.look_up_small(keys, n, self._direct, out) == n else None
+
+    def _noted(self, keys: np.ndarray | None, groups: np.ndarray) -> np.ndarray:
+        if keys is not None:
+            table.note_small(keys, groups, len(groups), self._direct)
+        return groups
 
     def only(self, n: int) -> np.ndarray:
         """Without keys: the one group, number 0."""
@@ -156,11 +171,10 @@ class Groups:
         """The groups of these words; new ones for those that are not known."""
         n = words.shape[1]
         if self._left < n:
-            self._make_room(n)
+            self._make_room(words)
         out = np.empty(n, np.int64)
         left = int(table.look_up(words, n, self._table, self.words, self._free, self._left, out))
-        if left != self._left:
-            self._left, self._ranks = left, None
+        self._left = left
         return out
 
     def find_rows(self, rows: pa.Table) -> np.ndarray:
@@ -174,10 +188,9 @@ class Groups:
 
     def _small_keys(self, read: Read) -> np.ndarray | None:
         """The keys, where one column of integers is all and none is NULL: small ones are looked up by their value."""
-        (name, kind), *more = self.by
-        if more or name in self._texts or pa.types.is_floating(plain(kind)):
+        if not self._by_value:
             return None
-        bits, valid = read.bits[name]
+        bits, valid = read.bits[self.by[0][0]]
         return bits if none_null(valid) else None
 
     def owner(self, read: Read, rows: pa.Table | None, n: int, crew: int) -> np.ndarray:
@@ -194,9 +207,11 @@ class Groups:
         table.owners(words, n, crew, out)
         return out
 
-    def _make_room(self, n: int) -> None:
+    def _make_room(self, words: np.ndarray) -> None:
+        """Have numbers for all of these."""
+        n = words.shape[1]
         if self.number > 2 * self._swept + FIRST:
-            self._sweep()
+            self._sweep(words)
         capacity = self.capacity
         while self._left + capacity - self.capacity < max(n, capacity // 4):
             capacity *= 2
@@ -210,11 +225,12 @@ class Groups:
         self._free = np.concatenate((np.arange(self.capacity, capacity)[::-1], self._free[: self._left]))
         self._free = np.concatenate((self._free, np.zeros(capacity - len(self._free), np.int64)))
         self._left += capacity - self.capacity
-        self.words, self.capacity = words, capacity
+        self.words, self.capacity, self._ordered = words, capacity, None
         self._table = np.zeros(2 * capacity, np.int64)
         table.rebuild(self.words, live, self._table)
 
-    def _sweep(self) -> None:
+    def _sweep(self, wanted: np.ndarray) -> None:
+        """Forget groups that nobody holds, and text that neither the others have nor those that are about to get a number."""
         live = self._held(self.capacity).astype(np.uint8)
         gone = np.flatnonzero(live == 0)
         self._left = len(gone)
@@ -222,12 +238,13 @@ class Groups:
         self._table[:] = 0
         self._direct[:] = -1
         table.rebuild(self.words, live, self._table)
-        self._swept, self._ranks = int(live.sum()), None
+        self._swept, self._ordered = int(live.sum()), None
         for k, (name, _) in enumerate(self.by):
             if name in self._texts:
                 own = (live != 0) & (self.words[-1] >> k & 1 == 0)
+                asked = wanted[k][wanted[-1] >> k & 1 == 0]
                 with self._texts[name].lock:
-                    self._texts[name].keep(np.unique(self.words[k][own]), self.since)
+                    self._texts[name].keep(np.unique(np.append(self.words[k][own], asked)), self.since)
 
     def columns(self, groups: np.ndarray) -> list[pa.Array]:
         """The key columns of these groups."""
@@ -241,24 +258,26 @@ class Groups:
                 out.append(array_of(words, ~null, kind))
         return out
 
-    def ranks(self, groups: np.ndarray) -> np.ndarray:
-        """Numbers that order these groups as their keys; the same group has the same number."""
-        if not self.by:
-            return np.zeros(len(groups), np.int64)
-        if self._ranks is None:
-            seen = np.zeros(self.capacity, bool)
-            seen[groups] = True
-            used = np.flatnonzero(seen)
-            if 4 * len(used) < self.number:
-                return self._place(used)[np.searchsorted(used, groups)]
+    def in_order(self) -> np.ndarray:
+        """All groups that have numbers, in the order of their keys."""
+        if self._ordered is None:
             live = np.ones(self.capacity, bool)
             live[self._free[: self._left]] = False
-            known = np.flatnonzero(live)
-            self._ranks = np.zeros(self.capacity, np.int64)
-            self._ranks[known] = self._place(known)
-        return np.asarray(self._ranks[groups])
+            self._ordered = self._sorted(np.flatnonzero(live), 0)
+        elif len(self._ordered) < self.number:
+            fresh = self._free[self._left : self._left + self.number - len(self._ordered)]
+            self._ordered = self._sorted(np.append(self._ordered, self._sorted(fresh, 0)), len(self._ordered))
+        return self._ordered
 
-    def _place(self, groups: np.ndarray) -> np.ndarray:
+    def ranks(self, groups: np.ndarray) -> np.ndarray:
+        """Numbers that order these groups as their keys; the same group has the same number."""
+        used, back = np.unique(groups, return_inverse=True)
+        rank = np.empty(len(used), np.int64)
+        rank[np.searchsorted(used, self._sorted(used, 0))] = np.arange(len(used))
+        return rank[back.reshape(-1)]
+
+    def _sorted(self, groups: np.ndarray, sorted_already: int) -> np.ndarray:
+        """Groups in the order of their keys; so many of them, from the first on, are."""
         by: list[np.ndarray] = []
         for k, (name, kind) in enumerate(self.by):
             words = self.words[k][groups]
@@ -273,13 +292,13 @@ class Groups:
                 by += [2 * null, words.view(np.uint64)]
             else:
                 by += [2 * null, words]
-        place = np.empty(len(groups), np.int64)
+        if not by:
+            return groups
         if len(by) == 2 and not by[0].any():
-            # One column without NULL or NaN: a plain sort is several times as fast.
-            place[np.argsort(by[1])] = np.arange(len(groups))
-        else:
-            place[np.lexsort(by[::-1])] = np.arange(len(groups))
-        return place
+            # One column without NULL or NaN: a plain sort is several times as fast; a stable one sees what is in order.
+            near = 2 * sorted_already > len(groups)
+            return np.asarray(groups[np.argsort(by[1], kind="stable" if near else "quicksort")])
+        return np.asarray(groups[np.lexsort(by[::-1])])
 
 
 def _hashed(column: Any) -> np.ndarray:

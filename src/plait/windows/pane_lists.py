@@ -15,12 +15,14 @@ import numpy as np
 import pyarrow as pa
 
 from plait import order
-from plait.errors import DataError
+from plait.errors import DataError, user_raised
 from plait.kernels import panes, users
 from plait.query.functions import Custom, Function
-from plait.windows.kept_rows import KeptRows, takeable
+from plait.schema import takeable
+from plait.windows.closing import Pairs
+from plait.windows.kept_rows import KeptRows
 from plait.windows.pane_columns import Read, one_array, plain, user_values
-from plait.windows.pane_functions import Accumulator, Pairs
+from plait.windows.pane_functions import Accumulator
 
 
 class Lists(Accumulator):
@@ -164,17 +166,28 @@ class CustomFold:
             states = self.compiled.states(custom.init, offsets, given)
         if states is None:
             states = self._in_python(offsets, [user_values(column) for column in columns])
-        what = f"The custom function's result in column {self._name!r}"
-        return checked(states if custom.result is None else [custom.result(s) for s in states], custom.type, what)
+        if custom.result is not None:
+            sizes = np.diff(offsets).tolist()
+            states = [self._called(n, custom.result, s) for n, s in zip(sizes, states, strict=True)]
+        return checked(states, custom.type, f"The custom function's result in column {self._name!r}")
 
     def _in_python(self, offsets: np.ndarray, columns: list[list[Any]]) -> list[Any]:
-        out = []
-        for low, high in pairwise(offsets.tolist()):
+        def folded(low: int, high: int) -> Any:
             state = self._custom.init()
             for k in range(low, high):
                 state = self._custom.add(state, *(values[k] for values in columns))
-            out.append(state)
-        return out
+            return state
+
+        return [self._called(high - low, folded, low, high) for low, high in pairwise(offsets.tolist())]
+
+    def _called(self, rows: int, function: Callable[..., Any], *given: Any) -> Any:
+        try:
+            return function(*given)
+        except DataError:
+            raise
+        except Exception as error:
+            called = f"The custom function in column {self._name!r}"
+            raise user_raised(error, called, f"it was called with the {rows} rows of a window") from error
 
 
 def checked(values: list[Any], kind: pa.DataType, what: str) -> pa.Array:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from plait.query.functions import Function
-from plait.windows.kept_rows import takeable
+from plait.schema import takeable
 from plait.windows.pane_columns import is_fixed, one_array, plain
 
 

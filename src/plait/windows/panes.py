@@ -17,18 +17,22 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from plait.kernels import panes
+from plait.errors import DataError
+from plait.kernels import panes, sliding
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.aggregate import Aggregate, SpanWindow, TupleWindow
 from plait.query.bind import Bound
+from plait.schema import taken
+from plait.windows.closing import Pairs, Slid
 from plait.windows.kept_rows import KeptRows
 from plait.windows.pane_columns import Columns, Read
-from plait.windows.pane_functions import Accumulator, Pairs, compiled
+from plait.windows.pane_functions import Accumulator, compiled
 from plait.windows.pane_groups import Groups
 from plait.windows.pane_lists import CustomFold, Fold, Lists, fold
 
 FIRST = 1024
-FEW_WINDOWS = 8  # of the ranks there are, one in so many at least is in a window on the average: no sort is needed then
+FEW_SLOTS = 4  # known groups for each slot that is held: with more of them a window's rows are sorted, instead of all groups once
+WINDOWS = 1 << 10  # that are closed at once
 CHUNK = 1 << 16  # tuples at once, and pairs of a row and a slot
 
 
@@ -100,7 +104,7 @@ class PaneWindows:
                 self.groups.owner(self.columns.read(arrays, len(ts)), rows, len(ts), self._crew) == self._seat
             )
             ts, arrays = ts[own], [a[own] for a in arrays]
-            rows = None if rows is None else rows.take(pa.array(own))
+            rows = None if rows is None else taken(rows, own)
         self.updates += len(ts)
         for low in range(0, len(ts), CHUNK):
             high = min(low + CHUNK, len(ts))
@@ -164,26 +168,23 @@ class PaneWindows:
         for accumulator in self.accumulators:
             accumulator.update(low, high, slot, read, refs)
 
-    def _rows(
-        self, pairs: Pairs, group: np.ndarray, edges: list[np.ndarray], order: np.ndarray | None
-    ) -> pa.RecordBatch | Later:
+    def _rows(self, closed: Pairs | Slid, group: np.ndarray, edges: list[np.ndarray]) -> pa.RecordBatch | Later:
         """Rows of closed windows: ts, window_start and window_end as given, then keys, then what is computed."""
-        return self._later(pairs, group, edges, order).built()
+        return self._later(closed, group, edges).built()
 
-    def _later(self, pairs: Pairs, group: np.ndarray, edges: list[np.ndarray], order: np.ndarray | None) -> Later:
+    def _later(self, closed: Pairs | Slid, group: np.ndarray, edges: list[np.ndarray]) -> Later:
         """Everything that has to be taken from what goes on changing is taken now: slots are merged, keys looked up."""
-        listed = None if self.lists is None else self.lists.listed(pairs)
+        listed = None
+        if self.lists is not None:
+            listed = self.lists.listed(closed.pairs if isinstance(closed, Slid) else closed)
         computed: list[Callable[[], pa.Array]] = []
         for name, made in self._results:
             if isinstance(made, Accumulator):
-                computed.append(partial(_column, made.snapshot(), made.merged(pairs), order, name))
+                merged = made.merged(closed)
+                computed.append(partial(made.snapshot().column, merged, name))
             else:
                 assert listed is not None
-                found = made(*listed, self.kept)
-                kind = self.schema.field(name).type
-                computed.append(partial(_same, (found if order is None else found.take(pa.array(order))).cast(kind)))
-        if order is not None:
-            group, edges = group[order], [edge[order] for edge in edges]
+                computed.append(partial(_same, made(*listed, self.kept).cast(self.schema.field(name).type)))
         return Later(self.schema, edges, self.groups.columns(group), computed)
 
 
@@ -202,10 +203,6 @@ class Later:
         )
 
 
-def _column(made: Accumulator, merged: np.ndarray, order: np.ndarray | None, name: str) -> pa.Array:
-    return made.column(merged if order is None else merged[order], name)
-
-
 def _same(made: pa.Array) -> pa.Array:
     return made
 
@@ -218,7 +215,9 @@ class SpanPanes(PaneWindows):
         self._state[panes.NEXT_WINDOW] = BEFORE_ALL
         self._pane_id, self._pane_slot = np.zeros(FIRST, np.int64), np.zeros(FIRST, np.int64)
         self._slot_group = np.zeros(0, np.int64)
-        self._slot_of, self._row_of = np.full(FIRST, -1, np.int64), np.full(FIRST, -1, np.int64)
+        self._slot_next = np.zeros(0, np.int64)
+        # By group: its slot in the open pane, and its first and last slot in the window that was closed last.
+        self._slot_of, self._head, self._tail = (np.full(FIRST, -1, np.int64) for _ in range(3))
         self.size, self.advance = window.size_us, window.advance_us
         super().__init__(bound)
         self._dropped = 0  # slots below have been dropped from lists
@@ -258,6 +257,15 @@ class SpanPanes(PaneWindows):
         s[panes.SLOT_END], s[panes.PANE_END], s[panes.STARTED] = at, pane, 1
         return first
 
+    def open_parts(self, ids: np.ndarray, spans: np.ndarray, base: np.ndarray, group: np.ndarray) -> np.ndarray:
+        """As `open_panes`, for panes in parts, whose groups are given: see `kernels.panes.assign_parts`. Gives their slots."""
+        self._make_room(max(len(group), len(ids)))
+        slot = np.empty(len(group), np.int64)
+        panes.assign_parts(
+            ids, spans, base, group, self._state, self._pane_id, self._pane_slot, self._slot_group, self._slot_of, slot
+        )
+        return slot
+
     def close(self, frontier: int) -> list[Closed]:
         """The windows that end at or before the frontier."""
         return self._pass(frontier)
@@ -267,37 +275,59 @@ class SpanPanes(PaneWindows):
         if frontier <= BEFORE_ALL + self.size:
             return out
         state = self._state
-        room = max(CHUNK, int(state[panes.SLOT_END] - state[panes.SLOT_FIRST]))
         while True:
-            group, window, targets, slots = (np.empty(room, np.int64) for _ in range(4))
-            number, pairs = panes.close(
-                frontier, self.size, self.advance, state, self._pane_id, self._pane_slot, self._slot_group, self._row_of, 0,
-                group, window, targets, slots,
-            )  # fmt: skip
-            if number == 0:
+            slid, window = self._slide(frontier)
+            if slid.number:
+                start = window * self.advance
+                edges = [start + self.size - 1, start, start + self.size]
+                out.append(Closed(self._rows(slid, slid.row_group, edges)))
+            elif slid.moved:
+                self._follow(slid)
+            if len(slid.bounds) == 2:
                 break
-            out.append(
-                self._closed(group[:number], window[:number], Pairs(int(number), targets[:pairs], slots[:pairs]))
+        if frontier == AFTER_ALL and state[panes.PANE_FIRST] < state[panes.PANE_END]:
+            raise DataError(
+                "A result's 'window_end' lies beyond 64 bits",
+                why="a ts this near to the end of time, and a window this long, have a sum that can't be counted",
+                do="Use a shorter window, or leave such tuples out",
             )
         if self.lists is not None and state[panes.SLOT_FIRST] > self._dropped:
             self.lists.drop(np.arange(self._dropped, int(state[panes.SLOT_FIRST])))
             self._dropped = int(state[panes.SLOT_FIRST])
         return out
 
-    def _closed(self, group: np.ndarray, window: np.ndarray, pairs: Pairs) -> Closed:
-        start = window * self.advance
-        ranks = self.groups.ranks(group)
-        if len(window) * FEW_WINDOWS < int(ranks.max()) * (int(window[-1] - window[0]) + 1):
-            order = np.lexsort((ranks, window))
-        else:
-            order = np.empty(len(group), np.int64)
-            panes.in_order(len(group), window, ranks, np.full(int(ranks.max()) + 1, -1, np.int64), order)
-        return Closed(self._rows(pairs, group, [start + self.size - 1, start, start + self.size], order))
+    def _slide(self, frontier: int) -> tuple[Slid, np.ndarray]:
+        """Windows that close, some of them or none, with their rows in order; and the number of each row's window."""
+        state = self._state
+        held = int(state[panes.SLOT_END] - state[panes.SLOT_FIRST])
+        room = max(CHUNK, held)
+        group, window, head = (np.empty(room, np.int64) for _ in range(3))
+        bounds = np.empty((WINDOWS + 2, 3), np.int64)
+        ranked = self.groups.in_order() if held * FEW_SLOTS >= self.groups.number else np.zeros(0, np.int64)
+        windows = sliding.slide(
+            frontier, self.size, self.advance, state, self._pane_id, self._pane_slot, self._slot_group, self._slot_next,
+            self._head, self._tail, ranked, group, window, head, bounds,
+        )  # fmt: skip
+        bounds = bounds[: windows + 2]
+        number = int(bounds[-1, sliding.ROWS])
+        group, window, head = group[:number], window[:number], head[:number]
+        if number and len(ranked) == 0:
+            order = np.lexsort((self.groups.ranks(group), window))
+            group, head = group[order], head[order]
+        shift = int(state[panes.SHIFT])
+        slid = Slid(bounds, shift, self._slot_group, self._slot_next, group, head, self.groups.capacity)
+        return slid, window
+
+    def _follow(self, slid: Slid) -> None:
+        """Panes came or went, and no row with them: running totals are brought up to date."""
+        for accumulator in self.accumulators:
+            if accumulator is not self.lists:
+                accumulator.merged(slid)
 
     def _make_room(self, n: int) -> None:
         s = self._state
         if self.groups.capacity > len(self._slot_of):
-            for name in ("_slot_of", "_row_of"):
+            for name in ("_slot_of", "_head", "_tail"):
                 old = getattr(self, name)
                 grown = np.full(self.groups.capacity, -1, np.int64)
                 grown[: len(old)] = old
@@ -311,9 +341,8 @@ class SpanPanes(PaneWindows):
                     self.capacity = max(2 * self.capacity, FIRST)
                 for accumulator in self.accumulators:
                     accumulator.reserve(self.capacity)
-                self._slot_group = np.concatenate(
-                    (self._slot_group, np.zeros(self.capacity - len(self._slot_group), np.int64))
-                )
+                more = np.zeros(self.capacity - len(self._slot_group), np.int64)
+                self._slot_group, self._slot_next = (np.append(a, more) for a in (self._slot_group, self._slot_next))
             if held + n > len(self._pane_id) // 2:
                 more = np.zeros(2 * (held + n), np.int64)
                 self._pane_id, self._pane_slot = (
@@ -334,11 +363,13 @@ class SpanPanes(PaneWindows):
             self._slot_of[self._slot_group[int(self._pane_slot[last - 1]) : end]] -= first
         for accumulator in self.accumulators:
             accumulator.move(first, end)
-        self._slot_group[: end - first] = self._slot_group[first:end].copy()
+        for kept in (self._slot_group, self._slot_next):
+            kept[: end - first] = kept[first:end].copy()
         self._pane_id[: last - pane] = self._pane_id[pane:last].copy()
         self._pane_slot[: last - pane] = self._pane_slot[pane:last].copy() - first
         s[panes.SLOT_FIRST], s[panes.SLOT_END] = 0, end - first
-        s[panes.PANE_FIRST], s[panes.PANE_END] = 0, last - pane
+        s[panes.PANE_FIRST], s[panes.PANE_END], s[panes.ADDED] = 0, last - pane, int(s[panes.ADDED]) - pane
+        s[panes.SHIFT] += first
         self._dropped = 0
 
     def _live(self) -> np.ndarray:
@@ -386,7 +417,7 @@ class TuplePanes(PaneWindows):
                 start = window[:number] * self.advance
                 rows = self._rows(
                     Pairs(number, targets[:pairs], slots[:pairs]), row_group[:number],
-                    [ts[by], start, start + self.size], None,
+                    [ts[by], start, start + self.size],
                 )  # fmt: skip
                 out.append(Closed(rows, by + at))
             if self.lists is not None:

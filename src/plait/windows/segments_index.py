@@ -7,7 +7,7 @@ start again. Rows that expired need no deletion, since a probe's range never rea
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import numpy as np
@@ -86,7 +86,7 @@ class _Follower:
     def _insert(self, segment: Segment, first: int, last: int) -> None:
         raise NotImplementedError
 
-    def _drive(self, n: int, call) -> Iterator[Pairs]:  # type: ignore[no-untyped-def]
+    def _drive(self, n: int, call: Callable[[int, _Buffers, np.ndarray], int]) -> Iterator[Pairs]:
         """Call a kernel until every probe is done, giving out what it has found each time its buffers are full."""
         at, tally = 0, np.zeros(2, np.int64)
         while at < n:
@@ -155,9 +155,10 @@ def _coords(segment: Segment) -> np.ndarray:
 
 def ranges_of(dimensions: tuple[Band, ...], rows: Rows, side: int) -> np.ndarray:
     """Where partners' coordinates must lie: two bounds a dimension, [0, 0] for a missing second one."""
+    assert rows.coord is not None, "an index on bands has coordinates"
     ranges = np.zeros((len(rows), 4))
     for at, band in enumerate(dimensions):
-        values = np.ascontiguousarray(rows.coord[:, at])  # type: ignore[index]
+        values = np.ascontiguousarray(rows.coord[:, at])
         sign, limit = (1 if side == 0 else -1), LARGEST[band.kind]
         finite = sum(abs(b) for b in (band.low, band.high) if np.isfinite(b))
         chains.probe_ranges(

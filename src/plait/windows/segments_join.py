@@ -283,9 +283,9 @@ class JoinWindow:
 
     def _forget(self) -> None:
         """Give up the codes of text that no live row holds."""
-        oldest = [segment.first_live_id() for segment in self.segments]
-        first = [self.next_id[s] if oldest[s] is None else oldest[s] for s in (0, 1)]
-        while self._stamps and self._stamps[0][1] <= first[0] and self._stamps[0][2] <= first[1]:  # type: ignore[operator]
+        oldest = (segment.first_live_id() for segment in self.segments)
+        first = [upcoming if live is None else live for upcoming, live in zip(self.next_id, oldest, strict=True)]
+        while self._stamps and self._stamps[0][1] <= first[0] and self._stamps[0][2] <= first[1]:
             self._stamps.popleft()
         self.interner.forget(self._stamps[0][0] if self._stamps else self.interner.stamp + 1)
 

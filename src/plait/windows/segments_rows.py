@@ -5,6 +5,7 @@ Everything one-sided happens here, in NumPy over whole batches; what a kernel se
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,6 +59,9 @@ class Rows:
         return Rows(self.ts[at], leaves, part(self.alive), part(self.key), part(self.coord), self.usable[at])
 
 
+Values = Callable[[Expr], Array]
+
+
 class Intake:
     """Turns Arrow rows of either side into `Rows`. `dimensions` are the bands an index may use, at most two."""
 
@@ -88,7 +92,7 @@ class Intake:
             alive = None
         return Rows(ts, leaves, alive, key, coord, marked)
 
-    def _alive(self, side: int, n: int, leaves: tuple[Array, ...], value) -> np.ndarray | None:  # type: ignore[no-untyped-def]
+    def _alive(self, side: int, n: int, leaves: tuple[Array, ...], value: Values) -> np.ndarray | None:
         alive = np.zeros(n, bool) if self.shape.terms.never else None
         for part in self.shape.terms.filters[side]:
             alive = both_valid(alive, truth(value(part)))
@@ -97,7 +101,7 @@ class Intake:
                 alive = both_valid(alive, array.valid)
         return alive
 
-    def _key(self, side: int, n: int, value) -> tuple[np.ndarray | None, np.ndarray | None]:  # type: ignore[no-untyped-def]
+    def _key(self, side: int, n: int, value: Values) -> tuple[np.ndarray | None, np.ndarray | None]:
         """Equality terms as one 64-bit number: equal values give equal numbers; the converse is checked later."""
         key: np.ndarray | None = None
         valid: np.ndarray | None = None
@@ -109,7 +113,7 @@ class Intake:
                 key = bits if key is None else (key * _MIX) ^ (key >> np.uint64(31)) ^ bits
         return (None if key is None else key.view(np.int64)), valid
 
-    def _coord(self, side: int, n: int, value) -> tuple[np.ndarray | None, np.ndarray | None]:  # type: ignore[no-untyped-def]
+    def _coord(self, side: int, n: int, value: Values) -> tuple[np.ndarray | None, np.ndarray | None]:
         """Coordinates as float64, two a row (the second 0 if there is one dimension)."""
         if not self.dimensions:
             return None, None

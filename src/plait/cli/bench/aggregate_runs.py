@@ -18,10 +18,9 @@ import pyarrow as pa
 import plait
 from plait.errors import RunError
 
-#: Rows that wait for other sources: those of a thread that is ahead. The machine decides who is, so there is room for all that
-#: the paper's queries have of a source; not for more, since memory is set aside for them.
-PENDING = 1 << 18
-LEAD = 2  # pieces that a thread may be ahead of the slowest one
+#: Pieces that a thread may be ahead of the slowest one. Rows that wait for other sources are those, and the ones being pushed:
+#: there is room for them and not for more, since memory is set aside, and a short run would measure how it is zeroed.
+LEAD = 2
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ def on_threads(
     busy, reached = [0] * crew, [0] * crew
     failed: list[BaseException] = []
     began = time.perf_counter()
-    with query.on_threads(schemas={stream: sources[0].schema}, pending=PENDING, **options) as run:
+    with query.on_threads(schemas={stream: sources[0].schema}, pending=(LEAD + 2) * piece, **options) as run:
 
         def push(seat: int) -> None:
             try:

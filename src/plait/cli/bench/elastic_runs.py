@@ -20,8 +20,8 @@ from plait.cli.bench.join_runs import Reader, digests, pieces, warm_up
 from plait.operators.plan import Plan, Seat
 from plait.query.bind import bind
 from plait.query.identical import KEY
-from plait.threads.engine import Engine
 from plait.threads.epochs import DONE, Change
+from plait.threads.joining import JoinEngine
 from plait.threads.options import Options
 from plait.threads.pausing import Stopped
 
@@ -94,10 +94,10 @@ def taken_by_all(run: Any) -> Callable[[], int]:
 
 
 def switches(window_tuples: int, before: int, after: int, number: int, *, rate: float, gap_s: float = 0.008,
-             shares: int = 8, index: str = "auto") -> list[Change]:  # fmt: skip
+             shares: int = 8, index: str = "auto", band: float = 10) -> list[Change]:  # fmt: skip
     """What `number` changes cost with full windows, under a steady load; `before` and `after` equal: rebalancing."""
     rows = int(rate * gap_s * number) + 2000
-    data, made = tables(window_tuples + rows), query(window_tuples)
+    data, made = tables(window_tuples + rows), query(window_tuples, band)
     options: dict[str, Any] = {"elastic": shares, "workers": before, "index": index}
     warm_up(made, data, **options)
     rest = pieces(part(data, window_tuples, rows), FINE)
@@ -114,7 +114,7 @@ def switches(window_tuples: int, before: int, after: int, number: int, *, rate: 
             sent += batch.num_rows
             if asked < number and sent >= (asked + 1) * rate * gap_s:
                 if before == after:
-                    run.rebalance([(owner + 1) % before for owner in run._engine.epochs.owners])
+                    run.rebalance([(owner + 1) % before for owner in run.owners])
                 else:
                     run.resize(to)
                     to = before if to == after else after
@@ -184,16 +184,13 @@ def stepped(window_tuples: int, workers: int, rates: tuple[float, float], second
     found: dict[str, Any] = {}
     with started(made, data, **options) as run:
         reader = Reader(run)
-        engine = run._engine
-        engine.watch._rest = 1 << 30  # not while windows fill
+        run.hold_policy()  # while windows fill
         pushed(run, part(data, 0, window_tuples))
         settled(taken_by_all(run), window_tuples)
-        if (now := engine.epochs.active) != workers:
-            raise AssertionError(f"{now} threads, not {workers}")
-        engine.watch._rest = 10
+        run.hold_policy(False)
         batches = iter(pieces(part(data, window_tuples, rows), size))
         for label, rate, span in zip(("before", "after"), rates, seconds, strict=True):
-            engine.latency.reset()
+            run.reset_latency()
             begin, sent, work = time.perf_counter(), 0, sum(w.tuples for w in run.stats().workers)
             while (now := time.perf_counter()) < begin + span:
                 if now < begin + sent / rate:
@@ -207,10 +204,10 @@ def stepped(window_tuples: int, workers: int, rates: tuple[float, float], second
                 f"served {label}": round((sum(w.tuples for w in stats.workers) - work) / len(stats.workers) / took),
                 f"p50 ms {label}": stats.latency_from_ready_ms.p50,
                 f"p99 ms {label}": stats.latency_from_ready_ms.p99,
-                f"threads {label}": engine.epochs.active,
+                f"threads {label}": len(set(run.owners)),
             }
         made_changes = [c for c in run.stats().changes if c.state == DONE]
-        busy = [b for b in engine.epochs.busy_ns() if b]
+        busy = [seconds for seconds in run.stats().threads_busy_s if seconds]
         run.drain()
         reader.join()
     found["changes"] = "; ".join(
@@ -232,7 +229,7 @@ class PureRun:
             seat = Seat((0, 0), (workers, workers), (k, k), (1, 1), (0, 0), (True, True))
             plan = Plan("pure", (seat,), (1, 1), "one of several that share nothing")
             schemas = {name: t.schema for name, t in data.items()}
-            self.engines.append(Engine(bind(made, schemas), schemas, plan, Options(keys=True)))
+            self.engines.append(JoinEngine(bind(made, schemas), schemas, plan, Options(keys=True)))
         self.readers = [Reader(_Results(engine)) for engine in self.engines]
 
     def push(self, data: Tables, size: int = 512) -> None:
@@ -265,7 +262,7 @@ def merged(parts: list[pa.Table]) -> pa.Table:
 
 
 class _Results:
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: JoinEngine) -> None:
         self._engine = engine
 
     def results(self) -> Any:
@@ -273,7 +270,7 @@ class _Results:
 
     @property
     def schema(self) -> pa.Schema:
-        return self._engine.gatherer.schema
+        return self._engine.schema
 
 
 def _ready(data: Tables) -> int:

@@ -156,8 +156,7 @@ def paced(query: Any, tables: Tables, *, warm: float, rate: float | None, size: 
         for name, batch in pieces({name: t.slice(0, tick[name]) for name, t in tables.items()}):
             run.push(name, None, batch)
         _settle(run)
-        assert run._engine is not None
-        run._engine.latency.reset()
+        run.reset_latency()
         begin, sent, late = time.perf_counter(), 0, 0.0
         first_us = pc.cast(measured[0][1].column("ts"), pa.int64())[0].as_py()
         for name, batch in measured:
