@@ -27,7 +27,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     # All tests that need Spark go to one worker, which starts it once; the other one has the rest to itself. Marked as each
-    # is collected: xdist reads the groups before a conftest's `pytest_collection_modifyitems` is called, whatever its order.
+    # is collected, which is before xdist reads the groups.
     if item.get_closest_marker("spark"):
         item.add_marker(pytest.mark.xdist_group("spark"))
 
