@@ -80,12 +80,12 @@ QUERIES = {
 @lru_cache(maxsize=3)
 def sources(data: str, inputs: int, tuples: int) -> list[pa.RecordBatch]:
     """What each input delivers."""
-    # A shorter stream is a slower one: it spans as many windows.
-    rate = RATE * tuples // MANY or 1_000
+    # A shorter stream is a slower one: it spans as many windows. A longer one is not faster.
+    rate, seconds = min(RATE * tuples // MANY or 1_000, RATE), max(20 * tuples // MANY, 20)
     if data == EC:
-        made = energy(readings_per_second=rate, alarms_per_second=1, concentrators=inputs, seconds=20).feeds[EC]
+        made = energy(readings_per_second=rate, alarms_per_second=1, concentrators=inputs, seconds=seconds).feeds[EC]
     else:
-        made = songs(per_second=rate, sources=inputs, seconds=20).feeds[SC]
+        made = songs(per_second=rate, sources=inputs, seconds=seconds).feeds[SC]
     whole = [
         pa.Table.from_batches([c.batch for c in lane.read()]).combine_chunks().to_batches()[0] for lane in made.lanes
     ]
