@@ -17,10 +17,14 @@ SPARSE = 8  # numbers a row: where there are more, rows are found by search, els
 
 
 class KeptRows:
+    """First the rows that were kept at last, by their numbers; after them those that came since, whose numbers are in a row."""
+
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = pa.schema([pa.field(field.name, takeable(field.type)) for field in schema])
-        self._chunks: list[tuple[int, np.ndarray | None, pa.Table]] = []  # first number, numbers (None: in a row), rows
-        self._places: np.ndarray | None = None  # of the numbers of the only chunk, from its first on
+        self._chunks: list[pa.Table] = []
+        self._numbers = np.empty(0, np.int64)  # of the rows that were kept
+        self._places: np.ndarray | None = None  # where they are, by their numbers, from the first on
+        self._since = 0  # the number of the first row that came since
         self.next = 0
         self.rows = 0
         self._needed = 0
@@ -28,7 +32,7 @@ class KeptRows:
     def append(self, rows: pa.Table) -> int:
         """Keep rows; gives the number of the first."""
         first = self.next
-        self._chunks.append((first, None, rows.select(self.schema.names).cast(self.schema)))
+        self._chunks.append(rows.select(self.schema.names).cast(self.schema))
         self.next += rows.num_rows
         self.rows += rows.num_rows
         return first
@@ -45,25 +49,25 @@ class KeptRows:
 
     def take(self, refs: np.ndarray, name: str) -> pa.Array:
         """One column of the rows of these numbers, in this order; text of views in its takeable type."""
-        kind = self.schema.field(name).type
         if len(refs) == 0:
-            return pa.array([], kind)
-        self._join()
-        taken = self._chunks[0][2].column(name).take(pa.array(self._at(refs)))
+            return pa.array([], self.schema.field(name).type)
+        taken = self._joined().column(name).take(pa.array(self._at(refs)))
         return taken.combine_chunks() if taken.num_chunks != 1 else taken.chunk(0)
 
     def keep(self, refs: np.ndarray) -> None:
         """Only these rows are needed."""
         if self._chunks:
-            self._join()
             refs = self._once(refs)
-            rows = self._chunks[0][2].take(pa.array(self._at(refs)))
-            self._chunks, self._places = ([(int(refs[0]), refs, rows)] if len(refs) else []), None
+            self._chunks = [self._joined().take(pa.array(self._at(refs)))] if len(refs) else []
+            self._numbers, self._since, self._places = refs, self.next, None
+            if len(refs) and self.next - int(refs[0]) <= SPARSE * len(refs):
+                self._places = np.zeros(self.next - int(refs[0]), np.int64)
+                self._places[refs - refs[0]] = np.arange(len(refs))
         self.rows = self._needed = len(refs)
 
     def _once(self, refs: np.ndarray) -> np.ndarray:
         """Each of these numbers once, in order."""
-        first = self._chunks[0][0]
+        first = int(self._numbers[0]) if len(self._numbers) else self._since
         if self.next - first > SPARSE * len(refs):
             return np.unique(refs)
         named = np.zeros(self.next - first, bool)
@@ -71,23 +75,20 @@ class KeptRows:
         return np.flatnonzero(named) + first
 
     def _at(self, refs: np.ndarray) -> np.ndarray:
-        """Where the rows of these numbers are in the only chunk."""
-        first, numbers, _ = self._chunks[0]
-        if numbers is None:
-            return refs - first
-        if self.next - first > SPARSE * len(numbers):
-            return np.searchsorted(numbers, refs)
-        if self._places is None:
-            self._places = np.zeros(self.next - first, np.int64)
-            self._places[numbers - first] = np.arange(len(numbers))
-        return np.asarray(self._places[refs - first])
+        """Where the rows of these numbers are."""
+        at = refs - self._since + len(self._numbers)
+        old = np.flatnonzero(refs < self._since)
+        if len(old):
+            named = refs[old]
+            at[old] = (
+                np.searchsorted(self._numbers, named)
+                if self._places is None
+                else self._places[named - self._numbers[0]]
+            )
+        return at
 
-    def _join(self) -> None:
-        """One chunk of all; a chunk's columns may still be in pieces."""
-        if len(self._chunks) == 1:
-            return
-        rows = pa.concat_tables([r for _, _, r in self._chunks])
-        numbers = None
-        if any(n is not None for _, n, _ in self._chunks):
-            numbers = np.concatenate([np.arange(f, f + r.num_rows) if n is None else n for f, n, r in self._chunks])
-        self._chunks, self._places = [(self._chunks[0][0], numbers, rows)], None
+    def _joined(self) -> pa.Table:
+        """All rows; their columns may still be in pieces."""
+        if len(self._chunks) > 1:
+            self._chunks = [pa.concat_tables(self._chunks)]
+        return self._chunks[0]
