@@ -32,11 +32,12 @@ def constant_code(value: str | bytes) -> int:
 
 
 class Interner:
-    """Codes for text and bytes, the same for equal values as long as any live row holds them."""
+    """Codes for text, bytes and integers beyond 64 bits, the same for equal values as long as any live row holds them."""
 
     def __init__(self, constants: Iterable[str | bytes] = ()) -> None:
         self._codes: dict[Any, int] = {value: constant_code(value) for value in constants}
-        assert len(set(self._codes.values())) == len(self._codes), "two constants with one hash"
+        self._values: dict[int, Any] = {code: value for value, code in self._codes.items()}
+        assert len(self._values) == len(self._codes), "two constants with one hash"
         self._next = 0
         self._seen: dict[int, int] = {}  # code -> the last stamp it was seen at
         self._batches: deque[tuple[int, list[Any]]] = deque()  # (stamp, values seen then)
@@ -47,6 +48,13 @@ class Interner:
 
     def code(self, value: str | bytes) -> int:
         return self._codes[value]
+
+    def value(self, code: int) -> Any:
+        """The value of a code that a live row holds. Text and bytes are new objects each time, as rows' values are."""
+        found = self._values[code]
+        if isinstance(found, str):
+            return found.encode("utf-8", "surrogatepass").decode("utf-8", "surrogatepass")
+        return bytes(bytearray(found)) if isinstance(found, bytes) else found
 
     def new_stamp(self) -> int:
         self.stamp += 1
@@ -60,8 +68,9 @@ class Interner:
                 continue
             code = codes.get(value)
             if code is None:
-                code = codes[value] = self._next
+                code = self._next
                 self._next += 1
+                codes[value], self._values[code] = code, value
             if code >= 0:
                 seen[code] = self.stamp
             out[at] = code
@@ -75,7 +84,7 @@ class Interner:
             for value in values:
                 code = self._codes.get(value) if value is not None else None
                 if code is not None and self._seen.get(code) == at:
-                    del self._seen[code], self._codes[value]
+                    del self._seen[code], self._codes[value], self._values[code]
 
 
 def column(values: pa.Array | pa.ChunkedArray, interner: Interner, name: str) -> Array:
