@@ -127,10 +127,10 @@ class Native:
         return self._compiled("verify_at")
 
     def _compiled(self, name: str) -> Any:
-        from numba import cfunc
+        from plait.kept import kept_callback
 
-        options: dict[str, Any] = {"nopython": True, "cache": True, "boundscheck": False, "error_model": "numpy"}
-        return cfunc("int64(int64)", **options)(getattr(self.module, name))
+        options: dict[str, Any] = {"nopython": True, "boundscheck": False, "error_model": "numpy"}
+        return kept_callback(getattr(self.module, name), "int64(int64)", **options)
 
 
 _loaded: dict[ModuleType, Native] = {}

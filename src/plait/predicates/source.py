@@ -41,13 +41,15 @@ from math import inf, nan
 
 _COMPILED_TYPES = """from numba import float32, float64, int32, int64, njit, uint8, uint64
 
+from plait.kept import keep
+
 
 def compiled(function):
     return njit(nogil=True, boundscheck=False, error_model="numpy")(function)
 
 
 def entry(function):
-    return njit(nogil=True, cache=True, boundscheck=False, error_model="numpy")(function)
+    return keep(njit(nogil=True, boundscheck=False, error_model="numpy")(function))
 """
 
 _PLAIN_TYPES = """from numpy import float32, float64, int32, int64, uint8, uint64
