@@ -54,7 +54,7 @@ class Interner:
         found = self._values[code]
         if isinstance(found, str):
             return found.encode("utf-8", "surrogatepass").decode("utf-8", "surrogatepass")
-        return bytes(bytearray(found)) if isinstance(found, bytes) else found
+        return (found + b"\0")[:-1] if isinstance(found, bytes) else found
 
     def new_stamp(self) -> int:
         self.stamp += 1
@@ -153,16 +153,18 @@ def _codes(values: Any, interner: Interner) -> np.ndarray:
     return out
 
 
-_PER_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1}
+_PER_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1, "day": 86_400_000_000}
 
 
 def _micros(values: pa.Array, name: str) -> np.ndarray:
+    """Moments, days and spans in microseconds: int64 where they all fit, Python's integers otherwise."""
     kind = values.type
-    if pa.types.is_date(kind):
-        days = values.cast(pa.date32()).cast(pa.int32()).fill_null(0).to_numpy(zero_copy_only=False)
-        return np.asarray(days.astype(np.int64) * 86_400_000_000)
-    counts = values.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-    if kind.unit == "ns":
+    if pa.types.is_date32(kind):
+        unit, counted = "day", values.cast(pa.int32()).cast(pa.int64())
+    else:
+        unit, counted = "ms" if pa.types.is_date64(kind) else kind.unit, values.view(pa.int64())
+    counts = counted.fill_null(0).to_numpy(zero_copy_only=False)
+    if unit == "ns":
         micros, rest = np.divmod(counts, 1_000)
         if rest.any():
             row = int(np.flatnonzero(rest)[0])
@@ -172,7 +174,7 @@ def _micros(values: pa.Array, name: str) -> np.ndarray:
                 do="Round the column before it enters the query",
             )
         return np.asarray(micros)
-    scale = _PER_UNIT[kind.unit]
+    scale = _PER_UNIT[unit]
     low, high = bounds.of_array(counts)
     if not bounds.fits((low * scale, high * scale), bounds.INT64):
         return np.asarray(counts.astype(object) * scale)

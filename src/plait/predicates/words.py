@@ -39,6 +39,10 @@ class Signature:
     in_python: bool = False
     why: str = field(default="", compare=False)
 
+    def describe(self) -> list[str]:
+        """For `explain`: whether Python judges, and why."""
+        return [f"pairs are judged by Python: {self.why}"] if self.in_python else []
+
 
 def storage(leaf: Leaf) -> str:
     """The narrowest word a leaf of this type is stored in; its values may ask for a wider one."""

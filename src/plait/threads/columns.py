@@ -62,10 +62,7 @@ class Encoder:
         return self.interner.stamp
 
     def describe(self) -> list[str]:
-        found = self.shape.terms.describe()
-        if self.signature.in_python:
-            found.append(f"pairs are judged by Python: {self.signature.why}")
-        return found
+        return self.shape.terms.describe() + self.signature.describe()
 
     def rows(self, side: int, batch: pa.RecordBatch, ts: np.ndarray) -> Rows:
         self.exact.stamp = self.interner.new_stamp()
