@@ -34,7 +34,7 @@ def unset(l: Any, r: Any) -> Any:
 
 
 def branches(l: Any, r: Any) -> Any:
-    if l.a > LIMIT and not r.b == 0:
+    if l.a > LIMIT and r.b != 0:
         return l.a - r.a < 5
     if l.a < -LIMIT:
         return None
@@ -94,7 +94,7 @@ NUMBERS: list[Callable[[Any, Any], Any]] = [
     lambda l, r: (~l.a) == r.a or l.a ^ r.a == -1,
     lambda l, r: float(l.a) == r.a and True,
     lambda l, r: l.a == r.a * 1.0 and True,
-    lambda l, r: l.a + 0.5 > r.a and not l.b == r.b,
+    lambda l, r: l.a + 0.5 > r.a and l.b != r.b,
     lambda l, r: min(l.a, r.a) < max(l.b, r.b) and True,
     lambda l, r: (l.a == r.a) + (l.b == r.b) == 1 and True,
     lambda l, r: l.a < FAR and r.a > -FAR,
@@ -216,7 +216,7 @@ class Case:
 
     def batches(self) -> list[tuple[str, pa.Table]]:
         """Each stream's rows in pieces, by turns."""
-        rest, found = {name: table for name, table in self.tables.items()}, []
+        rest, found = dict(self.tables), []
         while rest:
             name = self.chance.choice(sorted(rest))
             size = self.chance.choice((1, 1, 2, 5, 100))
@@ -253,8 +253,8 @@ class Case:
                 for input, table in enumerate(self.tables.values()):
                     first, last = table.column("ts").to_numpy().searchsorted([before, frontier])
                     rows = table.slice(first, last - first)
-                    keys = pa.array([b"%04d%d%04d" % (t, input, n) for t, n in
-                                     zip(rows.column("ts").to_pylist(), rows.column("n").to_pylist(), strict=True)], pa.binary())  # fmt: skip
+                    order = zip(rows.column("ts").to_pylist(), rows.column("n").to_pylist(), strict=True)
+                    keys = pa.array([b"%04d%d%04d" % (ts, input, n) for ts, n in order], pa.binary())
                     schema = rows_schema(self.bound.inputs[input].schema)
                     arrived[input] = pa.Table.from_arrays([*rows.columns, rows.column("ts"), keys], schema=schema)
                 found += numbers(live.advance(arrived, frontier).columns)
@@ -298,5 +298,6 @@ if __name__ == "__main__":
     for seed in range(first, first + count):
         for line in check(seed, compiled="compiled" in sys.argv):
             bad += 1
-            print(line[:400], flush=True)
-    print(f"{count} cases, {bad} differences")
+            sys.stdout.write(f"{line[:400]}\n")
+            sys.stdout.flush()
+    sys.stdout.write(f"{count} cases, {bad} differences\n")

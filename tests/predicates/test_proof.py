@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -115,7 +116,7 @@ def every() -> None:
     """The long form, minutes: `python -m tests.predicates.test_proof`."""
     for kinds in ((INT,) * 4, (INT, INT, FLOAT, FLOAT), (FLOAT,) * 4, (INT, BOOL, INT, BOOL)):
         proven = sum(check(on, kinds) for on in OPAQUE)
-        print(f"{[str(kind) for kind in kinds]}: {proven} of {len(OPAQUE) * len(BOUNDS)} proven, and the same")
+        sys.stdout.write(f"{[str(kind) for kind in kinds]}: {proven} of {len(OPAQUE) * len(BOUNDS)} proven\n")
 
 
 # --- what the proof is made of -------------------------------------------------------------------------------------
