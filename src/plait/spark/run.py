@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 
 from plait.errors import QueryError, RunError
-from plait.predicates import check_compiles
 from plait.query.aggregate import Aggregate
 from plait.query.base import Query
 from plait.query.bind import Bound, bind, check_data
@@ -175,8 +174,6 @@ def plan(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int, int]
     # Before any DataFrame is derived from these: Spark has its own words for a column that is not there.
     bound = bind(query, {name: frames.arrow_schema(_first(data[name])) for name in streams})
     for operator in operators(bound):
-        if operator.predicate is not None and operator.predicate.kind == "opaque":
-            check_compiles(operator.predicate, *(i.schema for i in operator.inputs))  # here, not in a task
         carry(_functions(operator))
     given = {name: frames.frames_of(stream, data[name], by_rows=read == "rows") for name, stream in streams.items()}
     streaming = _all_streaming(given)
