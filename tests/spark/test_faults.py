@@ -48,7 +48,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def published(folder: Path) -> Published:
-    return {path.name: path.read_bytes() for path in sorted((folder / "out").iterdir())}
+    return feeds.parts(folder / "out")
 
 
 def undisturbed_run(spark: Any, data: Path, folder: Path, query: str) -> Published:
