@@ -41,7 +41,9 @@ def test_a_file_uri_names_the_file_it_names() -> None:
 
 
 @pytest.mark.parametrize("given", [*STORES, *(Path(s) for s in STORES if not s.startswith("file"))], ids=str)
-def test_a_store_is_refused_wherever_a_path_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: Any) -> None:
+def test_a_store_is_refused_wherever_a_path_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: Any
+) -> None:
     monkeypatch.chdir(tmp_path)
     stream = plait.stream("a", unit="us")
     feed = memory.feed(stream, TABLE)
@@ -104,7 +106,11 @@ def test_a_relative_path_means_one_file_whatever_the_working_folder_becomes(
 def test_where_a_file_stands_no_folder_is_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "nowhere").symlink_to(tmp_path / "not there")
-    for name, words in (("file", "is a file"), ("file/below/it", "is a file"), ("nowhere", "a link that leads nowhere")):
+    for name, words in (
+        ("file", "is a file"),
+        ("file/below/it", "is a file"),
+        ("nowhere", "a link that leads nowhere"),
+    ):
         with pytest.raises(plait.DataError, match=words):
             paths.folder(tmp_path / name, "The folder of results")
 

@@ -8,8 +8,6 @@ import multiprocessing
 import os
 import random
 import signal
-import subprocess
-import sys
 import threading
 from collections import Counter
 from pathlib import Path
@@ -22,13 +20,6 @@ import plait
 import plait.spark
 from plait.spark import arrive, control
 from plait.spark.progress import StreamProgress
-
-CHILD = """
-import sys, plait.spark
-folder, who, events = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-for k in range(events):
-    plait.spark.heartbeat(folder, "a", ts=who * 1_000_000 + k, source=who)
-"""
 
 
 def read(folder: Path) -> list[dict[str, Any]]:
@@ -50,6 +41,7 @@ def test_many_writers_at_once_lose_and_double_nothing(
 ) -> None:
     """Processes and threads of this one; readers meanwhile see whole events only, and no gaps."""
     if not links:
+
         def refuse(*_: Any) -> None:
             raise OSError(errno.EPERM, "no links here")
 
@@ -75,22 +67,23 @@ def test_many_writers_at_once_lose_and_double_nothing(
 def test_writers_that_are_killed_leave_whole_events(tmp_path: Path) -> None:
     """Whenever it happens: what is there is whole, and the next writer and start go on behind it."""
     chance, folder = random.Random(3), tmp_path / "control"
-    child = subprocess.Popen([sys.executable, "-c", CHILD, str(folder), "1", "1000000"])
+    fork = multiprocessing.get_context("fork")
+    steady = fork.Process(target=write_some, args=(str(folder), 1, 1_000_000))
+    steady.start()
     before = 0
     for _ in range(8):
         while len(list(folder.glob("*.json"))) <= before:
-            assert child.poll() is None
+            assert steady.is_alive()
         for _ in range(chance.randrange(200)):
             os.sched_yield()
-        fork = multiprocessing.get_context("fork")
         writer = fork.Process(target=write_some, args=(str(folder), 2, 1_000_000))
         writer.start()
         writer.join(chance.random() / 50)
         os.kill(writer.pid or 0, signal.SIGKILL)
         writer.join()
         before = len(list(folder.glob("*.json")))
-    child.kill()
-    child.wait()
+    steady.kill()
+    steady.join()
     read(folder)
     number = plait.spark.drain(folder)
     assert number == len(read(folder)) - 1
@@ -113,7 +106,10 @@ def test_an_event_that_is_seen_after_a_later_one_counts() -> None:
     stream = plait.stream("a", unit="us", source="s", sources=[0, 1])
     progress = {"a": StreamProgress(stream, (0, 1), open_ended=False)}
     known = arrive.Known(progress, {}, 0, False, -1)
-    events = [{"no": 0, "do": "heartbeat", "stream": "a", "source": 0, "ts": 5}, {"no": 1, "do": "end", "stream": "a", "source": 1}]
+    events = [
+        {"no": 0, "do": "heartbeat", "stream": "a", "source": 0, "ts": 5},
+        {"no": 1, "do": "end", "stream": "a", "source": 1},
+    ]
     for event in reversed(events):
         arrive._hear(known, arrive._Bodies(events=[event]), {})
     assert progress["a"].progress() == (5, 0)

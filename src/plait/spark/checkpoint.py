@@ -46,6 +46,20 @@ def tie(plan: Any, checkpoint: Path, targets: Sequence[Target]) -> tuple[Any, Ow
     return plan, owner, first
 
 
+@contextmanager
+def publishing(owner: Owner, target: Target) -> Iterator[None]:
+    """Publish inside of this: the folder is still the checkpoint's, and the checkpoint this start's."""
+    with target.held(owner):
+        card = read_card(owner.checkpoint)
+        if card is None or card["runs"][-1] != owner.run:
+            raise RunError(
+                f"The checkpoint {str(owner.checkpoint)!r} is no longer this query's",
+                why="it was removed" if card is None else "it has been started again since, elsewhere",
+                do="Let one query run on it; nothing of this batch was published",
+            )
+        yield
+
+
 def _check(targets: Sequence[Target], owner: Owner) -> None:
     for target in targets:
         target.check(owner)

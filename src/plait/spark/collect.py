@@ -25,11 +25,11 @@ from plait import paths
 from plait.connectors.sinks import open_sink, sync_folder
 from plait.errors import QueryError
 from plait.spark import settings, wire
-from plait.spark.checkpoint import tie
+from plait.spark.checkpoint import publishing, tie
 from plait.spark.keyed import Keyed
 from plait.spark.results import Results, merge, read
 from plait.spark.target import Owner, Target
-from plait.spark.told import telling
+from plait.spark.telling import telling
 
 #: In the name of a folder, besides letters and digits.
 _PLAIN = " !#$&'()+,;=@[]{}^~`"
@@ -158,7 +158,7 @@ class _Publisher:
         for kind, body in zip(rows.column("kind").to_pylist(), rows.column("body").to_pylist(), strict=True):
             bodies[kind].append(body)
         number = self.first + batch
-        with self.target.held(self.owner):
+        with publishing(self.owner, self.target):
             if self.distributed:
                 results = self._write_distributed(frame, number)
             else:
@@ -196,7 +196,7 @@ class _Publisher:
                 stacklevel=2,
             )
             return
-        with self.late.held(self.owner):
+        with publishing(self.owner, self.late):
             for body in bodies:
                 table = wire.table_of(body)
                 folder = self.late.folder / quoted(table.schema.metadata[b"stream"].decode())
