@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import multiprocessing
 import os
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.spark.kills import killed_at
 
 import plait
 import plait.spark
@@ -30,6 +32,10 @@ def read(folder: Path) -> list[dict[str, Any]]:
     return found
 
 
+def no_links(*_: Any) -> None:
+    raise OSError(errno.EPERM, "no links here")
+
+
 def write_some(folder: str, who: int, events: int) -> None:
     for k in range(events):
         plait.spark.heartbeat(folder, "a", ts=who * 1_000_000 + k, source=who)
@@ -41,11 +47,7 @@ def test_many_writers_at_once_lose_and_double_nothing(
 ) -> None:
     """Processes and threads of this one; readers meanwhile see whole events only, and no gaps."""
     if not links:
-
-        def refuse(*_: Any) -> None:
-            raise OSError(errno.EPERM, "no links here")
-
-        monkeypatch.setattr(os, "link", refuse)  # forked processes have it too
+        monkeypatch.setattr(os, "link", no_links)  # forked processes have it too
     folder = tmp_path / "control"
     fork = multiprocessing.get_context("fork")
     processes = [fork.Process(target=write_some, args=(str(folder), who, 30)) for who in range(3)]
@@ -88,6 +90,26 @@ def test_writers_that_are_killed_leave_whole_events(tmp_path: Path) -> None:
     number = plait.spark.drain(folder)
     assert number == len(read(folder)) - 1
     control.announce(folder, {"a": {"sources": None, "named": "integers"}})
+
+
+@pytest.mark.parametrize("links", [True, False], ids=["links", "no links"])
+def test_a_kill_at_any_step_of_a_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: bool) -> None:
+    """An event is there, whole, or it is not; the next one has a number, and a start reads them all."""
+    if not links:
+        monkeypatch.setattr(os, "link", no_links)
+    for step in itertools.count():
+        folder = tmp_path / str(step)
+        plait.spark.heartbeat(folder, "a", ts=0)
+        died = killed_at(step, folder, lambda folder=folder: plait.spark.heartbeat(folder, "a", ts=1))  # type: ignore[misc]
+        plait.spark.heartbeat(folder, "a", ts=2)
+        files = sorted(folder.glob("*.json"))
+        told = [json.loads(file.read_text()) for file in files]
+        assert [event["no"] for event in told] == [int(file.stem) for file in files]
+        assert [event["ts"] for event in told] in ([0, 2], [0, 1, 2])
+        control.announce(folder, {"a": {"sources": [0], "named": "integers"}})
+        if not died:
+            break
+    assert step > 3
 
 
 @pytest.mark.parametrize("torn", ["", "{", '{"no": 1, "do": "hea', "[1]", "\x00\x00", "7", '{"no": 1}', "null"])

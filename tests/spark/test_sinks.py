@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import sys
@@ -149,8 +150,8 @@ def test_files_are_taken_however_old_they_are(spark: Any, tmp_path: Path) -> Non
         query().on_spark({"a": named})
 
 
-def test_errors_end_with_plaits_words(spark: Any, tmp_path: Path, rows: Path) -> None:
-    """In a task; where a batch is published; of a batch DataFrame, by `told`."""
+def test_errors_end_with_plaits_words(spark: Any, tmp_path: Path) -> None:
+    """In a task of a streaming query; of a batch DataFrame. `told` gives them as the error they were."""
     (tmp_path / "in").mkdir()
     feeds.write_file(tmp_path / "in" / "p0.parquet", TABLE, 0)
     feeds.write_file(tmp_path / "in" / "p1.parquet", TABLE.slice(5, 3), 1)
@@ -168,12 +169,35 @@ def test_errors_end_with_plaits_words(spark: Any, tmp_path: Path, rows: Path) ->
     assert isinstance(found, plait.LateError)
     assert str(found).endswith("at least 54 us.")
 
-    def steal(_: Any) -> None:
-        (tmp_path / "out2" / NOTE).unlink()
+    assert plait.spark.told(ValueError("no words")) is None
+
+
+def test_a_batch_that_cannot_be_published_is_published_by_the_next_start(
+    spark: Any, tmp_path: Path, rows: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that is full, and a folder that is taken away: nothing of the batch is there, and nothing is lost."""
+    sync, synced = os.fsync, []
+
+    def full(handle: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{handle}"))
+        if "part-000000000001" in synced[-1]:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        sync(handle)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        with pytest.raises(Exception, match=r"No space left on device\. Nothing is left under that name\.\Z"):
+            run(frame(spark, rows), tmp_path / "out", tmp_path / "c")
+    assert list(feeds.parts(tmp_path / "out")) == ["part-000000000000.parquet"]
+
+    def take_away(_: Any) -> None:
+        (tmp_path / "out" / NOTE).rename(tmp_path / "note")
 
     with pytest.raises(Exception, match=r"Let one query write into it; nothing of this batch was published\.\Z"):
-        run(frame(spark, rows), tmp_path / "out2", tmp_path / "c2", report=steal)
-    assert plait.spark.told(ValueError("no words")) is None
+        run(frame(spark, rows), tmp_path / "out", tmp_path / "c", report=take_away)
+    (tmp_path / "note").rename(tmp_path / "out" / NOTE)
+    run(frame(spark, rows), tmp_path / "out", tmp_path / "c")
+    feeds.assert_identical(feeds.published(tmp_path / "out"), query().reference({"a": TABLE}))
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,8 @@ come between any two of these. What a folder then holds must be one checkpoint's
 from __future__ import annotations
 
 import contextlib
+import itertools
+import os
 import random
 import secrets
 import shutil
@@ -16,6 +18,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.spark.kills import killed_at
 
 import plait
 from plait.spark.checkpoint import publishing, read_card, tie, write_card
@@ -59,14 +62,17 @@ class Run:
         number = len(list(commits.iterdir()))
         planned = offsets / str(number)
         if not planned.exists():
-            planned.write_text(secrets.token_hex(8))
+            (self.checkpoint / ".planned").write_text(secrets.token_hex(8))
+            os.replace(self.checkpoint / ".planned", planned)
         if stop_after == "plan":
             return
         with publishing(self.owner, self.target):
             part = self.target.folder / f"part-{number:012d}.parquet"
             if part.exists():
                 assert part.read_text() == planned.read_text(), "a part was written over by another batch's rows"
-            part.write_text(planned.read_text())
+            temporary = part.with_name(f".{part.name}.0a1b2c3d.tmp")
+            temporary.write_text(planned.read_text())
+            os.replace(temporary, part)
         if stop_after == "commit":
             (commits / str(number)).touch()
 
@@ -221,6 +227,32 @@ def test_what_killed_runs_left_is_swept(tmp_path: Path) -> None:
     (tmp_path / "out" / ".batch-000000000001.tmp").mkdir()
     Run.start(tmp_path / "c", tmp_path / "out")
     assert {path.name for path in (tmp_path / "out").iterdir()} == {NOTE, "part-000000000000.parquet", ".mine.tmp"}
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+def test_a_kill_at_any_step_of_a_start_and_of_publishing(tmp_path: Path, fresh: bool) -> None:
+    """Whatever the step: the next start goes on, and the folder holds the checkpoint's history."""
+    for step in itertools.count():
+        place = tmp_path / str(step)
+        place.mkdir()
+        checkpoint, out = place / "c", place / "out"
+        if not fresh:
+            Run.start(checkpoint, out).batch()
+
+        def work(checkpoint: Path = checkpoint, out: Path = out) -> None:
+            run = Run.start(checkpoint, out)
+            run.batch()
+            run.batch()
+
+        died = killed_at(step, place, work)
+        for _ in range(2):  # twice: what the one start has mended must not stop the next
+            run = Run.start(checkpoint, out)
+        run.batch()
+        assert parts(out) == history(checkpoint)
+        assert not [path.name for path in out.iterdir() if path.name.endswith(".tmp")]
+        if not died:
+            break
+    assert step > 20
 
 
 @dataclass
