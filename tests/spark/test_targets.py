@@ -7,6 +7,7 @@ come between any two of these. What a folder then holds must be one checkpoint's
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import os
 import random
@@ -227,6 +228,28 @@ def test_what_killed_runs_left_is_swept(tmp_path: Path) -> None:
     (tmp_path / "out" / ".batch-000000000001.tmp").mkdir()
     Run.start(tmp_path / "c", tmp_path / "out")
     assert {path.name for path in (tmp_path / "out").iterdir()} == {NOTE, "part-000000000000.parquet", ".mine.tmp"}
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EDQUOT])
+@pytest.mark.parametrize("names", [".plait", "plait.json"])
+def test_a_disk_that_takes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, names: str) -> None:
+    """It is told in words, and leaves a checkpoint and a folder that go on when there is room."""
+    Run.start(tmp_path / "c", tmp_path / "out").batch()
+    before, replace = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}, os.replace
+
+    def refuse(source: Any, target: Any) -> None:
+        if Path(target).name == names:
+            raise OSError(code, os.strerror(code))
+        replace(source, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "replace", refuse)
+        with pytest.raises(plait.PlaitError, match=rf"can't be written.*{os.strerror(code)}"):
+            Run.start(tmp_path / "c", tmp_path / "out")
+    after = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert after.keys() == before.keys()
+    Run.start(tmp_path / "c", tmp_path / "out").batch()
+    assert parts(tmp_path / "out") == history(tmp_path / "c")
 
 
 @pytest.mark.parametrize("fresh", [True, False])

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ from typing import Any
 
 from plait import paths
 from plait.errors import RunError
-from plait.spark.target import Owner, Target, locked
+from plait.spark.target import Owner, Target, locked, put
 
 CARD = "plait.json"
 _WHAT = "The checkpoint"
@@ -131,13 +130,7 @@ def check_not_left(checkpoint: Path, card: dict[str, Any]) -> None:
 
 def write_card(checkpoint: Path, card: dict[str, Any]) -> None:
     paths.folder(checkpoint, _WHAT)
-    temporary = checkpoint / f".{CARD}.{secrets.token_hex(8)}.tmp"
     try:
-        with open(temporary, "x", encoding="utf-8") as file:
-            file.write(json.dumps(card, indent=1) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, checkpoint / CARD)
+        put(checkpoint / CARD, json.dumps(card, indent=1) + "\n")
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise RunError(f"The checkpoint {str(checkpoint)!r} can't be written", why=str(error)) from None

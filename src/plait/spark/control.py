@@ -31,6 +31,7 @@ from plait.errors import DataError, QueryError
 from plait.spark import wire
 from plait.spark.ages import ANY_AGE
 from plait.spark.layout import Layout
+from plait.spark.target import put
 
 _FOLDER = "The folder of control events"
 
@@ -146,9 +147,12 @@ def announce(folder: str | os.PathLike[str], streams: dict[str, Any]) -> None:
             )
         else:
             _check(event, streams, os.fspath(file))
-    temporary = here / f".{CARD}.{secrets.token_hex(8)}"
-    temporary.write_text(json.dumps(streams) + "\n")
-    os.replace(temporary, here / CARD)
+    try:
+        put(here / CARD, json.dumps(streams) + "\n")
+    except OSError as error:
+        raise DataError(
+            f"{_FOLDER} {str(here)!r} can't be written", why=str(error), do="Check its permissions and the disk"
+        ) from None
 
 
 def _check_ts(event: dict[str, Any], where: str, do: str) -> None:

@@ -192,20 +192,29 @@ def _read(folder: Path) -> dict[str, Any] | None:
 
 
 def _write(folder: Path, note: dict[str, Any]) -> None:
-    temporary = folder / f".plait.{secrets.token_hex(8)}.tmp"
     try:
-        with open(temporary, "x", encoding="utf-8") as file:
-            file.write(json.dumps(note, indent=1) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, folder / NOTE)
+        put(folder / NOTE, json.dumps(note, indent=1) + "\n")
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise DataError(
             f"{str(folder)!r} can't be written",
             why=str(error),
             do="Check its permissions and the disk, or write elsewhere",
         ) from None
+
+
+def put(file: Path, text: str) -> None:
+    """Write a small file: it is there whole, or as it was before, also after a crash."""
+    temporary = file.with_name(f".{file.name.lstrip('.')}.{secrets.token_hex(8)}.tmp")
+    try:
+        with open(temporary, "x", encoding="utf-8") as out:
+            out.write(text)
+            out.flush()
+            os.fsync(out.fileno())
+        os.replace(temporary, file)
+    except OSError:
+        with contextlib.suppress(OSError):  # on a read-only disk even that a file is not there can't be told
+            temporary.unlink()
+        raise
 
 
 def _sweep(folder: Path) -> None:
