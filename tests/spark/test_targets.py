@@ -275,7 +275,7 @@ def test_a_kill_at_any_step_of_a_start_and_of_publishing(tmp_path: Path, fresh: 
         assert not [path.name for path in out.iterdir() if path.name.endswith(".tmp")]
         if not died:
             break
-    assert step > 20
+    assert step > 12
 
 
 @dataclass
@@ -333,7 +333,7 @@ def lineages(root: Path, seen: set[tuple[str, ...]]) -> None:
             seen.update(tuple(told[:n]) for n in range(len(told) + 1))
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(5))
 def test_a_folder_holds_one_history_whatever_happens(tmp_path: Path, seed: int) -> None:
     world, seen = World(tmp_path, random.Random(seed)), {()}
     for _ in range(300):
