@@ -17,12 +17,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from tests.spark.kills import killed_at
 
 import plait
 from plait.spark.checkpoint import publishing, read_card, tie, write_card
+from plait.spark.collect import quoted
 from plait.spark.target import NOTE, Owner, Target
 
 
@@ -343,3 +345,11 @@ def test_a_folder_holds_one_history_whatever_happens(tmp_path: Path, seed: int) 
             assert tuple(parts(out)) in seen, "parts of two histories, or not all of one"
     assert world.starts > 5
     assert world.published > 20
+
+
+def test_a_stream_of_any_name_has_a_folder_of_its_own() -> None:
+    names = ["a", "quotes of é", "../out", "a/b", "a%2Fb", ".hidden", "_hidden", "..", "%2E"]
+    folders = [quoted(name) for name in names]
+    assert folders[:2] == names[:2]
+    assert [unquote(folder) for folder in folders] == names
+    assert all("/" not in folder and folder[0] not in "._" for folder in folders)

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -75,7 +76,8 @@ class _Done:
     def write_late(self, path: str) -> None:
         from plait.cli.execute import write_late
 
-        found = {f.name: pq.read_table(f) for f in sorted((self.folder / "late").glob("*"))}
+        folders = (place for place in sorted((self.folder / "late").glob("*")) if place.is_dir())
+        found = {unquote(place.name): pq.read_table(place) for place in folders}
         write_late(found, path)
 
 

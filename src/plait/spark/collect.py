@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import pyarrow as pa
 
@@ -30,9 +30,6 @@ from plait.spark.keyed import Keyed
 from plait.spark.results import Results, merge, read
 from plait.spark.target import Owner, Target
 from plait.spark.telling import telling
-
-#: In the name of a folder, besides letters and digits.
-_PLAIN = " !#$&'()+,;=@[]{}^~`"
 
 ENDINGS = {"parquet": ".parquet", "jsonl": ".jsonl"}
 
@@ -50,12 +47,8 @@ class BatchReport:
 
 
 def quoted(stream: str) -> str:
-    """A stream's name as that of a folder: `/` and what readers pass over are escaped, and most names stay as they are."""
-    return (
-        quote(stream, safe=_PLAIN)
-        if stream[0] not in "._"
-        else f"%{ord(stream[0]):02X}{quote(stream[1:], safe=_PLAIN)}"
-    )
+    """A stream's name as that of a folder: what would lead elsewhere, or be passed over by readers, is escaped as in a URI."""
+    return re.sub(r"[/%\0]|^[._]", lambda found: f"%{ord(found[0]):02X}", stream)
 
 
 def part_name(batch: int, format: str) -> str:
