@@ -107,11 +107,12 @@ class Target:
         return None
 
     def _others(self, note: dict[str, Any] | None, data: str, owner: Owner) -> RunError:
-        whose = (
-            f"it belongs to checkpoint {note['checkpoint']!r}"
-            if note
-            else f"its {data!r} was published from no checkpoint"
-        )
+        if note is None:
+            whose = f"its {data!r} was published from no checkpoint"
+        elif note["checkpoint"] == str(owner.checkpoint):
+            whose = "it belongs to the checkpoint that was there before"
+        else:
+            whose = f"it belongs to checkpoint {note['checkpoint']!r}"
         return RunError(
             f"{self.what} {str(self.folder)!r} holds other rows than those of checkpoint {str(owner.checkpoint)!r}",
             why=f"{whose}, and old and new parts would mix",
