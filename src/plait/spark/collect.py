@@ -212,9 +212,12 @@ class _Publisher:
 
         results = frame.mapInArrow(unpack(self.plan.schema, wire.RESULTS), from_arrow_schema(self.plan.schema))
         ordered = results.orderBy(wire.KEY)
-        counts = ordered.mapInArrow(
-            _part_writer(str(temporary), self.format, self.keep_key), "part int, rows long"
-        ).collect()
+        writer = _part_writer(str(temporary), self.format, self.keep_key)
+        try:
+            counts = ordered.mapInArrow(writer, "part int, rows long").collect()
+        except BaseException:
+            shutil.rmtree(temporary, ignore_errors=True)  # a disk that is full should not stay so for our sake
+            raise
         total = sum(row.rows for row in counts)
         if total:
             os.replace(temporary, final)
