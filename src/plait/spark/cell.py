@@ -87,7 +87,7 @@ class Manifest:
     next_chunk: int = 0
     drained: bool = False
     late: int = 0
-    events: int = -1  # the last control event applied: a replayed one is not applied twice
+    events: int = -1  # the largest number of a control event applied
     steps: list[Step] = field(default_factory=list)
     progress: dict[str, Any] = field(default_factory=dict)
     upstreams: dict[str, int] = field(default_factory=dict)  # how far the operators before this one are, by number

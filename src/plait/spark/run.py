@@ -21,8 +21,9 @@ from plait.query.explain import explain
 from plait.query.operator import Operator
 from plait.query.predicate import Predicate
 from plait.query.stream import FILE, Stream
-from plait.spark import aside, clock, collect, control, frames, settings, wire
+from plait.spark import ages, aside, clock, control, frames, settings, wire
 from plait.spark.cell import CellPlan
+from plait.spark.checkpoint import check_not_left
 from plait.spark.layout import Layout
 from plait.spark.pickled import carry
 from plait.spark.results import read
@@ -42,7 +43,7 @@ def dataframe(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int,
     read     "auto": tasks read local Parquet files themselves, column by column; "rows": Spark reads all files
     """
     made = plan(query, data, layout=layout, index=index, control_dir=control, max_pending=max_pending, read=read)
-    if made.streaming and control is not None:
+    if made.streaming and made.control_dir is not None:
         made.announce()
     return made.results(late_rows=late_rows)
 
@@ -75,19 +76,15 @@ class Plan:
         """The query's streams by name, with the sources known at the start, and whether there may be more."""
         return {known[0].name: known for stage in self.pipeline.stages for known in stage.plan.streams}
 
-    def pinned(self, checkpoint: Path) -> Plan:
+    def pinned(self, checkpoint: Path, card: dict[str, Any] | None) -> Plan:
         """This plan as a checkpoint has it: its layout if ours is "auto", its control folder; refused if it is another's."""
-        card = collect.read_card(checkpoint)
+        if card is not None:
+            check_not_left(checkpoint, card)
         control_dir = self.control_dir or str(checkpoint / "control")
         wanted: Any = tuple(card["layout"]) if card is not None and self.wanted == "auto" else self.wanted
         plan = self.again(layout=wanted, control_dir=control_dir)
         own = plan.card()
-        if card is not None:
-            collect.check_not_left(checkpoint, card)
-        if card is None:
-            plan.announce()
-            collect.write_card(checkpoint, own)
-        elif card["fingerprint"] != own["fingerprint"]:
+        if card is not None and card["fingerprint"] != own["fingerprint"]:
             differs = next(
                 (k for k in ("query", "layout", "partitions") if card[k] != own[k]), "its condition or columns"
             )
@@ -96,8 +93,6 @@ class Plan:
                 why=f"it has {card.get(differs, card['fingerprint'])!r} and this one {own.get(differs, own['fingerprint'])!r}",
                 do="Use another checkpoint folder, or the query it was started with",
             )
-        else:
-            plan.announce()
         return plan
 
     def card(self) -> dict[str, Any]:
@@ -165,6 +160,8 @@ class Plan:
 
 def plan(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int, int], index: str, control_dir: str | None,
          max_pending: int | None, read: str = "auto") -> Plan:  # fmt: skip
+    if control_dir is not None:
+        control_dir = str(control.place(control_dir))
     if read not in ("auto", "rows"):
         raise QueryError(f"read={read!r} is no way to read", do="Use 'auto' or 'rows'")
     check_data(query, data)
@@ -175,6 +172,7 @@ def plan(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int, int]
     bound = bind(query, {name: frames.arrow_schema(_first(data[name])) for name in streams})
     for operator in operators(bound):
         carry(_functions(operator))
+    data = {name: ages.any_age(name, data[name]) for name in streams}
     given = {name: frames.frames_of(stream, data[name], by_rows=read == "rows") for name, stream in streams.items()}
     streaming = _all_streaming(given)
     settings.check(spark, streaming=streaming)
