@@ -51,7 +51,7 @@ def test_blocks_are_read_whatever_the_row_groups(tmp_path: Path) -> None:
         chance.shuffle(some)
         paths = unquoted(pa.array([f"{(tmp_path / f'{name}.parquet').as_uri()}" for name, _ in some]))
         given = pa.table({PATH: paths, ROW: pa.array([r for _, r in some], pa.int64())})
-        got = scanning.Scan("s", schema, block).read(given, ["v", "t", "ts"])
+        got = scanning.Scan("s", schema, block, f"{tmp_path.as_uri()}/").read(given, ["v", "t", "ts"])
         got = pa.table(
             {"path": got[PATH].combine_chunks().dictionary_decode()} | {n: got[n] for n in (ROW, "v", "t", "ts")}
         )
