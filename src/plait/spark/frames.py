@@ -11,7 +11,7 @@ import pyarrow as pa
 from plait.errors import QueryError
 from plait.query.stream import FILE, PARTITION, Stream
 from plait.spark import plans, relations, scanning
-from plait.spark.positions import BLOCK, PATH, ROW
+from plait.spark.positions import BLOCK, HANDED, PATH, ROW
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,15 @@ class Frame:
         if self.scan is not None:
             return self.frame
         extra = [name for name in (PATH, ROW, BLOCK) if name in self.frame.columns]
-        return self.frame.select(*(quoted(name) for name in (*columns, *extra)))
+        return self.frame.select(*(_handed(at, name) for at, name in enumerate(columns)), *extra)
+
+
+def _handed(at: int, name: str) -> Any:
+    """A column as it is handed to a task: PySpark's own code looks columns up by name there, and takes dots for structs."""
+    from pyspark.sql import functions as F
+
+    column = F.col(quoted(name))
+    return column.alias(f"{HANDED}{at}") if "." in name or "`" in name else column
 
 
 def quoted(name: str) -> str:
@@ -83,7 +91,7 @@ def frames_of(stream: Stream, data: Any, *, by_rows: bool = False) -> list[Frame
     for frame in given:
         _check_names(stream, frame)
         plans.check_repeatable(stream, frame)
-        if stream.seq == "position" and stream.seq_column is None:
+        if stream.seq == "position":
             plans.check_positions(stream, frame)
     if stream.source == FILE and len(given) > 1:
         raise QueryError(
@@ -107,7 +115,7 @@ def _check_names(stream: Stream, frame: Any) -> None:
                 why="to Spark they have one name, since spark.sql.caseSensitive is false",
                 do="Rename one",
             )
-    if "_metadata" in folded:
+    if "_metadata" in folded and (stream.seq == "position" or stream.source == FILE):
         raise QueryError(
             f"Stream {stream.name!r}: its DataFrame has a column '_metadata'",
             why="it hides the one of that name by which Spark tells a row's file and number",

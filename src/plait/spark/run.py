@@ -171,6 +171,7 @@ def plan(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int, int]
     streams = query.streams()
     spark = _first(data[next(iter(streams))]).sparkSession
     settings.check(spark, streaming=False)
+    _check_arrow(spark)
     # Before any DataFrame is derived from these: Spark has its own words for a column that is not there.
     bound = bind(query, {name: frames.arrow_schema(_first(data[name])) for name in streams})
     for operator in operators(bound):
@@ -196,6 +197,16 @@ def plan(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int, int]
         return Plan(spark, pipeline, streaming, control_dir, laid_out, layout)
 
     return laid_out(layout, control_dir)
+
+
+def _check_arrow(spark: Any) -> None:
+    key = "spark.sql.execution.arrow.useLargeVarTypes"
+    if str(spark.conf.get(key, "false")).lower() == "true":
+        raise RunError(
+            f"This Spark session has {key}=true",
+            why="with it Spark takes nothing from Python but text and bytes with 64-bit lengths, and plait's tasks use 32 bits",
+            do=f"Say spark.conf.set({key!r}, 'false'), or use a session without it (spark.newSession())",
+        )
 
 
 def _first(data: Any) -> Any:
