@@ -134,12 +134,7 @@ def test_rows_are_the_same_whenever_they_are_read(two: Any, folder: Path) -> Non
                     frames_of(stream, make(frame, F))
     stream = plait.stream("a", unit="us", seq="content")
     _, frame = given(two, folder, "batch")
-    for harmless in (
-        frame.orderBy(F.rand()),
-        frame.orderBy("ts", "x").limit(2),
-        frame.repartition(3, F.rand()),
-        frame.union(frame),
-    ):
+    for harmless in (frame.orderBy("ts", "x").limit(2), frame.repartition(3), frame.union(frame)):
         assert frames_of(stream, harmless)
     with pytest.warns(UserWarning, match="Stream 'a': its DataFrame asks for the current time"):
         frames_of(stream, frame.where(F.col("ts") < F.unix_timestamp()))
@@ -173,7 +168,7 @@ def test_columns_by_any_name(two: Any, tmp_path: Path) -> None:
     table = pa.table({"ts": [1, 2, 3], "id.`x`": [3, 4, 5]} | {n: [k, None, k + 10] for k, n in enumerate(names)})
     feeds.write_files(tmp_path / "in", table, [2])
     frame = two.read.parquet(str(tmp_path / "in"))
-    for seq in ("position", "id.`x`", "content"):
+    for seq in ("position", "id.`x`"):
         query = plait.join(
             plait.stream("a", unit="us", seq=seq), plait.stream("b", unit="us", seq=seq), within=1, how="left"
         )
@@ -186,6 +181,12 @@ def test_columns_by_any_name(two: Any, tmp_path: Path) -> None:
     assert_identical(collected(source.on_spark({"a": frame}, read="rows")), source.reference({"a": table}))
 
 
+def on_threads(query: Any, table: pa.Table) -> None:
+    with query.on_threads(workers=1) as run:
+        run.push("a", None, table)
+        run.push("b", None, TABLE)
+
+
 def test_names_of_plaits_own_are_refused_everywhere(two: Any) -> None:
     query = plait.join(A, B, within=1)
     for name in ("_plait_key", "_plait_ts", "_PLAIT_Key", "_plait_anything"):
@@ -194,7 +195,7 @@ def test_names_of_plaits_own_are_refused_everywhere(two: Any) -> None:
         with pytest.raises(QueryError, match=words):
             query.reference({"a": table, "b": TABLE})
         with pytest.raises(QueryError, match=words):
-            query.on_threads({"a": table, "b": TABLE})
+            on_threads(query, table)
         with pytest.raises(QueryError, match=words):
             query.on_spark({n: two.createDataFrame(t) for n, t in (("a", table), ("b", TABLE))})
     with pytest.raises(QueryError, match="The result of an aggregate has a column '_plait_key'"):
@@ -246,24 +247,24 @@ def as_spark_reads(frame: Any) -> pa.Table:
 CARRY = plait.join(
     plait.stream("a", unit="us", disorder=10**9),
     plait.stream("b", unit="us"),
-    on="l.k > 1000 and r.x > 1000",
+    on="l.ts > 1000 and r.x > 1000",
     within=0,
     how="left",
 )
 
 
-def check_alike(spark: Any, frame: Any, other: Any) -> bool:
-    """The same rows by both readers, as Spark's own; or both refuse. Gives whether rows came out, and by plait's reader."""
+def check_alike(frame: Any, other: Any) -> str:
+    """The same rows by both readers, as Spark's own. Gives who read them where the choice is plait's."""
     try:
         table = as_spark_reads(frame)
     except Exception:  # Spark itself can't read this folder
-        return False
+        return "nobody"
     expected = CARRY.reference({"a": table, "b": TABLE})
-    read = CARRY.on_spark({"a": frame, "b": other})
+    read = CARRY.on_spark({"a": frame, "b": other}, layout=(1, 1))
     assert_identical(collected(read), expected)
-    assert_identical(collected(CARRY.on_spark({"a": frame, "b": other}, read="rows")), expected)
+    assert_identical(collected(CARRY.on_spark({"a": frame, "b": other}, layout=(1, 1), read="rows")), expected)
     packs = read._plait.pipeline.stages[0].packs
-    return any(how.scan is not None for _, how in packs if how.stream == "a")
+    return "plait" if any(how.scan is not None for _, how in packs if how.stream == "a") else "spark"
 
 
 @pytest.mark.parametrize(
@@ -276,27 +277,16 @@ def test_columns_that_folders_name(two: Any, folder: Path, tmp_path: Path, value
         feeds.write_file(
             make(tmp_path / "in" / f"k={value}") / f"p{k}.parquet", pa.table({"ts": [1, 2], "k": [99, 99]}), k
         )
-    assert not check_alike(two, two.read.parquet(str(tmp_path / "in")), other)
+    assert check_alike(two.read.parquet(str(tmp_path / "in")), other) == "spark"
     below = str(tmp_path / "in" / f"k={values[0]}")
-    assert not check_alike(two, two.read.option("basePath", str(tmp_path / "in")).parquet(below), other)
-    assert check_alike(two, two.read.parquet(below), other)  # the folder itself names no column
+    based = two.read.option("basePath", str(tmp_path / "in")).parquet(below)
+    assert [frame.scan for frame in frames_of(A, based)] == [None]
+    assert check_alike(two.read.parquet(below), other) == "plait"  # the folder itself names no column
 
 
 def make(path: Path) -> Path:
     path.mkdir(parents=True, exist_ok=True)
     return path
-
-
-def test_a_folder_that_comes_to_name_a_column_mid_run(two: Any, tmp_path: Path) -> None:
-    """Spark would take the folder's value from there on: plait's reader stops, and Spark's goes on."""
-    table = pa.table({"ts": [1, 2], "k": [5, 6]})
-    feeds.write_file(make(tmp_path / "in") / "p0.parquet", table, 0)
-    frame = feeds.frame(two, tmp_path / "in", feeds.spark_schema(table), streaming=True)
-    query = plait.aggregate(A, size=5, by="k", compute={"n": plait.count()})
-    feeds.run(query.on_spark({"a": frame}), tmp_path, drain=False)
-    feeds.write_file(make(tmp_path / "in" / "q" / "k=7") / "p1.parquet", table, 1)
-    with pytest.raises(Exception, match=r"p1.parquet lies in a folder that names a column, 'k=7'.*read='rows'"):
-        feeds.run(query.on_spark({"a": frame}), tmp_path)
 
 
 # --- random folders and plans --------------------------------------------------------------------------------------
@@ -315,7 +305,7 @@ def random_file(chance: random.Random) -> tuple[pa.Table, dict[str, Any]]:
             pa.timestamp("us", "UTC")
         ),
     }
-    if chance.random() < 0.35:
+    if chance.random() < 0.2:
         name = chance.choice("kvtw")
         change: dict[str, Callable[[], Any]] = {
             "drop": lambda: columns.pop(name),
@@ -330,17 +320,21 @@ def random_file(chance: random.Random) -> tuple[pa.Table, dict[str, Any]]:
         change[chance.choice(list(change))]()
     names = chance.sample(list(columns), len(columns))
     options = {"row_group_size": chance.choice((1, 4, 100)), "compression": chance.choice(("none", "snappy", "zstd"))}
-    if chance.random() < 0.1:
+    if chance.random() < 0.05:
         options["use_deprecated_int96_timestamps"] = True
-    notes = chance.choice(({}, {}, {}, {"org.apache.spark.version": "2.4.8"}, {"org.apache.spark.legacyDateTime": ""}))
+    notes = (
+        {chance.choice(("org.apache.spark.version", "org.apache.spark.legacyDateTime")): "2.4.8"}
+        if chance.random() < 0.1
+        else {}
+    )
     return pa.table({name: columns[name] for name in names}).replace_schema_metadata(notes), options
 
 
 def random_folder(chance: random.Random, place: Path) -> None:
-    folders = chance.choice(([""], [""], ["k=3", "k=4"], ["a/b", "c"], ["z=1/t=u", "z=2/t=v"], ["x y%20"]))
+    folders = chance.choice(([""], [""], [""], [""], [""], ["", "k=3"], ["k=3", "k=4"], ["z=1/t=u", "z=2/t=v"]))
     for number in range(chance.randrange(1, 4)):
         table, options = random_file(chance)
-        pq.write_table(table, make(place / chance.choice(folders)) / f"p{number}.parquet", **options)
+        pq.write_table(table, make(place / chance.choice(folders)) / f"p {number}%20.parquet", **options)
 
 
 def random_frame(spark: Any, chance: random.Random, place: Path) -> Any:
@@ -349,33 +343,31 @@ def random_frame(spark: Any, chance: random.Random, place: Path) -> Any:
 
     reader = spark.read
     for name, value in (("mergeSchema", "true"), ("recursiveFileLookup", "true"), ("datetimeRebaseMode", "LEGACY")):
-        if chance.random() < 0.12:
+        if chance.random() < 0.06:
             reader = reader.option(name, value)
-    if chance.random() < 0.6:
+    if chance.random() < 0.8:
         reader = reader.schema("ts long, k int, v double, t string, w timestamp")
     frame = reader.parquet(str(place))
     above: list[Callable[[Any], Any]] = [
-        lambda f: f, lambda f: f, lambda f: f.where("ts % 2 = 0"), lambda f: f.withColumn("k", F.coalesce(F.col("k"), F.lit(3))),
-        lambda f: f.select("ts", "k", *(c for c in ("v", "t") if c in f.columns)),
+        lambda f: f, lambda f: f, lambda f: f, lambda f: f, lambda f: f.where("ts % 2 = 0"),
+        lambda f: f.withColumn("ts", F.col("ts") + 1),
+        lambda f: f.select("ts", *(c for c in ("v", "t") if c in f.columns)),
     ]  # fmt: skip
     return chance.choice(above)(frame)
 
 
-def one_case(spark: Any, seed: int, place: Path, other: Any) -> bool:
-    """One random folder, read by both. Gives whether plait's reader took it."""
+def one_case(spark: Any, seed: int, place: Path, other: Any) -> str:
+    """One random folder, read by both. Gives who took it."""
     chance = random.Random(seed)
     random_folder(chance, place)
     try:
         frame = random_frame(spark, chance, place)
     except Exception:  # no schema that Spark could make of these files
-        return False
-    if not {"ts", "k"} <= set(frame.columns) or dict(frame.dtypes)["k"] not in ("int", "smallint"):
-        return False
-    return check_alike(spark, frame, other)
+        return "nobody"
+    return check_alike(frame, other)
 
 
 def test_random_folders_are_read_as_spark_reads_them(two: Any, folder: Path, tmp_path: Path) -> None:
     other = feeds.frame(two, folder, feeds.spark_schema(TABLE), streaming=False)
-    taken = [one_case(two, SEED + k, tmp_path / f"{k}", other) for k in range(8)]
-    assert any(taken)
-    assert not all(taken)
+    read_by = [one_case(two, SEED + k, tmp_path / f"{k}", other) for k in range(4)]
+    assert {"plait", "spark"} <= set(read_by)

@@ -27,7 +27,10 @@ _TELLING = frozenset({
 def meaning(functions: Iterable[Any]) -> str:
     """What functions mean, None among them for those that are not there."""
     given, text = list(functions), _Text()
-    told = "".join(text.function(function) for function in given)
+    try:
+        told = "".join(text.function(function) for function in given)
+    except RecursionError:  # a value that is nested too deep: `pinning` says so
+        told, text.whole = "", False
     return told if text.whole else f"{told}\npinned {pinning.pinned(given).digest}"
 
 

@@ -44,6 +44,15 @@ _MACHINERY = frozenset({
 _DYNAMIC = frozenset({"getattr", "vars", "__dict__", "globals", "eval", "exec", "import_module", "__import__"})
 
 
+#: Text and bytes of this length stand for themselves no more.
+_LONG = 4096
+
+
+def _digest(value: str | bytes) -> str:
+    data = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
+    return f"{type(value).__name__} {hashlib.sha256(data).hexdigest()}"
+
+
 @dataclass
 class Pinned:
     text: str
@@ -57,7 +66,10 @@ class Pinned:
 def pinned(functions: Iterable[Any]) -> Pinned:
     """What these functions mean, together."""
     walk = _Walk()
-    return Pinned("\n".join(walk.value(function, "the function") for function in functions), walk.loose)
+    try:
+        return Pinned("\n".join(walk.value(function, "the function") for function in functions), walk.loose)
+    except RecursionError:
+        return Pinned("", ["something that is nested too deep to be told"])
 
 
 @functools.cache
@@ -91,7 +103,7 @@ class _Walk:
         """Text for anything; `where` says in words how it was come upon."""
         kind = type(value)
         if kind in _PLAIN:
-            return repr(value)
+            return repr(value) if kind not in (str, bytes) or len(value) < _LONG else _digest(value)
         if kind in (list, tuple, dict, set, frozenset, types.MappingProxyType):
             return self._container(value, where)
         if isinstance(value, (np.ndarray, np.generic)) and kind.__module__.startswith("numpy"):
@@ -225,9 +237,11 @@ class _Walk:
             ]
             parts.append(repr(fields))
         for name, value in sorted(vars(kind).items()):
-            generated = getattr(getattr(value, "__code__", None), "co_filename", "") == "<string>"
+            generated = getattr(getattr(value, "__code__", None), "co_qualname", "").startswith("__create_fn__")
             slot = isinstance(value, (types.MemberDescriptorType, types.GetSetDescriptorType))
-            hidden = issubclass(kind, enum.Enum) and (name.startswith("_") or isinstance(value, kind))
+            hidden = issubclass(kind, enum.Enum) and not isinstance(
+                value, (types.FunctionType, property, classmethod, staticmethod)
+            )
             if name not in _MACHINERY and not generated and not slot and not hidden:
                 parts.append(f".{name} = {self.value(value, f'{kind.__name__}.{name}')}")
         return f"class {kind.__name__}({'; '.join(parts)})"

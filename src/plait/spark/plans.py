@@ -61,9 +61,6 @@ _BREAKS = {
 #: Nodes that take some rows and not others by where the rows happen to lie.
 _PARTITIONED = frozenset({"Sample", "GlobalLimit", "LocalLimit", "Offset", "Tail"})
 
-#: Nodes that only say where and in which order rows go: what they compute does not show in a row.
-_ORDERS = frozenset({"Sort", "Repartition", "RepartitionByExpression", "RebalancePartitions"})
-
 #: Spark says of this that it may change; it is a fact of the file.
 _FACTS = frozenset({"InputFileName"})
 
@@ -103,7 +100,7 @@ def check_repeatable(stream: Stream, frame: Any) -> None:
             raise _changing(stream, f"takes some rows by {what}", why)
     if not plan.deterministic():
         for node in _nodes(plan):
-            if _name(node) not in _ORDERS and (found := _changing_expression(node)) is not None:
+            if (found := _changing_expression(node)) is not None:
                 raise _changing(
                     stream, f"computes {found}", "Spark reads rows again for a retry, a replay or another action"
                 )
