@@ -292,20 +292,20 @@ def make(path: Path) -> Path:
 # --- random folders and plans --------------------------------------------------------------------------------------
 
 
-def random_file(chance: random.Random) -> tuple[pa.Table, dict[str, Any]]:
+def random_file(chance: random.Random, odd: float) -> tuple[pa.Table, dict[str, Any]]:
     """Columns ts, k, and some others: of this type or that, missing, in other letters, in another order."""
     n = chance.choice((1, 3, 9))
-    odd = struct.unpack("<d", struct.pack("<Q", 0x7FF0000000000BAD))[0]
+    payload = struct.unpack("<d", struct.pack("<Q", 0x7FF0000000000BAD))[0]
     columns = {
         "ts": pa.array([chance.randrange(50) for _ in range(n)], pa.int64()),
         "k": pa.array([chance.choice((None, 0, 5, -(2**31), 2**31 - 1)) for _ in range(n)], pa.int32()),
-        "v": pa.array([chance.choice((None, 0.0, -0.0, float("nan"), odd, 1e308)) for _ in range(n)], pa.float64()),
+        "v": pa.array([chance.choice((None, 0.0, -0.0, float("nan"), payload, 1e308)) for _ in range(n)], pa.float64()),
         "t": pa.array([chance.choice((None, "", "é\x00", "long" * 9)) for _ in range(n)], pa.string()),
         "w": pa.array([chance.choice((None, -(2**60), 0, 7)) for _ in range(n)], pa.int64()).cast(
             pa.timestamp("us", "UTC")
         ),
     }
-    if chance.random() < 0.2:
+    if chance.random() < odd:
         name = chance.choice("kvtw")
         change: dict[str, Callable[[], Any]] = {
             "drop": lambda: columns.pop(name),
@@ -320,7 +320,7 @@ def random_file(chance: random.Random) -> tuple[pa.Table, dict[str, Any]]:
         change[chance.choice(list(change))]()
     names = chance.sample(list(columns), len(columns))
     options = {"row_group_size": chance.choice((1, 4, 100)), "compression": chance.choice(("none", "snappy", "zstd"))}
-    if chance.random() < 0.05:
+    if chance.random() < odd / 4:
         options["use_deprecated_int96_timestamps"] = True
     notes = (
         {chance.choice(("org.apache.spark.version", "org.apache.spark.legacyDateTime")): "2.4.8"}
@@ -330,38 +330,40 @@ def random_file(chance: random.Random) -> tuple[pa.Table, dict[str, Any]]:
     return pa.table({name: columns[name] for name in names}).replace_schema_metadata(notes), options
 
 
-def random_folder(chance: random.Random, place: Path) -> None:
-    folders = chance.choice(([""], [""], [""], [""], [""], ["", "k=3"], ["k=3", "k=4"], ["z=1/t=u", "z=2/t=v"]))
+def random_folder(chance: random.Random, place: Path, odd: float) -> None:
+    named = chance.choice((["", "k=3"], ["k=3", "k=4"], ["z=1/t=u", "z=2/t=v"]))
+    folders = named if chance.random() < odd else [""]
     for number in range(chance.randrange(1, 4)):
-        table, options = random_file(chance)
+        table, options = random_file(chance, odd)
         pq.write_table(table, make(place / chance.choice(folders)) / f"p {number}%20.parquet", **options)
 
 
-def random_frame(spark: Any, chance: random.Random, place: Path) -> Any:
+def random_frame(spark: Any, chance: random.Random, place: Path, odd: float) -> Any:
     """With or without a schema, options that change what is read, and something above it that may stand there."""
     from pyspark.sql import functions as F
 
     reader = spark.read
     for name, value in (("mergeSchema", "true"), ("recursiveFileLookup", "true"), ("datetimeRebaseMode", "LEGACY")):
-        if chance.random() < 0.06:
+        if chance.random() < odd / 4:
             reader = reader.option(name, value)
-    if chance.random() < 0.8:
+    if chance.random() < 1 - odd:
         reader = reader.schema("ts long, k int, v double, t string, w timestamp")
     frame = reader.parquet(str(place))
     above: list[Callable[[Any], Any]] = [
-        lambda f: f, lambda f: f, lambda f: f, lambda f: f, lambda f: f.where("ts % 2 = 0"),
+        lambda f: f.where("ts % 2 = 0"),
         lambda f: f.withColumn("ts", F.col("ts") + 1),
         lambda f: f.select("ts", *(c for c in ("v", "t") if c in f.columns)),
     ]  # fmt: skip
-    return chance.choice(above)(frame)
+    return chance.choice(above)(frame) if chance.random() < odd else frame
 
 
 def one_case(spark: Any, seed: int, place: Path, other: Any) -> str:
     """One random folder, read by both. Gives who took it."""
     chance = random.Random(seed)
-    random_folder(chance, place)
+    odd = chance.choice((0.0, 0.1, 0.4))
+    random_folder(chance, place, odd)
     try:
-        frame = random_frame(spark, chance, place)
+        frame = random_frame(spark, chance, place, odd)
     except Exception:  # no schema that Spark could make of these files
         return "nobody"
     return check_alike(frame, other)
