@@ -1,6 +1,6 @@
 """A checkpoint's card, `plait.json`: what it pins, who it is, and where its results go.
 
-fingerprint, query, layout, partitions   what it was started with
+fingerprint, query, layout, partitions, and of users' functions what `resuming` compares   what it was started with
 first    the batches that earlier checkpoints of the query had; left: where its state went (both: `relayout`)
 id       its identity, made with it; runs: tokens of its last starts; target: its folder of results (all: `target`)
 """
@@ -39,7 +39,9 @@ def tie(plan: Any, checkpoint: Path, targets: Sequence[Target]) -> tuple[Any, Ow
             _check(targets, owner)
         plan.announce()
         runs = [*targets[0].last_run(owner), owner.run]
-        write_card(checkpoint, (card or plan.card()) | {"id": owner.id, "runs": runs, "target": str(targets[0].folder)})
+        write_card(
+            checkpoint, (card or {}) | plan.card() | {"id": owner.id, "runs": runs, "target": str(targets[0].folder)}
+        )
         for target in targets:
             target.claim(owner)
     return plan, owner, first
