@@ -51,7 +51,6 @@ class Stage:
         for number, source in enumerate(self.inputs):
             rows = ready[source] if isinstance(source, str) else source.machine.out
             arrived += [(row.ts, number, row.key, row) for row in rows]
-        # Equal keys are equal rows of seq="content": the sort is stable, and nothing can tell them apart.
         arrived.sort(key=lambda a: a[:3])
         for ts, number, _, row in arrived:
             self.machine.pass_time(ts)
