@@ -127,7 +127,7 @@ class Intake:
                 f"Stream {self.stream.name!r}, row {row}: source column {self.stream.source!r} is NULL",
                 why="every tuple comes from a source",
             )
-        encoded = column if pa.types.is_dictionary(column.type) else pc.dictionary_encode(column)
+        encoded = pc.dictionary_encode(column)  # plain, as all columns are here (`layouts`): a name stands there once
         codes = encoded.indices.to_numpy(zero_copy_only=False)
         return [
             (name, np.flatnonzero(codes == code))

@@ -27,6 +27,7 @@ import pyarrow as pa
 
 from plait import order as total_order
 from plait.errors import QueryError, RunError
+from plait.layouts import plain_schema
 from plait.query.aggregate import Aggregate
 from plait.query.base import Query
 from plait.query.bind import bind
@@ -78,7 +79,7 @@ class Run:
         self._schemas: dict[str, pa.Schema] = {
             name: s.schema for name, s in self._streams.items() if s.schema is not None
         }
-        self._schemas |= dict(options.schemas or {})
+        self._schemas |= {n: plain_schema(s, f"Stream {n!r}") for n, s in (options.schemas or {}).items()}
         self._lock = threading.RLock()
         self._early: list[tuple[Any, ...]] = []  # calls before all schemas are known
         self._engine: Engine | Dag | None = None
