@@ -97,7 +97,7 @@ def json_values(column: pa.Array, name: str) -> list[Any]:
         return _floats(column)
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         return _list(iso(column, name))
-    if _is_bytes(kind):
+    if is_bytes(kind):
         return _list(to_base64(column))
     if pa.types.is_duration(kind):
         return _list(column.cast(pa.int64()))
@@ -140,7 +140,7 @@ def _lists(column: pa.Array, name: str) -> list[Any]:
     return [None if length is None else [next(flat) for _ in range(length)] for length in lengths]
 
 
-def _is_bytes(kind: pa.DataType) -> bool:
+def is_bytes(kind: pa.DataType) -> bool:
     fixed = pa.types.is_fixed_size_binary(kind)
     return bool(fixed or pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind))
 
@@ -174,7 +174,7 @@ def csv_column(column: pa.Array, name: str) -> pa.Array:
         return csv_column(column.dictionary_decode(), name)
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         return iso(column, name)
-    if _is_bytes(kind):
+    if is_bytes(kind):
         return to_base64(column)
     if pa.types.is_duration(kind):
         return column.cast(pa.int64())

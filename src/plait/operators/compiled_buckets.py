@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from plait.errors import DataError
 from plait.operators.buckets import EVERY, NONE, PlainBuckets, check_passed, check_timer, nothing
 from plait.operators.rewriting import NotCompiled, Source, Writer
 from plait.predicates import store
@@ -254,7 +255,7 @@ class CompiledBuckets:
             own = "float" if kind == "float" else "int"
             data = (floats if own == "float" else ints)[at[own]]
             at[own] += 1
-            columns.append(_column(data, field.type))
+            columns.append(_column(data, field))
         return _Out(places), columns
 
     def plain(self) -> PlainBuckets:
@@ -275,14 +276,29 @@ class _Out:
         self.ts, self.rank, self.bucket, self.index, self.cause = places
 
 
-def _column(data: np.ndarray, kind: pa.DataType) -> pa.Array:
+def _column(data: np.ndarray, field: pa.Field) -> pa.Array:
+    kind = field.type
     if pa.types.is_boolean(kind):
         return pa.array(data != 0)
     if pa.types.is_float32(kind):
-        return pa.array(data.astype(np.float32))
+        with np.errstate(over="ignore"):
+            made = data.astype(np.float32)
+        _check_all(np.isfinite(data) == np.isfinite(made), data, field)
+        return pa.array(made)
     if pa.types.is_temporal(kind):
         return pa.array(data).view(kind) if kind.bit_width == 64 else pa.array(data.astype(np.int32)).view(kind)
+    if pa.types.is_integer(kind):
+        ends = np.iinfo(kind.to_pandas_dtype())
+        _check_all((data >= ends.min) & (data <= min(ends.max, 2**63 - 1)), data, field)
     return pa.array(data).cast(kind)
+
+
+def _check_all(fit: np.ndarray, data: np.ndarray, field: pa.Field) -> None:
+    """As `pane_lists.checked` does for plain Python."""
+    if not fit.all():
+        value = data[int(np.argmin(fit))].item()
+        why = "it lies beyond the ends of that type, and nothing is converted silently"
+        raise DataError(f"The operator's output {field.name!r} is {value!r}, which is no {field.type}", why=why)
 
 
 def _output_kind(field: pa.Field) -> str:
