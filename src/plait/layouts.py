@@ -32,9 +32,7 @@ def plain_type(kind: pa.DataType, what: str = "A column") -> pa.DataType:
     if pa.types.is_union(kind):
         raise _refused(kind, what, "the values of a union have different types")
     if isinstance(kind, pa.BaseExtensionType):
-        if plain_type(kind.storage_type, what) != kind.storage_type:
-            raise _refused(kind, what, f"it is stored as {kind.storage_type}")
-        return kind
+        return plain_type(kind.storage_type, what)
     if pa.types.is_nested(kind):
         made = _nested(kind, what)
         return kind if made == kind else made
@@ -61,7 +59,12 @@ def _nested(kind: pa.DataType, what: str) -> pa.DataType:
 def _can_be_cast(kind: pa.DataType) -> bool:
     """Whether Arrow's cast brings a column that lies inside another to its plain type."""
     coded = pa.types.is_dictionary(kind) and plain_type(kind.value_type) != kind.value_type
-    return not (coded or pa.types.is_run_end_encoded(kind))
+    extended = isinstance(kind, pa.BaseExtensionType)
+    return not (coded or extended or pa.types.is_run_end_encoded(kind) or _is_list_view(kind))
+
+
+def _is_list_view(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind))
 
 
 def _plain_field(field: pa.Field, what: str) -> pa.Field:
@@ -85,13 +88,29 @@ def plain_array(array: pa.Array) -> pa.Array:
     wanted = plain_type(kind)
     if wanted is kind:
         return array
+    if isinstance(kind, pa.BaseExtensionType):
+        return plain_array(array.storage)
     if pa.types.is_dictionary(kind):
         return plain_array(array.dictionary).take(array.indices)
     if pa.types.is_run_end_encoded(kind):
         ends = array.run_ends.to_numpy(zero_copy_only=False)
         places = np.searchsorted(ends, array.offset + np.arange(len(array)), "right")
         return plain_array(array.values).take(pa.array(places, pa.int64()))
-    return array.cast(wanted)
+    return _listed(array, wanted) if _is_list_view(kind) else array.cast(wanted)
+
+
+def _listed(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Views of lists, which may overlap and lie in any order, one after another. Arrow's cast makes broken arrays of some."""
+    null = np.asarray(array.is_null())
+    starts, sizes = (part.to_numpy(zero_copy_only=False).astype(np.int64) for part in (array.offsets, array.sizes))
+    starts, sizes = starts[: len(array)], np.where(null, 0, sizes[: len(array)])
+    ends = np.concatenate(([0], np.cumsum(sizes)))
+    places = np.arange(ends[-1]) + np.repeat(starts - ends[:-1], sizes)
+    values = plain_array(array.values).take(pa.array(places, pa.int64()))
+    large = pa.types.is_large_list(wanted)
+    offsets = pa.array(ends, pa.int64() if large else pa.int32())
+    made = (pa.LargeListArray if large else pa.ListArray).from_arrays(offsets, values, mask=pa.array(null))
+    return made.cast(wanted)
 
 
 def plain_batch(batch: pa.RecordBatch) -> pa.RecordBatch:

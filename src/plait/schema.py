@@ -282,7 +282,12 @@ def is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
+def is_bytes(kind: pa.DataType) -> bool:
+    large = pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind)
+    return bool(pa.types.is_binary(kind) or large or pa.types.is_fixed_size_binary(kind))
+
+
 __all__ = [
-    "TIME_UNITS", "arrow_schema", "arrow_type", "check_time_type", "duration_text", "duration_us", "is_text",
+    "TIME_UNITS", "arrow_schema", "arrow_type", "check_time_type", "duration_text", "duration_us", "is_bytes", "is_text",
     "joint_time_type", "listed", "micros_of", "time_kind", "to_micros",
 ]  # fmt: skip

@@ -21,10 +21,11 @@ import pyarrow as pa
 import pyarrow.csv as pc
 
 from plait.connectors.contract import Chunk
-from plait.connectors.encoding import from_base64, is_bytes
+from plait.connectors.encoding import from_base64
 from plait.connectors.files import DataFile
 from plait.connectors.fit import Wanted, check_fit, check_unique, fit
 from plait.errors import DataError
+from plait.schema import is_bytes
 
 #: Arrow reads up to 32 blocks ahead, for every lane that is open: larger ones are no faster and hold more memory.
 BLOCK_BYTES: Final = 1 << 18

@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from plait.errors import DataError
+from plait.schema import is_bytes
 
 #: The words for floats that are no JSON numbers.
 NON_FINITE: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
@@ -138,11 +139,6 @@ def _lists(column: pa.Array, name: str) -> list[Any]:
     flat = iter(json_values(column.flatten(), name))
     lengths = pc.list_value_length(column).to_pylist()
     return [None if length is None else [next(flat) for _ in range(length)] for length in lengths]
-
-
-def is_bytes(kind: pa.DataType) -> bool:
-    fixed = pa.types.is_fixed_size_binary(kind)
-    return bool(fixed or pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind))
 
 
 def _is_list(kind: pa.DataType) -> bool:

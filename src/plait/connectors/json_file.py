@@ -18,10 +18,11 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from plait.connectors.contract import Chunk
-from plait.connectors.encoding import NON_FINITE, from_base64, is_bytes
+from plait.connectors.encoding import NON_FINITE, from_base64
 from plait.connectors.files import DataFile
 from plait.connectors.fit import Wanted, fit
 from plait.errors import DataError
+from plait.schema import is_bytes
 
 BLOCK_BYTES: Final = 1 << 20
 MAX_LINE_BYTES: Final = 16 << 20

@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from plait.errors import DataError
 from plait.layouts import plain_type
-from plait.schema import is_text
+from plait.schema import is_bytes, is_text
 
 _MEND = "Mend the values, or declare the type with schema="
 _FAILURES = (pa.ArrowException, TypeError, ValueError, OverflowError, NotImplementedError)
@@ -137,12 +137,7 @@ def _surely(values: Sequence[Any], kind: pa.DataType | None) -> bool:
         return bool(pa.types.is_float64(kind))
     if kinds == {str}:
         return is_text(kind)
-    return not kinds or (kinds == {bool} and pa.types.is_boolean(kind)) or (kinds == {bytes} and _is_bytes(kind))
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    large = pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind)
-    return bool(large or pa.types.is_fixed_size_binary(kind))
+    return not kinds or (kinds == {bool} and pa.types.is_boolean(kind)) or (kinds == {bytes} and is_bytes(kind))
 
 
 def _check(values: Sequence[Any], made: Any, kind: pa.DataType | None, what: str) -> None:
