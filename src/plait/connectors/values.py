@@ -70,7 +70,7 @@ def _refused(kind: pa.DataType | None, what: str, why: str) -> DataError:
 
 def _typed(values: Any) -> bool:
     if isinstance(values, np.ndarray):
-        return values.dtype != object
+        return bool(values.dtype != object)
     pandas = type(values).__module__.partition(".")[0] == "pandas"
     return pandas or hasattr(values, "__arrow_c_array__") or hasattr(values, "__arrow_c_stream__")
 
@@ -178,7 +178,7 @@ def unchanged(value: Any, stored: Any, kind: pa.DataType) -> bool:
     if value is None or stored is None:
         return value is None and stored is None
     if isinstance(value, (np.datetime64, np.timedelta64)):
-        return pa.array([value]).cast(kind)[0].as_py() == stored
+        return bool(pa.array([value]).cast(kind)[0].as_py() == stored)
     if isinstance(value, bool) or isinstance(stored, bool):
         return value is stored
     if isinstance(value, (float, int, decimal.Decimal)):

@@ -102,6 +102,8 @@ def fold(function: Function, schema: pa.Schema, name: str) -> Fold:
 def _collect(column: str, kind: pa.DataType) -> Fold:
     def folded(offsets: np.ndarray, refs: np.ndarray, rows: KeptRows) -> pa.Array:
         values = rows.take(refs, column)
+        if pa.types.is_null(kind):  # Arrow's cast loses some of these
+            return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values)
         wide = pa.LargeListArray.from_arrays(pa.array(offsets), values)
         return wide.cast(pa.list_(takeable(kind)))
 
