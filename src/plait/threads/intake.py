@@ -139,7 +139,7 @@ class Intake:
                 f"Stream {self.stream.name!r}, row {row}: source column {self.stream.source!r} is NULL",
                 why="every tuple comes from a source",
             )
-        encoded = column if pa.types.is_dictionary(column.type) else pc.dictionary_encode(column)
+        encoded = pc.dictionary_encode(column)  # plain, as all columns are here (`layouts`): a name stands there once
         codes = encoded.indices.to_numpy(zero_copy_only=False)
         return [
             (name, np.flatnonzero(codes == code))
@@ -231,13 +231,13 @@ class Intake:
                 f"Stream {self.stream.name!r}, {at(k)}: seq column {self.stream.seq!r} is NULL",
                 why="it orders a source's tuples",
             )
-        values = [order.key_value(value) for value in column.to_pylist()]
+        values = [order.key_value(value) for value in stored(column).to_pylist()]
         for k, value in enumerate(values):
             last = values[k - 1] if k else source.last_seq
             if last is not None and value <= last:
                 raise DataError(
-                    f"Stream {self.stream.name!r}, source {source.name!r}, {at(k)}: seq {column[k].as_py()!r} is not above "
-                    "the last",
+                    f"Stream {self.stream.name!r}, source {source.name!r}, {at(k)}: seq {stored(column)[k].as_py()!r} is not "
+                    "above the last",
                     why="a source's rows are pushed in the order of seq, and each seq once",
                     do="Sort the source's rows by the seq column; if values repeat, choose another column",
                 )
