@@ -88,6 +88,6 @@ def kept_callback(function: Any, signature: str, **options: Any) -> Any:
     from numba.core.ccallback import CFunc
 
     normal = sigutils.normalize_signature(signature)  # type: ignore[no-untyped-call]
-    made = keep(CFunc(function, normal, locals={}, options=options))  # type: ignore[no-untyped-call]
+    made = keep(CFunc(function, normal, locals={}, options=options))
     made.compile()
     return made
