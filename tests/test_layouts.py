@@ -44,12 +44,74 @@ def test_the_values_stay_and_the_layout_goes(name: str, how: str) -> None:
     assert found.to_pylist() == given.to_pylist()
 
 
-@pytest.mark.parametrize(
-    "kind", [pa.dense_union([pa.field("a", pa.int8())]), pa.list_(pa.run_end_encoded(pa.int32(), pa.int8()))]
-)
+_UNION = pa.dense_union([pa.field("a", pa.int8())])
+
+
+@pytest.mark.parametrize("kind", [_UNION, pa.list_(_UNION), pa.struct([("a", pa.int8()), ("a", pa.int8())])])
 def test_what_has_no_plain_layout_is_refused(kind: pa.DataType) -> None:
     with pytest.raises(QueryError, match="Cast it before it comes in"):
         plain_type(kind)
+
+
+def inside(inner: pa.Array, how: str) -> pa.Array:
+    """A column inside others, some of them NULL, cut."""
+    n = len(inner)
+    gone = pa.array([k % 4 == 1 for k in range(n // 2)])
+    ends = pa.array(range(0, n + 1, 2))
+    if how == "struct":
+        return pa.StructArray.from_arrays(
+            [inner, pa.nulls(n)], ["a", "b"], mask=pa.array([k % 4 == 1 for k in range(n)])
+        ).slice(1)
+    if how == "map":
+        names = pa.array(map(str, range(n)), pa.string_view())
+        return pa.MapArray.from_arrays(ends.cast(pa.int32()), names, inner).slice(2)
+    if how == "fixed":
+        return pa.FixedSizeListArray.from_arrays(inner, 2, mask=gone).slice(1)
+    make, kind = (pa.LargeListArray, pa.int64()) if how == "large" else (pa.ListArray, pa.int32())
+    return make.from_arrays(ends.cast(kind), inner, mask=gone).slice(1, 3)
+
+
+@pytest.mark.parametrize("name", VALUES)
+@pytest.mark.parametrize("codes", ["plain", "codes", "runs"])
+@pytest.mark.parametrize("how", ["struct", "list", "large", "fixed", "map"])
+def test_layouts_inside_others_go_too(name: str, codes: str, how: str) -> None:
+    kind, values = VALUES[name]
+    own = (
+        pa.array([*values, None] * 4, kind) if codes == "plain" else laid_out(kind, values * 3, codes, random.Random(2))
+    )
+    given = inside(own.slice(0, len(own) // 2 * 2), how)
+    found = plain_array(given)
+    found.validate(full=True)
+    assert found.type == plain_type(given.type)
+    assert found.to_pylist() == given.to_pylist()
+
+
+@pytest.mark.parametrize("how", ["struct", "fixed", "list"])
+def test_what_lies_under_a_null_is_not_compared(how: str) -> None:
+    gone = pa.array([False, False, True, True, *[False] * 4] if how == "struct" else [False, True, False, False])
+
+    def laid(values: pa.Array) -> pa.Array:
+        if how == "struct":
+            return pa.StructArray.from_arrays([values], ["a"], mask=gone)
+        if how == "fixed":
+            return pa.FixedSizeListArray.from_arrays(values, 2, mask=gone)
+        return pa.ListArray.from_arrays(pa.array([0, 2, 4, 6, 8], pa.int32()), values, mask=gone)
+
+    a, b = laid(pa.array(range(8))), laid(pa.array([0, 1, 90, 91, 4, 5, 6, 7]))
+    deep = [pa.ListArray.from_arrays(pa.array([0, len(x)], pa.int32()), x) for x in (a, b)]
+    for left, right in ((a, b), deep):
+        assert difference(pa.table({"x": left}), pa.table({"x": right})) is None
+    other = laid(pa.array([0, 70, 2, 3, 4, 5, 6, 7]))
+    found = difference(pa.table({"x": a}), pa.table({"x": other}))
+    assert found is not None
+    assert found.row == (1 if how == "struct" else 0)
+
+
+def test_lists_of_nothing_are_compared_whole() -> None:
+    lists = pa.ListArray.from_arrays(pa.array([0, 2, 5], pa.int32()), pa.nulls(5))
+    other = pa.ListArray.from_arrays(pa.array([0, 3, 5], pa.int32()), pa.nulls(5))
+    assert difference(pa.table({"x": lists}), pa.table({"x": lists})) is None
+    assert difference(pa.table({"x": lists}), pa.table({"x": other})) is not None
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -6,10 +6,12 @@ Arrow's functions does not know, gave another answer or none. So the rule: **a s
 (`plain_type`), and so are results; data in another layout is decoded as it comes in (`plain_array`). Nothing behind that has
 to know of them.
 
-What has no plain layout, or none that Arrow can bring it to, is refused where its type is first seen.
+What has no plain layout is refused where its type is first seen.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
@@ -40,10 +42,10 @@ def plain_type(kind: pa.DataType, what: str = "A column") -> pa.DataType:
 
 
 def _nested(kind: pa.DataType, what: str) -> pa.DataType:
-    for field in (kind.field(k) for k in range(kind.num_fields)):
-        if not _can_be_cast(field.type):
-            raise _refused(kind, what, f"it holds {field.type}")
     if pa.types.is_struct(kind):
+        names = [kind.field(k).name for k in range(kind.num_fields)]
+        if len(set(names)) < len(names):
+            raise _refused(kind, what, "two of its fields have one name")
         return pa.struct([_plain_field(kind.field(k), what) for k in range(kind.num_fields)])
     if pa.types.is_map(kind):
         return pa.map_(_plain_field(kind.key_field, what), _plain_field(kind.item_field, what), kind.keys_sorted)
@@ -54,13 +56,6 @@ def _nested(kind: pa.DataType, what: str) -> pa.DataType:
         if getattr(pa.types, f"is_{name}")(kind):
             return make(value)
     raise _refused(kind, what, "its layout is not known")
-
-
-def _can_be_cast(kind: pa.DataType) -> bool:
-    """Whether Arrow's cast brings a column that lies inside another to its plain type."""
-    coded = pa.types.is_dictionary(kind) and plain_type(kind.value_type) != kind.value_type
-    extended = isinstance(kind, pa.BaseExtensionType)
-    return not (coded or extended or pa.types.is_run_end_encoded(kind) or _is_list_view(kind))
 
 
 def _is_list_view(kind: pa.DataType) -> bool:
@@ -96,7 +91,11 @@ def plain_array(array: pa.Array) -> pa.Array:
         ends = array.run_ends.to_numpy(zero_copy_only=False)
         places = np.searchsorted(ends, array.offset + np.arange(len(array)), "right")
         return plain_array(array.values).take(pa.array(places, pa.int64()))
-    return _listed(array, wanted) if _is_list_view(kind) else array.cast(wanted)
+    if _is_list_view(kind):
+        return _listed(array, wanted)
+    if pa.types.is_nested(kind):
+        return rebuilt(array, lambda child, _: plain_array(child))
+    return array.cast(wanted)
 
 
 def _listed(array: pa.Array, wanted: pa.DataType) -> pa.Array:
@@ -106,11 +105,40 @@ def _listed(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     starts, sizes = starts[: len(array)], np.where(null, 0, sizes[: len(array)])
     ends = np.concatenate(([0], np.cumsum(sizes)))
     places = np.arange(ends[-1]) + np.repeat(starts - ends[:-1], sizes)
-    values = plain_array(array.values).take(pa.array(places, pa.int64()))
-    large = pa.types.is_large_list(wanted)
+    return _list(plain_array(array.values.take(pa.array(places, pa.int64()))), ends, wanted, pa.array(null))
+
+
+def rebuilt(array: pa.Array, inner: Callable[[pa.Array, int], pa.Array]) -> pa.Array:
+    """The same structs, lists or maps around other columns: `inner` makes each child's, given it and which it is.
+
+    Not by Arrow's cast, which knows few of the layouts inside others, and breaks lists of type null.
+    """
+    kind, mask = array.type, array.is_null() if array.null_count else None
+    if pa.types.is_struct(kind):
+        made = [inner(array.field(k), k) for k in range(kind.num_fields)]
+        fields = [kind.field(k).with_type(child.type) for k, child in enumerate(made)]
+        return pa.StructArray.from_arrays(made, fields=fields, mask=mask) if made else array
+    if pa.types.is_fixed_size_list(kind):
+        size = kind.list_size
+        values = inner(array.values.slice(array.offset * size, len(array) * size), 0)
+        wanted = pa.list_(kind.value_field.with_type(values.type), size)
+        return pa.FixedSizeListArray.from_arrays(values, type=wanted, mask=mask) if size else array.cast(wanted)
+    ends = array.offsets.to_numpy(zero_copy_only=False).astype(np.int64) if len(array) else np.zeros(1, np.int64)
+    first, size = int(ends[0]), int(ends[-1] - ends[0])
+    if pa.types.is_map(kind):
+        keys, items = (inner(part.slice(first, size), k) for k, part in enumerate((array.keys, array.items)))
+        fields = [kind.key_field.with_type(keys.type), kind.item_field.with_type(items.type)]
+        wanted = pa.map_(*fields, kind.keys_sorted)
+        return pa.MapArray.from_arrays(pa.array(ends - first, pa.int32()), keys, items, type=wanted, mask=mask)
+    values = inner(array.values.slice(first, size), 0)
+    make = pa.large_list if pa.types.is_large_list(kind) else pa.list_
+    return _list(values, ends - first, make(kind.value_field.with_type(values.type)), mask)
+
+
+def _list(values: pa.Array, ends: np.ndarray, kind: pa.DataType, mask: pa.Array | None) -> pa.Array:
+    large = pa.types.is_large_list(kind)
     offsets = pa.array(ends, pa.int64() if large else pa.int32())
-    made = (pa.LargeListArray if large else pa.ListArray).from_arrays(offsets, values, mask=pa.array(null))
-    return made.cast(wanted)
+    return (pa.LargeListArray if large else pa.ListArray).from_arrays(offsets, values, type=kind, mask=mask)
 
 
 def plain_batch(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -20,6 +20,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.csv as pc
 
+from plait.connectors import numbers
 from plait.connectors.contract import Chunk
 from plait.connectors.encoding import from_base64
 from plait.connectors.files import DataFile
@@ -29,7 +30,7 @@ from plait.schema import is_bytes
 
 #: Arrow reads up to 32 blocks ahead, for every lane that is open: larger ones are no faster and hold more memory.
 BLOCK_BYTES: Final = 1 << 18
-_CONVERSION = re.compile(r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to ([^:]*): (.*)", re.S)
+_CONVERSION = re.compile(r"In CSV column #(\d+): (?:Row #(\d+): )?(?:CSV conversion error to ([^:]*): )?(.*)", re.S)
 _PARSE = re.compile(r"CSV parse error: (?:Row #(\d+): )?(Expected \d+ columns, got \d+)(?:: (.*))?", re.S)
 
 
@@ -97,8 +98,10 @@ def read(file: DataFile, wanted: Wanted, batch_rows: int, options: CsvOptions) -
     check_fit(pa.schema(given), wanted, f"CSV file {file.path!r}")
     row = 0
     try:
+        texts = _Texts(file, wanted, options)
         with _reader(file, schema, options) as reader:
             for block in reader:
+                texts.check(block, row)
                 batch = fit(_decoded(block, schema, file.path, row), schema, file.path, row)
                 for start in range(0, batch.num_rows, batch_rows):
                     yield Chunk(batch.slice(start, batch_rows), file.path, row + start)
@@ -127,6 +130,46 @@ def _reader(file: DataFile, schema: pa.Schema | None, options: CsvOptions) -> pc
             quoted_strings_can_be_null=False,
         ),
     )
+
+
+class _Texts:
+    """What stands in the file for a block's floats that may have been changed (`numbers`).
+
+    The file is read once more for it, as text, from the first such block on: blocks are cut at the same rows.
+    """
+
+    def __init__(self, file: DataFile, wanted: Wanted, options: CsvOptions) -> None:
+        self._file, self._guessed, self._options = file, wanted.exact, options
+        self._floats = [field for field in wanted.schema if pa.types.is_floating(field.type)]
+        self._behind = 0
+        self._reader: pc.CSVStreamingReader | None = None
+
+    def check(self, block: pa.RecordBatch, first_row: int) -> None:
+        self._behind += 1
+        for field in self._floats:
+            column = block.column(field.name)
+            rows = numbers.suspects(column, self._guessed)
+            if len(rows):
+                text = self._block().column(field.name)
+                for row in rows.tolist():
+                    self._judge(field, text[row].as_py(), column[row].as_py(), first_row + row)
+
+    def _block(self) -> pa.RecordBatch:
+        """The same block as text."""
+        if self._reader is None:
+            as_text = pa.schema([(field.name, pa.string()) for field in self._floats])
+            self._reader = _reader(self._file, as_text, self._options)
+        while self._behind:
+            self._text = self._reader.read_next_batch()
+            self._behind -= 1
+        return self._text
+
+    def _judge(self, field: pa.Field, text: str, stored: float, row: int) -> None:
+        try:
+            numbers.check(text, stored, field.type, self._guessed, "It")
+        except DataError:
+            what = f"CSV file {_place(self._file, str(row + 2), self._options)}: column {field.name!r}"
+            numbers.check(text, stored, field.type, self._guessed, what)
 
 
 def _decoded(block: pa.RecordBatch, schema: pa.Schema, where: str, row: int) -> pa.RecordBatch:
@@ -158,8 +201,9 @@ def _refused(file: DataFile, names: list[str], error: Exception, options: CsvOpt
     message = str(error)
     if found := _CONVERSION.match(message):
         column, record, kind, fact = found.groups()
+        fact = f"is no {kind}: {fact}" if kind else f"does not fit its type: {fact}"
         return DataError(
-            f"CSV file {_place(file, record, options)}: column {names[int(column)]!r} is no {kind}: {fact}",
+            f"CSV file {_place(file, record, options)}: column {names[int(column)]!r} {fact}",
             why=f"{by} it so" + ("" if by == "schema= declares" else " (as its first rows show it)"),
             do="Mend the row, or declare the column's type with schema=",
         )

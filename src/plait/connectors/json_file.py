@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
+from plait.connectors import numbers
 from plait.connectors.contract import Chunk
 from plait.connectors.encoding import NON_FINITE, from_base64
 from plait.connectors.files import DataFile
@@ -102,12 +103,14 @@ def _parse(lines: Lines, wanted: Wanted, where: str, row: int) -> pa.RecordBatch
     explicit = pa.schema([(f.name, pa.string() if f.name in text else f.type) for f in schema])
     mode = "error" if wanted.exact else "ignore"
     try:
-        table = _arrow(lines, explicit, mode)
+        table, words = _arrow(lines, explicit, mode), {}
     except pa.ArrowException:
-        lines, numbers = _without_words(lines, [f.name for f in schema if pa.types.is_floating(f.type)])
-        if not numbers:
+        lines, words = _without_words(lines, [f.name for f in schema if pa.types.is_floating(f.type)])
+        if not words:
             raise
-        table = _with_numbers(_arrow(lines, explicit, mode), numbers)
+        table = _arrow(lines, explicit, mode)
+    _check_floats(table, lines, wanted.exact, where, row)
+    table = _with_words(table, words)
     columns = []
     for field in schema:
         column = table.column(field.name).combine_chunks()
@@ -134,8 +137,8 @@ def _inferred(lines: Lines) -> pa.Schema:
     try:
         table = _arrow(lines, None, "infer")
     except pa.ArrowException:
-        lines, numbers = _without_words(lines, None)
-        if not numbers:
+        lines, words = _without_words(lines, None)
+        if not words:
             raise
         table = _arrow(lines, None, "infer")
     textual = [f.name for f in table.schema if pa.types.is_string(f.type) or pa.types.is_timestamp(f.type)]
@@ -156,32 +159,52 @@ def _shape(column: pa.ChunkedArray) -> pa.DataType:
     return pa.string()
 
 
-# --- floats that are no JSON numbers ------------------------------------------------------------------------
+# --- floats: those that are no JSON numbers, and those that are other ones than stand there --------------------
 
-Numbers = dict[str, dict[int, float]]  # column -> row -> value
+Words = dict[str, dict[int, float]]  # column -> row -> value
 
 
-def _without_words(lines: Lines, columns: list[str] | None) -> tuple[Lines, Numbers]:
+def _without_words(lines: Lines, columns: list[str] | None) -> tuple[Lines, Words]:
     """The lines with null for "NaN" and the like in float columns (None: in any), and what stood there."""
-    numbers: Numbers = {}
+    words: Words = {}
     cleaned: Lines = []
     for row, (number, line) in enumerate(lines):
         if any(word in line for word in _WORDS):
-            values: Any = json.loads(line)
-            if not isinstance(values, dict):
-                raise pa.ArrowInvalid("each line holds exactly one object")
-            for name in list(values) if columns is None else columns:
-                word = values.get(name)
-                if isinstance(word, str) and word in NON_FINITE:
-                    numbers.setdefault(name, {})[row] = NON_FINITE[word]
-                    values[name] = None
-            line = json.dumps(values).encode()
+            pairs = _loaded(line)
+            for at, (name, word) in enumerate(pairs):
+                if (columns is None or name in columns) and type(word) is str and word in NON_FINITE:
+                    words.setdefault(name, {})[row] = NON_FINITE[word]
+                    pairs[at] = (name, None)
+            line = _dumped(pairs).encode()
         cleaned.append((number, line))
-    return cleaned, numbers
+    return cleaned, words
 
 
-def _with_numbers(table: pa.Table, numbers: Numbers) -> pa.Table:
-    for name, values in numbers.items():
+class _Digits(str):
+    """A number as it stands there: Python's floats would have lost some of it."""
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """An object: a name that stands twice is the reader's to refuse."""
+
+
+def _loaded(line: bytes) -> _Pairs:
+    found = json.loads(line, parse_int=_Digits, parse_float=_Digits, parse_constant=_Digits, object_pairs_hook=_Pairs)
+    if not isinstance(found, _Pairs):
+        raise pa.ArrowInvalid("each line holds exactly one object")
+    return found
+
+
+def _dumped(value: Any) -> str:
+    if isinstance(value, _Digits):
+        return str(value)
+    if isinstance(value, _Pairs):
+        return "{" + ",".join(f"{json.dumps(name)}:{_dumped(inner)}" for name, inner in value) + "}"
+    return "[" + ",".join(map(_dumped, value)) + "]" if isinstance(value, list) else json.dumps(value)
+
+
+def _with_words(table: pa.Table, words: Words) -> pa.Table:
+    for name, values in words.items():
         index = table.schema.get_field_index(name)
         column = table.column(index).combine_chunks()
         mask = np.zeros(len(column), dtype=bool)
@@ -189,6 +212,42 @@ def _with_numbers(table: pa.Table, numbers: Numbers) -> pa.Table:
         patched = pc.replace_with_mask(column, mask, pa.array(list(values.values()), column.type))
         table = table.set_column(index, name, patched)
     return table
+
+
+def _check_floats(table: pa.Table, lines: Lines, guessed: bool, where: str, first_row: int) -> None:
+    """Hold floats that may have been changed against what stands there (`numbers`), inside lists and structs, too."""
+    for name, column in zip(table.schema.names, table.columns, strict=True):
+        column = column.combine_chunks()
+        for row in _suspects(column, guessed):
+            number, line = lines[row]
+            what = f"JSON-lines file {where!r}, row {first_row + row} (line {number}): column {name!r}"
+            _check_float(dict(_loaded(line)).get(name), column[row].as_py(), column.type, guessed, what)
+
+
+def _suspects(column: pa.Array, guessed: bool) -> list[int]:
+    kind = column.type
+    found: list[int] = []
+    if pa.types.is_floating(kind):
+        found = numbers.suspects(column, guessed).tolist()
+    elif pa.types.is_struct(kind):
+        found = sorted({row for child in column.flatten() for row in _suspects(child, guessed)})
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        rows = pc.list_parent_indices(column).to_numpy()
+        found = np.unique(rows[_suspects(column.flatten(), guessed)]).tolist()
+    return found
+
+
+def _check_float(given: Any, stored: Any, kind: pa.DataType, guessed: bool, what: str) -> None:
+    if stored is None:
+        return
+    if pa.types.is_floating(kind):
+        numbers.check(given, stored, kind, guessed, what)
+    elif pa.types.is_struct(kind):
+        for field in kind:
+            _check_float(dict(given).get(field.name), stored[field.name], field.type, guessed, what)
+    elif isinstance(given, list) and pa.types.is_nested(kind):
+        for one, made in zip(given, stored, strict=True):
+            _check_float(one, made, kind.value_type, guessed, what)
 
 
 # --- what went wrong, and where -----------------------------------------------------------------------------

@@ -10,10 +10,12 @@ import hashlib
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from plait import order as total_order
+from plait.layouts import plain_array, plain_schema, rebuilt
 
 KEY = "_plait_key"
 
@@ -57,8 +59,12 @@ def _shown(table: pa.Table, row: int) -> str:
         try:
             values[name] = column[row].as_py()
         except (OverflowError, ValueError):
-            values[name] = column.slice(row, 1).cast(pa.int64())[0].as_py()
+            values[name] = column.slice(row, 1).to_string() if pa.types.is_nested(column.type) else _count(column[row])
     return str(values)
+
+
+def _count(moment: pa.Scalar) -> int:
+    return int(moment.value)
 
 
 def digest(table: pa.Table) -> str:
@@ -68,10 +74,8 @@ def digest(table: pa.Table) -> str:
 
 def _bytes(table: pa.Table) -> bytes:
     """Rows as the stream of one record batch. Copied first: slices drag the bytes around them along."""
-    schema = pa.schema([field.with_type(_unpacked(field.type)) for field in table.schema], table.schema.metadata)
-    rows = pa.table(
-        [_whole(column.cast(kind)) for column, kind in zip(table.columns, schema.types, strict=True)], schema
-    )
+    schema = plain_schema(table.schema)
+    rows = pa.table([_whole(column) for column in table.columns], schema)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as writer:
         for batch in rows.combine_chunks().to_batches():
@@ -79,19 +83,25 @@ def _bytes(table: pa.Table) -> bytes:
     return bytes(sink.getvalue().to_pybytes())
 
 
-def _unpacked(kind: pa.DataType) -> pa.DataType:
-    """The type that holds the same values in one way only: codes depend on what came first, views on what they share."""
-    if pa.types.is_dictionary(kind):
-        return _unpacked(kind.value_type)
-    if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_unpacked(kind.value_type)))
-    return {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}.get(kind, kind)
-
-
 def _whole(column: pa.ChunkedArray) -> pa.Array:
-    """One array whose buffers hold just these rows, whatever sat under its nulls."""
-    array = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
-    return pc.take(array, pa.array(range(len(array)), pa.int64()))
+    """One plain array (codes depend on what came first, views on what they share) whose buffers hold just these rows."""
+    return _bare(plain_array(pa.concat_arrays(column.chunks)) if column.num_chunks else pa.array([], column.type))
+
+
+def _bare(array: pa.Array) -> pa.Array:
+    """The same values, and nothing of what lies under a NULL, at any depth: it is no part of a result."""
+    array = pc.take(array, pa.array(range(len(array)), pa.int64()))
+    kind = array.type
+    if not pa.types.is_nested(kind):
+        return array
+    if pa.types.is_struct(kind):
+        children = array.flatten()  # NULL where the struct is
+        return rebuilt(array, lambda _, k: _bare(children[k]))
+    if pa.types.is_fixed_size_list(kind) and array.null_count:
+        gone = np.repeat(np.asarray(array.is_null()), kind.list_size)
+        places = pa.array(np.arange(len(gone)), mask=gone)
+        return rebuilt(array, lambda child, _: _bare(child.take(places)))
+    return rebuilt(array, lambda child, _: _bare(child))  # a NULL list is empty by now
 
 
 def _first_descent(keys: list[Any]) -> int | None:

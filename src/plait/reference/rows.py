@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from plait.connectors.values import first_changed
 from plait.errors import DataError
+from plait.layouts import rebuilt
 from plait.reference.values import Value
 
 Key = tuple[Any, ...]
@@ -34,18 +35,41 @@ class Row:
 
 
 def _storage(kind: pa.DataType) -> pa.DataType | None:
-    """The integer type under a temporal one."""
+    """The type with integers where moments, days and spans are, at any depth; None if there are none."""
+    if pa.types.is_nested(kind):
+        inner = [_storage(child) for child in _children(kind)]
+        return None if not any(inner) else _nested(kind, [i or c for i, c in zip(inner, _children(kind), strict=True)])
     if pa.types.is_date32(kind) or pa.types.is_time32(kind):
         return pa.int32()
-    if pa.types.is_list(kind):
-        inner = _storage(kind.value_type)
-        return None if inner is None else pa.list_(inner)
     return pa.int64() if pa.types.is_temporal(kind) and not pa.types.is_interval(kind) else None
+
+
+def _children(kind: pa.DataType) -> list[pa.DataType]:
+    if pa.types.is_struct(kind):
+        return [kind.field(k).type for k in range(kind.num_fields)]
+    return [kind.key_type, kind.item_type] if pa.types.is_map(kind) else [kind.value_type]
+
+
+def _nested(kind: pa.DataType, inner: list[pa.DataType]) -> pa.DataType:
+    """A type like this one, with other types inside."""
+    if pa.types.is_struct(kind):
+        return pa.struct([kind.field(k).with_type(child) for k, child in enumerate(inner)])
+    if pa.types.is_map(kind):
+        return pa.map_(kind.key_field.with_type(inner[0]), kind.item_field.with_type(inner[1]), kind.keys_sorted)
+    value = kind.value_field.with_type(inner[0])
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(value, kind.list_size)
+    return pa.large_list(value) if pa.types.is_large_list(kind) else pa.list_(value)
 
 
 def _retyped(array: pa.Array, kind: pa.DataType) -> pa.Array:
     """The same stored numbers under another type."""
-    return array.cast(kind) if pa.types.is_list(kind) else array.view(kind)
+    if array.type == kind:
+        return array
+    if not pa.types.is_nested(kind):
+        return array.view(kind)
+    wanted = _children(kind)
+    return rebuilt(array, lambda child, k: _retyped(child, wanted[k]))
 
 
 def values_of(batch: pa.RecordBatch) -> list[tuple[Any, ...]]:
@@ -95,7 +119,7 @@ def stored(value: Any, kind: pa.DataType, what: str) -> Any:
     if changed is not None:
         why = f"it would become {changed[1]!r}, and nothing is converted silently"
         raise DataError(f"{what} is {value!r}, which is no {kind}", why=why)
-    if pa.types.is_list(kind) and _storage(kind) is not None:
+    if pa.types.is_nested(kind) and _storage(kind) is not None:
         return values_of(pa.record_batch([pa.array([value], kind)], names=["x"]))[0][0]
     return scalar.value if _storage(kind) is not None else scalar.as_py()
 
@@ -104,7 +128,11 @@ def seen(value: Any, kind: pa.DataType) -> Any:
     """A stored value as a user's function sees it: Python's own int, float, bool, str; time in microseconds."""
     if value is None or _storage(kind) is None or pa.types.is_time(kind):
         return value
-    if pa.types.is_list(kind):
+    if pa.types.is_struct(kind):
+        return {kind.field(k).name: seen(item, kind.field(k).type) for k, item in enumerate(value.values())}
+    if pa.types.is_map(kind):
+        return [(seen(key, kind.key_type), seen(item, kind.item_type)) for key, item in value]
+    if pa.types.is_nested(kind):
         return [seen(item, kind.value_type) for item in value]
     if pa.types.is_date32(kind):
         return value * 86_400_000_000

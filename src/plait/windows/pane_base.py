@@ -172,7 +172,9 @@ class PaneWindows:
                 computed.append(partial(made.snapshot().column, merged, name))
             else:
                 assert listed is not None
-                computed.append(partial(_same, made(*listed, self.kept).cast(self.schema.field(name).type)))
+                found, kind = made(*listed, self.kept), self.schema.field(name).type
+                # Arrow's cast of lists of type null to their own type breaks them.
+                computed.append(partial(_same, found if found.type == kind else found.cast(kind)))
         return Later(self.schema, edges, self.groups.columns(group), computed)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from plait.errors import DataError, RunError
 from plait.kernels import exact
@@ -214,11 +215,9 @@ def user_values(values: Any) -> list[Any]:
     """A column as a user's functions see it: Python's own values; moments, days and spans in microseconds."""
     values = one_array(values)
     kind = values.type
-    if pa.types.is_list(kind) and pa.types.is_temporal(kind.value_type):
-        flat, sizes = user_values(values.flatten()), values.value_lengths().to_pylist()
-        ends = np.cumsum([size or 0 for size in sizes]).tolist()
-        return [None if n is None else flat[end - n : end] for n, end in zip(sizes, ends, strict=True)]
-    if pa.types.is_list(kind) or not pa.types.is_temporal(kind) or pa.types.is_interval(kind):
+    if pa.types.is_nested(kind):
+        return _user_nested(values)
+    if not pa.types.is_temporal(kind) or pa.types.is_interval(kind):
         return list(values.to_pylist())
     if pa.types.is_date32(kind) or pa.types.is_time32(kind):
         stored = values.view(pa.int32()).to_pylist()
@@ -235,3 +234,23 @@ def user_values(values: Any) -> list[Any]:
         if value is not None and value % 1_000:
             raise DataError(f"A {kind} of {value} is no whole microsecond", why="nothing is rounded silently")
     return [None if v is None else v // 1_000 for v in stored]
+
+
+def _user_nested(values: pa.Array) -> list[Any]:
+    """As `user_values`: moments inside structs, lists and maps are microseconds, too."""
+    kind, there = values.type, values.is_valid().to_pylist()
+    if pa.types.is_struct(kind):
+        names = [kind.field(k).name for k in range(kind.num_fields)]
+        columns = [user_values(child) for child in values.flatten()]
+        rows = zip(*columns, strict=True) if columns else [()] * len(values)
+        return [dict(zip(names, row, strict=True)) if ok else None for ok, row in zip(there, rows, strict=True)]
+    sizes = [size or 0 for size in pc.list_value_length(values).to_pylist()]
+    ends = np.cumsum(sizes).tolist()
+    if pa.types.is_map(kind):
+        values = values.take(
+            pa.array(range(len(values)), pa.int64())
+        )  # nothing lies under a NULL, nor before the first
+        flat = list(zip(user_values(values.keys), user_values(values.items), strict=True))
+    else:
+        flat = user_values(values.flatten())
+    return [flat[end - n : end] if ok else None for ok, n, end in zip(there, sizes, ends, strict=True)]
