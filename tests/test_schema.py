@@ -354,3 +354,35 @@ def test_several_things_or_one() -> None:
     assert listed("ab") == ("ab",)
     assert listed({"a"}) == ({"a"},)  # a set is one thing, and no column's name
     assert listed(None) == (None,)
+
+
+_TIMED = [
+    *[(kind, unit) for unit in TIME_UNITS for kind in (pa.int8(), pa.int32(), pa.int64(), pa.uint8(), pa.uint32(), pa.uint64())],
+    *[(pa.timestamp(unit, zone), unit if zone is None else None) for unit in ("s", "ms", "us", "ns")
+      for zone in (None, "UTC", "Asia/Kolkata")],
+    (pa.date32(), "day"), (pa.date64(), "day"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "unit"), _TIMED)
+def test_times_at_both_ends_of_their_type_are_exact_or_refused(kind: pa.DataType, unit: str | None) -> None:
+    """Against Python's integers, at the ends of the type and of event time; alone, and behind a usual one."""
+    unsigned = pa.types.is_unsigned_integer(kind)
+    bits = kind.bit_width if unsigned else kind.bit_width - 1
+    low, high = (0 if unsigned else -(2**bits)), 2**bits - 1
+    own = "day" if pa.types.is_date32(kind) else "ms" if pa.types.is_date64(kind) else getattr(kind, "unit", unit)
+    size = Fraction(TIME_UNITS[own or "us"], 1_000)
+    edges = {low, high, 0, *(int(end / size) for end in (TS_MIN, TS_MAX)), *(1_000 * end for end in (TS_MIN, TS_MAX))}
+    storage = getattr(pa, f"{'u' if unsigned else ''}int{kind.bit_width}")()
+    for count in sorted({edge + step for edge in edges for step in (-1_000, -1, 0, 1, 1_000)}):
+        if not low <= count <= high:
+            continue
+        micros = count * size
+        fits = micros.denominator == 1 and TS_MIN <= micros <= TS_MAX
+        for counts in ([count], [0, count]):
+            column = pa.array(counts, storage).view(kind) if storage != kind else pa.array(counts, kind)
+            if fits:
+                assert to_micros(column, unit, stream="s", name="ts").tolist()[-1] == micros
+            else:
+                with pytest.raises(DataError, match=rf"row {len(counts) - 1}: time column 'ts' is {count}"):
+                    to_micros(column, unit, stream="s", name="ts")

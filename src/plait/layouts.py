@@ -141,6 +141,27 @@ def _list(values: pa.Array, ends: np.ndarray, kind: pa.DataType, mask: pa.Array 
     return (pa.LargeListArray if large else pa.ListArray).from_arrays(offsets, values, type=kind, mask=mask)
 
 
+def recast(array: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
+    """The column in that type: the very object if it has it, since Arrow's cast breaks lists of type null."""
+    return array if array.type == kind else array.cast(kind)
+
+
+def stored(array: pa.Array) -> pa.Array:
+    """Moments, days and spans, at any depth, as the integers that Arrow stores: Python's own types can't hold all of them."""
+    kind = array.type
+    if pa.types.is_nested(kind):
+        return rebuilt(array, lambda child, _: stored(child)) if _has_times(kind) else array
+    if pa.types.is_date32(kind) or pa.types.is_time32(kind):
+        return array.view(pa.int32())
+    return array.view(pa.int64()) if _has_times(kind) else array
+
+
+def _has_times(kind: pa.DataType) -> bool:
+    if pa.types.is_nested(kind):
+        return any(_has_times(kind.field(k).type) for k in range(kind.num_fields))
+    return bool(pa.types.is_temporal(kind) and not pa.types.is_interval(kind))
+
+
 def plain_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The same rows in plain columns; the very object if they all are."""
     schema = plain_schema(batch.schema)

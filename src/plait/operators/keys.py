@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from plait import order
+from plait.layouts import stored
 
 _TUPLE, _END = b"\x05", b"\x00"
 
@@ -39,7 +40,7 @@ def by_value(column: pa.Array) -> pa.Array:
 
 def wrapped(column: pa.Array, *, signed_zero: bool = False) -> pa.Array:
     """Pieces of `key_value(v)`: integers by arithmetic, the rest value by value."""
-    column = _storage(column)
+    column = stored(column.dictionary_decode() if pa.types.is_dictionary(column.type) else column)
     if pa.types.is_integer(column.type) and not pa.types.is_uint64(column.type) and column.null_count == 0:
         head, tail = order.encode(((0,),))[:-1], _END
         return join(head, ints(column.cast(pa.int64()).to_numpy(zero_copy_only=False)), tail, n=len(column))
@@ -59,14 +60,3 @@ def nest(*keys: pa.Array, n: int) -> pa.Array:
     for key in keys:
         parts += [_TUPLE, key, _END]
     return join(*parts, n=n)
-
-
-def _storage(column: pa.Array) -> pa.Array:
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        column, kind = column.dictionary_decode(), kind.value_type
-    if pa.types.is_date32(kind) or pa.types.is_time32(kind):
-        return column.view(pa.int32())
-    if pa.types.is_temporal(kind) and not pa.types.is_interval(kind):
-        return column.view(pa.int64())
-    return column

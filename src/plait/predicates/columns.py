@@ -8,6 +8,7 @@ their codes are negative and a function of the value alone, so that kernels can 
 
 from __future__ import annotations
 
+import decimal
 import hashlib
 from collections import deque
 from collections.abc import Iterable
@@ -153,6 +154,18 @@ def _codes(values: Any, interner: Interner) -> np.ndarray:
     return out
 
 
+def counted(values: pa.Array, name: str) -> pa.Array:
+    """Moments, days and spans in microseconds, NULL kept: int64, or decimals where one of them is beyond 64 bits."""
+    micros = _micros(values, name)
+    if micros.dtype != object:
+        return pa.array(micros, mask=np.asarray(values.is_null()) if values.null_count else None)
+    there = values.is_valid().to_pylist()
+    exact = [decimal.Decimal(count) if ok else None for ok, count in zip(there, micros.tolist(), strict=True)]
+    return pa.array(exact, BEYOND)
+
+
+#: Holds the microseconds of any moment: fewer than 2^63 days.
+BEYOND = pa.decimal128(38, 0)
 _PER_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1, "day": 86_400_000_000}
 
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from plait.errors import QueryError
+from plait.predicates.columns import BEYOND, counted
 from plait.predicates.terms import terms
 from plait.query.aggregate import Aggregate
 from plait.query.bind import Bound
@@ -21,6 +22,8 @@ from plait.query.expression import Column
 from plait.query.join import Asof, Join
 from plait.query.types import column_type, is_float, is_int
 from plait.spark.layout import mix
+
+_WORD = (1 << 64) - 1
 
 
 @dataclass(frozen=True)
@@ -70,11 +73,11 @@ def words(plan: HashColumns, input: int, table: pa.Table) -> np.ndarray:
         column = table.column(name).combine_chunks()
         if pa.types.is_dictionary(column.type):
             column = column.dictionary_decode()
-        total = mix(total ^ _column_words(column, form))
+        total = mix(total ^ _column_words(column, form, name))
     return total
 
 
-def _column_words(column: pa.Array, form: str) -> np.ndarray:
+def _column_words(column: pa.Array, form: str, name: str) -> np.ndarray:
     found: np.ndarray
     if pa.types.is_null(column.type):
         return np.zeros(len(column), np.uint64)
@@ -85,16 +88,18 @@ def _column_words(column: pa.Array, form: str) -> np.ndarray:
         found = lookup[pc.fill_null(encoded.indices, len(codes)).to_numpy(zero_copy_only=False)]
         return found
     kind = column.type
-    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
-        column = column.cast(pa.timestamp("us")).view(pa.int64())
-    elif pa.types.is_duration(kind):
-        column = column.cast(pa.duration("us")).view(pa.int64())
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_duration(kind):
+        # A moment that is no whole microsecond may be a key, and where it goes does not matter.
+        nanos = getattr(kind, "unit", "") == "ns"
+        column = pc.divide(column.view(pa.int64()), 1_000) if nanos else counted(column, name)
     if form == "float":
         numbers = pc.fill_null(column.cast(pa.float64(), safe=False), 0.0).to_numpy(zero_copy_only=False)
         numbers = numbers + 0.0
         numbers[np.isnan(numbers)] = np.nan  # of whose many forms one stands for all
         found = numbers.view(np.uint64)
         return found
+    if column.type == BEYOND:
+        column = pa.array([None if v is None else int(v) & _WORD for v in column.to_pylist()], pa.uint64())
     filled = pc.fill_null(column, 0).to_numpy(zero_copy_only=False)
     unsigned = pa.types.is_unsigned_integer(column.type)
     found = filled.astype(np.uint64) if unsigned else filled.astype(np.int64).view(np.uint64)

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from plait import order
+from plait import layouts, order
 from plait.errors import BehindError, DataError, LateError, RunError
 from plait.kernels.runs import out_of_order
 from plait.order import AFTER_ALL, BEFORE_ALL
@@ -292,11 +292,4 @@ def stored(column: Any) -> Any:
     """Moments, days and spans as the integers Arrow stores; dictionaries as their values."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        column, kind = column.dictionary_decode(), kind.value_type
-    if pa.types.is_date32(kind) or pa.types.is_time32(kind):
-        return column.view(pa.int32())
-    if pa.types.is_temporal(kind) and not pa.types.is_interval(kind):
-        return column.view(pa.int64())
-    return column
+    return layouts.stored(column.dictionary_decode() if pa.types.is_dictionary(column.type) else column)

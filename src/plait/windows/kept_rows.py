@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from plait.layouts import recast
 from plait.schema import takeable
 
 FEW = 1 << 16
@@ -32,7 +33,8 @@ class KeptRows:
     def append(self, rows: pa.Table) -> int:
         """Keep rows; gives the number of the first."""
         first = self.next
-        self._chunks.append(rows.select(self.schema.names).cast(self.schema))
+        columns = [recast(rows.column(field.name), field.type) for field in self.schema]
+        self._chunks.append(pa.Table.from_arrays(columns, schema=self.schema))
         self.next += rows.num_rows
         self.rows += rows.num_rows
         return first
@@ -40,7 +42,7 @@ class KeptRows:
     def append_column(self, name: str, values: pa.Array) -> int:
         """Keep rows of which only one column will be asked for."""
         n = len(values)
-        columns = [values.cast(f.type) if f.name == name else pa.nulls(n, f.type) for f in self.schema]
+        columns = [recast(values, f.type) if f.name == name else pa.nulls(n, f.type) for f in self.schema]
         return self.append(pa.Table.from_arrays(columns, schema=self.schema))
 
     @property

@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
+from plait.layouts import recast
 from plait.order import AFTER_ALL
 from plait.query.aggregate import Aggregate
 from plait.query.bind import Bound
@@ -172,9 +173,7 @@ class PaneWindows:
                 computed.append(partial(made.snapshot().column, merged, name))
             else:
                 assert listed is not None
-                found, kind = made(*listed, self.kept), self.schema.field(name).type
-                # Arrow's cast of lists of type null to their own type breaks them.
-                computed.append(partial(_same, found if found.type == kind else found.cast(kind)))
+                computed.append(partial(_same, recast(made(*listed, self.kept), self.schema.field(name).type)))
         return Later(self.schema, edges, self.groups.columns(group), computed)
 
 

@@ -244,13 +244,14 @@ def _user_nested(values: pa.Array) -> list[Any]:
         columns = [user_values(child) for child in values.flatten()]
         rows = zip(*columns, strict=True) if columns else [()] * len(values)
         return [dict(zip(names, row, strict=True)) if ok else None for ok, row in zip(there, rows, strict=True)]
-    sizes = [size or 0 for size in pc.list_value_length(values).to_pylist()]
-    ends = np.cumsum(sizes).tolist()
     if pa.types.is_map(kind):
         values = values.take(
             pa.array(range(len(values)), pa.int64())
         )  # nothing lies under a NULL, nor before the first
+        sizes = np.diff(values.offsets.to_numpy(zero_copy_only=False)).tolist()
         flat = list(zip(user_values(values.keys), user_values(values.items), strict=True))
     else:
+        sizes = [size or 0 for size in pc.list_value_length(values).to_pylist()]
         flat = user_values(values.flatten())
+    ends = np.cumsum(sizes).tolist()
     return [flat[end - n : end] if ok else None for ok, n, end in zip(there, sizes, ends, strict=True)]

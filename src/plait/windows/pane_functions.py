@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from plait.kernels import exact, panes, sliding
+from plait.layouts import recast
 from plait.query.functions import Function
 from plait.windows.accumulator import Accumulator
 from plait.windows.closing import Pairs, Slid
@@ -126,7 +127,9 @@ class Edge(Accumulator):
             return array_of(rows[:, 1].copy(), there, self.type)
         found = self.rows.take(rows[there, 1], self.column_name)
         at = np.cumsum(there) - 1
-        return found.take(pa.array(at, mask=~there)).cast(self.type) if len(found) else pa.nulls(len(rows), self.type)
+        return (
+            recast(found.take(pa.array(at, mask=~there)), self.type) if len(found) else pa.nulls(len(rows), self.type)
+        )
 
     def refs(self, slots: np.ndarray) -> np.ndarray | None:
         if self.rows is None:

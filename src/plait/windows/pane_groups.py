@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from plait.kernels import groups as table
+from plait.layouts import recast
 from plait.order import BEFORE_ALL
 from plait.query.aggregate import Aggregate
 from plait.schema import takeable
@@ -41,7 +42,7 @@ class _Texts:
     def encode(self, column: Any, until: int | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Codes, and which are NULL. `until`: the ts of the last tuple that is encoded."""
         values = one_array(column)
-        values = values.cast(takeable(values.type))
+        values = recast(values, takeable(values.type))
         if pa.types.is_null(values.type):
             return np.zeros(len(values), np.int64), np.ones(len(values), bool)
         found = pc.dictionary_encode(values)
@@ -305,7 +306,7 @@ def _hashed(column: Any) -> np.ndarray:
     values = one_array(column)
     if pa.types.is_null(values.type):
         return np.zeros(len(values), np.int64)
-    found = pc.dictionary_encode(values.cast(takeable(values.type)))
+    found = pc.dictionary_encode(recast(values, takeable(values.type)))
     raw = [v.encode("utf-8", "surrogatepass") if isinstance(v, str) else v for v in found.dictionary.to_pylist()]
     hashes = np.array([*(zlib.crc32(v) for v in raw), 0], np.int64)
     return np.asarray(hashes[found.indices.fill_null(len(raw)).to_numpy(zero_copy_only=False)])

@@ -18,6 +18,7 @@ from plait import order
 from plait.connectors.values import first_changed
 from plait.errors import DataError, user_raised
 from plait.kernels import panes, users
+from plait.layouts import stored
 from plait.query.functions import Custom, Function
 from plait.schema import takeable
 from plait.windows.accumulator import Accumulator
@@ -92,20 +93,16 @@ def fold(function: Function, schema: pa.Schema, name: str) -> Fold:
     column = function.columns[0]
     match function.kind:
         case "collect":
-            return _collect(column, schema.field(column).type)
+            return _collect(column)
         case "distinct":
             return _distinct(column)
         case _:
             return _extreme(column, schema.field(column).type, largest=function.kind == "max")
 
 
-def _collect(column: str, kind: pa.DataType) -> Fold:
+def _collect(column: str) -> Fold:
     def folded(offsets: np.ndarray, refs: np.ndarray, rows: KeptRows) -> pa.Array:
-        values = rows.take(refs, column)
-        if pa.types.is_null(kind):  # Arrow's cast loses some of these
-            return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values)
-        wide = pa.LargeListArray.from_arrays(pa.array(offsets), values)
-        return wide.cast(pa.list_(takeable(kind)))
+        return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), rows.take(refs, column))
 
     return folded
 
@@ -131,7 +128,7 @@ def _codes(values: pa.Array) -> np.ndarray:
         bits: np.ndarray = numbers.view(np.int64)
         return bits
     known: dict[Any, int] = {}
-    return np.array([known.setdefault(order.key_value(v), len(known)) for v in values.to_pylist()], np.int64)
+    return np.array([known.setdefault(order.key_value(v), len(known)) for v in stored(values).to_pylist()], np.int64)
 
 
 def _extreme(column: str, kind: pa.DataType, *, largest: bool) -> Fold:

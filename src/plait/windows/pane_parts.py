@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from plait.kernels import panes
+from plait.layouts import recast
 from plait.query.aggregate import Aggregate, SpanWindow
 from plait.query.bind import Bound
 from plait.windows.accumulator import Accumulator
@@ -199,7 +200,7 @@ class PaneFold(PartPanes):
         columns |= dict(zip(self.by, self.groups.columns(self._slot_group[live]), strict=True))
         for accumulator, (_, names) in zip(self.numbers, self.layout.numbers, strict=True):
             columns |= dict(zip(names, accumulator.parts(live), strict=True))
-        arrays = [columns[field.name].cast(field.type) for field in self.layout.schema]
+        arrays = [recast(columns[field.name], field.type) for field in self.layout.schema]
         return pa.Table.from_arrays(arrays, schema=self.layout.schema)
 
     def _last_us(self) -> np.ndarray:

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from plait.layouts import recast
 from plait.query.functions import Function
 from plait.schema import takeable
 from plait.windows.pane_columns import is_fixed, one_array, plain
@@ -33,7 +34,7 @@ def _is_text(kind: pa.DataType) -> bool:
 def lists(function: Function, slot: np.ndarray, values: pa.Array, slots: int) -> pa.Array:
     """For each slot a list: of its values, those that differ or the one that is ahead. A slot below zero is nobody's."""
     values = one_array(values)
-    values = values.cast(takeable(values.type))
+    values = recast(values, takeable(values.type))
     there = np.flatnonzero(np.asarray(values.is_valid()) & (slot >= 0))
     slot, values = slot[there], _normal(values.take(pa.array(there)))
     encoded = pc.dictionary_encode(values)
