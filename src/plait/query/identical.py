@@ -30,14 +30,14 @@ class Difference:
 
 def difference(expected: pa.Table, got: pa.Table, order: str = "strict") -> Difference | None:
     """None if identical, else the first difference. Both tables carry `_plait_key` unless `order` is strict."""
+    if not _unkeyed(expected).schema.equals(_unkeyed(got).schema):
+        return Difference(None, "columns", str(_unkeyed(expected).schema), str(_unkeyed(got).schema))
     if order != "strict":
         triggers = [total_order.decode(key.as_py())[0] for key in got.column(KEY)]
         if order == "trigger" and (at := _first_descent(triggers)) is not None:
             return Difference(at, "trigger out of order", f"after {triggers[at - 1]}", str(triggers[at]))
-        expected, got = expected.sort_by(KEY), got.sort_by(KEY)
-    expected, got = (t.drop_columns([KEY]) if KEY in t.column_names else t for t in (expected, got))
-    if not expected.schema.equals(got.schema):
-        return Difference(None, "columns", str(expected.schema), str(got.schema))
+        expected, got = (_plain(t).sort_by(KEY) for t in (expected, got))
+    expected, got = _unkeyed(expected), _unkeyed(got)
     for row in range(min(len(expected), len(got))) if digest(expected) != digest(got) else ():
         if _bytes(expected.slice(row, 1)) != _bytes(got.slice(row, 1)):
             return Difference(row, "row", _shown(expected, row), _shown(got, row))
@@ -48,6 +48,10 @@ def difference(expected: pa.Table, got: pa.Table, order: str = "strict") -> Diff
         missing = "no row"
         return Difference(row, "number of rows", *((extra, missing) if more is expected else (missing, extra)))
     return None
+
+
+def _unkeyed(table: pa.Table) -> pa.Table:
+    return table.drop_columns([KEY]) if KEY in table.column_names else table
 
 
 def _shown(table: pa.Table, row: int) -> str:
@@ -68,15 +72,19 @@ def digest(table: pa.Table) -> str:
 
 def _bytes(table: pa.Table) -> bytes:
     """Rows as the stream of one record batch. Copied first: slices drag the bytes around them along."""
-    schema = pa.schema([field.with_type(_unpacked(field.type)) for field in table.schema], table.schema.metadata)
-    rows = pa.table(
-        [_whole(column.cast(kind)) for column, kind in zip(table.columns, schema.types, strict=True)], schema
-    )
+    rows = _plain(table)
+    rows = pa.table([_whole(column) for column in rows.columns], rows.schema)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as writer:
         for batch in rows.combine_chunks().to_batches():
             writer.write_batch(batch)
     return bytes(sink.getvalue().to_pybytes())
+
+
+def _plain(table: pa.Table) -> pa.Table:
+    """The same values in types that hold them in one way only, which Arrow can also sort: it can't sort views."""
+    schema = pa.schema([field.with_type(_unpacked(field.type)) for field in table.schema], table.schema.metadata)
+    return pa.table([column.cast(kind) for column, kind in zip(table.columns, schema.types, strict=True)], schema)
 
 
 def _unpacked(kind: pa.DataType) -> pa.DataType:
