@@ -36,6 +36,7 @@ def main(given: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--case", type=int, help="just this one, in this process")
     parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--at-once", type=int, default=3, help="Spark: cases that run at once in the session")
     parser.add_argument("--conditions", type=int, default=240, help="how many of the pool's conditions")
     parser.add_argument("--without", nargs="*", default=[], choices=SWITCHES, help="kinds of cases to leave out")
     parser.add_argument("--shapes", nargs="*", help="kinds of queries: join asof spans counts operator dag")

@@ -94,7 +94,7 @@ def delivery(chance: random.Random, group: Group, ways: Ways) -> Delivery:
     else:
         options["schemas"] = {each.stream.name: each.schema for each in group.feeds}
     reading = chance.choice(("after", "after", "between", "beside", "beside, with timeouts"))
-    if "unread_results" in options and not reading.startswith("beside"):
+    if options["unread_results"] < 100 and not reading.startswith("beside"):
         reading = "beside"
     steps = sum(map(len, lanes))
     resizes = [chance.randint(1, options["elastic"]) for _ in range(chance.randrange(4))] if "elastic" in options else []
@@ -109,8 +109,8 @@ def delivery(chance: random.Random, group: Group, ways: Ways) -> Delivery:
 def _options(chance: random.Random, group: Group, ways: Ways) -> dict[str, Any]:
     query = group.query
     options: dict[str, Any] = {"keys": chance.random() < 0.7, "capacity": chance.choice((1, 4, 16, 64, 512))}
-    if chance.random() < 0.15:
-        options["unread_results"] = chance.choice((1, 8, 64))
+    # Rings of the default size would cost more to make than everything else in a case.
+    options["unread_results"] = chance.choice((1, 8, 64)) if chance.random() < 0.15 else 1 << 14
     if chance.random() < 0.4:
         options["batch"] = chance.choice((1, 2, 7))
     if chance.random() < ways.plain:

@@ -27,13 +27,14 @@ class Draw:
     columns: str = "".join(values.COLUMNS)
     layouts: tuple[str, ...] = LAYOUTS
     shapes: tuple[str, ...] = ("join", "join", "join", "asof", "spans", "counts", "operator", "dag")
-    clocks: int = 8
+    clocks: tuple[int, ...] = tuple(range(8))
     late: bool = True
     endless_timers: bool = True
     opaque_text: bool = True
     wide_integers: bool = True
     dictionary_sources: bool = True
     views_beside_seq: bool = True
+    plain_sources: bool = False  # named by columns of int64 and string only
 
 
 @dataclass(frozen=True)
@@ -134,8 +135,8 @@ class Setting:
         return self.clock[2]
 
 
-def setting(chance: random.Random) -> Setting:
-    kind, unit, step = chance.choice(CLOCKS)
+def setting(chance: random.Random, draw: Draw) -> Setting:
+    kind, unit, step = CLOCKS[chance.choice(draw.clocks)]
     origin = chance.choice(ORIGINS)
     if pa.types.is_int32(kind) or step > 1 or kind == pa.timestamp("ns", "UTC"):
         origin = chance.choice((0, -3, 10**6))
@@ -180,7 +181,7 @@ def feed(chance: random.Random, name: str, columns: str, given: Setting, draw: D
     breaks = policy == "drop" or (draw.late and chance.random() < 0.03)
     names = _source_names(chance, layout)
     moods = {column: chance.choice(values.MOODS) for column in columns}
-    source_type = _source_type(chance, layout, draw.dictionary_sources)
+    source_type = _source_type(chance, layout, draw)
     sources: dict[Any, pa.Table] = {}
     for source in names:
         count = chance.choice((0, 1, given.rows // len(names), given.rows // len(names)))
@@ -209,15 +210,16 @@ def _source_names(chance: random.Random, layout: str) -> tuple[Any, ...]:
     return tuple(chance.sample(names, count))
 
 
-def _source_type(chance: random.Random, layout: str, dictionaries: bool) -> pa.DataType | None:
+def _source_type(chance: random.Random, layout: str, draw: Draw) -> pa.DataType | None:
     if layout in ("integer column", "seq column"):
-        plain = chance.choice((pa.int64(), pa.int64(), pa.int8()))
+        plain = pa.int64() if draw.plain_sources else chance.choice((pa.int64(), pa.int64(), pa.int8()))
     elif layout in ("text column", "content column"):
-        plain = chance.choice((pa.string(), pa.string(), pa.large_string(), pa.string_view()))
+        kinds = (pa.string(), pa.string(), pa.large_string(), pa.string_view())
+        plain = pa.string() if draw.plain_sources else chance.choice(kinds)
     else:
         return None
     packed = pa.dictionary(pa.int32(), pa.string() if layout in ("text column", "content column") else plain)
-    return packed if dictionaries and chance.random() < 0.25 else plain
+    return packed if draw.dictionary_sources and chance.random() < 0.25 else plain
 
 
 def _named(chance: random.Random, source: Any, count: int, kind: pa.DataType) -> pa.Array:

@@ -30,7 +30,7 @@ class Maker:
 
     def __init__(self, chance: random.Random, draw: Draw) -> None:
         self.chance, self.draw = chance, draw
-        self.setting: Setting = setting(chance)
+        self.setting: Setting = setting(chance, draw)
         self.feeds: dict[str, Feed] = {}
         self.notes: list[str] = []
 
@@ -80,7 +80,7 @@ class Maker:
         by = chance.choice(("", "k", "s", "x", "ps", "u", "e", "t", "q", "b", "y"))
         pairs: list[Any] = [name for name in by if name in self.draw.columns]
         if chance.random() < 0.15:
-            pairs = [("k", "i")] if chance.random() < 0.5 else [("x", "q")]
+            pairs = [("k", "i")] if chance.random() < 0.5 else [("x", "q")]  # of two types
         needs = [frozenset(p[side] if isinstance(p, tuple) else p for p in pairs) for side in (0, 1)]
         left = self.stream("a", needs[0])
         right = self.stream("b", needs[1]) if chance.random() < 0.85 or needs[0] != needs[1] else left
@@ -210,25 +210,17 @@ def _first_where(chance: random.Random) -> tuple[Any, str]:
     return plait.first_where(column, where), reads + column
 
 
-def _polynomial(chance: random.Random) -> tuple[Any, str]:
-    return plait.custom("p", init=lambda: 1, add=lambda state, p: 3 * state % 1_000_003 + (7 if p is None else p), type="int64"), "p"
+#: Made once: what Numba compiles of them is then compiled once. NULL is seen by the first and the last.
+CUSTOM = (
+    (plait.custom("p", init=lambda: 1, add=lambda state, p: 3 * state % 1_000_003 + (7 if p is None else p), type="int64"), "p"),
+    (plait.custom("x", init=lambda: 0.0, add=lambda state, x: state if x is None else state * 0.5 + x, type="float64"), "x"),
+    (plait.custom(["k", "s"], init=int, add=lambda n, k, s: n + (k is None) + (s is None), merge=int.__add__,
+                  result=lambda n: n / 2, type="float64"), "ks"),
+)  # fmt: skip
 
 
-def _blend(chance: random.Random) -> tuple[Any, str]:
-    """Compiled where no NULL comes: a float state that halves."""
-
-    def add(state: float, x: float) -> float:
-        return state * 0.5 + x
-
-    def result(state: float) -> float | None:
-        return state
-
-    return plait.custom("x", init=lambda: 0.0, add=lambda s, x: s if x is None else add(s, x), result=result, type="float64"), "x"
-
-
-def _merged(chance: random.Random) -> tuple[Any, str]:
-    return plait.custom(["k", "s"], init=int, add=lambda n, k, s: n + (k is None) + (s is None), merge=int.__add__,
-                        result=lambda n: n / 2, type="float64"), "ks"  # fmt: skip
+def _custom(chance: random.Random) -> tuple[Any, str]:
+    return chance.choice(CUSTOM)
 
 
 EVERY_COLUMN = "".join(values.COLUMNS)
@@ -237,6 +229,6 @@ FUNCTIONS: tuple[Made, ...] = (
     _of(plait.sum, "kipuoxq"), _of(plait.sum, "ipoxq"), _of(plait.mean, "kipuoxq"), _of(plait.var, "kipuoxq"),
     _of(plait.min, "kipuoxqbswytdgm"), _of(plait.max, "kipuoxqbswytdgm"), _of(plait.first, EVERY_COLUMN),
     _of(plait.last, EVERY_COLUMN), _of(plait.collect, EVERY_COLUMN), _of(plait.distinct, EVERY_COLUMN),
-    _count_where, _first_where, _polynomial, _blend, _merged,
+    _count_where, _first_where, _custom,
 )  # fmt: skip
 
