@@ -62,7 +62,12 @@ def main(given: list[str] | None = None) -> int:
             said = time.monotonic()
             pool.progress(len(cases), began, done, len(found))
 
-    pool.run(lambda case: runner.check(plan, case), cases, processes=0 if options.case is not None else options.processes, each=each)
+    pool.run(
+        lambda case: runner.check(plan, case),
+        cases,
+        processes=0 if options.case is not None else options.processes,
+        each=each,
+    )
     pool.progress(len(cases), began, done, len(found))
     if found:
         sys.stdout.write(f"differences in cases {found}\n")

@@ -97,7 +97,9 @@ def delivery(chance: random.Random, group: Group, ways: Ways) -> Delivery:
     if options["unread_results"] < 100 and not reading.startswith("beside"):
         reading = "beside"
     steps = sum(map(len, lanes))
-    resizes = [chance.randint(1, options["elastic"]) for _ in range(chance.randrange(4))] if "elastic" in options else []
+    resizes = (
+        [chance.randint(1, options["elastic"]) for _ in range(chance.randrange(4))] if "elastic" in options else []
+    )
     return Delivery(
         options, lanes, threads, reading,
         make_known=chance.random() < 0.8,
@@ -150,12 +152,18 @@ def _join_options(chance: random.Random, query: Join, workers: int) -> dict[str,
 
 def _lanes(chance: random.Random, each: Feed, ways: Ways, with_schemas: bool, threads: int) -> list[list[Step]]:
     """The steps of every source; of those that a column names, of all together or of two parts."""
-    keep = frozenset(each.schema.names) if not ways.dictionaries else frozenset({"src", "n"} | ({"ts"} if chance.random() < 0.5 else set()))
+    keep = (
+        frozenset(each.schema.names)
+        if not ways.dictionaries
+        else frozenset({"src", "n"} | ({"ts"} if chance.random() < 0.5 else set()))
+    )
     if not with_schemas:
         # The first batch says what the columns are, and how rows are held must not: the reference has them as they were.
         keep = frozenset(each.schema.names)
     if not each.by_column:
-        return [_steps(chance, each, [source], each.sources[source], source, keep, with_schemas) for source in each.sources]
+        return [
+            _steps(chance, each, [source], each.sources[source], source, keep, with_schemas) for source in each.sources
+        ]
     names = list(each.sources)
     parts = [names]
     if threads > 1 and len(names) > 1 and chance.random() < 0.6:
@@ -170,7 +178,9 @@ def _steps(chance: random.Random, each: Feed, sources: list[Any], rows: pa.Table
     if not with_schemas and (len(rows) == 0 or chance.random() < 0.1):
         steps.append(Step("push", name, source, rows.slice(0, 0)))
     stream = each.stream
-    times = to_micros(rows.column("ts").combine_chunks(), stream.unit, stream=name, name="ts").tolist() if len(rows) else []
+    times = (
+        to_micros(rows.column("ts").combine_chunks(), stream.unit, stream=name, name="ts").tolist() if len(rows) else []
+    )
     owners = rows.column("src").to_pylist() if source is None else [source] * len(rows)
     at = 0
     while at < len(rows):

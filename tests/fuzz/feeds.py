@@ -16,7 +16,18 @@ ORIGINS = (0, 0, 0, 0, 0, -3, 10**15, -(2**62), 2**62 - 12)
 INTEGER_NAMES = (2, 10, -7, 3)
 TEXT_NAMES = ("a", "B", "é", "aa")
 #: How a stream's sources are told apart, and its ties inside one source.
-LAYOUTS = ("one", "one", "integer column", "text column", "positions", "names", "seq column", "seq alone", "content", "content column")
+LAYOUTS = (
+    "one",
+    "one",
+    "integer column",
+    "text column",
+    "positions",
+    "names",
+    "seq column",
+    "seq alone",
+    "content",
+    "content column",
+)
 
 
 @dataclass(frozen=True)
@@ -81,7 +92,9 @@ class Feed:
         """The same feed with some rows of a source left out: for shrinking."""
         rows = self.sources[name]
         kept = pa.concat_tables([rows.slice(0, begin), rows.slice(end)])
-        arrival = [n for other, table in self.sources.items() for n in [other] * (len(kept) if other == name else len(table))]
+        arrival = [
+            n for other, table in self.sources.items() for n in [other] * (len(kept) if other == name else len(table))
+        ]
         if self.by_column:
             seen, arrival = 0, []
             for n in self.arrival:
@@ -140,7 +153,9 @@ def setting(chance: random.Random, draw: Draw) -> Setting:
     origin = chance.choice(ORIGINS)
     if pa.types.is_int32(kind) or step > 1 or kind == pa.timestamp("ns", "UTC"):
         origin = chance.choice((0, -3, 10**6))
-    return Setting(origin, chance.choice((0, 3, 6, 6, 12)), chance.choice((2, 6, 10, 16, 16, 30, 60)), (kind, unit, step))
+    return Setting(
+        origin, chance.choice((0, 3, 6, 6, 12)), chance.choice((2, 6, 10, 16, 16, 30, 60)), (kind, unit, step)
+    )
 
 
 def _times(chance: random.Random, given: Setting, count: int, disorder: int, late: bool) -> list[int]:
@@ -186,7 +201,9 @@ def feed(chance: random.Random, name: str, columns: str, given: Setting, draw: D
     for source in names:
         count = chance.choice((0, 1, given.rows // len(names), given.rows // len(names)))
         arrays = {"ts": _stamped(given, _times(chance, given, count, disorder, breaks))}
-        arrays |= {column: values.column(chance, column, count, moods[column], wide=draw.wide_integers) for column in columns}
+        arrays |= {
+            column: values.column(chance, column, count, moods[column], wide=draw.wide_integers) for column in columns
+        }
         if source_type is not None:
             arrays["src"] = _named(chance, source, count, source_type)
         if layout in ("seq column", "seq alone"):
@@ -228,7 +245,9 @@ def _named(chance: random.Random, source: Any, count: int, kind: pa.DataType) ->
     return values.dictionary(chance, pa.array([source] * count, kind.value_type))
 
 
-def _options(chance: random.Random, given: Setting, layout: str, names: tuple[Any, ...], disorder: int, policy: str) -> dict[str, Any]:
+def _options(
+    chance: random.Random, given: Setting, layout: str, names: tuple[Any, ...], disorder: int, policy: str
+) -> dict[str, Any]:
     _, unit, step = given.clock
     options: dict[str, Any] = {"disorder": disorder * step, "late": policy}
     if unit is not None:

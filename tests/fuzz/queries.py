@@ -73,7 +73,14 @@ class Maker:
             return plait.join(left, right, on=on.on, tumbling=self.us(chance.choice((1, 2, 3, 5))), **options)
         steps = [chance.choice((0, 1, 2, 5)) for _ in range(2)]
         within: Any = tuple(map(self.us, steps)) if chance.random() < 0.5 else self.us(steps[0])
-        return plait.join(left, right, on=on.on, within=within, how=chance.choice(("inner", "inner", "left", "semi", "anti")), **options)
+        return plait.join(
+            left,
+            right,
+            on=on.on,
+            within=within,
+            how=chance.choice(("inner", "inner", "left", "semi", "anti")),
+            **options,
+        )
 
     def asof(self) -> plait.Query:
         chance = self.chance
@@ -85,13 +92,17 @@ class Maker:
         left = self.stream("a", needs[0])
         right = self.stream("b", needs[1]) if chance.random() < 0.85 or needs[0] != needs[1] else left
         age = chance.choice((None, 0, 1, 3))
-        return plait.asof(left, right, by=pairs, within=None if age is None else self.us(age), how=chance.choice(("left", "inner")))
+        return plait.asof(
+            left, right, by=pairs, within=None if age is None else self.us(age), how=chance.choice(("left", "inner"))
+        )
 
     def spans(self) -> plait.Query:
         chance = self.chance
         size, advance = chance.choice(((1, 1), (2, 1), (3, 3), (4, 3), (5, 2), (2, 5), (6, 6)))
         by, compute, needs = self.computed()
-        return plait.aggregate(self.stream("a", needs), size=self.duration(size), advance=self.duration(advance), by=by, compute=compute)
+        return plait.aggregate(
+            self.stream("a", needs), size=self.duration(size), advance=self.duration(advance), by=by, compute=compute
+        )
 
     def counts(self) -> plait.Query:
         size, advance = self.chance.choice(((1, 1), (2, 1), (3, 3), (3, 2), (1, 3), (2, 4), (5, 1)))
@@ -101,7 +112,11 @@ class Maker:
     def computed(self) -> tuple[tuple[str, ...], dict[str, Any], frozenset[str]]:
         """Keys, functions and the columns they read."""
         chance = self.chance
-        by = tuple(c for c in chance.choice(("", "", "k", "x", "s", "qp", "e", "t", "b", "u", "y", "w")) if c in self.draw.columns)
+        by = tuple(
+            c
+            for c in chance.choice(("", "", "k", "x", "s", "qp", "e", "t", "b", "u", "y", "w"))
+            if c in self.draw.columns
+        )
         chosen = chance.sample(FUNCTIONS, chance.choice((1, 1, 2, 4)))
         compute, needs = {}, set(by)
         for number, make in enumerate(chosen):
@@ -134,7 +149,9 @@ class Maker:
         if self.chance.random() < 0.5:
             compute = {"n": plait.count(), "last": plait.last(column), "most": plait.max(column)}
         if self.chance.random() < 0.5:
-            return plait.aggregate(node, size=self.duration(3), advance=self.duration(2), by=by, compute=compute, **options)
+            return plait.aggregate(
+                node, size=self.duration(3), advance=self.duration(2), by=by, compute=compute, **options
+            )
         return plait.aggregate(node, size=3, advance=2, by=by, compute=compute, **options)
 
     def _inner_join(self) -> plait.Query:
@@ -231,4 +248,3 @@ FUNCTIONS: tuple[Made, ...] = (
     _of(plait.last, EVERY_COLUMN), _of(plait.collect, EVERY_COLUMN), _of(plait.distinct, EVERY_COLUMN),
     _count_where, _first_where, _custom,
 )  # fmt: skip
-

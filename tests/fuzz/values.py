@@ -100,8 +100,14 @@ def _otherwise(chance: random.Random, array: pa.Array) -> pa.Array:
 def dictionary(chance: random.Random, array: pa.Array) -> pa.Array:
     """As a dictionary in which values may stand twice, stand unused, or be NULL."""
     values = array.unique() if not pa.types.is_string_view(array.type) else array.cast(pa.string()).unique()
-    entries = values.to_pylist() if not pa.types.is_temporal(values.type) else values.view(_number(values.type)).to_pylist()
-    wanted = array.cast(values.type).view(_number(values.type)).to_pylist() if pa.types.is_temporal(values.type) else array.to_pylist()
+    entries = (
+        values.to_pylist() if not pa.types.is_temporal(values.type) else values.view(_number(values.type)).to_pylist()
+    )
+    wanted = (
+        array.cast(values.type).view(_number(values.type)).to_pylist()
+        if pa.types.is_temporal(values.type)
+        else array.to_pylist()
+    )
     entries = [*entries, *entries[: chance.randrange(3)]]
     chance.shuffle(entries)
     places: dict[Any, list[int]] = {}
