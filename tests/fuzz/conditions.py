@@ -27,6 +27,7 @@ class Condition:
     on: str | Callable[..., Any] | None
     reads: tuple[frozenset[str], frozenset[str]]
     kind: str  # "sql", "traced", "opaque"
+    sql: str | None = None  # the same as SQL text, where there is one: for a judge that reads only that
 
 
 def _reads(text: str) -> tuple[frozenset[str], frozenset[str]]:
@@ -144,9 +145,9 @@ def _written(chance: random.Random, number: int) -> Condition:
         sign, word = chance.choice((("&", "and"), ("&", "and"), ("|", "or"), ("& ~", "and not")))
         python, sql = f"({python}) {sign}({other[0]})", f"({sql}) {word} ({other[1]})"
     if chance.random() < 0.5:
-        return Condition(sql, sql, _reads(sql), "sql")
+        return Condition(sql, sql, _reads(sql), "sql", sql)
     text = f"lambda l, r: {python}"
-    return Condition(text, eval(text, {"plait": plait}), _reads(text), "traced")
+    return Condition(text, eval(text, {"plait": plait}), _reads(text), "traced", sql)
 
 
 # --- opaque functions ---------------------------------------------------------------------------------------
@@ -199,7 +200,7 @@ def _opaque(function: Callable[..., Any]) -> Condition:
     return Condition(function.__name__, function, (frozenset(left), frozenset(right)), "opaque")
 
 
-EVERY = Condition("every pair", None, (frozenset(), frozenset()), "sql")
+EVERY = Condition("every pair", None, (frozenset(), frozenset()), "sql", "true")
 
 
 @functools.cache

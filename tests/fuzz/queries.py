@@ -20,6 +20,7 @@ class Group:
     query: plait.Query
     feeds: tuple[Feed, ...]
     text: str
+    on: tuple[Condition, ...] = ()
 
     def described(self) -> str:
         return "\n".join((self.text, self.query.explain(), *(each.described() for each in self.feeds)))
@@ -33,6 +34,7 @@ class Maker:
         self.setting: Setting = setting(chance, draw)
         self.feeds: dict[str, Feed] = {}
         self.notes: list[str] = []
+        self.conditions: list[Condition] = []
 
     def us(self, steps: int) -> int:
         return steps * self.setting.step_us
@@ -53,6 +55,7 @@ class Maker:
             read = found.reads[0] | found.reads[1]
             if read <= set(self.draw.columns) and (found.kind != "opaque" or self.draw.opaque_text or "s" not in read):
                 self.notes.append(f"on {found.text}")
+                self.conditions.append(found)
                 return found
 
     # --- single operators ---
@@ -200,7 +203,7 @@ def group(chance: random.Random, draw: Draw) -> Group:
     shape = chance.choice(draw.shapes)
     query = getattr(maker, shape)()
     read = query.streams()
-    return Group(query, tuple(maker.feeds[name] for name in read), "; ".join([shape, *maker.notes]))
+    return Group(query, tuple(maker.feeds[name] for name in read), "; ".join([shape, *maker.notes]), tuple(maker.conditions))
 
 
 # --- aggregate functions ------------------------------------------------------------------------------------
