@@ -8,6 +8,7 @@ import time
 from dataclasses import replace
 
 from tests.fuzz import pool, runner
+from tests.fuzz.conditions import SIZE
 from tests.fuzz.deliveries import Ways
 from tests.fuzz.feeds import Draw
 
@@ -17,7 +18,7 @@ SWITCHES = (*("endless_timers", "opaque_text", "wide_integers", "dictionary_sour
 
 
 def planned(options: argparse.Namespace) -> runner.Plan:
-    draw, ways = Draw(conditions=options.conditions), Ways()
+    draw, ways = Draw(conditions=options.conditions), Ways(compiled=options.compiled)
     for name in options.without:
         if hasattr(draw, name):
             draw = replace(draw, **{name: False})
@@ -25,7 +26,11 @@ def planned(options: argparse.Namespace) -> runner.Plan:
             ways = replace(ways, **{name: False})
     if options.shapes:
         draw = replace(draw, shapes=tuple(options.shapes))
-    return runner.Plan(options.seed, draw, ways)
+    flags = f" --conditions {options.conditions}" if options.conditions != SIZE else ""
+    flags += f" --compiled {options.compiled}" if options.compiled != SIZE else ""
+    flags += f" --without {' '.join(options.without)}" if options.without else ""
+    flags += f" --shapes {' '.join(options.shapes)}" if options.shapes else ""
+    return runner.Plan(options.seed, draw, ways, flags)
 
 
 def main(given: list[str] | None = None) -> int:
@@ -37,7 +42,8 @@ def main(given: list[str] | None = None) -> int:
     parser.add_argument("--case", type=int, help="just this one, in this process")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--at-once", type=int, default=3, help="Spark: cases that run at once in the session")
-    parser.add_argument("--conditions", type=int, default=240, help="how many of the pool's conditions")
+    parser.add_argument("--conditions", type=int, default=SIZE, help="how many of the pool's conditions")
+    parser.add_argument("--compiled", type=int, default=SIZE, help="how many of these are compiled, not run as Python")
     parser.add_argument("--without", nargs="*", default=[], choices=SWITCHES, help="kinds of cases to leave out")
     parser.add_argument("--shapes", nargs="*", help="kinds of queries: join asof spans counts operator dag")
     options = parser.parse_args(given)

@@ -10,7 +10,7 @@ import functools
 import random
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import plait
@@ -28,6 +28,7 @@ class Condition:
     reads: tuple[frozenset[str], frozenset[str]]
     kind: str  # "sql", "traced", "opaque"
     sql: str | None = None  # the same as SQL text, where there is one: for a judge that reads only that
+    number: int = 0  # in the pool
 
 
 def _reads(text: str) -> tuple[frozenset[str], frozenset[str]]:
@@ -212,7 +213,7 @@ def pool(size: int = SIZE) -> tuple[Condition, ...]:
         if number % (SIZE // len(OPAQUE)) == 4:
             found.append(_opaque(OPAQUE[number // (SIZE // len(OPAQUE))]))
         found.append(_written(chance, number))
-    return tuple(found[:size])
+    return tuple(replace(each, number=at) for at, each in enumerate(found[:size]))
 
 
 #: Conditions on one row, for `count_where` and `first_where`; with the columns they read.

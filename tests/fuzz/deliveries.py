@@ -20,8 +20,8 @@ from tests.fuzz.queries import Group
 
 from plait.errors import PlaitError, QueryError
 from plait.order import AFTER_ALL, BEFORE_ALL
-from plait.query.aggregate import Aggregate, SpanWindow
-from plait.query.join import Asof, Join, TimeWindow
+from plait.query.aggregate import Aggregate
+from plait.query.join import Join
 from plait.query.operator import Operator
 from plait.schema import to_micros
 from plait.threads.run import Run
@@ -34,7 +34,8 @@ class Ways:
     first_pushes: bool = True  # several threads push before all columns are known
     dictionaries: bool = True  # columns come as dictionaries of any kind
     told: bool = True  # a reader is told of an error in a push
-    plain: float = 0.05  # how many runs have their kernels in Python
+    compiled: int = 240  # of the pool's conditions, those that are compiled; the others' kernels run as Python
+    plain: float = 0.05  # how many of the compiled ones do, too
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,7 @@ def _options(chance: random.Random, group: Group, ways: Ways) -> dict[str, Any]:
     options["unread_results"] = chance.choice((1, 8, 64)) if chance.random() < 0.15 else 1 << 14
     if chance.random() < 0.4:
         options["batch"] = chance.choice((1, 2, 7))
-    if chance.random() < ways.plain:
+    if chance.random() < ways.plain or any(each.number >= ways.compiled for each in group.on):
         options["plain"] = True
     if chance.random() < 0.15:
         options["elastic"] = chance.choice((1, 2, 3))
@@ -263,9 +264,11 @@ def _run(run: Run, given: Delivery, got: Got) -> None:
     if given.reading.startswith("beside"):
         reader = _Reader(run, random.Random(given.chance.random()) if "timeouts" in given.reading else None)
     batches: list[pa.RecordBatch] = []
-    between: Callable[[], None] = lambda: None
-    if given.reading == "between":
-        between = lambda: batches.extend(run.results(timeout_s=0))  # noqa: E731
+
+    def between() -> None:
+        if given.reading == "between":
+            batches.extend(run.results(timeout_s=0))
+
     failed = _pushed(run, given, between)
     if failed is None and got.whole:
         try:
@@ -344,6 +347,3 @@ def _pushed(run: Run, given: Delivery, between: Callable[[], None]) -> BaseExcep
         for thread in threads:
             thread.join()
     return errors[0] if errors else None
-
-
-__all__ = ["Asof", "Delivery", "SpanWindow", "TimeWindow", "Ways", "carried_out", "delivery"]

@@ -104,7 +104,8 @@ class Feed:
         return replace(self, sources={**self.sources, name: kept}, arrival=tuple(arrival))
 
     def described(self) -> str:
-        lines = [f"{self.stream.name}: plait.stream({self.stream.name!r}, {', '.join(f'{k}={v!r}' for k, v in self.options.items())})",
+        options = ", ".join(f"{name}={value!r}" for name, value in self.options.items())
+        lines = [f"{self.stream.name}: plait.stream({self.stream.name!r}, {options})",
                  f"  {', '.join(f'{f.name}: {f.type}' for f in self.schema)}"]  # fmt: skip
         lines += [f"  source {name!r}: {shown(rows)}" for name, rows in self.sources.items()]
         return "\n".join(lines + ([f"  arrival {self.arrival}"] if self.by_column else []))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 from tests.fuzz.feeds import Feed, shown
@@ -119,6 +118,3 @@ def _judged_error(expected: Answer, got: Got) -> str | None:
 def undeclared(feeds: tuple[Feed, ...]) -> bool:
     """Whether a source can turn up that nobody waited for."""
     return any(each.stream.declared() is None and (each.by_column or len(each.sources) > 1) for each in feeds)
-
-
-__all__: list[Any] = ["Answer", "Got", "answer", "judged", "undeclared"]

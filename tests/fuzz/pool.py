@@ -17,7 +17,7 @@ from typing import Any
 #: Longer than any case with all it may have to compile on a busy machine.
 HANGS_AFTER_S = 300.0
 #: Cases a process runs before another takes its place: what leaks shows as memory, not as the machine's end.
-A_PROCESS = 4_000
+A_PROCESS = 1_000
 
 Check = Callable[[int], str | None]
 
@@ -45,8 +45,8 @@ class _Worker:
     at: int | None = None
 
 
-def run(check: Check, cases: range, *, processes: int, each: Callable[[int, str | None], None], hangs_after_s: float = HANGS_AFTER_S,
-        share: int = 400) -> None:  # fmt: skip
+def run(check: Check, cases: range, *, processes: int, each: Callable[[int, str | None], None],
+        hangs_after_s: float = HANGS_AFTER_S, share: int = A_PROCESS) -> None:  # fmt: skip
     """Every case once; `each` is told of each as it ends. With no processes, in this one."""
     if processes == 0:
         for case in cases:
@@ -71,7 +71,7 @@ def run(check: Check, cases: range, *, processes: int, each: Callable[[int, str 
         ready = wait([w.heard for w in workers], timeout=1.0)
         for worker in list(workers):
             ended = _listen(worker, each) if worker.heard in ready else False
-            hangs = time.monotonic() - worker.began > hangs_after_s + 5
+            hangs = time.monotonic() - worker.began > hangs_after_s + 1
             if not (ended or hangs):
                 continue
             worker.process.kill() if hangs else worker.process.join()

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import plait
 from tests.fuzz import programs, values
 from tests.fuzz.conditions import ON_ROWS, Condition, pool
 from tests.fuzz.feeds import Draw, Feed, Setting, feed, setting
+
+import plait
 
 
 @dataclass(frozen=True)
@@ -203,7 +204,9 @@ def group(chance: random.Random, draw: Draw) -> Group:
     shape = chance.choice(draw.shapes)
     query = getattr(maker, shape)()
     read = query.streams()
-    return Group(query, tuple(maker.feeds[name] for name in read), "; ".join([shape, *maker.notes]), tuple(maker.conditions))
+    return Group(
+        query, tuple(maker.feeds[name] for name in read), "; ".join([shape, *maker.notes]), tuple(maker.conditions)
+    )
 
 
 # --- aggregate functions ------------------------------------------------------------------------------------

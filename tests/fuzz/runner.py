@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from tests.fuzz import deliveries, duck, judge, queries
 from tests.fuzz.deliveries import Ways
@@ -21,8 +21,9 @@ class Plan:
     """What all cases of a run have in common."""
 
     seed: int
-    draw: Draw = Draw()
-    ways: Ways = Ways()
+    draw: Draw = field(default_factory=Draw)
+    ways: Ways = field(default_factory=Ways)
+    flags: str = ""  # of the command that made it: what a case is depends on them
 
 
 @functools.lru_cache(maxsize=4)
@@ -57,17 +58,14 @@ def check(plan: Plan, case: int) -> str | None:
         f"case {case} of seed {plan.seed}: {found}",
         f"{small.described()}", again.described(),
         f"({group_rows(group)} rows, {group_rows(small)} of them left after {tries} tries)",
-        f"again: python -m tests.fuzz threads --seed {plan.seed} --case {case}",
+        f"again: python -m tests.fuzz threads --seed {plan.seed}{plan.flags} --case {case}",
     ))  # fmt: skip
 
 
 def _differs(plan: Plan, case: int, group: Group) -> bool:
     """Threads take turns as they like: a difference that shows once in three runs is one."""
     answer = judge.answer(group)
-    for _ in range(3):
-        if judge.judged(answer, deliveries.carried_out(group, delivered(plan, case, group))) is not None:
-            return True
-    return False
+    return any(judge.judged(answer, deliveries.carried_out(group, delivered(plan, case, group))) for _ in range(3))
 
 
 def group_rows(group: Group) -> int:

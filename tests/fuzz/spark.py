@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import itertools
 import random
 import shutil
 import sys
@@ -100,7 +101,7 @@ class Case:
                 folder.mkdir(parents=True)
                 edges = sorted(self.chance.randint(0, len(rows)) for _ in range(self.way.files - 1))
                 edges = [0, *edges, len(rows)]
-                self.pieces.append((folder, [rows.slice(a, b - a) for a, b in zip(edges, edges[1:], strict=False)]))
+                self.pieces.append((folder, [rows.slice(a, b - a) for a, b in itertools.pairwise(edges)]))
                 made[source] = functools.partial(frame, self.spark, folder, spark_schema(each.schema.empty_table()),
                                                  streaming=self.way.streaming, files=self.way.per_trigger)  # fmt: skip
             found[each.stream.name] = made
@@ -197,7 +198,7 @@ def check(spark: Any, plan: Plan, case: int) -> str | None:
     return "\n".join((
         f"case {case} of seed {plan.seed}: {found[:3000]}", small.described(), str(given),
         f"({group_rows(group)} rows, {group_rows(small)} of them left after {tries} tries)",
-        f"again: python -m tests.fuzz spark --seed {plan.seed} --case {case}",
+        f"again: python -m tests.fuzz spark --seed {plan.seed}{plan.flags} --case {case}",
     ))  # fmt: skip
 
 

@@ -133,5 +133,8 @@ def _sliced(chance: random.Random, array: pa.Array) -> pa.Array:
     if len(array) == 0:
         return array
     before, after = chance.randrange(1, 9), chance.randrange(3)
+    if pa.types.is_dictionary(array.type):  # Arrow can't put together dictionaries that hold NULL
+        codes = pa.concat_arrays([array.indices.slice(0, 1)] * before + [array.indices])
+        return pa.DictionaryArray.from_arrays(codes, array.dictionary).slice(before)
     around = [array.slice(0, 1)] * before + [array] + [array.slice(len(array) - 1)] * after
     return pa.concat_arrays(around).slice(before, len(array))
