@@ -91,7 +91,9 @@ def delivery(chance: random.Random, group: Group, ways: Ways) -> Delivery:
     lanes = [lane for each in group.feeds for lane in _lanes(chance, each, ways, with_schemas, threads)]
     options = _options(chance, group, ways)
     if not with_schemas:
-        options.pop("index", None)  # one that can't serve is refused once columns are known
+        options.pop("index", None)  # one that can't serve is refused once columns are known, and so is WiML
+        if options.get("strategy", "").startswith("wiml"):
+            del options["strategy"]
     else:
         options["schemas"] = {each.stream.name: each.schema for each in group.feeds}
     reading = chance.choice(("after", "after", "between", "beside", "beside, with timeouts"))

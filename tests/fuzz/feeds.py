@@ -45,6 +45,7 @@ class Draw:
     wide_integers: bool = True
     dictionary_sources: bool = True
     views_beside_seq: bool = True
+    equal_rows: bool = True  # rows that seq="content" can't tell apart
     plain_sources: bool = False  # named by columns of int64 and string only
 
 
@@ -212,10 +213,20 @@ def feed(chance: random.Random, name: str, columns: str, given: Setting, draw: D
         sources[source] = pa.table(arrays)
     schema = next(iter(sources.values())).schema
     sources = {source: rows.cast(schema) for source, rows in sources.items()}
+    if by_content and not draw.equal_rows:
+        sources = {source: _unequal(rows) for source, rows in sources.items()}
     options = _options(chance, given, layout, names, disorder, policy)
     arrival = [source for source, rows in sources.items() for _ in range(len(rows))]
     chance.shuffle(arrival)
     return Feed(plait.stream(name, **options), schema, sources, tuple(arrival), options)
+
+
+def _unequal(rows: pa.Table) -> pa.Table:
+    """The first of all rows that are equal."""
+    first: dict[str, int] = {}
+    for at, row in enumerate(shown(rows)):
+        first.setdefault(repr(row), at)
+    return taken(rows, list(first.values()))
 
 
 def _source_names(chance: random.Random, layout: str) -> tuple[Any, ...]:

@@ -15,6 +15,7 @@ from tests.fuzz.queries import Group
 
 from plait.connectors import memory
 from plait.errors import BehindError, DataError, LateError, PlaitError, QueryError, RunError
+from plait.order import decode
 from plait.query.bind import bind
 from plait.query.identical import KEY, _bytes, difference
 from plait.reference import run as reference
@@ -75,16 +76,16 @@ def judged(expected: Answer, got: Got) -> str | None:
     found = difference(table, got.table, got.order)
     if found is not None:
         return f"row {found.row}: {found.what}\nexpected {found.expected}\ngot      {found.got}"
-    return _judged_keys(got) or (_judged_late(expected, got) if got.whole else None)
+    return _judged_keys(table, got.table, got.order) or (_judged_late(expected, got) if got.whole else None)
 
 
-def _judged_keys(got: Got) -> str | None:
-    """Whatever a run takes for keys: their byte order is the result order, and none stands twice."""
-    if got.order != "strict" or got.table is None or KEY not in got.table.column_names:
+def _judged_keys(table: pa.Table, got: pa.Table, order: str) -> str | None:
+    """Keys are part of the answer: sinks sort and drop replays by them."""
+    if order != "strict" or KEY not in got.column_names or got.column(KEY).equals(table.column(KEY)):
         return None
-    keys = got.table.column(KEY).to_pylist()
-    wrong = [at for at in range(1, len(keys)) if keys[at] < keys[at - 1]]
-    return f"the key of row {wrong[0]} is not above the one before it" if wrong else None
+    pairs = zip(table.column(KEY).to_pylist(), got.column(KEY).to_pylist(), strict=True)
+    at, (mine, theirs) = next((at, pair) for at, pair in enumerate(pairs) if pair[0] != pair[1])
+    return f"the key of row {at} is {decode(theirs)}, and the reference's {decode(mine)}"
 
 
 def _judged_late(expected: Answer, got: Got) -> str | None:
