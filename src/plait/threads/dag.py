@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from plait.errors import PlaitError, RunError
+from plait.errors import RunError
 from plait.gate import layout
 from plait.operators.designs import Design
 from plait.operators.plan import Plan
@@ -169,8 +169,7 @@ class Dag:
         try:
             self.last = self._build(bound)
         except BaseException:
-            for engine in self.engines.values():
-                engine.stop()
+            self.abandon()
             raise
         self._readers = {
             name: [e for e in self.engines.values() if name in e.intakes] for name in dict.fromkeys(self._streams)
@@ -180,8 +179,12 @@ class Dag:
             threading.Thread(target=self._carry, args=(name,), name=f"plait-carries-{name}", daemon=True)
             for name in self._inlets
         ]
-        for thread in self._carriers:
-            thread.start()
+        try:
+            for thread in self._carriers:
+                thread.start()
+        except BaseException:
+            self.abandon()
+            raise
 
     def _build(self, bound: Bound) -> Engine:
         """The engine of an operator, after those of its inputs."""
@@ -256,8 +259,14 @@ class Dag:
         if self._stopped:
             raise RunError("The run was stopped", do="Call on_threads again for a new run")
 
-    def stop(self) -> None:
+    def abandon(self) -> None:
+        """As `Engine.abandon`, all of them."""
         self._stopped = True
+        for engine in self.engines.values():
+            engine.abandon()
+
+    def stop(self) -> None:
+        self.abandon()
         for engine in self.engines.values():
             engine.stop()
         for thread in self._carriers:
@@ -267,20 +276,30 @@ class Dag:
 
     def push(self, name: str, source: SourceName | None, batches: list[pa.RecordBatch]) -> None:
         with self._turn:
-            for number, batch in enumerate(batches):
+            for batch in batches:
                 # In slices: what is pushed is not ready before all gates have it, and a gate has room for so much.
                 most = min([CHUNK, *(e.gate.words[layout.PENDING] // 2 for e in self._readers[name])])
                 most = max(1, int(most if self._front is not None else batch.num_rows))
                 for first in range(0, max(batch.num_rows, 1), most):  # an empty one makes its source known
-                    self._each(name, "push", source, [batch.slice(first, most)], begun=number + first > 0)
+                    part = [batch.slice(first, most)]
+                    for engine in self._readers[name]:
+                        engine.push(name, source, part)
+                    self._announce()
 
     def heartbeat(self, name: str, source: SourceName, ts: int) -> None:
         with self._turn:
-            self._each(name, "heartbeat", source, ts)
+            for engine in self._readers[name]:
+                engine.heartbeat(name, source, ts)
+            self._announce()
 
     def close(self, name: str, source: SourceName | None) -> None:
         with self._turn:
-            self._each(name, "close", source)
+            for engine in self._readers[name]:
+                engine.close(name, source)
+            self._announce()
+
+    def ended(self, name: str, source: SourceName | None) -> str | None:
+        return self._readers[name][0].ended(name, source)
 
     def let_go(self, now_ns: int) -> None:
         """The clock ticks: see `idle`."""
@@ -291,20 +310,6 @@ class Dag:
                 self._announce()
             finally:
                 self._turn.release()
-
-    def _each(self, name: str, call: str, *arguments: Any, begun: bool = False) -> None:
-        """The same call for every operator that reads the stream; then the frontier is raised."""
-        for engine in self._readers[name]:
-            try:
-                getattr(engine, call)(name, *arguments)
-            except PlaitError as error:
-                if begun:
-                    self.fail(error)  # part of it is in, here or elsewhere
-                if self.error is not None:
-                    self.check()
-                raise
-            begun = True
-        self._announce()
 
     def _announce(self) -> None:
         """All gates have what lies below the frontier of all streams: let it pass everywhere."""
@@ -320,8 +325,8 @@ class Dag:
     def _holder(self) -> tuple[int, str | None, SourceName | None]:
         return min((e.pusher.holder() for e in self.engines.values()), key=lambda found: found[0])
 
-    def results(self, timeout_s: float | None) -> Iterator[pa.RecordBatch]:
-        return self.last.results(timeout_s)
+    def take(self, wait_ns: int) -> pa.RecordBatch | bool | None:
+        return self.last.take(wait_ns)
 
     def resize(self, workers: int, reason: str) -> Change:
         """Every operator that is elastic gets that many threads, or as many as it has shares; the last one's is returned."""

@@ -3,15 +3,16 @@
 The gate, the sources in front of it, threads, and the first error. What a worker does, with which memory, and how results
 come out of it is each engine's own: `joining`, `aggregating`, `hiving`, `operating`.
 
-Invariant: the first error, wherever it happens, is kept, stops every worker, and is raised by every later call. A
-worker's thread ends when its loop has finished, failed or been stopped; `stop` returns when all have.
+Invariant: the first error that `fail` is told is kept, stops every worker, and is raised by every later call. A worker's thread
+ends when its loop has finished, failed or been stopped; `stop` returns when all have. What callers do wrong is `fail`ed by
+`run`, which knows what a call is.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, NoReturn, TypeVar
 
 import numpy as np
@@ -34,7 +35,6 @@ from plait.threads.resizing import Resizing
 from plait.threads.sources import Front
 from plait.threads.stats import Latency, Stats, measured, stages, variation_percent, waiting_for
 
-SLICE_NS = 100_000_000
 TICK_ROWS = 1 << 14  # rows pushed between two looks at what can be forgotten
 
 
@@ -47,7 +47,12 @@ def raise_again(error: BaseException) -> NoReturn:
     """The error that stopped a run, for another call of its."""
     if isinstance(error, PlaitError):
         raise type(error)(error.fact, why=error.why, do=error.do) from error
-    raise RunError(f"The run stopped: {type(error).__name__}: {error}") from error
+    said = f": {error}" if str(error) else ""
+    raise RunError(
+        f"The run stopped: {type(error).__name__}{said}",
+        why="a call was left half done" if not isinstance(error, Exception) else "",
+        do="Call on_threads again for a new run",
+    ) from error
 
 
 W = TypeVar("W", bound=Seated)
@@ -76,6 +81,7 @@ class Engine(Resizing, Generic[W]):
         self.control = lines(o.CONTROL_WORDS)
         self.latency = Latency()
         self.error: BaseException | None = None
+        self._failing = threading.Lock()
         self._stopped = self._started = False
         self._ticked = 0
         self.threads: list[threading.Thread] = []
@@ -127,8 +133,12 @@ class Engine(Resizing, Generic[W]):
             for k in range(self.crew_size)
         ]
         self._started = True
-        for thread in self.threads:
-            thread.start()
+        try:
+            for thread in self.threads:
+                thread.start()
+        except BaseException:
+            self.abandon()
+            raise
 
     # --- workers ---
 
@@ -165,20 +175,27 @@ class Engine(Resizing, Generic[W]):
 
     def fail(self, error: BaseException) -> None:
         """The first error stops the run."""
-        if self.error is None and not self._stopped:
-            self.error = error
+        with self._failing:
+            first = self.error is None and not self._stopped
+            if first:
+                self.error = error
+        if first:
             self.spread(error)
         self.pauser.stop()
         self.gate.close()
 
-    def stop(self) -> None:
+    def abandon(self) -> None:
+        """Tell all threads to end, and wait for none: nobody is there any more who would."""
         self._stopped = True
-        if self.watch is not None:
-            self.watch.stop()
         self.pauser.stop()
         self.gate.close()
+        if self.watch is not None:
+            self.watch.stop()
+
+    def stop(self) -> None:
+        self.abandon()
         for thread in self.threads:
-            if thread is not threading.current_thread():
+            if thread is not threading.current_thread() and thread.ident is not None:
                 thread.join(timeout=self.options.stall_after_s)
                 if thread.is_alive():
                     raise RunError(
@@ -195,13 +212,8 @@ class Engine(Resizing, Generic[W]):
     # --- calls of Run ---
 
     def push(self, stream: str, source: SourceName | None, batches: list[pa.RecordBatch]) -> None:
-        try:
-            for batch in batches:
-                self.pusher.push(self.intakes[stream], source, batch)
-        except PlaitError as error:
-            if not isinstance(error, RunError):
-                self.fail(error)  # part of the batch may be in: what would follow is not what was meant
-            raise
+        for batch in batches:
+            self.pusher.push(self.intakes[stream], source, batch)
         self._tick()
 
     def bring(self, stream: str, batch: pa.RecordBatch, ts: np.ndarray, until: int) -> None:
@@ -222,38 +234,27 @@ class Engine(Resizing, Generic[W]):
     def close(self, stream: str, source: SourceName | None) -> None:
         self.pusher.end(self.intakes[stream], source)
 
-    def results(self, timeout_s: float | None) -> Iterator[pa.RecordBatch]:
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        while True:
-            self.check()
-            if self.epochs is not None:
-                self.epochs.poll()
-            wait = SLICE_NS if deadline is None else int(max(0.0, min(deadline - time.monotonic(), 0.1)) * 1e9)
-            batch = self.take(wait)
-            if batch is False:
-                self.check()
-                return
-            if batch is not None:
-                yield batch
-                deadline = None if timeout_s is None else time.monotonic() + timeout_s
-            elif deadline is not None and time.monotonic() >= deadline:
-                return
+    def ended(self, stream: str, source: SourceName | None) -> str | None:
+        """What has ended, if rows of this source would come too late: the stream, or the source."""
+        intake = self.intakes[stream]
+        found = None if source is None else intake.sources.get(source)
+        if intake.ended:
+            return f"Stream {stream!r}"
+        return f"Stream {stream!r}: source {source!r}" if found is not None and found.ended else None
 
     def let_go(self, now_ns: int) -> None:
         """The clock ticks: see `idle`."""
         let_go([self.pusher], now_ns)
 
     def take(self, wait_ns: int) -> pa.RecordBatch | bool | None:
-        """A batch of results; None if there are none in time; False at the end."""
-        if not self.gatherer.lock.acquire(timeout=10):
-            raise RunError("Another thread reads results()", why="results have one order", do="Read them in one thread")
-        try:
+        """A batch of results; None if there are none in time; False at the end.
+
+        If it raises, whoever called it has to `fail`: what was taken from the workers can't be given out a second time.
+        """
+        if self.epochs is not None:
+            self.epochs.poll()
+        with self.gatherer.lock:
             return self.gatherer.next(wait_ns)
-        except Exception as error:
-            self.fail(error)  # what it had taken can't be given out a second time
-            raise
-        finally:
-            self.gatherer.lock.release()
 
     # --- what is going on ---
 

@@ -51,7 +51,10 @@ class Clock:
                 self._fail(error)
                 return
 
-    def stop(self) -> None:
+    def abandon(self) -> None:
         self._over.set()
+
+    def stop(self) -> None:
+        self.abandon()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()

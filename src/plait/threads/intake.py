@@ -48,7 +48,10 @@ class Source:
     rank: Any
     number: int  # among the stream's sources, in order of first sight
     slots: dict[int, int] = field(default_factory=dict)
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    lock: threading.Lock = field(default_factory=threading.Lock)  # held by who pushes: a second thread is an error
+    turn: threading.Lock = field(
+        default_factory=threading.Lock
+    )  # held by who moves it on: a push, or the clock, shortly
     largest: int = BEFORE_ALL
     heartbeat: int = BEFORE_ALL
     ended: bool = False
@@ -65,29 +68,34 @@ class Source:
 
 
 class Intake:
-    """One stream. Calls for different sources may come from different threads; `lock` guards what they share."""
+    """One stream. Calls for different sources may come from different threads.
+
+    Invariant: a source is in `sources` once it is whole, that is, let in at the gate; and `sources` is never changed but
+    replaced, so that whoever goes through it, in any thread, sees it as it was at one moment.
+    """
 
     def __init__(self, stream: Stream, schema: pa.Schema) -> None:
         self.stream, self.schema = stream, schema
         self.sources: dict[SourceName, Source] = {}
         self.ended = False
-        self.lock = threading.Lock()
         self.late: list[pa.RecordBatch] = []
         self.behind: list[pa.RecordBatch] = []
         self.taken = 0
         self.positions = True  # whether anybody wants to know where a row stood in its source
         declared = stream.declared()
         for position, name in enumerate(declared or ()):
-            self.know(name, position)
+            self.add(self.made(name, position))
 
-    def know(self, name: SourceName, position: int | None = None) -> Source:
-        source = self.sources.get(name)
-        if source is None:
-            rank: Any = name.encode() if isinstance(name, str) else name
-            if position is not None and self.stream.source is None:
-                rank = position
-            source = self.sources[name] = Source(name, rank, len(self.sources))
-        return source
+    def made(self, name: SourceName, position: int | None = None) -> Source:
+        """A source that is not known yet."""
+        rank: Any = name.encode() if isinstance(name, str) else name
+        if position is not None and self.stream.source is None:
+            rank = position
+        return Source(name, rank, len(self.sources))
+
+    def add(self, source: Source) -> None:
+        """From here on it is known; one thread at a time (`sources.Sources`)."""
+        self.sources = {**self.sources, source.name: source}
 
     @property
     def by_content(self) -> bool:
@@ -154,7 +162,7 @@ class Intake:
         self._check_seq(source, batch, at)
         if n and not out_of_order(ts, max(source.largest, source.heartbeat, released)):
             # Neither late nor behind, nor below a promise: what is usual, in one pass.
-            source.delivered += n
+            source.delivered, source.spoke_ns = source.delivered + n, time.monotonic_ns()
             source.largest = int(ts[-1])
             return batch, ts, positions
         before = np.maximum.accumulate(np.concatenate((np.array([source.largest], np.int64), ts)))[:-1]

@@ -4,6 +4,9 @@ HALT is a word that every loop and every wait of a worker looks at. Invariant: b
 body and the moment it ends, no worker is inside compiled code: each has been counted in `_arrived` or has ended.
 Whoever sets HALT then wakes every event that a worker may sleep on; a worker looks at HALT after it has said that it
 will sleep, and before it does. So none sleeps through it.
+
+What is changed while they stand still is changed wholly, or no worker looks at it again: if the body of `still` raises,
+whatever it is, they are stopped and not let go.
 """
 
 from __future__ import annotations
@@ -78,12 +81,15 @@ class Pauser:
                         why="memory they share has to grow, or a column has to be widened",
                         do="Report this, with the query",
                     )
+        whole = False
         try:
             if self._stopping:
                 raise Stopped
             yield
+            whole = True
         finally:
             with self._lock:
+                self._stopping |= not whole
                 self._halted = False
                 halt(self._gate, self._control, STOPPING if self._stopping else RUNNING)
                 self._lock.notify_all()

@@ -8,7 +8,6 @@ taken and not copied yet, and for one chunk that waits in front: so the place th
 from __future__ import annotations
 
 import dataclasses
-import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -25,7 +24,7 @@ from plait.schema import taken, to_micros
 from plait.threads.epochs import Epochs
 from plait.threads.intake import Intake, Source
 from plait.threads.parts import Encodes
-from plait.threads.sources import Front, Holding, Sources
+from plait.threads.sources import Front, Holding, Sources, ended
 from plait.threads.stats import Latency
 
 CHUNK = 8192
@@ -66,7 +65,6 @@ class Pusher(Sources):
                  progressed: Callable[[], int], stall_after_s: float, front: Front | None = None) -> None:  # fmt: skip
         self.payloads, self.latency = payloads, latency
         self._widen, self._waits, self._progressed, self._stall = widen, waits, progressed, stall_after_s
-        self._encoding = threading.Lock()  # columns' types are one for all: see `columns`
         self._armed = False
         self.rows = 0
         self.epochs: Epochs | None = None  # of an elastic run: switches go through the gate, too
@@ -80,16 +78,22 @@ class Pusher(Sources):
         """A source is about to promise that nothing below comes any more."""
 
     def promise_for(self, silent: Holding, ts: int) -> None:
-        """A silent source does not hold the frontier below `ts`; unless it has begun to speak by now."""
-        if silent.source is None:
-            calls.heartbeat(self.gate.words, silent.slot, ts)
-        elif silent.source.lock.acquire(blocking=False):
-            try:
-                if not silent.source.ended:
-                    silent.source.let_go = max(silent.source.let_go, ts)
-                    self._advance(silent.intake, silent.source)
-            finally:
-                silent.source.lock.release()
+        """A silent source does not hold the frontier below `ts`; unless it has begun to speak by now.
+
+        The clock never waits for a push, nor is it taken for one: who pushes while the clock is here waits until it has gone.
+        """
+        lock = self._joining if silent.source is None else silent.source.turn
+        if not lock.acquire(blocking=False):
+            return
+        try:
+            if silent.source is None:
+                if self._nobody.get(silent.intake.stream.name) == silent.slot:
+                    self._answer(silent.slot, calls.heartbeat(self.gate.words, silent.slot, ts))
+            elif not silent.source.ended:
+                silent.source.let_go = max(silent.source.let_go, ts)
+                self._advance(silent.intake, silent.source)
+        finally:
+            lock.release()
 
     # --- pushing ---
 
@@ -100,7 +104,7 @@ class Pusher(Sources):
             batch.column(batch.schema.get_field_index(stream.time)), stream.unit, stream=stream.name, name=stream.time
         )
         if intake.ended:
-            raise RunError(f"Stream {stream.name!r} has ended", why="rows came after its end")
+            raise ended(intake)
         if stream.source_column is None:
             parts: list[Part] = [(intake.named(name, ""), batch, ts, None)]
         else:
@@ -297,12 +301,12 @@ class Pusher(Sources):
         if name is not None:
             self._end(intake, self._source(intake, intake.named(name, ""), self._released()))
             return
-        intake.ended = True
-        for source in list(intake.sources.values()):
+        with self._joining:
+            intake.ended = True  # so no source comes that the end would not meet
+        for source in intake.sources.values():
             self._end(intake, source)
-        nobody = self._nobody.pop(intake.stream.name, None)
-        if nobody is not None:
-            calls.end(self.gate.words, nobody)
+        with self._joining:
+            self._nobody_any_more(intake)
         self.latency.advanced(self.gate.frontier()[0], time.monotonic_ns())
 
     def _end(self, intake: Intake, source: Source) -> None:
@@ -325,14 +329,19 @@ EMPTY = np.empty(0, np.int64)
 
 
 class _Inside:
-    """One thread at a time pushes a source; a second one is told so at once."""
+    """One thread at a time pushes a source; a second one is told so at once.
+
+    The clock may be there for a moment: it is waited for.
+    """
 
     def __init__(self, source: Source, stream: str) -> None:
-        self._lock, self._who = source.lock, f"source {source.name!r} of stream {stream!r}"
+        self._source, self._who = source, f"source {source.name!r} of stream {stream!r}"
 
     def __enter__(self) -> None:
-        if not self._lock.acquire(blocking=False):
+        if not self._source.lock.acquire(blocking=False):
             raise messages.inside(self._who)
+        self._source.turn.acquire()
 
     def __exit__(self, *_: object) -> None:
-        self._lock.release()
+        self._source.turn.release()
+        self._source.lock.release()

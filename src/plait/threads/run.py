@@ -10,8 +10,15 @@ no other thread, but in a query of queries one that carries results on from each
 `idle_after=` one that looks at the clock (`idle`).
 
 Life cycle: `push` until `close(stream, source)` or `drain()` ends the input; `results()` ends when every result is out.
-Leaving the `with` block stops the workers, drained or not. The first error anywhere stops the run, and every later call
-raises it.
+Leaving the `with` block stops the workers, drained or not; so does dropping the run.
+
+What an error leaves behind. A call is refused whole, and changes nothing, if it names a stream that the query does not read,
+if it comes after the end of its stream or source, or if an argument is out of range. Any other error inside `push`,
+`heartbeat`, `close`, `drain` or `results`, of plait's, of a user's function, or an interrupt, stops the run: from then on
+every call raises it, and those that wait are told. What `results()` had given out until then is the beginning of the answer.
+
+How that is kept: a call that changes the run is in `_calls` from before its first step to after its last, under a lock of its
+own that the interpreter lets go of however the call ends. One that is there and holds its lock no more was left half done.
 """
 
 from __future__ import annotations
@@ -20,7 +27,8 @@ import dataclasses
 import difflib
 import threading
 import time
-from collections.abc import Iterator, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self
 
 import pyarrow as pa
@@ -35,7 +43,7 @@ from plait.query.operator import Operator
 from plait.query.stream import SourceName, Stream
 from plait.schema import micros_of
 from plait.threads.dag import Dag, begin
-from plait.threads.engine import Engine
+from plait.threads.engine import Engine, raise_again
 from plait.threads.epochs import Change
 from plait.threads.idle import Clock
 from plait.threads.options import Options
@@ -43,6 +51,11 @@ from plait.threads.pausing import Stopped
 from plait.threads.planning import described, labelled, steps
 from plait.threads.pushing import batches_of
 from plait.threads.stats import Stats
+
+SLICE_S = 0.1  # how often whoever waits for results looks whether the run has stopped
+
+#: Calls that came before all columns were known: they are collected, then carried out in their order, then all may enter.
+COLLECTING, ENTERING, OPEN = range(3)
 
 
 def start(query: Query, **options: Any) -> Run:
@@ -79,13 +92,18 @@ class Run:
             name: s.schema for name, s in self._streams.items() if s.schema is not None
         }
         self._schemas |= dict(options.schemas or {})
-        self._lock = threading.RLock()
-        self._early: list[tuple[Any, ...]] = []  # calls before all schemas are known
+        self._lock = threading.RLock()  # held by who collects calls, and by who carries the collected ones out
+        self._early: list[Callable[[Engine | Dag], None]] = []
+        self._phase = COLLECTING
         self._engine: Engine | Dag | None = None
+        self._known = threading.Event()  # there is an engine, or there will be none
+        self._error: BaseException | None = None  # one that came before there was an engine
+        self._calls: dict[threading.Lock, str] = {}
         self._closed = False
         self._began = time.monotonic()
         if len(self._schemas) == len(self._streams):
             self._begin()
+            self._phase = OPEN
 
     # --- life cycle ---
 
@@ -96,26 +114,71 @@ class Run:
         self.stop()
 
     def _begin(self) -> None:
-        self._engine = engine = begin(bind(self.query, self._schemas), self._schemas, self._steps)
+        engine = begin(bind(self.query, self._schemas), self._schemas, self._steps)
         self._clock = Clock(self._streams.values(), engine.let_go, engine.fail)
+        # Its threads hold the engine, and not the run: a run that nobody has any more is stopped.
+        self._dropped_run = weakref.finalize(self, _abandon, engine, self._clock)
+        self._dropped_run.atexit = False
+        self._engine = engine
+        self._known.set()
+        if self._closed:  # by another thread, meanwhile
+            self.stop()
 
     def stop(self) -> None:
         """End all threads now; nothing is flushed."""
         self._closed = True
+        self._known.set()
         if self._engine is not None:
+            self._dropped_run.detach()
             self._clock.stop()
             self._engine.stop()
 
     def _check(self, doing: str) -> None:
+        """Raise what stopped the run, if anything did."""
+        if self._calls and self._broken():
+            self._fail(RunError("A call was interrupted", why="it was left half done"))
         if self._engine is not None:
             self._engine.check()
+        if self._error is not None:
+            raise_again(self._error)
         if self._closed:
             raise RunError(f"{doing} after the run was stopped", do="Call on_threads again for a new run")
+
+    def _broken(self) -> bool:
+        return any(not call.locked() for call in tuple(self._calls))
+
+    def _fail(self, error: BaseException) -> None:
+        """The first error stops the run."""
+        if self._engine is not None:
+            self._engine.fail(error)
+        elif self._error is None:
+            self._error = error
+        self._known.set()
+
+    def _do(self, doing: str, act: Callable[..., None], *arguments: Any) -> None:
+        """Carry out a call that changes the run: wholly, or the run stops."""
+        call = threading.Lock()
+        with call:
+            self._calls[call] = doing
+            try:
+                act(*arguments)
+            except Stopped:
+                self._check(doing)
+                raise RunError(f"{doing}: the run was stopped meanwhile") from None
+            except BaseException as error:
+                self._fail(error)
+                raise
+            del self._calls[call]
 
     def _stream(self, name: str) -> Stream:
         if name not in self._streams:
             raise RunError(f"The query has no stream {name!r}", why=f"it reads {', '.join(self._streams)}")
         return self._streams[name]
+
+    def _refuse_ended(self, what: str, stream: str, source: SourceName | None) -> None:
+        over = None if self._engine is None else self._engine.ended(stream, source)
+        if over is not None:
+            raise RunError(f"{over} has ended", why=f"{what} came after its end")
 
     # --- input ---
 
@@ -127,52 +190,62 @@ class Run:
         """
         self._check("push")
         declared = self._stream(stream)
-        schema, batches = batches_of(declared, self._schemas.get(stream), batch)
-        if self._engine is None:
-            with self._lock:
-                if self._engine is None:
-                    self._schemas[stream] = schema
-                    self._early.append(("push", stream, source, batches))
-                    if len(self._schemas) == len(self._streams):
-                        self._begin()
-                        for call, *arguments in self._early:
-                            self._engine_do(call, *arguments)
-                        self._early.clear()
-                    return
-        self._engine_do("push", stream, source, batches)
+        self._refuse_ended("rows", stream, source)
+        self._do("push", self._push, declared, source, batch)
 
-    def _engine_do(self, call: str, *arguments: Any) -> None:
-        engine = self._engine
-        assert engine is not None
-        try:
-            getattr(engine, call)(*arguments)
-        except Stopped:
-            engine.check()
-            raise RunError(f"{call}: the run was stopped meanwhile") from None
+    def _push(self, stream: Stream, source: SourceName | None, batch: Any) -> None:
+        name = stream.name
+        if name in self._schemas:
+            _, batches = batches_of(stream, self._schemas[name], batch)
+            self._enter(lambda engine: engine.push(name, source, batches))
+            return
+        with self._lock:  # of two first batches at once, one says what the columns are
+            schema, batches = batches_of(stream, self._schemas.get(name), batch)
+            self._schemas.setdefault(name, schema)
+            self._enter(lambda engine: engine.push(name, source, batches))
+
+    def _enter(self, act: Callable[[Engine | Dag], None]) -> None:
+        """Carry out a call, after all that came before all columns were known: a source's rows keep their order."""
+        if self._phase != OPEN:
+            with self._lock:
+                if self._phase != OPEN:
+                    self._collect(act)
+                    return
+        assert self._engine is not None
+        act(self._engine)
+
+    def _collect(self, act: Callable[[Engine | Dag], None]) -> None:
+        if self._phase == ENTERING:  # and the lock is free: who carried them out did not come to the end
+            self._check("push")
+            raise Stopped
+        self._early.append(act)
+        if len(self._schemas) < len(self._streams):
+            return
+        self._phase = ENTERING
+        self._begin()
+        assert self._engine is not None
+        for each in self._early:
+            each(self._engine)
+        self._early.clear()
+        self._phase = OPEN
 
     def heartbeat(self, stream: str, source: SourceName, ts: Any) -> None:
         """Promise that the source delivers nothing below `ts` any more."""
         self._check("heartbeat")
         self._stream(stream)
+        self._refuse_ended("a heartbeat", stream, source)
         promised = micros_of(ts)
         if not total_order.BEFORE_ALL <= promised <= total_order.AFTER_ALL:
             raise RunError(
                 f"A heartbeat at {promised}", why="event times lie within +-2^62 microseconds", do="Lower it"
             )
-        self._later("heartbeat", stream, source, promised)
+        self._do("heartbeat", self._enter, lambda engine: engine.heartbeat(stream, source, promised))
 
     def close(self, stream: str, source: SourceName | None = None) -> None:
         """End one source, or with None the whole stream: it holds nothing back any more."""
         self._check("close")
         self._stream(stream)
-        self._later("close", stream, source)
-
-    def _later(self, call: str, *arguments: Any) -> None:
-        with self._lock:
-            if self._engine is None:
-                self._early.append((call, *arguments))
-                return
-        self._engine_do(call, *arguments)
+        self._do("close", self._enter, lambda engine: engine.close(stream, source))
 
     def drain(self) -> None:
         """End of input: every source ends, every window closes. `results()` then gives what is left, and ends."""
@@ -184,8 +257,11 @@ class Run:
                 why="without a batch of it, its columns, and so the results', can't be known",
                 do="Declare schema= with the stream, or pass schemas={...} to on_threads",
             )
+        self._do("drain", self._enter, self._end_all)
+
+    def _end_all(self, engine: Engine | Dag) -> None:
         for name in self._streams:
-            self._engine_do("close", name, None)
+            engine.close(name, None)
 
     # --- output ---
 
@@ -194,12 +270,34 @@ class Run:
 
         With `timeout_s`, also ends when nothing has come for so long: 0 gives what is there. One thread at a time.
         """
-        while self._engine is None:
+        patience = Patience(timeout_s)
+        call = threading.Lock()
+        while True:
             self._check("results")
-            if timeout_s is not None:
+            engine = self._engine
+            if engine is None:
+                if patience.over():
+                    return
+                self._known.wait(patience.slice_s())
+                continue
+            with call:
+                self._calls[call] = "results"
+                try:
+                    batch = engine.take(int(patience.slice_s() * 1e9))
+                except BaseException as error:
+                    self._fail(error)
+                    raise
+                if isinstance(batch, pa.RecordBatch):
+                    # On one line, and no call between the two: an interrupt comes before both, and stops the run, or after.
+                    del self._calls[call]; yield batch  # fmt: skip  # noqa: E702
+                    patience = Patience(timeout_s)
+                    continue
+                del self._calls[call]
+            if batch is False:
+                self._check("results")
                 return
-            time.sleep(0.001)
-        yield from self._engine.results(timeout_s)
+            if patience.over():
+                return
 
     def table(self) -> pa.Table:
         """Everything that is still to come, as one table; for a run whose input has ended."""
@@ -284,3 +382,23 @@ class Run:
             unknown = [name for name in self._streams if name not in self._schemas]
             return unknown[0], None
         return self._engine.holder()
+
+
+class Patience:
+    """How long somebody still waits for results; None: for ever."""
+
+    def __init__(self, timeout_s: float | None) -> None:
+        self._until = None if timeout_s is None else time.monotonic() + timeout_s
+
+    def slice_s(self) -> float:
+        """So long at once at most, so that who waits hears of an error."""
+        return SLICE_S if self._until is None else max(0.0, min(self._until - time.monotonic(), SLICE_S))
+
+    def over(self) -> bool:
+        return self._until is not None and time.monotonic() >= self._until
+
+
+def _abandon(engine: Engine | Dag, clock: Clock) -> None:
+    """Nobody has the run any more. Called by the collector of garbage, in whatever thread: it waits for nobody."""
+    clock.abandon()
+    engine.abandon()

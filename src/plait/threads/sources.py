@@ -29,6 +29,10 @@ class Front:
     released: int = BEFORE_ALL
 
 
+def ended(intake: Intake) -> RunError:
+    return RunError(f"Stream {intake.stream.name!r} has ended", why="rows came after its end")
+
+
 @dataclass(frozen=True)
 class Holding:
     """A source (None: a stream of which none is known) that may hold the frontier: how far it is, how far it came by itself."""
@@ -42,7 +46,12 @@ class Holding:
 
 
 class Sources:
-    """All sources of all streams. Those that turn up while the run goes on are let in under `_joining`."""
+    """All sources of all streams.
+
+    Those that turn up while the run goes on are let in under `_joining`, and streams end under it: so a stream's end meets every
+    source it has. Their memory is made under `_encoding`, under which columns are widened: so none is left with columns of
+    before. Locks are taken in this order: `_joining`, `_encoding`.
+    """
 
     def __init__(self, gate: RingGate, intakes: dict[str, Intake], inputs: dict[str, tuple[int, ...]], encoder: Encodes,
                  arena: np.ndarray, arena_rows: int, *, rank: Callable[[dict[int, int]], None],
@@ -50,6 +59,7 @@ class Sources:
         self.gate, self.intakes, self.inputs, self.encoder = gate, intakes, inputs, encoder
         self.arena, self.arena_rows, self.check, self._rank = arena, arena_rows, check, rank
         self._joining = threading.Lock()
+        self._encoding = threading.Lock()  # columns' types are one for all: see `columns`
         self._next_slot = 0
         self._nobody: dict[str, int] = {}  # streams of which no source is known: who holds the frontier for them
         self.arenas: dict[int, Arena] = {}
@@ -60,9 +70,11 @@ class Sources:
             for name, intake in intakes.items():
                 for source in intake.sources.values():
                     self._admit(intake, source, BEFORE_ALL)
+                    self._own(intake, source)
                 if not intake.sources:
                     slot = self._open(f"stream {name!r}, of which no source is known", 0, BEFORE_ALL)
                     self._nobody[name], self._owner[slot] = slot, (name, None)
+            self._order()
             if front is not None:
                 self._others = self._open("streams that other operators of the query read", 0, BEFORE_ALL)
 
@@ -90,38 +102,58 @@ class Sources:
             slot = self._open(f"source {source.name!r} of stream {name!r}", input, min_ts)
             self._furnish(slot, input, min_ts)
             source.slots[input] = slot
-            self._owner[slot] = (name, source.name)
-        self._order()
 
     def _furnish(self, slot: int, input: int, min_ts: int) -> None:
         """Memory for a source that is let in."""
-        arena = self.arenas[slot] = Arena(self.arena_rows, input, self.encoder)
-        arena.name_in(self.arena[slot])
+        with self._encoding:
+            arena = self.arenas[slot] = Arena(self.arena_rows, input, self.encoder)
+            arena.name_in(self.arena[slot])
 
-    def _order(self) -> None:
-        """Sources' ranks at the gate, after their names or positions. Changed only where a new one comes between."""
+    def _own(self, intake: Intake, source: Source) -> None:
+        """A source that is known may hold the frontier."""
+        for slot in source.slots.values():
+            self._owner[slot] = (intake.stream.name, source.name)
+
+    def _order(self, new: Source | None = None, of: Intake | None = None) -> None:
+        """Sources' ranks at the gate, after their names or positions. Changed only where a new one comes between.
+
+        `new` is one `of` a stream that is about to be known: before it may be pushed, since ranks settle ties.
+        """
         origins: dict[int, int] = {}
         for name, inputs in self.inputs.items():
-            ordered = sorted(self.intakes[name].sources.values(), key=lambda s: s.rank)
-            for place, source in enumerate(ordered):
+            intake = self.intakes[name]
+            known = [*intake.sources.values(), new] if new is not None and of is intake else intake.sources.values()
+            for place, source in enumerate(sorted(known, key=lambda s: s.rank)):
                 for input in inputs:
                     if input in source.slots:
                         origins[source.slots[input]] = input << 32 | place << o.SLOT_BITS | source.slots[input]
         self._rank(origins)
 
     def _source(self, intake: Intake, name: SourceName, released: int) -> Source:
-        source = intake.sources.get(name)
-        if source is not None:
-            return source
+        """The source of a name, let in if it was not known. Those who see it in `intake.sources` find it whole."""
+        found = intake.sources.get(name)
+        if found is not None:
+            return found
         with self._joining:
-            if name not in intake.sources:
-                self._check_kind(intake, name)
-                source = intake.know(name)
-                self._admit(intake, source, max(released, self.gate.frontier()[0]))
-                nobody = self._nobody.pop(intake.stream.name, None)
-                if nobody is not None:
-                    calls.end(self.gate.words, nobody)
-            return intake.sources[name]
+            found = intake.sources.get(name)
+            if found is not None:
+                return found
+            if intake.ended:
+                raise ended(intake)
+            self._check_kind(intake, name)
+            made = intake.made(name)
+            self._admit(intake, made, max(released, self.gate.frontier()[0]))
+            self._order(made, intake)
+            intake.add(made)
+            self._own(intake, made)
+            self._nobody_any_more(intake)
+            return made
+
+    def _nobody_any_more(self, intake: Intake) -> None:
+        """Nobody has to hold the frontier for a stream without sources: it has one, or has ended. Under `_joining`."""
+        slot = self._nobody.pop(intake.stream.name, None)
+        if slot is not None:
+            self._answer(slot, calls.end(self.gate.words, slot))
 
     @staticmethod
     def _check_kind(intake: Intake, name: SourceName) -> None:
@@ -162,6 +194,10 @@ class Sources:
     def holding(self, now_ns: int) -> list[Holding]:
         """Every source that has not ended, and whether it has been silent for `idle_after=`."""
         found = []
+        furthest = {
+            name: max((s.progress(i.stream.disorder_us) for s in i.sources.values()), default=BEFORE_ALL)
+            for name, i in self.intakes.items()
+        }
         for slot, (name, named) in list(self._owner.items()):
             at, intake = self.progress(slot), self.intakes[name]
             if at == AFTER_ALL or self._is_result(name):
@@ -170,8 +206,7 @@ class Sources:
             spoke, idle_after = self._began_ns if source is None else source.spoke_ns, intake.stream.idle_after_us
             idle = idle_after is not None and now_ns - spoke >= 1000 * idle_after
             busy = source is not None and source.lock.locked()  # a push that waits is no silence
-            reached = max((s.progress(intake.stream.disorder_us) for s in intake.sources.values()), default=BEFORE_ALL)
-            found.append(Holding(intake, source, slot, at, reached, idle and not busy))
+            found.append(Holding(intake, source, slot, at, furthest[name], idle and not busy))
         return found
 
     def _answer(self, slot: int, code: int) -> None:

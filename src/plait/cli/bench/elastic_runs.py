@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -265,8 +265,11 @@ class _Results:
     def __init__(self, engine: JoinEngine) -> None:
         self._engine = engine
 
-    def results(self) -> Any:
-        return self._engine.results(None)
+    def results(self) -> Iterator[pa.RecordBatch]:
+        while (batch := self._engine.take(100_000_000)) is not False:
+            self._engine.check()
+            if isinstance(batch, pa.RecordBatch):
+                yield batch
 
     @property
     def schema(self) -> pa.Schema:
