@@ -14,7 +14,7 @@ from tests.fuzz.feeds import Draw
 
 #: Switches of known faults, off by `--without`.
 SWITCHES = (*("endless_timers", "opaque_text", "wide_integers", "dictionary_sources", "views_beside_seq", "late", "equal_rows"),
-            *("first_pushes", "dictionaries", "told"))  # fmt: skip
+            *("first_pushes", "dictionaries", "interrupts"))  # fmt: skip
 
 
 def planned(options: argparse.Namespace) -> runner.Plan:

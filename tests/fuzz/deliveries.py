@@ -6,6 +6,7 @@ read, heartbeats, ends, resizes, and whether the run is stopped early.
 
 from __future__ import annotations
 
+import ctypes
 import random
 import threading
 from collections.abc import Callable
@@ -33,7 +34,7 @@ class Ways:
 
     first_pushes: bool = True  # several threads push before all columns are known
     dictionaries: bool = True  # columns come as dictionaries of any kind
-    told: bool = True  # a reader is told of an error in a push
+    interrupts: bool = True  # an exception strikes a pushing thread, anywhere
     compiled: int = 240  # of the pool's conditions, those that are compiled; the others' kernels run as Python
     plain: float = 0.05  # how many of the compiled ones do, too
 
@@ -71,7 +72,7 @@ class Delivery:
     make_known: bool
     stop_after: int | None
     resizes: list[int]
-    told: bool
+    strike_after_s: float | None  # interrupted so long after it began
     chance: random.Random
     feeds: tuple[Feed, ...] = field(default=())
 
@@ -79,7 +80,7 @@ class Delivery:
         steps = "".join(f"\n    lane {n}: {'; '.join(map(str, lane))}" for n, lane in enumerate(self.lanes))
         options = {k: v for k, v in self.options.items() if k != "schemas"} | {"schemas": "schemas" in self.options}
         return (f"  options {options}\n  {self.threads} pushing threads, reads {self.reading}, make known {self.make_known}, "
-                f"stop after {self.stop_after}, resizes {self.resizes}{steps}")  # fmt: skip
+                f"stop after {self.stop_after}, struck after {self.strike_after_s}, resizes {self.resizes}{steps}")  # fmt: skip
 
 
 # --- drawing ------------------------------------------------------------------------------------------------
@@ -99,6 +100,9 @@ def delivery(chance: random.Random, group: Group, ways: Ways) -> Delivery:
     reading = chance.choice(("after", "after", "between", "beside", "beside, with timeouts"))
     if options["unread_results"] < 100 and not reading.startswith("beside"):
         reading = "beside"
+    strike = chance.random() * 0.01 if ways.interrupts and chance.random() < 0.06 else None
+    if strike is not None:
+        reading = "beside"  # who reads is not who is struck: a batch it was just given would be lost
     steps = sum(map(len, lanes))
     resizes = (
         [chance.randint(1, options["elastic"]) for _ in range(chance.randrange(4))] if "elastic" in options else []
@@ -107,7 +111,7 @@ def delivery(chance: random.Random, group: Group, ways: Ways) -> Delivery:
         options, lanes, threads, reading,
         make_known=chance.random() < 0.8,
         stop_after=chance.randrange(steps + 1) if chance.random() < 0.08 else None,
-        resizes=resizes, told=ways.told, chance=random.Random(chance.random()), feeds=group.feeds,
+        resizes=resizes, strike_after_s=strike, chance=random.Random(chance.random()), feeds=group.feeds,
     )  # fmt: skip
 
 
@@ -207,6 +211,16 @@ def _steps(chance: random.Random, each: Feed, sources: list[Any], rows: pa.Table
 # --- running ------------------------------------------------------------------------------------------------
 
 
+class Strike(BaseException):
+    """As Ctrl-C, and in any thread."""
+
+
+def strike(thread: threading.Thread) -> None:
+    """Raise in it, at whichever instruction it is; nothing if it has ended."""
+    if thread.ident is not None:
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(Strike))
+
+
 class _Reader:
     """Reads results while others push."""
 
@@ -272,14 +286,15 @@ def _run(run: Run, given: Delivery, got: Got) -> None:
             batches.extend(run.results(timeout_s=0))
 
     failed = _pushed(run, given, between)
+    if isinstance(failed, Strike):
+        # Inside a call it has stopped the run, and the reader was told; between two calls the run is stopped here.
+        failed, got.whole = None, False
     if failed is None and got.whole:
         try:
             run.drain()
         except Exception as error:
             failed = error
     if reader is not None:
-        if failed is not None and not given.told:
-            run.stop()
         _finish(run, reader, got, failed)
         batches = reader.batches
         failed = failed or reader.error
@@ -340,12 +355,15 @@ def _pushed(run: Run, given: Delivery, between: Callable[[], None]) -> BaseExcep
         except BaseException as error:
             errors.append(error)
 
-    if len(shares) == 1:
+    if len(shares) == 1 and given.strike_after_s is None:
         guarded(shares[0], seeds[0])
     else:
         threads = [threading.Thread(target=guarded, args=each, daemon=True) for each in zip(shares, seeds, strict=True)]
         for thread in threads:
             thread.start()
+        if given.strike_after_s is not None:
+            threads[0].join(given.strike_after_s)
+            strike(threads[0])
         for thread in threads:
             thread.join()
-    return errors[0] if errors else None
+    return next((e for e in errors if isinstance(e, Strike)), errors[0]) if errors else None
