@@ -195,7 +195,7 @@ def _steps(chance: random.Random, each: Feed, sources: list[Any], rows: pa.Table
         part = rows.slice(at, size)
         at += size
         part = values.disguised(chance, part, keep) if chance.random() < 0.6 else part
-        batch = part.combine_chunks().to_batches() if chance.random() < 0.3 else []
+        batch = part.to_batches() if chance.random() < 0.5 else []
         steps.append(Step("push", name, source, batch[0] if len(batch) == 1 else part))
         for other in sources:
             coming = [ts for ts, owner in zip(times[at:], owners[at:], strict=True) if owner == other]
