@@ -118,6 +118,8 @@ def delivery(chance: random.Random, group: Group, ways: Ways) -> Delivery:
 def _options(chance: random.Random, group: Group, ways: Ways) -> dict[str, Any]:
     query = group.query
     options: dict[str, Any] = {"keys": chance.random() < 0.7, "capacity": chance.choice((1, 4, 16, 64, 512))}
+    # On a busy machine compiling takes longer than a stall may; a case that hangs is killed by `pool`.
+    options["stall_after_s"] = 240.0
     # Rings of the default size would cost more to make than everything else in a case.
     options["unread_results"] = chance.choice((1, 8, 64)) if chance.random() < 0.15 else 1 << 14
     if chance.random() < 0.4:
