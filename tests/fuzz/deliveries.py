@@ -351,9 +351,14 @@ def _pushed(run: Run, given: Delivery, between: Callable[[], None]) -> BaseExcep
             if len(shares) == 1:
                 between()
 
+    done, free = threading.Event(), threading.Event()
+
     def guarded(share: list[list[Step]], chance: random.Random) -> None:
         try:
             push(share, chance)
+            if given.strike_after_s is not None and share is shares[0]:
+                done.set()
+                free.wait()  # a thread that has ended can't be struck: another may have its name by then
         except BaseException as error:
             errors.append(error)
 
@@ -364,8 +369,11 @@ def _pushed(run: Run, given: Delivery, between: Callable[[], None]) -> BaseExcep
         for thread in threads:
             thread.start()
         if given.strike_after_s is not None:
-            threads[0].join(given.strike_after_s)
-            strike(threads[0])
+            if not done.wait(given.strike_after_s) and threads[0].is_alive():
+                strike(threads[0])
+            free.set()
         for thread in threads:
             thread.join()
+    # Struck when all was pushed: nothing has happened.
+    errors = [error for error in errors if not (isinstance(error, Strike) and done.is_set())]
     return next((e for e in errors if isinstance(e, Strike)), errors[0]) if errors else None

@@ -199,6 +199,7 @@ def feed(chance: random.Random, name: str, columns: str, given: Setting, draw: D
     names = _source_names(chance, layout)
     moods = {column: chance.choice(values.MOODS) for column in columns}
     source_type = _source_type(chance, layout, draw)
+    seq_type = pa.int64() if draw.plain_sources else chance.choice(SEQ_TYPES)
     sources: dict[Any, pa.Table] = {}
     for source in names:
         count = chance.choice((0, 1, given.rows // len(names), given.rows // len(names)))
@@ -209,7 +210,7 @@ def feed(chance: random.Random, name: str, columns: str, given: Setting, draw: D
         if source_type is not None:
             arrays["src"] = _named(chance, source, count, source_type)
         if layout in ("seq column", "seq alone"):
-            arrays["n"] = pa.array([10 * at - 5 for at in range(count)], pa.int64())
+            arrays["n"] = _rising(count, seq_type)
         sources[source] = pa.table(arrays)
     schema = next(iter(sources.values())).schema
     sources = {source: rows.cast(schema) for source, rows in sources.items()}
@@ -219,6 +220,26 @@ def feed(chance: random.Random, name: str, columns: str, given: Setting, draw: D
     arrival = [source for source, rows in sources.items() for _ in range(len(rows))]
     chance.shuffle(arrival)
     return Feed(plait.stream(name, **options), schema, sources, tuple(arrival), options)
+
+
+#: What may order a source's rows.
+SEQ_TYPES = (pa.int64(), pa.int64(), pa.uint64(), pa.int32(), pa.float64(), pa.string(), pa.timestamp("us", "UTC"),
+             pa.timestamp("ms"), pa.date32(), pa.duration("us"), pa.binary())  # fmt: skip
+
+
+def _rising(count: int, kind: pa.DataType) -> pa.Array:
+    """Values that rise, up to the end of their type."""
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return pa.array(
+            [f"{at:03d}" if pa.types.is_string(kind) else f"{at:03d}".encode() for at in range(count)], kind
+        )
+    if pa.types.is_floating(kind):
+        return pa.array([at - 0.5 for at in range(count)], kind)
+    small = pa.types.is_int32(kind) or pa.types.is_date32(kind)
+    top = 2**31 - 1 if small else 2**64 - 1 if pa.types.is_unsigned_integer(kind) else 2**63 - 1
+    if pa.types.is_timestamp(kind) and kind.unit == "ms":
+        top = 2**52
+    return values.stored(kind, [10 * at if at < count // 2 else top - (count - at) for at in range(count)])
 
 
 def _unequal(rows: pa.Table) -> pa.Table:

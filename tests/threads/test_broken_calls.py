@@ -492,3 +492,17 @@ def test_a_stopped_run_leaves_no_thread() -> None:
             run.push("a", None, A)
     after = len(os.listdir("/proc/self/task")) if Path("/proc/self/task").exists() else threading.active_count()
     assert after <= before
+
+
+def test_a_call_that_ends_while_another_looks_is_not_broken() -> None:
+    """Whoever looks sees the calls under way first, and each one's lock a moment later."""
+
+    class Ending:
+        def locked(self) -> bool:
+            run._calls.pop(self, None)  # type: ignore[call-overload]
+            return False
+
+    with begun(JOIN) as run:
+        run._calls[Ending()] = "push"  # type: ignore[index]
+        run.push("a", None, A)
+        assert not run._calls

@@ -227,12 +227,13 @@ class Intake:
                 f"Stream {self.stream.name!r}, {at(k)}: seq column {self.stream.seq!r} is NULL",
                 why="it orders a source's tuples",
             )
-        values = [order.key_value(value) for value in column.to_pylist()]
+        # As stored: Python's own moments and days end long before Arrow's do.
+        values = [order.key_value(value) for value in stored(column).to_pylist()]
         for k, value in enumerate(values):
             last = values[k - 1] if k else source.last_seq
             if last is not None and value <= last:
                 raise DataError(
-                    f"Stream {self.stream.name!r}, source {source.name!r}, {at(k)}: seq {column[k].as_py()!r} is not above "
+                    f"Stream {self.stream.name!r}, source {source.name!r}, {at(k)}: seq {stored(column)[k].as_py()!r} is not above "
                     "the last",
                     why="a source's rows are pushed in the order of seq, and each seq once",
                     do="Sort the source's rows by the seq column; if values repeat, choose another column",

@@ -127,6 +127,10 @@ def _codes(values: pa.Array) -> np.ndarray:
         numbers[np.isnan(numbers)] = np.nan
         bits: np.ndarray = numbers.view(np.int64)
         return bits
+    if pa.types.is_date32(kind) or pa.types.is_time32(kind):
+        values = values.view(pa.int32())  # Python's own days end long before Arrow's do
+    elif pa.types.is_temporal(kind) and not pa.types.is_interval(kind):
+        values = values.view(pa.int64())
     known: dict[Any, int] = {}
     return np.array([known.setdefault(order.key_value(v), len(known)) for v in values.to_pylist()], np.int64)
 
