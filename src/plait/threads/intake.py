@@ -233,8 +233,8 @@ class Intake:
             last = values[k - 1] if k else source.last_seq
             if last is not None and value <= last:
                 raise DataError(
-                    f"Stream {self.stream.name!r}, source {source.name!r}, {at(k)}: seq {stored(column)[k].as_py()!r} is not above "
-                    "the last",
+                    f"Stream {self.stream.name!r}, source {source.name!r}, {at(k)}: seq {stored(column)[k].as_py()!r} "
+                    "is not above the last",
                     why="a source's rows are pushed in the order of seq, and each seq once",
                     do="Sort the source's rows by the seq column; if values repeat, choose another column",
                 )
