@@ -7,13 +7,17 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
 from plait.cli import spark_engine
+from plait.cli.job import Job
 from plait.cli.main import cli
-from plait.errors import RunError
+from plait.errors import DataError, RunError
+from plait.spark.collect import quoted
+from plait.spark.target import NOTE
 
 pytestmark = pytest.mark.spark
 
@@ -94,3 +98,30 @@ def test_a_run_that_was_stopped_goes_on_where_it_was(spark: Any, tmp_path: Path,
     with pytest.raises(RunError, match="is no checkpoint of plait run"):
         invoke("run", str(file))
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["notes.txt"]
+
+
+def test_late_rows_are_found_beside_the_note(tmp_path: Path) -> None:
+    """The folder of dropped rows says whose it is, and has a folder a stream, whatever that is called."""
+    for name in ("a", "b/c"):
+        folder = tmp_path / "late" / quoted(name)
+        folder.mkdir(parents=True)
+        pq.write_table(pa.table({"x": [1]}), folder / "part-000000000000-0.parquet")
+    (tmp_path / "late" / NOTE).write_text("{}")
+    spark_engine._Done(tmp_path, pa.schema([]), 0, 2).write_late(str(tmp_path / "late.parquet"))
+    assert pq.read_table(tmp_path / "late.parquet")["stream"].to_pylist() == ["a", "b/c"]
+
+
+def test_a_checkpoint_folder_has_one_run_at_a_time(tmp_path: Path) -> None:
+    job = Job("near.toml", None, {}, checkpoint=str(tmp_path / "c"))  # type: ignore[arg-type]
+    with spark_engine._place(job, False) as folder:
+        assert folder == tmp_path / "c"
+        with pytest.raises(RunError, match="another run is using"), spark_engine._place(job, False):
+            pass
+    with spark_engine._place(job, False):
+        pass
+    for name, words in (("c[1]", "for a pattern"), ("s3a://b/c", "names a store"), ("plain/below", "is no folder")):
+        (tmp_path / "plain").touch()
+        given = name if ":" in name else str(tmp_path / name)
+        odd = Job("near.toml", None, {}, checkpoint=given)  # type: ignore[arg-type]
+        with pytest.raises(DataError, match=words), spark_engine._place(odd, False):
+            pass

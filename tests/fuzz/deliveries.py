@@ -6,10 +6,11 @@ read, heartbeats, ends, resizes, and whether the run is stopped early.
 
 from __future__ import annotations
 
-import ctypes
+import contextlib
 import random
+import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -214,13 +215,33 @@ def _steps(chance: random.Random, each: Feed, sources: list[Any], rows: pa.Table
 
 
 class Strike(BaseException):
-    """As Ctrl-C, and in any thread."""
+    """What the handler of a signal raises, as Ctrl-C does: in the main thread, between any two instructions."""
 
 
-def strike(thread: threading.Thread) -> None:
-    """Raise in it, at whichever instruction it is; nothing if it has ended."""
-    if thread.ident is not None:
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(Strike))
+@contextlib.contextmanager
+def struck(after_s: float | None) -> Iterator[None]:
+    """The main thread is struck so long after this begins, if it has not ended by then."""
+    if after_s is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    armed = True
+
+    def handler(*_: object) -> None:
+        nonlocal armed
+        if armed:
+            armed = False
+            raise Strike
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    timer = threading.Timer(after_s, signal.pthread_kill, (threading.main_thread().ident, signal.SIGUSR1))
+    timer.start()
+    try:
+        yield
+    finally:
+        armed = False
+        timer.cancel()
+        timer.join()
+        signal.signal(signal.SIGUSR1, before)
 
 
 class _Reader:
@@ -351,29 +372,22 @@ def _pushed(run: Run, given: Delivery, between: Callable[[], None]) -> BaseExcep
             if len(shares) == 1:
                 between()
 
-    done, free = threading.Event(), threading.Event()
-
     def guarded(share: list[list[Step]], chance: random.Random) -> None:
         try:
             push(share, chance)
-            if given.strike_after_s is not None and share is shares[0]:
-                done.set()
-                free.wait()  # a thread that has ended can't be struck: another may have its name by then
         except BaseException as error:
             errors.append(error)
 
-    if len(shares) == 1 and given.strike_after_s is None:
-        guarded(shares[0], seeds[0])
-    else:
-        threads = [threading.Thread(target=guarded, args=each, daemon=True) for each in zip(shares, seeds, strict=True)]
-        for thread in threads:
-            thread.start()
-        if given.strike_after_s is not None:
-            if not done.wait(given.strike_after_s) and threads[0].is_alive():
-                strike(threads[0])
-            free.set()
-        for thread in threads:
-            thread.join()
-    # Struck when all was pushed: nothing has happened.
-    errors = [error for error in errors if not (isinstance(error, Strike) and done.is_set())]
+    others = [
+        threading.Thread(target=guarded, args=each, daemon=True) for each in zip(shares[1:], seeds[1:], strict=True)
+    ]
+    for thread in others:
+        thread.start()
+    try:
+        with struck(given.strike_after_s):
+            push(shares[0], seeds[0])
+    except BaseException as error:
+        errors.insert(0, error)
+    for thread in others:
+        thread.join()
     return next((e for e in errors if isinstance(e, Strike)), errors[0]) if errors else None

@@ -17,6 +17,7 @@ import plait.spark
 from plait.connectors.sinks import open_sink
 from plait.query.identical import difference
 from plait.spark import wire
+from plait.spark.target import NOTE
 
 #: Spark's file source takes files by modification time: one second each, in the order of their names.
 _EPOCH = 1_700_000_000
@@ -77,6 +78,11 @@ def run(df: Any, folder: Path, *, name: str = "out", drain: bool = True, **optio
 def published(folder: Path) -> pa.Table:
     parts = sorted(p for p in folder.rglob("*.parquet") if not p.name.startswith("."))
     return pa.concat_tables([pq.read_table(p, partitioning=None) for p in parts]) if parts else pa.table({})
+
+
+def parts(folder: Path) -> dict[str, bytes]:
+    """All that stands in a folder of results, by name, but for the note that says whose it is."""
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.name != NOTE}
 
 
 def collected(df: Any) -> pa.Table:

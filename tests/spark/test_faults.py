@@ -48,7 +48,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def published(folder: Path) -> Published:
-    return {path.name: path.read_bytes() for path in sorted((folder / "out").iterdir())}
+    return feeds.parts(folder / "out")
 
 
 def undisturbed_run(spark: Any, data: Path, folder: Path, query: str) -> Published:
@@ -119,6 +119,41 @@ def kill_and_go_on(
     spark.conf.set("spark.sql.shuffle.partitions", "2")
     pipeline.run(spark, data, folder, query)
     assert published(folder) == undisturbed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_the_driver_is_killed_at_any_moment(
+    spark: Any, data: Path, undisturbed: Published, tmp_path: Path, seed: int
+) -> None:
+    """Somewhere between a plan, a part and a commit, and soon after one. Others that want the folder meanwhile are refused."""
+    chance, out = random.Random(seed), tmp_path / "out"
+    heartbeats(tmp_path)
+
+    def steps() -> int:
+        """How far it is: batches planned, published, committed."""
+        places = (tmp_path / "checkpoint" / "offsets", tmp_path / "checkpoint" / "commits", out)
+        return sum(1 for place in places if place.exists() for path in place.iterdir() if path.name[0] != ".")
+
+    command = [sys.executable, pipeline.__file__, str(data), str(tmp_path), "local[2,4]", "join"]
+    for _ in range(4):
+        goal = steps() + chance.randrange(1, 4)
+        child = subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while child.poll() is None and steps() < goal:
+            time.sleep(0.001)
+        time.sleep(chance.random() / 5)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+        assert {
+            name: rows for name, rows in published(tmp_path).items() if name[0] != "."
+        }.items() <= undisturbed.items()
+        spark.conf.set("spark.sql.shuffle.partitions", "2")
+        if list(out.glob("part-*")):
+            with pytest.raises(plait.RunError, match="holds other rows"):
+                plait.spark.write_ordered(pipeline.frames(spark, data, "join"), out, checkpoint=tmp_path / "rival")
+    pipeline.run(spark, data, tmp_path)
+    assert published(tmp_path) == undisturbed
 
 
 def test_a_worker_of_an_aggregate_is_killed(

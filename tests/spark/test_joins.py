@@ -40,10 +40,19 @@ def odd(q: Any, t: Any) -> bool:
     return False
 
 
+NAMES = {0: "none", 3: "three"}
+
+
+def called(q: Any, t: Any) -> bool:
+    """What no compiler takes: it is called as it is."""
+    return f"{q.x}"[:1] == str(t.x) or NAMES.get(q.x) is not None
+
+
 QUERIES = {
     "time": lambda q, t: plait.join(q, t, on=near, within=20),
     "uneven": lambda q, t: plait.join(q, t, on="l.v = r.w or l.x = r.x", within=(0, 25)),
     "opaque": lambda q, t: plait.join(q, t, on=odd, within=(9, 4)),
+    "called": lambda q, t: plait.join(q, t, on=called, within=(3, 4)),
     "left": lambda q, t: plait.join(q, t, on="l.x = r.x", within=(10, 5), how="left"),
     "semi": lambda q, t: plait.join(q, t, on=near, within=4, how="semi"),
     "anti": lambda q, t: plait.join(q, t, on=near, within=(2, 7), how="anti"),

@@ -100,7 +100,10 @@ def test_an_operator_with_timers_in_batches_and_as_one(spark: Any, tmp_path: Pat
     ) as e:
         feeds.run(broken, tmp_path, drain=False, keep_key=True)
     assert "ValueError: no such thing" in str(e.value)
-    df = query.on_spark(frames(spark, tmp_path, streaming=True), layout=(3, 1))
+    unsaid = query.on_spark(frames(spark, tmp_path, streaming=True), layout=(3, 1))
+    with pytest.raises(plait.RunError, match=r"written with other functions.*functions='changed'"):
+        feeds.run(unsaid, tmp_path, keep_key=True)
+    df = query.on_spark(frames(spark, tmp_path, streaming=True), layout=(3, 1), functions="changed")
     got = feeds.run(df, tmp_path, keep_key=True)
     assert got.column(wire.KEY).to_pylist() == expected.column(wire.KEY).to_pylist()
     assert_identical(got, expected.drop_columns([wire.KEY]))

@@ -51,7 +51,7 @@ def test_blocks_are_read_whatever_the_row_groups(tmp_path: Path) -> None:
         chance.shuffle(some)
         paths = unquoted(pa.array([f"{(tmp_path / f'{name}.parquet').as_uri()}" for name, _ in some]))
         given = pa.table({PATH: paths, ROW: pa.array([r for _, r in some], pa.int64())})
-        got = scanning.Scan("s", schema, block).read(given, ["v", "t", "ts"])
+        got = scanning.Scan("s", schema, block, f"{tmp_path.as_uri()}/").read(given, ["v", "t", "ts"])
         got = pa.table(
             {"path": got[PATH].combine_chunks().dictionary_decode()} | {n: got[n] for n in (ROW, "v", "t", "ts")}
         )
@@ -86,11 +86,31 @@ def test_columns_that_spark_reads_otherwise_are_left_to_it(tmp_path: Path) -> No
     scan("a column less", plain.drop_columns(["n"]))
     scan("a name's case", plain.rename_columns(["t", "s", "N"]))
     scan("nested", pa.table({"l": [[1], [2]]}), pa.schema([("l", pa.list_(pa.int64()))]))
+    scan("two cases", plain.append_column("N", plain["n"]))
+    scan("an old Spark", plain.replace_schema_metadata({"org.apache.spark.version": "2.4.8"}))
+    scan("a new Spark", plain.replace_schema_metadata({"org.apache.spark.version": "3.5.1"}))
     scan("old calendar", plain.replace_schema_metadata({"org.apache.spark.legacyDateTime": ""}))
     (tmp_path / "empty").mkdir()
-    assert {name for name, taken in seen.items() if taken} == {"the same", "wider types of text", "another zone"}
+    assert {name for name, taken in seen.items() if taken} == {
+        "the same", "wider types of text", "another zone", "a new Spark",
+    }  # fmt: skip
     assert scanning.scan("s", f"file://{tmp_path}/empty/", wanted) is None
     assert scanning.scan("s", "hdfs://host/x/", wanted) is None
+
+
+def test_folders_that_name_columns_are_left_to_spark(tmp_path: Path) -> None:
+    """Below the folder that is read, and wherever: one that is there from the start, and one that comes mid-run."""
+    plain = pa.table({"n": pa.array([1, 2], pa.int64())})
+    for name in ("in/a", "in/a/n=7/b", "x=1/in"):
+        (tmp_path / name).mkdir(parents=True)
+        pq.write_table(plain, tmp_path / name / "p.parquet")
+    assert scanning.scan("s", f"file://{tmp_path}/in/", plain.schema) is None
+    assert scanning.scan("s", f"file://{tmp_path}/x=1/in/", plain.schema) is not None
+    read = scanning.Scan("s", plain.schema, 8, f"file://{tmp_path}/in/")
+    for name, words in (("in/a/n=7/b", "lies in a folder that names a column, 'n=7'"), ("in/none", "can't be read")):
+        paths = unquoted(pa.array([(tmp_path / name / "p.parquet").as_uri()]))
+        with pytest.raises(plait.RunError, match=rf"p.parquet {words}.*read='rows'"):
+            read.read(pa.table({PATH: paths, ROW: pa.array([0], pa.int64())}), ["n"])
 
 
 @pytest.mark.spark

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import os
 import random
 import sys
 import threading
@@ -485,13 +484,31 @@ def test_a_run_that_is_dropped_ends(name: str) -> None:
     assert engine() is None
 
 
+def test_ended_runs_do_not_pile_up() -> None:
+    """However few objects an engine is, its memory counts."""
+    from plait.threads import run as running
+
+    gc.disable()
+    try:
+        alive = []
+        for _ in range(12):
+            with JOIN[0].on_threads(workers=1, schemas={"a": SCHEMA, "b": SCHEMA}, max_sources=200, plain=True) as run:
+                run.push("a", None, A)
+                alive.append(weakref.ref(run._engine))
+                size = run._engine.nbytes
+        assert 12 * size > 2 * running.MOST_ENDED_BYTES
+        assert (sum(each() is not None for each in alive) - 2) * size <= running.MOST_ENDED_BYTES
+    finally:
+        gc.enable()
+
+
 def test_a_stopped_run_leaves_no_thread() -> None:
-    before = len(os.listdir("/proc/self/task")) if Path("/proc/self/task").exists() else threading.active_count()
-    for _ in range(3):
-        with begun(JOIN) as run:
-            run.push("a", None, A)
-    after = len(os.listdir("/proc/self/task")) if Path("/proc/self/task").exists() else threading.active_count()
-    assert after <= before
+    before = {t.ident for t in threading.enumerate()}
+    with begun(JOIN) as run:
+        run.push("a", None, A)
+        own = [t for t in threading.enumerate() if t.ident not in before]
+        assert own
+    assert not any(t.is_alive() for t in own)
 
 
 def test_a_call_that_ends_while_another_looks_is_not_broken() -> None:

@@ -16,6 +16,8 @@ from typing import Any
 
 from numba import njit, typeof, uint64
 
+from plait.kept import keep
+
 #: In compiled code an index of this type lets LLVM vectorise a loop. Mixing it with int64 gives a float: cast both.
 unsigned = uint64
 
@@ -61,8 +63,4 @@ def made_ready(function: Any, *arguments: Any) -> None:
 
 
 def _cached(dispatcher: Any, function: Callable[..., Any], stamp: str | None = None) -> Any:
-    dispatcher.enable_caching()
-    stamp = stamp or _stamp(Path(function.__code__.co_filename).parent)
-    # The stamp is compared for equality only, so any value that pickles will do.
-    dispatcher._cache._cache_file._source_stamp = stamp
-    return dispatcher
+    return keep(dispatcher, stamp or _stamp(Path(function.__code__.co_filename).parent))

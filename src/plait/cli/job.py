@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from plait import paths
 from plait.connectors.contract import Feed
 from plait.errors import DataError, QueryError
 from plait.query.base import Query
@@ -54,7 +55,7 @@ def load(path: str, inputs: Mapping[str, str] | None = None) -> Job:
     from plait.cli import python_file, toml_file
     from plait.connectors import folder
 
-    file = Path(path)
+    file = Path(paths.plain(path))
     if not file.is_file():
         raise DataError(f"There is no file {path!r}", do="Pass a .toml file, or a .py file that defines `query`")
     if file.suffix == ".toml":

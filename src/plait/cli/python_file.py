@@ -9,6 +9,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from plait import paths
 from plait.cli.job import Job
 from plait.connectors import folder, memory
 from plait.connectors.contract import Feed
@@ -46,7 +47,7 @@ def _feed(stream: Any, given: Any, here: Path) -> Feed:
     if isinstance(given, Feed):
         return given
     if isinstance(given, (str, os.PathLike)):
-        return folder.feed(stream, here / given)
+        return folder.feed(stream, paths.absolute(given, under=here))
     return memory.feed(stream, given)
 
 

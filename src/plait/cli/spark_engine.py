@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import filecmp
 import os
-import re
 import shutil
 import tempfile
 import time
@@ -16,11 +15,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from plait import errors
+from plait import errors, paths
 from plait.cli.job import Job, Summary
 from plait.cli.progress import Display
 from plait.connectors import sinks
@@ -76,7 +76,8 @@ class _Done:
     def write_late(self, path: str) -> None:
         from plait.cli.execute import write_late
 
-        found = {f.name: pq.read_table(f) for f in sorted((self.folder / "late").glob("*"))}
+        folders = (place for place in sorted((self.folder / "late").glob("*")) if place.is_dir())
+        found = {unquote(place.name): pq.read_table(place) for place in folders}
         write_late(found, path)
 
 
@@ -120,18 +121,48 @@ def _place(job: Job, keep_key: bool) -> Iterator[Path]:
     """Where a run has its rows, its checkpoint and its parts: the job's own folder, or one that goes with the run."""
     if job.checkpoint is None or keep_key:  # a comparison begins anew each time
         with tempfile.TemporaryDirectory(prefix="plait-") as place:
-            yield Path(place)
+            yield _readable(Path(place))
         return
-    folder = Path(job.checkpoint)
+    folder = _readable(paths.absolute(job.checkpoint, "The checkpoint"))
     if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / MARK).exists())):
         raise errors.RunError(
             f"{job.title}: {job.checkpoint!r} is no checkpoint of plait run",
             why="it is not empty, and was not made by it",
             do="Name another folder in [spark] checkpoint",
         )
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / MARK).touch()
-    yield folder
+    paths.folder(folder, "The checkpoint")
+    with _alone(job, folder):
+        yield folder
+
+
+@contextmanager
+def _alone(job: Job, folder: Path) -> Iterator[None]:
+    """The only run in its folder: two would lay out rows and publish parts over one another's. The lock dies with its process."""
+    with open(folder / MARK, "a") as mark:
+        try:
+            import fcntl
+
+            fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise errors.RunError(
+                f"{job.title}: another run is using {job.checkpoint!r}",
+                why="two runs would write over one another's rows and parts",
+                do="Wait for it to end, or name another folder in [spark] checkpoint",
+            ) from None
+        except (ImportError, OSError):
+            pass  # no locks here
+        yield
+
+
+def _readable(folder: Path) -> Path:
+    """Refuse a folder that Spark's readers take for a pattern: they would find no rows in it, and say nothing."""
+    if any(letter in str(folder) for letter in "[]{}*?\\"):
+        raise errors.DataError(
+            f"The rows of a run can't lie in {str(folder)!r}",
+            why="Spark takes a path with one of []{}*?\\ in it for a pattern, and would find none",
+            do="Name another folder in [spark] checkpoint, or with TMPDIR",
+        )
+    return folder
 
 
 def _lay_out(job: Job, folder: Path) -> int:
@@ -174,16 +205,6 @@ def _noise_aside() -> Iterator[None]:
         os.close(ours)
 
 
-def _told(error: Exception) -> Exception:
-    """What plait said in a task, out of the many lines Spark wraps it in."""
-    found = re.search(r"^plait\.errors\.(\w+): (.*)$", str(error), re.MULTILINE)
-    if found is None:
-        return error
-    kind = getattr(errors, found[1], errors.RunError)
-    told: Exception = kind(found[2])
-    return told
-
-
 class _Seen:
     """Totals of a running query, gathered from its batches."""
 
@@ -200,10 +221,12 @@ class _Seen:
         )  # fmt: skip
 
     def wait(self, query: Any) -> None:
+        import plait.spark
+
         try:
             query.awaitTermination()
         except Exception as error:
-            raise _told(error) from None
+            raise plait.spark.told(error) or error from None
 
 
 def _by_lane(stream: Stream, feed: Feed) -> bool:
@@ -244,7 +267,7 @@ def _frame(spark: Any, feed: Feed, folder: Path) -> Any:
         # Spark takes files by age, and plait by name: make the two agree.
         os.utime(file, (1_000_000_000 + number, 1_000_000_000 + number))
     reader = spark.readStream.schema(spark_schema(feed.schema)).option("maxFilesPerTrigger", 1)
-    return reader.parquet(str(folder))
+    return reader.parquet(paths.uri(folder))
 
 
 def _total(job: Job) -> int | None:

@@ -28,6 +28,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from plait import paths
 from plait.cli.job import Job
 from plait.connectors import folder, synthetic
 from plait.connectors.contract import Feed
@@ -93,13 +94,13 @@ class _Reader:
             title=self.file.name,
             query=query,
             feeds={name: self._rows(name, feed) for name, feed in feeds.items() if name in used},
-            output=self._path(output.get("path")),
-            late=self._path(output.get("late")),
+            output=self._path(output.get("path"), "output.path"),
+            late=self._path(output.get("late"), "output.late"),
             engine=run.get("engine"),
             order=run.get("order", "strict"),
             max_pending=run.get("max_pending"),
             master=spark.get("master"),
-            checkpoint=str(self.file.parent / spark["checkpoint"]) if "checkpoint" in spark else None,
+            checkpoint=self._path(spark.get("checkpoint"), "spark.checkpoint"),
         )
 
     # --- streams ---
@@ -132,7 +133,9 @@ class _Reader:
         path, form = table["path"], table.get("format")
         if not isinstance(path, str):
             raise self._error(f"streams.{name}.path", f"is {path!r}", "Write the path of a folder or file as text")
-        return lambda: self._in(f"streams.{name}.path", folder.feed, node, self.file.parent / path, format=form)
+        where = f"streams.{name}.path"
+        place = self._in(where, paths.absolute, path, under=self.file.parent)
+        return lambda: self._in(where, folder.feed, node, place, format=form)
 
     def _rows(self, name: str, feed: Feed | Callable[[], Feed]) -> Feed:
         return feed if isinstance(feed, Feed) else feed()
@@ -212,12 +215,13 @@ class _Reader:
                     f"Did you mean {near[0]!r}?" if near else f"Use {', '.join(allowed)}",
                 )
 
-    def _path(self, path: Any) -> str | None:
-        if path is None or path == "-":
-            return "-" if path else None
+    def _path(self, path: Any, where: str) -> str | None:
+        """A path of the file's, relative to it, as an absolute one; `-` stays."""
+        if path is None or (path == "-" and where.startswith("output.")):
+            return path  # type: ignore[no-any-return]
         if not isinstance(path, str):
-            raise self._error("output", f"has the path {path!r}", "Write it as text")
-        return str(self.file.parent / path)
+            raise self._error(where, f"is {path!r}", "Write a path as text")
+        return str(self._in(where, paths.absolute, path, under=self.file.parent))
 
     def _in(self, where: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         """Call, and say in which table of the file an error arose."""

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from plait import paths
 from plait.connectors.contract import Feed, Lane
 from plait.connectors.files import ENDINGS, check_format
 from plait.connectors.sinks import open_sink
@@ -31,7 +32,7 @@ def write_folder(
     without `time` becomes one file for each source, named by it: ready for `source=plait.FILE`.
     """
     check_format(format)
-    folder, ending = Path(path), ENDINGS[format][0]
+    folder, ending = paths.absolute(path), ENDINGS[format][0]
     if rows_per_file < 1:
         raise DataError(f"rows_per_file={rows_per_file!r}", why="a file has at least one row")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from plait import paths
 from plait.errors import DataError
 
 #: Endings by format. A compressed CSV or JSON-lines file ends in `.gz` besides.
@@ -48,13 +49,13 @@ def format_of(name: str) -> str | None:
 def find(path: str | os.PathLike[str], format: str | None) -> tuple[list[DataFile], str]:
     """The files under `path` (a folder or one file) in order, and their one format."""
     check_format(format)
-    root = Path(path)
+    root = paths.absolute(path)  # files are opened later, when the working folder may be another
     if root.is_dir():
         return _in_folder(root, format)
     if not root.exists():
         raise DataError(
             f"There is no file or folder {os.fspath(path)!r}",
-            why=f"relative paths start at {os.getcwd()!r}" if not root.is_absolute() else "",
+            why=f"relative paths start at {os.getcwd()!r}" if not os.path.isabs(paths.plain(path)) else "",
             do="Check the path",
         )
     found = format or format_of(root.name)
@@ -92,6 +93,11 @@ def _in_folder(root: Path, format: str | None) -> tuple[list[DataFile], str]:
         )
     ((kind, found),) = files.items()
     return found, kind
+
+
+def data_files(folder: Path) -> Iterator[str]:
+    """Names of the files under a folder that hold data by their ending, in no order; none where there is no folder."""
+    return (name for name in _walk(folder) if format_of(name) is not None) if folder.is_dir() else iter(())
 
 
 def _data_file(path: Path, name: str) -> DataFile:

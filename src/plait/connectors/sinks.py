@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.csv as pc
 import pyarrow.parquet as pq
 
+from plait import paths
 from plait.connectors.encoding import csv_column, has_csv_form, has_json_form, json_values
 from plait.connectors.files import check_format, format_of
 from plait.errors import DataError, RunError
@@ -91,7 +92,7 @@ class Sink:
         os.fsync(self._out.fileno())
         self._out.close()
         os.replace(self._temporary, self.target)
-        _sync_folder(Path(self.target).parent)
+        sync_folder(Path(self.target).parent)
 
     def _guarded(self, action: Callable[[], None]) -> None:
         """A full disk is told like any other fault; a reader that closed the pipe is the command line's to judge."""
@@ -123,9 +124,9 @@ class Sink:
 def open_sink(path: str | os.PathLike[str], schema: pa.Schema, *, format: str | None = None) -> Sink:
     """A sink for rows of `schema`; the ending tells the format unless given. `-` is standard output, JSON lines."""
     kind = check_path(path, format=format)
-    target = os.fspath(path)
-    if target == STDOUT:
+    if os.fspath(path) == STDOUT:
         return _standard_output(schema, kind)
+    target = str(paths.absolute(path))  # it gets its name later, when the working folder may be another
     _check_columns(schema, kind, target)
     temporary, out = _temporary(Path(target))
     try:
@@ -141,9 +142,9 @@ def open_sink(path: str | os.PathLike[str], schema: pa.Schema, *, format: str | 
 def check_path(path: str | os.PathLike[str], *, format: str | None = None) -> str:
     """Refuse a target that can't be written, before anything is computed for it; gives the format of what goes there."""
     check_format(format)
-    target = os.fspath(path)
-    if target == STDOUT:
+    if os.fspath(path) == STDOUT:
         return format or "jsonl"
+    target = paths.plain(path)
     kind = format or format_of(target)
     if kind is None or (format is None and target.lower().endswith(".gz")):
         raise DataError(
@@ -204,7 +205,7 @@ def _temporary(target: Path) -> tuple[Path, BinaryIO]:
         ) from None
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """The rename itself must survive a crash; where folders can't be synced, the system sees to it."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)

@@ -7,12 +7,14 @@ from typing import Any, TypeVar, cast
 
 from numba import njit
 
+from plait.kept import keep
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def entry(function: F) -> F:
     """A kernel that Python calls: kept in Numba's cache, beside this package or in the user's cache folder."""
-    return cast(F, njit(nogil=True, cache=True, boundscheck=False, error_model="numpy")(function))
+    return cast(F, keep(njit(nogil=True, boundscheck=False, error_model="numpy")(function)))
 
 
 def inlined(function: F) -> F:

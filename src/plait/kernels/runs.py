@@ -7,8 +7,11 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from plait.kept import keep
 
-@njit(cache=True, boundscheck=False)  # type: ignore[untyped-decorator]  # Numba's own; with the GIL: it takes microseconds
+
+@keep
+@njit(boundscheck=False)  # type: ignore[untyped-decorator]  # Numba's own; with the GIL: it takes microseconds
 def out_of_order(ts: Any, low: Any) -> Any:
     """Whether any ts lies below `low` or below the one before it."""
     back = ts[0] < low

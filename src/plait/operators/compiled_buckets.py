@@ -294,6 +294,7 @@ from collections import namedtuple
 import numpy as np
 from numba import int64, njit
 
+from plait.kept import keep
 from plait.operators.compiled_values import bucket_number, real, truth, whole
 
 {uses}
@@ -301,7 +302,8 @@ STREAMS = {streams!r}
 Row = namedtuple("Row", {fields!r})
 {functions}
 
-@njit(nogil=True, cache=True, error_model="python")
+@keep
+@njit(nogil=True, error_model="python")
 def route_all(side, ts, ci, cf, buckets, codes):
     for i in range(len(ts)):
         code = route(Row(ts[i], STREAMS[side], {reads}))
@@ -325,7 +327,8 @@ def grown_f(a):
     return made
 
 
-@njit(nogil=True, cache=True, error_model="python")
+@keep
+@njit(nogil=True, error_model="python")
 def drive(states, first, step, timers, ran, ts, inputs, first_rank, which, buckets, ci, cf, passing, until, timed,
           ints, floats, told):
     """Tuples to their buckets, each after the timers that are due; or, `passing`, the timers up to `until`."""

@@ -32,11 +32,12 @@ def constant_code(value: str | bytes) -> int:
 
 
 class Interner:
-    """Codes for text and bytes, the same for equal values as long as any live row holds them."""
+    """Codes for text, bytes and integers beyond 64 bits, the same for equal values as long as any live row holds them."""
 
     def __init__(self, constants: Iterable[str | bytes] = ()) -> None:
         self._codes: dict[Any, int] = {value: constant_code(value) for value in constants}
-        assert len(set(self._codes.values())) == len(self._codes), "two constants with one hash"
+        self._values: dict[int, Any] = {code: value for value, code in self._codes.items()}
+        assert len(self._values) == len(self._codes), "two constants with one hash"
         self._next = 0
         self._seen: dict[int, int] = {}  # code -> the last stamp it was seen at
         self._batches: deque[tuple[int, list[Any]]] = deque()  # (stamp, values seen then)
@@ -47,6 +48,13 @@ class Interner:
 
     def code(self, value: str | bytes) -> int:
         return self._codes[value]
+
+    def value(self, code: int) -> Any:
+        """The value of a code that a live row holds. Text and bytes are new objects each time, as rows' values are."""
+        found = self._values[code]
+        if isinstance(found, str):
+            return found.encode("utf-8", "surrogatepass").decode("utf-8", "surrogatepass")
+        return (found + b"\0")[:-1] if isinstance(found, bytes) else found
 
     def new_stamp(self) -> int:
         self.stamp += 1
@@ -60,8 +68,9 @@ class Interner:
                 continue
             code = codes.get(value)
             if code is None:
-                code = codes[value] = self._next
+                code = self._next
                 self._next += 1
+                codes[value], self._values[code] = code, value
             if code >= 0:
                 seen[code] = self.stamp
             out[at] = code
@@ -75,7 +84,7 @@ class Interner:
             for value in values:
                 code = self._codes.get(value) if value is not None else None
                 if code is not None and self._seen.get(code) == at:
-                    del self._seen[code], self._codes[value]
+                    del self._seen[code], self._codes[value], self._values[code]
 
 
 def column(values: pa.Array | pa.ChunkedArray, interner: Interner, name: str) -> Array:
@@ -144,16 +153,18 @@ def _codes(values: Any, interner: Interner) -> np.ndarray:
     return out
 
 
-_PER_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1}
+_PER_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1, "day": 86_400_000_000}
 
 
 def _micros(values: pa.Array, name: str) -> np.ndarray:
+    """Moments, days and spans in microseconds: int64 where they all fit, Python's integers otherwise."""
     kind = values.type
-    if pa.types.is_date(kind):
-        days = values.cast(pa.date32()).cast(pa.int32()).fill_null(0).to_numpy(zero_copy_only=False)
-        return np.asarray(days.astype(np.int64) * 86_400_000_000)
-    counts = values.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-    if kind.unit == "ns":
+    if pa.types.is_date32(kind):
+        unit, counted = "day", values.cast(pa.int32()).cast(pa.int64())
+    else:
+        unit, counted = "ms" if pa.types.is_date64(kind) else kind.unit, values.view(pa.int64())
+    counts = counted.fill_null(0).to_numpy(zero_copy_only=False)
+    if unit == "ns":
         micros, rest = np.divmod(counts, 1_000)
         if rest.any():
             row = int(np.flatnonzero(rest)[0])
@@ -163,7 +174,7 @@ def _micros(values: pa.Array, name: str) -> np.ndarray:
                 do="Round the column before it enters the query",
             )
         return np.asarray(micros)
-    scale = _PER_UNIT[kind.unit]
+    scale = _PER_UNIT[unit]
     low, high = bounds.of_array(counts)
     if not bounds.fits((low * scale, high * scale), bounds.INT64):
         return np.asarray(counts.astype(object) * scale)

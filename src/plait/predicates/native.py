@@ -74,14 +74,9 @@ def columns(signature: Signature, side: int) -> list[tuple[str, str]]:
 
 
 def native_text(shape: Shape, signature: Signature) -> store.KernelText:
-    text = source.module_text(shape, signature) + _HEAD + "\n\n".join(_wrapper(shape, signature, k) for k in range(3))
-    identity = None
-    if shape.opaque:
-        # marshal spells equal functions differently, so the text can't name itself.
-        plain = source.module_text(shape, signature, plain=True).splitlines()
-        identity = "native\n" + "\n".join(line for line in plain if "_function(" not in line)
-        identity += opaque.digest_all(shape)
-    return store.kernel_text(text, identity=identity)
+    tail = _HEAD + "\n\n".join(_wrapper(shape, signature, k) for k in range(3))
+    identity = source.module_text(shape, signature, named=True) + tail if shape.opaque else None
+    return store.kernel_text(source.module_text(shape, signature) + tail, identity=identity)
 
 
 def _wrapper(shape: Shape, signature: Signature, which: int) -> str:
@@ -132,10 +127,10 @@ class Native:
         return self._compiled("verify_at")
 
     def _compiled(self, name: str) -> Any:
-        from numba import cfunc
+        from plait.kept import kept_callback
 
-        options: dict[str, Any] = {"nopython": True, "cache": True, "boundscheck": False, "error_model": "numpy"}
-        return cfunc("int64(int64)", **options)(getattr(self.module, name))
+        options: dict[str, Any] = {"nopython": True, "boundscheck": False, "error_model": "numpy"}
+        return kept_callback(getattr(self.module, name), "int64(int64)", **options)
 
 
 _loaded: dict[ModuleType, Native] = {}

@@ -1,12 +1,13 @@
 """A Python function that does not trace, written into the text of a module and compiled by Numba as it is.
 
-Its bytecode travels inside the text (marshal, base64), with the constants, modules and functions it uses by name: the
-module needs neither the user's file nor a pickle, only the same version of Python. What the function uses by name is
-read when the query is built; a later change of such a global is not seen.
+Only what `proof` has proven to be the same in machine code as in Python gets here (`why_python`); the rest is called as it
+is (`called`). Its bytecode travels inside the text (marshal, base64), with the constants, modules and functions it uses by
+name: the module needs neither the user's file nor a pickle, only the same version of Python. What a compiled function uses
+by name is read when the query is built; a later change of such a global is not seen.
 
-It is given int64 (uint64 stays), float64, bool, and text that compares by equality. It runs on exactly the pairs of the
-window whose columns are not NULL, unless its bytecode shows that it can't fail and has no loop: then calling it on
-other numbers changes nothing.
+It is given int64, float64, bool, and text that compares by equality. It runs on exactly the pairs of the window whose
+columns are not NULL, unless its bytecode shows that it can't fail and has no loop: then calling it on other numbers
+changes nothing.
 """
 
 from __future__ import annotations
@@ -15,49 +16,69 @@ import base64
 import builtins
 import dis
 import hashlib
-import io
 import keyword
 import marshal
 import math
 from collections.abc import Callable, Iterator
-from types import CodeType, FunctionType, ModuleType
+from types import CodeType, FunctionType
 from typing import Any
 
-import numpy as np
-
 from plait.errors import QueryError
-from plait.predicates.leaves import Shape
+from plait.predicates import proof
+from plait.predicates.leaves import Leaf, Shape
+from plait.query.types import is_float, is_int
 
-WORKS = (
-    "Use arithmetic, comparisons (of text: == and !=), `if`, loops, `math`, NumPy scalar functions and functions made "
-    "of these, or write the condition as an expression or SQL text"
-)
 _PLAIN_VALUES = (bool, int, float, complex, str, bytes, type(None))
 
 
 def function_of(shape: Shape) -> FunctionType:
     function = shape.predicate.source
-    assert isinstance(function, FunctionType)  # columns_read has refused everything else
-    return function
+    assert hasattr(function, "__code__")  # columns_read has refused everything else; it may be a bound method
+    return function  # type: ignore[return-value]
+
+
+def why_python(shape: Shape, intervals: tuple[tuple[Any, ...], tuple[Any, ...]]) -> str:
+    """Why Python has to judge an opaque condition whose integer columns lie in these intervals; "" if nothing says so."""
+    function = shape.predicate.source
+    if not isinstance(function, FunctionType):
+        return f"the condition is a {type(function).__name__}"
+    rows = []
+    try:
+        for side in (0, 1):
+            pairs = zip(shape.leaves[side], intervals[side], strict=True)
+            fields = {_field(leaf): _known(leaf, interval) for leaf, interval in pairs}
+            rows.append(proof.Known("row", fields=fields))
+        proof.prove(function, rows)
+        function_text(shape, named=True)
+    except QueryError as why:
+        return f"{function.__name__!r} can't be compiled: {str(why).splitlines()[0]}"
+    except proof.Unproven as why:
+        return f"{function.__name__!r} can't be proven to be the same in machine code: {why}"
+    return ""
+
+
+def _field(leaf: Leaf) -> str:
+    name: str = leaf.expr.name  # type: ignore[union-attr]  # an opaque function's leaves are columns
+    if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
+        raise proof.Unproven(f"it reads column {name!r}, whose name a compiled row can't have")
+    return name
+
+
+def _known(leaf: Leaf, interval: Any) -> proof.Known:
+    if is_int(leaf.kind):
+        return proof.whole(interval or (0, 0))
+    if is_float(leaf.kind):
+        return proof.REAL
+    if leaf.kind in ("bool", "text"):
+        return proof.TRUTH if leaf.kind == "bool" else proof.TEXT
+    raise proof.Unproven(f"it reads column {leaf.expr.name!r}, of {leaf.kind}")  # type: ignore[union-attr]
 
 
 # --- the text -----------------------------------------------------------------------------------------------
 
 
-def row_fields(shape: Shape, side: int) -> list[str]:
-    names = [leaf.expr.name for leaf in shape.leaves[side]]  # type: ignore[union-attr]  # all are columns
-    for name in names:
-        if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
-            raise QueryError(
-                f"The condition reads column {name!r}, which can't be a field of a compiled row",
-                why="a function that does not trace reads columns as `row.name`, and names can't start with _",
-                do="Rename the column, or write the condition as an expression or SQL text",
-            )
-    return names
-
-
 def call_text(shape: Shape, names: dict[tuple[int, int], str]) -> str:
-    """The call for one pair, with columns widened to Python's own numbers."""
+    """The call for one pair: integers in 64 bits, which the proof says they fit, and floats in double precision."""
     rows = []
     for side, row in enumerate(("LeftRow", "RightRow")):
         values = []
@@ -68,31 +89,29 @@ def call_text(shape: Shape, names: dict[tuple[int, int], str]) -> str:
             elif leaf.kind == "text":
                 values.append(f"as_text({name})")
             else:
-                values.append(f"{widened(leaf.kind)}({name})")
+                values.append(f"{'float64' if is_float(leaf.kind) else 'int64'}({name})")
         rows.append(f"{row}({', '.join(values)})")
     return f"holds({rows[0]}, {rows[1]})"
 
 
-def widened(kind: str) -> str:
-    if kind == "uint64":
-        return "uint64"
-    return "float64" if "float" in kind else "int64"
+def function_text(shape: Shape, *, named: bool) -> str:
+    """Definitions of the rows, of everything the function uses, and of `holds(left_row, right_row)`.
 
-
-def function_text(shape: Shape, *, plain: bool) -> str:
-    """Definitions of the rows, of everything the function uses, and of `holds(left_row, right_row)`."""
-    writer = _Embedder(plain)
+    `named`: with a digest in the place of each function's bytecode, since marshal spells equal functions differently. That
+    text is the module's identity: it holds every constant that the function uses, as the module does.
+    """
+    writer = _Embedder(named)
     name = writer.function(function_of(shape))
-    fields = [row_fields(shape, side) for side in (0, 1)]
+    fields = [[_field(leaf) for leaf in shape.leaves[side]] for side in (0, 1)]
     return f"""
 from types import FunctionType
 import base64
-import io
 import marshal
 
-{_PLAIN_ROWS if plain else "from plait.predicates.rows import as_text, truth"}
-LeftRow = {"by_name" if plain else ""}(namedtuple("LeftRow", {fields[0]!r}))
-RightRow = {"by_name" if plain else ""}(namedtuple("RightRow", {fields[1]!r}))
+from plait.predicates.rows import as_text, truth
+
+LeftRow = namedtuple("LeftRow", {fields[0]!r})
+RightRow = namedtuple("RightRow", {fields[1]!r})
 
 
 def _function(code, names, closure):
@@ -109,32 +128,11 @@ def holds(left, right):
 """
 
 
-_PLAIN_ROWS = """
-from plait.predicates.columns import constant_code
-
-
-truth = bool
-
-
-class as_text:
-    def __init__(self, code):
-        self.code = code
-
-    def __eq__(self, other):
-        return self.code == (constant_code(other) if isinstance(other, str) else other.code)
-
-
-def by_name(row):
-    return type(row.__name__, (row,), {"__getitem__": lambda self, name: getattr(self, name)})
-
-"""
-
-
 class _Embedder:
     """Writes a function and what it uses as assignments, each thing once."""
 
-    def __init__(self, plain: bool) -> None:
-        self.plain = plain
+    def __init__(self, named: bool) -> None:
+        self.named = named
         self.lines: list[str] = []
         self._names: dict[int, str] = {}
         self._kept: list[object] = []  # ids stay taken as long as the objects live
@@ -145,7 +143,6 @@ class _Embedder:
             raise QueryError(
                 f"The condition uses {function.__name__!r} ({place(function.__code__)}), which calls itself",
                 why="a compiled condition can't recurse",
-                do=WORKS,
             )
         if id(function) in self._names:
             return self._names[id(function)]
@@ -158,7 +155,8 @@ class _Embedder:
             self.value(cell.cell_contents, function, free)
             for free, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
         ]
-        code = base64.b85encode(marshal.dumps(function.__code__)).decode()
+        spelled = base64.b85encode(marshal.dumps(function.__code__)).decode()
+        code = digest(function) if self.named else spelled
         names = ", ".join(f"{key!r}: {value}" for key, value in used.items())
         made = f"_function({code!r}, {{{names}}}, [{', '.join(cells)}])"
         if function.__defaults__:
@@ -169,7 +167,7 @@ class _Embedder:
         # Spelled out, since a kernel's own options would be inherited: a division by zero raises, as it would in the
         # function itself, and an index out of range does not read another's memory.
         options = 'nogil=True, error_model="python", boundscheck=True'
-        self.lines.append(f"{name} = {made}\n" if self.plain else f"{name} = njit({options})({made})\n")
+        self.lines.append(f"{name} = njit({options})({made})\n")
         return name
 
     def value(self, value: Any, function: FunctionType, name: str) -> str:
@@ -179,28 +177,22 @@ class _Embedder:
         inner = getattr(value, "py_func", None)  # a function already under Numba
         if isinstance(inner, FunctionType):
             return self.function(inner)
-        if isinstance(value, ModuleType):
-            return f"__import__('importlib').import_module({value.__name__!r})"
+        if value is math or value is math.sqrt:
+            machine = "__import__('importlib').import_module('plait.predicates.machine_math')"
+            return machine if value is math else f"{machine}.sqrt"
         if isinstance(value, float) and not math.isfinite(value):
             return f"float({str(value)!r})"
         if isinstance(value, _PLAIN_VALUES):
             return repr(value)
-        if isinstance(value, np.generic):
-            return f"np.{value.dtype.name}({value.item()!r})"
         if isinstance(value, tuple) and type(value) is tuple:
             return "(" + "".join(f"{self.value(v, function, name)}, " for v in value) + ")"
-        if isinstance(value, np.ndarray) and value.dtype != object and value.nbytes <= 1 << 20:
-            buffer = io.BytesIO()
-            np.save(buffer, value)
-            return f"np.load(io.BytesIO(base64.b85decode({base64.b85encode(buffer.getvalue()).decode()!r})))"
         if isinstance(value, type) or callable(value):
             module, attribute = getattr(value, "__module__", None), getattr(value, "__qualname__", "")
-            if module in ("builtins", "math", "numpy", "operator") and attribute.isidentifier():
+            if module in ("builtins", "math") and attribute.isidentifier():
                 return f"__import__('importlib').import_module({module!r}).{attribute}"
         raise QueryError(
             f"The condition {function.__name__!r} ({place(function.__code__)}) uses {name!r}, a {type(value).__name__}",
-            why="a compiled condition can hold numbers, text, tuples of these, small arrays, modules and functions",
-            do=WORKS,
+            why="a compiled condition can hold numbers, text, tuples of these, `math` and functions",
         )
 
 
@@ -215,8 +207,11 @@ def codes_of(code: CodeType) -> Iterator[CodeType]:
             yield from codes_of(const)
 
 
-def globals_used(function: FunctionType) -> dict[str, Any]:
-    """The names a function loads from its module, with their present values. Builtins are left to the compiler."""
+def globals_used(function: FunctionType, *, strict: bool = True) -> dict[str, Any]:
+    """The names a function loads from its module, with their present values. Builtins are left to the compiler.
+
+    `strict` refuses a name that has no value; Python itself only does when it gets there.
+    """
     used: dict[str, Any] = {}
     for code in codes_of(function.__code__):
         for step in dis.get_instructions(code):
@@ -225,7 +220,7 @@ def globals_used(function: FunctionType) -> dict[str, Any]:
             name = str(step.argval)
             if name in function.__globals__:
                 used[name] = function.__globals__[name]
-            elif not hasattr(builtins, name):
+            elif strict and not hasattr(builtins, name):
                 line = step.positions.lineno if step.positions else None
                 raise QueryError(f"The condition uses a name that does not exist: {name!r} ({place(code, line)})")
     return used
@@ -287,6 +282,14 @@ def digest(function: FunctionType) -> str:
     return out.hexdigest()
 
 
+def _filled(cell: Any) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018  # asking is all there is
+    except ValueError:
+        return False
+    return True
+
+
 def reached(function: FunctionType) -> Iterator[tuple[FunctionType, list[Any]]]:
     """A function and all functions it reaches by name, each with the values it uses."""
     found: set[int] = set()
@@ -296,8 +299,8 @@ def reached(function: FunctionType) -> Iterator[tuple[FunctionType, list[Any]]]:
         if id(function) in found:
             continue
         found.add(id(function))
-        cells = [cell.cell_contents for cell in function.__closure__ or ()]
-        values = [*globals_used(function).values(), *cells, *(function.__defaults__ or ())]
+        cells = [cell.cell_contents for cell in function.__closure__ or () if _filled(cell)]
+        values = [*globals_used(function, strict=False).values(), *cells, *(function.__defaults__ or ())]
         yield function, values
         inner = [getattr(value, "py_func", value) for value in values]
         waiting += [value for value in inner if isinstance(value, FunctionType)]
@@ -319,8 +322,3 @@ def constants(shape: Shape) -> tuple[str, ...]:
             note(code.co_consts)
         note(tuple(values))
     return tuple(sorted(found))
-
-
-def digest_all(shape: Shape) -> str:
-    """The digests of a function and of all functions it reaches by name."""
-    return " ".join(digest(function) for function, _ in reached(function_of(shape)))

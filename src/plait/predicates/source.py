@@ -41,13 +41,15 @@ from math import inf, nan
 
 _COMPILED_TYPES = """from numba import float32, float64, int32, int64, njit, uint8, uint64
 
+from plait.kept import keep
+
 
 def compiled(function):
     return njit(nogil=True, boundscheck=False, error_model="numpy")(function)
 
 
 def entry(function):
-    return njit(nogil=True, cache=True, boundscheck=False, error_model="numpy")(function)
+    return keep(njit(nogil=True, boundscheck=False, error_model="numpy")(function))
 """
 
 _PLAIN_TYPES = """from numpy import float32, float64, int32, int64, uint8, uint64
@@ -61,8 +63,11 @@ entry = compiled
 """
 
 
-def module_text(shape: Shape, signature: Signature, *, plain: bool = False) -> str:
-    """The whole module. `plain` leaves Numba out: the same functions, run by Python."""
+def module_text(shape: Shape, signature: Signature, *, plain: bool = False, named: bool = False) -> str:
+    """The whole module. `plain` leaves Numba out: the same functions, run by Python (trees only; functions are called).
+
+    `named` gives the text by which the module is named, see `opaque.function_text`.
+    """
     writer = _ModuleWriter(shape, signature, 2 if plain else PROBES)  # Python gains nothing from more
     scans = [writer.scan(0), writer.scan(1)]
     functions = [writer.verify(), *scans]
@@ -74,7 +79,8 @@ def module_text(shape: Shape, signature: Signature, *, plain: bool = False) -> s
     )
     prelude = "\n".join(PRELUDE[name] for name in sorted(writer.used))
     if shape.opaque:
-        prelude += opaque.function_text(shape, plain=plain)
+        assert not plain
+        prelude += opaque.function_text(shape, named=named)
     return head + prelude + "\n\n" + "\n\n".join(functions)
 
 

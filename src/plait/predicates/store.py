@@ -1,19 +1,23 @@
-"""Kernel modules on disk, named by the hash of everything they were made from, and imported from there.
+"""Kernel modules on disk, named by the hash of everything they were made from, and run from there.
 
 Numba keys its cache by the file and by nothing behind it, so a name must change with the text, with the generator and
 with the versions that compile it. A module is written to a temporary file and linked into place: whoever comes second
 keeps the first one's file, and nobody reads half of one. Its time stamp is fixed, because Numba's cache holds only as
 long as the stamp does. All that another machine needs is the text (`install`).
+
+As `plait.kept` has it, a cache makes a run quicker or does nothing: a file ends with a hash of its text, one that is
+damaged is written anew, and where nothing can be written the text is run as it is, and compiled for this process alone.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
-import importlib.util
 import os
 import sys
 import tempfile
+import warnings
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -71,52 +75,72 @@ def cache_folder(folder: str | os.PathLike[str] | None = None) -> Path:
     return usual if os.access(usual, os.W_OK) else Path(tempfile.gettempdir()) / f"plait-kernels-{os.getuid()}"
 
 
+def _sealed(text: str) -> str:
+    return f"{text}\n# {hashlib.sha256(text.encode()).hexdigest()}\n"
+
+
+def _whole(path: Path) -> bool:
+    """Whether a file is there and as it was written."""
+    try:
+        found = path.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return False
+    return _sealed(found.rpartition("\n# ")[0]) == found
+
+
 def install(kernel: KernelText, folder: str | os.PathLike[str] | None = None) -> Path:
-    """The module's file, written if it is not there. Any number of processes may do this at once."""
+    """The module's file, written if it is not there, or damaged. Any number of processes may do this at once."""
     place = cache_folder(folder)
     path = place / f"{kernel.name}.py"
-    if path.exists():
+    if _whole(path):
         return path
+    temporary = ""
     try:
         place.mkdir(parents=True, exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(dir=place, prefix=f".{kernel.name}.", suffix=".tmp")
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(_sealed(kernel.text))
+        os.chmod(temporary, 0o644)
+        os.utime(temporary, (_STAMP, _STAMP))
+        _put(temporary, path)
     except OSError as error:
         raise RunError(
             f"Kernels can't be written to {place}: {error}",
             do="Name a folder you can write to in PLAIT_CACHE_DIR or cache_dir=",
         ) from error
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(kernel.text)
-        os.chmod(temporary, 0o644)
-        os.utime(temporary, (_STAMP, _STAMP))
-        try:
-            os.link(temporary, path)  # fails if someone was faster; their file is as good
-        except FileExistsError:
-            pass
-        except OSError:
-            os.replace(temporary, path)  # a file system without links
-            return path
-        os.unlink(temporary)
-    except BaseException:
-        if os.path.exists(temporary):
+    finally:
+        with contextlib.suppress(OSError):
             os.unlink(temporary)
-        raise
     return path
 
 
+def _put(temporary: str, path: Path) -> None:
+    """A finished file under its name. Who was faster has made one that is as good, unless it is damaged by now."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        if not _whole(path):
+            os.replace(temporary, path)
+    except OSError:
+        os.replace(temporary, path)  # a file system without links
+
+
 def load(kernel: KernelText, folder: str | os.PathLike[str] | None = None) -> ModuleType:
-    """Import a module from its text, by way of the cache folder."""
+    """Run a module, by way of the cache folder if there is one that can be written."""
     key = (kernel.name, str(cache_folder(folder)))
     module = _loaded.get(key)
     if module is None:
-        path = install(kernel, folder)
-        spec = importlib.util.spec_from_file_location(kernel.name, path)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
+        # From the text, and not by import: that would keep bytecode on disk, one more file that may be damaged.
+        try:
+            path = install(kernel, folder)
+            text, name = path.read_text(encoding="utf-8"), str(path)
+        except (RunError, OSError) as error:
+            warnings.warn(f"{error}. Kernels are compiled for this process alone", RuntimeWarning, stacklevel=2)
+            text, name = kernel.text, f"<{kernel.name}>"
+        module = ModuleType(kernel.name)
         sys.modules[kernel.name] = module  # Numba's cache unpickles by module name
-        spec.loader.exec_module(module)
+        module.__file__ = name
+        exec(compile(text, name, "exec"), module.__dict__)
         _loaded[key] = module
     return module
 

@@ -3,14 +3,14 @@
 A leaf is stored in a word of its own: `int32` where its type is narrow and its values fit, else `int64`, `uint64` or,
 in the last resort, `object`. A node is as wide as its widest operand: int32 arithmetic stays in int32, which doubles
 the lanes of a vector. `choose` proves that no node leaves its word; failing that it tries 64 bits throughout, and
-failing that it gives up, and the pair is judged by `evaluate` on Python's integers.
+failing that the pair is judged by `evaluate` on Python's integers.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from plait.predicates import bounds
+from plait.predicates import bounds, opaque
 from plait.predicates.bounds import Interval
 from plait.predicates.leaves import Leaf, Shape
 from plait.predicates.terms import constant, sides_of
@@ -26,12 +26,22 @@ class Signature:
 
     `words` says how each leaf is stored: `int32 int64 uint64 float32 float64 tri code`, where `tri` is 0, 1 or 2 for
     NULL. `nullable` marks leaves that come with a mask, `alive` sides that do. `wide`: all integers in 64 bits.
+
+    `in_python`: no machine word is proven wide enough, or a function not proven to be the same compiled, so Python judges.
+    It is a part of the signature, so that whoever compares two signatures sees that a kernel must not be used any more
+    though every column is stored as before. `why` is for `explain`.
     """
 
     words: tuple[tuple[str, ...], tuple[str, ...]]
     nullable: tuple[tuple[bool, ...], tuple[bool, ...]]
     alive: tuple[bool, bool]
     wide: bool = False
+    in_python: bool = False
+    why: str = field(default="", compare=False)
+
+    def describe(self) -> list[str]:
+        """For `explain`: whether Python judges, and why."""
+        return [f"pairs are judged by Python: {self.why}"] if self.in_python else []
 
 
 def storage(leaf: Leaf) -> str:
@@ -60,18 +70,18 @@ def widened(word: str, interval: Interval) -> str:
 Intervals = tuple[tuple[Interval | None, ...], tuple[Interval | None, ...]]
 
 
-def choose(shape: Shape, signature: Signature, intervals: Intervals) -> Signature | None:
-    """The signature under which every integer is exact, or None if there is none."""
-    if any(word == "object" for side in signature.words for word in side):
-        return None
+def choose(shape: Shape, signature: Signature, intervals: Intervals) -> Signature:
+    """How pairs are judged exactly: by a kernel whose every integer is proven to fit its word, or by Python."""
     if shape.opaque:
-        return signature
-    for wide in (False, True):
-        candidate = replace(signature, wide=wide)
-        widths = Widths(shape, candidate, intervals)
-        if all(widths.holds(part) for part in shape.terms.pair):
-            return candidate
-    return None
+        why = opaque.why_python(shape, intervals)
+        return replace(signature, in_python=bool(why), why=why)
+    if not any(word == "object" for side in signature.words for word in side):
+        for wide in (False, True):
+            candidate = replace(signature, wide=wide)
+            widths = Widths(shape, candidate, intervals)
+            if all(widths.holds(part) for part in shape.terms.pair):
+                return candidate
+    return replace(signature, in_python=True, why="integers beyond 64 bits are in the windows")
 
 
 class Widths:

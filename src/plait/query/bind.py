@@ -37,6 +37,7 @@ def bind(node: Node, schemas: Mapping[str, pa.Schema]) -> Bound:
     if isinstance(node, Stream):
         schema = schemas[node.name]
         node.check(schema)
+        _check_reserved(schema, f"Stream {node.name!r}")
         return Bound(node, (), schema, time_kind(schema.field(node.time).type))
     inputs = tuple(bind(child, schemas) for child in node.inputs)
     ts_type = joint_time_type([i.time_kind for i in inputs])
@@ -49,9 +50,24 @@ def bind(node: Node, schemas: Mapping[str, pa.Schema]) -> Bound:
             return _bind_aggregate(node, inputs, ts_type)
         case Operator():
             schema = pa.schema([pa.field("ts", ts_type), *node.output])
+            _check_reserved(schema, "The output of an operator")
             return Bound(node, inputs, schema, time_kind(ts_type))
         case _:
             raise TypeError(f"unknown kind of query: {type(node).__name__}")
+
+
+#: What plait's own columns begin with: a result's key, and what rows carry on their way. Spark asks for no capitals.
+RESERVED = "_plait_"
+
+
+def _check_reserved(schema: pa.Schema, what: str) -> None:
+    for name in schema.names:
+        if name.lower().startswith(RESERVED):
+            raise QueryError(
+                f"{what} has a column {name!r}",
+                why=f"plait's own columns have names that begin with {RESERVED!r}; each result has one, `_plait_key`",
+                do="Drop it, or rename it: a result that is read again has its order from its position or its ts",
+            )
 
 
 def check_data(query: Query, given: Mapping[str, object]) -> None:
@@ -144,4 +160,5 @@ def _bind_aggregate(node: Aggregate, inputs: tuple[Bound, ...], ts_type: pa.Data
     schema = pa.schema(
         [pa.field("ts", ts_type), pa.field("window_start", edge), pa.field("window_end", edge), *keys, *computed]
     )
+    _check_reserved(schema, "The result of an aggregate")
     return Bound(node, inputs, schema, time_kind(ts_type))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -62,8 +64,18 @@ class Predicate:
 
     def describe(self) -> str:
         if self.kind == "opaque":
-            return f"opaque function {getattr(self.source, '__name__', self.source)!r} ({self.why_opaque})"
+            return f"opaque function {_called(self.source)!r} ({self.why_opaque})"
         return text(self.expr, self.names) if self.expr is not None else "true"
+
+
+def _called(function: Any) -> str:
+    """A function's name, of an object its class's: no address, since a checkpoint knows a query by these words."""
+    inner = function.func if isinstance(function, functools.partial) else function
+    return str(getattr(inner, "__name__", type(inner).__name__))
+
+
+def _said(reason: Untraceable) -> str:
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", str(reason))
 
 
 def _reads(expr: Expr) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -87,7 +99,7 @@ def predicate(on: str | Callable[..., Any] | None, names: Names, sides: dict[str
     try:
         expr = trace(on)
     except Untraceable as reason:
-        return Predicate("opaque", on, names, None, columns_read(on), str(reason))
+        return Predicate("opaque", on, names, None, columns_read(on), _said(reason))
     return Predicate("traced", on, names, expr, _reads(expr))
 
 
@@ -103,7 +115,7 @@ def condition(where: str | Callable[..., Any], name: str) -> Predicate:
     try:
         expr = trace(where, rows=1)
     except Untraceable as reason:
-        return Predicate("opaque", where, (name, ""), None, columns_read(where, rows=1), str(reason))
+        return Predicate("opaque", where, (name, ""), None, columns_read(where, rows=1), _said(reason))
     return Predicate("traced", where, (name, ""), expr, _reads(expr))
 
 

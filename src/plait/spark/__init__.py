@@ -4,5 +4,6 @@ from plait.spark.collect import BatchReport, write_ordered
 from plait.spark.control import drain, end, heartbeat
 from plait.spark.relayout import relayout
 from plait.spark.settings import session
+from plait.spark.telling import told
 
-__all__ = ["BatchReport", "drain", "end", "heartbeat", "relayout", "session", "write_ordered"]
+__all__ = ["BatchReport", "drain", "end", "heartbeat", "relayout", "session", "told", "write_ordered"]

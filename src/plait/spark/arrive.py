@@ -29,7 +29,7 @@ class Known:
     upstreams: dict[int, Upstream]
     frontier: int
     drained: bool
-    events: int  # the last control event applied: a replayed one is not applied twice
+    events: int  # the largest number of a control event applied
     reached: int = BEFORE_ALL  # how far events have moved the frontier of the streams, short of the end
 
     def last_ts(self) -> int:
@@ -114,11 +114,11 @@ def arrive(known: Known, layout: Layout, cell: int, bodies: Iterable[bytes], *, 
 def _hear(known: Known, found: _Bodies, splits: dict[str, list[list[Any]]]) -> None:
     """Control events, after the rows; and how long who has said nothing."""
     for event in sorted(found.events, key=lambda e: e["no"]):
-        if event["no"] > known.events:
-            known.events = event["no"]
-            _apply(event, known.streams)
-            at = frontier_of(known.streams.values()) if known.streams else AFTER_ALL
-            known.reached = max(known.reached, at) if at < AFTER_ALL else known.reached
+        # Also one whose number is below the last: a listing may have seen the later one first. Twice does no harm.
+        known.events = max(known.events, event["no"])
+        _apply(event, known.streams)
+        at = frontier_of(known.streams.values()) if known.streams else AFTER_ALL
+        known.reached = max(known.reached, at) if at < AFTER_ALL else known.reached
     for name, stream in known.streams.items():
         if stream.stream.idle_after_us is not None:
             spoke = {split[0] for split in splits.get(name, ())}

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from plait.errors import PendingError, RunError
+from plait.errors import PendingError
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.bind import Bound
 from plait.query.stream import Stream
@@ -33,6 +33,7 @@ from plait.spark.live import Live, in_order, live
 from plait.spark.onward import Onward
 from plait.spark.progress import StreamProgress, Upstream, frontier_of
 from plait.spark.recent import NONE, Recent
+from plait.spark.resuming import check_state
 
 
 class Store(Protocol):
@@ -64,6 +65,10 @@ class CellPlan:
     upstreams: tuple[int, ...] = ()  # operators whose results come in
     onward: Onward | None = None  # where results go, unless they are the query's
     elsewhere: frozenset[str] = frozenset()  # streams whose dropped rows another operator shows
+    shape: str = ""  # the fingerprint but for users' functions
+    functions: str = ""  # those of users' operators, which the fingerprint leaves out
+    loose: tuple[str, ...] = ()  # what users' functions depend on and nobody can compare
+    changed: bool = False  # the user's word that functions may be others than those of the checkpoint
 
     @property
     def counts(self) -> frozenset[str]:
@@ -87,12 +92,14 @@ class Manifest:
     next_chunk: int = 0
     drained: bool = False
     late: int = 0
-    events: int = -1  # the last control event applied: a replayed one is not applied twice
+    events: int = -1  # the largest number of a control event applied
     steps: list[Step] = field(default_factory=list)
     progress: dict[str, Any] = field(default_factory=dict)
     upstreams: dict[str, int] = field(default_factory=dict)  # how far the operators before this one are, by number
     states: list[int] = field(default_factory=list)  # what else is stored, beside the chunks: see Live.states
     operator: int = 0  # its number in the query
+    shape: str = ""  # as the plan that wrote it had them: see `resuming`
+    functions: str = ""
 
     def dump(self) -> bytes:
         data = self.__dict__ | {"steps": [[s.id, s.frontier, s.chunks, s.released] for s in self.steps]}
@@ -133,12 +140,9 @@ def step(plan: CellPlan, cell: int, store: Store, bodies: Iterable[bytes], *, ca
     """Process one batch; gives (kind, body) rows. Acts only after the last of its input."""
     data = store.manifest()
     manifest = Manifest(plan.fingerprint, operator=plan.number) if data is None else Manifest.load(data)
-    if manifest.fingerprint != plan.fingerprint:
-        raise RunError(
-            "The checkpoint was written by another query",
-            why=f"its fingerprint is {manifest.fingerprint}, this query's is {plan.fingerprint}",
-            do="Use another checkpoint folder",
-        )
+    own = (plan.fingerprint, plan.shape, plan.functions)
+    check_state((manifest.fingerprint, manifest.shape, manifest.functions), own, changed=plan.changed)
+    manifest.fingerprint, manifest.shape, manifest.functions = own
     contents = _contents(plan, cell, store, manifest, cache_key, near)
     known = _known(plan, manifest)
     arrived = arrive(known, plan.layout, cell, bodies, counts=plan.counts)

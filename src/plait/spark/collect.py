@@ -3,12 +3,15 @@
 All cells of a batch have the same frontier, so a batch's results lie between the frontier before it and its own: sorted
 within the batch, published batch by batch, they are in result order altogether. A batch is written under a temporary
 name and renamed to its batch's number, so a replay, which brings the same rows, leaves the same bytes.
+
+Whose a folder is, and who may publish into it, is `target`'s to say: before anything runs, and before each part.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import warnings
 from collections.abc import Callable, Iterator
@@ -18,11 +21,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from plait.connectors.sinks import open_sink
-from plait.errors import QueryError, RunError
-from plait.spark import wire
+from plait import paths
+from plait.connectors.sinks import open_sink, sync_folder
+from plait.errors import QueryError
+from plait.spark import settings, wire
+from plait.spark.checkpoint import publishing, tie
 from plait.spark.keyed import Keyed
 from plait.spark.results import Results, merge, read
+from plait.spark.target import Owner, Target
+from plait.spark.telling import telling
 
 ENDINGS = {"parquet": ".parquet", "jsonl": ".jsonl"}
 
@@ -39,17 +46,24 @@ class BatchReport:
     largest: int | None = None  # the largest ts seen so far; the frontier lags behind it
 
 
+def quoted(stream: str) -> str:
+    """A stream's name as that of a folder: what would lead elsewhere, or be passed over by readers, is escaped as in a URI."""
+    return re.sub(r"[/%\0]|^[._]", lambda found: f"%{ord(found[0]):02X}", stream)
+
+
 def part_name(batch: int, format: str) -> str:
     return f"part-{batch:012d}{ENDINGS[format]}"
 
 
 def write_ordered(df: Any, path: str | os.PathLike[str], *, checkpoint: str | os.PathLike[str], format: str = "parquet",
                   late: str | os.PathLike[str] | None = None, distributed: bool = False, keep_key: bool = False,
-                  trigger: dict[str, Any] | None = None, drain: bool = False,
+                  trigger: dict[str, Any] | None = None, drain: bool = False, new_folder: bool = False,
                   report: Callable[[BatchReport], None] | None = None) -> Any:  # fmt: skip
     """Start a streaming query whose results stand in `path`, in result order, exactly once.
 
     df           what `query.on_spark(...)` returned for streaming DataFrames
+    path         a folder of this checkpoint alone: one that holds other rows is refused
+    checkpoint   the folder that lets the query go on where it was
     format       "parquet" or "jsonl"; one part a batch, whose names sort into result order
     late         a folder for rows dropped as late or behind
     distributed  executors write the parts of a batch (a folder a batch) instead of the driver writing one
@@ -57,6 +71,12 @@ def write_ordered(df: Any, path: str | os.PathLike[str], *, checkpoint: str | os
     trigger      as DataStreamWriter.trigger takes it; {"availableNow": True} by default
     drain        end of input: take the rows that are there (this call waits for that), then end every source; the query
                  that is returned flushes what is left, and the checkpoint refuses rows from then on
+    new_folder   `path` may be another folder than so far: it gets the parts from here on, and the old one keeps its own
+    report       called after each batch with what it did
+
+    Folders are local paths or `file:` URIs, made absolute at once.
+
+        plait.spark.write_ordered(near.on_spark({"quotes": quotes_df, "trades": trades_df}), "out", checkpoint="checkpoint")
     """
     plan = getattr(df, "_plait", None)
     if plan is None or not plan.streaming:
@@ -67,35 +87,51 @@ def write_ordered(df: Any, path: str | os.PathLike[str], *, checkpoint: str | os
         )
     if format not in ENDINGS:
         raise QueryError(f"format={format!r} is no format", do="Use 'parquet' or 'jsonl'")
-    plan = plan.pinned(Path(checkpoint))
-    target = Path(path)
-    target.mkdir(parents=True, exist_ok=True)
-    first = (read_card(Path(checkpoint)) or {}).get("first", 0)
-    publish = _Publisher(
-        plan, target, format, None if late is None else Path(late), keep_key, distributed, report, first
-    )
-
-    def start() -> Any:
-        writer = plan.raw().writeStream.foreachBatch(publish).option("checkpointLocation", os.fspath(checkpoint))
-        return writer.trigger(**(trigger or {"availableNow": True})).start()
-
-    if not drain:
-        return start()
-    if trigger is not None and "availableNow" not in trigger:
+    if drain and trigger is not None and "availableNow" not in trigger:
         raise QueryError(
             f"drain=True with trigger={trigger!r}", why="draining takes what is there and ends", do="Leave trigger out"
         )
+    place = settings.place(plan.spark, checkpoint, "The checkpoint")
+    form = f"{format}, a folder a batch" if distributed else format
+    targets = [Target(settings.place(plan.spark, path, "The folder of results"), "results", form, new_folder)]
+    if late is not None:
+        aside = settings.place(plan.spark, late, "The folder of dropped rows")
+        targets.append(Target(aside, "dropped rows", format, True, "The folder of dropped rows"))
+    _check_apart(place, *(target.folder for target in targets))
+    plan, owner, first = tie(plan, place, targets)
+    publish = _Publisher(plan, owner, targets[0], format, targets[1] if late is not None else None, keep_key, distributed,
+                         report, first)  # fmt: skip
+
+    def start() -> Any:
+        writer = plan.raw().writeStream.foreachBatch(publish).option("checkpointLocation", paths.uri(place))
+        return telling(writer.trigger(**(trigger or {"availableNow": True})).start())
+
+    if not drain:
+        return start()
     start().awaitTermination()
     plan.drain()
     return start()
 
 
+def _check_apart(checkpoint: Path, target: Path, late: Path | None = None) -> None:
+    """Refuse folders of which a reader of one would read the other."""
+    if target == checkpoint:
+        raise QueryError(f"The checkpoint and the folder of results are both {str(target)!r}", do="Name two folders")
+    if late is not None and (late == target or late in target.parents or target in late.parents):
+        raise QueryError(
+            f"The folder of dropped rows {str(late)!r} and that of results {str(target)!r} lie in one another",
+            why="who reads the one would read the other's rows",
+            do="Name two folders side by side",
+        )
+
+
 @dataclass
 class _Publisher:
     plan: Any
-    target: Path
+    owner: Owner
+    target: Target
     format: str
-    late: Path | None
+    late: Target | None
     keep_key: bool
     distributed: bool
     report: Callable[[BatchReport], None] | None
@@ -115,10 +151,11 @@ class _Publisher:
         for kind, body in zip(rows.column("kind").to_pylist(), rows.column("body").to_pylist(), strict=True):
             bodies[kind].append(body)
         number = self.first + batch
-        if self.distributed:
-            results = self._write_distributed(frame, number)
-        else:
-            results = self._write_one([read(body) for body in bodies[wire.RESULTS]], number)
+        with publishing(self.owner, self.target):
+            if self.distributed:
+                results = self._write_distributed(frame, number)
+            else:
+                results = self._write_one([read(body) for body in bodies[wire.RESULTS]], number)
         if bodies[wire.LATE]:
             self._write_late(bodies[wire.LATE], number)
         if self.report is not None and bodies[wire.PROGRESS]:
@@ -139,7 +176,7 @@ class _Publisher:
             return 0
         results = merge(cells)
         kept = results.table() if self.keep_key else results.columns
-        with open_sink(self.target / part_name(batch, self.format), kept.schema) as sink:
+        with open_sink(self.target.folder / part_name(batch, self.format), kept.schema) as sink:
             sink.write(kept.combine_chunks())
         return results.rows
 
@@ -152,21 +189,21 @@ class _Publisher:
                 stacklevel=2,
             )
             return
-        for body in bodies:
-            table = wire.table_of(body)
-            stream = table.schema.metadata[b"stream"].decode()
-            folder = self.late / stream
-            folder.mkdir(parents=True, exist_ok=True)
-            name = f"part-{batch:012d}-{table.schema.metadata[b'cell'].decode()}{ENDINGS[self.format]}"
-            with open_sink(folder / name, table.schema.remove_metadata()) as sink:
-                sink.write(table.replace_schema_metadata(None))
+        with publishing(self.owner, self.late):
+            for body in bodies:
+                table = wire.table_of(body)
+                folder = self.late.folder / quoted(table.schema.metadata[b"stream"].decode())
+                paths.folder(folder, self.late.what)
+                name = f"part-{batch:012d}-{table.schema.metadata[b'cell'].decode()}{ENDINGS[self.format]}"
+                with open_sink(folder / name, table.schema.remove_metadata()) as sink:
+                    sink.write(table.replace_schema_metadata(None))
 
     def _write_distributed(self, frame: Any, batch: int) -> int:
         """A folder a batch, renamed as a whole; its parts sort by name into result order."""
-        final = self.target / f"batch-{batch:012d}"
+        final = self.target.folder / f"batch-{batch:012d}"
         if final.exists():
             return 0  # a replay: the very same rows stand there
-        temporary = self.target / f".batch-{batch:012d}.tmp"
+        temporary = self.target.folder / f".batch-{batch:012d}.tmp"
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(parents=True)
         from pyspark.sql.pandas.types import from_arrow_schema
@@ -175,12 +212,16 @@ class _Publisher:
 
         results = frame.mapInArrow(unpack(self.plan.schema, wire.RESULTS), from_arrow_schema(self.plan.schema))
         ordered = results.orderBy(wire.KEY)
-        counts = ordered.mapInArrow(
-            _part_writer(str(temporary), self.format, self.keep_key), "part int, rows long"
-        ).collect()
+        writer = _part_writer(str(temporary), self.format, self.keep_key)
+        try:
+            counts = ordered.mapInArrow(writer, "part int, rows long").collect()
+        except BaseException:
+            shutil.rmtree(temporary, ignore_errors=True)  # a disk that is full should not stay so for our sake
+            raise
         total = sum(row.rows for row in counts)
         if total:
             os.replace(temporary, final)
+            sync_folder(self.target.folder)
         else:
             shutil.rmtree(temporary)
         return int(total)
@@ -209,39 +250,3 @@ def _part_writer(
         yield pa.record_batch([pa.array([part], pa.int32()), pa.array([rows], pa.int64())], names=["part", "rows"])
 
     return write
-
-
-# --- the checkpoint's card ----------------------------------------------------------------------------------
-
-CARD = "plait.json"
-
-
-def read_card(checkpoint: Path) -> dict[str, Any] | None:
-    """What a checkpoint was started with; an error if something else than plait's started it."""
-    card = checkpoint / CARD
-    if card.exists():
-        parsed: dict[str, Any] = json.loads(card.read_text())
-        return parsed
-    if (checkpoint / "offsets").exists():
-        raise RunError(
-            f"The checkpoint {str(checkpoint)!r} was not written by write_ordered",
-            why=f"it has offsets and no {CARD}",
-            do="Use another checkpoint folder",
-        )
-    return None
-
-
-def check_not_left(checkpoint: Path, card: dict[str, Any]) -> None:
-    if "left" in card:
-        raise RunError(
-            f"The checkpoint {str(checkpoint)!r} has been left for {card['left']!r}",
-            why="relayout has moved its state there, and two queries would both publish what comes next",
-            do="Use that one",
-        )
-
-
-def write_card(checkpoint: Path, card: dict[str, Any]) -> None:
-    checkpoint.mkdir(parents=True, exist_ok=True)
-    temporary = checkpoint / f".{CARD}.tmp"
-    temporary.write_text(json.dumps(card, indent=1) + "\n")
-    os.replace(temporary, checkpoint / CARD)

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from plait.errors import QueryError
 from plait.query.stream import FILE, PARTITION, Stream
-from plait.spark import scanning
-from plait.spark.positions import BLOCK, PATH, ROW
+from plait.spark import plans, relations, scanning
+from plait.spark.positions import BLOCK, HANDED, PATH, ROW
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,20 @@ class Frame:
         if self.scan is not None:
             return self.frame
         extra = [name for name in (PATH, ROW, BLOCK) if name in self.frame.columns]
-        return self.frame.select(*(f"`{name}`" for name in (*columns, *extra)))
+        return self.frame.select(*(_handed(at, name) for at, name in enumerate(columns)), *extra)
+
+
+def _handed(at: int, name: str) -> Any:
+    """A column as it is handed to a task: PySpark's own code looks columns up by name there, and takes dots for structs."""
+    from pyspark.sql import functions as F
+
+    column = F.col(quoted(name))
+    return column.alias(f"{HANDED}{at}") if "." in name or "`" in name else column
+
+
+def quoted(name: str) -> str:
+    """A column's name as Spark's parser takes it, whatever is in it: dots, spaces, backticks."""
+    return "`" + name.replace("`", "``") + "`"
 
 
 def arrow_schema(frame: Any) -> pa.Schema:
@@ -75,9 +88,43 @@ def frames_of(stream: Stream, data: Any, *, by_rows: bool = False) -> list[Frame
         if not isinstance(data, Mapping):
             names = list(declared)
     _check_alike(stream, names, given)
+    for frame in given:
+        _check_names(stream, frame)
+        plans.check_repeatable(stream, frame)
+        if stream.seq == "position":
+            plans.check_positions(stream, frame)
+    if stream.source == FILE and len(given) > 1:
+        raise QueryError(
+            f"Stream {stream.name!r}: source=plait.FILE, and {len(given)} DataFrames are given",
+            why="a source is named by its file's path relative to one folder, and files of two folders may have one name",
+            do="Put the folders under one, and read that",
+        )
     # Not a dict's own order: how it was put together must not decide ties. Text sorts by its UTF-8 bytes.
     ranked = declared if declared is not None and stream.source is None else sorted(names, key=_by_bytes)
     return [_frame(stream, frame, name, ranked.index(name), by_rows) for name, frame in zip(names, given, strict=True)]
+
+
+def _check_names(stream: Stream, frame: Any) -> None:
+    """Refuse columns that Spark can't tell apart, or that hide the one that tells positions."""
+    folded = [name if _case_matters(frame) else name.lower() for name in frame.columns]
+    for at, name in enumerate(folded):
+        if name in folded[:at]:
+            one, other = frame.columns[folded.index(name)], frame.columns[at]
+            raise QueryError(
+                f"Stream {stream.name!r}: its DataFrame has columns {one!r} and {other!r}",
+                why="to Spark they have one name, since spark.sql.caseSensitive is false",
+                do="Rename one",
+            )
+    if "_metadata" in folded and (stream.seq == "position" or stream.source == FILE):
+        raise QueryError(
+            f"Stream {stream.name!r}: its DataFrame has a column '_metadata'",
+            why="it hides the one of that name by which Spark tells a row's file and number",
+            do="Rename it, or drop it",
+        )
+
+
+def _case_matters(frame: Any) -> bool:
+    return str(frame.sparkSession.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
 
 
 def _by_bytes(name: Any) -> Any:
@@ -102,7 +149,7 @@ def _columns(schema: pa.Schema) -> str:
 def _frame(stream: Stream, frame: Any, name: Any, rank: int, by_rows: bool) -> Frame:
     from pyspark.sql import functions as F
 
-    columns = [F.col(f"`{c}`") for c in frame.columns]
+    columns = [F.col(quoted(c)) for c in frame.columns]
     extra: list[Any] = []
     seq: str = "content"
     seq_column: str | None = None
@@ -116,7 +163,7 @@ def _frame(stream: Stream, frame: Any, name: Any, rank: int, by_rows: bool) -> F
         seq, seq_column, extra = _position(stream, frame, F)
     source, source_name = "constant", name
     if stream.source == FILE:
-        root = _root(frame)
+        root = relations.root(frame)
         if root is None:
             raise QueryError(
                 f"Stream {stream.name!r}: source=plait.FILE, and its DataFrame does not come straight from files",
@@ -134,7 +181,7 @@ def _frame(stream: Stream, frame: Any, name: Any, rank: int, by_rows: bool) -> F
     selected = frame.select(*columns, *extra) if extra else frame
     if stream.seq_column is not None:
         # Splits of one source must not interleave in seq, or no task can tell what came before: one task a source.
-        selected = selected.repartition(F.col(f"`{source_name}`")) if source == "column" else selected.coalesce(1)
+        selected = selected.repartition(F.col(quoted(source_name))) if source == "column" else selected.coalesce(1)
     return Frame(selected, source, source_name, rank, seq, seq_column)
 
 
@@ -151,7 +198,7 @@ def _check_one_topic(stream: Stream, frame: Any) -> None:
     """Partition 0 of two topics is two sources, and a partition's number can't tell them apart."""
     from py4j.protocol import Py4JError
 
-    leaves = _leaf(frame).collectLeaves()
+    leaves = plans.analyzed(frame).collectLeaves()
     for at in range(leaves.size()):
         try:
             options = leaves.apply(at).extraOptions()  # a streaming relation's
@@ -195,7 +242,7 @@ def _position(stream: Stream, frame: Any, F: Any) -> tuple[str, str | None, list
             why="only files and Kafka give one; Spark promises no order for the rest",
             do="Name a seq column (plait.stream(..., seq='id')), or let ties go by content (seq='content')",
         )
-    if not _is_scan(frame):
+    if not plans.is_scan(frame):
         raise QueryError(
             f"Stream {stream.name!r}: seq='position' on a DataFrame that changes its files' rows",
             why="CSV and JSON files have no row numbers of their own, so plait must count them as they are read",
@@ -220,53 +267,8 @@ def _has(frame: Any, *columns: Any) -> bool:
     return True
 
 
-def _leaf(frame: Any) -> Any:
-    return frame._jdf.queryExecution().analyzed()
-
-
-def _is_scan(frame: Any) -> bool:
-    # StreamingRelation, StreamingRelationV2, LogicalRelation, DataSourceV2Relation: nothing stands above the files.
-    return "Relation" in str(_leaf(frame).getClass().getSimpleName())
-
-
 def _scan(stream: Stream, frame: Any) -> scanning.Scan | None:
-    """How tasks read the files themselves; None where Spark has to: see `scanning`."""
-    from py4j.protocol import Py4JError
-
-    if not _is_scan(frame):
+    """How tasks read the files themselves; None where Spark has to: see `relations` and `scanning`."""
+    if not relations.is_plain_parquet(frame):
         return None
-    leaf = _leaf(frame)
-    try:
-        if str(leaf.getClass().getSimpleName()) == "LogicalRelation":
-            format = str(leaf.relation().fileFormat().toString())
-        else:
-            format = str(leaf.dataSource().className())
-    except Py4JError:  # no relation of files
-        return None
-    return scanning.scan(stream.name, _root(frame), arrow_schema(frame)) if format.lower() == "parquet" else None
-
-
-def _root(frame: Any) -> str | None:
-    """The folder that a DataFrame's files lie in, as the prefix of `_metadata.file_path`."""
-    from py4j.protocol import Py4JError
-
-    leaves = _leaf(frame).collectLeaves()
-    if leaves.size() != 1:
-        return None
-    leaf = leaves.apply(0)
-    name = str(leaf.getClass().getSimpleName())
-    try:
-        if name == "LogicalRelation":
-            root = leaf.relation().location().rootPaths().apply(0).toString()
-        elif name == "StreamingRelation":
-            path = leaf.dataSource().options().get("path").get()
-            hadoop = frame.sparkSession._jvm.org.apache.hadoop.fs.Path(path)
-            conf = frame.sparkSession._jsc.hadoopConfiguration()
-            root = hadoop.getFileSystem(conf).makeQualified(hadoop).toString()
-        else:
-            return None
-    except Py4JError:  # a relation that has no folder
-        return None
-    # Spark writes file:///x in _metadata and file:/x here.
-    folder = str(root).rstrip("/") + "/"
-    return folder if folder.startswith("file:///") else folder.replace("file:/", "file:///", 1)
+    return scanning.scan(stream.name, relations.root(frame), arrow_schema(frame))

@@ -169,5 +169,5 @@ def placed(error: Exception, function: str, at: int, bucket: int, place: Callabl
     return RunError(
         f"{called}: {type(error).__name__}: {error}",
         why=f"it was raised{last}",
-        do="Mend the function and restart: the checkpoint goes on with the batch that failed",
+        do="Mend the function and restart with on_spark(..., functions='changed'): the batch that failed is done again",
     )

@@ -25,7 +25,7 @@ from plait.operators import keys
 from plait.schema import to_micros
 from plait.spark import wire
 from plait.spark.layout import mix
-from plait.spark.positions import PATH, Positions, changes, positions, told, unquoted
+from plait.spark.positions import HANDED, PATH, Positions, changes, positions, told, unquoted
 from plait.spark.scanning import Scan
 from plait.spark.shipping import Shipping, Tuples
 
@@ -61,6 +61,8 @@ def pack(plan: PackPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Recor
     table = table.combine_chunks()
     if PATH in table.column_names:
         table = table.set_column(table.column_names.index(PATH), PATH, unquoted(table.column(PATH).combine_chunks()))
+    names = {f"{HANDED}{at}": name for at, name in enumerate(plan.columns)}
+    table = table.rename_columns([names.get(name, name) for name in table.column_names])
     if plan.scan is not None:
         table = plan.scan.read(table, plan.columns).combine_chunks()
     rows = _ordered(plan, table)
@@ -156,7 +158,7 @@ def _ordered(plan: PackPlan, table: pa.Table) -> _Rows:
     if order is not None:
         ts, codes = ts[order], codes[order]
     begins = changes((codes, *(column[place] for column in at.runs)))
-    if plan.seq == "column":
+    if plan.seq in ("column", "kafka") or (plan.seq == "row" and plan.scan is None):
         _check_repeated(plan, at, place, begins, names, codes)
     split = (np.cumsum(begins) - 1).astype(np.int32)
     return _Rows(table, ts, split, codes[begins], codes, names, ranks, at, place)
@@ -171,10 +173,15 @@ def _check_repeated(plan: PackPlan, found: Positions, place: np.ndarray, begins:
     at = np.flatnonzero(found.repeated(place) & ~begins[1:])
     if len(at):
         piece = found.pieces(place[at[:1]])[0].as_py()
+        of_column = plan.seq == "column"
         raise DataError(
             f"Stream {plan.stream!r}, source {names[codes[at[0]]]!r}: {told(piece)} stands twice",
-            why=f"column {plan.seq_column!r} orders a source's tuples, and two with one value have no order",
-            do="Choose a column whose values do not repeat within a source, or seq='content'",
+            why=f"column {plan.seq_column!r} orders a source's tuples, and two with one value have no order"
+            if of_column
+            else "a position orders a source's tuples, and is one tuple's",
+            do="Choose a column whose values do not repeat within a source, or seq='content'"
+            if of_column
+            else "Take away what makes copies of rows, or let ties go by content (seq='content')",
         )
 
 

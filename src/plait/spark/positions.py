@@ -22,6 +22,9 @@ from plait.spark.layout import mix
 #: Columns that `frames` adds to a DataFrame so that a tuple's position can be told.
 PATH, ROW, BLOCK = "_plait_path", "_plait_row", "_plait_block"
 
+#: What a column is called on its way to a task, with its number, where PySpark can't take its own name.
+HANDED = "_plait_column_"
+
 
 @dataclass(frozen=True)
 class Positions:
@@ -172,3 +175,11 @@ def told(piece: bytes) -> str:
         return "a row"  # ties by content: its place is its content
     value = found[-1].decode(errors="replace") if isinstance(found[-1], bytes) else found[-1]
     return f"seq {value!r}"
+
+
+def of_one_file(one: bytes, other: bytes) -> bool:
+    """Whether two seqs' key pieces name rows of the same file."""
+    (a,), (b,) = decode(one), decode(other)
+    if not isinstance(a, tuple) or not isinstance(b, tuple):
+        return False
+    return isinstance(a[0], bytes) and len(a) == len(b) and a[0] == b[0]

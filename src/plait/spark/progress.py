@@ -14,7 +14,7 @@ from typing import Any
 from plait.errors import BehindError, DataError, LateError, RunError
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.stream import FILE, Stream
-from plait.spark.positions import told
+from plait.spark.positions import of_one_file, told
 
 #: It takes so many batches at least for a source to become idle: see `clock`.
 MOST = 4
@@ -186,6 +186,12 @@ class StreamProgress:
 
     def out_of_order(self, name: Any, first: str, last: str) -> DataError:
         here, there = (told(bytes.fromhex(text)) for text in (first, last))
+        if of_one_file(bytes.fromhex(first), bytes.fromhex(last)):
+            return DataError(
+                f"Stream {self.stream.name!r}, source {name!r}: {here} came after {there}, of the same file",
+                why="a file's rows come once and in one piece: this one was read twice, written anew, or dealt out to tasks anew",
+                do="Hand over each file once, as Spark reads it, or use a seq column",
+            )
         return DataError(
             f"Stream {self.stream.name!r}, source {name!r}: {here} came after {there}, and sorts before it",
             why="a source's tuples are ordered by position, and those up to there have been taken",

@@ -20,8 +20,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from plait import paths
 from plait.errors import QueryError, RunError
-from plait.spark import collect
+from plait.spark import settings
+from plait.spark.checkpoint import check_not_left, last_number, read_card, write_card
 from plait.spark.resettling import resettle
 
 #: The number of a checkpoint's first own batch: see `_import`.
@@ -41,12 +43,13 @@ def relayout(df: Any, checkpoint: str | os.PathLike[str], to: str | os.PathLike[
             "relayout takes the DataFrame that on_spark returned for streaming DataFrames",
             why="it tells the query and the layout to move to",
         )
-    old, new = Path(checkpoint), Path(to)
-    card = collect.read_card(old)
+    old, new = (settings.place(plan.spark, path, "The checkpoint") for path in (checkpoint, to))
+    paths.may_be_folder(new.parent, "The folder of the new checkpoint")
+    card = read_card(old)
     if card is None:
         raise RunError(f"There is no checkpoint at {str(old)!r}", do="Name the folder that write_ordered was given")
-    collect.check_not_left(old, card)
-    if new.exists():
+    check_not_left(old, card)
+    if os.path.lexists(new):
         raise RunError(
             f"{str(new)!r} is there already", why="the new checkpoint is made from nothing", do="Name another"
         )
@@ -60,18 +63,17 @@ def relayout(df: Any, checkpoint: str | os.PathLike[str], to: str | os.PathLike[
         states = _laid_out(moved, _exported(plan.spark, old))
         _import(moved, states, new)
         _take_over_offsets(old, new, last, moved.card()["partitions"])
-        collect.write_card(new, moved.card() | {"first": card.get("first", 0) + last - _SEED})
+        # The same identity: it goes on with the same folder of results.
+        kept = {name: card[name] for name in ("id", "runs", "target") if name in card}
+        write_card(new, moved.card() | kept | {"first": card.get("first", 0) + last - _SEED})
     except BaseException:
         shutil.rmtree(new, ignore_errors=True)
         raise
-    collect.write_card(old, card | {"left": os.fspath(new.absolute())})
+    write_card(old, card | {"left": os.fspath(new)})
 
 
 def _last_committed(old: Path) -> int:
-    planned, done = (
-        max((int(f.name) for f in (old / kind).glob("*") if f.name.isdigit()), default=-1)
-        for kind in ("offsets", "commits")
-    )
+    planned, done = (last_number(old, kind) for kind in ("offsets", "commits"))
     if done < 0:
         raise RunError(f"{str(old)!r} has no committed batch", why="there is no state to move", do="Start anew")
     if planned != done:
@@ -86,10 +88,10 @@ def _last_committed(old: Path) -> int:
 def _exported(spark: Any, old: Path) -> dict[int, list[dict[int, bytes]]]:
     """Each operator's cells, by its number: what they store."""
     found: dict[int, list[dict[int, bytes]]] = {}
-    names = spark.read.format("state-metadata").load(str(old)).select("operatorId").distinct().collect()
+    names = spark.read.format("state-metadata").load(paths.uri(old)).select("operatorId").distinct().collect()
     for (operator,) in names:
         reader = spark.read.format("statestore").option("operatorId", operator).option("stateVarName", "cell")
-        rows = reader.load(str(old)).selectExpr("key.cell", "user_map_key.no", "user_map_value.body").toArrow()
+        rows = reader.load(paths.uri(old)).selectExpr("key.cell", "user_map_key.no", "user_map_value.body").toArrow()
         cells: dict[int, dict[int, bytes]] = {}
         for cell, number, body in zip(*(c.to_pylist() for c in rows.columns), strict=True):
             cells.setdefault(cell, {})[number] = body
@@ -118,9 +120,9 @@ def _import(plan: Any, states: list[pa.Table], new: Path) -> None:
         (folder / str(number)).mkdir(parents=True)
         pq.write_table(table, folder / str(number) / "state.parquet")
     raw = plan.pipeline.importing(lambda number: plan.spark.readStream.schema("cell int, no long, body binary")
-                                .parquet(str(folder / str(number))))  # fmt: skip
+                                .parquet(paths.pattern(folder / str(number))))  # fmt: skip
     writer = raw.writeStream.foreachBatch(lambda frame, batch: frame.count()).trigger(availableNow=True)
-    writer.option("checkpointLocation", str(new)).start().awaitTermination()
+    writer.option("checkpointLocation", paths.uri(new)).start().awaitTermination()
     done = [f.name for f in (new / "commits").glob("*") if f.name.isdigit()]
     assert done == [str(_SEED)], f"the import took batches {done}"
     shutil.rmtree(folder)

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from plait.errors import QueryError, RunError
-from plait.predicates import check_compiles
 from plait.query.aggregate import Aggregate
 from plait.query.base import Query
 from plait.query.bind import Bound, bind, check_data
@@ -22,8 +19,9 @@ from plait.query.explain import explain
 from plait.query.operator import Operator
 from plait.query.predicate import Predicate
 from plait.query.stream import FILE, Stream
-from plait.spark import aside, clock, collect, control, frames, settings, wire
+from plait.spark import ages, aside, clock, control, frames, function_text, pinning, resuming, settings, wire
 from plait.spark.cell import CellPlan
+from plait.spark.checkpoint import check_not_left
 from plait.spark.layout import Layout
 from plait.spark.pickled import carry
 from plait.spark.results import read
@@ -32,7 +30,7 @@ from plait.spark.stages import Pipeline, layouts, operators, stages
 
 def dataframe(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int, int] = "auto", index: str = "auto",
               control: str | None = None, max_pending: int | None = None, late_rows: bool = False,
-              read: str = "auto") -> Any:  # fmt: skip
+              read: str = "auto", functions: str = "same") -> Any:  # fmt: skip
     """Run a query on Spark.
 
     data     stream name -> DataFrame (or a list or dict of them: several sources), all streaming or all batch
@@ -41,9 +39,11 @@ def dataframe(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int,
     control  the folder of the control source: see `plait.spark.control`
     late_rows  have rows dropped as late or behind in the result, marked: for a batch, or a sink of your own
     read     "auto": tasks read local Parquet files themselves, column by column; "rows": Spark reads all files
+    functions  "same": a checkpoint that was written with other functions of yours is refused; "changed": it goes on with these
     """
-    made = plan(query, data, layout=layout, index=index, control_dir=control, max_pending=max_pending, read=read)
-    if made.streaming and control is not None:
+    made = plan(query, data, layout=layout, index=index, control_dir=control, max_pending=max_pending, read=read,
+                functions=functions)  # fmt: skip
+    if made.streaming and made.control_dir is not None:
         made.announce()
     return made.results(late_rows=late_rows)
 
@@ -76,29 +76,16 @@ class Plan:
         """The query's streams by name, with the sources known at the start, and whether there may be more."""
         return {known[0].name: known for stage in self.pipeline.stages for known in stage.plan.streams}
 
-    def pinned(self, checkpoint: Path) -> Plan:
+    def pinned(self, checkpoint: Path, card: dict[str, Any] | None) -> Plan:
         """This plan as a checkpoint has it: its layout if ours is "auto", its control folder; refused if it is another's."""
-        card = collect.read_card(checkpoint)
+        if card is not None:
+            check_not_left(checkpoint, card)
         control_dir = self.control_dir or str(checkpoint / "control")
         wanted: Any = tuple(card["layout"]) if card is not None and self.wanted == "auto" else self.wanted
         plan = self.again(layout=wanted, control_dir=control_dir)
         own = plan.card()
         if card is not None:
-            collect.check_not_left(checkpoint, card)
-        if card is None:
-            plan.announce()
-            collect.write_card(checkpoint, own)
-        elif card["fingerprint"] != own["fingerprint"]:
-            differs = next(
-                (k for k in ("query", "layout", "partitions") if card[k] != own[k]), "its condition or columns"
-            )
-            raise RunError(
-                f"The checkpoint {str(checkpoint)!r} was written by another query: it differs in {differs}",
-                why=f"it has {card.get(differs, card['fingerprint'])!r} and this one {own.get(differs, own['fingerprint'])!r}",
-                do="Use another checkpoint folder, or the query it was started with",
-            )
-        else:
-            plan.announce()
+            resuming.check_card(card, own, str(checkpoint), changed=plan.cell.changed)
         return plan
 
     def card(self) -> dict[str, Any]:
@@ -109,6 +96,9 @@ class Plan:
             "query": self.cell.query,
             "layout": [cells.rows, cells.columns],
             "partitions": self.pipeline.partitions,
+            "shape": self.cell.shape,
+            "functions": self.cell.functions,
+            "loose": list(self.cell.loose),
         }
 
     def check_wrote(self, card: dict[str, Any], checkpoint: Path) -> None:
@@ -165,34 +155,52 @@ class Plan:
 
 
 def plan(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int, int], index: str, control_dir: str | None,
-         max_pending: int | None, read: str = "auto") -> Plan:  # fmt: skip
+         max_pending: int | None, read: str = "auto", functions: str = "same") -> Plan:  # fmt: skip
+    if control_dir is not None:
+        control_dir = str(control.place(control_dir))
+    if functions not in ("same", "changed"):
+        raise QueryError(f"functions={functions!r} says nothing of them", do="Use 'same' or 'changed'")
     if read not in ("auto", "rows"):
         raise QueryError(f"read={read!r} is no way to read", do="Use 'auto' or 'rows'")
     check_data(query, data)
     streams = query.streams()
     spark = _first(data[next(iter(streams))]).sparkSession
     settings.check(spark, streaming=False)
+    _check_arrow(spark)
     # Before any DataFrame is derived from these: Spark has its own words for a column that is not there.
     bound = bind(query, {name: frames.arrow_schema(_first(data[name])) for name in streams})
     for operator in operators(bound):
-        if operator.predicate is not None and operator.predicate.kind == "opaque":
-            check_compiles(operator.predicate, *(i.schema for i in operator.inputs))  # here, not in a task
         carry(_functions(operator))
+    data = {name: ages.any_age(name, data[name]) for name in streams}
     given = {name: frames.frames_of(stream, data[name], by_rows=read == "rows") for name, stream in streams.items()}
     streaming = _all_streaming(given)
     settings.check(spark, streaming=streaming)
     packs: dict[Any, Any] = {}
+    pins = _pins(bound)
 
     def laid_out(layout: str | tuple[int, int], control_dir: str | None) -> Plan:
         partitions = int(spark.conf.get("spark.sql.shuffle.partitions"))
         cells = layouts(bound, layout, partitions, spark.sparkContext.defaultParallelism)
-        common = CellPlan(bound, (), cells[0], fingerprint(query, bound, *cells), explain(query), index, max_pending)
+        common = CellPlan(
+            bound, (), cells[0], fingerprint(query, bound, *cells), explain(query), index, max_pending,
+            shape=fingerprint(query, bound, *cells, functions=False), changed=functions == "changed", **pins,
+        )  # fmt: skip
         events = control.events(spark, control_dir) if streaming and control_dir is not None else None
         ticks = clock.ticks(spark, streams.values()) if streaming else None
         pipeline = Pipeline(stages(bound, cells, given, common), streaming, events, ticks, partitions, packs)
         return Plan(spark, pipeline, streaming, control_dir, laid_out, layout)
 
     return laid_out(layout, control_dir)
+
+
+def _check_arrow(spark: Any) -> None:
+    key = "spark.sql.execution.arrow.useLargeVarTypes"
+    if str(spark.conf.get(key, "false")).lower() == "true":
+        raise RunError(
+            f"This Spark session has {key}=true",
+            why="with it Spark takes nothing from Python but text and bytes with 64-bit lengths, and plait's tasks use 32 bits",
+            do=f"Say spark.conf.set({key!r}, 'false'), or use a session without it (spark.newSession())",
+        )
 
 
 def _first(data: Any) -> Any:
@@ -214,8 +222,11 @@ def _all_streaming(given: Mapping[str, list[frames.Frame]]) -> bool:
     return next(iter(kinds.values())) == {True}
 
 
-def fingerprint(query: Query, bound: Bound, cells: Layout, *inner: Layout) -> str:
-    """What a checkpoint means: streams, schemas, condition, window, layout; not versions, `late=` or sinks."""
+def fingerprint(query: Query, bound: Bound, cells: Layout, *inner: Layout, functions: bool = True) -> str:
+    """What a checkpoint means: streams, schemas, condition, window, layout; not versions, `late=` or sinks.
+
+    `functions=False`: without what is in users' functions, by which a checkpoint is known again when those have changed.
+    """
     streams = [
         [s.name, s.time, s.unit, s.source, s.sources if not isinstance(s.sources, tuple) else list(s.sources), s.seq,
          s.disorder_us]
@@ -224,7 +235,7 @@ def fingerprint(query: Query, bound: Bound, cells: Layout, *inner: Layout) -> st
     words = [line for line in explain(query).split("\n") if not line.lstrip().startswith("stream ")]
     # A user's operator by its buckets, not by the name of its function: see `_meaning`.
     words = [line.rpartition(":")[0] if line.lstrip().startswith("operator") else line for line in words]
-    condition = "".join(_meaning(operator) for operator in operators(bound))
+    condition = "".join(_meaning(operator, functions=functions) for operator in operators(bound))
     schemas = [str(i.schema) for operator in operators(bound) for i in operator.inputs]
     parts = ["\n".join(words), streams, schemas, condition, cells.describe(), list(cells.keys)]
     parts += [[layout.describe(), list(layout.keys)] for layout in inner]
@@ -233,21 +244,41 @@ def fingerprint(query: Query, bound: Bound, cells: Layout, *inner: Layout) -> st
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
-def _meaning(operator: Bound) -> str:
+def _meaning(operator: Bound, *, functions: bool) -> str:
     """An operator's conditions, and users' functions, as text.
 
-    Not those of a user's own operator: one that raises at a tuple must be mended and go on from the same checkpoint.
+    Not those of a user's own operator, which a cell's state pins by itself: one that raises at a tuple is mended, and goes
+    on from the same checkpoint with the user's word (`functions="changed"`).
     """
     if isinstance(operator.node, Operator):
         return f"{operator.node.output} {operator.node.on_timer is not None}"
-    text = "" if operator.predicate is None else _condition_text(operator.predicate)
+    text = "" if operator.predicate is None else _condition_text(operator.predicate, functions=functions)
     for _, function in operator.node.compute if isinstance(operator.node, Aggregate) else ():
         if function.where is not None:
-            text += _condition_text(function.where)
-        if function.custom is not None:
+            text += _condition_text(function.where, functions=functions)
+        if function.custom is not None and functions:
             custom = function.custom
-            text += "".join(map(_function_text, (custom.init, custom.add, custom.merge, custom.result)))
+            text += function_text.meaning([custom.init, custom.add, custom.merge, custom.result])
     return text
+
+
+def _condition_text(predicate: Predicate, *, functions: bool) -> str:
+    own = function_text.meaning([predicate.source]) if functions and predicate.kind == "opaque" else ""
+    return predicate.describe() + own
+
+
+def _pins(bound: Bound) -> dict[str, Any]:
+    """What stands beside the fingerprint: the functions of users' operators, and what of any function can't be pinned."""
+    every = operators(bound)
+    own = [f for operator in every if isinstance(operator.node, Operator) for f in _functions(operator)]
+    conditions = [p for o in every for p in _conditions(o) if p.kind == "opaque"]
+    loose = pinning.pinned([*(p.source for p in conditions), *(f for o in every for f in _functions(o))]).loose
+    return {"functions": pinning.pinned(own).digest if own else "", "loose": tuple(dict.fromkeys(loose))}
+
+
+def _conditions(operator: Bound) -> list[Predicate]:
+    where = [f.where for _, f in operator.node.compute] if isinstance(operator.node, Aggregate) else []
+    return [p for p in (operator.predicate, *where) if p is not None]
 
 
 def _functions(operator: Bound) -> list[Any]:
@@ -257,43 +288,6 @@ def _functions(operator: Bound) -> list[Any]:
         return [f for f in (node.route, node.state, node.process, node.on_timer) if f is not None]
     customs = [f.custom for _, f in node.compute if f.custom is not None] if isinstance(node, Aggregate) else []
     return [f for c in customs for f in (c.init, c.add, c.merge, c.result) if f is not None]
-
-
-def _condition_text(predicate: Predicate) -> str:
-    return predicate.describe() + (_function_text(predicate.source) if predicate.kind == "opaque" else "")
-
-
-def _function_text(function: Any, seen: tuple[Any, ...] = ()) -> str:
-    """An opaque condition's meaning: its text, and the values it takes from outside of it."""
-    code = getattr(function, "__code__", None)
-    if code is None or function in seen:
-        return getattr(function, "__qualname__", type(function).__qualname__)
-    try:
-        text = inspect.getsource(function)
-    except (OSError, TypeError):
-        text = repr((code.co_code.hex(), [c for c in code.co_consts if not inspect.iscode(c)]))
-    outside = inspect.getclosurevars(function)
-    taken: dict[str, Any] = dict(outside.globals) | dict(outside.nonlocals)
-    taken |= {f"default {n}": v for n, v in enumerate(function.__defaults__ or ())} | (function.__kwdefaults__ or {})
-    return text + "".join(f"\n{name} = {_value_text(taken[name], (*seen, function))}" for name in sorted(taken))
-
-
-def _value_text(value: Any, seen: tuple[Any, ...]) -> str:
-    """Text that is the same in every process: no addresses, and sets in one order."""
-    if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
-        return repr(value)
-    if isinstance(value, (list, tuple)):
-        return f"[{', '.join(_value_text(v, seen) for v in value)}]"
-    if isinstance(value, (set, frozenset)):
-        return f"{{{', '.join(sorted(_value_text(v, seen) for v in value))}}}"
-    if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{_value_text(k, seen)}: {_value_text(v, seen)}' for k, v in value.items())}}}"
-    if inspect.ismodule(value):
-        return value.__name__
-    if isinstance(value, (np.ndarray, np.generic)):
-        return f"{value.dtype} {value.shape} {hashlib.sha256(value.tobytes()).hexdigest()}"
-    inner = getattr(value, "py_func", value)  # what Numba has compiled
-    return _function_text(inner, seen) if inspect.isfunction(inner) else type(value).__qualname__
 
 
 def unpack(schema: pa.Schema, kind: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

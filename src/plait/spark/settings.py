@@ -5,14 +5,17 @@ Settings, each measured: what eats a micro-batch is bookkeeping, and these take 
 
 from __future__ import annotations
 
+import functools
 import os
+import shutil
+import subprocess
 import sys
 import warnings
 from pathlib import Path
 from typing import Any
 
-from plait import java
-from plait.errors import RunError
+from plait import java, paths
+from plait.errors import DataError, RunError
 from plait.spark import local
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -77,6 +80,8 @@ def check(spark: Any, *, streaming: bool) -> None:
             why="its cells keep their index in the executors' Python workers, which needs a classic session",
             do="Make the session with plait.spark.session() or SparkSession.builder.master(...)",
         )
+    if streaming or local.is_local(spark.sparkContext.master):
+        _check_python(spark.sparkContext.pythonExec)
     if not streaming:
         return
     for key, value in REQUIRED.items():
@@ -87,6 +92,53 @@ def check(spark: Any, *, streaming: bool) -> None:
                 do=f"Set {key} to {value}, or make the session with plait.spark.session()",
             )
     _advise(spark)
+
+
+def _check_python(interpreter: str) -> None:
+    """Refuse a session whose Python processes on this machine would die unheard: they get what PYSPARK_PYTHON named."""
+    if interpreter not in (sys.executable, local.python()) and (why := _unfit(interpreter)) is not None:
+        raise RunError(
+            f"This Spark session runs its Python processes with {interpreter!r}, which can't run plait",
+            why=why,
+            do=f"Set PYSPARK_PYTHON to {sys.executable} before the session is made, or make it with plait.spark.session()",
+        )
+
+
+#: What an interpreter is asked: its version, and which of the packages it lacks.
+_ASKED = """
+import sys, importlib.util
+print(*sys.version_info[:2], *(n for n in ("plait", "pyarrow", "numpy", "numba") if not importlib.util.find_spec(n)))
+"""
+
+
+@functools.cache
+def _unfit(interpreter: str) -> str | None:
+    """Why an interpreter can't run plait."""
+    if shutil.which(interpreter) is None:
+        return "there is no such program here"
+    try:
+        asked = subprocess.run([interpreter, "-c", _ASKED], capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.SubprocessError) as error:
+        return str(error)
+    if asked.returncode != 0:
+        return f"it ends with {asked.stderr.strip()[-200:]!r}"
+    major, minor, *lacking = asked.stdout.split()
+    if (int(major), int(minor)) != sys.version_info[:2]:
+        return f"it is Python {major}.{minor}, and this is {sys.version_info[0]}.{sys.version_info[1]}"
+    return f"it has no {', '.join(lacking)}" if lacking else None
+
+
+def place(spark: Any, path: str | os.PathLike[str], what: str) -> Path:
+    """A folder that plait and Spark both write into, absolute; refused where the two would mean different ones."""
+    found = paths.absolute(path, what)
+    default = spark._jsc.hadoopConfiguration().get("fs.defaultFS") or "file:///"
+    if not str(default).startswith("file:") and not os.fsdecode(path).lower().startswith("file:"):
+        raise DataError(
+            f"{what} {os.fsdecode(path)!r} is in no file system by name, and this session's default is {default}",
+            why="Spark would look for it there, and plait writes files of this machine",
+            do=f"Write {paths.uri(found)} if a local folder is meant",
+        )
+    return found
 
 
 def _advise(spark: Any) -> None:

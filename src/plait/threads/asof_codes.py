@@ -34,7 +34,7 @@ class CodedRows:
 class AsofCodes:
     """Used by one thread at a time."""
 
-    has_node = has_bands = in_python = False
+    has_node = has_bands = False
     index = usual_index = "scan"
     dimensions: tuple[()] = ()
 

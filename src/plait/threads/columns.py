@@ -3,7 +3,8 @@
 Rows are encoded once, by the thread that pushes them. How a leaf is stored depends on the values seen so far
 (`predicates.words`): a value that does not fit, or the first NULL, widens its column. Then every worker stands still,
 all columns are rewritten, and another kernel takes over; nothing is ever computed in a word that is not proved wide
-enough. Where only Python's integers are, the kernel is Python's too: slow, and right.
+enough. Where only Python is exact, the kernel is Python's too: slow, and right. Which kernel judges is a part of the
+signature, so that a change of it alone, with every column stored as before, is a change like any other.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from plait.predicates import native, opaque
+from plait.predicates import native
 from plait.predicates.columns import Interner
 from plait.predicates.leaves import Shape
 from plait.predicates.leaves import shape as shape_of
-from plait.predicates.words import Signature, choose
+from plait.predicates.words import Signature
 from plait.query.predicate import Predicate
 from plait.windows.segments_match import Matcher
 from plait.windows.segments_plan import check_index, dimensions, possible
@@ -42,7 +43,7 @@ class Encoder:
         self.has_node = bool(self.dimensions or self.shape.terms.equalities)
         self.exact = Exact()
         self._natives: dict[Signature, native.Native] = {}
-        self.signature = self._signature()
+        self.signature = self._before = self._matcher.signature()
 
     @property
     def usual_index(self) -> str:
@@ -61,19 +62,16 @@ class Encoder:
         return self.interner.stamp
 
     def describe(self) -> list[str]:
-        found = self.shape.terms.describe()
-        if self.in_python:
-            found.append("pairs are judged by Python: integers beyond 64 bits are in the windows")
-        return found
+        return self.shape.terms.describe() + self.signature.describe()
 
     def rows(self, side: int, batch: pa.RecordBatch, ts: np.ndarray) -> Rows:
-        self.interner.new_stamp()
+        self.exact.stamp = self.interner.new_stamp()
         return self.intake.rows(side, batch, ts)
 
     def admit(self, side: int, rows: Rows) -> bool:
         """Take note of these rows' values; true if columns have to be stored in another way than before."""
         self._matcher.admit(side, rows, _NOWHERE)  # type: ignore[arg-type]
-        return self._matcher._stale and self._signature() != self.signature
+        return self._matcher.signature() != self.signature
 
     def columns(self, side: int) -> list[Column]:
         """The columns of a side, in the order of a kernel's block; `alive`, if it is there, comes last."""
@@ -90,44 +88,46 @@ class Encoder:
     def widen(self) -> tuple[list[list[Column]], list[list[Column]]]:
         """Adopt the new way; gives both sides' columns before and after."""
         before = [self.columns(0), self.columns(1)]
-        self.signature = self._signature()
+        self._before, self.signature = self.signature, self._matcher.signature()
         return before, [self.columns(0), self.columns(1)]
 
     def converted(self, old: np.ndarray | None, new: Column, side: int) -> np.ndarray | None:
         """A column's values in its new type; None if it did not exist: its rows have the neutral value, one."""
         if old is None:
             return None
-        if new[0].startswith("leaf") and self.signature.words[side][int(new[0][4:])] == "object":
-            return self.exact.codes(old)
+        if new[0].startswith("leaf"):
+            k = int(new[0][4:])
+            if self.signature.words[side][k] == "object" != self._before.words[side][k]:
+                return self.exact.codes(old)
         return old.astype(new[1])
-
-    def _signature(self) -> Signature:
-        m = self._matcher
-        found = Signature(
-            (tuple(m.words[0]), tuple(m.words[1])),
-            (tuple(m.nullable[0]), tuple(m.nullable[1])),
-            (m.alive[0], m.alive[1]),
-        )
-        m._stale = False
-        fitting = choose(self.shape, found, (tuple(m.intervals[0]), tuple(m.intervals[1])))
-        self.in_python = fitting is None
-        return fitting or found
 
     def preload(self) -> None:
         """Compile the kernels of what columns will be, if they are not on disk."""
-        signature = self._signature()
-        if not (self.in_python or self.plain):
+        from numba.core.errors import NumbaError
+
+        signature = self._matcher.signature()
+        if self._called(signature) or self.plain:
+            return
+        try:
             found = self._native(signature)
             assert found.scans
             assert found.verify
+        except NumbaError as error:
+            if not self.shape.opaque:
+                raise
+            self._matcher.give_up(error)
+
+    def _called(self, signature: Signature) -> bool:
+        """Whether Python judges: a function is called as it is where nothing is compiled."""
+        return signature.in_python or (self.plain and self.shape.opaque)
 
     def kernels(self) -> Any:
         """Something with `scans` and `verify`, each with an `address`; to be kept as long as that is used."""
-        if self.in_python or self.plain:
-            from plait.threads.python_kernels import ExactKernels, PlainKernels
+        from plait.threads.python_kernels import ExactKernels, PlainKernels
 
-            return ExactKernels(self) if self.in_python else PlainKernels(self)
-        return self._native(self.signature)
+        if self._called(self.signature):
+            return ExactKernels(self)
+        return PlainKernels(self) if self.plain else self._native(self.signature)
 
     def _native(self, signature: Signature) -> native.Native:
         if signature not in self._natives:
@@ -143,8 +143,9 @@ class Encoder:
         return out
 
     def forget(self, stamp: int) -> None:
-        """Give up the codes of text that only rows pushed before `stamp` hold."""
+        """Give up the codes of text, and of integers beyond 64 bits, that only rows pushed before `stamp` hold."""
         self.interner.forget(stamp)
+        self.exact.forget(stamp)
 
 
 class _Nowhere:
@@ -157,28 +158,17 @@ class _Nowhere:
 _NOWHERE = _Nowhere()
 
 
-class Exact:
-    """Integers beyond 64 bits as codes, for columns of machine words."""
+class Exact(Interner):
+    """Integers beyond 64 bits as codes, for columns of machine words; kept as long as a row of the windows holds them."""
 
-    def __init__(self) -> None:
-        self.values: list[int] = []
-        self._codes: dict[int, int] = {}
+    @property
+    def values(self) -> dict[int, int]:
+        return self._values
 
     def codes(self, values: np.ndarray) -> np.ndarray:
-        out = np.empty(len(values), np.int64)
-        for at, value in enumerate(values.tolist()):
-            code = self._codes.get(value)
-            if code is None:
-                code = self._codes[value] = len(self.values)
-                self.values.append(value)
-            out[at] = code
-        return out
+        return self.encode(values.tolist())
 
     def of(self, codes: np.ndarray) -> np.ndarray:
-        return np.array([self.values[c] for c in codes.tolist()] + [None], dtype=object)[:-1]
-
-
-def opaque_place(shape: Shape) -> str:
-    """Which function of the user's a kernel runs, and where it stands."""
-    function = opaque.function_of(shape)
-    return f"{function.__name__!r} ({opaque.place(function.__code__)})"
+        found = np.empty(len(codes), object)
+        found[:] = [self._values[code] for code in codes.tolist()]
+        return found

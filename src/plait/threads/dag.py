@@ -253,6 +253,10 @@ class Dag:
             for engine in self.engines.values():
                 engine.fail(self.error)
 
+    @property
+    def nbytes(self) -> int:
+        return sum(engine.nbytes for engine in self.engines.values())
+
     def check(self) -> None:
         if self.error is not None:
             raise_again(self.error)

@@ -203,6 +203,11 @@ class Engine(Resizing, Generic[W]):
                         do="Report this",
                     )
 
+    @property
+    def nbytes(self) -> int:
+        """What it holds, about: the gate, and for each source that was let in some columns."""
+        return int(self.gate.words.nbytes) + 40 * self.arena_rows * len(self.pusher.arenas)
+
     def check(self) -> None:
         if self.error is not None:
             raise_again(self.error)

@@ -12,16 +12,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from plait.errors import RunError
+from plait.errors import PlaitError
 from plait.operators import layout as o
 from plait.operators import serving
 from plait.operators.asof import LAST_ID, LAST_REF
 from plait.operators.plan import Plan
 from plait.operators.worker import work
+from plait.predicates import judging
 from plait.query.bind import Bound
 from plait.query.join import Asof, Join, TimeWindow
 from plait.threads.asof_codes import AsofCodes
-from plait.threads.columns import Encoder, opaque_place
+from plait.threads.columns import Encoder
 from plait.threads.engine import Engine
 from plait.threads.memory import Segment, Worker, address, lines, plant
 from plait.threads.options import Options
@@ -149,12 +150,10 @@ class JoinEngine(Engine[Worker]):
         elif answer == o.KERNEL_FAILED:
             assert isinstance(self.encoder, Encoder)
             error = getattr(self.kernels, "error", None)
-            said = "an error" if error is None else f"{type(error).__name__}: {error},"
-            raise RunError(
-                f"The condition {opaque_place(self.encoder.shape)} raised {said} on a pair of rows",
-                why="a pair whose condition fails has no answer, so the run stops",
-                do="Make the function return False, or True, for such a pair; on_reference shows which one it is",
-            )
+            if isinstance(error, PlaitError) or not self.encoder.shape.opaque:
+                assert error is not None
+                raise error
+            raise judging.failed(self.encoder.shape, error) from error
         else:
             return False
         return True

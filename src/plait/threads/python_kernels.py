@@ -1,7 +1,7 @@
 """The kernels of `predicates.native` in Python, behind the same C addresses. The GIL is taken for each call.
 
-`ExactKernels` judge pairs on Python's integers, where no machine word holds what has to be computed. `PlainKernels`
-run the text of the compiled kernels as it stands, without Numba: tests try hundreds of conditions that way.
+`ExactKernels` judge pairs where no kernel is proven to be exact (`predicates.judging`). `PlainKernels` run the text of
+the compiled kernels as it stands, without Numba: tests try hundreds of conditions that way.
 """
 
 from __future__ import annotations
@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from plait.predicates import native, source, store
-from plait.predicates.evaluate import Array, evaluate, truth
-from plait.query.expression import Expr
+from plait.predicates import judging, native, source, store
 
 if TYPE_CHECKING:
     from plait.threads.columns import Encoder
@@ -35,7 +33,7 @@ class _Kernels:
     def __init__(self, encoder: Encoder) -> None:
         self.encoder, self.columns = encoder, [encoder.columns(0), encoder.columns(1)]
         self.signature = encoder.signature
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
         self.scans = (
             _Called(lambda at: self._safely(self.scan, 0, at)),
             _Called(lambda at: self._safely(self.scan, 1, at)),
@@ -45,7 +43,7 @@ class _Kernels:
     def _safely(self, function: Any, *arguments: int) -> int:
         try:
             return int(function(*arguments))
-        except Exception as error:
+        except BaseException as error:  # all of them: what leaves a C callback is printed, and counts as «no pairs»
             self.error = error
             return native.FAILED
 
@@ -74,52 +72,46 @@ class _Kernels:
 
 
 class ExactKernels(_Kernels):
+    def __init__(self, encoder: Encoder) -> None:
+        super().__init__(encoder)
+        self._judge = judging.Judge(encoder.shape, encoder.interner, encoder.exact.of)
+
     def scan(self, side: int, address: int) -> int:
         b = self.block(address)
-        n, room = int(b[native.N]), int(b[native.ROOM])
+        n, room, count = int(b[native.N]), int(b[native.ROOM]), 0
         lo, hi = _view(b[native.LO], n, "int64"), _view(b[native.HI], n, "int64")
-        sizes = np.maximum(hi - lo, 0)
-        probe = np.repeat(np.arange(n), sizes)
-        row = np.arange(len(probe)) - np.repeat(np.cumsum(sizes) - sizes - lo, sizes)
-        hit = self._judge(b, (probe, row) if side == 0 else (row, probe), alive=1 - side)
-        probe, row = probe[hit], row[hit]
-        if len(probe) > room:
-            return 1
-        _view(b[native.OUT_PROBE], room, "int64")[: len(probe)] = probe
-        _view(b[native.OUT_ROW], room, "int64")[: len(row)] = row
-        _view(b[native.STATE], 4, "int64")[3] = len(probe)
+        out = [_view(b[at], room, "int64") for at in (native.OUT_PROBE, native.OUT_ROW)]
+        columns, living = self.arrays(b, 1 - side)
+        for probe, row in judging.blocks(lo, hi):
+            if living is not None:
+                alive = living[row] != 0
+                probe, row = probe[alive], row[alive]
+            hit = self._hits(columns, (probe, row) if side == 0 else (row, probe))
+            probe, row = probe[hit], row[hit]
+            if count + len(probe) > room:
+                return 1  # to be called again, from the start, with more room
+            for found, array in zip((probe, row), out, strict=True):
+                array[count : count + len(found)] = found
+            count += len(probe)
+        _view(b[native.STATE], 4, "int64")[3] = count
         return 0
 
     def check(self, address: int) -> int:
         b = self.block(address)
-        n = int(b[native.N])
+        n, kept = int(b[native.N]), 0
         arrays = [_view(b[at], n, "int64") for at in (native.LO, native.HI, native.STATE)]
-        hit = self._judge(b, (arrays[0], arrays[1]), alive=None)
-        kept = int(hit.sum())
-        for array in arrays:
-            array[:kept] = array[hit]
+        columns, _ = self.arrays(b, None)
+        for first in range(0, n, judging.BLOCK):
+            part = slice(first, first + judging.BLOCK)
+            hit = self._hits(columns, (arrays[0][part], arrays[1][part]))
+            count = int(hit.sum())
+            for array in arrays:
+                array[kept : kept + count] = array[part][hit]
+            kept += count
         return kept
 
-    def _judge(self, b: np.ndarray, rows: tuple[np.ndarray, np.ndarray], *, alive: int | None) -> np.ndarray:
-        shape, known = self.encoder.shape, {}
-        columns, living = self.arrays(b, alive)
-        for side in (0, 1):
-            found = {name: column[rows[side]] for name, column in columns[side].items()}
-            for k, leaf in enumerate(shape.leaves[side]):
-                data, word = found[f"leaf{k}"], self.signature.words[side][k]
-                mask = found[f"mask{k}"] != 0 if f"mask{k}" in found else None
-                if word == "tri":
-                    data, mask = data == 1, data != 2
-                elif word == "object":
-                    data = self.encoder.exact.of(data)
-                known[leaf.expr] = Array(leaf.kind, data, mask)
-        hit = np.ones(len(rows[0]), bool)
-        if living is not None and alive is not None:
-            hit &= living[rows[alive]] != 0
-        values: dict[Expr, Array] = known
-        for part in shape.terms.pair:
-            hit &= truth(evaluate(part, values.get, self.encoder.interner.code))
-        return hit
+    def _hits(self, columns: list[dict[str, np.ndarray]], rows: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+        return self._judge.hits(self.signature.words, (columns[0], columns[1]), rows)
 
 
 class PlainKernels(_Kernels):

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import gc
 import threading
 import time
 import weakref
@@ -69,7 +70,20 @@ def start(query: Query, **options: Any) -> Run:
                 why=f"there are {', '.join(known)}",
                 do=f"Did you mean {near[0]}=?" if near else "",
             )
+    clear_away()
     return Run(query, Options(**options))
+
+
+#: Engines that have ended. Their parts refer to one another, so they are there until Python's collector comes by, which counts
+#: objects and does not see that an engine is a few of them and many megabytes.
+_ENDED: weakref.WeakSet[Engine | Dag] = weakref.WeakSet()
+MOST_ENDED_BYTES = 1 << 30
+
+
+def clear_away() -> None:
+    """Have ended engines collected once they hold too much."""
+    if sum(engine.nbytes for engine in _ENDED) > MOST_ENDED_BYTES:
+        gc.collect()
 
 
 def supports(query: Query) -> str | None:
@@ -132,6 +146,7 @@ class Run:
             self._dropped_run.detach()
             self._clock.stop()
             self._engine.stop()
+            _ENDED.add(self._engine)
 
     def _check(self, doing: str) -> None:
         """Raise what stopped the run, if anything did."""
@@ -404,3 +419,4 @@ def _abandon(engine: Engine | Dag, clock: Clock) -> None:
     """Nobody has the run any more. Called by the collector of garbage, in whatever thread: it waits for nobody."""
     clock.abandon()
     engine.abandon()
+    _ENDED.add(engine)

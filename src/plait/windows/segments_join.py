@@ -303,7 +303,7 @@ class JoinWindow:
     def describe(self) -> list[str]:
         """The terms, and which index serves probes into each side and why."""
         names = self.shape.predicate.names
-        lines = self.shape.terms.describe()
+        lines = self.shape.terms.describe() + self.matcher.signature().describe()
         return lines + [
             f"probes into {names[s]}: {self.used[1 - s] or c.kind} ({c.why})" for s, c in enumerate(self.choices)
         ]

@@ -1,32 +1,30 @@
-"""Judging pairs: the compiled kernel where machine words suffice, Python's integers where they don't.
+"""Judging pairs: the compiled kernel where it is proven to be exact, Python where it is not.
 
 `Matcher` knows how each leaf is stored on either side and what its values can be. When rows bring a value that does
 not fit, or the first NULL, the stored columns are widened and the kernel is chosen again; nothing is ever computed in a
-word that the minima and maxima do not prove wide enough.
+word that the minima and maxima do not prove wide enough. Which pairs Python judges: see `predicates.judging`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from plait.errors import PlaitError, RunError
-from plait.predicates import bounds, opaque, source, store
+from plait.errors import PlaitError
+from plait.predicates import bounds, judging, source, store
 from plait.predicates.bounds import Interval
 from plait.predicates.columns import Interner
-from plait.predicates.evaluate import Array, evaluate, truth
 from plait.predicates.leaves import Shape
 from plait.predicates.words import Signature, choose, storage, widened
-from plait.query.expression import Expr
 from plait.windows.segments import Segment
 from plait.windows.segments_rows import Rows, leaf_interval, stored
 
 Pairs = tuple[np.ndarray, np.ndarray]
-_BLOCK = 1 << 16  # pairs judged at once without a kernel
 
 
 class Matcher:
@@ -41,6 +39,8 @@ class Matcher:
         self.alive = [False, False]
         self._modules: dict[Signature, ModuleType] = {}
         self._chosen: Signature | None = None
+        self._uncompiled = ""  # why what should compile did not
+        self._judge = judging.Judge(shape, interner)
         self._stale = True
         self._probe = np.empty(1 << 15, np.int64)
         self._row = np.empty(1 << 15, np.int64)
@@ -95,22 +95,34 @@ class Matcher:
 
     # --- kernels ---
 
-    def _kernel(self) -> tuple[Signature, ModuleType] | None:
-        """The module for the present words, or None where only Python's integers are wide enough."""
-        if self._stale:
+    def signature(self) -> Signature:
+        """How pairs are judged, after what has been admitted so far."""
+        if self._stale or self._chosen is None:
             signature = Signature(
                 (tuple(self.words[0]), tuple(self.words[1])),
                 (tuple(self.nullable[0]), tuple(self.nullable[1])),
                 (self.alive[0], self.alive[1]),
             )
-            intervals = (tuple(self.intervals[0]), tuple(self.intervals[1]))
-            self._chosen, self._stale = choose(self.shape, signature, intervals), False
-        if self._chosen is None:
+            found = choose(self.shape, signature, (tuple(self.intervals[0]), tuple(self.intervals[1])))
+            if self._uncompiled and not found.in_python:
+                found = replace(found, in_python=True, why=self._uncompiled)
+            self._chosen, self._stale = found, False
+        return self._chosen
+
+    def give_up(self, error: BaseException) -> None:
+        """What was proven does not compile: Python judges from now on."""
+        self._uncompiled = f"Numba does not compile the condition ({type(error).__name__})"
+        self._stale = True
+
+    def _kernel(self) -> tuple[Signature, ModuleType] | None:
+        """The module for the present words, or None where Python judges."""
+        signature = self.signature()
+        if signature.in_python or (self.plain and self.shape.opaque):
             return None
-        module = self._modules.get(self._chosen)
+        module = self._modules.get(signature)
         if module is None:
-            module = self._modules[self._chosen] = self._load(self._chosen)
-        return self._chosen, module
+            module = self._modules[signature] = self._load(signature)
+        return signature, module
 
     def _load(self, signature: Signature) -> ModuleType:
         if self.plain:
@@ -134,14 +146,17 @@ class Matcher:
         """All pairs of probes with their ranges, by probe, rows ascending within one (probes may interleave)."""
         kernel = self._kernel()
         if kernel is None:
-            return self._without_kernel(side, probes, segment, *_all_pairs(lo, hi, segment))
+            return self._without_kernel(side, probes, segment, judging.blocks(lo, hi))
         signature, module = kernel
         call = module.scan_0 if side == 0 else module.scan_1
         window = self._window_columns(1 - side, segment, signature)
         arrays = self.arrays(side, probes, signature) + self.arrays(1 - side, window, signature, alive=True)
         state = np.array([-1, 0, 0, 0], np.int64)
-        while self._run(call, len(lo), lo, hi, *arrays, state, self._probe, self._row):
-            self._grow(int(state[3]))
+        try:
+            while self._run(call, len(lo), lo, hi, *arrays, state, self._probe, self._row):
+                self._grow(int(state[3]))
+        except _Uncompiled:
+            return self._without_kernel(side, probes, segment, judging.blocks(lo, hi))
         count = int(state[3])
         found = self._probe[:count].copy(), self._row[:count].copy()
         if len(self._probe) > 1 << 20:
@@ -154,13 +169,16 @@ class Matcher:
         """The candidates that match, in their order."""
         kernel = self._kernel()
         if kernel is None:
-            return self._without_kernel(side, probes, segment, probe, row)
+            return self._without_kernel(side, probes, segment, _cut(probe, row))
         signature, module = kernel
         window = self._window_columns(1 - side, segment, signature)
         sides = (probes, window) if side == 0 else (window, probes)
         arrays = self.arrays(0, sides[0], signature) + self.arrays(1, sides[1], signature)
         left, right = (probe, row) if side == 0 else (row, probe)
-        kept = self._run(module.verify, len(probe), left, right, probe, *arrays)
+        try:
+            kept = self._run(module.verify, len(probe), left, right, probe, *arrays)
+        except _Uncompiled:
+            return self._without_kernel(side, probes, segment, _cut(probe, row))
         return probe[:kept].copy(), row[:kept].copy()
 
     def _window_columns(self, side: int, segment: Segment, signature: Signature) -> dict[str, np.ndarray]:
@@ -189,70 +207,47 @@ class Matcher:
     def _raising(self, call: Callable[..., int], *args: Any) -> int:
         if not self.shape.opaque:
             return call(*args)
+        from numba.core.errors import NumbaError
+
         try:
             return call(*args)
         except PlaitError:
             raise
+        except NumbaError as error:  # before anything has run
+            self.give_up(error)
+            raise _Uncompiled from error
         except Exception as error:
-            function = opaque.function_of(self.shape)
-            code = function.__code__
-            raise RunError(
-                f"The condition {function.__name__!r} ({code.co_filename}, line {code.co_firstlineno}) raised "
-                f"{type(error).__name__}: {error}",
-                why="a pair whose condition fails has no answer, so the run stops",
-                do="Make the function return False, or True, for such a pair",
-            ) from error
+            raise judging.failed(self.shape, error) from error
 
     def _without_kernel(
-        self, side: int, probes: dict[str, np.ndarray], segment: Segment, probe: np.ndarray, row: np.ndarray
+        self, side: int, probes: dict[str, np.ndarray], segment: Segment, candidates: Iterable[Pairs]
     ) -> Pairs:
         kept = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-        for at in range(0, len(probe), _BLOCK):
-            p, r = probe[at : at + _BLOCK], row[at : at + _BLOCK]
+        for p, r in candidates:
             if "alive" in segment.columns:
                 living = segment.columns["alive"][r] != 0
                 p, r = p[living], r[living]
-            hit = self._judge(side, probes, p, segment.columns, r)
+            sides = (probes, segment.columns) if side == 0 else (segment.columns, probes)
+            hit = self._judge.hits(self.words, sides, (p, r) if side == 0 else (r, p))
             kept[0].append(p[hit])
             kept[1].append(r[hit])
         return np.concatenate(kept[0]), np.concatenate(kept[1])
 
-    def _judge(
-        self, side: int, probes: dict[str, np.ndarray], p: np.ndarray, window: dict[str, np.ndarray], r: np.ndarray
-    ) -> np.ndarray:
-        sides = ((probes, p), (window, r)) if side == 0 else ((window, r), (probes, p))
-        known: dict[Expr, Array] = {}
-        for s, (columns, at) in enumerate(sides):
-            for k, leaf in enumerate(self.shape.leaves[s]):
-                data = columns[f"leaf{k}"][at]
-                mask = columns[f"mask{k}"][at] != 0 if f"mask{k}" in columns else None
-                if self.words[s][k] == "tri":
-                    data, mask = data == 1, data != 2
-                known[leaf.expr] = Array(leaf.kind, data, mask)
-        hit = np.ones(len(p), bool)
-        for part in self.shape.terms.pair:
-            hit = hit & truth(evaluate(part, known.get, self.interner.code))
-        return hit
+
+class _Uncompiled(Exception):
+    """Numba refused a kernel."""
 
 
 def kernel_text(shape: Shape, signature: Signature) -> store.KernelText:
     """A condition's module as text and name: all that a worker on another machine needs."""
-    text = source.module_text(shape, signature)
-    identity = None
-    if shape.opaque:
-        # marshal spells equal functions differently, so the text can't name itself.
-        stripped = source.module_text(shape, signature, plain=True).splitlines()
-        identity = "\n".join(line for line in stripped if "_function(" not in line)
-        identity += opaque.digest_all(shape)
-    return store.kernel_text(text, identity=identity)
+    identity = source.module_text(shape, signature, named=True) if shape.opaque else None
+    return store.kernel_text(source.module_text(shape, signature), identity=identity)
 
 
 def _bytes(mask: np.ndarray | None, n: int) -> np.ndarray:
     return np.ones(n, np.uint8) if mask is None else mask.astype(np.uint8)
 
 
-def _all_pairs(lo: np.ndarray, hi: np.ndarray, segment: Segment) -> Pairs:
-    sizes = np.maximum(hi - lo, 0)
-    probe = np.repeat(np.arange(len(lo)), sizes)
-    starts = np.cumsum(sizes) - sizes
-    return probe, np.arange(len(probe)) - np.repeat(starts - lo, sizes)
+def _cut(probe: np.ndarray, row: np.ndarray) -> Iterator[Pairs]:
+    for at in range(0, len(probe), judging.BLOCK):
+        yield probe[at : at + judging.BLOCK], row[at : at + judging.BLOCK]

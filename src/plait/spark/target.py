@@ -1,0 +1,234 @@
+"""Whose a folder of results is. Parts are numbered by their checkpoint's batches, so those of two checkpoints don't go together.
+
+A checkpoint gets an identity when it is made (`plait.json`), and writes it into a folder before its first part stands there
+(`.plait`, which readers pass over). From then on:
+
+- A folder with a file in it that holds data belongs to the checkpoint that its note names, and takes parts of no other.
+- The parts of a checkpoint lie in one folder: another one would lack those that are out.
+- No part has a number that its checkpoint has not planned yet: such a checkpoint is an old copy.
+- Each start makes a token, for the checkpoint and the note. Of two copies of a checkpoint the one that started last has the
+  folder; the other finds another token there and stops.
+
+All of that is judged before anything runs and, under a lock that dies with its process, again before each part is published.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from plait import paths
+from plait.connectors.files import data_files
+from plait.errors import DataError, RunError
+
+NOTE = ".plait"
+VERSION = 1
+_PART = re.compile(r"(?:part|batch)-(\d{12})")
+_LEFT_OVER = re.compile(r"\.(?:part-\d{12}.*\.[0-9a-f]{8}|batch-\d{12}|plait\.[0-9a-f]{16})\.tmp")
+
+
+@dataclass(frozen=True)
+class Owner:
+    """A checkpoint at a start of it."""
+
+    checkpoint: Path
+    id: str
+    query: str
+    planned: int  # the number of the last part it may have published; -1 for none
+    runs: tuple[str, ...]  # tokens that the folder may have: of the starts before this one
+    run: str  # this start's
+    before: str  # the folder of results at the last start
+    adopts: bool  # made by a plait that wrote no notes: parts without one may be its own
+
+
+@dataclass(frozen=True)
+class Target:
+    """A folder and what is to stand in it."""
+
+    folder: Path
+    holds: str  # "results" or "dropped rows"
+    form: str
+    new: bool = False  # may be another folder than so far
+    what: str = "The folder of results"
+
+    def check(self, owner: Owner) -> None:
+        """Refuse a folder that is not this checkpoint's, or can't be."""
+        paths.may_be_folder(self.folder, self.what)
+        note = _read(self.folder)
+        data = next(_data(self.folder, owner.checkpoint), None)
+        if note is not None and note["id"] == owner.id:
+            return self._check_own(note, data, owner)
+        if data is not None and not (note is None and owner.adopts and self._strange(owner) is None):
+            raise self._others(note, data, owner)
+        if self.holds == "results" and owner.planned >= 0 and not self.new and not owner.adopts:
+            raise RunError(
+                f"The results of checkpoint {str(owner.checkpoint)!r} so far are not in {str(self.folder)!r}",
+                why=f"it has planned batches up to {owner.planned}, and published into {owner.before!r}",
+                do="Name the folder that has its parts; or pass new_folder=True to have only further ones here; or begin anew "
+                "with a fresh checkpoint",
+            )
+
+    def _check_own(self, note: dict[str, Any], data: str | None, owner: Owner) -> None:
+        if data is not None and (note["holds"], note["form"]) != (self.holds, self.form):
+            raise RunError(
+                f"{self.what} {str(self.folder)!r} has {note['holds']} as {note['form']}, "
+                f"and is to have {self.holds} as {self.form}",
+                why="their names would not sort into one order, and a batch done again would stand there twice",
+                do="Go on as it was begun, or name another folder",
+            )
+        if self.holds == "results" and not self.new and note["run"] not in owner.runs:
+            raise RunError(
+                f"Another copy of checkpoint {str(owner.checkpoint)!r} has published into {str(self.folder)!r} since this one",
+                why=f"it was last started from {note['checkpoint']!r}, and its parts are not those this copy would write",
+                do="Go on with that one, or begin anew with a fresh checkpoint and folder",
+            )
+        if (ahead := self._strange(owner, parts=True)) is not None:
+            raise RunError(
+                f"{self.what} {str(self.folder)!r} has {ahead!r}, and its checkpoint {str(owner.checkpoint)!r} has planned "
+                f"batches up to {owner.planned}",
+                why="the checkpoint is older than the folder: what it would publish next is there already, cut otherwise",
+                do="Bring back the checkpoint that wrote it, or begin anew with a fresh checkpoint and folder",
+            )
+
+    def _strange(self, owner: Owner, *, parts: bool = False) -> str | None:
+        """A file that this checkpoint can't have published: a part that it has not planned, or, with all files, none."""
+        for name in _data(self.folder, owner.checkpoint):
+            found = _PART.match(name if self.holds == "results" else name.rpartition("/")[2])
+            if (found is None and not parts) or (found is not None and int(found[1]) > owner.planned):
+                return name
+        return None
+
+    def _others(self, note: dict[str, Any] | None, data: str, owner: Owner) -> RunError:
+        if note is None:
+            whose = f"its {data!r} was published from no checkpoint"
+        elif note["checkpoint"] == str(owner.checkpoint):
+            whose = "it belongs to the checkpoint that was there before"
+        else:
+            whose = f"it belongs to checkpoint {note['checkpoint']!r}"
+        return RunError(
+            f"{self.what} {str(self.folder)!r} holds other rows than those of checkpoint {str(owner.checkpoint)!r}",
+            why=f"{whose}, and old and new parts would mix",
+            do="Name an empty folder, or the checkpoint that wrote this one; to begin anew remove both",
+        )
+
+    def claim(self, owner: Owner) -> None:
+        """Take the folder for a checkpoint."""
+        paths.folder(self.folder, self.what)
+        with locked(self.folder):
+            self.check(owner)
+            note = {"version": VERSION, "id": owner.id, "run": owner.run, "checkpoint": str(owner.checkpoint)}
+            _write(self.folder, note | {"query": owner.query, "holds": self.holds, "form": self.form})
+            _sweep(self.folder)
+
+    def last_run(self, owner: Owner) -> list[str]:
+        """The token of the start that has the folder, if it was one of this checkpoint."""
+        note = _read(self.folder)
+        return [note["run"]] if note is not None and note["id"] == owner.id else []
+
+    @contextmanager
+    def held(self, owner: Owner) -> Iterator[None]:
+        """Publish inside of this: nobody else does meanwhile, and the folder is still the checkpoint's."""
+        with locked(self.folder):
+            note = _read(self.folder)
+            if note is None or (note["id"], note["run"]) != (owner.id, owner.run):
+                who = (
+                    f"checkpoint {note['checkpoint']!r} has taken it"
+                    if note
+                    else f"its {NOTE} is gone, with what stood there"
+                )
+                raise RunError(
+                    f"{self.what} {str(self.folder)!r} is no longer that of checkpoint {str(owner.checkpoint)!r}",
+                    why=f"{who} since this query started, and old and new parts would mix",
+                    do="Let one query write into it; nothing of this batch was published",
+                )
+            yield
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Alone in a folder, among processes and threads; a lock goes with its holder, however that ends."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:  # it is not there: nothing to be alone in, and the caller will say so
+        yield
+        return
+    try:
+        with contextlib.suppress(ImportError, OSError):  # no locks here: tokens have to do
+            import fcntl
+
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _read(folder: Path) -> dict[str, Any] | None:
+    try:
+        found = json.loads((folder / NOTE).read_text())
+        assert isinstance(found, dict)
+        version = found["version"]
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (ValueError, KeyError, AssertionError, OSError) as error:
+        raise RunError(
+            f"{str(folder / NOTE)!r} can't be read",
+            why=f"{error}; it says whose parts stand there",
+            do="Name another folder",
+        ) from None
+    if version != VERSION:
+        raise RunError(
+            f"{str(folder / NOTE)!r} is of version {version}",
+            why=f"this plait knows version {VERSION}",
+            do="Use a newer one",
+        )
+    return found
+
+
+def _write(folder: Path, note: dict[str, Any]) -> None:
+    try:
+        put(folder / NOTE, json.dumps(note, indent=1) + "\n")
+    except OSError as error:
+        raise DataError(
+            f"{str(folder)!r} can't be written",
+            why=str(error),
+            do="Check its permissions and the disk, or write elsewhere",
+        ) from None
+
+
+def put(file: Path, text: str) -> None:
+    """Write a small file: it is there whole, or as it was before, also after a crash."""
+    temporary = file.with_name(f".{file.name.lstrip('.')}.{secrets.token_hex(8)}.tmp")
+    try:
+        with open(temporary, "x", encoding="utf-8") as out:
+            out.write(text)
+            out.flush()
+            os.fsync(out.fileno())
+        os.replace(temporary, file)
+    except OSError:
+        with contextlib.suppress(OSError):  # on a read-only disk even that a file is not there can't be told
+            temporary.unlink()
+        raise
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what killed runs have left under temporary names. Whoever wrote it no longer has the folder."""
+    import shutil
+
+    for entry in list(os.scandir(folder)):
+        if _LEFT_OVER.fullmatch(entry.name):
+            with contextlib.suppress(OSError):
+                shutil.rmtree(entry.path) if entry.is_dir() else os.unlink(entry.path)
+
+
+def _data(folder: Path, checkpoint: Path) -> Iterator[str]:
+    """Files in a folder that hold data; not those of the checkpoint, which may lie in it."""
+    inside = folder in checkpoint.parents
+    return (n for n in data_files(folder) if not (inside and checkpoint in (folder / n).parents))
