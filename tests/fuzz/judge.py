@@ -55,6 +55,7 @@ class Got:
     order: str = "strict"
     whole: bool = True
     may_be_behind: bool = False
+    own_keys: bool = False  # made of other positions than the reference's (files): they rise, and that is all
 
 
 def judged(expected: Answer, got: Got) -> str | None:
@@ -76,16 +77,22 @@ def judged(expected: Answer, got: Got) -> str | None:
     found = difference(table, got.table, got.order)
     if found is not None:
         return f"row {found.row}: {found.what}\nexpected {found.expected}\ngot      {found.got}"
-    return _judged_keys(table, got.table, got.order) or (_judged_late(expected, got) if got.whole else None)
+    return _judged_keys(table, got) or (_judged_late(expected, got) if got.whole else None)
 
 
-def _judged_keys(table: pa.Table, got: pa.Table, order: str) -> str | None:
+def _judged_keys(table: pa.Table, got: Got) -> str | None:
     """Keys are part of the answer: sinks sort and drop replays by them."""
-    if order != "strict" or KEY not in got.column_names or got.column(KEY).equals(table.column(KEY)):
+    if got.table is None or got.order != "strict" or KEY not in got.table.column_names:
         return None
-    pairs = zip(table.column(KEY).to_pylist(), got.column(KEY).to_pylist(), strict=True)
-    at, (mine, theirs) = next((at, pair) for at, pair in enumerate(pairs) if pair[0] != pair[1])
-    return f"the key of row {at} is {decode(theirs)}, and the reference's {decode(mine)}"
+    keys, wanted = got.table.column(KEY).to_pylist(), table.column(KEY).to_pylist()
+    if got.own_keys:
+        falls = next((at for at in range(1, len(keys)) if keys[at] <= keys[at - 1]), None)
+        return None if falls is None else f"the key of row {falls} does not rise: {decode(keys[falls])}"
+    pairs = enumerate(zip(wanted, keys, strict=True))
+    other = next(((at, mine, theirs) for at, (mine, theirs) in pairs if mine != theirs), None)
+    if other is None:
+        return None
+    return f"the key of row {other[0]} is {decode(other[2])}, and the reference's {decode(other[1])}"
 
 
 def _judged_late(expected: Answer, got: Got) -> str | None:

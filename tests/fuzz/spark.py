@@ -149,7 +149,7 @@ class Case:
 
 
 def carried_out(spark: Any, group: Group, given: Way) -> judge.Got:
-    got = judge.Got(may_be_behind=given.streaming and judge.undeclared(group.feeds))
+    got = judge.Got(may_be_behind=given.streaming and judge.undeclared(group.feeds), own_keys=True)
     folder = Path(tempfile.mkdtemp(prefix="fuzz-"))
     try:
         with warnings.catch_warnings():
