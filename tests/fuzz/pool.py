@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 #: Longer than any case with all it may have to compile on a busy machine.
-HANGS_AFTER_S = 300.0
+HANGS_AFTER_S = 900.0
 #: Cases a process runs before another takes its place: what leaks shows as memory, not as the machine's end.
 A_PROCESS = 1_000
 
