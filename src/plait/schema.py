@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from plait.errors import DataError, QueryError
+from plait.layouts import plain_schema, plain_type
 from plait.order import TS_MAX
 
 _UNITS_US: Final[dict[str, Fraction]] = {
@@ -242,21 +243,21 @@ _TYPE_WORDS: Final = {
 
 
 def arrow_type(value: Any, name: str) -> pa.DataType:
-    """An Arrow type, given as such or by its usual word."""
+    """An Arrow type, given as such or by its usual word; in its plain layout (`layouts`)."""
     if isinstance(value, pa.DataType):
-        return value
+        return plain_type(value, f"{name}=")
     if isinstance(value, str) and value.lower() in _TYPE_WORDS:
         return _TYPE_WORDS[value.lower()]
     raise QueryError(f"{name}={value!r} is no type", do=f"Use a pyarrow type or one of {', '.join(_TYPE_WORDS)}")
 
 
 def arrow_schema(value: Any, name: str) -> pa.Schema:
-    """A pyarrow schema, or a mapping of column names to types."""
+    """A pyarrow schema, or a mapping of column names to types; in plain layouts (`layouts`)."""
     if isinstance(value, pa.Schema):
         for column in value.names:
             if value.names.count(column) > 1:
                 raise QueryError(f"{name}= has two columns called {column!r}", do="Rename one")
-        return value
+        return plain_schema(value, f"{name}=")
     if isinstance(value, dict) and value and all(isinstance(column, str) and column for column in value):
         return pa.schema([(column, arrow_type(kind, f"{name}[{column!r}]")) for column, kind in value.items()])
     raise QueryError(f"{name}={value!r} is no schema", do="Pass a pyarrow schema or a dict of column names to types")
@@ -281,7 +282,12 @@ def is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
+def is_bytes(kind: pa.DataType) -> bool:
+    large = pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind)
+    return bool(pa.types.is_binary(kind) or large or pa.types.is_fixed_size_binary(kind))
+
+
 __all__ = [
-    "TIME_UNITS", "arrow_schema", "arrow_type", "check_time_type", "duration_text", "duration_us", "is_text",
+    "TIME_UNITS", "arrow_schema", "arrow_type", "check_time_type", "duration_text", "duration_us", "is_bytes", "is_text",
     "joint_time_type", "listed", "micros_of", "time_kind", "to_micros",
 ]  # fmt: skip

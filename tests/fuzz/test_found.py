@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 import plait
-from plait.query.identical import difference
+from plait.query.identical import KEY, difference
 
 #: The ends of every type of days, moments and spans; Python's own hold none of them.
 MOMENTS = {
@@ -32,3 +32,14 @@ def test_moments_beyond_pythons_own(kind: str, seq: str, size: str | int) -> Non
         run.drain()
         got = run.table()
     assert difference(query.reference({"a": rows}, keys=True), got) is None
+
+
+def test_equal_rows_have_keys_of_their_own() -> None:
+    """Two equal rows are two triggers: their results' keys must rise, or sorting by them gives another order."""
+    a, b = plait.stream("a", unit="us"), plait.stream("b", unit="us", seq="content")
+    left = pa.table({"ts": pa.array([1, 2], pa.int64()), "n": pa.array([1, 2], pa.int64())})
+    right = pa.table({"ts": pa.array([3, 3], pa.int64()), "w": ["x", "x"]})
+    result = plait.join(a, b, within=5).reference({"a": left, "b": right}, keys=True)
+    assert result.column("n").to_pylist() == [1, 2, 1, 2]
+    keys = result.column(KEY).to_pylist()
+    assert keys == sorted(set(keys))

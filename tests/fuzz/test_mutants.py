@@ -68,9 +68,7 @@ def plant(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
                 monkeypatch.setattr(user, name, vars(twin)[name])
 
 
-PLAN = runner.Plan(
-    7, Draw(conditions=12, dictionary_sources=False, views_beside_seq=False), Ways(compiled=0, interrupts=False)
-)
+PLAN = runner.Plan(7, Draw(conditions=12), Ways(compiled=0, interrupts=False))
 
 
 def differs(plan: runner.Plan, case: int) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -25,12 +24,8 @@ def found(spark: Any, plan: Plan, cases: range) -> list[str]:
     return differences
 
 
-#: Not yet: rows that seq="content" can't tell apart share their keys (`test_known.py`).
-DRAW = Draw(equal_rows=False)
-
-
 def test_cases(spark: Any) -> None:
-    plan = Plan(11, replace(DRAW, conditions=4), Ways(), " --conditions 4 --without equal_rows")
+    plan = Plan(11, Draw(conditions=4), Ways(), " --conditions 4")
     differences = found(spark, plan, range(12))
     assert not differences, "\n\n".join(differences)
 
@@ -38,5 +33,5 @@ def test_cases(spark: Any) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_many_cases(spark: Any) -> None:
-    differences = found(spark, Plan(7, DRAW, Ways(), " --without equal_rows"), range(10_000, 10_600))
+    differences = found(spark, Plan(7, Draw(), Ways()), range(10_000, 10_600))
     assert not differences, "\n\n".join(differences)

@@ -177,6 +177,16 @@ def test_a_bound_method_and_text_that_is_no_number_are_left_to_python() -> None:
     assert "of bytes" in why(lambda l, r: l.a == r.a and True, (0, 9), *(pa.binary(),) * 4)
 
 
+def test_integers_beyond_2_to_53_meet_floats_only_in_python() -> None:
+    def same(l: Any, r: Any) -> Any:
+        return l.a == r.a and True
+
+    assert why(same, (-(2**53), 2**53), INT, INT, FLOAT, FLOAT) == ""
+    assert "beyond 2^53" in why(same, (0, 2**53 + 1), INT, INT, FLOAT, FLOAT)
+    assert "beyond 2^53" in why(lambda l, r: l.a / r.a == 1 and True, (0, 2**53 + 1))
+    assert check(same, (INT, INT, FLOAT, FLOAT)) == 3
+
+
 def test_intervals_are_never_too_narrow() -> None:
     assert proof.prove(lambda a, b: a * b - a, [proof.whole((-3, 5)), proof.whole((2, 4))]).interval == (-17, 23)
     with pytest.raises(proof.Unproven):

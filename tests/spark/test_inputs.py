@@ -267,19 +267,17 @@ def check_alike(frame: Any, other: Any) -> str:
     return "plait" if any(how.scan is not None for _, how in packs if how.stream == "a") else "spark"
 
 
-@pytest.mark.parametrize(
-    "values", [("1", "22"), ("a b", "é"), ("2024-01-01", "2024-01-02"), ("1.5", "__HIVE_DEFAULT_PARTITION__")]
-)
-def test_columns_that_folders_name(two: Any, folder: Path, tmp_path: Path, values: tuple[str, str]) -> None:
-    """In the files too, with other values there; at the top and deeper; below a basePath."""
+def test_columns_that_folders_name(two: Any, folder: Path, tmp_path: Path) -> None:
+    """In the files too, with other values there; no value at all; below a basePath."""
+    values, schema = ("1", "__HIVE_DEFAULT_PARTITION__"), "ts long, k long"  # as the files have it: nothing else tells
     other = feeds.frame(two, folder, feeds.spark_schema(TABLE), streaming=False)
     for k, value in enumerate(values):
         feeds.write_file(
             make(tmp_path / "in" / f"k={value}") / f"p{k}.parquet", pa.table({"ts": [1, 2], "k": [99, 99]}), k
         )
-    assert check_alike(two.read.parquet(str(tmp_path / "in")), other) == "spark"
+    assert check_alike(two.read.schema(schema).parquet(str(tmp_path / "in")), other) == "spark"
     below = str(tmp_path / "in" / f"k={values[0]}")
-    based = two.read.option("basePath", str(tmp_path / "in")).parquet(below)
+    based = two.read.schema(schema).option("basePath", str(tmp_path / "in")).parquet(below)
     assert [frame.scan for frame in frames_of(A, based)] == [None]
     assert check_alike(two.read.parquet(below), other) == "plait"  # the folder itself names no column
 
@@ -371,5 +369,6 @@ def one_case(spark: Any, seed: int, place: Path, other: Any) -> str:
 
 def test_random_folders_are_read_as_spark_reads_them(two: Any, folder: Path, tmp_path: Path) -> None:
     other = feeds.frame(two, folder, feeds.spark_schema(TABLE), streaming=False)
-    read_by = [one_case(two, SEED + k, tmp_path / f"{k}", other) for k in range(4)]
+    # 119: a folder names a column that its files have too.
+    read_by = [one_case(two, SEED + k, tmp_path / f"{k}", other) for k in (0, 1, 2, 119)]
     assert {"plait", "spark"} <= set(read_by)

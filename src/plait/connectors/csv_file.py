@@ -25,6 +25,7 @@ from plait.connectors.encoding import from_base64
 from plait.connectors.files import DataFile
 from plait.connectors.fit import Wanted, check_fit, check_unique, fit
 from plait.errors import DataError
+from plait.schema import is_bytes
 
 #: Arrow reads up to 32 blocks ahead, for every lane that is open: larger ones are no faster and hold more memory.
 BLOCK_BYTES: Final = 1 << 18
@@ -112,7 +113,7 @@ def read(file: DataFile, wanted: Wanted, batch_rows: int, options: CsvOptions) -
 
 
 def _reader(file: DataFile, schema: pa.Schema | None, options: CsvOptions) -> pc.CSVStreamingReader:
-    kinds = None if schema is None else {f.name: pa.string() if pa.types.is_binary(f.type) else f.type for f in schema}
+    kinds = None if schema is None else {f.name: pa.string() if is_bytes(f.type) else f.type for f in schema}
     return pc.open_csv(
         pa.input_stream(file.path, compression=_compression(file)),
         # Threads would lose the row numbers of errors; the reader is sequential anyway.
@@ -130,7 +131,7 @@ def _reader(file: DataFile, schema: pa.Schema | None, options: CsvOptions) -> pc
 
 def _decoded(block: pa.RecordBatch, schema: pa.Schema, where: str, row: int) -> pa.RecordBatch:
     for index, field in enumerate(schema):
-        if pa.types.is_binary(field.type):
+        if is_bytes(field.type):
             values = from_base64(block.column(index), f"{where}: column {field.name!r}", row)
             block = block.set_column(index, field.name, values)
     return block

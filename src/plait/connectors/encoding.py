@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from plait.errors import DataError
+from plait.schema import is_bytes
 
 #: The words for floats that are no JSON numbers.
 NON_FINITE: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
@@ -97,7 +98,7 @@ def json_values(column: pa.Array, name: str) -> list[Any]:
         return _floats(column)
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         return _list(iso(column, name))
-    if _is_bytes(kind):
+    if is_bytes(kind):
         return _list(to_base64(column))
     if pa.types.is_duration(kind):
         return _list(column.cast(pa.int64()))
@@ -140,11 +141,6 @@ def _lists(column: pa.Array, name: str) -> list[Any]:
     return [None if length is None else [next(flat) for _ in range(length)] for length in lengths]
 
 
-def _is_bytes(kind: pa.DataType) -> bool:
-    fixed = pa.types.is_fixed_size_binary(kind)
-    return bool(fixed or pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind))
-
-
 def _is_list(kind: pa.DataType) -> bool:
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
@@ -174,7 +170,7 @@ def csv_column(column: pa.Array, name: str) -> pa.Array:
         return csv_column(column.dictionary_decode(), name)
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         return iso(column, name)
-    if _is_bytes(kind):
+    if is_bytes(kind):
         return to_base64(column)
     if pa.types.is_duration(kind):
         return column.cast(pa.int64())

@@ -1,8 +1,8 @@
 """Do these columns fit that schema? The one place where data from outside is held against what is expected.
 
-Columns are found by name and put in the schema's order. A type has to be the very one, except that text is text and
-bytes are bytes however they are laid out (`large_string`, views, dictionaries): which of those a writer chose says
-nothing about the values. Nothing else is converted: a silent cast would hide a broken feed.
+Columns are found by name and put in the schema's order. A type has to be the very one, except that values are the same
+however they are laid out (`layouts`), and text is text and bytes are bytes (`large_string` or `string`): which of those a
+writer chose says nothing about the values. Nothing else is converted: a silent cast would hide a broken feed.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from plait.errors import DataError
+from plait.layouts import plain_array, plain_schema, plain_type
 from plait.schema import is_text
 
 _DECLARE: Final = "Make them agree, or declare the columns you want with schema= if only some are needed"
@@ -32,8 +33,9 @@ class Wanted:
 
 
 def plain(schema: pa.Schema) -> pa.Schema:
-    """Without metadata and with every column nullable: how a writer labelled its file is no part of the data."""
-    return pa.schema([pa.field(field.name, field.type) for field in schema])
+    """Without metadata, with every column nullable and in its plain layout: how a writer labelled and packed its file is no
+    part of the data."""
+    return pa.schema([pa.field(field.name, field.type) for field in plain_schema(schema)])
 
 
 def check_unique(schema: pa.Schema, what: str) -> None:
@@ -72,10 +74,10 @@ def check_fit(given: pa.Schema, wanted: Wanted, what: str) -> None:
 
 
 def same_kind(given: pa.DataType, wanted: pa.DataType) -> bool:
-    """Equal types, or two layouts of text, or two of bytes."""
+    """Types of the same values: equal in their plain layouts, or two layouts of text, or two of bytes."""
     if given == wanted:
         return True
-    values = [kind.value_type if pa.types.is_dictionary(kind) else kind for kind in (given, wanted)]
+    values = [plain_type(kind) for kind in (given, wanted)]
     return values[0] == values[1] or all(map(is_text, values)) or all(map(_is_bytes, values))
 
 
@@ -89,8 +91,8 @@ def fit(batch: pa.RecordBatch, schema: pa.Schema, where: str, first_row: int) ->
     for field in schema:
         column = batch.column(batch.schema.get_field_index(field.name))
         if column.type != field.type:
-            if pa.types.is_dictionary(column.type):
-                column = column.dictionary_decode()
+            column = plain_array(column)
+        if column.type != field.type:
             column = column.cast(field.type)
         if column.null_count and not field.nullable:
             row = first_row + int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])

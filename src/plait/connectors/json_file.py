@@ -22,6 +22,7 @@ from plait.connectors.encoding import NON_FINITE, from_base64
 from plait.connectors.files import DataFile
 from plait.connectors.fit import Wanted, fit
 from plait.errors import DataError
+from plait.schema import is_bytes
 
 BLOCK_BYTES: Final = 1 << 20
 MAX_LINE_BYTES: Final = 16 << 20
@@ -97,11 +98,7 @@ def _blocks(file: DataFile) -> Iterator[Lines]:
 def _parse(lines: Lines, wanted: Wanted, where: str, row: int) -> pa.RecordBatch:
     schema = wanted.schema
     # Arrow's own reading of times in JSON overlooks zones, so they come as text and are cast, which does not.
-    text = {
-        f.name
-        for f in schema
-        if pa.types.is_timestamp(f.type) or pa.types.is_date(f.type) or pa.types.is_binary(f.type)
-    }
+    text = {f.name for f in schema if pa.types.is_timestamp(f.type) or pa.types.is_date(f.type) or is_bytes(f.type)}
     explicit = pa.schema([(f.name, pa.string() if f.name in text else f.type) for f in schema])
     mode = "error" if wanted.exact else "ignore"
     try:
@@ -114,7 +111,7 @@ def _parse(lines: Lines, wanted: Wanted, where: str, row: int) -> pa.RecordBatch
     columns = []
     for field in schema:
         column = table.column(field.name).combine_chunks()
-        if pa.types.is_binary(field.type):
+        if is_bytes(field.type):
             column = from_base64(column, f"JSON-lines file {where!r}: column {field.name!r}", row)
         columns.append(column if column.type == field.type else column.cast(field.type))
     return pa.RecordBatch.from_arrays(columns, names=schema.names)

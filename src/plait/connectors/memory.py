@@ -17,6 +17,8 @@ import pyarrow as pa
 
 from plait.connectors.contract import BATCH_ROWS, Chunk, Feed, Lane, SourceName
 from plait.connectors.fit import Wanted, check_fit, fit, plain
+from plait.connectors.values import checked_frame
+from plait.connectors.values import column as column_of
 from plait.errors import DataError
 
 if TYPE_CHECKING:
@@ -165,9 +167,9 @@ def _table(stream: Stream, data: Any, where: str) -> pa.Table:
     if _is_frame(data):
         try:
             if type(data).__module__.partition(".")[0] == "pandas":
-                return pa.Table.from_pandas(data, preserve_index=False)
+                return checked_frame(pa.Table.from_pandas(data, preserve_index=False), data, what)
             return pa.table(data)
-        except (pa.ArrowException, TypeError, ValueError) as error:
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise DataError(
                 f"{what}: the DataFrame has no Arrow form", why=str(error), do="Convert the column named"
             ) from None
@@ -194,7 +196,7 @@ def _joined(stream: Stream, batches: Sequence[pa.RecordBatch], what: str) -> pa.
 
 
 def _columns(stream: Stream, data: Mapping[Any, Any], what: str) -> pa.Table:
-    """A dict of columns. A declared type is asked for when the column is made: a list of ints can be float32."""
+    """A dict of columns. A declared type is asked for when the column is made, and nothing changes on the way (`values`)."""
     declared = {} if stream.schema is None else {field.name: field.type for field in stream.schema}
     columns: dict[str, Any] = {}
     for name, values in data.items():
@@ -226,13 +228,7 @@ def _column(values: Any, kind: pa.DataType | None, what: str) -> Any:
             why="a column is a list or an array, one value a row",
             do="For rows given as dicts, pass pyarrow.Table.from_pylist(rows)",
         )
-    try:
-        return pa.array(values, type=kind)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        as_kind = "has no Arrow type" if kind is None else f"does not fit its declared type {kind}"
-        raise DataError(
-            f"{what} {as_kind}", why=str(error), do="Mend the values, or declare the type with schema="
-        ) from None
+    return column_of(values, kind, what)
 
 
 def _short(value: Any) -> str:

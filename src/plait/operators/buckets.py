@@ -5,6 +5,11 @@ tuples in total order, and a timer after every tuple with a lower ts and before 
 before a tuple is taken, by (time, bucket), and what other shares do can't be seen. Outputs are in result order: by (ts,
 tuples before timers, rank, bucket, index).
 
+*The end of input.* Time is never told that it has passed to the end of all, since a timer that sets the next one would then
+have no end. It passes to the last tuple of all; then each share says what it has pending (`last_timer`), and time passes once
+more, to the last of what all of them have said (`end_of_timers`). So a timer that is set then runs only if it is not later
+than the last one pending anywhere: what comes out is a fact of the data, and it is finite.
+
 The state is whatever the user's `state()` made; it stays where it is when the share changes hands.
 """
 
@@ -160,6 +165,7 @@ class PlainBuckets:
         #: The function that runs: its name, the tuple's place in the batch or the timer's time, and the bucket.
         self.calling = ("process", -1, -1)
         self.touched: set[int] = set()  # buckets whose state may have changed; who stores them clears it
+        self.between = nothing
 
     def take(self, ts: np.ndarray, first_rank: int, which: np.ndarray, buckets: np.ndarray,
              view: Callable[[int], RowView]) -> None:  # fmt: skip
@@ -175,9 +181,18 @@ class PlainBuckets:
             self._emit(process(self._state(bucket), row), now, first_rank + i, bucket, i, earliest=now + 1)
         self.calls += len(which)
 
-    def pass_time(self, ts: int) -> None:
-        """Run the timers at or before `ts`, by time, then bucket."""
+    def pass_time(self, ts: int, most: int | None = None) -> bool:
+        """Run the timers at or before `ts`, by time, then bucket, but no more than `most`. Says whether all of them have run.
+
+        `between` is called before each: it raises where the run has been stopped.
+        """
+        check_passed(ts)
         while self._timers and self._timers[0][0] <= ts:
+            if most is not None:
+                if most == 0:
+                    return False
+                most -= 1
+            self.between()
             due = heapq.heappop(self._timers)
             if due == self._ran:
                 continue
@@ -186,6 +201,10 @@ class PlainBuckets:
             assert self.node.on_timer is not None
             self.calling = ("on_timer", at, bucket)
             self._emit(self.node.on_timer(self._state(bucket), at), at - 1, AFTER_ALL, bucket, -1, earliest=at + 1)
+        return True
+
+    def next_timer(self) -> int | None:
+        return self._timers[0][0] if self._timers else None
 
     def last_timer(self) -> int | None:
         return max((at for at, _ in self._timers), default=None)
@@ -260,6 +279,23 @@ class PlainBuckets:
             checked(list(column), kind, f"The operator's output {name!r}")
             for column, (name, kind) in zip(columns, self._kinds, strict=True)
         ]
+
+
+def nothing() -> None:
+    """What happens between two timers, unless somebody wants to be asked."""
+
+
+def end_of_timers(pending: Iterable[int | None]) -> int | None:
+    """How far time passes at the end of input, if any timer is pending: see the module. `pending` is what each share has said."""
+    return max((at for at in pending if at is not None), default=None)
+
+
+def check_passed(ts: int) -> None:
+    """Time passes to a moment of the data's, never to the end of all: see the module."""
+    if ts == AFTER_ALL:
+        raise RunError(
+            "An operator's time has passed to the end of all", why="timers could set timers for ever", do="Report this"
+        )
 
 
 def check_timer(node: Operator, at: int, earliest: int) -> None:

@@ -22,14 +22,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from plait.operators.buckets import EVERY, NONE, PlainBuckets, check_timer
+from plait.errors import DataError
+from plait.operators.buckets import EVERY, NONE, PlainBuckets, check_passed, check_timer, nothing
 from plait.operators.rewriting import NotCompiled, Source, Writer
 from plait.predicates import store
 from plait.query.bind import Bound
 from plait.query.operator import Operator
 from plait.windows.pane_columns import one_array
 
-FAILED_TIMER = 1
+#: What `drive` has told: a timer was set in the past; there is more to do.
+FAILED_TIMER, MORE = 1, 2
+TIMERS = 1 << 12  # so many run without a look at whether the run has been stopped
 
 
 def _stamp() -> str:
@@ -155,7 +158,7 @@ class Made:
             timed = textwrap.indent(timed, "    ")
         return _TEXT.format(stamp=_stamp(), uses=writer.uses(), streams=tuple(self.names), fields=fields, reads=reads,
                             functions=functions,
-                            process=taken, on_timer=timed, every=EVERY, none=NONE)  # fmt: skip
+                            process=taken, on_timer=timed, every=EVERY, none=NONE, more=MORE)  # fmt: skip
 
     def _compile(self) -> None:
         """For the types there are, now: what Numba refuses is found before anything runs."""
@@ -195,34 +198,49 @@ class CompiledBuckets:
         self.states = np.array(states)
         self.timers = List.empty_list(types.UniTuple(types.int64, 2))  # type: ignore[no-untyped-call]  # Numba's own
         self.ran = np.full(2, -1, np.int64)
-        self.width, self.calls = made.width, 0
+        self.width, self.calls, self.between = made.width, 0, nothing
         self._parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
 
     def take(self, ts: np.ndarray, inputs: np.ndarray, first_rank: int, which: np.ndarray, buckets: np.ndarray,
              numbers: np.ndarray) -> None:  # fmt: skip
         numbers = np.ascontiguousarray(numbers)
-        self._drive(np.ascontiguousarray(ts), np.ascontiguousarray(inputs), first_rank, which, buckets, numbers, None)
+        ts, inputs, done = np.ascontiguousarray(ts), np.ascontiguousarray(inputs), 0
+        while (
+            more := self._drive(ts, inputs, first_rank, which[done:], buckets[done:], numbers, None, TIMERS)
+        ) is not None:
+            done += more
+            self.between()
         self.calls += len(which)
 
-    def pass_time(self, ts: int) -> None:
-        if len(self.timers):
-            empty = np.empty(0, np.int64)
-            self._drive(empty, empty, 0, empty, empty, np.zeros((self.width, 0), np.int64), ts)
+    def pass_time(self, ts: int, most: int | None = None) -> bool:
+        """As `buckets.PlainBuckets.pass_time`."""
+        check_passed(ts)
+        empty, none = np.empty(0, np.int64), np.zeros((self.width, 0), np.int64)
+        while len(self.timers) and self._drive(empty, empty, 0, empty, empty, none, ts, most or TIMERS) is not None:
+            if most is not None:
+                return False
+            self.between()
+        return True
 
     def _drive(self, ts: np.ndarray, inputs: np.ndarray, rank: int, which: np.ndarray, buckets: np.ndarray, numbers: np.ndarray,
-               until: int | None) -> None:  # fmt: skip
+               until: int | None, most: int) -> int | None:  # fmt: skip
+        """None if all is done; else, after `most` timers, how many of the tuples have been taken."""
         told = np.zeros(3, np.int64)
         kinds = [kind for _, kind in self.made.outputs]
         floats = max(kinds.count("float"), 1)
         found = self.made.module.drive(
             self.states, self.first, self.step, self.timers, self.ran, ts, inputs, rank, which, buckets, numbers,
             numbers.view(np.float64), until is not None, 0 if until is None else until, self.node.on_timer is not None,
-            max(len(kinds) - kinds.count("float"), 1), floats, told,
+            max(len(kinds) - kinds.count("float"), 1), floats, most, told,
         )  # fmt: skip
         if told[0] == FAILED_TIMER:
             check_timer(self.node, int(told[1]), int(told[2]))
         if found[0].shape[1]:
             self._parts.append(found)
+        return int(told[1]) if told[0] == MORE else None
+
+    def next_timer(self) -> int | None:
+        return int(self.timers[0][0]) if len(self.timers) else None
 
     def last_timer(self) -> int | None:
         return max((at for at, _ in self.timers), default=None)
@@ -237,7 +255,7 @@ class CompiledBuckets:
             own = "float" if kind == "float" else "int"
             data = (floats if own == "float" else ints)[at[own]]
             at[own] += 1
-            columns.append(_column(data, field.type))
+            columns.append(_column(data, field))
         return _Out(places), columns
 
     def plain(self) -> PlainBuckets:
@@ -246,6 +264,8 @@ class CompiledBuckets:
         for k, bucket in enumerate(range(self.first, self.node.buckets, self.step)):
             made._states[bucket] = self.states[k]
         made._timers = sorted((int(at), int(bucket)) for at, bucket in self.timers)
+        made._ran = (int(self.ran[0]), int(self.ran[1]))
+        made.between = self.between
         return made
 
 
@@ -256,14 +276,29 @@ class _Out:
         self.ts, self.rank, self.bucket, self.index, self.cause = places
 
 
-def _column(data: np.ndarray, kind: pa.DataType) -> pa.Array:
+def _column(data: np.ndarray, field: pa.Field) -> pa.Array:
+    kind = field.type
     if pa.types.is_boolean(kind):
         return pa.array(data != 0)
     if pa.types.is_float32(kind):
-        return pa.array(data.astype(np.float32))
+        with np.errstate(over="ignore"):
+            made = data.astype(np.float32)
+        _check_all(np.isfinite(data) == np.isfinite(made), data, field)
+        return pa.array(made)
     if pa.types.is_temporal(kind):
         return pa.array(data).view(kind) if kind.bit_width == 64 else pa.array(data.astype(np.int32)).view(kind)
+    if pa.types.is_integer(kind):
+        ends = np.iinfo(kind.to_pandas_dtype())
+        _check_all((data >= ends.min) & (data <= min(ends.max, 2**63 - 1)), data, field)
     return pa.array(data).cast(kind)
+
+
+def _check_all(fit: np.ndarray, data: np.ndarray, field: pa.Field) -> None:
+    """As `pane_lists.checked` does for plain Python."""
+    if not fit.all():
+        value = data[int(np.argmin(fit))].item()
+        why = "it lies beyond the ends of that type, and nothing is converted silently"
+        raise DataError(f"The operator's output {field.name!r} is {value!r}, which is no {field.type}", why=why)
 
 
 def _output_kind(field: pa.Field) -> str:
@@ -330,8 +365,10 @@ def grown_f(a):
 @keep
 @njit(nogil=True, error_model="python")
 def drive(states, first, step, timers, ran, ts, inputs, first_rank, which, buckets, ci, cf, passing, until, timed,
-          ints, floats, told):
-    """Tuples to their buckets, each after the timers that are due; or, `passing`, the timers up to `until`."""
+          ints, floats, most, told):
+    """Tuples to their buckets, each after the timers that are due; or, `passing`, the timers up to `until`.
+
+    After `most` timers it comes back, and tells how many tuples have been taken."""
     places = np.empty((5, 256), np.int64)
     out_i, out_f = np.empty((ints, 256), np.int64), np.empty((floats, 256), np.float64)
     count, k = 0, 0
@@ -343,6 +380,10 @@ def drive(states, first, step, timers, ran, ts, inputs, first_rank, which, bucke
         else:
             return places[:, :count], out_i[:, :count], out_f[:, :count]
         if len(timers) > 0 and timers[0][0] <= limit:
+            if most == 0:
+                told[0], told[1] = {more}, k
+                return places[:, :count], out_i[:, :count], out_f[:, :count]
+            most -= 1
             at, bucket = heapq.heappop(timers)
             if ran[0] == at and ran[1] == bucket:
                 continue

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from plait.errors import QueryError
+from plait.layouts import plain_schema
 from plait.query.aggregate import Aggregate, SpanWindow
 from plait.query.base import Node, Query
 from plait.query.join import Asof, Join, side_names
@@ -35,7 +36,7 @@ class Bound:
 def bind(node: Node, schemas: Mapping[str, pa.Schema]) -> Bound:
     """Bind a query (or a stream) to the schemas of its streams, by name."""
     if isinstance(node, Stream):
-        schema = schemas[node.name]
+        schema = plain_schema(schemas[node.name], f"Stream {node.name!r}")
         node.check(schema)
         _check_reserved(schema, f"Stream {node.name!r}")
         return Bound(node, (), schema, time_kind(schema.field(node.time).type))

@@ -10,7 +10,8 @@ from typing import Any, Final
 import pyarrow as pa
 
 from plait.errors import QueryError
-from plait.schema import TIME_UNITS, arrow_schema, check_time_type, duration_us
+from plait.layouts import plain_type
+from plait.schema import TIME_UNITS, arrow_schema, check_time_type, duration_us, is_bytes, is_text
 
 #: `source=plait.FILE`: the file's path, relative to its folder, names the source, which ends with the file.
 FILE: Final = "@file"
@@ -67,6 +68,8 @@ class Stream:
         check_time_type(schema.field(self.time).type, self.unit, stream=self.name, column=self.time)
         if self.source_column is not None:
             self._check_source_type(schema.field(self.source_column).type)
+        if self.seq_column is not None:
+            self._check_seq_type(schema.field(self.seq_column).type)
         if self.schema is not None and not self.schema.equals(schema):
             raise QueryError(
                 f"Stream {self.name!r} is declared with another schema than it has",
@@ -75,13 +78,23 @@ class Stream:
             )
 
     def _check_source_type(self, kind: pa.DataType) -> None:
-        value = kind.value_type if pa.types.is_dictionary(kind) else kind
-        text = pa.types.is_string(value) or pa.types.is_large_string(value) or pa.types.is_string_view(value)
-        if not (text or pa.types.is_integer(value)):
+        value = plain_type(kind)
+        if not (is_text(value) or pa.types.is_integer(value)):
             raise QueryError(
                 f"Stream {self.name!r}: source column {self.source!r} is {kind}",
                 why="sources are told apart by an integer or by text",
                 do="Cast the column",
+            )
+
+    def _check_seq_type(self, kind: pa.DataType) -> None:
+        number = pa.types.is_integer(kind) or pa.types.is_float32(kind) or pa.types.is_float64(kind)
+        decimal = pa.types.is_decimal128(kind) or pa.types.is_decimal256(kind)
+        time = pa.types.is_temporal(kind) and not pa.types.is_interval(kind)
+        if not (number or decimal or time or pa.types.is_boolean(kind) or is_text(kind) or is_bytes(kind)):
+            raise QueryError(
+                f"Stream {self.name!r}: seq column {self.seq!r} is {kind}",
+                why="a source's tuples are ordered by numbers, text, bytes or times",
+                do="Cast the column, or name another",
             )
 
 

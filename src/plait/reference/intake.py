@@ -12,6 +12,7 @@ The definitions, in the order they are used here:
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import decimal
 import heapq
@@ -65,6 +66,9 @@ class StreamIntake:
     late: list[Row] = field(default_factory=list)
     behind: list[Row] = field(default_factory=list)
     taken: int = 0
+    equals: dict[tuple[int, tuple[Any, ...]], int] = field(
+        default_factory=dict
+    )  # by content: rows that wait, by (ts, key)
 
     def __post_init__(self) -> None:
         for position, name in enumerate(self.stream.declared() or ()):
@@ -142,8 +146,15 @@ class StreamIntake:
             )
         source.largest = ts if source.largest is None else max(source.largest, ts)
         self.taken += 1
-        # Equal rows of seq="content" have equal keys; the counter keeps them apart and is no part of any key.
+        if stream.seq == "content":
+            row = self._numbered(row)
         heapq.heappush(self.pending, (ts, row.key, self.taken, row))
+
+    def _numbered(self, row: Row) -> Row:
+        """Rows that content can't tell apart are told apart by their number among their like: a key is one row's."""
+        before = self.equals.get((row.ts, row.key), 0)
+        self.equals[row.ts, row.key] = before + 1
+        return dataclasses.replace(row, key=(*row.key, before)) if before else row
 
     def declared_source(self, name: SourceName) -> Source:
         """A source that a heartbeat or an end names."""
@@ -206,7 +217,9 @@ class StreamIntake:
     def release(self, frontier: int) -> Iterator[Row]:
         """Every pending row below the frontier, in the order of (ts, source, seq)."""
         while self.pending and self.pending[0][0] < frontier:
-            yield heapq.heappop(self.pending)[3]
+            row = heapq.heappop(self.pending)[3]
+            self.equals.pop((row.ts, row.key), None)  # nothing at its ts comes any more
+            yield row
 
     def late_table(self) -> pa.Table:
         return table_of(self.late, self.schema)

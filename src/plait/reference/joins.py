@@ -129,6 +129,8 @@ class AsofMachine:
 
     def take(self, row: Row, input: int) -> None:
         entry = Entry(row, full_key(row, input))
+        for at, kind in self.right_by if input == 1 else self.left_by:
+            condition_value(row.values[at], kind)  # refused by itself, whatever it would meet
         if input == 1:
             self.latest[tuple(sort_value(row.values[at]) for at, _ in self.right_by)] = entry
             return

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from plait.connectors.values import first_changed
 from plait.errors import DataError
 from plait.reference.values import Value
 
@@ -90,6 +91,10 @@ def stored(value: Any, kind: pa.DataType, what: str) -> Any:
         scalar = pa.scalar(value, type=kind)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, TypeError) as error:
         raise DataError(f"{what} is {value!r}, which is no {kind}", why=str(error)) from error
+    changed = first_changed([value], pa.array([value], kind), kind)
+    if changed is not None:
+        why = f"it would become {changed[1]!r}, and nothing is converted silently"
+        raise DataError(f"{what} is {value!r}, which is no {kind}", why=why)
     if pa.types.is_list(kind) and _storage(kind) is not None:
         return values_of(pa.record_batch([pa.array([value], kind)], names=["x"]))[0][0]
     return scalar.value if _storage(kind) is not None else scalar.as_py()

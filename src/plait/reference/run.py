@@ -19,6 +19,7 @@ from plait import order as total_order
 from plait.connectors import memory
 from plait.connectors.contract import Chunk, Feed, Lane
 from plait.errors import DataError, RunError
+from plait.layouts import plain_batch, plain_schema
 from plait.query.aggregate import Aggregate
 from plait.query.base import Query, check_order
 from plait.query.bind import Bound, bind, check_data
@@ -51,7 +52,6 @@ class Stage:
         for number, source in enumerate(self.inputs):
             rows = ready[source] if isinstance(source, str) else source.machine.out
             arrived += [(row.ts, number, row.key, row) for row in rows]
-        # Equal keys are equal rows of seq="content": the sort is stable, and nothing can tell them apart.
         arrived.sort(key=lambda a: a[:3])
         for ts, number, _, row in arrived:
             self.machine.pass_time(ts)
@@ -78,6 +78,7 @@ class Run:
     """
 
     def __init__(self, query: Query, schemas: Mapping[str, pa.Schema], *, max_pending: int | None = None) -> None:
+        schemas = {name: plain_schema(schema, f"Stream {name!r}") for name, schema in schemas.items()}
         self.bound = bind(query, schemas)
         self.intake = Intake(query.streams(), dict(schemas), max_pending)
         self.stages: list[Stage] = []
@@ -103,7 +104,7 @@ class Run:
     def push(self, stream: str, batch: pa.RecordBatch, *, source: SourceName | None = None, where: str = "",
              first_row: int = 0) -> None:  # fmt: skip
         """Deliver rows of one stream; `source` where no column names it."""
-        self._stream(stream).push(batch, source, self.intake.released, where=where, first_row=first_row)
+        self._stream(stream).push(plain_batch(batch), source, self.intake.released, where=where, first_row=first_row)
         self._advance()
 
     def heartbeat(self, stream: str, ts: Any, *, source: SourceName = 0) -> None:

@@ -1,9 +1,9 @@
 """The end of input for an operator with timers: those that are still pending run, by one rule for all buckets.
 
-A timer that is set then runs only if it is not later than the last one pending anywhere, and a cell knows its own buckets
-only. So at the end cells tell one another: each sends what it has pending, with the states, to a closing of its own, and how
-late its last timer is to all of them. A closing is no operator of Spark's with state, only one more shuffle behind the cells;
-before the end nothing but results comes through it.
+A timer that is set then runs only if it is not later than the last one pending anywhere (`operators.buckets` has the rule),
+and a cell knows its own buckets only. So at the end cells tell one another: each sends what it has pending, with the states,
+to a closing of its own, and how late its last timer is to all of them. A closing is no operator of Spark's with state, only
+one more shuffle behind the cells; before the end nothing but results comes through it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from plait.operators.buckets import PlainBuckets
+from plait.operators.buckets import PlainBuckets, end_of_timers
 from plait.order import AFTER_ALL
 from plait.query.bind import Bound
 from plait.query.operator import Operator
@@ -67,7 +67,7 @@ class Closing:
 
     def take(self, body: bytes) -> None:
         head = wire.header(body)
-        self.last = head["last"] if self.last is None else max(self.last, head["last"])
+        self.last = end_of_timers((self.last, head["last"]))
         if "bucket" in head:
             self.bodies.append((head, wire.rest(body)))
 

@@ -21,6 +21,7 @@ from plait.query.aggregate import Aggregate
 from plait.query.bind import Bound
 from plait.query.join import Asof, Join, TimeWindow, TumblingWindow
 from plait.query.operator import Operator
+from plait.query.stream import Stream
 from plait.spark import wire
 from plait.spark.keyed import Keyed
 from plait.spark.layout import Layout
@@ -99,7 +100,9 @@ class Live(ABC):
         cut = int(np.searchsorted(times(table), frontier, "left"))
         self.pending[input] = table.slice(cut)
         self.released[input] = cut
-        return table.slice(0, cut)
+        ready, node = table.slice(0, cut), self.bound.inputs[input].node
+        # All tuples of one ts are released at once, and equal ones go to the same cells: they are numbered alike in each.
+        return numbered(ready) if isinstance(node, Stream) and node.seq == "content" else ready
 
     def compacted(self, held: int) -> dict[int, pa.Table] | None:
         """All rows that are still needed, if the `held` ones that the state has are many more."""
@@ -259,6 +262,22 @@ def rows_schema(schema: pa.Schema, *, hashes: bool = False) -> pa.Schema:
     """Columns of tuples as cells keep them."""
     extra = [pa.field(wire.TS, pa.int64()), pa.field(wire.KEY, pa.binary())]
     return pa.schema([*schema, *extra, *([pa.field(wire.HASH, pa.uint64())] if hashes else [])])
+
+
+def numbered(ready: pa.Table) -> pa.Table:
+    """Tuples in order, of which some may have one key: equal rows, ordered by content. Each but the first has its number
+    among them in its key, so that a key is one tuple's."""
+    if wire.KEY not in ready.column_names or ready.num_rows < 2:
+        return ready
+    own = _as(ready.column(wire.KEY), pa.binary())
+    same = np.zeros(len(own), bool)
+    same[1:] = pc.equal(own.slice(1), own.slice(0, len(own) - 1)).to_numpy(zero_copy_only=False)
+    if not same.any():
+        return ready
+    at = np.arange(len(own))
+    number = at - np.maximum.accumulate(np.where(same, 0, at))
+    made = keys.join(own, pc.if_else(pa.array(same), keys.ints(number), b""), n=len(own))
+    return ready.set_column(ready.column_names.index(wire.KEY), pa.field(wire.KEY, pa.binary()), made)
 
 
 def in_order(table: pa.Table) -> pa.Table:

@@ -17,6 +17,7 @@ from plait.query.join import Asof, side_names
 from plait.query.types import column_type, is_float
 from plait.threads.columns import Column
 from plait.threads.intake import stored
+from plait.windows.pane_columns import user_values
 
 
 @dataclass(frozen=True)
@@ -118,10 +119,13 @@ def _comparable(column: Any, *, as_float: bool) -> pa.Array:
         numbers = column.cast(pa.float64(), safe=False)
         values = numbers.to_numpy(zero_copy_only=False) + 0.0
         return pa.array(values, mask=np.asarray(numbers.is_null()) | np.isnan(values))
-    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
-        return column.cast(pa.timestamp("us")).view(pa.int64())
-    if pa.types.is_duration(kind):
+    whole = pa.types.is_date(kind) or getattr(kind, "unit", "ns") != "ns"
+    if pa.types.is_duration(kind) and whole:
         return column.cast(pa.duration("us")).view(pa.int64())
+    if (pa.types.is_timestamp(kind) or pa.types.is_date(kind)) and whole:
+        return column.cast(pa.timestamp("us")).view(pa.int64())
+    if pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
+        return pa.array(user_values(column), pa.int64())  # refuses what is no whole microsecond
     if pa.types.is_string_view(kind):
         return column.cast(pa.large_string())
     if pa.types.is_binary_view(kind):

@@ -103,8 +103,6 @@ class Encoder:
 
     def preload(self) -> None:
         """Compile the kernels of what columns will be, if they are not on disk."""
-        from numba.core.errors import NumbaError
-
         signature = self._matcher.signature()
         if self._called(signature) or self.plain:
             return
@@ -112,7 +110,7 @@ class Encoder:
             found = self._native(signature)
             assert found.scans
             assert found.verify
-        except NumbaError as error:
+        except Exception as error:  # whatever Numba has against it: nothing of the user's has run yet
             if not self.shape.opaque:
                 raise
             self._matcher.give_up(error)

@@ -163,6 +163,7 @@ class Dag:
         self._front = Front() if several else None
         self.engines: dict[str, Engine] = {}  # inputs before users
         self._inlets: dict[str, list[tuple[Inlet, str]]] = {}
+        self._reached = BEFORE_ALL  # the last frontier before the end of input
         self._turn, self._failing = threading.Lock(), threading.Lock()
         self.error: BaseException | None = None
         self._stopped = False
@@ -205,6 +206,8 @@ class Dag:
         leaves = any(i.node.name not in inner for i in inputs)
         made = _engine(_over(bound, tuple(inputs)), self._schemas, step, self._front if leaves else None)
         made.spread = self.fail
+        if isinstance(made, OperatorEngine):
+            made.elsewhere = self._last_ts
         made.pusher.watch(self.progressed, self.waiting)
         self.engines[name] = made
         inlet = Inlet(made, list(inner))
@@ -320,11 +323,19 @@ class Dag:
         now = time.monotonic_ns()
         reached = self._holder()[0]
         self.last.latency.advanced(reached, now)
+        if reached < AFTER_ALL:
+            self._reached = max(self._reached, reached)
         if self._front is not None and reached > self._front.released:
             self._front.released = reached
             # Users before inputs: results must not come to a gate that holds them back.
             for engine in reversed(self.engines.values()):
                 engine.pusher.allow(reached)
+
+    def _last_ts(self) -> int:
+        """How far time has passed when all streams have ended: to the last tuple of any, or a promise beyond it."""
+        streams = [engine.intakes[name] for name, readers in self._readers.items() for engine in readers]
+        known = [source.largest for intake in streams for source in list(intake.sources.values())]
+        return max([self._reached, *known])
 
     def _holder(self) -> tuple[int, str | None, SourceName | None]:
         return min((e.pusher.holder() for e in self.engines.values()), key=lambda found: found[0])

@@ -25,6 +25,7 @@ from plait.query.stream import SourceName, Stream
 from plait.schema import taken
 
 EMPTY = np.empty(0, np.int64)
+NO_TIES: list[bytes] = []
 
 #: `source` of a stream that is another operator's output: one source, ordered by push (`dag`).
 QUERY: Final = "@query"
@@ -59,6 +60,9 @@ class Source:
     last_seq: Any = None
     added: int = 0  # tuples handed to the gate
     held: Held = field(default_factory=Held)
+    equals: dict[tuple[int, bytes], int] = field(
+        default_factory=dict
+    )  # by content: rows that wait, by ts and what they hold
     spoke_ns: int = field(default_factory=time.monotonic_ns)  # when it last did
     let_go: int = BEFORE_ALL  # promised for it while it was silent (`idle`)
 
@@ -135,7 +139,7 @@ class Intake:
                 f"Stream {self.stream.name!r}, row {row}: source column {self.stream.source!r} is NULL",
                 why="every tuple comes from a source",
             )
-        encoded = column if pa.types.is_dictionary(column.type) else pc.dictionary_encode(column)
+        encoded = pc.dictionary_encode(column)  # plain, as all columns are here (`layouts`): a name stands there once
         codes = encoded.indices.to_numpy(zero_copy_only=False)
         return [
             (name, np.flatnonzero(codes == code))
@@ -233,8 +237,8 @@ class Intake:
             last = values[k - 1] if k else source.last_seq
             if last is not None and value <= last:
                 raise DataError(
-                    f"Stream {self.stream.name!r}, source {source.name!r}, {at(k)}: seq {stored(column)[k].as_py()!r} "
-                    "is not above the last",
+                    f"Stream {self.stream.name!r}, source {source.name!r}, {at(k)}: seq {stored(column)[k].as_py()!r} is not "
+                    "above the last",
                     why="a source's rows are pushed in the order of seq, and each seq once",
                     do="Sort the source's rows by the seq column; if values repeat, choose another column",
                 )
@@ -242,9 +246,17 @@ class Intake:
 
     # --- in which order ---
 
-    def release(self, source: Source, new: pa.RecordBatch | None, ts: np.ndarray, ref: np.ndarray, progress: int
-                ) -> tuple[pa.Table | pa.RecordBatch, np.ndarray, np.ndarray]:  # fmt: skip
-        """Rows that may enter the gate now, in order, with ts and payload's place."""
+    def numbered(self, source: Source, ts: np.ndarray, tie: list[bytes]) -> np.ndarray:
+        """Of rows ordered by content, the number of each among its like: what tells equal ones apart, in keys too."""
+        numbers = np.zeros(len(tie), np.int64)
+        for k, like in enumerate(zip(ts.tolist(), tie, strict=True)):
+            numbers[k] = before = source.equals.get(like, 0)
+            source.equals[like] = before + 1
+        return numbers
+
+    def release(self, source: Source, new: pa.RecordBatch | None, ts: np.ndarray, ref: np.ndarray, progress: int,
+                ties: list[bytes] = NO_TIES) -> tuple[pa.Table | pa.RecordBatch, np.ndarray, np.ndarray]:  # fmt: skip
+        """Rows that may enter the gate now, in order, with ts and payload's place. `ties`: the new ones' content."""
         if not self.holds:
             assert new is not None
             return new, ts, ref
@@ -253,7 +265,7 @@ class Intake:
         rows = pa.concat_tables(tables) if tables else self.schema.empty_table()
         all_ts, all_ref = np.concatenate((held.ts, ts)), np.concatenate((held.ref, ref))
         if self.by_content:
-            tie = (held.tie or []) + ([] if new is None else content_keys(new))
+            tie = (held.tie or []) + ties
             ranked = sorted(range(len(tie)), key=lambda k: (all_ts[k], tie[k]))
             by = np.array(ranked, np.int64)
             # A tuple with the very ts of the progress may still come, and go before one that is here.
@@ -263,6 +275,8 @@ class Intake:
             by = np.argsort(all_ts, kind="stable")
             cut = int(np.searchsorted(all_ts[by], progress, "right"))
         out, rest = by[:cut], np.sort(by[cut:])
+        for k in out if tie else ():
+            source.equals.pop((int(all_ts[k]), tie[k]), None)  # nothing at its ts comes any more
         source.held = Held(all_ts[rest], all_ref[rest], [tie[k] for k in rest] if tie else None, taken(rows, rest))
         return taken(rows, out), all_ts[out], all_ref[out]
 

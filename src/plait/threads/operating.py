@@ -5,14 +5,17 @@ in total order, and hands its buckets those that are routed to them; one thread 
 each bucket sees its tuples in total order, alone, whoever serves it.
 
 At the end of input time passes to the last tuple of all; then the timers run that are pending anywhere, and those that
-they set if they are not later than the last of these. For that each share says what it has pending before any of them
-goes on.
+they set if they are not later than the last of these (`buckets`). For that each share says what it has pending before any of
+them goes on. «All» are the streams of the whole query, not only those that come to this operator (`dag`).
+
+Timers may set timers, so how many are due can't be known. They run some at a time; between, the thread serves its other
+shares, what came out can be read, and the run can be stopped.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,7 +26,7 @@ from plait.errors import PlaitError, user_raised
 from plait.gate import codes
 from plait.operators import keys
 from plait.operators import layout as o
-from plait.operators.buckets import PlainBuckets, Rows, RowView, pairs
+from plait.operators.buckets import PlainBuckets, Rows, RowView, end_of_timers, pairs
 from plait.operators.compiled_buckets import made_for
 from plait.operators.tuml import lay_out
 from plait.order import AFTER_ALL, AFTER_INPUTS, BEFORE_ALL
@@ -34,6 +37,7 @@ from plait.threads.crew import BLOCKED, FINISHED, IDLE, WORKED, Crew, Taken, ref
 from plait.threads.engine import Engine
 from plait.threads.memory import lines
 from plait.threads.options import Options
+from plait.threads.pausing import Stopped
 from plait.threads.payload import Payload
 from plait.threads.planning import Sharing
 from plait.threads.results import full_key
@@ -41,6 +45,10 @@ from plait.threads.routing import SEVERAL, Router
 from plait.threads.sources import Front
 
 BATCH = 1 << 12  # tuples a thread takes of a share at once, unless batch= says otherwise
+TIMERS = 1 << 12  # timers that run in one step of a share
+
+
+_NONE = np.empty(0, np.int64)
 
 
 class Share:
@@ -53,8 +61,10 @@ class Share:
         kinds = 1 + (0 if not buckets.compiled else buckets.width)
         self.kinds = np.ones(kinds, np.int64)
         self.wide, self.narrow = np.zeros((kinds, most), np.int64), np.zeros((1, 1), np.uint8)
-        self.passed, self.rank = BEFORE_ALL, 0
-        self.ending = False  # it has said what is pending
+        self.passed, self.told, self.rank = BEFORE_ALL, BEFORE_ALL, 0
+        self.until: int | None = None  # time has passed so far, and timers are still to run
+        self.at_last = False  # the input has ended, and time has passed to the last tuple of all
+        self.ending = False  # after that, it has said what is pending
         self.pending: int | None = None
 
 
@@ -83,6 +93,9 @@ class OperatorEngine(Engine[Share]):
             for k in range(shares)
         ]
         self._reached = BEFORE_ALL  # the last frontier before the end of input
+        self.elsewhere: Callable[[], int] = lambda: BEFORE_ALL  # how far the streams have come that others read
+        for share in self.workers:
+            share.buckets.between = self._unless_stopped
         self._connect(columns=2 + (0 if self.compiled is None else len(self.compiled.layout())))
         self.gatherer = OrderedResults(bound, shares, self.latency, keys=options.keys, room=options.unread_results)
         self.memory_ = self._share_out(shares, made.workers)
@@ -124,6 +137,9 @@ class OperatorEngine(Engine[Share]):
         if self.gatherer.crowded(number):
             w[o.WAITS] = o.FOR_CONSUMER
             return BLOCKED
+        if share.until is not None:
+            self._pass_time(share, share.until)
+            return WORKED
         began = time.monotonic_ns()
         n, frontier = share.taken.next(self.gate.words, self.memory_, number, self.most)
         w[o.WAITS] = o.FOR_TUPLES if n == 0 else o.NOTHING
@@ -131,6 +147,8 @@ class OperatorEngine(Engine[Share]):
             return self._end(share)
         if n < 0:
             refused(n, number, self._stopped or self.error is not None)
+        if frontier == AFTER_ALL:  # the input's end has a rule of its own: here time passes to what is there
+            frontier = max(share.passed, int(share.taken.rows[0, n - 1]) if n else BEFORE_ALL)
         worked = n > 0 or frontier > share.passed
         if worked:
             read = time.monotonic_ns()
@@ -157,26 +175,42 @@ class OperatorEngine(Engine[Share]):
                 share.buckets.take(ts, share.rank, which, buckets, self._views(ts, origin, ref, np.unique(which)))
             elif len(which):
                 share.buckets.take(ts, origin >> 32, share.rank, which, buckets, share.wide[1:, :n])
-            share.buckets.pass_time(frontier)
         w = share.words
         w[o.TUPLES] += n
-        w[o.BATCHES] += 1
         w[o.COMPARISONS] = share.buckets.calls
-        rows = self._rows(share, origin, ref)
+        self._pass_time(share, frontier, origin, ref)
         share.rank += n
-        share.passed = max(share.passed, frontier)
         w[o.RANK] = share.rank
-        self.gatherer.offer(share.number, rows, share.passed, share.passed)
         least = min(s.passed for s in self.workers)
         for payload in self.payloads.values():
             payload.expire(least)
+
+    def _pass_time(self, share: Share, until: int, origin: np.ndarray = _NONE, ref: np.ndarray = _NONE) -> None:
+        """Run timers up to `until`, or some of them: then the share's next step goes on. Hands over what has come out."""
+        with self._calling(share, _NONE, _NONE):
+            done = share.buckets.pass_time(until, TIMERS)
+        share.until = None if done else until
+        rows = self._rows(
+            share, origin, ref
+        )  # before it has passed them: others then let go of what they were made from
+        # A timer at T gives rows of T - 1.
+        share.passed = max(share.passed, until if done else share.buckets.next_timer() - 1)
+        if not share.ending:
+            # Later an operator that reads these results hears of the rows alone: for it, time passes to the last of them.
+            share.told = share.passed
+        share.words[o.BATCHES] += 1
+        self.gatherer.offer(share.number, rows, share.passed, share.told)
+
+    def _unless_stopped(self) -> None:
+        if self._stopped or self.error is not None:
+            raise Stopped
 
     @contextmanager
     def _calling(self, share: Share, ts: np.ndarray, origin: np.ndarray) -> Iterator[None]:
         """What a user's function raises is told with what it was called with."""
         try:
             yield
-        except PlaitError:
+        except (PlaitError, Stopped):
             raise
         except Exception as error:
             function, at, bucket = share.buckets.calling
@@ -241,23 +275,25 @@ class OperatorEngine(Engine[Share]):
 
     def _end(self, share: Share) -> int:
         """The input has ended: see the module."""
-        empty = np.empty(0, np.int64)
+        if not share.at_last:
+            share.at_last = True
+            self._pass_time(share, max([self._reached, self.elsewhere(), *self._known()]))
+            return WORKED
         if not share.ending:
-            known = [s.largest for intake in self.intakes.values() for s in list(intake.sources.values())]
-            with self._calling(share, empty, empty):
-                share.buckets.pass_time(max([self._reached, *known]))
-            self.gatherer.offer(share.number, self._rows(share, empty, empty), share.passed, share.passed)
-            share.pending = share.buckets.last_timer()
-            share.ending = True
+            share.pending, share.ending = share.buckets.last_timer(), True
             return WORKED
         if not all(s.ending for s in self.workers):
             return BLOCKED
-        due = [s.pending for s in self.workers if s.pending is not None]
-        if due:
-            with self._calling(share, empty, empty):
-                share.buckets.pass_time(max(due))
-        self.gatherer.offer(share.number, self._rows(share, empty, empty), AFTER_ALL, AFTER_ALL)
+        last = end_of_timers(s.pending for s in self.workers)
+        if last is not None and last > share.passed:
+            self._pass_time(share, last)
+            return WORKED
+        self.gatherer.offer(share.number, [], AFTER_ALL, AFTER_ALL)
         return FINISHED
+
+    def _known(self) -> list[int]:
+        """The last tuple of each source."""
+        return [s.largest for intake in self.intakes.values() for s in list(intake.sources.values())]
 
     # --- what is going on ---
 

@@ -22,7 +22,7 @@ from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.stream import SourceName, Stream
 from plait.schema import taken, to_micros
 from plait.threads.epochs import Epochs
-from plait.threads.intake import Intake, Source
+from plait.threads.intake import NO_TIES, Intake, Source, content_keys
 from plait.threads.parts import Encodes
 from plait.threads.sources import Front, Holding, Sources, ended
 from plait.threads.stats import Latency
@@ -142,9 +142,12 @@ class Pusher(Sources):
             if not len(ts):
                 self._advance(intake, source)
                 return
+            ties = content_keys(batch) if intake.by_content else NO_TIES
+            if intake.by_content and intake.positions:
+                positions = intake.numbered(source, ts, ties)
             refs = self._keep(intake, source, batch, ts, positions, pushed_ns)
             progress = source.progress(stream.disorder_us)
-            out, out_ts, out_ref = intake.release(source, batch, ts, refs, progress)
+            out, out_ts, out_ref = intake.release(source, batch, ts, refs, progress, ties)
             self._enter(intake, source, out, out_ts, out_ref, progress)
 
     def _keep(self, intake: Intake, source: Source, batch: pa.RecordBatch, ts: np.ndarray, positions: np.ndarray,

@@ -196,6 +196,9 @@ def full_key(intake: Intake, side: int, rows: pa.Table, n: int) -> pa.Array:
     elif intake.by_content:
         # The tuple of the row's values, each with its place among its like.
         seq = pa.array([b"\x05" + key + b"\x00" for key in content_keys(rows.select(intake.schema.names))], pa.binary())
+        number = as_array(rows.column(SEQ), pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+        if number.any():  # equal rows, told apart by their number among their like
+            seq = keys.join(seq, pc.if_else(pa.array(number > 0), keys.ints(number), b""), n=n)
     else:
         seq = keys.wrapped(as_array(rows.column(intake.stream.seq), intake.schema.field(intake.stream.seq).type))
     made = keys.join(

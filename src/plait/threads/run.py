@@ -36,6 +36,7 @@ import pyarrow as pa
 
 from plait import order as total_order
 from plait.errors import QueryError, RunError
+from plait.layouts import plain_schema
 from plait.query.aggregate import Aggregate
 from plait.query.base import Query
 from plait.query.bind import bind
@@ -105,7 +106,7 @@ class Run:
         self._schemas: dict[str, pa.Schema] = {
             name: s.schema for name, s in self._streams.items() if s.schema is not None
         }
-        self._schemas |= dict(options.schemas or {})
+        self._schemas |= {n: plain_schema(s, f"Stream {n!r}") for n, s in (options.schemas or {}).items()}
         self._lock = threading.RLock()  # held by who collects calls, and by who carries the collected ones out
         self._early: list[Callable[[Engine | Dag], None]] = []
         self._phase = COLLECTING

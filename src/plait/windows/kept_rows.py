@@ -49,8 +49,11 @@ class KeptRows:
 
     def take(self, refs: np.ndarray, name: str) -> pa.Array:
         """One column of the rows of these numbers, in this order; text of views in its takeable type."""
+        kind = self.schema.field(name).type
         if len(refs) == 0:
-            return pa.array([], self.schema.field(name).type)
+            return pa.array([], kind)
+        if pa.types.is_null(kind):
+            return pa.nulls(len(refs))
         taken = self._joined().column(name).take(pa.array(self._at(refs)))
         return taken.combine_chunks() if taken.num_chunks != 1 else taken.chunk(0)
 

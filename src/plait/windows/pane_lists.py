@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from plait import order
+from plait.connectors.values import first_changed
 from plait.errors import DataError, user_raised
 from plait.kernels import panes, users
 from plait.query.functions import Custom, Function
@@ -101,6 +102,8 @@ def fold(function: Function, schema: pa.Schema, name: str) -> Fold:
 def _collect(column: str, kind: pa.DataType) -> Fold:
     def folded(offsets: np.ndarray, refs: np.ndarray, rows: KeptRows) -> pa.Array:
         values = rows.take(refs, column)
+        if pa.types.is_null(kind):  # Arrow's cast loses some of these
+            return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values)
         wide = pa.LargeListArray.from_arrays(pa.array(offsets), values)
         return wide.cast(pa.list_(takeable(kind)))
 
@@ -197,7 +200,13 @@ class CustomFold:
 def checked(values: list[Any], kind: pa.DataType, what: str) -> pa.Array:
     """What a user's function returned, as its column; refuses what is not of the declared type."""
     try:
-        return pa.array(values, kind)
+        made = pa.array(values, kind)
+        changed = first_changed(values, made, kind)
+        if changed is None:
+            return made
+        row, stored = changed
+        why = f"it would become {stored!r}, and nothing is converted silently"
+        raise DataError(f"{what} is {values[row]!r}, which is no {kind}", why=why)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, TypeError):
         for value in values:
             try:

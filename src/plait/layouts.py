@@ -1,0 +1,121 @@
+"""How values are laid out says nothing about them: past the way in, a column has one layout, and it is a plain one.
+
+Arrow can hold the same values in many ways: under codes (dictionaries, in which a value may stand twice, and NULL beside the
+codes that are NULL; every batch may have another one), as runs, as views. Whoever looked at codes, or met a layout that one of
+Arrow's functions does not know, gave another answer or none. So the rule: **a stream's columns are of plain types**
+(`plain_type`), and so are results; data in another layout is decoded as it comes in (`plain_array`). Nothing behind that has
+to know of them.
+
+What has no plain layout, or none that Arrow can bring it to, is refused where its type is first seen.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from plait.errors import QueryError
+
+_LISTS = {
+    "list": pa.list_, "large_list": pa.large_list, "list_view": pa.list_, "large_list_view": pa.large_list,
+}  # fmt: skip
+
+
+def plain_type(kind: pa.DataType, what: str = "A column") -> pa.DataType:
+    """The type that holds the same values plainly; the very object if it does so itself. `what` begins the error."""
+    if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
+        return plain_type(kind.value_type, what)
+    if pa.types.is_string_view(kind):
+        return pa.large_string()
+    if pa.types.is_binary_view(kind):
+        return pa.large_binary()
+    if pa.types.is_union(kind):
+        raise _refused(kind, what, "the values of a union have different types")
+    if isinstance(kind, pa.BaseExtensionType):
+        return plain_type(kind.storage_type, what)
+    if pa.types.is_nested(kind):
+        made = _nested(kind, what)
+        return kind if made == kind else made
+    return kind
+
+
+def _nested(kind: pa.DataType, what: str) -> pa.DataType:
+    for field in (kind.field(k) for k in range(kind.num_fields)):
+        if not _can_be_cast(field.type):
+            raise _refused(kind, what, f"it holds {field.type}")
+    if pa.types.is_struct(kind):
+        return pa.struct([_plain_field(kind.field(k), what) for k in range(kind.num_fields)])
+    if pa.types.is_map(kind):
+        return pa.map_(_plain_field(kind.key_field, what), _plain_field(kind.item_field, what), kind.keys_sorted)
+    value = _plain_field(kind.value_field, what)
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(value, kind.list_size)
+    for name, make in _LISTS.items():
+        if getattr(pa.types, f"is_{name}")(kind):
+            return make(value)
+    raise _refused(kind, what, "its layout is not known")
+
+
+def _can_be_cast(kind: pa.DataType) -> bool:
+    """Whether Arrow's cast brings a column that lies inside another to its plain type."""
+    coded = pa.types.is_dictionary(kind) and plain_type(kind.value_type) != kind.value_type
+    extended = isinstance(kind, pa.BaseExtensionType)
+    return not (coded or extended or pa.types.is_run_end_encoded(kind) or _is_list_view(kind))
+
+
+def _is_list_view(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind))
+
+
+def _plain_field(field: pa.Field, what: str) -> pa.Field:
+    return field.with_type(plain_type(field.type, what))
+
+
+def _refused(kind: pa.DataType, what: str, why: str) -> QueryError:
+    return QueryError(f"{what} is {kind}", why=why, do="Cast it before it comes in, or leave it out with schema=")
+
+
+def plain_schema(schema: pa.Schema, what: str = "A table") -> pa.Schema:
+    """The schema with plain types; the very object if they all are."""
+    made = [field.with_type(plain_type(field.type, f"{what}: column {field.name!r}")) for field in schema]
+    same = all(a.type == b.type for a, b in zip(made, schema, strict=True))
+    return schema if same else pa.schema(made, schema.metadata)
+
+
+def plain_array(array: pa.Array) -> pa.Array:
+    """The same values in their plain type."""
+    kind = array.type
+    wanted = plain_type(kind)
+    if wanted is kind:
+        return array
+    if isinstance(kind, pa.BaseExtensionType):
+        return plain_array(array.storage)
+    if pa.types.is_dictionary(kind):
+        return plain_array(array.dictionary).take(array.indices)
+    if pa.types.is_run_end_encoded(kind):
+        ends = array.run_ends.to_numpy(zero_copy_only=False)
+        places = np.searchsorted(ends, array.offset + np.arange(len(array)), "right")
+        return plain_array(array.values).take(pa.array(places, pa.int64()))
+    return _listed(array, wanted) if _is_list_view(kind) else array.cast(wanted)
+
+
+def _listed(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Views of lists, which may overlap and lie in any order, one after another. Arrow's cast makes broken arrays of some."""
+    null = np.asarray(array.is_null())
+    starts, sizes = (part.to_numpy(zero_copy_only=False).astype(np.int64) for part in (array.offsets, array.sizes))
+    starts, sizes = starts[: len(array)], np.where(null, 0, sizes[: len(array)])
+    ends = np.concatenate(([0], np.cumsum(sizes)))
+    places = np.arange(ends[-1]) + np.repeat(starts - ends[:-1], sizes)
+    values = plain_array(array.values).take(pa.array(places, pa.int64()))
+    large = pa.types.is_large_list(wanted)
+    offsets = pa.array(ends, pa.int64() if large else pa.int32())
+    made = (pa.LargeListArray if large else pa.ListArray).from_arrays(offsets, values, mask=pa.array(null))
+    return made.cast(wanted)
+
+
+def plain_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The same rows in plain columns; the very object if they all are."""
+    schema = plain_schema(batch.schema)
+    if schema is batch.schema:
+        return batch
+    return pa.RecordBatch.from_arrays([plain_array(column) for column in batch.columns], schema=schema)
