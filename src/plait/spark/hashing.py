@@ -112,9 +112,10 @@ def _day_words(column: pa.Array, form: str) -> np.ndarray:
     the product is exact but for one rounding, as where a condition compares them.
     """
     days = pc.fill_null(column.view(pa.int32()), 0).to_numpy(zero_copy_only=False)
+    found: np.ndarray = days.astype(np.int64).view(np.uint64) * np.uint64(_DAY_US)
     if form == "float":
-        return (days.astype(np.float64) * _DAY_US + 0.0).view(np.uint64)
-    return days.astype(np.int64).view(np.uint64) * np.uint64(_DAY_US)
+        found = (days.astype(np.float64) * _DAY_US + 0.0).view(np.uint64)
+    return found
 
 
 def _code(value: bool | str | bytes) -> int:
