@@ -25,7 +25,6 @@ from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.aggregate import Aggregate
 from plait.query.join import Join
 from plait.query.operator import Operator
-from plait.schema import to_micros
 from plait.threads.run import Run
 
 
@@ -91,6 +90,10 @@ def delivery(chance: random.Random, group: Group, ways: Ways) -> Delivery:
     threads = chance.choice((1, 1, 1, 2, 3))
     with_schemas = chance.random() < 0.6 or (threads > 1 and not ways.first_pushes)
     lanes = [lane for each in group.feeds for lane in _lanes(chance, each, ways, with_schemas, threads)]
+    if group.endless:
+        # What a source promises beyond all tuples is data to a timer that sets timers: it runs as often as time passes.
+        last = max((ts for each in group.feeds for rows in each.sources.values() for ts in each.times(rows)), default=0)
+        lanes = [[step for step in lane if step.act != "heartbeat" or step.what <= last] for lane in lanes]
     options = _options(chance, group, ways)
     if not with_schemas:
         options.pop("index", None)  # one that can't serve is refused once columns are known, and so is WiML
@@ -187,10 +190,7 @@ def _steps(chance: random.Random, each: Feed, sources: list[Any], rows: pa.Table
     steps: list[Step] = []
     if not with_schemas and (len(rows) == 0 or chance.random() < 0.1):
         steps.append(Step("push", name, source, rows.slice(0, 0)))
-    stream = each.stream
-    times = (
-        to_micros(rows.column("ts").combine_chunks(), stream.unit, stream=name, name="ts").tolist() if len(rows) else []
-    )
+    times = each.times(rows)
     owners = rows.column("src").to_pylist() if source is None else [source] * len(rows)
     at = 0
     while at < len(rows):

@@ -10,6 +10,7 @@ import pyarrow as pa
 from tests.fuzz import values
 
 import plait
+from plait.schema import to_micros
 
 #: First and last moments are few microseconds apart, at zero and at both ends of time.
 ORIGINS = (0, 0, 0, 0, 0, -3, 10**15, -(2**62), 2**62 - 12)
@@ -79,6 +80,13 @@ class Feed:
             begin[name] += 1
         every = pa.concat_tables(self.sources.values()) if self.sources else self.schema.empty_table()
         return taken(every, picked)
+
+    def times(self, rows: pa.Table) -> list[int]:
+        """The event times of some of its rows, in microseconds."""
+        if not len(rows):
+            return []
+        column = rows.column("ts").combine_chunks()
+        return [int(ts) for ts in to_micros(column, self.stream.unit, stream=self.stream.name, name="ts")]
 
     def data(self) -> Any:
         """The rows as `Query.reference` takes them."""

@@ -22,6 +22,7 @@ class Group:
     feeds: tuple[Feed, ...]
     text: str
     on: tuple[Condition, ...] = ()
+    endless: bool = False  # an operator whose timers set timers
 
     def described(self) -> str:
         return "\n".join((self.text, self.query.explain(), *(each.described() for each in self.feeds)))
@@ -36,6 +37,7 @@ class Maker:
         self.feeds: dict[str, Feed] = {}
         self.notes: list[str] = []
         self.conditions: list[Condition] = []
+        self.endless = False
 
     def us(self, steps: int) -> int:
         return steps * self.setting.step_us
@@ -137,6 +139,7 @@ class Maker:
         if chance.random() < 0.15:
             inputs.append(inputs[0])
         self.notes.append(f"program {program.name}")
+        self.endless = program.endless
         return program.query(inputs)
 
     # --- compositions ---
