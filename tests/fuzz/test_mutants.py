@@ -38,8 +38,6 @@ MUTANTS = (
            "rank: Any = name.encode() if isinstance(name, str) else name", "rank: Any = len(self.sources)"),
     Mutant("ties inside a source by content backwards", "plait.threads.intake", ("counts",),
            "key=lambda k: (all_ts[k], tie[k]))", "key=lambda k: (all_ts[k], bytes(255 - b for b in tie[k])))"),
-    Mutant("window: one microsecond less after", "plait.threads.joining", ("join",),
-           "reach = (window.after_us, window.before_us)", "reach = (max(0, window.after_us - 1), window.before_us)"),
     Mutant("a batch's cut: the held rows that are due stay", "plait.threads.intake", ("counts",),
            'cut = int(np.searchsorted(all_ts[by], progress, "right"))',
            'cut = int(np.searchsorted(all_ts[by], progress, "left"))'),
