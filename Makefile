@@ -12,7 +12,7 @@ demo: setup java ## Run a small join and an aggregate, and show the results
 test: setup java ## Run all tests, on two workers
 	@$(BIN)/pytest -q -n 2 --dist loadgroup -m "not slow"
 
-soak: setup java ## Run the tests that take long: deeper interleavings, 100M tuples through each gate
+soak: setup java ## Run the tests that take long: deeper interleavings, 100M tuples through each gate, fuzzing
 	@$(BIN)/pytest -q -n 2 -m slow
 
 kafka: setup java ## Run the tests that start a Kafka broker (soak runs them too)

@@ -32,6 +32,13 @@ QUERIES = {
 }
 
 
+DAY_US = 86_400_000_000
+
+
+def days(*numbers: int) -> pa.Array:
+    return pa.array(numbers, pa.int32()).view(pa.date32())
+
+
 @pytest.mark.parametrize(
     ("form", "left", "right"),
     [
@@ -40,6 +47,9 @@ QUERIES = {
         ("float", pa.array([0.5, -0.0], pa.float32()), pa.array([0.5, 0.0], pa.float64())),
         ("int", pa.array([-1, 7], pa.int8()), pa.array([-1, 7], pa.int64())),
         ("int", pa.array([2**63, 7], pa.uint64()), pa.array([2**63, 7], pa.uint64())),
+        ("int", days(-(2**31), 2**31 - 1), days(-(2**31), 2**31 - 1)),
+        ("int", days(-1, 2), pa.array([-DAY_US, 2 * DAY_US], pa.timestamp("us"))),
+        ("float", days(-(2**31), 0, 3), pa.array([-(2.0**31) * DAY_US, -0.0, 3.0 * DAY_US])),
         ("value", pa.array(["a", "hot"]), pa.array(["a", "hot"]).dictionary_encode()),
     ],
 )

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -458,6 +459,32 @@ def test_a_source_that_speaks_is_not_idle() -> None:
         assert known[0].spoke_ns > before
 
 
+def test_who_compiles_does_not_stall() -> None:
+    """A first run on a busy machine: a worker that compiles for longer than a stall takes is waited for."""
+    from numba.core import event
+
+    from plait.operators import layout
+    from plait.threads.pausing import Pauser
+
+    pauser = Pauser(np.zeros(4096, np.int64), np.zeros(layout.CONTROL_WORDS, np.int64), 1, lambda: "works", 0.01)
+    over = threading.Event()
+
+    def work() -> None:
+        with event.trigger_event("numba:compiler_lock"):
+            over.wait()
+            pauser.stand()
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    timer = threading.Timer(1.2, over.set)  # two looks of the pauser's
+    timer.start()
+    with pauser.still():
+        assert over.is_set()
+    worker.join()
+    with pytest.raises(RunError, match="did not stand still"), pauser.still():
+        pass
+
+
 # --- runs that nobody has any more --------------------------------------------------------------------------------------
 
 
@@ -509,3 +536,17 @@ def test_a_stopped_run_leaves_no_thread() -> None:
         own = [t for t in threading.enumerate() if t.ident not in before]
         assert own
     assert not any(t.is_alive() for t in own)
+
+
+def test_a_call_that_ends_while_another_looks_is_not_broken() -> None:
+    """Whoever looks sees the calls under way first, and each one's lock a moment later."""
+
+    class Ending:
+        def locked(self) -> bool:
+            run._calls.pop(self, None)  # type: ignore[call-overload]
+            return False
+
+    with begun(JOIN) as run:
+        run._calls[Ending()] = "push"  # type: ignore[index]
+        run.push("a", None, A)
+        assert not run._calls

@@ -169,6 +169,16 @@ def test_orders_of_the_output(order: str, plan: int) -> None:
         assert triggers(got) == triggers(want)
 
 
+@pytest.mark.parametrize("how", ["left", "semi", "anti"])
+@pytest.mark.parametrize("workers", [2, 3])
+def test_triggers_in_order_have_unmatched_rows_at_their_moment(how: str, workers: int) -> None:
+    """They have no trigger but the moment at which no partner can come any more."""
+    got = outcome(query("band", "time", how), TABLES, 1, 2, order="trigger", plain=True, batch=16, workers=workers)
+    want = expected("band", "time", how, TABLES)
+    assert sorted(as_rows(got)) == as_rows(want)
+    assert triggers(got) == triggers(want)
+
+
 @pytest.mark.parametrize("interval", ["comparison", 1, 5, 100, None])
 def test_punctuation_sets_how_exact_the_order_is(interval: Any) -> None:
     got = outcome(

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import sys
+import threading
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from numba import njit, typeof, uint64
+from numba.core import event
 
 from plait.kept import keep
 
@@ -55,6 +57,30 @@ def compiled_over(*packages: str, inner: bool = False) -> Callable[[Callable[...
         return _cached(njit(nogil=True, error_model="numpy", boundscheck=False, **options)(function), function, stamp)
 
     return mark
+
+
+class _Compiling(event.Listener):
+    """Counts the threads that compile, or wait for another to let them."""
+
+    def __init__(self) -> None:
+        self._lock, self.threads = threading.Lock(), 0
+
+    def on_start(self, event: Any) -> None:
+        with self._lock:
+            self.threads += 1
+
+    def on_end(self, event: Any) -> None:
+        with self._lock:
+            self.threads -= 1
+
+
+_COMPILING = _Compiling()
+event.register("numba:compiler_lock", _COMPILING)
+
+
+def compiling() -> bool:
+    """Whether any thread is compiling: a first run on a busy machine takes its time, and nobody is stuck."""
+    return _COMPILING.threads > 0
 
 
 def made_ready(function: Any, *arguments: Any) -> None:

@@ -5,8 +5,8 @@ with the least is next, if no worker whose ring is empty can still come with les
 ring has something can't, done or not: so a worker that waits for room, in the midst of a trigger even, is never waited for.
 
 Precision is the caller's: STRICT compares trigger and partner; a number k > 0 takes, between two multiples of k
-triggers, what each worker has, worker by worker (k = 1: triggers in order, partners as they are stored); NEVER takes
-whatever is there.
+triggers, what each worker has, worker by worker (k = 1: triggers in order, partners as they are stored); unmatched rows, which
+have no trigger, stand at their moment all the same; NEVER takes whatever is there.
 
 One thread gathers at a time. It releases OUT_HEAD after it has copied; workers that wait for room acquire it.
 """
@@ -46,7 +46,9 @@ def entries(w):
 @inner
 def first_is_less(a, i, b, j, precision):
     """Whether entry i of worker a's ring goes before entry j of b's, b being the worker of the higher number."""
-    if precision > 0:
+    # An unmatched row has no trigger but its moment, whatever the precision: after the results at it, before all later ones.
+    alone = a[i + o.E_TRIGGER] == o.UNMATCHED or b[j + o.E_TRIGGER] == o.UNMATCHED
+    if precision > 0 and not alone:
         return (a[i + o.E_TRIGGER] >> 1) // precision <= (b[j + o.E_TRIGGER] >> 1) // precision
     for word in range(3):
         if a[i + word] != b[j + word]:

@@ -32,14 +32,14 @@ class Difference:
 
 def difference(expected: pa.Table, got: pa.Table, order: str = "strict") -> Difference | None:
     """None if identical, else the first difference. Both tables carry `_plait_key` unless `order` is strict."""
+    if not _unkeyed(expected).schema.equals(_unkeyed(got).schema):
+        return Difference(None, "columns", str(_unkeyed(expected).schema), str(_unkeyed(got).schema))
     if order != "strict":
         triggers = [total_order.decode(key.as_py())[0] for key in got.column(KEY)]
         if order == "trigger" and (at := _first_descent(triggers)) is not None:
             return Difference(at, "trigger out of order", f"after {triggers[at - 1]}", str(triggers[at]))
-        expected, got = expected.sort_by(KEY), got.sort_by(KEY)
-    expected, got = (t.drop_columns([KEY]) if KEY in t.column_names else t for t in (expected, got))
-    if not expected.schema.equals(got.schema):
-        return Difference(None, "columns", str(expected.schema), str(got.schema))
+        expected, got = (_plain(t).sort_by(KEY) for t in (expected, got))
+    expected, got = _unkeyed(expected), _unkeyed(got)
     for row in range(min(len(expected), len(got))) if digest(expected) != digest(got) else ():
         if _bytes(expected.slice(row, 1)) != _bytes(got.slice(row, 1)):
             return Difference(row, "row", _shown(expected, row), _shown(got, row))
@@ -50,6 +50,10 @@ def difference(expected: pa.Table, got: pa.Table, order: str = "strict") -> Diff
         missing = "no row"
         return Difference(row, "number of rows", *((extra, missing) if more is expected else (missing, extra)))
     return None
+
+
+def _unkeyed(table: pa.Table) -> pa.Table:
+    return table.drop_columns([KEY]) if KEY in table.column_names else table
 
 
 def _shown(table: pa.Table, row: int) -> str:
@@ -74,8 +78,8 @@ def digest(table: pa.Table) -> str:
 
 def _bytes(table: pa.Table) -> bytes:
     """Rows as the stream of one record batch. Copied first: slices drag the bytes around them along."""
-    schema = plain_schema(table.schema)
-    rows = pa.table([_whole(column) for column in table.columns], schema)
+    rows = _plain(table)
+    rows = pa.table([_bare(column.chunk(0)) for column in rows.columns], rows.schema)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as writer:
         for batch in rows.combine_chunks().to_batches():
@@ -83,9 +87,16 @@ def _bytes(table: pa.Table) -> bytes:
     return bytes(sink.getvalue().to_pybytes())
 
 
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    """One plain array (codes depend on what came first, views on what they share) whose buffers hold just these rows."""
-    return _bare(plain_array(pa.concat_arrays(column.chunks)) if column.num_chunks else pa.array([], column.type))
+def _plain(table: pa.Table) -> pa.Table:
+    """The same values laid out in one way only (codes depend on what came first, views on what they share), which Arrow can
+    also sort: it can't sort views."""
+    schema = plain_schema(table.schema)
+    wholes = [pa.concat_arrays(column.chunks) if column.num_chunks else None for column in table.columns]
+    columns = [
+        pa.array([], field.type) if whole is None else plain_array(whole)
+        for whole, field in zip(wholes, schema, strict=True)
+    ]
+    return pa.table(columns, schema)
 
 
 def _bare(array: pa.Array) -> pa.Array:

@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from plait.errors import QueryError
-from plait.predicates.columns import BEYOND, counted
 from plait.predicates.terms import terms
 from plait.query.aggregate import Aggregate
 from plait.query.bind import Bound
@@ -22,8 +21,6 @@ from plait.query.expression import Column
 from plait.query.join import Asof, Join
 from plait.query.types import column_type, is_float, is_int
 from plait.spark.layout import mix
-
-_WORD = (1 << 64) - 1
 
 
 @dataclass(frozen=True)
@@ -60,6 +57,9 @@ def hash_columns(bound: Bound) -> HashColumns:
     return HashColumns((tuple(a for a, _ in pairs), tuple(b for _, b in pairs)), forms)
 
 
+_DAY_US = 86_400_000_000
+
+
 def _form(a: str, b: str) -> str:
     if is_float(a) or is_float(b):
         return "float"
@@ -73,11 +73,11 @@ def words(plan: HashColumns, input: int, table: pa.Table) -> np.ndarray:
         column = table.column(name).combine_chunks()
         if pa.types.is_dictionary(column.type):
             column = column.dictionary_decode()
-        total = mix(total ^ _column_words(column, form, name))
+        total = mix(total ^ _column_words(column, form))
     return total
 
 
-def _column_words(column: pa.Array, form: str, name: str) -> np.ndarray:
+def _column_words(column: pa.Array, form: str) -> np.ndarray:
     found: np.ndarray
     if pa.types.is_null(column.type):
         return np.zeros(len(column), np.uint64)
@@ -87,22 +87,34 @@ def _column_words(column: pa.Array, form: str, name: str) -> np.ndarray:
         lookup = np.array([*codes, 0], np.uint64)
         found = lookup[pc.fill_null(encoded.indices, len(codes)).to_numpy(zero_copy_only=False)]
         return found
-    kind = column.type
-    if pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_duration(kind):
-        # A moment that is no whole microsecond may be a key, and where it goes does not matter.
-        nanos = getattr(kind, "unit", "") == "ns"
-        column = pc.divide(column.view(pa.int64()), 1_000) if nanos else counted(column, name)
+    if pa.types.is_date32(column.type):
+        return _day_words(column, form)
+    if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
+        column = column.cast(pa.timestamp("us")).view(pa.int64())
+    elif pa.types.is_duration(column.type):
+        column = column.cast(pa.duration("us")).view(pa.int64())
     if form == "float":
         numbers = pc.fill_null(column.cast(pa.float64(), safe=False), 0.0).to_numpy(zero_copy_only=False)
         numbers = numbers + 0.0
         numbers[np.isnan(numbers)] = np.nan  # of whose many forms one stands for all
         found = numbers.view(np.uint64)
         return found
-    if column.type == BEYOND:
-        column = pa.array([None if v is None else int(v) & _WORD for v in column.to_pylist()], pa.uint64())
     filled = pc.fill_null(column, 0).to_numpy(zero_copy_only=False)
     unsigned = pa.types.is_unsigned_integer(column.type)
     found = filled.astype(np.uint64) if unsigned else filled.astype(np.int64).view(np.uint64)
+    return found
+
+
+def _day_words(column: pa.Array, form: str) -> np.ndarray:
+    """Days as microseconds, of which the far ones have more than 64 bits hold.
+
+    As integers these wrap: equal days still have equal words, and a moment that has the same word only shares a cell. As floats
+    the product is exact but for one rounding, as where a condition compares them.
+    """
+    days = pc.fill_null(column.view(pa.int32()), 0).to_numpy(zero_copy_only=False)
+    found: np.ndarray = days.astype(np.int64).view(np.uint64) * np.uint64(_DAY_US)
+    if form == "float":
+        found = (days.astype(np.float64) * _DAY_US + 0.0).view(np.uint64)
     return found
 
 

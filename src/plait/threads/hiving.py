@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from plait.atomics.compiling import compiling
 from plait.errors import PendingError, RunError
 from plait.gate import layout
 from plait.operators import layout as o
@@ -87,7 +88,7 @@ class HivePusher(Pusher):
                 return  # what is left belongs to the pane that the frontier lies in
             self.check()
             moved = self._progressed()
-            if moved != seen:
+            if moved != seen or compiling():
                 since, seen = time.monotonic(), moved
             elif time.monotonic() - since > self._stall:
                 raise RunError(

@@ -231,6 +231,7 @@ class Intake:
                 f"Stream {self.stream.name!r}, {at(k)}: seq column {self.stream.seq!r} is NULL",
                 why="it orders a source's tuples",
             )
+        # As stored: Python's own moments and days end long before Arrow's do.
         values = [order.key_value(value) for value in stored(column).to_pylist()]
         for k, value in enumerate(values):
             last = values[k - 1] if k else source.last_seq

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from plait.atomics.compiling import compiling
 from plait.errors import RunError
 from plait.operators.halting import RUNNING, STILL, STOPPING, halt
 
@@ -73,6 +74,7 @@ class Pauser:
             since = time.monotonic()
             while self._arrived + worker < self._alive and not self._stopping:
                 self._lock.wait(0.5)
+                since = time.monotonic() if compiling() else since
                 if time.monotonic() - since > self._stall:
                     self._halted = False
                     halt(self._gate, self._control, RUNNING)

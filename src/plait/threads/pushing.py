@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from plait.atomics.compiling import compiling
 from plait.connectors import memory as tables
 from plait.errors import DataError, PendingError, RunError
 from plait.gate import RingGate, calls, codes, layout, messages
@@ -243,7 +244,7 @@ class Pusher(Sources):
             elif number == codes.FULL or (number == codes.STUCK and patient):
                 self.check()
                 moved = self._progressed()
-                if moved != seen or result:
+                if moved != seen or result or compiling():
                     since, seen = time.monotonic(), moved
                 elif time.monotonic() - since > self._stall:
                     raise RunError(

@@ -161,7 +161,9 @@ class Run:
             raise RunError(f"{doing} after the run was stopped", do="Call on_threads again for a new run")
 
     def _broken(self) -> bool:
-        return any(not call.locked() for call in tuple(self._calls))
+        """Whether a call was left without coming to its end: one that has come there is taken out before it is unlocked, so
+        what is unlocked, and then still there, never will. (Each call has a lock of its own.)"""
+        return any(not call.locked() and call in self._calls for call in tuple(self._calls))
 
     def _fail(self, error: BaseException) -> None:
         """The first error stops the run."""
@@ -287,9 +289,9 @@ class Run:
         With `timeout_s`, also ends when nothing has come for so long: 0 gives what is there. One thread at a time.
         """
         patience = Patience(timeout_s)
-        call = threading.Lock()
         while True:
             self._check("results")
+            call = threading.Lock()
             engine = self._engine
             if engine is None:
                 if patience.over():

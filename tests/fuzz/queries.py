@@ -1,0 +1,259 @@
+"""A random query with its streams, from a seed: joins, as-of, aggregates, operators, and compositions of these."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tests.fuzz import programs, values
+from tests.fuzz.conditions import ON_ROWS, Condition, pool
+from tests.fuzz.feeds import Draw, Feed, Setting, feed, setting
+
+import plait
+
+
+@dataclass(frozen=True)
+class Group:
+    """A query and its data. `text` describes the query where `explain` does not."""
+
+    query: plait.Query
+    feeds: tuple[Feed, ...]
+    text: str
+    on: tuple[Condition, ...] = ()
+    endless: bool = False  # an operator whose timers set timers
+
+    def described(self) -> str:
+        return "\n".join((self.text, self.query.explain(), *(each.described() for each in self.feeds)))
+
+
+class Maker:
+    """Draws one group. Streams are called a, b and c."""
+
+    def __init__(self, chance: random.Random, draw: Draw) -> None:
+        self.chance, self.draw = chance, draw
+        self.setting: Setting = setting(chance, draw)
+        self.feeds: dict[str, Feed] = {}
+        self.notes: list[str] = []
+        self.conditions: list[Condition] = []
+        self.endless = False
+
+    def us(self, steps: int) -> int:
+        return steps * self.setting.step_us
+
+    def duration(self, steps: int) -> str:
+        return f"{self.us(steps)}us"
+
+    def stream(self, name: str, needs: frozenset[str] | str) -> plait.Stream:
+        chance, draw = self.chance, self.draw
+        extra = chance.sample(draw.columns, chance.choice((0, 0, 1, 2)))
+        columns = "".join(sorted({*needs, *extra} - {"ts"}))
+        self.feeds[name] = feed(chance, name, columns, self.setting, draw)
+        return self.feeds[name].stream
+
+    def condition(self) -> Condition:
+        while True:
+            found = self.chance.choice(pool(self.draw.conditions))
+            read = found.reads[0] | found.reads[1]
+            if read <= set(self.draw.columns) and (found.kind != "opaque" or self.draw.opaque_text or "s" not in read):
+                self.notes.append(f"on {found.text}")
+                self.conditions.append(found)
+                return found
+
+    # --- single operators ---
+
+    def join(self, *, left: str = "a", right: str = "b") -> plait.Query:
+        chance, on = self.chance, self.condition()
+        if chance.random() < 0.12:
+            both = self.stream(left, on.reads[0] | on.reads[1])
+            return self.joined(both, both, on)
+        return self.joined(self.stream(left, on.reads[0]), self.stream(right, on.reads[1]), on)
+
+    def joined(self, left: Any, right: Any, on: Condition, **options: Any) -> plait.Query:
+        chance = self.chance
+        kind = chance.choice(("within", "within", "within", "last", "tumbling"))
+        if kind == "last":
+            return plait.join(left, right, on=on.on, last=chance.choice((1, 2, 3, 7, 40)), **options)
+        if kind == "tumbling":
+            return plait.join(left, right, on=on.on, tumbling=self.us(chance.choice((1, 2, 3, 5))), **options)
+        steps = [chance.choice((0, 1, 2, 5)) for _ in range(2)]
+        within: Any = tuple(map(self.us, steps)) if chance.random() < 0.5 else self.us(steps[0])
+        return plait.join(
+            left,
+            right,
+            on=on.on,
+            within=within,
+            how=chance.choice(("inner", "inner", "left", "semi", "anti")),
+            **options,
+        )
+
+    def asof(self) -> plait.Query:
+        chance = self.chance
+        by = chance.choice(("", "k", "s", "x", "ps", "u", "e", "t", "q", "b", "y"))
+        pairs: list[Any] = [name for name in by if name in self.draw.columns]
+        if chance.random() < 0.15:
+            pairs = [("k", "i")] if chance.random() < 0.5 else [("x", "q")]  # of two types
+        needs = [frozenset(p[side] if isinstance(p, tuple) else p for p in pairs) for side in (0, 1)]
+        left = self.stream("a", needs[0])
+        right = self.stream("b", needs[1]) if chance.random() < 0.85 or needs[0] != needs[1] else left
+        age = chance.choice((None, 0, 1, 3))
+        return plait.asof(
+            left, right, by=pairs, within=None if age is None else self.us(age), how=chance.choice(("left", "inner"))
+        )
+
+    def spans(self) -> plait.Query:
+        chance = self.chance
+        size, advance = chance.choice(((1, 1), (2, 1), (3, 3), (4, 3), (5, 2), (2, 5), (6, 6)))
+        by, compute, needs = self.computed()
+        return plait.aggregate(
+            self.stream("a", needs), size=self.duration(size), advance=self.duration(advance), by=by, compute=compute
+        )
+
+    def counts(self) -> plait.Query:
+        size, advance = self.chance.choice(((1, 1), (2, 1), (3, 3), (3, 2), (1, 3), (2, 4), (5, 1)))
+        by, compute, needs = self.computed()
+        return plait.aggregate(self.stream("a", needs), size=size, advance=advance, by=by, compute=compute)
+
+    def computed(self) -> tuple[tuple[str, ...], dict[str, Any], frozenset[str]]:
+        """Keys, functions and the columns they read."""
+        chance = self.chance
+        by = tuple(
+            c
+            for c in chance.choice(("", "", "k", "x", "s", "qp", "e", "t", "b", "u", "y", "w"))
+            if c in self.draw.columns
+        )
+        chosen = chance.sample(FUNCTIONS, chance.choice((1, 1, 2, 4)))
+        compute, needs = {}, set(by)
+        for number, make in enumerate(chosen):
+            function, read = make(chance)
+            if set(read) <= set(self.draw.columns):
+                compute[f"f{number}"] = function
+                needs |= set(read)
+        return by, compute or {"n": plait.count()}, frozenset(needs)
+
+    def operator(self) -> plait.Query:
+        chance = self.chance
+        program = chance.choice([p for p in programs.PROGRAMS if self.draw.endless_timers or not p.endless])
+        inputs = [self.stream(name, program.needs) for name in chance.choice(("a", "a", "ab", "bac"))]
+        if chance.random() < 0.15:
+            inputs.append(inputs[0])
+        self.notes.append(f"program {program.name}")
+        self.endless = program.endless
+        return program.query(inputs)
+
+    # --- compositions ---
+
+    def dag(self) -> plait.Query:
+        made: Callable[[], plait.Query] = self.chance.choice(
+            (self._aggregate_of_join, self._join_of_aggregate, self._join_of_joins, self._asof_of_aggregate,
+             self._operator_over_join, self._diamond)
+        )  # fmt: skip
+        return made()
+
+    def _aggregate(self, node: Any, column: str, by: tuple[str, ...] = (), **options: Any) -> plait.Query:
+        compute = {"n": plait.count(), "first": plait.first(column), "all": plait.collect(column)}
+        if self.chance.random() < 0.5:
+            compute = {"n": plait.count(), "last": plait.last(column), "most": plait.max(column)}
+        if self.chance.random() < 0.5:
+            return plait.aggregate(
+                node, size=self.duration(3), advance=self.duration(2), by=by, compute=compute, **options
+            )
+        return plait.aggregate(node, size=3, advance=2, by=by, compute=compute, **options)
+
+    def _inner_join(self) -> plait.Query:
+        on = self.condition()
+        left, right = self.stream("a", on.reads[0] | {"k"}), self.stream("b", on.reads[1] | {"k"})
+        return self.joined(left, right, on, name="j")
+
+    def _aggregate_of_join(self) -> plait.Query:
+        join = self._inner_join()
+        both = getattr(join, "how", "inner") in ("inner", "left")
+        column = "a_k" if both else "k"
+        return self._aggregate(join, column, by=(column,) if self.chance.random() < 0.5 else ())
+
+    def _join_of_aggregate(self) -> plait.Query:
+        windows = self._aggregate(self.stream("a", "k"), "k", by=("k",), name="w")
+        other = self.feeds["a"].stream if self.chance.random() < 0.3 else self.stream("b", "k")
+        sides = (windows, other) if self.chance.random() < 0.5 else (other, windows)
+        return self.joined(*sides, Condition("l.k = r.k", "l.k = r.k", (frozenset("k"), frozenset("k")), "sql"))
+
+    def _join_of_joins(self) -> plait.Query:
+        inner, other = self._inner_join(), self.stream("c", "k")
+        sides = (inner, other) if self.chance.random() < 0.5 else (other, inner)
+        return self.joined(*sides, pool(1)[0])
+
+    def _asof_of_aggregate(self) -> plait.Query:
+        windows = self._aggregate(self.stream("b", "k"), "k", by=("k",))
+        left = self.feeds["b"].stream if self.chance.random() < 0.3 else self.stream("a", "k")
+        return plait.asof(left, windows, by="k" if self.chance.random() < 0.6 else None, within=self.us(3))
+
+    def _operator_over_join(self) -> plait.Query:
+        join = self._inner_join()
+        both = getattr(join, "how", "inner") in ("inner", "left")
+        run = programs.over_join("a_k" if both else "k")
+        made = run.query(join)
+        return made if self.chance.random() < 0.5 else self._aggregate(made, "v", by=("u",))
+
+    def _diamond(self) -> plait.Query:
+        stream = self.stream("a", "ks")
+        one = self._aggregate(stream, "k", by=("s",))
+        other = one if self.chance.random() < 0.5 else self._aggregate(stream, "k", by=("s",))
+        return self.joined(one, other, Condition("l.s = r.s", "l.s = r.s", (frozenset("s"), frozenset("s")), "sql"))
+
+
+def group(chance: random.Random, draw: Draw) -> Group:
+    maker = Maker(chance, draw)
+    shape = chance.choice(draw.shapes)
+    query = getattr(maker, shape)()
+    read = query.streams()
+    return Group(
+        query, tuple(maker.feeds[name] for name in read), "; ".join([shape, *maker.notes]), tuple(maker.conditions)
+    )
+
+
+# --- aggregate functions ------------------------------------------------------------------------------------
+
+Made = Callable[[random.Random], tuple[Any, str]]
+
+
+def _of(make: Callable[[str], Any], columns: str) -> Made:
+    def made(chance: random.Random) -> tuple[Any, str]:
+        column = chance.choice(columns)
+        return make(column), column
+
+    return made
+
+
+def _count_where(chance: random.Random) -> tuple[Any, str]:
+    _, where, reads = chance.choice(ON_ROWS)
+    return plait.count_where(where), reads
+
+
+def _first_where(chance: random.Random) -> tuple[Any, str]:
+    _, where, reads = chance.choice(ON_ROWS)
+    column = chance.choice("kxsutm")
+    return plait.first_where(column, where), reads + column
+
+
+#: Made once: what Numba compiles of them is then compiled once. NULL is seen by the first and the last.
+CUSTOM = (
+    (plait.custom("p", init=lambda: 1, add=lambda state, p: 3 * state % 1_000_003 + (7 if p is None else p), type="int64"), "p"),
+    (plait.custom("x", init=lambda: 0.0, add=lambda state, x: state if x is None else state * 0.5 + x, type="float64"), "x"),
+    (plait.custom(["k", "s"], init=int, add=lambda n, k, s: n + (k is None) + (s is None), merge=int.__add__,
+                  result=lambda n: n / 2, type="float64"), "ks"),
+)  # fmt: skip
+
+
+def _custom(chance: random.Random) -> tuple[Any, str]:
+    return chance.choice(CUSTOM)
+
+
+EVERY_COLUMN = "".join(values.COLUMNS)
+FUNCTIONS: tuple[Made, ...] = (
+    lambda chance: (plait.count(), ""),
+    _of(plait.sum, "kipuoxq"), _of(plait.sum, "ipoxq"), _of(plait.mean, "kipuoxq"), _of(plait.var, "kipuoxq"),
+    _of(plait.min, "kipuoxqbswytdgm"), _of(plait.max, "kipuoxqbswytdgm"), _of(plait.first, EVERY_COLUMN),
+    _of(plait.last, EVERY_COLUMN), _of(plait.collect, EVERY_COLUMN), _of(plait.distinct, EVERY_COLUMN),
+    _count_where, _first_where, _custom,
+)  # fmt: skip

@@ -1,0 +1,85 @@
+"""Planted bugs in the threads executor: the short form's cases must notice each.
+
+A mutant is a module compiled again with one piece of its text replaced, its names put in the place of the original's wherever
+plait uses them. If a piece of text is no longer there, the code was rewritten: plant the same slip in the new text.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from dataclasses import dataclass, replace
+from types import ModuleType
+
+import pytest
+from tests.fuzz import deliveries, judge, runner
+from tests.fuzz.deliveries import Ways
+from tests.fuzz.feeds import Draw
+
+
+@dataclass(frozen=True)
+class Mutant:
+    name: str
+    module: str
+    shapes: tuple[str, ...]
+    old: str
+    new: str
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+MUTANTS = (
+    Mutant("late: <= for <", "plait.threads.intake", ("counts",), "late = ts < bound", "late = ts <= bound"),
+    Mutant("late: no disorder", "plait.threads.intake", ("counts",), "BEFORE_ALL, before - stream.disorder_us)",
+           "BEFORE_ALL, before)"),
+    Mutant("sources in the order of first sight", "plait.threads.intake", ("counts",),
+           "rank: Any = name.encode() if isinstance(name, str) else name", "rank: Any = len(self.sources)"),
+    Mutant("ties inside a source by content backwards", "plait.threads.intake", ("counts",),
+           "key=lambda k: (all_ts[k], tie[k]))", "key=lambda k: (all_ts[k], bytes(255 - b for b in tie[k])))"),
+    Mutant("a batch's cut: the held rows that are due stay", "plait.threads.intake", ("counts",),
+           'cut = int(np.searchsorted(all_ts[by], progress, "right"))',
+           'cut = int(np.searchsorted(all_ts[by], progress, "left"))'),
+    Mutant("dictionary entries for values", "plait.connectors.fit", ("join", "counts"),
+           "column = column.dictionary_decode()", "column = column.dictionary.take(column.indices.fill_null(0))"),
+)  # fmt: skip
+
+
+def plant(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = importlib.import_module(mutant.module)
+    source = inspect.getsource(original)
+    assert source.count(mutant.old) == 1, f"{mutant.old!r} stands {source.count(mutant.old)} times in {mutant.module}"
+    twin = ModuleType(original.__name__)
+    twin.__dict__.update(__file__=original.__file__, __package__=original.__package__)
+    # Data classes look their module up by name.
+    monkeypatch.setitem(sys.modules, original.__name__, twin)
+    exec(
+        compile(source.replace(mutant.old, mutant.new), f"{original.__file__} with {mutant.name}", "exec"),
+        twin.__dict__,
+    )
+    for name, value in vars(original).items():
+        if name.startswith("__"):
+            continue
+        for user in [m for n, m in list(sys.modules.items()) if n.startswith("plait.") and m is not twin]:
+            if vars(user).get(name) is value:
+                monkeypatch.setattr(user, name, vars(twin)[name])
+
+
+PLAN = runner.Plan(7, Draw(conditions=12), Ways(compiled=0, interrupts=False))
+
+
+def differs(plan: runner.Plan, case: int) -> bool:
+    group, answer = runner.group_of(plan, case // runner.DELIVERIES)
+    return judge.judged(answer, deliveries.carried_out(group, runner.delivered(plan, case, group))) is not None
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=repr)
+def test_a_planted_bug_is_noticed(mutant: Mutant) -> None:
+    """By one of so many cases, which is all right without the bug. Nothing is compiled for a condition, to be quick."""
+    plan = replace(PLAN, draw=replace(PLAN.draw, shapes=mutant.shapes))
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        plant(mutant, monkeypatch)
+        noticed = next((case for case in range(400) if differs(plan, case)), None)
+    assert noticed is not None
+    assert not differs(plan, noticed), "it differs without the bug, too"
