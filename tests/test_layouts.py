@@ -7,6 +7,7 @@ import random
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import plait
@@ -112,6 +113,30 @@ def test_lists_of_nothing_are_compared_whole() -> None:
     other = pa.ListArray.from_arrays(pa.array([0, 3, 5], pa.int32()), pa.nulls(5))
     assert difference(pa.table({"x": lists}), pa.table({"x": lists})) is None
     assert difference(pa.table({"x": lists}), pa.table({"x": other})) is not None
+
+
+@pytest.mark.parametrize(
+    "declared", [pa.dictionary(pa.int32(), pa.string()), pa.string_view(), pa.large_string(), pa.string()]
+)
+@pytest.mark.parametrize("given", ["plain", "large", "view", "codes", "runs"])
+def test_a_declared_layout_says_nothing_either(declared: pa.DataType, given: str) -> None:
+    """Any layout may be declared and any given: the result has the declared type's plain one, on both executors."""
+    values = pa.array(["a", None, "a"])
+    rows = {
+        "plain": values, "large": values.cast(pa.large_string()), "view": values.cast(pa.string_view()),
+        "codes": values.dictionary_encode(), "runs": pc.run_end_encode(values),
+    }  # fmt: skip
+    table = pa.table({"ts": pa.array([1, 2, 3]), "x": rows[given]})
+    stream = plait.stream("s", unit="us", schema={"ts": "int64", "x": declared})
+    query = plait.aggregate(stream, size="10us", by="x", compute={"c": plait.collect("x")})
+    expected = query.reference({"s": table})
+    with query.on_threads() as run:
+        run.push("s", None, table)
+        run.drain()
+        got = run.table()
+    assert expected.schema.field("x").type == plain_type(declared)
+    assert difference(expected, got) is None
+    assert got.column("c").to_pylist() == [["a", "a"], [None]]
 
 
 @pytest.mark.parametrize("seed", range(6))

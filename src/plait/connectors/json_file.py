@@ -38,6 +38,7 @@ _SHAPES: Final = (
 )
 
 Lines = list[tuple[int, bytes]]
+Words = dict[str, dict[int, float]]  # column -> row -> value
 
 
 def infer(file: DataFile) -> pa.Schema | None:
@@ -102,8 +103,9 @@ def _parse(lines: Lines, wanted: Wanted, where: str, row: int) -> pa.RecordBatch
     text = {f.name for f in schema if pa.types.is_timestamp(f.type) or pa.types.is_date(f.type) or is_bytes(f.type)}
     explicit = pa.schema([(f.name, pa.string() if f.name in text else f.type) for f in schema])
     mode = "error" if wanted.exact else "ignore"
+    words: Words = {}
     try:
-        table, words = _arrow(lines, explicit, mode), {}
+        table = _arrow(lines, explicit, mode)
     except pa.ArrowException:
         lines, words = _without_words(lines, [f.name for f in schema if pa.types.is_floating(f.type)])
         if not words:
@@ -160,8 +162,6 @@ def _shape(column: pa.ChunkedArray) -> pa.DataType:
 
 
 # --- floats: those that are no JSON numbers, and those that are other ones than stand there --------------------
-
-Words = dict[str, dict[int, float]]  # column -> row -> value
 
 
 def _without_words(lines: Lines, columns: list[str] | None) -> tuple[Lines, Words]:
