@@ -102,3 +102,19 @@ def test_the_references_result_for_random_conditions(expr: Any, seed: int, windo
     query = plait.join(*streams, on=lambda l, r: trees.python_value(expr, l, r), **{window: 5})  # type: ignore[arg-type]
     expected = rows_of(query.reference({"quotes": tables[0], "trades": tables[1]}))
     assert repr(joined(query, tables[0], tables[1], 5, plain=True)) == repr(expected)
+
+
+def test_a_conjunction_may_be_false_whatever_its_other_part_is() -> None:
+    """NULL and false is false, which may equal something: a row with a NULL there can match."""
+    streams = (plait.stream("quotes", unit="us"), plait.stream("trades", unit="us"))
+    left = pa.record_batch({"ts": [1, 1], "k": pa.array([-7, 5], pa.int8()), "m": pa.array([None, 5], pa.int32())})
+    right = pa.record_batch({"ts": [1, 1], "k": pa.array([3, 5], pa.int8())})
+    for on in (
+        lambda l, r: ((l.k == l.m) & (l.k == r.k)) == (l.k == r.k),
+        lambda l, r: ~(((l.k == l.m) & (l.k == r.k)) != (l.k == r.k)),
+        lambda l, r: ((l.m > 0) & (l.k == r.k)) == (l.k > 100),
+    ):
+        query = plait.join(*streams, on=on, within=5)
+        expected = rows_of(query.reference({"quotes": left, "trades": right}))
+        assert len(expected) > 1
+        assert repr(joined(query, left, right, 5, plain=True)) == repr(expected)

@@ -71,7 +71,7 @@ def shape(predicate: Predicate, left: pa.Schema, right: pa.Schema) -> Shape:
     found = terms(predicate.expr, schemas, predicate.names)
     every: dict[Expr, bool] = {}
     for part in found.pair:
-        for expr, needed in _leaves(part, needed=True):
+        for expr, needed in _leaves(part):
             every[expr] = every.get(expr, False) or needed
     leaves: tuple[list[Leaf], list[Leaf]] = ([], [])
     for expr, needed in every.items():
@@ -90,13 +90,23 @@ def _opaque_shape(predicate: Predicate, schemas: Sides) -> Shape:
     return Shape(predicate, schemas, Terms(((), ()), ()), (tuple(leaves[0]), tuple(leaves[1])))
 
 
-def _leaves(expr: Expr, *, needed: bool) -> list[tuple[Expr, bool]]:
-    """The leaves below a part that reads both sides, and whether it can only be true if they are not NULL."""
+#: What a part of a condition must be for a pair to match: true, or at least not NULL; or it may be anything.
+TRUE, KNOWN, ANYTHING = "true", "known", "anything"
+
+
+def _leaves(expr: Expr, must: str = TRUE) -> list[tuple[Expr, bool]]:
+    """The leaves below a part that reads both sides, and whether a pair can only match if they are not NULL.
+
+    A conjunction is true only if both its parts are; but it is known, namely false, as soon as one of them is false, whatever the
+    other one is. So what stands below a conjunction is needed only where that must be true.
+    """
     if len(sides_of(expr)) == 1:
-        return [(expr, needed)]
+        return [(expr, must != ANYTHING)]
     match expr:
+        case Binary("and", _, _):
+            below = TRUE if must == TRUE else ANYTHING
         case Binary("or" | "least" | "greatest", _, _) | Unary("not" | "is_null", _):
-            below = False
+            below = ANYTHING
         case _:
-            below = needed
-    return [found for child in children(expr) for found in _leaves(child, needed=below)]
+            below = KNOWN if must != ANYTHING else ANYTHING
+    return [found for child in children(expr) for found in _leaves(child, below)]

@@ -35,7 +35,9 @@ class Known:
     def last_ts(self) -> int:
         """How far time has passed at the end of input: to the last tuple of any stream, or a heartbeat beyond it."""
         ends = [at for stream in self.streams.values() if (at := stream.largest()) is not None]
-        return max(self.frontier, self.reached, *ends)
+        # At a batch that follows the end the frontier is no moment of the data's any more.
+        passed = self.frontier if self.frontier < AFTER_ALL else BEFORE_ALL
+        return max(passed, self.reached, *ends)
 
 
 @dataclass
