@@ -195,6 +195,16 @@ AGGREGATES = {
         "adds integers",
         "Cast the column",
     ),
+    "a column that is plait's own": Refusal(
+        bound(
+            plait.aggregate(quotes, size="1s", compute={"n": plait.count()}),
+            {"quotes": QUOTES.append(pa.field("_plait_key", pa.binary()))},
+        ),
+        QueryError,
+        "has a column '_plait_key'",
+        "plait's own columns",
+        "Drop it, or rename it",
+    ),
     "a missing key": Refusal(
         bound(plait.aggregate(quotes, size="1s", by="k", compute={"n": plait.count()})),
         QueryError,

@@ -221,6 +221,9 @@ COMPUTED = {
     "a custom function's result that does not fit": Refusal(
         reference(custom(300)), DataError, "result in column 'out' is 300, which is no int8", "300"
     ),
+    "a custom function's result that would be rounded": Refusal(
+        reference(custom(1.5)), DataError, "result in column 'out' is 1.5, which is no int8", "it would become 1"
+    ),
     "a custom function's result of another type": Refusal(
         reference(custom("x")), DataError, "result in column 'out' is 'x', which is no int8", "'x'"
     ),

@@ -131,6 +131,13 @@ STREAM_SCHEMAS = {
         "'x' is declared and missing",
         "schema=",
     ),
+    "a seq column that has no order": Refusal(
+        checked(TS | {"n": pa.list_(pa.int8())}, seq="n"),
+        QueryError,
+        "seq column 'n' is list",
+        "numbers, text, bytes or times",
+        "Cast the column",
+    ),
     "a declared column of another type": Refusal(
         checked(TS | {"x": pa.int16()}, schema=TS | {"x": "int8"}),
         QueryError,
