@@ -57,6 +57,9 @@ def hash_columns(bound: Bound) -> HashColumns:
     return HashColumns((tuple(a for a, _ in pairs), tuple(b for _, b in pairs)), forms)
 
 
+_DAY_US = 86_400_000_000
+
+
 def _form(a: str, b: str) -> str:
     if is_float(a) or is_float(b):
         return "float"
@@ -84,10 +87,11 @@ def _column_words(column: pa.Array, form: str) -> np.ndarray:
         lookup = np.array([*codes, 0], np.uint64)
         found = lookup[pc.fill_null(encoded.indices, len(codes)).to_numpy(zero_copy_only=False)]
         return found
-    kind = column.type
-    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+    if pa.types.is_date32(column.type):
+        return _day_words(column, form)
+    if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
         column = column.cast(pa.timestamp("us")).view(pa.int64())
-    elif pa.types.is_duration(kind):
+    elif pa.types.is_duration(column.type):
         column = column.cast(pa.duration("us")).view(pa.int64())
     if form == "float":
         numbers = pc.fill_null(column.cast(pa.float64(), safe=False), 0.0).to_numpy(zero_copy_only=False)
@@ -99,6 +103,18 @@ def _column_words(column: pa.Array, form: str) -> np.ndarray:
     unsigned = pa.types.is_unsigned_integer(column.type)
     found = filled.astype(np.uint64) if unsigned else filled.astype(np.int64).view(np.uint64)
     return found
+
+
+def _day_words(column: pa.Array, form: str) -> np.ndarray:
+    """Days as microseconds, of which the far ones have more than 64 bits hold.
+
+    As integers these wrap: equal days still have equal words, and a moment that has the same word only shares a cell. As floats
+    the product is exact but for one rounding, as where a condition compares them.
+    """
+    days = pc.fill_null(column.view(pa.int32()), 0).to_numpy(zero_copy_only=False)
+    if form == "float":
+        return (days.astype(np.float64) * _DAY_US + 0.0).view(np.uint64)
+    return days.astype(np.int64).view(np.uint64) * np.uint64(_DAY_US)
 
 
 def _code(value: bool | str | bytes) -> int:
