@@ -19,7 +19,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
-import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -166,20 +165,20 @@ class Made:
         )
         places = {kind: iter(range(len(kinds))) for kind in ("int", "float")}
         stores = "".join(
-            f"{' ' * 16}out_{'f' if kind == 'float' else 'i'}[{next(places['float' if kind == 'float' else 'int'])}, count] = "
+            f"        out_{'f' if kind == 'float' else 'i'}[{next(places['float' if kind == 'float' else 'int'])}, count] = "
             f"{'' if kind == 'float' else 'int'}(item[{2 + k}])\n"
             for k, kind in enumerate(kinds)
         )
-        call = f"plait_process(state, Row(ts[i], STREAMS[inputs[i]], inputs[i]{reads}), log)"
-        process = loop(call, stores) if sources["process"].yields else f"            {call}\n"
-        on_timer = "            pass\n"
+        made = calls("process", "plait_process(state, row, log)", stores, sources["process"].yields)
+        on_timer = "pass"
         if "on_timer" in sources:
-            call = "plait_on_timer(state, at, log)"
-            on_timer = loop(call, stores) if sources["on_timer"].yields else f"            {call}\n"
+            made += calls("on_timer", "plait_on_timer(state, row, log)", stores, sources["on_timer"].yields)
+            on_timer = """places, out_i, out_f, count = call_on_timer(
+                    state, at, log, waiting, places, out_i, out_f, count, at - 1, 9223372036854775807, bucket, -1, at + 1, timed)"""
         fields = ["ts", "stream", "side", *(f"c{k}" for k in range(len(self.columns)))]
         return _TEXT.format(stamp=_stamp(), streams=tuple(self.names), fields=fields, reads=reads, functions=functions,
-                            process=process, on_timer=textwrap.indent(on_timer, "    "), every=EVERY, none=NONE,
-                            more=MORE, beyond_tuple=BEYOND_TUPLE, beyond_timer=BEYOND_TIMER)  # fmt: skip
+                            calls=made, on_timer=on_timer, every=EVERY, none=NONE, more=MORE,
+                            beyond_tuple=BEYOND_TUPLE, beyond_timer=BEYOND_TIMER)  # fmt: skip
 
     def _fields(self, source: Source) -> dict[str, Typed]:
         """How a function's text reads each column of its tuple."""
@@ -415,21 +414,30 @@ def _no_rows(i: int) -> RowView:
     raise AssertionError(f"row {i} of none")
 
 
-def loop(call: str, stores: str) -> str:
-    """The text that goes through what a function yields."""
+def calls(role: str, call: str, stores: str, yields: bool) -> str:
+    """The text that makes one call, and goes through what it yields. Numba loses what a generator raises where the loop itself
+    stands under `try`, so this is a function of its own."""
+    items = f"""
+    index = 0
+    for item in {call}:
+        if item[0] == 1:
+            if item[1] < earliest or not timed:
+                raise Beyond
+            waiting.append(item[1])
+            continue
+        if count == places.shape[1]:
+            places, out_i, out_f = grown(places), grown(out_i), grown_f(out_f)
+        places[0, count], places[1, count], places[2, count] = now, rank, bucket
+        places[3, count], places[4, count] = index, cause
+{stores}        count += 1
+        index += 1
+"""
     return f"""
-            for item in {call}:
-                if item[0] == 1:
-                    if item[1] < earliest or not timed:
-                        raise Beyond
-                    waiting.append(item[1])
-                    continue
-                if count == places.shape[1]:
-                    places, out_i, out_f = grown(places), grown(out_i), grown_f(out_f)
-                places[0, count], places[1, count], places[2, count] = now, rank, bucket
-                places[3, count], places[4, count] = index, cause
-{stores}                count += 1
-                index += 1
+
+@njit(nogil=True, error_model="python")
+def call_{role}(state, row, log, waiting, places, out_i, out_f, count, now, rank, bucket, cause, earliest, timed):
+{items if yields else f"    {call}"}
+    return places, out_i, out_f, count
 """
 
 
@@ -480,7 +488,7 @@ def grown_f(a):
     made = np.empty((a.shape[0], 2 * a.shape[1]), np.float64)
     made[:, : a.shape[1]] = a
     return made
-
+{calls}
 
 @njit(nogil=True)
 def undo(state, log, waiting):
@@ -535,8 +543,7 @@ def drive(states, first, step, timers, given, ran, ts, inputs, first_rank, which
             try:
                 if at == 9223372036854775807:
                     raise Beyond
-                now, rank, cause, index, earliest = at - 1, 9223372036854775807, -1, 0, at + 1
-{on_timer}
+                {on_timer}
             except Exception:
                 ok = False
             if not ok:
@@ -551,8 +558,9 @@ def drive(states, first, step, timers, given, ran, ts, inputs, first_rank, which
         before, state = count, states[(bucket - first) // step]
         ok = True
         try:
-            now, rank, cause, index, earliest = ts[i], first_rank + i, i, 0, ts[i] + 1
-{process}
+            row = Row(ts[i], STREAMS[inputs[i]], inputs[i]{reads})
+            places, out_i, out_f, count = call_process(
+                state, row, log, waiting, places, out_i, out_f, count, ts[i], first_rank + i, bucket, i, ts[i] + 1, timed)
         except Exception:
             ok = False
         if not ok:
