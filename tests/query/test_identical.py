@@ -124,13 +124,3 @@ def test_no_order_still_wants_the_same_rows() -> None:
     assert difference(STRICT, shuffled, "none") is None
     assert difference(STRICT, keyed((3, 2), (2, 1), (1, 0), (2, 2)), "none") is not None
     assert difference(STRICT, keyed((3, 2), (2, 1), (1, 0), (2, 0), (2, 0)), "none") is not None
-
-
-@pytest.mark.parametrize("order", ["trigger", "none"])
-def test_views_are_compared_in_any_order(order: str) -> None:
-    """Arrow can't sort a table that holds them."""
-    keys = pa.array([encode(((at, 0, 0, at), (0, 1, 0, 0))) for at in range(2)], pa.binary())
-    table = pa.table({"s": pa.array(["a", None], pa.string_view()), KEY: keys})
-    assert difference(table, table, order) is None
-    other = pa.table({"s": pa.array(["b", None], pa.string_view()), KEY: keys})
-    assert difference(table, other, order) is not None

@@ -18,6 +18,7 @@ from plait.query.types import column_type, is_float, is_int
 from plait.spark import wire
 from plait.spark.live import LivePairs, _as, crowded, times
 from plait.spark.results import Results, distinct
+from plait.windows.key_values import key_codes
 
 
 class LiveAsof(LivePairs):
@@ -114,6 +115,10 @@ class LiveAsof(LivePairs):
 def _joint(a: pa.Array, b: pa.Array) -> pa.Array:
     """Two columns as one, in a type in which equal values are equal; NaN becomes NULL, -0.0 becomes 0.0."""
     kinds = [column_type(x.type) or "" for x in (a, b)]
+    if any(_far(x) or (pa.types.is_temporal(x.type) and any(map(is_float, kinds))) for x in (a, b)):
+        known: dict[Any, int] = {}
+        codes = np.concatenate([key_codes(x, known, as_float=any(map(is_float, kinds))) for x in (a, b)])
+        return pa.array(codes, mask=codes < 0)
     if any(is_float(k) for k in kinds):
         both = pa.concat_arrays([x.cast(pa.float64(), safe=False) for x in (a, b)])
         numbers = both.to_numpy(zero_copy_only=False) + 0.0
@@ -127,6 +132,15 @@ def _joint(a: pa.Array, b: pa.Array) -> pa.Array:
         )
     text = pa.large_string() if kinds[0] == "text" else pa.bool_() if kinds[0] == "bool" else pa.large_binary()
     return pa.concat_arrays([x.cast(text) for x in (a, b)])
+
+
+def _far(column: pa.Array) -> bool:
+    """Whether Arrow can't say it in microseconds: moments beyond 64 bits, or nanoseconds that don't divide."""
+    try:
+        _micros(column)
+    except pa.ArrowInvalid:
+        return True
+    return False
 
 
 def _micros(column: pa.Array) -> pa.Array:
