@@ -229,7 +229,12 @@ class Expressions:
         if isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
             at = node.slice
             of = node.value.value
-            if isinstance(of, ast.Name) and of.id == self.kept and isinstance(at, ast.Constant) and type(at.value) is int:
+            if (
+                isinstance(of, ast.Name)
+                and of.id == self.kept
+                and isinstance(at, ast.Constant)
+                and type(at.value) is int
+            ):
                 return Typed(f"{self.kept}.shape[{at.value}]", "int")
         return Typed(f"{self.kept}[{self.index(node)}]", self.state[0])
 
@@ -250,7 +255,7 @@ class Expressions:
                 return Typed(f"({a.text} {_sign(op)} {b.text})", "float")
             if isinstance(op, ast.Div):
                 return _call("div_floats", a, b, kind="float")
-        raise self.no(f"takes {type(op).__name__} of {a.kind} and {b.kind}")
+        raise self.no(f"takes {type(op).__name__} of {kinds[0]} and {kinds[1]}")
 
     def _unary(self, node: ast.UnaryOp) -> Typed:
         if isinstance(node.op, ast.Not):
@@ -301,7 +306,12 @@ class Expressions:
         if node.keywords or any(isinstance(a, ast.Starred) for a in node.args):
             raise self.no("calls a function by names or with `*`")
         function = self._global(node.func)
-        if function is len and len(node.args) == 1 and isinstance(node.args[0], ast.Name) and node.args[0].id == self.kept:
+        if (
+            function is len
+            and len(node.args) == 1
+            and isinstance(node.args[0], ast.Name)
+            and node.args[0].id == self.kept
+        ):
             return Typed(f"{MINE}len({self.kept})", "int")
         given = [self.typed(a) for a in node.args]
         kinds = [g.kind for g in given]
@@ -442,7 +452,10 @@ class Writer(Expressions):
             head = f"while {self.test(node.test)}:"
         else:
             call = node.iter
-            if not (isinstance(call, ast.Call) and self.is_(call.func, range) and 1 <= len(call.args) <= 3) or call.keywords:
+            if (
+                not (isinstance(call, ast.Call) and self.is_(call.func, range) and 1 <= len(call.args) <= 3)
+                or call.keywords
+            ):
                 raise self.no("loops over something other than range")
             given = [f"{MINE}in_range({self._int(a, 'a bound')})" for a in call.args]
             if len(given) == 3:
