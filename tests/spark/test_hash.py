@@ -42,8 +42,10 @@ QUERIES = {
         ("int", pa.array([2**63, 7], pa.uint64()), pa.array([2**63, 7], pa.uint64())),
         ("int", pa.array([-(2**31), 2**31 - 1], pa.int32()).view(pa.date32()),
          pa.array([-(2**31), 2**31 - 1], pa.int32()).view(pa.date32())),
-        ("int", pa.array([-1, 2], pa.int32()).view(pa.date32()), pa.array([-86_400_000_000, 172_800_000_000], pa.timestamp("us"))),
-        ("float", pa.array([-(2**31), 0, 3], pa.int32()).view(pa.date32()), pa.array([-(2.0**31) * 86_400_000_000, -0.0, 259_200e6])),
+        ("int", pa.array([-1, 2], pa.int32()).view(pa.date32()),
+         pa.array([-86_400_000_000, 172_800_000_000], pa.timestamp("us"))),
+        ("float", pa.array([-(2**31), 0, 3], pa.int32()).view(pa.date32()),
+         pa.array([-(2.0**31) * 86_400_000_000, -0.0, 259_200e6])),
         ("value", pa.array(["a", "hot"]), pa.array(["a", "hot"]).dictionary_encode()),
     ],
 )  # fmt: skip

@@ -30,11 +30,11 @@ COLUMNS = {
     "uint64": pa.array([2**64 - 1, END - 1, 2**53, 2**53 + 1, 0, 86_400_000_000, None], pa.uint64()),
     "double": pa.array([-float(END), float(END), 2.0**53, -0.0, float(2**53 + 2) * 1e6, 86_400e6, float("nan")], pa.float64()),
     "date32": stored(pa.date32(), -(2**31), 2**31 - 1, 0, 1, 2, 3, None),
-    "date64": stored(pa.date64(), -END // DAY_MS * DAY_MS + DAY_MS, END // DAY_MS * DAY_MS, 0, DAY_MS, 2 * DAY_MS, 7 * DAY_MS, None),
+    "date64": stored(pa.date64(), *(DAY_MS * k for k in (1 - END // DAY_MS, END // DAY_MS, 0, 1, 2, 7)), None),
     "ts_s": stored(pa.timestamp("s"), *SECONDS),
     "ts_ms": stored(pa.timestamp("ms"), *SECONDS[:3], 86_400_000, 2**53, 2**53 + 1, None),
     "ts_us": stored(pa.timestamp("us"), *SECONDS[:3], 86_400_000_000, 2**53, 2**53 + 1, None),
-    "ts_ns": stored(pa.timestamp("ns"), 1_000 - END // 1_000 * 1_000, END // 1_000 * 1_000, 0, 86_400 * 10**9, 2_000, 3_000, None),
+    "ts_ns": stored(pa.timestamp("ns"), *(1_000 * k for k in (1 - END // 1_000, END // 1_000, 0, 86_400 * 10**6, 2, 3)), None),
     "span_s": stored(pa.duration("s"), *SECONDS),
     "span_us": stored(pa.duration("us"), *SECONDS[:3], 86_400_000_000, 2**53, 2**53 + 1, None),
 }  # fmt: skip

@@ -20,6 +20,7 @@ import hashlib
 import itertools
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -174,7 +175,8 @@ class Made:
         if "on_timer" in sources:
             made += calls("on_timer", "plait_on_timer(state, row, log)", stores, sources["on_timer"].yields)
             on_timer = """places, out_i, out_f, count = call_on_timer(
-                    state, at, log, waiting, places, out_i, out_f, count, at - 1, 9223372036854775807, bucket, -1, at + 1, timed)"""
+                    state, at, log, waiting, places, out_i, out_f, count,
+                    at - 1, 9223372036854775807, bucket, -1, at + 1, timed)"""
         fields = ["ts", "stream", "side", *(f"c{k}" for k in range(len(self.columns)))]
         return _TEXT.format(stamp=_stamp(), streams=tuple(self.names), fields=fields, reads=reads, functions=functions,
                             calls=made, on_timer=on_timer, every=EVERY, none=NONE, more=MORE,
@@ -228,10 +230,10 @@ class CompiledBuckets:
             raise NotCompiled("state() gives arrays of different shapes")
         self.states = np.array(states)
         self.timers = List.empty_list(types.UniTuple(types.int64, 2))  # type: ignore[no-untyped-call]  # Numba's own
-        place: Any = types.int64 if made.state.ndim == 1 else types.UniTuple(types.int64, made.state.ndim)
+        place: Any = types.int64 if made.state.ndim == 1 else types.UniTuple(types.int64, made.state.ndim)  # type: ignore[no-untyped-call]  # Numba's own
         number = types.int64 if made.state.dtype.kind == "i" else types.float64
         self._log = List.empty_list(types.Tuple((place, number)))  # type: ignore[no-untyped-call]  # Numba's own
-        self._waiting = List.empty_list(types.int64)  # type: ignore[no-untyped-call]  # Numba's own
+        self._waiting = List.empty_list(types.int64)
         self.ran = np.full(2, -1, np.int64)
         self.width, self.calls, self.between = made.width, 0, nothing
         self._parts: list[Any] = []  # of `drive`: three arrays; of Python: places and columns
@@ -255,10 +257,8 @@ class CompiledBuckets:
             code, taken = more
             done += taken
             if code == BEYOND_TUPLE:
-                self._call(
-                    int(buckets[done]),
-                    lambda python, k=done: python.take(ts, first_rank, which[k : k + 1], buckets[k : k + 1], view),
-                )
+                one = slice(done, done + 1)
+                self._call(int(buckets[done]), partial(_taken, ts, first_rank, which[one], buckets[one], view))
                 done += 1
             self.between()
         self.calls += len(which)
@@ -332,7 +332,8 @@ class CompiledBuckets:
             return _Out(np.zeros((5, 0), np.int64)), []
         made: list[tuple[np.ndarray, list[pa.Array]]] = []
         for python, group in itertools.groupby(parts, key=lambda part: len(part) == 2):
-            made += group if python else [self._columns_of(list(group))]
+            found = list(group)
+            made += found if python else [self._columns_of(found)]
         places = np.concatenate([places for places, _ in made], axis=1)
         columns = zip(*(columns for _, columns in made), strict=True)
         return _Out(places), [each[0] if len(each) == 1 else pa.concat_arrays(each) for each in columns]
@@ -408,6 +409,11 @@ def _number_kind(kind: pa.DataType) -> str | None:
         return "float"
     whole = pa.types.is_integer(kind) and not pa.types.is_uint64(kind)
     return "int" if whole or (pa.types.is_timestamp(kind) and kind.unit != "ns") else None
+
+
+def _taken(ts: np.ndarray, rank: int, which: np.ndarray, buckets: np.ndarray, view: Callable[[int], RowView],
+           python: PlainBuckets) -> None:  # fmt: skip
+    python.take(ts, rank, which, buckets, view)
 
 
 def _no_rows(i: int) -> RowView:

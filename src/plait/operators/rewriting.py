@@ -340,7 +340,8 @@ _CALLS: dict[tuple[Any, str], tuple[str, str]] = {
     (abs, "int"): (f"{MINE}abs_int({{}})", "int"), (abs, "float"): (f"{MINE}abs({{}})", "float"),
     (int, "int"): ("({})", "int"), (int, "bool"): (f"{MINE}int64({{}})", "int"), (int, "float"): (f"{MINE}int_of({{}})", "int"),
     (float, "int"): (f"{MINE}float64({{}})", "float"), (float, "float"): ("({})", "float"),
-    (bool, "int"): (f"{MINE}bool({{}})", "bool"), (bool, "float"): (f"{MINE}bool({{}})", "bool"), (bool, "bool"): ("({})", "bool"),
+    (bool, "int"): (f"{MINE}bool({{}})", "bool"),
+    (bool, "float"): (f"{MINE}bool({{}})", "bool"), (bool, "bool"): ("({})", "bool"),
     (math.sqrt, "int"): (f"{MINE}sqrt({MINE}float64({{}}))", "float"), (math.sqrt, "float"): (f"{MINE}sqrt({{}})", "float"),
     (math.fabs, "float"): (f"{MINE}abs({{}})", "float"), (math.trunc, "float"): (f"{MINE}int_of({{}})", "int"),
     (math.floor, "float"): (f"{MINE}floor({{}})", "int"), (math.ceil, "float"): (f"{MINE}ceil({{}})", "int"),
@@ -388,8 +389,8 @@ class Writer(Expressions):
                 return self._if(node)
             case ast.While() | ast.For() if not node.orelse:
                 return self._loop(node)
-            case ast.Expr(value=ast.Yield()):
-                return [f"yield {self._yielded(node.value.value)}"]
+            case ast.Expr(value=ast.Yield(value=value)):
+                return [f"yield {self._yielded(value)}"]
             case ast.Expr(value=ast.Constant()) | ast.Pass():
                 return ["pass"]
             case ast.Return():

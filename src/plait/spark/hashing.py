@@ -116,7 +116,8 @@ def _moment_words(column: pa.Array, form: str) -> np.ndarray:
         found: np.ndarray = (made[places] + (0.0 if form == "float" else 0)).view(np.uint64)
         return found
     stored = pc.fill_null(column.view(pa.int32() if unit == "day" else pa.int64()), 0).to_numpy(zero_copy_only=False)
-    return stored.astype(np.int64).view(np.uint64) * np.uint64(_MICROS[unit])
+    found = stored.astype(np.int64).view(np.uint64) * np.uint64(_MICROS[unit])
+    return found
 
 
 def _code(value: bool | str | bytes) -> int:
