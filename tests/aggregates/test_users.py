@@ -13,6 +13,7 @@ import pytest
 from tests.reference.judge import assert_same
 
 import plait
+from plait.query.identical import difference
 
 S = plait.stream("s", unit="us")
 FACTOR = 0.25
@@ -147,3 +148,22 @@ def test_left_to_python(name: str) -> None:
     result = {"list": len, "pair": lambda s: s[1]}.get(kind)
     said = both(init, add, columns, result, kind if result is None else "int64", data)
     assert re.search(rf"in plain Python \(.*({why})", said), said
+
+
+WEIGHTS = np.array([1.5, 2.5])
+
+
+def weighted(state, x):
+    return state + WEIGHTS[0] * x
+
+
+def test_what_a_function_uses_by_name_is_left_to_python_whatever_it_is() -> None:
+    """An array has no one truth value: asked whether it is `abs`, it raised."""
+    stream = plait.stream("t", unit="us")
+    made = plait.custom("x", init=lambda: 0.0, add=weighted, type="float64")
+    query = plait.aggregate(stream, size="10us", compute={"v": made})
+    data = {"t": pa.table({"ts": range(30), "x": [0.1 * k for k in range(30)]})}
+    with query.on_threads(schemas={"t": data["t"].schema}, keys=True) as run:
+        run.push("t", None, data["t"])
+        run.drain()
+        assert difference(query.reference(data, keys=True), run.table()) is None

@@ -221,7 +221,7 @@ class _Proof:
     def _constant(self, target: str, value: Any) -> None:
         if type(value) is int and abs(value) < 1 << 31:
             self.small |= {target} & self.once
-        elif (type(value) is type and value in (bool, float)) or value in (abs, min, max):
+        elif any(value is known for known in (bool, float, abs, min, max)):  # not `in`: arrays have no one truth value
             if target in self.once:
                 self.functions[target] = value
         elif type(value) not in (float, bool):

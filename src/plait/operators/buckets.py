@@ -222,6 +222,14 @@ class PlainBuckets:
         for at in timers:
             heapq.heappush(self._timers, (at, bucket))
 
+    def taken_timers(self) -> list[tuple[int, int]]:
+        """The pending timers, (at, bucket), for somebody else to run."""
+        taken, self._timers = self._timers, []
+        return taken
+
+    def plain(self) -> PlainBuckets:
+        return self
+
     def waiting(self) -> set[int]:
         """Buckets with a timer pending."""
         return {bucket for _, bucket in self._timers}

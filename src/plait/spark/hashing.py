@@ -21,6 +21,7 @@ from plait.query.expression import Column
 from plait.query.join import Asof, Join
 from plait.query.types import column_type, is_float, is_int
 from plait.spark.layout import mix
+from plait.windows.key_values import distinct_values
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ def hash_columns(bound: Bound) -> HashColumns:
     return HashColumns((tuple(a for a, _ in pairs), tuple(b for _, b in pairs)), forms)
 
 
-_DAY_US = 86_400_000_000
+_MICROS = {"day": 86_400_000_000, "s": 1_000_000, "ms": 1_000, "us": 1}
 
 
 def _form(a: str, b: str) -> str:
@@ -87,12 +88,8 @@ def _column_words(column: pa.Array, form: str) -> np.ndarray:
         lookup = np.array([*codes, 0], np.uint64)
         found = lookup[pc.fill_null(encoded.indices, len(codes)).to_numpy(zero_copy_only=False)]
         return found
-    if pa.types.is_date32(column.type):
-        return _day_words(column, form)
-    if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
-        column = column.cast(pa.timestamp("us")).view(pa.int64())
-    elif pa.types.is_duration(column.type):
-        column = column.cast(pa.duration("us")).view(pa.int64())
+    if pa.types.is_temporal(column.type) and not pa.types.is_time(column.type):
+        return _moment_words(column, form)
     if form == "float":
         numbers = pc.fill_null(column.cast(pa.float64(), safe=False), 0.0).to_numpy(zero_copy_only=False)
         numbers = numbers + 0.0
@@ -105,16 +102,21 @@ def _column_words(column: pa.Array, form: str) -> np.ndarray:
     return found
 
 
-def _day_words(column: pa.Array, form: str) -> np.ndarray:
-    """Days as microseconds, of which the far ones have more than 64 bits hold.
+def _moment_words(column: pa.Array, form: str) -> np.ndarray:
+    """Moments, days and spans as microseconds, of which the far ones have more than 64 bits hold.
 
-    As integers these wrap: equal days still have equal words, and a moment that has the same word only shares a cell. As floats
-    the product is exact but for one rounding, as where a condition compares them.
+    As integers these wrap: equal ones still have equal words, and another that has the same word only shares a cell. As floats
+    each is rounded once, from the exact number, as where a condition compares them.
     """
-    days = pc.fill_null(column.view(pa.int32()), 0).to_numpy(zero_copy_only=False)
-    found: np.ndarray = days.astype(np.int64).view(np.uint64) * np.uint64(_DAY_US)
-    if form == "float":
-        found = (days.astype(np.float64) * _DAY_US + 0.0).view(np.uint64)
+    kind = column.type
+    unit = "day" if pa.types.is_date32(kind) else "ms" if pa.types.is_date64(kind) else kind.unit
+    if form == "float" or unit == "ns":
+        places, values = distinct_values(column, as_float=form == "float")  # refuses what is no whole microsecond
+        made = np.array([*(0 if v is None else v for v in values), 0], np.float64 if form == "float" else np.int64)
+        found: np.ndarray = (made[places] + (0.0 if form == "float" else 0)).view(np.uint64)
+        return found
+    stored = pc.fill_null(column.view(pa.int32() if unit == "day" else pa.int64()), 0).to_numpy(zero_copy_only=False)
+    found = stored.astype(np.int64).view(np.uint64) * np.uint64(_MICROS[unit])
     return found
 
 

@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from plait.predicates.columns import BEYOND, counted
 from plait.query.bind import Bound
 from plait.query.join import Asof
 from plait.query.types import column_type, is_float, is_int
 from plait.spark import wire
 from plait.spark.live import LivePairs, _as, crowded, times
 from plait.spark.results import Results, distinct
+from plait.windows.key_values import key_codes
 
 
 class LiveAsof(LivePairs):
@@ -42,8 +42,7 @@ class LiveAsof(LivePairs):
         n, codes = left.num_rows, np.zeros(left.num_rows + right.num_rows, np.int64)
         for a, b in self.node.by:
             column = _joint(
-                _micros(_as(left.column(a), left.schema.field(a).type), a),
-                _micros(_as(right.column(b), right.schema.field(b).type), b),
+                _as(left.column(a), left.schema.field(a).type), _as(right.column(b), right.schema.field(b).type)
             )
             encoded = pc.dictionary_encode(column)
             part = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
@@ -116,28 +115,37 @@ class LiveAsof(LivePairs):
 def _joint(a: pa.Array, b: pa.Array) -> pa.Array:
     """Two columns as one, in a type in which equal values are equal; NaN becomes NULL, -0.0 becomes 0.0."""
     kinds = [column_type(x.type) or "" for x in (a, b)]
-    if BEYOND in (a.type, b.type):
-        return pa.concat_arrays([_beyond(x) for x in (a, b)])
+    if any(_far(x) or (pa.types.is_temporal(x.type) and any(map(is_float, kinds))) for x in (a, b)):
+        known: dict[Any, int] = {}
+        codes = np.concatenate([key_codes(x, known, as_float=any(map(is_float, kinds))) for x in (a, b)])
+        return pa.array(codes, mask=codes < 0)
     if any(is_float(k) for k in kinds):
         both = pa.concat_arrays([x.cast(pa.float64(), safe=False) for x in (a, b)])
         numbers = both.to_numpy(zero_copy_only=False) + 0.0
         return pa.array(numbers, from_pandas=True)
     if all(is_int(k) for k in kinds):
+        micros = [_micros(x) for x in (a, b)]
         if "uint64" in kinds and kinds[0] != kinds[1]:
-            return pa.concat_arrays([_beyond(x) for x in (a, b)])
+            return pa.concat_arrays([x.cast(pa.decimal128(20, 0)) for x in micros])
         return pa.concat_arrays(
-            [x.cast(pa.int64()) if k != "uint64" else x for x, k in zip((a, b), kinds, strict=True)]
+            [x.cast(pa.int64()) if k != "uint64" else x for x, k in zip(micros, kinds, strict=True)]
         )
     text = pa.large_string() if kinds[0] == "text" else pa.bool_() if kinds[0] == "bool" else pa.large_binary()
     return pa.concat_arrays([x.cast(text) for x in (a, b)])
 
 
-def _beyond(column: pa.Array) -> pa.Array:
-    """Integers in a type that has them all."""
-    return column if column.type == BEYOND else column.cast(pa.decimal128(20, 0)).cast(BEYOND)
+def _far(column: pa.Array) -> bool:
+    """Whether Arrow can't say it in microseconds: moments beyond 64 bits, or nanoseconds that don't divide."""
+    try:
+        _micros(column)
+    except pa.ArrowInvalid:
+        return True
+    return False
 
 
-def _micros(column: pa.Array, name: str) -> pa.Array:
-    kind = column.type
-    time = pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_duration(kind)
-    return counted(column, name) if time else column
+def _micros(column: pa.Array) -> pa.Array:
+    if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
+        return column.cast(pa.timestamp("us")).view(pa.int64())
+    if pa.types.is_duration(column.type):
+        return column.cast(pa.duration("us")).view(pa.int64())
+    return column

@@ -10,14 +10,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from plait.predicates.columns import counted
 from plait.query.bind import Bound
 from plait.query.join import Asof, side_names
 from plait.query.types import column_type, is_float
 from plait.threads.columns import Column
-from plait.threads.intake import stored
+from plait.windows.key_values import key_codes
 
 
 @dataclass(frozen=True)
@@ -57,7 +55,7 @@ class AsofCodes:
         n = len(ts)
         if not self.by[side]:
             return CodedRows(np.zeros(n, np.int64))
-        parts = [self._codes(at, batch.column(name), name) for at, (name, _) in enumerate(self.by[side])]
+        parts = [self._codes(at, batch.column(name)) for at, (name, _) in enumerate(self.by[side])]
         if len(parts) == 1:
             return CodedRows(parts[0])
         joint = np.stack(parts, axis=1)
@@ -68,13 +66,8 @@ class AsofCodes:
     def _tuple(self, row: tuple[int, ...]) -> int:
         return -1 if -1 in row else self._tuples.setdefault(row, len(self._tuples))
 
-    def _codes(self, at: int, column: Any, name: str) -> np.ndarray:
-        encoded = pc.dictionary_encode(_comparable(column, name, as_float=self._as_float[at]))
-        known = self._values[at]
-        values = [-1 if v is None else known.setdefault(v, len(known)) for v in encoded.dictionary.to_pylist()]
-        codes = np.array([*values, -1], np.int64)
-        found: np.ndarray = codes[encoded.indices.fill_null(len(values)).to_numpy(zero_copy_only=False)]
-        return found
+    def _codes(self, at: int, column: Any) -> np.ndarray:
+        return key_codes(column, self._values[at], as_float=self._as_float[at])
 
     def admit(self, side: int, rows: CodedRows) -> bool:
         return False
@@ -106,23 +99,3 @@ class AsofCodes:
 
     def describe(self) -> list[str]:
         return ["as-of: the last right tuple of each value is kept in a table, by number"]
-
-
-def _comparable(column: Any, name: str, *, as_float: bool) -> pa.Array:
-    """A column in a form in which equal values are equal: NaN is NULL, -0.0 is 0.0, time counts microseconds."""
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        column, kind = column.dictionary_decode(), kind.value_type
-    if pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_duration(kind):
-        column = counted(column, name)
-    if as_float:
-        numbers = column.cast(pa.float64(), safe=False)
-        values = numbers.to_numpy(zero_copy_only=False) + 0.0
-        return pa.array(values, mask=np.asarray(numbers.is_null()) | np.isnan(values))
-    if pa.types.is_string_view(kind):
-        return column.cast(pa.large_string())
-    if pa.types.is_binary_view(kind):
-        return column.cast(pa.large_binary())
-    return stored(column)

@@ -174,7 +174,8 @@ class OperatorEngine(Engine[Share]):
             if len(which) and not share.buckets.compiled:
                 share.buckets.take(ts, share.rank, which, buckets, self._views(ts, origin, ref, np.unique(which)))
             elif len(which):
-                share.buckets.take(ts, origin >> 32, share.rank, which, buckets, share.wide[1:, :n])
+                view = lambda i: self._views(ts, origin, ref, np.array([i]))(i)  # noqa: E731  # for a call that Python makes
+                share.buckets.take(ts, origin >> 32, share.rank, which, buckets, share.wide[1:, :n], view)
         w = share.words
         w[o.TUPLES] += n
         w[o.COMPARISONS] = share.buckets.calls
@@ -300,7 +301,9 @@ class OperatorEngine(Engine[Share]):
     def describe(self) -> list[str]:
         if self.compiled is None:
             return [f"the operator's functions run in plain Python: {self.why_plain}"]
-        return self.compiled.describe()
+        redone = sum(share.buckets.redone for share in self.workers)
+        by_python = f"{redone} calls that machine code can't make as Python does were undone, and made by Python"
+        return [*self.compiled.describe(), *([by_python] if redone else [])]
 
     def _served(self, side: int) -> str:
         return "buckets"

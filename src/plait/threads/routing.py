@@ -39,7 +39,7 @@ class Router:
     stamp = 0
 
     def __init__(self, bound: Bound, made: Made | None, go_plain: Callable[[str], None]) -> None:
-        """`made`: the compiled functions, if there are; `go_plain` gives them up, when a NULL comes that they can't read."""
+        """`made`: the compiled functions, if there are; `go_plain` gives them up when rows come that they can't read."""
         assert isinstance(bound.node, Operator)
         self.node, self.made, self._go_plain, self._plain = bound.node, made, go_plain, made is None
         self.names = tuple(i.node.name or f"input {n}" for n, i in enumerate(bound.inputs))
@@ -50,8 +50,8 @@ class Router:
 
     def rows(self, side: int, batch: pa.RecordBatch | pa.Table, ts: np.ndarray) -> RoutedRows:
         n, made = len(ts), self.made
-        if made is not None and not self._plain and (column := made.nulls(side, batch)) is not None:
-            self._go_plain(f"column {column!r} has NULLs")
+        if made is not None and not self._plain and (why := made.unreadable(side, batch)):
+            self._go_plain(why)
             self._plain = True
         numbers = (
             []
