@@ -208,8 +208,9 @@ def group(chance: random.Random, draw: Draw) -> Group:
     query = getattr(maker, shape)()
     read = query.streams()
     return Group(
-        query, tuple(maker.feeds[name] for name in read), "; ".join([shape, *maker.notes]), tuple(maker.conditions)
-    )
+        query, tuple(maker.feeds[name] for name in read), "; ".join([shape, *maker.notes]), tuple(maker.conditions),
+        maker.endless,
+    )  # fmt: skip
 
 
 # --- aggregate functions ------------------------------------------------------------------------------------

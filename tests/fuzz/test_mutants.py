@@ -41,8 +41,9 @@ MUTANTS = (
     Mutant("a batch's cut: the held rows that are due stay", "plait.threads.intake", ("counts",),
            'cut = int(np.searchsorted(all_ts[by], progress, "right"))',
            'cut = int(np.searchsorted(all_ts[by], progress, "left"))'),
-    Mutant("dictionary entries for values", "plait.connectors.fit", ("join", "counts"),
-           "column = column.dictionary_decode()", "column = column.dictionary.take(column.indices.fill_null(0))"),
+    Mutant("dictionary entries for values", "plait.layouts", ("join", "counts"),
+           "return plain_array(array.dictionary).take(array.indices)",
+           "return plain_array(array.dictionary).take(array.indices.fill_null(0))"),
 )  # fmt: skip
 
 

@@ -126,6 +126,16 @@ def test_late_rows_are_kept_aside() -> None:
         assert run.stats().late == {"a": 1, "b": 0}
 
 
+def test_late_rows_of_a_source_that_turns_up_are_kept_once() -> None:
+    """It is asked before whether its rows lie behind the frontier; those that are late do not."""
+    with start(near(late="drop")) as run:
+        run.push("a", 0, rows((5, 1)))
+        run.push("b", 0, rows((5, 1)))
+        run.push("a", 1, rows((7, 1), (3, 2), (8, 3)))
+        run.drain()
+        assert run.late("a").to_pylist() == [{"ts": 3, "k": 2}]
+
+
 def test_a_heartbeat_is_a_promise() -> None:
     with start() as run:
         run.heartbeat("a", 0, 10)

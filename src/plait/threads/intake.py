@@ -149,11 +149,12 @@ class Intake:
 
     # --- what may enter ---
 
-    def judge(self, source: Source, batch: pa.RecordBatch, ts: np.ndarray, rows: np.ndarray | None, released: int
-              ) -> tuple[pa.RecordBatch, np.ndarray, np.ndarray]:  # fmt: skip
+    def judge(self, source: Source, batch: pa.RecordBatch, ts: np.ndarray, rows: np.ndarray | None, released: int, *,
+              keep: bool = True) -> tuple[pa.RecordBatch, np.ndarray, np.ndarray]:  # fmt: skip
         """Rows of one source, in their order: those that are neither late nor behind, with their ts and positions.
 
-        `rows` are their numbers in the user's batch, for messages (None: all of it). The source is locked.
+        `rows` are their numbers in the user's batch, for messages (None: all of it). The source is locked. With `keep` rows
+        that are dropped are kept aside: each once, so not by who only asks whether they will be refused.
         """
         stream, n = self.stream, len(ts)
         at = (lambda k: f"row {k if rows is None else int(rows[k])}") if n else str
@@ -193,7 +194,7 @@ class Intake:
         if not gone.any():
             return batch, ts, positions
         for kept, dropped in ((self.late, late), (self.behind, behind)):
-            if dropped.any():
+            if keep and dropped.any():
                 kept.append(taken(batch, np.flatnonzero(dropped)))
         stay = np.flatnonzero(~gone)
         return taken(batch, stay), ts[stay], positions[stay] if self.positions else EMPTY

@@ -126,7 +126,7 @@ class Pusher(Sources):
             for name, batch, ts, rows in new:
                 # Judged before the source is let in, where it would hold the frontier.
                 if len(ts) and int(ts.min()) < released:
-                    intake.judge(Source(name, 0, 0), batch, ts, rows, released)
+                    intake.judge(Source(name, 0, 0), batch, ts, rows, released, keep=False)
         for name, _, _, _ in new:
             self._source(intake, name, released)
 
