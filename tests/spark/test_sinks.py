@@ -230,3 +230,18 @@ def test_a_session_with_another_python(monkeypatch: pytest.MonkeyPatch, spark: A
         frame(spark, rows)
     monkeypatch.setattr(spark.sparkContext, "pythonExec", sys.executable)
     frame(spark, rows)
+
+
+def test_a_query_that_was_stopped_in_its_first_batch_goes_on(spark: Any, rows: Path, tmp_path: Path) -> None:
+    """Spark leaves something in its log then, and by default refuses to start on it ever again."""
+    out, checkpoint = tmp_path / "out", tmp_path / "checkpoint"
+    run(frame(spark, rows), out, checkpoint, drain=False)
+    expected = feeds.published(out)
+    for name in ("commits", "offsets", "sources", "state"):
+        shutil.rmtree(checkpoint / name)
+    for name in feeds.parts(out):
+        (out / name).unlink()
+    (checkpoint / "offsets").mkdir()
+    (checkpoint / "offsets" / ".0.left.tmp").write_text("half")
+    run(frame(spark, rows), out, checkpoint, drain=False)
+    assert feeds.published(out).equals(expected)

@@ -31,6 +31,9 @@ SETTINGS = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
+    # A query that was stopped in the middle of its first batch goes on from there. That no other query shares its checkpoint is
+    # seen to by `checkpoint` and `target`.
+    "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
     # Workers begin with everything imported: see there.
     "spark.python.daemon.module": "plait.spark.daemon",
     # Workers and the JVM are on one machine.
