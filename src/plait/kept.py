@@ -17,6 +17,8 @@ from typing import Any
 
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 
+from plait.shield import out_of_reach
+
 
 class _Damaged(OSError):
     """An `OSError`, since Numba takes that for a file that is gone."""
@@ -89,5 +91,5 @@ def kept_callback(function: Any, signature: str, **options: Any) -> Any:
 
     normal = sigutils.normalize_signature(signature)  # type: ignore[no-untyped-call]
     made = keep(CFunc(function, normal, locals={}, options=options))
-    made.compile()
+    out_of_reach(made.compile)
     return made

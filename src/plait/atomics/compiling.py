@@ -15,10 +15,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from numba import njit, typeof, uint64
+from numba import typeof, uint64
 from numba.core import event
 
 from plait.kept import keep
+from plait.shield import njit
 
 #: In compiled code an index of this type lets LLVM vectorise a loop. Mixing it with int64 gives a float: cast both.
 unsigned = uint64

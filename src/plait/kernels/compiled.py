@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from numba import njit
-
 from plait.kept import keep
+from plait.shield import njit
 
 F = TypeVar("F", bound=Callable[..., Any])
 

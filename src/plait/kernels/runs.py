@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from plait.kept import keep
+from plait.shield import njit
 
 
 @keep

@@ -21,8 +21,10 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numba.core import ir
+
+from plait.shield import njit
 
 ADDS = 16
 ROWS = 1 << 24

@@ -29,15 +29,18 @@ import pyarrow as pa
 
 from plait.errors import DataError
 from plait.operators.buckets import EVERY, NONE, PlainBuckets, RowView, check_passed, nothing
+from plait.operators.compiled_values import set_timers
 from plait.operators.rewriting import NotCompiled, Source, Typed, Writer
 from plait.predicates import store
 from plait.query.bind import Bound
 from plait.query.operator import Operator
+from plait.shield import out_of_reach
 from plait.windows.pane_columns import one_array
 
 #: What `drive` has told: Python is to call `process`, or `on_timer`; there is more to do.
 BEYOND_TUPLE, BEYOND_TIMER, MORE = 1, 2, 3
 _MICROS = {"s": 1_000_000, "ms": 1_000, "us": 1}
+ALL = 1 << 62
 TIMERS = 1 << 12  # so many run without a look at whether the run has been stopped
 
 
@@ -215,6 +218,12 @@ class Made:
         return [f"the operator's functions are compiled: they read {read}; states are {self.state.dtype} arrays"]
 
 
+def _empty_list(kind: Any) -> Any:
+    from numba.typed import List
+
+    return out_of_reach(List.empty_list, kind)  # which Numba compiles
+
+
 class CompiledBuckets:
     """As `buckets.PlainBuckets`, of one share."""
 
@@ -222,18 +231,17 @@ class CompiledBuckets:
 
     def __init__(self, made: Made, share: int, shares: int) -> None:
         from numba import types
-        from numba.typed import List
 
         self.made, self.node, self.first, self.step = made, made.node, share, shares
         states = [made.node.first_state(b) for b in range(share, made.node.buckets, shares)] or [made.state]
         if any(s.shape != made.state.shape or s.dtype != made.state.dtype for s in states):
             raise NotCompiled("state() gives arrays of different shapes")
         self.states = np.array(states)
-        self.timers = List.empty_list(types.UniTuple(types.int64, 2))  # type: ignore[no-untyped-call]  # Numba's own
+        self.timers = _empty_list(types.UniTuple(types.int64, 2))  # type: ignore[no-untyped-call]  # Numba's own
         place: Any = types.int64 if made.state.ndim == 1 else types.UniTuple(types.int64, made.state.ndim)  # type: ignore[no-untyped-call]  # Numba's own
         number = types.int64 if made.state.dtype.kind == "i" else types.float64
-        self._log = List.empty_list(types.Tuple((place, number)))  # type: ignore[no-untyped-call]  # Numba's own
-        self._waiting = List.empty_list(types.int64)
+        self._log = _empty_list(types.Tuple((place, number)))  # type: ignore[no-untyped-call]  # Numba's own
+        self._waiting = _empty_list(types.int64)
         self.ran = np.full(2, -1, np.int64)
         self.width, self.calls, self.between = made.width, 0, nothing
         self._parts: list[Any] = []  # of `drive`: three arrays; of Python: places and columns
@@ -267,7 +275,7 @@ class CompiledBuckets:
         """As `buckets.PlainBuckets.pass_time`."""
         check_passed(ts)
         empty, none = np.empty(0, np.int64), np.zeros((self.width, 0), np.int64)
-        while len(self.timers) + len(self._set):
+        while len(set_timers(self.timers, 1)) + len(self._set):
             more = self._drive(empty, empty, 0, empty, empty, none, ts, most or TIMERS)
             if more is None:
                 break
@@ -320,11 +328,11 @@ class CompiledBuckets:
             self._parts.append((places, columns))
 
     def next_timer(self) -> int | None:
-        first = [int(self.timers[0][0])] if len(self.timers) else []
+        first = [int(at) for at in set_timers(self.timers, 1)[:, 0]]
         return min([*first, *(at for at, _ in self._set)], default=None)
 
     def last_timer(self) -> int | None:
-        return max((at for at, _ in (*self.timers, *self._set)), default=None)
+        return max((int(at) for at, _ in (*set_timers(self.timers, ALL), *self._set)), default=None)
 
     def taken_out(self) -> tuple[Any, list[pa.Array]]:
         parts, self._parts = self._parts, []
@@ -353,7 +361,7 @@ class CompiledBuckets:
         made = PlainBuckets(self.node)
         for k, bucket in enumerate(range(self.first, self.node.buckets, self.step)):
             made._states[bucket] = self.states[k]
-        made._timers = sorted([*((int(at), int(bucket)) for at, bucket in self.timers), *self._set])
+        made._timers = sorted([*((int(at), int(bucket)) for at, bucket in set_timers(self.timers, ALL)), *self._set])
         made._ran = (int(self.ran[0]), int(self.ran[1]))
         made.between = self.between
         return made
@@ -454,7 +462,7 @@ from collections import namedtuple
 from math import inf as plait_inf, isfinite as plait_isfinite, isinf as plait_isinf, isnan as plait_isnan, nan as plait_nan
 
 import numpy as np
-from numba import float64 as plait_float64, int64 as plait_int64, njit
+from numba import float64 as plait_float64, int64 as plait_int64
 
 from plait.kept import keep
 from plait.operators.compiled_values import (
@@ -465,6 +473,7 @@ from plait.operators.compiled_values import (
     mul_ints as plait_mul_ints, neg_int as plait_neg_int, pow_ints as plait_pow_ints, present as plait_present,
     put as plait_put, rshift_ints as plait_rshift_ints, sqrt as plait_sqrt, sub_ints as plait_sub_ints,
 )
+from plait.shield import njit
 
 plait_abs, plait_bool, plait_len, plait_range = abs, bool, len, range
 STREAMS = {streams!r}

@@ -12,7 +12,11 @@ from __future__ import annotations
 
 import math
 
-from numba import float64, int64, njit
+import numpy as np
+from numba import float64, int64
+
+from plait.kept import keep
+from plait.shield import njit
 
 _MOST, _LEAST = 9223372036854775807, -9223372036854775808
 _PRODUCT = 9.2e18  # below 2^63 by more than two roundings
@@ -203,3 +207,13 @@ def put(state, log, at, value):
 def bucket_number(value):
     """A bucket's number; a negative one is none."""
     return -9 if value < 0 else int64(value)
+
+
+@keep
+@_step
+def set_timers(timers, most):
+    """The timers that are set, the first of them first: Numba's own way to look into a list from Python compiles as it goes."""
+    found = np.empty((min(len(timers), most), 2), np.int64)
+    for k in range(len(found)):
+        found[k, 0], found[k, 1] = timers[k]
+    return found

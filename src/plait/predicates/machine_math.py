@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from math import e, fabs, inf, isfinite, isinf, isnan, nan, pi, tau
 
-from numba import njit
+from plait.shield import njit
 
 __all__ = ["e", "fabs", "inf", "isfinite", "isinf", "isnan", "nan", "pi", "sqrt", "tau"]
 

@@ -39,9 +39,10 @@ from math import inf, nan
 
 '''
 
-_COMPILED_TYPES = """from numba import float32, float64, int32, int64, njit, uint8, uint64
+_COMPILED_TYPES = """from numba import float32, float64, int32, int64, uint8, uint64
 
 from plait.kept import keep
+from plait.shield import njit
 
 
 def compiled(function):

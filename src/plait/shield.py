@@ -1,0 +1,59 @@
+"""Numba's compiler, out of reach of interrupts.
+
+The rule: *an interrupt strikes who waits for machine code, never who makes it.* Numba is written in Python, so Ctrl-C raises
+between any two of its instructions, and what it was changing stays half changed: later compilations of the process fail
+(«generator raised StopIteration»), or it dies inside LLVM, which 40 seconds of signals were enough to show. So each
+compilation runs in a thread of its own, which signals never reach, and the caller waits for it. Who was interrupted finds
+the function compiled when it asks again; a program that ends waits for the compiler, as for any thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numba
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.registry import CPUDispatcher
+
+
+def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """As `numba.njit`, with a compiler that no interrupt strikes."""
+
+    def mark(function: Callable[..., Any]) -> Any:
+        made = numba.njit(**options)(function)
+        made.__class__ = _Dispatcher
+        return made
+
+    return mark
+
+
+class _Dispatcher(CPUDispatcher):
+    def compile(self, sig: Any) -> Any:
+        found: Any = self.overloads.get(sig) if isinstance(sig, tuple) else None
+        return found.entry_point if found is not None else out_of_reach(super().compile, sig)
+
+
+def out_of_reach(compile: Callable[..., Any], *arguments: Any) -> Any:
+    """Call it in a thread of its own, and wait. The thread that compiles already calls it itself: it holds Numba's lock."""
+    if global_compiler_lock.is_locked():  # type: ignore[no-untyped-call]  # by this thread
+        return compile(*arguments)
+    made: list[Any] = []
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            made.append(compile(*arguments))
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=work, name="plait-compiler")
+    try:
+        thread.start()
+    except RuntimeError:  # no threads any more: the interpreter is ending
+        return compile(*arguments)
+    thread.join()
+    if failed:
+        raise failed[0]
+    return made[0]
