@@ -476,3 +476,17 @@ def test_dropped_rows_are_in_reach_of_a_batch_and_of_the_users_own_sink(two: Any
             assert_identical(pa.concat_tables(parts), expected)
     with pytest.warns(UserWarning, match=r"Batch 1 dropped 1 rows as late or behind.*late=FOLDER"):
         assert_identical(feeds.run(query.on_spark(frames(True)), tmp_path), expected)
+
+
+@pytest.mark.parametrize("kind", ["left", "anti", "asof"])
+def test_rows_without_partners_from_a_query_without_any_row(two: Any, kind: str) -> None:
+    """In a batch, an operator that nothing reaches has no cell, so nobody tells the next one that it is done."""
+    a, b = plait.stream("a", unit="us", seq="content"), plait.stream("b", unit="us", seq="content")
+    inner = plait.aggregate(b, size=3, by="k", compute={"n": plait.count()}).named("counts")
+    rows = pa.table({"ts": pa.array([3, 4], pa.int64()), "k": pa.array([2, 1], pa.int64())})
+    query = plait.asof(a, inner, by="k") if kind == "asof" else plait.join(a, inner, within=5, how=kind)
+    data = {"a": rows, "b": rows.slice(0, 0)}
+    got = collected(query.on_spark({name: dataframe(two, table) for name, table in data.items()}))
+    expected = query.reference(data)
+    assert len(expected) == 2
+    assert_identical(got, expected)

@@ -8,6 +8,7 @@ import datetime as dt
 import decimal
 import enum
 import functools
+import importlib
 import itertools
 import operator
 import os
@@ -29,7 +30,7 @@ import plait
 from plait.query.bind import bind
 from plait.spark import layout
 from plait.spark.function_text import meaning
-from plait.spark.pinning import pinned
+from plait.spark.pinning import installed, pinned
 from plait.spark.resuming import check_card, check_state
 from plait.spark.run import fingerprint
 
@@ -344,3 +345,27 @@ def test_a_cells_state_of_other_functions_takes_a_word() -> None:
     assert accepted == {("same", False), ("old", False)} | {
         (n, True) for n in ("same", "old", "code", "operator", "old, other")
     }
+
+
+@pytest.mark.parametrize("wheel", [True, False])
+def test_a_package_is_installed_wherever_an_installer_put_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wheel: bool
+) -> None:
+    """As `pip install --target` does, and clusters with folders of their own; without a wheel's papers it is the user's."""
+    name = f"pack_{wheel}".lower()
+    papers = tmp_path / f"{name}-1.0.dist-info"
+    (tmp_path / name / "inner").mkdir(parents=True)
+    papers.mkdir()
+    (tmp_path / name / "__init__.py").write_text("")
+    (tmp_path / name / "inner" / "__init__.py").write_text("")
+    (tmp_path / name / "inner" / "deep.py").write_text(
+        "import threading\nLOCK = threading.Lock()\ndef f(s, x): return s\n"
+    )
+    (papers / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (papers / "RECORD").write_text(f"{name}/__init__.py,,\n{name}/inner/deep.py,,\n")
+    if wheel:
+        (papers / "WHEEL").write_text("Wheel-Version: 1.0\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    deep = importlib.import_module(f"{name}.inner.deep")
+    assert [installed(n) for n in (name, f"{name}.inner", f"{name}.inner.deep")] == [wheel] * 3
+    assert (pinned([deep.f]).text == f"{name}.inner.deep.f") == wheel

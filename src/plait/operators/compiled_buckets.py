@@ -291,12 +291,16 @@ class CompiledBuckets:
         kinds = [kind for _, kind in self.made.outputs]
         floats = max(kinds.count("float"), 1)
         given, self._set = np.array(self._set, np.int64).reshape(-1, 2), []
-        found = self.made.module.drive(
-            self.states, self.first, self.step, self.timers, given, self.ran, ts, inputs, rank, which, buckets, numbers,
-            numbers.view(np.float64), until is not None, 0 if until is None else until, self.node.on_timer is not None,
-            max(len(kinds) - kinds.count("float"), 1), floats, most, told,
-            self._log, self._waiting,
-        )  # fmt: skip
+        try:
+            found = self.made.module.drive(
+                self.states, self.first, self.step, self.timers, given, self.ran, ts, inputs, rank, which, buckets, numbers,
+                numbers.view(np.float64), until is not None, 0 if until is None else until, self.node.on_timer is not None,
+                max(len(kinds) - kinds.count("float"), 1), floats, most, told,
+                self._log, self._waiting,
+            )  # fmt: skip
+        except SystemError as error:
+            # Numba asks Python for a list's contents and does not look whether a signal's handler has raised meanwhile.
+            raise error.__cause__ or error from None
         if found[0].shape[1]:
             self._parts.append(found)
         if told[0] == BEYOND_TIMER:

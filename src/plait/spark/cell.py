@@ -149,6 +149,8 @@ def step(plan: CellPlan, cell: int, store: Store, bodies: Iterable[bytes], *, ca
     if end:
         for stream in known.streams.values():
             stream.ended = True
+        for upstream in known.upstreams.values():  # one without any row has had no cell that could say so
+            upstream.frontier = AFTER_ALL
     frontier = max(manifest.frontier, frontier_of([*known.streams.values(), *known.upstreams.values()]))
     new = Step(uuid.uuid4().hex, frontier)
     tables = {input: contents.prepared(input, table) for input, table in arrived.tables.items() if table.num_rows}

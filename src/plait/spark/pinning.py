@@ -17,8 +17,10 @@ import dataclasses
 import enum
 import functools
 import hashlib
+import importlib.metadata
 import importlib.util
 import os
+import site
 import sys
 import sysconfig
 import types
@@ -75,7 +77,17 @@ def pinned(functions: Iterable[Any]) -> Pinned:
 @functools.cache
 def _folders() -> tuple[str, ...]:
     names = ("stdlib", "platstdlib", "purelib", "platlib")
-    return tuple(os.path.abspath(sysconfig.get_path(name)) + os.sep for name in names)
+    found = [sysconfig.get_path(name) for name in names] + [*site.getsitepackages(), site.getusersitepackages()]
+    return tuple(os.path.abspath(folder) + os.sep for folder in found)
+
+
+@functools.cache
+def _beside_its_wheel(package: str, folder: str) -> bool:
+    """Whether a package was put into this folder by an installer, which leaves the wheel's papers there (`pip install
+    --target`, a cluster's own folders). An editable one has its papers elsewhere: it is the user's."""
+    names = importlib.metadata.packages_distributions().get(package, [])
+    found = [importlib.metadata.distribution(name) for name in names]
+    return any(d.read_text("WHEEL") is not None and os.path.abspath(str(d.locate_file(""))) == folder for d in found)
 
 
 def installed(name: str | None) -> bool:
@@ -87,7 +99,13 @@ def installed(name: str | None) -> bool:
     file = getattr(sys.modules.get(name), "__file__", None)
     if name in sys.modules and file is None:
         return name.split(".")[0] in sys.stdlib_module_names
-    return file is not None and os.path.abspath(file).startswith(_folders())
+    if file is None:
+        return False
+    path = os.path.abspath(file)
+    above = len(name.split(".")) + (os.path.basename(path).startswith("__init__."))
+    return path.startswith(_folders()) or _beside_its_wheel(
+        name.split(".")[0], os.sep.join(path.split(os.sep)[:-above])
+    )
 
 
 class _Walk:
