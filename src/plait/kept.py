@@ -13,11 +13,15 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import pickle
+import sys
+import weakref
+from pathlib import Path
 from typing import Any
 
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 
 from plait.shield import out_of_reach
+from plait.stamp import stamp_of
 
 
 class _Damaged(OSError):
@@ -61,26 +65,38 @@ class _File(IndexDataCacheFile):
 
 
 class _Cache(FunctionCache):
-    def __init__(self, function: Any, stamp: str | None) -> None:
+    """Of one function. Its files bear its stamp in their names: it is computed when the first is wanted."""
+
+    def __init__(self, function: Any, compiled: Any) -> None:
         super().__init__(function)  # type: ignore[no-untyped-call]
-        own = self._cache_file
-        # The stamp is compared for equality only, so any value that pickles will do.
-        self._cache_file = _File(self._cache_path, self._impl.filename_base, stamp or own._source_stamp)  # type: ignore[no-untyped-call]
+        self._of = weakref.ref(compiled)
+        name = f"{Path(function.__code__.co_filename).stem}.{function.__qualname__}".replace("<", "").replace(">", "")
+        self._name = f"{name}.py{sys.version_info[0]}{sys.version_info[1]}"
+        self._own: _File | None = None
+
+    def file(self) -> _File:
+        if self._own is None:
+            stamp = stamp_of(self._of())
+            self._own = _File(self._cache_path, f"{self._name}-{stamp[:20]}", stamp)  # type: ignore[no-untyped-call]
+        self._cache_file = self._own
+        return self._own
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         with contextlib.suppress(Exception):  # whatever is wrong with it, it can be compiled
+            self.file()
             return super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
         with contextlib.suppress(Exception):
+            self.file()
             super().save_overload(sig, data)  # type: ignore[no-untyped-call]
 
 
-def keep(compiled: Any, stamp: str | None = None) -> Any:
-    """Have a function of Numba's keep its machine code. `stamp` stands for all that it was made from; else its file does."""
+def keep(compiled: Any) -> Any:
+    """Have a function of Numba's keep its machine code."""
     with contextlib.suppress(Exception):  # there is no folder for it
-        compiled._cache = _Cache(compiled.__wrapped__, stamp)
+        compiled._cache = _Cache(compiled.__wrapped__, compiled)
     return compiled
 
 

@@ -73,7 +73,7 @@ def test_the_name_follows_everything_a_module_is_made_from(monkeypatch: pytest.M
     assert kernel(1).name in names
     monkeypatch.setattr(store, "_versions", lambda: "another Numba")
     names.add(kernel(1).name)
-    monkeypatch.setattr(store, "generator_digest", lambda: "another generator")
+    monkeypatch.setattr(store, "taught_digest", lambda: "another lesson")
     names.add(kernel(1).name)
     assert len(names) == 4
 
@@ -188,7 +188,7 @@ def test_an_entry_under_anothers_name_is_not_taken_for_it(tmp_path: Path, warm: 
     text = kernel()
     shutil.copytree(warm, tmp_path, dirs_exist_ok=True)
     module = store.load(text, tmp_path)
-    file = module.verify._cache._cache_file
+    file = module.verify._cache.file()
     (key,) = file._load_index()
     other = (("another signature",), *key[1:])
     file._save_index({other: file._load_index()[key]})
@@ -208,7 +208,7 @@ def test_where_nothing_can_be_written_kernels_are_compiled_for_this_process(
         def full(*_: Any) -> None:
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr(os, "utime", full)
+        monkeypatch.setattr(os, "chmod", full)
         monkeypatch.setattr("numba.core.caching.IndexDataCacheFile._open_for_write", full)
     with pytest.warns(RuntimeWarning, match="this process alone"):
         assert verified(kernel(), folder) == (2, 0)

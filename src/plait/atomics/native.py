@@ -3,8 +3,8 @@
 Code that uses these is not explored by the scheduler; what it shares with other threads it still shares through atomic steps.
 """
 
-from plait.atomics.compiling import compiled_over, made_ready
+from plait.atomics.compiling import compiled, inner, made_ready
 from plait.atomics.intrinsics import address_of, call_at, pointer_at
 from plait.atomics.sleeping import clock_ns, nap
 
-__all__ = ["address_of", "call_at", "clock_ns", "compiled_over", "made_ready", "nap", "pointer_at"]
+__all__ = ["address_of", "call_at", "clock_ns", "compiled", "inner", "made_ready", "nap", "pointer_at"]

@@ -8,7 +8,7 @@ value, the last right tuple that precedes it, because tuples are taken in total 
 from __future__ import annotations
 
 from plait.atomics import load_acquire
-from plait.atomics.native import clock_ns, compiled_over
+from plait.atomics.native import clock_ns, compiled, inner
 from plait.gate import epochs
 from plait.operators import layout as o
 from plait.operators.emitting import put, room
@@ -16,9 +16,6 @@ from plait.operators.plan import Plan, Seat, Wish
 from plait.operators.worker import publish_progress, read
 from plait.order import BEFORE_ALL
 from plait.windows.ring_segment import ints
-
-compiled = compiled_over("kernels", "windows", "predicates", "gate")
-inner = compiled_over("kernels", "windows", "predicates", "gate", inner=True)
 
 # Rows of the table: ts and payload of the last tuple of each value, and its number in its stream plus one (0: none yet).
 LAST_TS, LAST_REF, LAST_ID = range(3)

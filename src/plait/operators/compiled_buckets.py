@@ -16,12 +16,10 @@ one array, a row a bucket, which plain Python can go on with: a NULL in a column
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import os
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -42,11 +40,6 @@ BEYOND_TUPLE, BEYOND_TIMER, MORE = 1, 2, 3
 _MICROS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 ALL = 1 << 62
 TIMERS = 1 << 12  # so many run without a look at whether the run has been stopped
-
-
-def _stamp() -> str:
-    """Numba's cache looks at the module's own text only, so that has to change with what it imports."""
-    return hashlib.sha256(Path(__file__).with_name("compiled_values.py").read_bytes()).hexdigest()[:16]
 
 
 def made_for(bound: Bound, cache_dir: str | os.PathLike[str] | None) -> tuple[Made | None, str]:
@@ -181,7 +174,7 @@ class Made:
                     state, at, log, waiting, places, out_i, out_f, count,
                     at - 1, 9223372036854775807, bucket, -1, at + 1, timed)"""
         fields = ["ts", "stream", "side", *(f"c{k}" for k in range(len(self.columns)))]
-        return _TEXT.format(stamp=_stamp(), streams=tuple(self.names), fields=fields, reads=reads, functions=functions,
+        return _TEXT.format(streams=tuple(self.names), fields=fields, reads=reads, functions=functions,
                             calls=made, on_timer=on_timer, every=EVERY, none=NONE, more=MORE,
                             beyond_tuple=BEYOND_TUPLE, beyond_timer=BEYOND_TIMER)  # fmt: skip
 
@@ -459,7 +452,7 @@ def call_{role}(state, row, log, waiting, places, out_i, out_f, count, now, rank
 """
 
 
-_TEXT = '''"""Made by plait from a user's operator, with compiled_values {stamp}."""
+_TEXT = '''"""Made by plait from a user's operator."""
 
 import heapq
 from collections import namedtuple

@@ -9,14 +9,12 @@ pushers.
 from __future__ import annotations
 
 from plait.atomics import fence, fetch_add, load_acquire, sleep_on, store_release, wake_all
-from plait.atomics.native import compiled_over, nap
+from plait.atomics.native import inner, nap
 from plait.operators import layout as o
 from plait.operators.probing import segment_of
 from plait.order import AFTER_ALL
 from plait.windows import ring_segment as seg
 from plait.windows.ring_segment import ints, octets
-
-inner = compiled_over("kernels", "windows", "predicates", inner=True)
 
 SLICE_NS = 1_000_000_000
 

@@ -20,15 +20,13 @@ import numpy as np
 from numba import carray
 
 from plait.atomics import fence, fetch_add, load_acquire, store_release, wake_all
-from plait.atomics.native import compiled_over, pointer_at
+from plait.atomics.native import inner, pointer_at
 from plait.gate import codes
 from plait.gate.frontier import wake_sources
 from plait.gate.layout import read_at
 from plait.operators import layout as o
 from plait.order import AFTER_ALL
 from plait.windows.ring_segment import ints
-
-inner = compiled_over("kernels", "windows", "gate", inner=True)
 
 MASK: Final = 0
 READERS: Final = 1

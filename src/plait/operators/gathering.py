@@ -19,14 +19,11 @@ import numpy as np
 from numba import carray
 
 from plait.atomics import fence, fetch_add, load_acquire, sched_yield, store_release, wake_all
-from plait.atomics.native import clock_ns, compiled_over, pointer_at
+from plait.atomics.native import clock_ns, compiled, inner, pointer_at
 from plait.gate.flow import cancel, prepare, sleep
 from plait.operators import layout as o
 from plait.order import AFTER_ALL
 from plait.windows.ring_segment import ints
-
-compiled = compiled_over("windows", "gate", "kernels")
-inner = compiled_over("windows", "gate", "kernels", inner=True)
 
 STRICT: Final = 0
 NEVER: Final = -1

@@ -8,7 +8,7 @@ import numpy as np
 from numba import carray
 
 from plait.atomics import fetch_add, store_release, wake_all
-from plait.atomics.native import compiled_over, pointer_at
+from plait.atomics.native import compiled, pointer_at
 from plait.gate import epochs
 from plait.gate.layout import READY_EVENT
 from plait.operators import layout as o
@@ -18,7 +18,7 @@ STILL: Final = 1
 STOPPING: Final = 2
 
 
-@compiled_over("gate")
+@compiled
 def halt(gate, control, value):
     """Set HALT, then wake all: a sleeper looks at HALT between saying that it will sleep and sleeping."""
     store_release(control, o.HALT, value)

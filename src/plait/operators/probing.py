@@ -9,15 +9,13 @@ DP-Join's single scan, in which the opposite window's expired tuples are found b
 from __future__ import annotations
 
 from plait.atomics import store_release
-from plait.atomics.native import address_of, call_at, compiled_over
+from plait.atomics.native import address_of, call_at, inner
 from plait.kernels.chains import probe_ranges
 from plait.operators import layout as o
 from plait.predicates import native
 from plait.windows import ring_segment as seg
 from plait.windows.ring_segment import coords, floats, ints, octets
 from plait.windows.segments_plan import CHAIN_LONG, REST_LONGEST, SCAN_BELOW
-
-inner = compiled_over("kernels", "windows", "predicates", inner=True)
 
 SEGMENT_WORDS = 1 << 12  # of a segment's block, at most: the array's length is not checked
 

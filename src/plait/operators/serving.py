@@ -9,15 +9,12 @@ import numpy as np
 from numba import carray
 
 from plait.atomics import load_acquire, sched_yield
-from plait.atomics.native import clock_ns, compiled_over, nap, pointer_at
+from plait.atomics.native import clock_ns, compiled, inner, nap, pointer_at
 from plait.gate import epochs
 from plait.operators import layout as o
 from plait.operators.asof import work_asof
 from plait.operators.worker import work
 from plait.windows.ring_segment import ints, octets
-
-compiled = compiled_over("gate", "windows", "kernels", "predicates")
-inner = compiled_over("gate", "windows", "kernels", "predicates", inner=True)
 
 PARKED_NS = 1_000_000_000
 

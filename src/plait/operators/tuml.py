@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from plait.atomics.native import compiled_over
+from plait.atomics.native import compiled
 from plait.operators import layout as o
 from plait.windows.ring_segment import ints, octets
 
 
-@compiled_over("windows")
+@compiled
 def lay_out(n: Any, origin: Any, seq: Any, arena: Any, mask: Any, kinds: Any, wide: Any, narrow: Any) -> None:
     """Copy columns out of the sources' arenas: of 8 bytes (kinds[c] 1) into rows of `wide`, of 1 byte into `narrow`."""
     w, b = 0, 0

@@ -10,14 +10,14 @@ The frontier is the gate's: sources speak, come, go and end there as in every de
 
 from __future__ import annotations
 
-from plait.atomics.native import compiled_over
+from plait.atomics.native import compiled
 from plait.gate.calls import enter_reader, leave_reader
 from plait.gate.flow import cancel, prepare, sleep
 from plait.gate.frontier import settle
 from plait.gate.layout import READY_EVENT
 
 
-@compiled_over("gate")
+@compiled
 def look(g, reader, out):
     """The frontier as this reader has settled it, into out[0]: 0, or a code."""
     code = enter_reader(g, reader)
@@ -28,7 +28,7 @@ def look(g, reader, out):
     return 0
 
 
-@compiled_over("gate")
+@compiled
 def await_frontier(g, reader, known, nanoseconds, out):
     """As `look`, but sleep up to `nanoseconds` while the frontier is not above `known`."""
     code = look(g, reader, out)

@@ -21,7 +21,7 @@ import numpy as np
 from numba import carray
 
 from plait.atomics import fence, load_acquire, sched_yield, store_release
-from plait.atomics.native import clock_ns, compiled_over, nap, pointer_at
+from plait.atomics.native import clock_ns, compiled, inner, nap, pointer_at
 from plait.gate import codes, epochs, ring
 from plait.gate.flow import cancel, prepare, sleep
 from plait.gate.layout import FRONTIER as GATE_FRONTIER
@@ -34,9 +34,6 @@ from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.predicates import native
 from plait.windows import ring_segment as seg
 from plait.windows.ring_segment import ints, octets
-
-compiled = compiled_over("kernels", "windows", "predicates", "gate")
-inner = compiled_over("kernels", "windows", "predicates", "gate", inner=True)
 
 SPINS = 8  # looks at the gate before a worker sleeps
 SLICE_NS = 1_000_000_000

@@ -1,9 +1,8 @@
 """Kernel modules on disk, named by the hash of everything they were made from, and run from there.
 
-Numba keys its cache by the file and by nothing behind it, so a name must change with the text, with the generator and
-with the versions that compile it. A module is written to a temporary file and linked into place: whoever comes second
-keeps the first one's file, and nobody reads half of one. Its time stamp is fixed, because Numba's cache holds only as
-long as the stamp does. All that another machine needs is the text (`install`).
+A name changes with the text and with the versions that compile it; what the text imports is in the stamp of its machine code
+(`plait.stamp`). A module is written to a temporary file and linked into place: whoever comes second
+keeps the first one's file, and nobody reads half of one. All that another machine needs is the text (`install`).
 
 As `plait.kept` has it, a cache makes a run quicker or does nothing: a file ends with a hash of its text, one that is
 damaged is written anew, and where nothing can be written the text is run as it is, and compiled for this process alone.
@@ -22,11 +21,9 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
-from typing import Final
 
 from plait.errors import RunError
 
-_STAMP: Final = 1_000_000_000  # the modification time of every module: see above
 _loaded: dict[tuple[str, str], ModuleType] = {}
 
 
@@ -39,12 +36,9 @@ class KernelText:
 
 
 @functools.cache
-def generator_digest() -> str:
-    """A hash of the sources that turn a condition into text."""
-    out = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        out.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
-    return out.hexdigest()
+def taught_digest() -> str:
+    """A hash of what modules teach Numba by importing it: no name in their text reaches it (`plait.stamp`)."""
+    return hashlib.sha256(Path(__file__).with_name("rows.py").read_bytes()).hexdigest()
 
 
 @functools.cache
@@ -55,7 +49,7 @@ def _versions() -> str:
 
 def kernel_text(text: str, *, identity: str | None = None) -> KernelText:
     """Name a module. `identity` stands for the text where equal modules may be spelled differently (marshal)."""
-    what = "\0".join((identity if identity is not None else text, generator_digest(), _versions()))
+    what = "\0".join((identity if identity is not None else text, taught_digest(), _versions()))
     return KernelText(f"plait_kernel_{hashlib.sha256(what.encode()).hexdigest()[:32]}", text)
 
 
@@ -101,7 +95,6 @@ def install(kernel: KernelText, folder: str | os.PathLike[str] | None = None) ->
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(_sealed(kernel.text))
         os.chmod(temporary, 0o644)
-        os.utime(temporary, (_STAMP, _STAMP))
         _put(temporary, path)
     except OSError as error:
         raise RunError(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from plait.atomics.native import compiled_over
+from plait.atomics.native import compiled
 from plait.kernels.groups import mixed
 from plait.kernels.panes import pane_of
 from plait.windows.hive import join, list_members, list_windows, open_winset, take, window_of
@@ -22,7 +22,7 @@ OWN_WORDS = 10
 NODES, ARENA, CELLS, PANES, TABLE = range(1, 6)
 
 
-@compiled_over("kernels")
+@compiled
 def place(
     h, slot, ts, words, flat, low, n, advance, rest, gaps, small, shared, own, pane_id, pane_cell, pane_arena, direct, table,
     kept, window, out,
@@ -119,7 +119,7 @@ def place(
 WINSETS, WINDOWS, PARTS, HELD = range(4)
 
 
-@compiled_over("kernels")
+@compiled
 def gather(h, below, most, shared, stack, key, ids, ends, spans, told) -> None:
     """Take complete winsets, until they have `most` parts or an array is full, and copy what they hold out of the hive.
 
@@ -150,7 +150,7 @@ def gather(h, below, most, shared, stack, key, ids, ends, spans, told) -> None:
     told[WINSETS], told[WINDOWS], told[PARTS] = winsets, windows, parts
 
 
-@compiled_over("kernels")
+@compiled
 def windows_of(h, window, first, end, out) -> None:
     """The numbers that the taker gave the windows of a source's cells, one after the other."""
     mask = len(window) - 1
@@ -158,7 +158,7 @@ def windows_of(h, window, first, end, out) -> None:
         out[cell - first] = h[piece_at(h, window[cell & mask]) + W_NUMBER]
 
 
-@compiled_over("kernels")
+@compiled
 def keys_of(kept, first, end, at, out) -> None:
     """The keys of a source's cells, into out[:, at:]."""
     mask = kept.shape[1] - 1
@@ -167,7 +167,7 @@ def keys_of(kept, first, end, at, out) -> None:
             out[k, at + cell - first] = kept[k, cell & mask]
 
 
-@compiled_over("kernels")
+@compiled
 def reindex(kept, first, end, table) -> None:
     """Enter a pane's cells into a new table."""
     mask = kept.shape[1] - 1
@@ -179,7 +179,7 @@ def reindex(kept, first, end, table) -> None:
         table[at] = cell
 
 
-@compiled_over("kernels")
+@compiled
 def pane_at(ts, size, advance):
     """The pane of a ts."""
     number, _, _ = pane_of(ts, advance, size % advance)

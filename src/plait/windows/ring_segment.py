@@ -25,7 +25,7 @@ import numpy as np
 from numba import carray, int64, uint64
 
 from plait.atomics import load_acquire, store_release
-from plait.atomics.native import compiled_over, pointer_at
+from plait.atomics.native import compiled, inner, pointer_at
 from plait.kernels.chains import KEY, PREV, X, Y, cell, mixed
 from plait.kernels.sorted import lower, upper
 
@@ -67,9 +67,6 @@ SORTED: Final = 3
 STEPS: Final = 64  # a walk's budget, besides its share of the window
 BLOCK: Final = 64  # probes walked together
 CELLS: Final = 25  # cells of one probe, at most
-
-compiled = compiled_over("kernels")
-inner = compiled_over("kernels", inner=True)
 
 
 def words(sharers: int) -> int:

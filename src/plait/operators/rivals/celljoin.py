@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import Final
 
 from plait.atomics import fence, load_acquire, store_release
-from plait.atomics.native import compiled_over
+from plait.atomics.native import compiled, inner
 from plait.gate.flow import cancel, prepare, sleep
 from plait.operators import layout as o
 from plait.operators.feeding import wake_feed
@@ -29,9 +29,6 @@ from plait.order import AFTER_ALL
 from plait.predicates import native
 from plait.windows import ring_segment as seg
 from plait.windows.ring_segment import ints
-
-compiled = compiled_over("kernels", "windows", "predicates", "gate", "operators")
-inner = compiled_over("kernels", "windows", "predicates", "gate", "operators", inner=True)
 
 # Shared words. The coordinator releases TAILS (by side), then what holds once these tasks are done; workers acquire
 # the other way round.

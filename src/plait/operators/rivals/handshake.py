@@ -22,7 +22,7 @@ from __future__ import annotations
 from typing import Final
 
 from plait.atomics import load_acquire, store_release
-from plait.atomics.native import compiled_over
+from plait.atomics.native import compiled, inner
 from plait.operators import layout as o
 from plait.operators.plan import Plan, Wish
 from plait.operators.probing import segment_of
@@ -31,9 +31,6 @@ from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.predicates import native
 from plait.windows import ring_segment as seg
 from plait.windows.ring_segment import ints
-
-compiled = compiled_over("kernels", "windows", "predicates", "gate", "operators")
-inner = compiled_over("kernels", "windows", "predicates", "gate", "operators", inner=True)
 
 # Own words: left tuples [FIRST_L, END_L) are held, those below SENT_L were sent on; right tuples [FIRST_R, END_R).
 FIRST_L: Final = mv.REST

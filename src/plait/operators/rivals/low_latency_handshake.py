@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import Final
 
 from plait.atomics import load_acquire, store_release
-from plait.atomics.native import compiled_over
+from plait.atomics.native import compiled, inner
 from plait.operators import layout as o
 from plait.operators.plan import Plan, Wish
 from plait.operators.probing import segment_of
@@ -27,9 +27,6 @@ from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.predicates import native
 from plait.windows import ring_segment as seg
 from plait.windows.ring_segment import ints
-
-compiled = compiled_over("kernels", "windows", "predicates", "gate", "operators")
-inner = compiled_over("kernels", "windows", "predicates", "gate", "operators", inner=True)
 
 HOME: Final = 256  # tuples in a row that one worker keeps: scans need them side by side
 

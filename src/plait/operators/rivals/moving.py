@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Final
 
 from plait.atomics import fence, load_acquire, sched_yield, store_release
-from plait.atomics.native import address_of, call_at, compiled_over, nap
+from plait.atomics.native import address_of, call_at, inner, nap
 from plait.errors import QueryError
 from plait.gate import codes
 from plait.gate.frontier import wake_sources
@@ -29,8 +29,6 @@ from plait.order import AFTER_ALL
 from plait.predicates import native
 from plait.windows import ring_segment as seg
 from plait.windows.ring_segment import ints, octets
-
-inner = compiled_over("kernels", "windows", "predicates", "gate", "operators", inner=True)
 
 # The job under way: is there one, its side, where its tuples begin, how many they are.
 JOB: Final = o.OWN
