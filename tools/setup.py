@@ -2,8 +2,8 @@
 
 The stamp is removed first and written last: an interrupted set-up leaves none, and the next run starts over.
 It records where the environment was made, since scripts in a moved one point nowhere; its Python, since an
-upgrade of the system's replaces that under it; and a hash of pyproject.toml, which is all that an editable
-install depends on. A .venv without a stamp is built anew: it belongs to make.
+upgrade of the system's replaces that under it; and a hash of both pyproject.toml, which is all that editable
+installs depend on. A .venv without a stamp is built anew: it belongs to make.
 """
 
 import fcntl
@@ -48,7 +48,8 @@ def main(python_name: str) -> int:
 
 def describe() -> dict[str, str]:
     """What a stamp written now would say."""
-    pyproject = hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest()
+    files = (ROOT / "pyproject.toml", ROOT / "benchmarks" / "pyproject.toml")
+    pyproject = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
     return {"root": str(ROOT), "python": venv_version(), "pyproject": pyproject}
 
 
@@ -91,7 +92,8 @@ def install(python_name: str, *, fresh: bool) -> bool:
             return False
     else:
         say("pyproject.toml has changed: bringing .venv up to date ...")
-    packages = ["install", "--quiet", "--disable-pip-version-check", "--editable", f"{ROOT}[dev,bench]"]
+    packages = ["install", "--quiet", "--disable-pip-version-check"]
+    packages += ["--editable", f"{ROOT}[dev,bench]", "--editable", f"{ROOT / 'benchmarks'}"]
     if not logged([*pip, *packages]):
         return False
     say(f"Installed in {time.monotonic() - started:.0f} s.")

@@ -16,8 +16,8 @@ from plait.cli import spark_engine
 from plait.cli.job import Job
 from plait.cli.main import cli
 from plait.errors import DataError, RunError
-from plait.spark.collect import quoted
-from plait.spark.target import NOTE
+from plait.spark.publish.collect import quoted
+from plait.spark.publish.target import NOTE
 
 pytestmark = pytest.mark.spark
 

@@ -31,12 +31,12 @@ class Mutant:
 
 
 MUTANTS = (
-    Mutant("late: <= for <", "plait.threads.intake", ("counts",), "late = ts < bound", "late = ts <= bound"),
-    Mutant("late: no disorder", "plait.threads.intake", ("counts",), "BEFORE_ALL, before - stream.disorder_us)",
+    Mutant("late: <= for <", "plait.threads.input.intake", ("counts",), "late = ts < bound", "late = ts <= bound"),
+    Mutant("late: no disorder", "plait.threads.input.intake", ("counts",), "BEFORE_ALL, before - stream.disorder_us)",
            "BEFORE_ALL, before)"),
-    Mutant("sources in the order of first sight", "plait.threads.intake", ("counts",),
+    Mutant("sources in the order of first sight", "plait.threads.input.intake", ("counts",),
            "rank: Any = name.encode() if isinstance(name, str) else name", "rank: Any = len(self.sources)"),
-    Mutant("ties inside a source by content backwards", "plait.threads.intake", ("counts",),
+    Mutant("ties inside a source by content backwards", "plait.threads.input.intake", ("counts",),
            "key=lambda k: (all_ts[k], tie[k]))", "key=lambda k: (all_ts[k], bytes(255 - b for b in tie[k])))"),
     Mutant("a window that is a microsecond wider", "plait.threads.memory", ("join",),
            "w[o.WINDOW], w[o.BEFORE], w[o.AFTER] = o.TIME, before, after",

@@ -18,7 +18,7 @@ from plait.query.predicate import Predicate, predicate
 from plait.query.sql import parse
 from plait.query.trace import trace
 from plait.query.types import check_condition, infer, resolve
-from plait.reference.conditions import ValueRow, condition
+from plait.reference.condition import ValueRow, condition
 from plait.reference.values import Value, value_of
 
 NAMES = ("left", "right")

@@ -10,7 +10,7 @@ from tests.query.interpreter import evaluate
 from tests.query.test_conditions import BOTH, bound, same
 
 from plait.query.expression import COMPARISON, Binary, Column, Expr, Literal, Unary
-from plait.reference.conditions import ValueRow, condition
+from plait.reference.condition import ValueRow, condition
 from plait.reference.values import value_of
 
 TELLING: dict[str, list[Any]] = {

@@ -17,7 +17,7 @@ import plait.spark
 from plait.connectors.sinks import open_sink
 from plait.query.identical import difference
 from plait.spark import wire
-from plait.spark.target import NOTE
+from plait.spark.publish.target import NOTE
 
 #: Spark's file source takes files by modification time: one second each, in the order of their names.
 _EPOCH = 1_700_000_000

@@ -18,17 +18,17 @@ from tests.strategies import Case, Given, interleaved, table
 
 from plait.query.bind import bind
 from plait.spark import wire
-from plait.spark.cell import STATES, CellPlan, step
-from plait.spark.closing import closed, is_closing
-from plait.spark.frames import Frame
-from plait.spark.layout import Layout
-from plait.spark.pack import PackPlan, pack
-from plait.spark.positions import BLOCK, PATH, ROW
-from plait.spark.recent import Recent
-from plait.spark.resettling import MANIFEST, resettle
-from plait.spark.results import merge, read
+from plait.spark.cell.cell import STATES, CellPlan, step
+from plait.spark.cell.end_of_input import closed, is_closing
+from plait.spark.cell.results import merge, read
+from plait.spark.keep.recent import Recent
+from plait.spark.keep.resettle import MANIFEST, resettle
+from plait.spark.pack.pack import PackPlan, pack
+from plait.spark.pack.positions import BLOCK, PATH, ROW
+from plait.spark.plan.frames import Frame
+from plait.spark.plan.layout import Layout
+from plait.spark.plan.stages import layouts, stages
 from plait.spark.run import fingerprint
-from plait.spark.stages import layouts, stages
 
 Bodies = list[bytes]
 

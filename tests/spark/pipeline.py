@@ -25,7 +25,8 @@ from typing import Any
 
 import plait
 import plait.spark
-from plait.spark import collect, stateful
+from plait.spark.cell import stateful
+from plait.spark.publish import collect
 
 A = plait.stream("a", unit="us", disorder=2)
 #: What travels as partial panes, what as tuples; what is kept as panes, as tuples, and by rank.

@@ -13,7 +13,7 @@ from tests.spark import feeds
 import plait
 import plait.spark
 from plait import PlaitError, QueryError, RunError
-from plait.spark import settings
+from plait.spark.plan import settings
 
 pytestmark = pytest.mark.spark
 

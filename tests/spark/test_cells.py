@@ -21,13 +21,16 @@ from tests.strategies import Case
 import plait
 from plait import BehindError
 from plait.query.bind import bind
-from plait.spark import cell, layout, live, recent, wire
-from plait.spark.frames import Frame
-from plait.spark.positions import BLOCK, PATH, ROW
-from plait.spark.progress import StreamProgress, frontier_of
-from plait.spark.results import read
+from plait.spark import wire
+from plait.spark.cell import cell, live
+from plait.spark.cell.progress import StreamProgress, frontier_of
+from plait.spark.cell.results import read
+from plait.spark.keep import recent
+from plait.spark.pack.positions import BLOCK, PATH, ROW
+from plait.spark.plan import layout
+from plait.spark.plan.frames import Frame
+from plait.spark.plan.stages import layouts, stages
 from plait.spark.run import fingerprint
-from plait.spark.stages import layouts, stages
 
 SEEDS = st.integers(0, 2**32)
 LAYOUTS = ((1, 1), (1, 2), (2, 2), (3, 2))

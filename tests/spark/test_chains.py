@@ -23,8 +23,8 @@ from plait import LateError
 from plait.query.aggregate import RESERVED
 from plait.query.bind import bind
 from plait.query.types import column_type
-from plait.spark import live
-from plait.spark.positions import BLOCK, PATH, ROW
+from plait.spark.cell import live
+from plait.spark.pack.positions import BLOCK, PATH, ROW
 
 __all__ = ["plain_kernels"]  # a fixture that holds for all of this module
 

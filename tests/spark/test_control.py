@@ -20,8 +20,9 @@ from tests.spark.kills import killed_at
 
 import plait
 import plait.spark
-from plait.spark import arrive, control
-from plait.spark.progress import StreamProgress
+from plait.spark.cell import arrive
+from plait.spark.cell.progress import StreamProgress
+from plait.spark.keep import control
 
 
 def read(folder: Path) -> list[dict[str, Any]]:

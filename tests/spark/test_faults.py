@@ -25,7 +25,7 @@ from pyspark.errors import StreamingQueryException
 from tests.spark import feeds, pipeline
 
 import plait.spark
-from plait.spark import stateful
+from plait.spark.cell import stateful
 
 pytestmark = pytest.mark.spark
 

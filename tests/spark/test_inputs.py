@@ -19,7 +19,7 @@ from tests.spark.feeds import assert_identical, collected
 import plait
 import plait.spark
 from plait.errors import QueryError, RunError
-from plait.spark.frames import frames_of
+from plait.spark.plan.frames import frames_of
 
 pytestmark = pytest.mark.spark
 SEED = 20261116

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from plait.spark import daemon, local, settings
+from plait.spark import daemon
+from plait.spark.plan import local, settings
 
 
 def test_the_launcher_takes_sparks_zips_off_the_path_and_nothing_else() -> None:

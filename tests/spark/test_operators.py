@@ -14,7 +14,7 @@ from tests.spark.feeds import assert_identical, collected, write_files
 
 import plait
 from plait.spark import wire
-from plait.spark.pickled import Pickled
+from plait.spark.cell.pickled import Pickled
 
 pytestmark = pytest.mark.spark
 

@@ -28,10 +28,10 @@ import pytest
 
 import plait
 from plait.query.bind import bind
-from plait.spark import layout
-from plait.spark.function_text import meaning
-from plait.spark.pinning import installed, pinned
-from plait.spark.resuming import check_card, check_state
+from plait.spark.plan import layout
+from plait.spark.plan.function_text import meaning
+from plait.spark.plan.pin import installed, pinned
+from plait.spark.plan.resume import check_card, check_state
 from plait.spark.run import fingerprint
 
 SEED = 20261116
@@ -274,7 +274,8 @@ def test_it_is_the_same_in_every_process_and_place(tmp_path: Path) -> None:
     texts = {"one": script, "moved": "# a line\n" * 7 + script, "other": script.replace("k: int = 3", "k: int = 4")}
     for name, text in texts.items():
         (tmp_path / f"{name}.py").write_text(text)
-    ask = "from plait.spark.pinning import pinned\nfrom plait.spark.function_text import meaning\nimport one, moved, other\n"
+    ask = "from plait.spark.plan.pin import pinned\nfrom plait.spark.plan.function_text import meaning\n"
+    ask += "import one, moved, other\n"
     ask += "for m in (one, moved, other): print(pinned([m.add, m.both]).digest, meaning([m.add, m.both]).encode())"
     found = []
     for seed in (SEED, SEED + 1):

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from plait.spark import recent
-from plait.spark.recent import Recent
+from plait.spark.keep import recent
+from plait.spark.keep.recent import Recent
 
 
 @pytest.fixture(autouse=True)

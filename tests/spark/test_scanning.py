@@ -16,8 +16,8 @@ from tests.spark.feeds import assert_identical, collected, published
 import plait
 import plait.spark
 from plait.query.identical import difference
-from plait.spark import scanning
-from plait.spark.positions import PATH, ROW, unquoted
+from plait.spark.pack import scan as scanning
+from plait.spark.pack.positions import PATH, ROW, unquoted
 
 SEED = 20261115
 STREAM = plait.stream("s", unit="us", source="src", sources=[0, 1])

@@ -1,4 +1,4 @@
-"""Whose a folder of results is: the rule of `plait.spark.target`, attacked by random starts, kills, copies and removals.
+"""Whose a folder of results is: the rule of `plait.spark.publish.target`, attacked by random starts, kills, copies and removals.
 
 Checkpoints are played here: a batch is planned (`offsets/N`, with what it will publish), published, and committed. A kill may
 come between any two of these. What a folder then holds must be one checkpoint's history, whole.
@@ -23,9 +23,9 @@ import pytest
 from tests.spark.kills import killed_at
 
 import plait
-from plait.spark.checkpoint import publishing, read_card, tie, write_card
-from plait.spark.collect import quoted
-from plait.spark.target import NOTE, Owner, Target
+from plait.spark.keep.checkpoint import publishing, read_card, tie, write_card
+from plait.spark.publish.collect import quoted
+from plait.spark.publish.target import NOTE, Owner, Target
 
 
 class Plan:

@@ -463,8 +463,8 @@ def test_who_compiles_does_not_stall() -> None:
     """A first run on a busy machine: a worker that compiles for longer than a stall takes is waited for."""
     from numba.core import event
 
-    from plait.operators import layout
-    from plait.threads.pausing import Pauser
+    from plait.threads.join.loop import layout
+    from plait.threads.pause import Pauser
 
     pauser = Pauser(np.zeros(4096, np.int64), np.zeros(layout.CONTROL_WORDS, np.int64), 1, lambda: "works", 0.01)
     over = threading.Event()

@@ -17,8 +17,8 @@ import pytest
 import plait
 from plait.errors import QueryError, RunError
 from plait.query.identical import difference
-from plait.threads.epochs import balanced, spread
-from plait.threads.policy import Load, Thresholds, Watch
+from plait.threads.elastic.manager import balanced, spread
+from plait.threads.elastic.policy import Load, Thresholds, Watch
 
 SEED = 20190624
 

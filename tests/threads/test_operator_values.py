@@ -18,9 +18,9 @@ import pyarrow as pa
 import pytest
 
 import plait
+from plait.core.aggregate.lists import checked
 from plait.errors import PlaitError
 from plait.query.identical import difference
-from plait.windows.pane_lists import checked
 
 SEED = 1414
 INTS = [

@@ -13,8 +13,8 @@ import pytest
 from tests.reference.judge import assert_same
 
 import plait
-from plait.operators import layout as o
-from plait.windows import ring_segment as seg
+from plait.threads.join.loop import layout as o
+from plait.threads.join.loop import segment as seg
 
 SOURCES = ("p", "q", "r")
 

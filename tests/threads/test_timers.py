@@ -1,5 +1,5 @@
 """Timers that set timers: at the end of input time passes to the last tuple of all, then pending timers run, and a timer
-that is set then runs only if it is not later than the last one pending. The rule is `operators.buckets`'s; the judge is the
+that is set then runs only if it is not later than the last one pending. The rule is `core.operator.buckets`'s; the judge is the
 reference, whose bytes every run has to give: plain and compiled, elastic, cut and delivered at random, and as part of a DAG."""
 
 from __future__ import annotations

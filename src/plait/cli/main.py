@@ -12,7 +12,7 @@ import click
 from rich.console import Console
 
 import plait
-from plait.errors import PlaitError
+from plait.errors import PlaitError, RunError
 from plait.query.bind import Bound
 from plait.query.join import Join
 
@@ -120,7 +120,7 @@ def explain(file: str, inputs: tuple[str, ...]) -> None:
             click.echo(line)
         if "threads" in available(job.query):
             from plait.threads.options import Options
-            from plait.threads.planning import described, labelled, steps
+            from plait.threads.plan import described, labelled, steps
 
             schemas = {name: feed.schema for name, feed in job.feeds.items()}
             made = steps(job.query, Options(schemas=schemas))
@@ -135,7 +135,7 @@ def _compiled(bound: Any) -> list[str]:
 
     if not isinstance(bound.node, Operator):
         return []
-    from plait.operators.compiled_buckets import made_for
+    from plait.core.operator.compiled import made_for
 
     made, why = made_for(bound, None)
     return made.describe() if made is not None else [f"the operator's functions run in plain Python: {why}"]
@@ -147,8 +147,16 @@ def _compiled(bound: Any) -> list[str]:
 @click.option("--quick", is_flag=True, help="Smaller sizes: a look, not a measurement.")
 def bench(name: str | None, as_json: bool, quick: bool) -> None:
     """Measure plait beside its peers, on the same data, in one run. Without NAME: list the benchmarks."""
-    from plait.cli import bench as benchmarks
-
+    try:
+        import plait_bench as benchmarks
+    except ModuleNotFoundError as error:
+        if error.name != "plait_bench":
+            raise
+        raise RunError(
+            "The benchmarks are not installed",
+            why="they are no part of the product, nor are the peers that they measure",
+            do='In a clone of plait: pip install ".[bench]" ./benchmarks (make setup does it)',
+        ) from None
     if name is None:
         for known in benchmarks.names():
             click.echo(known)
@@ -162,7 +170,7 @@ def bench(name: str | None, as_json: bool, quick: bool) -> None:
 
 def _kernels(bound: Bound) -> list[str]:
     """How the kernels see a join's condition: its terms, and the index they would begin with."""
-    from plait.windows.segments_join import JoinWindow
+    from plait.core.join.window import JoinWindow
 
     if not isinstance(bound.node, Join) or bound.predicate is None:
         return []

@@ -86,7 +86,7 @@ def _streamed(job: Job, display: Display, *, keep_key: bool = False) -> Iterator
     import plait.spark
     from plait.query.bind import bind
     from plait.query.identical import KEY
-    from plait.spark.watch import watching
+    from plait.spark.publish.watch import watching
 
     job.check()
     display.say("starting Spark; kernels are compiled on first use")
@@ -259,7 +259,7 @@ def _part_files(feed: Feed, lanes: tuple[Lane, ...], folder: Path, time: str | N
 
 
 def _frame(spark: Any, feed: Feed, folder: Path) -> Any:
-    from plait.spark.frames import spark_schema
+    from plait.spark.plan.frames import spark_schema
 
     for number, file in enumerate(
         sorted(folder.rglob("*.parquet"), key=lambda file: os.fsencode(file.relative_to(folder)))

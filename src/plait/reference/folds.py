@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from plait.errors import DataError, user_raised
 from plait.query.functions import Function
-from plait.reference.conditions import EMPTY, condition
+from plait.reference.condition import EMPTY, condition
 from plait.reference.intake import sort_value
 from plait.reference.rows import Row, seen, stored
 

@@ -25,10 +25,10 @@ from plait.query.base import Query, check_order
 from plait.query.bind import Bound, bind, check_data
 from plait.query.join import Asof, Join
 from plait.query.stream import Stream
-from plait.reference.aggregates import aggregate_machine
+from plait.reference.aggregate import aggregate_machine
 from plait.reference.intake import FOREVER, Intake, SourceName, StreamIntake
-from plait.reference.joins import AsofMachine, JoinMachine
-from plait.reference.operators import OperatorMachine
+from plait.reference.join import AsofMachine, JoinMachine
+from plait.reference.operator import OperatorMachine
 from plait.reference.rows import Row, table_of
 from plait.schema import micros_of
 

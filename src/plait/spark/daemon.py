@@ -18,7 +18,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from plait.spark import recent
+from plait.spark.keep import recent
 
 FORK_SAFE = {"jemalloc_bg_thd"}
 
@@ -28,11 +28,6 @@ def _warm_up() -> None:
     import pyspark.sql.pandas.serializers
     import pyspark.sql.streaming.stateful_processor_util
     import pyspark.worker  # noqa: F401
-
-    import plait.spark.live_aggregate
-    import plait.spark.live_asof
-    import plait.spark.pack
-    import plait.spark.task  # noqa: F401
 
     gc.collect()
     gc.freeze()

@@ -19,13 +19,16 @@ from plait.query.explain import explain
 from plait.query.operator import Operator
 from plait.query.predicate import Predicate
 from plait.query.stream import FILE, Stream
-from plait.spark import ages, aside, clock, control, frames, function_text, pinning, resuming, settings, wire
-from plait.spark.cell import CellPlan
-from plait.spark.checkpoint import check_not_left
-from plait.spark.layout import Layout
-from plait.spark.pickled import carry
-from plait.spark.results import read
-from plait.spark.stages import Pipeline, layouts, operators, stages
+from plait.spark import wire
+from plait.spark.cell.cell import CellPlan
+from plait.spark.cell.pickled import carry
+from plait.spark.cell.results import read
+from plait.spark.keep import clock, control
+from plait.spark.keep.checkpoint import check_not_left
+from plait.spark.plan import ages, frames, function_text, pin, resume, settings
+from plait.spark.plan.layout import Layout
+from plait.spark.plan.stages import Pipeline, layouts, operators, stages
+from plait.spark.publish import aside
 
 
 def dataframe(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int, int] = "auto", index: str = "auto",
@@ -36,7 +39,7 @@ def dataframe(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int,
     data     stream name -> DataFrame (or a list or dict of them: several sources), all streaming or all batch
     layout   "auto", or (m, n): the grid of cells; pinned by the checkpoint once a query has started
     index    "auto", or one to force, for study
-    control  the folder of the control source: see `plait.spark.control`
+    control  the folder of the control source: see `plait.spark.keep.control`
     late_rows  have rows dropped as late or behind in the result, marked: for a batch, or a sink of your own
     read     "auto": tasks read local Parquet files themselves, column by column; "rows": Spark reads all files
     functions  "same": a checkpoint that was written with other functions of yours is refused; "changed": it goes on with these
@@ -85,7 +88,7 @@ class Plan:
         plan = self.again(layout=wanted, control_dir=control_dir)
         own = plan.card()
         if card is not None:
-            resuming.check_card(card, own, str(checkpoint), changed=plan.cell.changed)
+            resume.check_card(card, own, str(checkpoint), changed=plan.cell.changed)
         return plan
 
     def card(self) -> dict[str, Any]:
@@ -272,8 +275,8 @@ def _pins(bound: Bound) -> dict[str, Any]:
     every = operators(bound)
     own = [f for operator in every if isinstance(operator.node, Operator) for f in _functions(operator)]
     conditions = [p for o in every for p in _conditions(o) if p.kind == "opaque"]
-    loose = pinning.pinned([*(p.source for p in conditions), *(f for o in every for f in _functions(o))]).loose
-    return {"functions": pinning.pinned(own).digest if own else "", "loose": tuple(dict.fromkeys(loose))}
+    loose = pin.pinned([*(p.source for p in conditions), *(f for o in every for f in _functions(o))]).loose
+    return {"functions": pin.pinned(own).digest if own else "", "loose": tuple(dict.fromkeys(loose))}
 
 
 def _conditions(operator: Bound) -> list[Predicate]:

@@ -31,9 +31,6 @@ import numpy as np
 import pyarrow as pa
 
 from plait.errors import RunError
-from plait.gate import layout
-from plait.operators.designs import Design
-from plait.operators.plan import Plan
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.aggregate import Aggregate
 from plait.query.bind import Bound
@@ -41,18 +38,21 @@ from plait.query.join import Asof, Join
 from plait.query.operator import Operator
 from plait.query.stream import SourceName, Stream, stream
 from plait.schema import time_kind
-from plait.threads.aggregating import AggregateEngine
+from plait.threads.aggregate.designs import Design
+from plait.threads.aggregate.engine import AggregateEngine
+from plait.threads.aggregate.wiml_engine import HiveEngine
+from plait.threads.elastic.manager import Change
 from plait.threads.engine import Engine, raise_again
-from plait.threads.epochs import Change
-from plait.threads.hiving import HiveEngine
-from plait.threads.idle import let_go
-from plait.threads.intake import QUERY
-from plait.threads.joining import JoinEngine
-from plait.threads.operating import OperatorEngine
-from plait.threads.pausing import Stopped
-from plait.threads.planning import Sharing, Step, labelled, plan
-from plait.threads.pushing import CHUNK
-from plait.threads.sources import Front
+from plait.threads.gate import layout
+from plait.threads.input.idle import let_go
+from plait.threads.input.intake import QUERY
+from plait.threads.input.push import CHUNK
+from plait.threads.input.sources import Front
+from plait.threads.join.engine import JoinEngine
+from plait.threads.join.strategies.plan import Plan
+from plait.threads.operator.engine import OperatorEngine
+from plait.threads.pause import Stopped
+from plait.threads.plan import Sharing, Step, labelled, plan
 from plait.threads.stats import Stats
 
 WAIT_NS = 20_000_000

@@ -19,20 +19,20 @@ import numpy as np
 import pyarrow as pa
 
 from plait.errors import PlaitError, RunError
-from plait.gate import RingGate, layout
-from plait.operators import layout as o
 from plait.query.bind import Bound
 from plait.query.stream import SourceName, Stream
-from plait.threads.idle import let_go
-from plait.threads.intake import QUERY, Intake
+from plait.threads.elastic.resize import Resizing
+from plait.threads.gate import RingGate, layout
+from plait.threads.input.idle import let_go
+from plait.threads.input.intake import QUERY, Intake
+from plait.threads.input.push import CHUNK, Pusher
+from plait.threads.input.sources import Front
+from plait.threads.join.loop import layout as o
 from plait.threads.memory import lines
 from plait.threads.options import Options
 from plait.threads.parts import Encodes, Gathers, Seated
-from plait.threads.pausing import Pauser, Stopped
-from plait.threads.planning import labelled
-from plait.threads.pushing import CHUNK, Pusher
-from plait.threads.resizing import Resizing
-from plait.threads.sources import Front
+from plait.threads.pause import Pauser, Stopped
+from plait.threads.plan import labelled
 from plait.threads.stats import Latency, Stats, measured, stages, variation_percent, waiting_for
 
 TICK_ROWS = 1 << 14  # rows pushed between two looks at what can be forgotten

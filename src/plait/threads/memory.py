@@ -10,17 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from plait.gate import layout as gate_layout
-from plait.operators import feeding
-from plait.operators import layout as o
-from plait.operators.plan import Plan
+from plait.core.join.index import GridIndex
 from plait.order import BEFORE_ALL
 from plait.query.join import CountWindow, TimeWindow, TumblingWindow, Window
-from plait.threads.asof_codes import AsofCodes
-from plait.threads.columns import Column, Encoder
+from plait.threads.gate import layout as gate_layout
+from plait.threads.join.asof_codes import AsofCodes
+from plait.threads.join.columns import Column, Encoder
+from plait.threads.join.loop import feed
+from plait.threads.join.loop import layout as o
+from plait.threads.join.loop import segment as seg
+from plait.threads.join.strategies.plan import Plan
 from plait.threads.parts import Encodes
-from plait.windows import ring_segment as seg
-from plait.windows.segments_index import GridIndex
 
 KINDS = {"scan": o.SCAN, "hash": seg.HASH, "grid": seg.GRID, "sorted": seg.SORTED}
 HOWS = {"inner": o.INNER, "left": o.LEFT, "semi": o.SEMI, "anti": o.ANTI}
@@ -158,7 +158,7 @@ class Segment:
         seg.cover(b, end)
 
     def _shape_grid(self, first: int, end: int, cap: int) -> None:
-        """Cells after the live rows' spread, as `windows.segments_index` has them."""
+        """Cells after the live rows' spread, as `core.join.index` has them."""
         at = np.arange(first, end) & (cap - 1)
         live = self.arrays["usable"][at] != 0
         assert isinstance(self.encoder, Encoder)
@@ -300,7 +300,7 @@ class Worker:
         self.pairs = grown
 
     def tabled(self) -> list[int]:
-        """The row of `operators.serving`'s table: where a thread that serves this memory finds it."""
+        """The row of `threads.elastic.serve`'s table: where a thread that serves this memory finds it."""
         arrays = (self.words, self.batch, *self.probes, *self.usable, self.pairs, self.over, self.ranges, self.walk,
                   self.tally, self.out)  # fmt: skip
         return [*map(address, arrays), self.pairs.shape[1], self.walk.shape[1]]
@@ -315,10 +315,10 @@ class Feed:
 
     def __init__(self, readers: int, size: int) -> None:
         self.data = np.zeros((4, size), np.int64)
-        self.block = lines(feeding.words(readers))
-        self.block[feeding.MASK], self.block[feeding.READERS] = size - 1, readers
-        self.block[feeding.DATA] = address(self.data)
-        self.block[feeding.FRONTIER] = BEFORE_ALL
+        self.block = lines(feed.words(readers))
+        self.block[feed.MASK], self.block[feed.READERS] = size - 1, readers
+        self.block[feed.DATA] = address(self.data)
+        self.block[feed.FRONTIER] = BEFORE_ALL
 
 
 def plant(plan: Plan, workers: list[Worker], slots: int) -> list[Any]:

@@ -10,10 +10,11 @@ from typing import Any
 import pyarrow as pa
 
 from plait.errors import QueryError
-from plait.operators import designs, gathering
-from plait.operators.rivals import celljoin, handshake, low_latency_handshake
 from plait.query.base import check_order
-from plait.threads.policy import policy_of
+from plait.threads.aggregate import designs
+from plait.threads.elastic.policy import policy_of
+from plait.threads.join.loop import gather
+from plait.threads.join.rivals import celljoin, handshake, low_latency_handshake
 
 #: Systems that the papers measure against; only as much of them as the comparison needs.
 RIVALS = {"celljoin": celljoin, "handshake": handshake, "low_latency_handshake": low_latency_handshake}
@@ -78,14 +79,14 @@ class Options:
         policy_of(self.policy)
 
     def precision(self) -> int:
-        """How exactly results are ordered, as `operators.gathering` takes it."""
+        """How exactly results are ordered, as `threads.join.loop.gather` takes it."""
         wanted = self.punctuate
         if wanted == "order":
-            return {"strict": gathering.STRICT, "trigger": 1, "none": gathering.NEVER}[self.order]
+            return {"strict": gather.STRICT, "trigger": 1, "none": gather.NEVER}[self.order]
         if wanted == "comparison":
-            return gathering.STRICT
+            return gather.STRICT
         if wanted is None or wanted == "never":
-            return gathering.NEVER
+            return gather.NEVER
         if isinstance(wanted, int) and not isinstance(wanted, bool) and wanted >= 1:
             return wanted
         raise QueryError(

@@ -34,7 +34,7 @@ class Encodes(Protocol):
 
 
 class Seated(Protocol):
-    """What an engine looks at of a worker's memory: `words` are laid out as `operators.layout` says."""
+    """What an engine looks at of a worker's memory: `words` are laid out as `threads.join.loop.layout` says."""
 
     number: int
     words: np.ndarray

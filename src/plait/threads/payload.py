@@ -17,7 +17,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from plait.kernels.texts import copy_pieces
+from plait.core.kernels.texts import copy_pieces
 from plait.schema import takeable
 
 #: Rows in a batch that is no longer merged with its neighbours.

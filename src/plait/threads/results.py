@@ -12,13 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from plait import order
+from plait.core import keys
 from plait.errors import DataError
-from plait.operators import gathering, keys
-from plait.operators import layout as o
 from plait.query.bind import Bound
 from plait.query.identical import KEY
 from plait.query.join import Asof, Join
-from plait.threads.intake import QUERY, Intake, content_keys
+from plait.threads.input.intake import QUERY, Intake, content_keys
+from plait.threads.join.loop import gather
+from plait.threads.join.loop import layout as o
 from plait.threads.memory import Worker, address
 from plait.threads.payload import SEQ, SOURCE, TS, Payload
 from plait.threads.stats import Latency
@@ -43,7 +44,7 @@ class Gatherer:
         self._workers = np.array([address(w.words) for w in workers], np.int64)
         self._taken, self._known = np.zeros(len(workers), np.int64), np.zeros((3, len(workers)), np.int64)
         self._dest = np.zeros((o.E_WORDS, MOST), np.int64)
-        self._seen = np.zeros(gathering.SEEN, np.int64)
+        self._seen = np.zeros(gather.SEEN, np.int64)
         self.frontier = order.BEFORE_ALL  # every result of a lower ts has been given out by `next`
         self._due = (0, order.BEFORE_ALL, order.BEFORE_ALL)  # a rank, and what was live on either side when it was done
         self.lock = threading.Lock()
@@ -52,7 +53,7 @@ class Gatherer:
 
     def next(self, wait_ns: int) -> pa.RecordBatch | bool | None:
         """A batch of results; None if there are none in time; False at the end."""
-        number = gathering.gather_waiting(
+        number = gather.gather_waiting(
             self.control, self._workers, self._taken, self._known, self.precision, MOST, self._dest, self._seen, wait_ns
         )
         began = time.monotonic_ns()
@@ -63,7 +64,7 @@ class Gatherer:
         if number < MOST:
             self.frontier = int(self._seen[3])
             self._expire()
-        if number == gathering.ENDED:
+        if number == gather.ENDED:
             return False
         self.ns += time.monotonic_ns() - began
         return made
@@ -74,10 +75,10 @@ class Gatherer:
             return
         try:
             # With no room for results nothing is taken, but what can be forgotten is found.
-            gathering.gather(
+            gather.gather(
                 self.control, self._workers, self._taken, self._known, self.precision, 0, self._dest, self._seen
             )
-            if (self._taken == self._known[gathering.TAIL]).all():
+            if (self._taken == self._known[gather.TAIL]).all():
                 self._expire()
         finally:
             self.lock.release()

@@ -5,7 +5,7 @@
         for batch in run.results(): ...              # Arrow batches in result order
 
 What threads do here: whoever calls `push` encodes rows and adds them to the gate; each worker runs the compiled loop
-of `plait.operators.worker`; whoever iterates `results` merges the workers' results and builds Arrow batches. There is
+of `plait.threads.join.loop.worker`; whoever iterates `results` merges the workers' results and builds Arrow batches. There is
 no other thread, but in a query of queries one that carries results on from each inner operator (`dag`), and with
 `idle_after=` one that looks at the clock (`idle`).
 
@@ -45,13 +45,13 @@ from plait.query.operator import Operator
 from plait.query.stream import SourceName, Stream
 from plait.schema import micros_of
 from plait.threads.dag import Dag, begin
+from plait.threads.elastic.manager import Change
 from plait.threads.engine import Engine, raise_again
-from plait.threads.epochs import Change
-from plait.threads.idle import Clock
+from plait.threads.input.idle import Clock
+from plait.threads.input.push import batches_of
 from plait.threads.options import Options
-from plait.threads.pausing import Stopped
-from plait.threads.planning import described, labelled, steps
-from plait.threads.pushing import batches_of
+from plait.threads.pause import Stopped
+from plait.threads.plan import described, labelled, steps
 from plait.threads.stats import Stats
 
 SLICE_S = 0.1  # how often whoever waits for results looks whether the run has stopped

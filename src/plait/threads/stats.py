@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from plait.operators import layout as o
-from plait.threads.epochs import Change
+from plait.threads.elastic.manager import Change
+from plait.threads.join.loop import layout as o
 
 _SAMPLES = 1 << 19
 _PAST = 1 << 14

@@ -1,0 +1,218 @@
+"""The papers' studies of joins on threads, at this machine's scale. Each is a benchmark of its own.
+
+A figure of theirs is a shape, not a number, to be found again: linear c/s by workers and a root for t/s (ScaleJoin,
+figure 5), equal shares whatever the skew (figure 8), the square layout's latency (DP-Join, figures 8 and 9), throughput
+by punctuation and by selectivity (SplitJoin, figures 19 and 17). All results are checked against one another.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from plait.connectors import synthetic
+from plait.connectors.synthetic.workload import tables
+from plait_bench import join_peers as peers
+from plait_bench.band import data, query
+from plait_bench.join import Rows, balance, latency_row
+from plait_bench.join_runs import digests, flat_out, paced, preloaded, same
+from plait_bench.machine import machine
+
+PAIR = 64  # tuples in a push where latency is measured in real time
+
+
+def _result(name: str, rows: Rows, ratios: dict[str, float]) -> dict[str, Any]:
+    return {"bench": name, "machine": machine(), "rows": rows, "ratios": ratios}
+
+
+def workers(quick: bool = False) -> dict[str, Any]:
+    """c/s and t/s by workers and by window length (ScaleJoin, figure 5; SplitJoin, figures 11 and 12), scanning, preloaded.
+
+    The rivals run flat out, since preloading needs a second source, beside scalejoin flat out.
+    """
+    rate, lengths = (100, (5, 10)) if quick else (200, (60, 120, 240))
+    rows: Rows = []
+    for window in lengths:
+        given, seen = data(rate, 2 * window), None
+        plans: list[tuple[dict[str, Any], bool]] = [
+            ({"strategy": "sequential" if n == 1 else name, "workers": n}, True)
+            for name in ("scalejoin", "splitjoin", "dpjoin") for n in (1, 2, 4) if n > 1 or name == "scalejoin"
+        ]  # fmt: skip
+        plans += [({"strategy": "scalejoin", "workers": 2, "order": "none"}, False)]
+        plans += [
+            ({"strategy": name, "workers": n, "order": "none"}, False)
+            for name in ("celljoin", "handshake", "low_latency_handshake") for n in (1, 2, 4)
+        ]  # fmt: skip
+        for options, ahead in plans:
+
+            def make(window: int = window, **more: Any) -> Any:
+                return query(window, **more)
+
+            made = (preloaded(make, given, index="scan", **options) if ahead
+                    else flat_out(make(), given, index="scan", **options))  # fmt: skip
+            unordered = digests(made.table)[1]
+            seen = seen or unordered
+            same(f"{options}", unordered, seen)
+            rows.append({
+                "strategy": options["strategy"], "workers": options["workers"], "window_s": window,
+                "preloaded": ahead, "comparisons_per_s": made.comparisons_per_s, "tuples_per_s": made.tuples_per_s,
+                "balance_cv_percent": made.stats.balance_cv_percent, "results": made.table.num_rows, "set": unordered,
+            } | {f"{stage}_percent": 100 * share for stage, share in made.stats.stages.items()})  # fmt: skip
+    longest = {(r["strategy"], r["workers"]): r for r in rows if r["window_s"] == lengths[-1] and r["preloaded"]}
+    one = longest["sequential", 1]["comparisons_per_s"]
+    ratios = {f"{s}_{n}_workers_vs_1": r["comparisons_per_s"] / one for (s, n), r in longest.items() if n > 1}
+    return _result("join-workers", rows, ratios)
+
+
+def skew(quick: bool = False) -> dict[str, Any]:
+    """Comparisons by worker under ScaleJoin's three skew cases (figure 8)."""
+    rows = balance(quick, (2, 3) if quick else (2, 3, 4, 8))
+    return _result("join-balance", rows, {"balance_cv_percent": max(r["balance_cv_percent"] for r in rows)})
+
+
+def latency(quick: bool = False) -> dict[str, Any]:
+    """Latency by layout, symmetric streams (DP-Join, figure 8) and asymmetric ones (figure 9), in real time, scanning.
+
+    Windows are full when measuring begins, but for the handshake joins: there tuples must age, so their windows are
+    short, and scalejoin's beside them.
+    """
+    seconds, window, repeat = (3, 2, 1) if quick else (66, 60, 3)
+    pace = 20_000.0 if quick else None
+    symmetric = tables(synthetic.band_join(left=1000, right=1000, seconds=seconds, seed=1))
+    asymmetric = tables(synthetic.dpjoin_asymmetric(seconds=seconds))
+    rows: Rows = []
+    for name, given, rates in (
+        ("symmetric", symmetric, (1000.0, 1000.0)),
+        ("asymmetric", asymmetric, (1000.0, 3000.0)),
+    ):
+        plans: list[tuple[str, dict[str, Any]]] = [
+            (f"dpjoin {m} x {n}", {"strategy": "dpjoin", "layout": (m, n)}) for m, n in ((4, 1), (2, 2), (1, 4))
+        ]
+        plans += [("dpjoin auto", {"strategy": "dpjoin", "workers": 4, "rates": rates}),
+                  ("scalejoin", {"strategy": "scalejoin", "workers": 4}),
+                  ("splitjoin", {"strategy": "splitjoin", "workers": 4})]  # fmt: skip
+        seen = None
+        for contender, options in plans:
+            runs = [
+                paced(
+                    query(window),
+                    given,
+                    warm=0.5 if quick else window / seconds,
+                    rate=None,
+                    size=PAIR,
+                    index="scan",
+                    **options,
+                )
+                for _ in range(repeat)
+            ]
+            sequence = digests(runs[-1].table)[0]
+            seen = seen or sequence
+            same(contender, sequence, seen)
+            rows.append({"streams": name, "window_s": window} | latency_row(contender, runs, workers=4))
+    short = 1 if quick else 4
+    given, seen = tables(synthetic.band_join(left=1000, right=1000, seconds=3 * short, seed=1)), None
+    for contender in ("scalejoin", "celljoin", "low_latency_handshake", "handshake"):
+        made = paced(query(short, band=100), given, warm=0.01, rate=pace, size=PAIR, index="scan", strategy=contender,
+                     workers=2, order="none")  # fmt: skip
+        unordered = digests(made.table)[1]
+        seen = seen or unordered
+        same(contender, unordered, seen)
+        rows.append({"streams": "symmetric", "window_s": short} | latency_row(contender, [made], workers=2))
+    by = {(r["streams"], r["window_s"], r["contender"]): r for r in rows}
+    ratios = {
+        f"{name}_{other}_vs_{best}": by[name, window, f"dpjoin {other}"]["ready_p50_ms"]
+        / by[name, window, f"dpjoin {best}"]["ready_p50_ms"]
+        for name, best, other in (("symmetric", "2 x 2", "4 x 1"), ("asymmetric", "1 x 4", "4 x 1"))
+    }
+    # Of two workers' windows the older half is met at once, so the median says little.
+    ratios["handshake_p99_vs_window"] = by["symmetric", short, "handshake"]["push_p99_ms"] / 1e3 / short
+    return _result("join-latency", rows, ratios)
+
+
+def punctuation(quick: bool = False) -> dict[str, Any]:
+    """Throughput by punctuation interval (SplitJoin, figure 19): how much an exact order costs, at many results a tuple."""
+    given, rows = data(500, 20 if quick else 200), []
+    seen, repeat = None, 1 if quick else 3
+    for interval in ("comparison", 1, 10, 100, 1000, None):
+        options: dict[str, Any] = {"strategy": "splitjoin", "workers": 2, "punctuate": interval}
+        runs = [flat_out(query(band=100), given, **options) for _ in range(repeat)]
+        made = sorted(runs, key=lambda each: each.seconds)[repeat // 2]
+        sequence, unordered = digests(made.table)
+        seen = seen or unordered
+        same(f"punctuate={interval}", unordered, seen)
+        rows.append({
+            "punctuate": "never" if interval is None else str(interval), "tuples_per_s": made.tuples_per_s,
+            "results": made.table.num_rows, "results_per_s": made.table.num_rows / made.seconds,
+            "latency_push_p50_ms": made.stats.latency_from_push_ms.p50, "sequence": sequence, "set": unordered,
+        })  # fmt: skip
+    ratios = {"never_vs_comparison": rows[-1]["tuples_per_s"] / rows[0]["tuples_per_s"]}
+    return _result("join-punctuation", rows, ratios)
+
+
+def selectivity(quick: bool = False) -> dict[str, Any]:
+    """Throughput by selectivity (SplitJoin, figure 17): bands from one result in 25 million comparisons to one in 625."""
+    given, rows = data(200, 20 if quick else 120), []
+    for band in (1, 10, 32, 100, 200):
+        seen = None
+        for index in ("scan", "auto"):
+            made = flat_out(query(60, band=band), given, workers=2, index=index)
+            sequence = digests(made.table)[0]
+            seen = seen or sequence
+            same(f"index={index}", sequence, seen)
+            rows.append({
+                "band": band, "index": index, "results": made.table.num_rows, "tuples_per_s": made.tuples_per_s,
+                "comparisons_per_result": (2 * band / 10_000) ** -2, "comparisons_per_s": made.comparisons_per_s,
+                "gathering_percent": 100 * made.stats.stages["gathering"], "sequence": sequence,
+            })  # fmt: skip
+    scans = [r["tuples_per_s"] for r in rows if r["index"] == "scan"]
+    return _result("join-selectivity", rows, {"scan_widest_vs_narrowest": scans[-1] / scans[0]})
+
+
+def against(quick: bool = False) -> dict[str, Any]:
+    """The 200k benchmark: 200,000 tuples a stream at 500 t/s, 300 s, beside DuckDB, Polars and a Bytewax flow."""
+    given = data(500, 30 if quick else 400)
+    tuples = sum(t.num_rows for t in given.values())
+    contenders: dict[str, Callable[[dict[str, pa.Table]], int]] = {
+        "threads, auto": lambda t: flat_out(query(), t, workers=2).table.num_rows,
+        "threads, scan": lambda t: flat_out(query(), t, workers=2, index="scan").table.num_rows,
+        "duckdb range join": lambda t: peers.duckdb(t, buckets=False),
+        "duckdb buckets": lambda t: peers.duckdb(t, buckets=True),
+        "polars join_where, filter": peers.polars,
+        "plain Python, same buckets": peers.plain_python,
+        "bytewax buckets": lambda t: peers.bytewax(t)(),
+    }
+    needs = {"duckdb range join": "duckdb", "duckdb buckets": "duckdb", "polars join_where, filter": "polars",
+             "bytewax buckets": "bytewax"}  # fmt: skip
+    rows: Rows = []
+    expected = None
+    for name, contender in contenders.items():
+        reason = peers.missing(needs[name]) if name in needs else None
+        if reason is not None:
+            rows.append({"contender": name, "skipped": reason})
+            continue
+        few = {stream: t.slice(0, 2000) for stream, t in given.items()}
+        contender(few)
+        slow = name in ("bytewax buckets", "plain Python, same buckets", "threads, scan", "polars join_where, filter")
+        times, found = [], 0
+        for _ in range(1 if quick or slow else 3):
+            begin = time.perf_counter()
+            found = contender(given)
+            times.append(time.perf_counter() - begin)
+        expected = found if expected is None else expected
+        same(name, found, expected)
+        took = statistics.median(times)
+        rows.append(
+            {"contender": name, "tuples": tuples, "results": found, "seconds": took, "tuples_per_s": tuples / took}
+        )
+    speed = {r["contender"]: r["tuples_per_s"] for r in rows if "tuples_per_s" in r}
+    ratios = {
+        f"threads_vs_{name}": speed["threads, auto"] / value for name, value in speed.items() if "threads" not in name
+    }
+    return _result("join-peers", rows, ratios)
+
+
+__all__ = ["against", "latency", "punctuation", "selectivity", "skew", "workers"]

@@ -1,0 +1,1 @@
+"""Windowed aggregates in one thread: accumulators, groups, panes of time and of tuples, partial panes."""

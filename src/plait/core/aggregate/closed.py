@@ -1,0 +1,63 @@
+"""Windows that have closed, as rows made of slots: what functions merge from.
+
+`Pairs` lists the slots of every row. `Slid` is for windows of time, which follow one another: see `core.kernels.sliding`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from plait.core.kernels import sliding
+
+
+class Pairs:
+    """`number` rows, each made of the slots that `targets` and `slots` pair it with, in order."""
+
+    def __init__(self, number: int, targets: np.ndarray, slots: np.ndarray) -> None:
+        self.number, self.targets, self.slots = number, targets, slots
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+
+@dataclass(frozen=True)
+class Slid:
+    """Rows of windows one after another. Every function that keeps running totals has to follow each of these, rows or none."""
+
+    bounds: np.ndarray
+    shift: int
+    slot_group: np.ndarray
+    slot_next: np.ndarray
+    row_group: np.ndarray
+    row_head: np.ndarray
+    groups: int  # there is room for
+
+    @property
+    def number(self) -> int:
+        return len(self.row_group)
+
+    @property
+    def moved(self) -> bool:
+        """Whether anything came or went."""
+        return bool((self.bounds[0, :2] != self.bounds[-1, :2]).any())
+
+    @cached_property
+    def pairs(self) -> Pairs:
+        """The same as pairs."""
+        given = (self.bounds, self.shift, self.slot_next, self.row_head)
+        none = np.empty(0, np.int64)
+        room = int(sliding.list_pairs(*given, none, none))
+        targets, slots = np.empty(room, np.int64), np.empty(room, np.int64)
+        sliding.list_pairs(*given, targets, slots)
+        return Pairs(self.number, targets, slots)
+
+    def running(self, totals: np.ndarray, width: int) -> np.ndarray:
+        """A function's running totals, of every group, as many as there may be by now."""
+        if len(totals) >= self.groups and totals.shape[1] == width:
+            return totals
+        grown = np.zeros((self.groups, width), np.int64)
+        grown[: len(totals), : totals.shape[1]] = totals
+        return grown

@@ -1,0 +1,257 @@
+"""What an aggregate reads of its tuples, as arrays: 64 bits and a valid byte for a column of fixed width, a byte for a
+condition; text and nested columns stay in Arrow.
+
+Bits are those of the stored integer (of a time, its count; of a boolean, 0 or 1) or of the float64 that equals the
+value, so one form serves sums, extremes, first and last, and keys. Under a NULL they are 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from plait.core.condition.columns import Interner, column, texts
+from plait.core.condition.evaluate import evaluate, truth
+from plait.core.kernels import exact
+from plait.errors import DataError, RunError
+from plait.query.aggregate import Aggregate
+from plait.query.expression import Column, Expr, Literal, walk
+from plait.query.predicate import Predicate
+
+_NONE = pa.schema([])
+_MICROS = {"s": 1_000_000, "ms": 1_000, "us": 1}
+
+
+def plain(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def is_fixed(kind: pa.DataType) -> bool:
+    kind = plain(kind)
+    number = pa.types.is_integer(kind) or pa.types.is_float32(kind) or pa.types.is_float64(kind)
+    return number or pa.types.is_boolean(kind) or (pa.types.is_temporal(kind) and not pa.types.is_interval(kind))
+
+
+def number_kind(kind: pa.DataType) -> int:
+    """How kernels read the bits: signed, unsigned or float."""
+    kind = plain(kind)
+    if pa.types.is_floating(kind):
+        return exact.FLOAT
+    return exact.UNSIGNED if pa.types.is_uint64(kind) else exact.SIGNED
+
+
+def one_array(values: Any) -> pa.Array:
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks() if values.num_chunks != 1 else values.chunk(0)
+    return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
+
+
+def bits_of(values: Any) -> tuple[np.ndarray, np.ndarray | None]:
+    """A column of fixed width as bits, and where it is not NULL (None: nowhere)."""
+    values = one_array(values)
+    kind = values.type
+    valid = None if values.null_count == 0 else np.asarray(values.is_valid()).astype(np.uint8)
+    if pa.types.is_date32(kind) or pa.types.is_time32(kind):
+        values = values.view(pa.int32())
+    elif pa.types.is_temporal(kind):
+        values = values.view(pa.int64())
+    elif pa.types.is_boolean(kind):
+        values = values.cast(pa.int8())
+    data = (values if valid is None else values.fill_null(0)).to_numpy(zero_copy_only=False)
+    if data.dtype.kind == "f":
+        return np.ascontiguousarray(data, np.float64).view(np.int64), valid
+    return (data.view(np.int64) if data.dtype == np.uint64 else data.astype(np.int64, copy=False)), valid
+
+
+def array_of(bits: np.ndarray, valid: np.ndarray | None, kind: pa.DataType) -> pa.Array:
+    """The inverse of `bits_of`; `valid` is a mask of booleans."""
+    mask = None if valid is None or valid.all() else ~valid
+    if pa.types.is_dictionary(kind):
+        return array_of(bits, valid, kind.value_type).cast(kind)
+    if pa.types.is_floating(kind):
+        data: Any = np.ascontiguousarray(bits).view(np.float64)
+        with np.errstate(over="ignore"):
+            data = data.astype(np.float32) if pa.types.is_float32(kind) else data
+        return pa.array(data, type=kind, mask=mask)
+    if pa.types.is_uint64(kind):
+        return pa.array(np.ascontiguousarray(bits).view(np.uint64), type=kind, mask=mask)
+    if pa.types.is_boolean(kind):
+        return pa.array(bits != 0, type=kind, mask=mask)
+    if pa.types.is_temporal(kind):
+        small = pa.types.is_date32(kind) or pa.types.is_time32(kind)
+        stored = pa.array(bits.astype(np.int32) if small else bits, mask=mask)
+        return stored.view(kind)
+    return pa.array(bits.astype(kind.to_pandas_dtype()), type=kind, mask=mask)
+
+
+_ONES = np.ones(1 << 16, np.uint8)
+
+
+def ones(n: int) -> np.ndarray:
+    """Nobody writes to these: most batches share one array."""
+    return _ONES[:n] if n <= len(_ONES) else np.ones(n, np.uint8)
+
+
+def none_null(valid: np.ndarray) -> bool:
+    return valid.base is _ONES or bool(valid.all())
+
+
+@dataclass(frozen=True)
+class Read:
+    """A batch as functions read it. `bits` by column; `masks` by number of condition, as `Columns` counts them."""
+
+    bits: dict[str, tuple[np.ndarray, np.ndarray]]
+    masks: list[np.ndarray]
+    ones: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.ones)
+
+
+class Columns:
+    """Which columns an aggregate reads, and how. `varied` are those that stay in Arrow."""
+
+    def __init__(self, node: Aggregate, schema: pa.Schema) -> None:
+        self.schema = schema
+        fixed: dict[str, None] = {}
+        varied: dict[str, None] = {}
+        self.conditions: list[Predicate] = []
+        for name in node.by:
+            (fixed if is_fixed(schema.field(name).type) else varied)[name] = None
+        for _, function in node.compute:
+            whole = function.kind in ("collect", "distinct", "custom")
+            for name in function.columns:
+                (varied if whole or not is_fixed(schema.field(name).type) else fixed)[name] = None
+            if function.where is not None:
+                self.conditions.append(function.where.bind(schema, _NONE))
+        self.fixed, self.varied = tuple(fixed), tuple(varied)
+
+    def needed(self) -> list[str]:
+        """All that conditions and functions may look at, in the schema's order; one that was not traced, at any."""
+        seen = {*self.fixed, *self.varied}
+        for condition in self.conditions:
+            seen |= set(self.schema.names if condition.expr is None else condition.reads[0])
+        return [name for name in self.schema.names if name in seen]
+
+    def layout(self) -> list[tuple[str, str]]:
+        """The arrays of a batch, as `arrays` gives them: name and type."""
+        found = [part for name in self.fixed for part in ((name, "int64"), (f"{name}?", "uint8"))]
+        return found + [(f"where {k}", "uint8") for k in range(len(self.conditions))]
+
+    def arrays(self, rows: pa.RecordBatch | pa.Table, ts: np.ndarray) -> list[np.ndarray]:
+        n, out = len(ts), []
+        for name in self.fixed:
+            bits, valid = bits_of(rows.column(name))
+            out += [bits, ones(n) if valid is None else valid]
+        return out + [holds(condition, rows, ts).astype(np.uint8) for condition in self.conditions]
+
+    def read(self, arrays: list[np.ndarray], n: int) -> Read:
+        bits = {name: (arrays[2 * k], arrays[2 * k + 1]) for k, name in enumerate(self.fixed)}
+        return Read(bits, arrays[2 * len(self.fixed) :], ones(n))
+
+
+# --- conditions on one row --------------------------------------------------------------------------------------
+
+
+def holds(predicate: Predicate, rows: pa.RecordBatch | pa.Table, ts: np.ndarray) -> np.ndarray:
+    """Where a condition on one row is true."""
+    n = len(ts)
+    if predicate.expr is None:
+        return _called(predicate, rows, ts)
+    literals = [node.value for node in walk(predicate.expr) if isinstance(node, Literal)]
+    interner = Interner({value for value in literals if isinstance(value, (str, bytes))})
+    known: dict[Expr, Any] = {Column(0, c): column(rows.column(c), interner, c) for c in predicate.reads[0]}
+    known |= texts(predicate.expr, rows, interner, 0)
+    return np.broadcast_to(truth(evaluate(predicate.expr, known.get, interner.code)), n)
+
+
+class _Row:
+    """A row for a user's condition: `row.column` and `row["column"]`."""
+
+    __slots__ = ("__values",)
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        self.__values = values
+
+    def __getitem__(self, name: str) -> Any:
+        return self.__values[name]
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self.__values[name]
+        except KeyError:
+            raise AttributeError(f"no column {name!r}") from None
+
+
+def _called(predicate: Predicate, rows: pa.RecordBatch | pa.Table, ts: np.ndarray) -> np.ndarray:
+    function: Any = predicate.source
+    reads = set(predicate.reads[0])
+    # A column in nanoseconds may be none of microseconds: one that nobody asks for must not stop the run.
+    seen = [f.name for f in rows.schema if f.name in reads or getattr(plain(f.type), "unit", None) != "ns"]
+    values = {name: user_values(rows.column(name)) for name in seen}
+    out = np.zeros(len(ts), bool)
+    for k in range(len(ts)):
+        row = {name: found[k] for name, found in values.items()}
+        if any(row[name] is None for name in reads):
+            continue
+        try:
+            out[k] = bool(function(_Row(row)))
+        except DataError:
+            raise
+        except Exception as error:
+            name = getattr(function, "__name__", "condition")
+            raise RunError(
+                f"The condition {name!r} raised {type(error).__name__}: {error}",
+                why=f"it was called with the tuple at ts {int(ts[k])}",
+            ) from error
+    return out
+
+
+def user_values(values: Any) -> list[Any]:
+    """A column as a user's functions see it: Python's own values; moments, days and spans in microseconds."""
+    values = one_array(values)
+    kind = values.type
+    if pa.types.is_nested(kind):
+        return _user_nested(values)
+    if not pa.types.is_temporal(kind) or pa.types.is_interval(kind):
+        return list(values.to_pylist())
+    if pa.types.is_date32(kind) or pa.types.is_time32(kind):
+        stored = values.view(pa.int32()).to_pylist()
+    else:
+        stored = values.view(pa.int64()).to_pylist()
+    if pa.types.is_time(kind):
+        return list(stored)
+    if pa.types.is_date32(kind):
+        return [None if v is None else v * 86_400_000_000 for v in stored]
+    unit = "ms" if pa.types.is_date64(kind) else kind.unit
+    if unit != "ns":
+        return [None if v is None else v * _MICROS[unit] for v in stored]
+    for value in stored:
+        if value is not None and value % 1_000:
+            raise DataError(f"A {kind} of {value} is no whole microsecond", why="nothing is rounded silently")
+    return [None if v is None else v // 1_000 for v in stored]
+
+
+def _user_nested(values: pa.Array) -> list[Any]:
+    """As `user_values`: moments inside structs, lists and maps are microseconds, too."""
+    kind, there = values.type, values.is_valid().to_pylist()
+    if pa.types.is_struct(kind):
+        names = [kind.field(k).name for k in range(kind.num_fields)]
+        columns = [user_values(child) for child in values.flatten()]
+        rows = zip(*columns, strict=True) if columns else [()] * len(values)
+        return [dict(zip(names, row, strict=True)) if ok else None for ok, row in zip(there, rows, strict=True)]
+    if pa.types.is_map(kind):
+        values = values.take(
+            pa.array(range(len(values)), pa.int64())
+        )  # nothing lies under a NULL, nor before the first
+        sizes = np.diff(values.offsets.to_numpy(zero_copy_only=False)).tolist()
+        flat = list(zip(user_values(values.keys), user_values(values.items), strict=True))
+    else:
+        sizes = [size or 0 for size in pc.list_value_length(values).to_pylist()]
+        flat = user_values(values.flatten())
+    ends = np.cumsum(sizes).tolist()
+    return [flat[end - n : end] if ok else None for ok, n, end in zip(there, sizes, ends, strict=True)]

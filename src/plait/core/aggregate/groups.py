@@ -1,0 +1,318 @@
+"""Groups by number: the key columns' values, compared exactly, and their order among one another.
+
+NULL is a group and sorts last, NaN is one group after all numbers, -0.0 is 0.0, text compares by its bytes. A group's words are
+its columns' normalized bits (of text, its code here) and one word that says which are NULL. Memory follows what is held: when
+numbers run out, groups that nobody holds are forgotten first, and with them the text that only they had.
+"""
+
+from __future__ import annotations
+
+import threading
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from plait.core.aggregate.columns import Read, array_of, bits_of, is_fixed, none_null, one_array, plain
+from plait.core.kernels import groups as table
+from plait.layouts import recast
+from plait.order import BEFORE_ALL
+from plait.query.aggregate import Aggregate
+from plait.schema import takeable
+
+_NAN = int(np.array([np.nan]).view(np.int64)[0])
+FIRST = 1024
+SMALL = 1 << 14  # integers below are looked up by their value
+
+
+class _Texts:
+    """Codes for one key column's text, bytes or nothing at all (a column of type null)."""
+
+    def __init__(self, kind: pa.DataType) -> None:
+        self.kind = kind
+        self.codes: dict[Any, int] = {}
+        self.values: list[Any] = []
+        self._free: list[int] = []
+        self._until: dict[int, int] = {}  # by code: no tuple that has it is after this ts, as far as was said
+        self.lock = threading.RLock()  # several sources may encode at once (the W-Hive)
+
+    def encode(self, column: Any, until: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Codes, and which are NULL. `until`: the ts of the last tuple that is encoded."""
+        values = one_array(column)
+        values = recast(values, takeable(values.type))
+        if pa.types.is_null(values.type):
+            return np.zeros(len(values), np.int64), np.ones(len(values), bool)
+        found = pc.dictionary_encode(values)
+        with self.lock:
+            mine = [self._code(v) for v in found.dictionary.to_pylist()]
+            if until is not None:
+                for code in mine:
+                    self._until[code] = max(until, self._until.get(code, until))
+        codes = np.array(mine or [0], np.int64)
+        return codes[found.indices.fill_null(0).to_numpy(zero_copy_only=False)], np.asarray(found.indices.is_null())
+
+    def _code(self, value: Any) -> int:
+        code = self.codes.get(value)
+        if code is None:
+            if self._free:
+                code = self._free.pop()
+                self.values[code] = value
+            else:
+                code = len(self.values)
+                self.values.append(value)
+            self.codes[value] = code
+        return code
+
+    def keep(self, codes: np.ndarray, since: int) -> None:
+        """Forget all but these codes, and those of tuples that are not below `since`, which may be on their way."""
+        live = set(codes.tolist())
+        for value, code in list(self.codes.items()):
+            if code not in live and self._until.get(code, since) <= since:
+                self._until.pop(code, None)
+                del self.codes[value]
+                self.values[code] = None
+                self._free.append(code)
+
+    def take(self, codes: np.ndarray, null: np.ndarray) -> pa.Array:
+        kind = plain(self.kind)
+        if pa.types.is_null(kind):
+            return pa.nulls(len(codes))
+        used, back = np.unique(codes, return_inverse=True)
+        known = [self.values[code] if code < len(self.values) else None for code in used.tolist()]
+        made = pa.array(known, takeable(kind)).take(pa.array(back.reshape(-1), mask=null))
+        return made if made.type == self.kind else made.cast(self.kind)
+
+    def ranks(self, codes: np.ndarray) -> np.ndarray:
+        used, back = np.unique(codes, return_inverse=True)
+        raw = [self.values[c] if c < len(self.values) else None for c in used.tolist()]
+        named = [b"" if v is None else v.encode("utf-8", "surrogatepass") if isinstance(v, str) else v for v in raw]
+        place = np.empty(len(used), np.int64)
+        place[np.array(sorted(range(len(named)), key=named.__getitem__), np.int64)] = np.arange(len(used))
+        return place[back.reshape(-1)]
+
+
+class Groups:
+    """Numbers for groups. `held` says, group by group, whether anybody holds it still."""
+
+    def __init__(self, node: Aggregate, schema: pa.Schema, held: Callable[[int], np.ndarray]) -> None:
+        self.by = [(name, schema.field(name).type) for name in node.by]
+        self._texts = {name: _Texts(kind) for name, kind in self.by if not is_fixed(kind)}
+        self._held = held
+        self.since = BEFORE_ALL  # tuples before it are held, or gone: see `_Texts.keep`
+        self.capacity = FIRST
+        self._table = np.zeros(2 * FIRST, np.int64)
+        self.words = np.zeros((len(self.by) + 1, FIRST), np.int64)
+        self._free = np.arange(FIRST)[::-1].copy()
+        self._left = FIRST
+        self._swept = 0  # groups that were held at the last sweep
+        self._ordered: np.ndarray | None = None  # those that had numbers when this was asked for: see `in_order`
+        self._direct = np.full(SMALL, -1, np.int64)
+        (_, kind), *more = self.by or [("", pa.null())]
+        self._by_value = is_fixed(kind) and not more and not pa.types.is_floating(plain(kind))
+
+    @property
+    def number(self) -> int:
+        return self.capacity - self._left
+
+    def find(self, read: Read, rows: pa.Table | None, n: int) -> np.ndarray:
+        """The group of each tuple."""
+        if not self.by:
+            return self.only(n)
+        small = self._small_keys(read)
+        known = self._known(small, n)
+        if known is not None:
+            return known
+        return self._noted(small, self.numbers(self.key_words(read, rows, n)))
+
+    def find_words(self, words: np.ndarray) -> np.ndarray:
+        """The groups of these words (see `key_words`)."""
+        small = words[0] if self._by_value and not words[-1].any() else None
+        known = self._known(small, words.shape[1])
+        return known if known is not None else self._noted(small, self.numbers(words))
+
+    def _known(self, keys: np.ndarray | None, n: int) -> np.ndarray | None:
+        if keys is None:
+            return None
+        out = np.empty(n, np.int64)
+        return out if table.look_up_small(keys, n, self._direct, out) == n else None
+
+    def _noted(self, keys: np.ndarray | None, groups: np.ndarray) -> np.ndarray:
+        if keys is not None:
+            table.note_small(keys, groups, len(groups), self._direct)
+        return groups
+
+    def only(self, n: int) -> np.ndarray:
+        """Without keys: the one group, number 0."""
+        if self._left == self.capacity:
+            self._left -= 1
+        return np.zeros(n, np.int64)
+
+    def key_words(self, read: Read, rows: pa.Table | None, n: int, until: int | None = None) -> np.ndarray:
+        """What tells groups apart: a row for each key column, and one that says which are NULL. No tuple is after `until`."""
+        words = np.zeros((len(self.by) + 1, n), np.int64)
+        for k, (name, kind) in enumerate(self.by):
+            if name in self._texts:
+                assert rows is not None
+                words[k], null = self._texts[name].encode(rows.column(name), until)
+            else:
+                bits, valid = read.bits[name]
+                words[k] = _normal(bits) if pa.types.is_floating(plain(kind)) else bits
+                if none_null(valid):
+                    continue
+                null = valid == 0
+            if null.any():
+                words[k][null] = 0
+                words[-1] |= null.astype(np.int64) << k
+        return words
+
+    def numbers(self, words: np.ndarray) -> np.ndarray:
+        """The groups of these words; new ones for those that are not known."""
+        n = words.shape[1]
+        if self._left < n:
+            self._make_room(words)
+        out = np.empty(n, np.int64)
+        left = int(table.look_up(words, n, self._table, self.words, self._free, self._left, out))
+        self._left = left
+        return out
+
+    def find_rows(self, rows: pa.Table) -> np.ndarray:
+        """The group of each row of a table that holds the key columns."""
+        n, bits = rows.num_rows, {}
+        for name, kind in self.by:
+            if is_fixed(kind):
+                found, valid = bits_of(rows.column(name))
+                bits[name] = (found, np.ones(n, np.uint8) if valid is None else valid)
+        return self.find(Read(bits, [], np.ones(n, np.uint8)), rows, n)
+
+    def _small_keys(self, read: Read) -> np.ndarray | None:
+        """The keys, where one column of integers is all and none is NULL: small ones are looked up by their value."""
+        if not self._by_value:
+            return None
+        bits, valid = read.bits[self.by[0][0]]
+        return bits if none_null(valid) else None
+
+    def owner(self, read: Read, rows: pa.Table | None, n: int, crew: int) -> np.ndarray:
+        """Which of `crew` threads each tuple's group belongs to: a function of the key alone."""
+        words = np.zeros((len(self.by), n), np.int64)
+        for k, (name, kind) in enumerate(self.by):
+            if name in self._texts:
+                assert rows is not None
+                words[k] = _hashed(rows.column(name))
+            else:
+                bits, valid = read.bits[name]
+                words[k] = np.where(valid != 0, _normal(bits) if pa.types.is_floating(plain(kind)) else bits, -1)
+        out = np.empty(n, np.int64)
+        table.owners(words, n, crew, out)
+        return out
+
+    def _make_room(self, words: np.ndarray) -> None:
+        """Have numbers for all of these."""
+        n = words.shape[1]
+        if self.number > 2 * self._swept + FIRST:
+            self._sweep(words)
+        capacity = self.capacity
+        while self._left + capacity - self.capacity < max(n, capacity // 4):
+            capacity *= 2
+        if capacity == self.capacity:
+            return
+        words = np.zeros((self.words.shape[0], capacity), np.int64)
+        words[:, : self.capacity] = self.words
+        live = np.ones(capacity, np.uint8)
+        live[self._free[: self._left]] = 0
+        live[self.capacity :] = 0
+        self._free = np.concatenate((np.arange(self.capacity, capacity)[::-1], self._free[: self._left]))
+        self._free = np.concatenate((self._free, np.zeros(capacity - len(self._free), np.int64)))
+        self._left += capacity - self.capacity
+        self.words, self.capacity, self._ordered = words, capacity, None
+        self._table = np.zeros(2 * capacity, np.int64)
+        table.rebuild(self.words, live, self._table)
+
+    def _sweep(self, wanted: np.ndarray) -> None:
+        """Forget groups that nobody holds, and text that neither the others have nor those that are about to get a number."""
+        live = self._held(self.capacity).astype(np.uint8)
+        gone = np.flatnonzero(live == 0)
+        self._left = len(gone)
+        self._free[: self._left] = gone[::-1]
+        self._table[:] = 0
+        self._direct[:] = -1
+        table.rebuild(self.words, live, self._table)
+        self._swept, self._ordered = int(live.sum()), None
+        for k, (name, _) in enumerate(self.by):
+            if name in self._texts:
+                own = (live != 0) & (self.words[-1] >> k & 1 == 0)
+                asked = wanted[k][wanted[-1] >> k & 1 == 0]
+                with self._texts[name].lock:
+                    self._texts[name].keep(np.unique(np.append(self.words[k][own], asked)), self.since)
+
+    def columns(self, groups: np.ndarray) -> list[pa.Array]:
+        """The key columns of these groups."""
+        out = []
+        for k, (name, kind) in enumerate(self.by):
+            null = (self.words[-1][groups] >> k & 1).astype(bool)
+            words = self.words[k][groups]
+            if name in self._texts:
+                out.append(self._texts[name].take(words, null))
+            else:
+                out.append(array_of(words, ~null, kind))
+        return out
+
+    def in_order(self) -> np.ndarray:
+        """All groups that have numbers, in the order of their keys."""
+        if self._ordered is None:
+            live = np.ones(self.capacity, bool)
+            live[self._free[: self._left]] = False
+            self._ordered = self._sorted(np.flatnonzero(live), 0)
+        elif len(self._ordered) < self.number:
+            fresh = self._free[self._left : self._left + self.number - len(self._ordered)]
+            self._ordered = self._sorted(np.append(self._ordered, self._sorted(fresh, 0)), len(self._ordered))
+        return self._ordered
+
+    def ranks(self, groups: np.ndarray) -> np.ndarray:
+        """Numbers that order these groups as their keys; the same group has the same number."""
+        used, back = np.unique(groups, return_inverse=True)
+        rank = np.empty(len(used), np.int64)
+        rank[np.searchsorted(used, self._sorted(used, 0))] = np.arange(len(used))
+        return rank[back.reshape(-1)]
+
+    def _sorted(self, groups: np.ndarray, sorted_already: int) -> np.ndarray:
+        """Groups in the order of their keys; so many of them, from the first on, are."""
+        by: list[np.ndarray] = []
+        for k, (name, kind) in enumerate(self.by):
+            words = self.words[k][groups]
+            null = self.words[-1][groups] >> k & 1
+            if name in self._texts:
+                by += [2 * null, self._texts[name].ranks(words)]
+            elif pa.types.is_floating(plain(kind)):
+                nan = words == _NAN
+                ordered = words ^ ((words >> 63) & np.int64(0x7FFFFFFFFFFFFFFF))
+                by += [np.where(nan & (null == 0), 1, 2 * null), np.where(nan, 0, ordered)]
+            elif pa.types.is_uint64(plain(kind)):
+                by += [2 * null, words.view(np.uint64)]
+            else:
+                by += [2 * null, words]
+        if not by:
+            return groups
+        if len(by) == 2 and not by[0].any():
+            # One column without NULL or NaN: a plain sort is several times as fast; a stable one sees what is in order.
+            near = 2 * sorted_already > len(groups)
+            return np.asarray(groups[np.argsort(by[1], kind="stable" if near else "quicksort")])
+        return np.asarray(groups[np.lexsort(by[::-1])])
+
+
+def _hashed(column: Any) -> np.ndarray:
+    values = one_array(column)
+    if pa.types.is_null(values.type):
+        return np.zeros(len(values), np.int64)
+    found = pc.dictionary_encode(recast(values, takeable(values.type)))
+    raw = [v.encode("utf-8", "surrogatepass") if isinstance(v, str) else v for v in found.dictionary.to_pylist()]
+    hashes = np.array([*(zlib.crc32(v) for v in raw), 0], np.int64)
+    return np.asarray(hashes[found.indices.fill_null(len(raw)).to_numpy(zero_copy_only=False)])
+
+
+def _normal(bits: np.ndarray) -> np.ndarray:
+    values = np.ascontiguousarray(bits).view(np.float64) + 0.0
+    values[np.isnan(values)] = np.nan
+    return values.view(np.int64)

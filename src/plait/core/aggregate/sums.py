@@ -1,0 +1,187 @@
+"""Exact sums, means and variances of a column, as accumulators (`core.kernels.exact`)."""
+
+from __future__ import annotations
+
+from copy import copy
+
+import numpy as np
+import pyarrow as pa
+
+from plait.core.aggregate.accumulator import Accumulator
+from plait.core.aggregate.closed import Pairs, Slid
+from plait.core.aggregate.columns import Read, number_kind
+from plait.core.kernels import exact, exact_bytes, sliding
+from plait.errors import DataError
+
+
+class Sum(Accumulator):
+    """An exact sum, or mean, of a column."""
+
+    width = exact.LIMBS
+    part_types = (pa.int64(), pa.uint8(), pa.binary())  # how many, which odd ones, and the sum: see `exact_bytes`
+    CARRY_AFTER = 1 << 28
+
+    def __init__(self, column: str, kind: pa.DataType, *, mean: bool = False, square: bool = False) -> None:
+        super().__init__()
+        self.column_name, self.kind, self.mean, self.square = column, number_kind(kind), mean, square
+        self.base, self._adds = 0, 0
+        self._running = np.zeros((0, self.width), np.int64)  # of groups: see `core.kernels.sliding`
+
+    def update(self, low: int, high: int, slot: np.ndarray, read: Read, refs: np.ndarray) -> None:
+        bits, valid = read.bits[self.column_name]
+        self.note_adds(high - low)
+        while low < high:
+            low = int(exact.add(low, high, slot, bits, valid, self.kind, self.square, self.slots, self.base))
+            if low < high:
+                found = np.array([1 << 40, -(1 << 40)], np.int64)
+                exact.range_of(low, high, slot, bits, valid, self.kind, self.square, found)
+                self.cover(int(found[0]), int(found[1]))
+
+    def note_adds(self, number: int) -> None:
+        """So many values are about to be added: limbs must not have taken more than they can hold."""
+        self._adds += number
+        if self._adds > self.CARRY_AFTER:
+            self.slots = self.slots.copy()  # another thread may be reading (`hive_functions.frozen`)
+            exact.carry(0, len(self.slots), self.slots)
+            exact.carry(0, len(self._running), self._running)
+            self._adds = number
+
+    def cover(self, low: int, high: int) -> None:
+        """Have limbs of the weights from `low` to `high`, in limbs from 2^0, at least."""
+        limbs = self.slots.shape[1] - exact.LIMBS
+        if limbs:
+            low, high = min(low, self.base), max(high, self.base + limbs)
+            if high - low == limbs:
+                return
+        at = exact.LIMBS + self.base - low if limbs else exact.LIMBS
+
+        def grown(rows: np.ndarray) -> np.ndarray:
+            made = np.zeros((len(rows), exact.LIMBS + high - low), np.int64)
+            made[:, : exact.LIMBS] = rows[:, : exact.LIMBS]
+            # The topmost limb may be negative, or hold more than 32 bits: it goes on into those above it.
+            made[:, at : at + limbs] = rows[:, exact.LIMBS :]
+            return made
+
+        self.slots, self._running, self.base = grown(self.slots), grown(self._running), low
+
+    def _merge(self, pairs: Pairs, into: np.ndarray) -> None:
+        exact.merge(0, len(pairs), pairs.targets, pairs.slots, into, self.slots)
+
+    def _slid(self, closed: Slid) -> np.ndarray:
+        width = self.slots.shape[1]
+        self._running = closed.running(self._running, width)
+        into = np.empty((closed.number, width), np.int64)
+        sliding.sums(
+            closed.bounds, closed.shift, closed.slot_group, closed.slot_next, closed.row_group, closed.row_head,
+            self.slots, self._running, into,
+        )  # fmt: skip
+        return into
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.slots.nbytes + self._running.nbytes)
+
+    def parts(self, slots: np.ndarray) -> list[pa.Array]:
+        rows = self.slots[slots]
+        return [pa.array(rows[:, exact.COUNT]), pa.array(rows[:, exact.ODD].astype(np.uint8)), self.totals(rows)]
+
+    def totals(self, rows: np.ndarray) -> pa.Array:
+        """Sums as bytes."""
+        offsets = np.zeros(len(rows) + 1, np.int64)
+        exact_bytes.sizes(rows, offsets[1:])
+        np.cumsum(offsets, out=offsets)
+        raw = np.zeros(int(offsets[-1]), np.uint8)
+        exact_bytes.write(rows, self.base, offsets, raw)
+        buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(raw)]
+        return pa.Array.from_buffers(pa.binary(), len(rows), buffers)
+
+    def absorb(self, slot: np.ndarray, parts: list[pa.Array]) -> None:
+        counts, odds = (part.to_numpy(zero_copy_only=False).astype(np.int64) for part in parts[:2])
+        total = parts[2]
+        _, at, data = total.buffers()
+        offsets = np.frombuffer(at, np.int32)[total.offset : total.offset + len(total) + 1].astype(np.int64)
+        raw = np.frombuffer(data if data is not None and data.size else b"\0", np.uint8)
+        self.note_adds(len(slot))
+        found = np.array([1 << 40, -(1 << 40)], np.int64)
+        exact_bytes.range_of(offsets, raw, found)
+        if found[0] < found[1]:
+            self.cover(int(found[0]), int(found[1]))
+        exact_bytes.add(slot, counts, odds, offsets, raw, self.slots, self.base)
+
+    def column(self, rows: np.ndarray, name: str) -> pa.Array:
+        none = rows[:, exact.COUNT] == 0
+        if self.kind != exact.FLOAT and not self.mean:
+            out = np.zeros(len(rows), np.int64)
+            bad = int(exact.integers(rows, out))
+            if bad >= 0:
+                raise DataError(
+                    f"The sum in column {name!r} is {exact.whole(rows[bad])}, beyond 64 bits",
+                    why="integer sums are exact or an error",
+                    do="Cast the column to float64 to accept rounding",
+                )
+            return pa.array(out, mask=none)
+        floats = np.empty(len(rows))
+        exact.rounded(rows, self.base, self.mean, floats)
+        return pa.array(floats, mask=none)
+
+
+class Variance(Accumulator):
+    """The sample's: from the exact sums of values and of squares, on Python's integers, rounded once."""
+
+    part_types = (*Sum.part_types, pa.binary())
+
+    def __init__(self, column: str, kind: pa.DataType) -> None:
+        self.values, self.squares = Sum(column, kind), Sum(column, kind, square=True)
+
+    def snapshot(self) -> Accumulator:
+        made = copy(self)
+        made.values, made.squares = copy(self.values), copy(self.squares)
+        return made
+
+    def reserve(self, capacity: int) -> None:
+        self.values.reserve(capacity)
+        self.squares.reserve(capacity)
+
+    def move(self, first: int, end: int) -> None:
+        self.values.move(first, end)
+        self.squares.move(first, end)
+
+    def clear(self, slots: np.ndarray) -> None:
+        self.values.clear(slots)
+        self.squares.clear(slots)
+
+    def update(self, low: int, high: int, slot: np.ndarray, read: Read, refs: np.ndarray) -> None:
+        self.values.update(low, high, slot, read, refs)
+        self.squares.update(low, high, slot, read, refs)
+
+    def parts(self, slots: np.ndarray) -> list[pa.Array]:
+        return [*self.values.parts(slots), self.squares.totals(self.squares.slots[slots])]
+
+    def absorb(self, slot: np.ndarray, parts: list[pa.Array]) -> None:
+        self.values.absorb(slot, parts[:3])
+        self.squares.absorb(slot, [*parts[:2], parts[3]])
+
+    def merged(self, closed: Pairs | Slid) -> np.ndarray:
+        return np.concatenate((self.values.merged(closed), self.squares.merged(closed)), axis=1)
+
+    def column(self, rows: np.ndarray, name: str) -> pa.Array:
+        cut = self.values.slots.shape[1]
+        return pa.array([self._one(row[:cut], row[cut:]) for row in rows], pa.float64())
+
+    def _one(self, values: np.ndarray, squares: np.ndarray) -> float | None:
+        n = int(values[exact.COUNT])
+        if n < 2:
+            return None
+        if values[exact.ODD]:
+            return float("nan")
+        power = min(64 * self.values.base, 32 * self.squares.base, 0)
+        total, square = exact.whole(values), exact.whole(squares)
+        above = n * (square << (32 * self.squares.base - power)) - (total * total << (64 * self.values.base - power))
+        try:
+            return above / (n * (n - 1) << -power)
+        except OverflowError:
+            return float("inf")
+
+    @property
+    def nbytes(self) -> int:
+        return self.values.nbytes + self.squares.nbytes

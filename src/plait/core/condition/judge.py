@@ -1,0 +1,120 @@
+"""Judging pairs without a kernel: trees on Python's integers, functions by calling them.
+
+This is the slow path, and always right: whatever machine words can't hold, or `proof` can't prove, is judged here, on
+threads and on Spark alike. A function is called with the values that the reference gives it: Python's own int, float,
+bool, str and bytes, made anew for each row (text is no number here), and only on pairs of rows that are both alive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from plait.core.condition import opaque
+from plait.core.condition.columns import Interner
+from plait.core.condition.evaluate import Array, evaluate, truth
+from plait.core.condition.leaves import Shape
+from plait.errors import PlaitError, RunError
+from plait.query.expression import Expr
+
+BLOCK = 1 << 16  # pairs judged at once
+
+Columns = dict[str, np.ndarray]
+Words = Any  # of both sides, each leaf's word; see `words.Signature`
+
+
+@dataclass(frozen=True)
+class Judge:
+    """`wide` turns what is stored of a leaf of word `object` into an array of Python's integers."""
+
+    shape: Shape
+    interner: Interner
+    wide: Callable[[np.ndarray], np.ndarray] = lambda values: values
+
+    def hits(self, words: Words, sides: tuple[Columns, Columns], rows: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+        """Which pairs match: the k-th is left row `rows[0][k]` with right row `rows[1][k]`. All of them are alive."""
+        if self.shape.opaque:
+            return self._called(words, sides, rows)
+        known: dict[Expr, Array] = {}
+        for side in (0, 1):
+            for k, leaf in enumerate(self.shape.leaves[side]):
+                data, mask = sides[side][f"leaf{k}"][rows[side]], sides[side].get(f"mask{k}")
+                valid = None if mask is None else mask[rows[side]] != 0
+                if words[side][k] == "tri":
+                    data, valid = data == 1, data != 2
+                elif words[side][k] == "object":
+                    data = self.wide(data)
+                known[leaf.expr] = Array(leaf.kind, data, valid)
+        hit = np.ones(len(rows[0]), bool)
+        for part in self.shape.terms.pair:
+            hit = hit & truth(evaluate(part, known.get, self.interner.code))
+        return hit
+
+    def _called(self, words: Words, sides: tuple[Columns, Columns], rows: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+        function = opaque.function_of(self.shape)
+        given, which = [], []
+        for side in (0, 1):
+            own, back = np.unique(rows[side], return_inverse=True)
+            names = [leaf.expr.name for leaf in self.shape.leaves[side]]  # type: ignore[union-attr]  # columns, all of them
+            values = [self._values(words[side][k], sides[side][f"leaf{k}"][own]) for k in range(len(names))]
+            tuples = zip(*values, strict=True) if values else iter([()] * len(own))
+            given.append([GivenRow(dict(zip(names, row, strict=True))) for row in tuples])
+            which.append(back.reshape(-1).tolist())
+        left, right = given
+        try:
+            verdicts = [bool(function(left[i], right[j])) for i, j in zip(*which, strict=True)]
+        except PlaitError:
+            raise
+        except Exception as error:
+            raise failed(self.shape, error) from error
+        return np.array(verdicts, bool)
+
+    def _values(self, word: str, data: np.ndarray) -> list[Any]:
+        if word == "tri":
+            return (data == 1).tolist()  # type: ignore[no-any-return]
+        if word == "code":
+            return [self.interner.value(code) for code in data.tolist()]
+        return (self.wide(data) if word == "object" else data).tolist()  # type: ignore[no-any-return]
+
+
+class GivenRow:
+    """A row for a user's function: `row.column`, `row["column"]`; as `reference.rows.View`, of the columns it reads."""
+
+    __slots__ = ("__values",)  # mangled: a column may be called anything else
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        self.__values = values
+
+    def __getitem__(self, name: str) -> Any:
+        return self.__values[name]
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self.__values[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
+def failed(shape: Shape, error: BaseException | None) -> RunError:
+    """What a run says when a user's function raised on a pair."""
+    function = opaque.function_of(shape)
+    said = "an error" if error is None else f"{type(error).__name__}: {error}"
+    return RunError(
+        f"The condition {function.__name__!r} ({opaque.place(function.__code__)}) raised {said}, on a pair of rows",
+        why="a pair whose condition fails has no answer, so the run stops",
+        do="Make the function return False, or True, for such a pair; `reference` shows which one it is",
+    )
+
+
+def blocks(lo: np.ndarray, hi: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """All (probe, row) with lo[probe] <= row < hi[probe], by probe, then by row, at most BLOCK of them at a time."""
+    sizes = np.maximum(hi - lo, 0)
+    ends = np.cumsum(sizes)
+    total = int(ends[-1]) if len(ends) else 0
+    for first in range(0, total, BLOCK):
+        at = np.arange(first, min(first + BLOCK, total))
+        probe = np.searchsorted(ends, at, "right")
+        yield probe, at - (ends - sizes)[probe] + lo[probe]

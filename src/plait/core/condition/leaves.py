@@ -1,0 +1,112 @@
+"""What each row contributes to a pair: its leaves, whether it can match at all, and its keys.
+
+A *leaf* is a largest part of the condition that reads one side only (`l.x`, `r.a + 10`, `r.kind % 3 == 0`). Leaves are
+computed once a row, as it enters; kernels only combine leaves, so nothing one-sided is ever computed per pair.
+A row is *alive* if its filters are true and no leaf is NULL that every match needs. Rows that are not alive match
+nothing: indexes leave them out, scans mask them. (They still hold their place in count windows.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+
+from plait.core.condition.terms import Terms, sides_of, terms
+from plait.query.expression import Binary, Column, Expr, Literal, Unary, children, walk
+from plait.query.predicate import Predicate
+from plait.query.types import Sides, column_type, infer
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """`needed`: a pair can't match if it is NULL, so `alive` covers its NULLs and kernels need no mask for it."""
+
+    side: int
+    expr: Expr
+    kind: str
+    needed: bool
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A bound condition taken apart. For an opaque function the leaves are the columns it reads."""
+
+    predicate: Predicate
+    schemas: Sides
+    terms: Terms
+    leaves: tuple[tuple[Leaf, ...], tuple[Leaf, ...]]
+
+    @cached_property
+    def opaque(self) -> bool:
+        return self.predicate.expr is None
+
+    @cached_property
+    def leaf_of(self) -> dict[Expr, tuple[int, int]]:
+        """Where an expression's values are: (side, position among that side's leaves)."""
+        return {leaf.expr: (side, k) for side in (0, 1) for k, leaf in enumerate(self.leaves[side])}
+
+    def reads(self, side: int) -> tuple[str, ...]:
+        """The columns that filters, leaves and keys of one side are computed from."""
+        return tuple(dict.fromkeys(self.predicate.reads[side]))
+
+    @cached_property
+    def literals(self) -> tuple[str | bytes, ...]:
+        """Text and bytes constants, whose codes kernels know."""
+        if self.predicate.expr is None:
+            from plait.core.condition.opaque import constants
+
+            return constants(self)
+        nodes = walk(self.predicate.expr)
+        found = (n.value for n in nodes if isinstance(n, Literal) and isinstance(n.value, (str, bytes)))
+        return tuple(dict.fromkeys(found))
+
+
+def shape(predicate: Predicate, left: pa.Schema, right: pa.Schema) -> Shape:
+    """Take a condition apart; it must have been bound to these schemas."""
+    schemas = (left, right)
+    if predicate.expr is None:
+        return _opaque_shape(predicate, schemas)
+    found = terms(predicate.expr, schemas, predicate.names)
+    every: dict[Expr, bool] = {}
+    for part in found.pair:
+        for expr, needed in _leaves(part):
+            every[expr] = every.get(expr, False) or needed
+    leaves: tuple[list[Leaf], list[Leaf]] = ([], [])
+    for expr, needed in every.items():
+        (side,) = sides_of(expr)
+        leaves[side].append(Leaf(side, expr, infer(expr, schemas), needed))
+    return Shape(predicate, schemas, found, (tuple(leaves[0]), tuple(leaves[1])))
+
+
+def _opaque_shape(predicate: Predicate, schemas: Sides) -> Shape:
+    leaves: tuple[list[Leaf], list[Leaf]] = ([], [])
+    for side in (0, 1):
+        for name in predicate.reads[side]:
+            kind = column_type(schemas[side].field(name).type)
+            assert kind is not None  # bind has refused such columns
+            leaves[side].append(Leaf(side, Column(side, name), kind, True))
+    return Shape(predicate, schemas, Terms(((), ()), ()), (tuple(leaves[0]), tuple(leaves[1])))
+
+
+#: What a part of a condition must be for a pair to match: true, or at least not NULL; or it may be anything.
+TRUE, KNOWN, ANYTHING = "true", "known", "anything"
+
+
+def _leaves(expr: Expr, must: str = TRUE) -> list[tuple[Expr, bool]]:
+    """The leaves below a part that reads both sides, and whether a pair can only match if they are not NULL.
+
+    A conjunction is true only if both its parts are; but it is known, namely false, as soon as one of them is false, whatever the
+    other one is. So what stands below a conjunction is needed only where that must be true.
+    """
+    if len(sides_of(expr)) == 1:
+        return [(expr, must != ANYTHING)]
+    match expr:
+        case Binary("and", _, _):
+            below = TRUE if must == TRUE else ANYTHING
+        case Binary("or" | "least" | "greatest", _, _) | Unary("not" | "is_null", _):
+            below = ANYTHING
+        case _:
+            below = KNOWN if must != ANYTHING else ANYTHING
+    return [found for child in children(expr) for found in _leaves(child, below)]

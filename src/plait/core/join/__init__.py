@@ -1,0 +1,1 @@
+"""A join's window in one thread: segments in total order, an index over them, pairs in result order."""

@@ -1,0 +1,337 @@
+"""A join's window: both sides' segments, and runs of merged tuples that enter and find their partners.
+
+A *run* is a stretch of the totally ordered merge of both inputs. A tuple joins with earlier tuples only, so each pair
+is found once, at its later tuple, the trigger. A run enters as a whole before it is probed: a tuple's range ends where
+the tuples after it begin, so it never sees them. Runs longer than the window are cut, or chains would mostly hold rows
+that are still to come. Then the window is purged of what can't be the partner of any later tuple.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from plait.core.condition.columns import Interner
+from plait.core.condition.leaves import shape as shape_of
+from plait.core.join.choice import Choice, check_index, dimensions
+from plait.core.join.index import GridIndex, HashIndex, Index, SortedIndex
+from plait.core.join.match import Matcher
+from plait.core.join.rows import Intake, Rows
+from plait.core.join.segment import Segment
+from plait.core.kernels import pairs as pair_kernels
+from plait.errors import RunError
+from plait.order import BEFORE_ALL
+from plait.query.join import CountWindow, TimeWindow, TumblingWindow, Window
+from plait.query.predicate import Predicate
+
+_RUN_SHORTEST, _RUN_LONGEST = 4096, 1 << 16
+_STEP_PAIRS = 1 << 21  # pairs found at once, about
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Results in result order: the trigger's position in the run, and both rows' ids."""
+
+    trigger: np.ndarray
+    left: np.ndarray
+    right: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.trigger)
+
+
+class JoinWindow:
+    """The window of a join whose condition is bound to the two schemas.
+
+    `index` forces an index for study; `cache_dir` says where kernels are kept; `plain` runs them in Python.
+    """
+
+    def __init__(self, predicate: Predicate, left: pa.Schema, right: pa.Schema, window: Window, *, index: str = "auto",
+                 cache_dir: str | os.PathLike[str] | None = None, plain: bool = False) -> None:  # fmt: skip
+        self.window = window
+        self.shape = shape_of(predicate, left, right)
+        check_index(index, self.shape)
+        self.dimensions = dimensions(self.shape)
+        self.interner = Interner(self.shape.literals)
+        self.intake = Intake(self.shape, self.dimensions, self.interner)
+        self.matcher = Matcher(self.shape, self.interner, cache_dir=cache_dir, plain=plain)
+        self.segments = (Segment(), Segment())
+        self.choices = (Choice(self.shape, index), Choice(self.shape, index))  # for probes into that side
+        self._indexes: tuple[dict[str, Index], dict[str, Index]] = ({}, {})
+        self._step_rows = _RUN_LONGEST
+        self.next_id = [0, 0]
+        self._last_ts = [BEFORE_ALL, BEFORE_ALL]
+        self._stamps: deque[tuple[int, int, int]] = deque()  # (stamp, next ids of both sides when it was taken)
+        self.used = ["", ""]  # the index that served the last probes of each side
+
+    def start_at(self, left_id: int, right_id: int) -> None:
+        """Number rows from here, as a window that is restored must; before any row has entered."""
+        if any(self.next_id):
+            raise RunError("Rows have entered this window already", why="their ids have been given out")
+        self.next_id = [left_id, right_id]
+
+    # --- entering and probing ---
+
+    def process(
+        self,
+        side: np.ndarray,
+        batches: tuple[pa.RecordBatch | pa.Table, pa.RecordBatch | pa.Table],
+        ts: tuple[np.ndarray, np.ndarray],
+        *,
+        stored: tuple[np.ndarray | None, np.ndarray | None] = (None, None),
+        probe: bool = True,
+    ) -> Pairs:
+        """Let a run enter, and give the pairs it makes.
+
+        `side[i]` says which input the i-th tuple of the run is of; `batches` and `ts` hold each side's rows in that
+        order. `stored` marks the rows that this window keeps (all, by default): the others only probe, and count.
+        With `probe` false rows only enter, as when a window is restored.
+        """
+        return _joined(list(self.pieces(side, batches, ts, stored=stored, probe=probe)))
+
+    def pieces(
+        self,
+        side: np.ndarray,
+        batches: tuple[pa.RecordBatch | pa.Table, pa.RecordBatch | pa.Table],
+        ts: tuple[np.ndarray, np.ndarray],
+        *,
+        stored: tuple[np.ndarray | None, np.ndarray | None] = (None, None),
+        probe: bool = True,
+    ) -> Iterator[Pairs]:
+        """The same, piece by piece, so that a run with very many pairs need not hold them all; to be exhausted."""
+        side = np.ascontiguousarray(side, dtype=np.uint8)
+        self.interner.new_stamp()
+        rows = tuple(self.intake.rows(s, batches[s], self._times(s, ts[s])) for s in (0, 1))
+        at, done = 0, [0, 0]
+        while at < len(side):
+            live = self.segments[0].live + self.segments[1].live
+            part = side[at : at + min(max(live, _RUN_SHORTEST), _RUN_LONGEST, self._step_rows)]
+            counts = (int(np.count_nonzero(part == 0)), int(np.count_nonzero(part == 1)))
+            slices = tuple(slice(done[s], done[s] + counts[s]) for s in (0, 1))
+            found = self._step(
+                part, (rows[0].take(slices[0]), rows[1].take(slices[1])),
+                (_part(stored[0], slices[0]), _part(stored[1], slices[1])), probe,
+            )  # fmt: skip
+            pairs = _in_order(found, part)
+            yield Pairs(pairs.trigger + at, pairs.left, pairs.right)
+            self._step_rows = int(min(max(len(part) * _STEP_PAIRS // (len(pairs) + 1), 64), _RUN_LONGEST))
+            done = [done[0] + counts[0], done[1] + counts[1]]
+            at += len(part)
+        self._stamps.append((self.interner.stamp, self.next_id[0], self.next_id[1]))
+        self._forget()
+
+    def _times(self, side: int, ts: np.ndarray) -> np.ndarray:
+        """A run's times, which must follow those before them: ranges are found by binary search."""
+        ts = np.ascontiguousarray(ts, np.int64)
+        if len(ts):
+            if (ts[1:] < ts[:-1]).any() or ts[0] < self._last_ts[side]:
+                raise RunError(
+                    f"Tuples of {self.shape.predicate.names[side]} entered a window out of order",
+                    why="a run must be a stretch of the total order",
+                )
+            self._last_ts[side] = int(ts[-1])
+        return ts
+
+    def _step(self, side: np.ndarray, rows: tuple[Rows, Rows], stored: tuple[np.ndarray | None, ...],
+              probe: bool) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:  # fmt: skip
+        first_ids = list(self.next_id)
+        ends = [segment.end for segment in self.segments]
+        columns = []
+        for s in (0, 1):
+            ends[s] = self._enter(s, rows[s], stored[s])
+        for s in (0, 1):
+            columns.append(self.matcher.columns(s, rows[s]))  # after both: words may have been widened
+        out = []
+        if probe:
+            for s in (0, 1):
+                if len(rows[s]):
+                    positions = np.flatnonzero(side == s)
+                    lo, hi = self._ranges(s, side, positions, rows[s], stored[1 - s], ends[1 - s], first_ids[1 - s])
+                    p, r = self._probe(s, rows[s], columns[s], lo, hi)
+                    ids = [first_ids[s] + p, self.segments[1 - s].ids(r)]
+                    out.append((positions[p], ids[s], ids[1 - s]))
+        if len(side):
+            last = [int(r.ts[-1]) for r in rows if len(r)]
+            self._purge(max(last))
+        return out
+
+    def _enter(self, side: int, rows: Rows, stored: np.ndarray | None) -> int:
+        """Append rows to their segment; gives the position of the first of them."""
+        segment = self.segments[side]
+        kept = rows if stored is None else rows.take(np.flatnonzero(stored))
+        first_id = self.next_id[side]
+        self.next_id[side] += len(rows)
+        if segment.reserve(len(kept)):
+            self.matcher.review(side, segment)
+        self.matcher.admit(side, rows, segment)
+        columns = self.matcher.columns(side, kept)
+        nodes = kept.nodes()
+        if nodes is not None:
+            columns["node"] = nodes
+        if stored is not None or segment.sparse:
+            ids = first_id + (np.arange(len(rows)) if stored is None else np.flatnonzero(stored))
+            if not segment.sparse:
+                assert segment.end == 0, "a window keeps all rows, or says which from the start"
+            columns["id"] = ids.astype(np.int64)
+        elif segment.end == segment.start:
+            segment.first_id = first_id - segment.end
+        position = segment.end
+        segment.append(kept.ts, columns)
+        return position
+
+    def _ranges(self, s: int, side: np.ndarray, positions: np.ndarray, rows: Rows, stored: np.ndarray | None,
+                first: int, first_id: int) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+        """Each probe's range of the other side's window: what precedes it, as far back as the window reaches."""
+        segment = self.segments[1 - s]
+        others = side != s
+        before = np.cumsum(others)[positions]  # rows of the other side that precede the probe in this run
+        if stored is None:
+            hi = first + before
+        else:
+            kept = np.concatenate([[0], np.cumsum(stored)])
+            hi = first + kept[before]
+        window = self.window
+        if isinstance(window, TimeWindow):
+            lo = segment.position_of_ts(rows.ts - _reach(window, s))
+        elif isinstance(window, TumblingWindow):
+            lo = segment.position_of_ts(rows.ts // window.size_us * window.size_us)
+        else:
+            lo = segment.position_of_id(first_id + before - window.count)
+        return np.minimum(lo, hi).astype(np.int64), hi.astype(np.int64)
+
+    def _probe(
+        self, s: int, rows: Rows, columns: dict[str, np.ndarray], lo: np.ndarray, hi: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        segment, choice = self.segments[1 - s], self.choices[1 - s]
+        if rows.alive is not None:
+            lo = np.where(rows.alive, lo, hi)
+        spans = hi - lo
+        probes = int(np.count_nonzero(spans))
+        if probes == 0:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        kind = choice.pick(float(spans.sum()) / probes)
+        self.used[s] = kind
+        if kind == "scan":
+            return self.matcher.scan(s, columns, lo, hi, segment)
+        index = self._index(1 - s, kind)
+        index.sync(segment)
+        wanted = ((spans > 0) & (rows.usable != 0)).astype(np.uint8)
+        over = np.zeros(len(rows), np.uint8)
+        parts = [
+            self.matcher.verify(s, columns, segment, p, r)
+            for p, r in index.probe(segment, rows, s, lo, hi, wanted, over)
+        ]
+        choice.observe(probes, int(over.sum()), index.steps)
+        # What the index does not cover is scanned: probes that gave up, and rows not sorted yet.
+        if isinstance(index, SortedIndex):
+            parts.append(
+                self.matcher.scan(
+                    s, columns, np.where(over, hi, np.minimum(np.maximum(lo, index.tail), hi)), hi, segment
+                )
+            )
+        if over.any():
+            parts.append(self._scan_some(s, columns, np.flatnonzero(over), lo, hi))
+        if not parts:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        return np.concatenate([p for p, _ in parts]), np.concatenate([r for _, r in parts])
+
+    def _scan_some(
+        self, s: int, columns: dict[str, np.ndarray], some: np.ndarray, lo: np.ndarray, hi: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        picked = {name: np.ascontiguousarray(values[some]) for name, values in columns.items()}
+        p, r = self.matcher.scan(s, picked, lo[some], hi[some], self.segments[1 - s])
+        return some[p], r
+
+    def _index(self, side: int, kind: str) -> Index:
+        """The index over one side's window; only the one in use is kept."""
+        kept = self._indexes[side]
+        if kind not in kept:
+            kept.clear()
+            if kind == "hash":
+                kept[kind] = HashIndex()
+            elif kind == "grid":
+                kept[kind] = GridIndex(self.dimensions, bool(self.shape.terms.equalities))
+            else:
+                kept[kind] = SortedIndex(self.dimensions)
+        return kept[kind]
+
+    # --- leaving ---
+
+    def _purge(self, ts: int) -> None:
+        """Drop what no tuple at or after `ts` can join with."""
+        for s, segment in enumerate(self.segments):
+            window = self.window
+            if isinstance(window, TimeWindow):
+                oldest = ts - _reach(window, 1 - s)
+            elif isinstance(window, TumblingWindow):
+                oldest = ts // window.size_us * window.size_us
+            else:
+                segment.expire(int(segment.position_of_id(np.array([self.next_id[s] - window.count]))[0]))
+                continue
+            segment.expire(int(segment.position_of_ts(np.array([oldest]))[0]))
+
+    def advance(self, ts: int) -> None:
+        """No tuple below `ts` will come any more: purge, though nothing entered."""
+        if not isinstance(self.window, CountWindow):
+            self._purge(ts)
+            self._forget()
+
+    def _forget(self) -> None:
+        """Give up the codes of text that no live row holds."""
+        oldest = (segment.first_live_id() for segment in self.segments)
+        first = [upcoming if live is None else live for upcoming, live in zip(self.next_id, oldest, strict=True)]
+        while self._stamps and self._stamps[0][1] <= first[0] and self._stamps[0][2] <= first[1]:
+            self._stamps.popleft()
+        self.interner.forget(self._stamps[0][0] if self._stamps else self.interner.stamp + 1)
+
+    def live_from(self, side: int) -> int:
+        """The id of the oldest row that may still find a partner: payload before it can go."""
+        first = self.segments[side].first_live_id()
+        return self.next_id[side] if first is None else first
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held for the window, payload aside."""
+        indexes = sum(index.nbytes for kept in self._indexes for index in kept.values())
+        return sum(segment.nbytes for segment in self.segments) + indexes
+
+    def describe(self) -> list[str]:
+        """The terms, and which index serves probes into each side and why."""
+        names = self.shape.predicate.names
+        lines = self.shape.terms.describe() + self.matcher.signature().describe()
+        return lines + [
+            f"probes into {names[s]}: {self.used[1 - s] or c.kind} ({c.why})" for s, c in enumerate(self.choices)
+        ]
+
+
+def _part(values: np.ndarray | None, at: slice) -> np.ndarray | None:
+    return None if values is None else values[at]
+
+
+def _reach(window: TimeWindow, probe_side: int) -> int:
+    """How far back a probe's partners lie: a right tuple looks `after` back, a left one `before`."""
+    return window.after_us if probe_side == 1 else window.before_us
+
+
+def _joined(pieces: list[Pairs]) -> Pairs:
+    if len(pieces) == 1:
+        return pieces[0]
+    parts = [(piece.trigger, piece.left, piece.right) for piece in pieces] or [(np.zeros(0, np.int64),) * 3]
+    return Pairs(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def _in_order(parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]], side: np.ndarray) -> Pairs:
+    if not parts:
+        empty = np.zeros(0, np.int64)
+        return Pairs(empty, empty, empty)
+    trigger, left, right = (np.concatenate([part[k] for part in parts]) for k in range(3))
+    starts = np.zeros(len(side) + 1, np.int64)
+    pair_kernels.count_triggers(trigger, starts)
+    out = tuple(np.empty(len(trigger), np.int64) for _ in range(3))
+    pair_kernels.place(trigger, left, right, side, starts, *out)
+    return Pairs(*out)

@@ -1,0 +1,90 @@
+"""Group numbers: a row's key columns as int64 words, looked up in an open-addressing table of group numbers.
+
+Equal words mean the same group, by comparison and not by hash alone. A group's words are kept under its number in
+`words`; the table holds number + 1, 0 where a place is free. It is at most half full, so a search ends. Groups leave only
+when the table is built anew (`rebuild`), so a search never has to look past a place that was given up.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from plait.core.kernels.compiled import entry, inlined
+
+
+@inlined
+def mixed(words, i):
+    h = np.uint64(0x9E3779B97F4A7C15)
+    for k in range(words.shape[0]):
+        h ^= np.uint64(words[k, i])
+        h *= np.uint64(0xFF51AFD7ED558CCD)
+        h ^= h >> np.uint64(32)
+    return h
+
+
+@inlined
+def same(words, i, kept, group):
+    for k in range(words.shape[0]):  # noqa: SIM110 (a generator would not compile)
+        if kept[k, group] != words[k, i]:
+            return False
+    return True
+
+
+@entry
+def look_up(words, n, table, kept, free, left, out) -> int:
+    """The group of each row; a new one takes the last of the `left` numbers in `free`. Gives how many are left."""
+    mask = np.uint64(len(table) - 1)
+    for i in range(n):
+        at = mixed(words, i) & mask
+        while True:
+            group = table[at] - 1
+            if group < 0:
+                left -= 1
+                group = free[left]
+                table[at] = group + 1
+                for k in range(words.shape[0]):
+                    kept[k, group] = words[k, i]
+                break
+            if same(words, i, kept, group):
+                break
+            at = (at + np.uint64(1)) & mask
+        out[i] = group
+    return left
+
+
+@entry
+def look_up_small(keys, n, direct, out) -> int:
+    """Groups of keys that `direct` knows, a place for each small number; gives the first row that has none, or n."""
+    for i in range(n):
+        key = keys[i]
+        if key < 0 or key >= len(direct) or direct[key] < 0:
+            return i
+        out[i] = direct[key]
+    return n
+
+
+@entry
+def note_small(keys, groups, n, direct) -> None:
+    """Let `direct` know these keys' groups, as far as they are small."""
+    for i in range(n):
+        if 0 <= keys[i] < len(direct):
+            direct[keys[i]] = groups[i]
+
+
+@entry
+def rebuild(kept, live, table) -> None:
+    """Enter the groups that are `live` into an empty table."""
+    mask = np.uint64(len(table) - 1)
+    for group in range(len(live)):
+        if live[group] != 0:
+            at = mixed(kept, group) & mask
+            while table[at] != 0:
+                at = (at + np.uint64(1)) & mask
+            table[at] = group + 1
+
+
+@entry
+def owners(words, n, crew, out) -> None:
+    """A number below `crew` for each row, after its words alone; by other bits of the hash than the table's places."""
+    for i in range(n):
+        out[i] = np.int64((mixed(words, i) >> np.uint64(32)) % np.uint64(crew))

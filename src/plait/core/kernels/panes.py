@@ -1,0 +1,300 @@
+"""Panes: which accumulators a tuple updates, which of them make a window, and the accumulators themselves.
+
+Windows `[k*advance, k*advance + size)` begin and end at known places; between two of these no window begins or ends, and
+all tuples there share their windows: that stretch is a *pane* (the paired windows of Krishnamurthy et al.). With
+`rest = size % advance`, pane 2q is `[q*advance, q*advance + rest)` and pane 2q+1 what is left up to `(q+1)*advance`; so
+a window is at most two panes an advance, however odd its size: window k is the panes from 2k up to, not with,
+`2*(k + size // advance) + 1`. Where size < advance the odd panes lie in no window. For rest 0 pane q is a whole advance
+(not twice q: with an advance of 1 us that would not fit into 64 bits), and window k the panes from k up to
+`k + size // advance`.
+
+A *slot* is a place for one group of one pane in every accumulator. Kernels run a function at a time over a batch: slots
+are found first, then every function updates its own accumulator, then closed windows are merged from slots (`sliding`).
+Order within a batch is the total order, and slots of one window are listed in the order of their panes: so first and last
+merge as well.
+
+Windows of tuples are the same with a tuple's number in its group in place of its ts.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from plait.core.kernels.compiled import entry, inlined
+
+# State of windows of time. Panes and slots are runs of their arrays: [FIRST, END); the newest pane is the open one. ADDED and
+# SHIFT: see `core.kernels.sliding`.
+PANE_FIRST, PANE_END, SLOT_FIRST, SLOT_END, OPEN_LOW, OPEN_HIGH, NEXT_WINDOW, STARTED, ADDED, SHIFT = range(10)
+STATE_WORDS = 10
+
+
+@inlined
+def pane_of(ts, advance, rest):
+    """The pane of a ts, where it begins and where it ends."""
+    q = ts // advance
+    low = q * advance
+    if rest == 0:
+        return q, low, low + advance
+    if ts - low < rest:
+        return 2 * q, low, low + rest
+    return 2 * q + 1, low + rest, low + advance
+
+
+@entry
+def assign(ts, group, low, high, size, advance, state, pane_id, pane_slot, slot_group, slot_of, slot) -> None:
+    """The slot of each tuple in windows of time; -1 for one that lies in no window. Every array has room for all that may come.
+
+    `slot_of` holds the open pane's slot of each group, -1 for none.
+    """
+    rest = size % advance
+    gaps = size < advance
+    for i in range(low, high):
+        if state[STARTED] == 0 or ts[i] >= state[OPEN_HIGH]:
+            for s in range(pane_slot[state[PANE_END] - 1] if state[PANE_END] > 0 else 0, state[SLOT_END]):
+                slot_of[slot_group[s]] = -1
+            number, begin, end = pane_of(ts[i], advance, rest)
+            state[STARTED] = 1
+            state[OPEN_LOW], state[OPEN_HIGH] = begin, end
+            pane_id[state[PANE_END]] = number
+            pane_slot[state[PANE_END]] = state[SLOT_END]
+            state[PANE_END] += 1
+        if gaps and pane_id[state[PANE_END] - 1] & 1 == 1:
+            slot[i] = -1
+            continue
+        s = slot_of[group[i]]
+        if s < 0:
+            s = state[SLOT_END]
+            state[SLOT_END] += 1
+            slot_of[group[i]] = s
+            slot_group[s] = group[i]
+        slot[i] = s
+
+
+@entry
+def assign_parts(ids, spans, base, group, state, pane_id, pane_slot, slot_group, slot_of, slot) -> None:
+    """Panes that come whole, after all before them, in parts: the slot of each part, whose group is given.
+
+    Part number `base[s] + c` is cell c of source s; of pane number ids[w] source s has the cells from spans[w, 0, s] up to, not
+    with, spans[w, 1, s]. `slot_of` is -1 for every group, before and after.
+    """
+    for w in range(len(ids)):
+        first = state[SLOT_END]
+        pane_id[state[PANE_END]] = ids[w]
+        pane_slot[state[PANE_END]] = first
+        state[PANE_END] += 1
+        for source in range(spans.shape[2]):
+            for part in range(base[source] + spans[w, 0, source], base[source] + spans[w, 1, source]):
+                s = slot_of[group[part]]
+                if s < 0:
+                    s = state[SLOT_END]
+                    state[SLOT_END] += 1
+                    slot_of[group[part]] = s
+                    slot_group[s] = group[part]
+                slot[part] = s
+        for s in range(first, state[SLOT_END]):
+            slot_of[slot_group[s]] = -1
+    state[STARTED] = 1
+
+
+@entry
+def assign_counted(group, low, high, size, advance, seen, head, tail, slot_pane, slot_next, free, left, slot, fresh, row_group,
+                   row_window, row_trigger, targets, slots, dropped, told) -> None:  # fmt: skip
+    """As `assign`, for windows of tuples, and with the windows that close on the way; ends early where room runs out.
+
+    A group's slots are a list from `head` to `tail` by `slot_next`. `told` gets: the first tuple not done, free slots left, slots
+    taken into use (listed in `fresh`), rows, pairs, and slots that are in no window any more (listed in `dropped`).
+    """
+    rest = size % advance
+    split = 1 if rest > 0 else 0
+    over = size // advance
+    gaps = size < advance
+    number, pairs, new, gone = left - left, left - left, left - left, left - left
+    most = 2 * over + 4
+    i = low
+    while i < high and left > 0 and number < len(row_group) and pairs + most <= len(targets):
+        g = group[i]
+        pane, _, _ = pane_of(seen[g], advance, rest)
+        if gaps and pane & 1 == 1:
+            slot[i] = -1
+        else:
+            s = tail[g]
+            if s < 0 or slot_pane[s] != pane:
+                left -= 1
+                s = free[left]
+                fresh[new] = s
+                new += 1
+                slot_pane[s] = pane
+                slot_next[s] = -1
+                if tail[g] < 0:
+                    head[g] = s
+                else:
+                    slot_next[tail[g]] = s
+                tail[g] = s
+            slot[i] = s
+        seen[g] += 1
+        start = seen[g] - size
+        if start >= 0 and start % advance == 0:
+            k = start // advance
+            row_group[number] = g
+            row_window[number] = k
+            row_trigger[number] = i
+            s = head[g]
+            while s >= 0:
+                targets[pairs] = number
+                slots[pairs] = s
+                pairs += 1
+                s = slot_next[s]
+            number += 1
+            while head[g] >= 0 and slot_pane[head[g]] < (k + 1) << split:
+                dropped[gone] = head[g]
+                gone += 1
+                head[g] = slot_next[head[g]]
+            if head[g] < 0:
+                tail[g] = -1
+        i += 1
+    told[0], told[1], told[2], told[3], told[4], told[5] = i, left, new, number, pairs, gone
+
+
+# --- accumulators: rows of int64, all zero where nothing was added ------------------------------------------------
+
+
+@entry
+def count(low, high, slot, which, counts) -> None:
+    """Count tuples for which `which` is not 0."""
+    for i in range(low, high):
+        if slot[i] >= 0 and which[i] != 0:
+            counts[slot[i], 0] += 1
+
+
+@entry
+def add_counts(slot, numbers, counts) -> None:
+    for i in range(len(slot)):
+        if slot[i] >= 0:
+            counts[slot[i], 0] += numbers[i]
+
+
+@entry
+def merge_counts(low, high, target, slot, into, counts) -> None:
+    for i in range(low, high):
+        into[target[i], 0] += counts[slot[i], 0]
+
+
+@inlined
+def ordered(bits, kind):
+    """A value as an int64 that compares as it does: floats (kind 2) with NaN above all, and without a zero's sign."""
+    if kind == 2:
+        if bits & 0x7FFFFFFFFFFFFFFF > 0x7FF0000000000000:
+            return np.int64(0x7FFFFFFFFFFFFFFF)
+        if bits & 0x7FFFFFFFFFFFFFFF == 0:
+            return np.int64(0)
+        return bits ^ ((bits >> 63) & 0x7FFFFFFFFFFFFFFF)
+    if kind == 1:
+        return bits ^ np.int64(-0x8000000000000000)
+    return bits
+
+
+@entry
+def extreme(low, high, slot, bits, valid, kind, sign, best) -> None:
+    """The largest (sign 1) or smallest (-1) value, in the form of `ordered`, and whether there is any."""
+    for i in range(low, high):
+        s = slot[i]
+        if s >= 0 and valid[i] != 0:
+            value = ordered(bits[i], kind)
+            if best[s, 0] == 0 or (value > best[s, 1] if sign > 0 else value < best[s, 1]):
+                best[s, 0] = 1
+                best[s, 1] = value
+
+
+@entry
+def merge_extreme(low, high, target, slot, sign, into, best) -> None:
+    for i in range(low, high):
+        t, s = target[i], slot[i]
+        if best[s, 0] != 0 and (into[t, 0] == 0 or (best[s, 1] > into[t, 1] if sign > 0 else best[s, 1] < into[t, 1])):
+            into[t, 0] = 1
+            into[t, 1] = best[s, 1]
+
+
+@entry
+def edge(low, high, slot, bits, valid, which, last, kept) -> None:
+    """The first (or last) tuple for which `which` is not 0: 0 none, 1 a NULL, 2 a value; and the value."""
+    for i in range(low, high):
+        s = slot[i]
+        if s >= 0 and which[i] != 0 and (last or kept[s, 0] == 0):
+            kept[s, 0] = 2 if valid[i] != 0 else 1
+            kept[s, 1] = bits[i]
+
+
+@entry
+def merge_edge(low, high, target, slot, last, into, kept) -> None:
+    for i in range(low, high):
+        t, s = target[i], slot[i]
+        if kept[s, 0] != 0 and (last or into[t, 0] == 0):
+            into[t, 0] = kept[s, 0]
+            into[t, 1] = kept[s, 1]
+
+
+@entry
+def timed_edge(low, high, slot, bits, valid, which, ts, last, kept) -> None:
+    """As `edge`, and the tuple's ts."""
+    for i in range(low, high):
+        s = slot[i]
+        if s >= 0 and which[i] != 0 and (last or kept[s, 0] == 0):
+            kept[s, 0] = 2 if valid[i] != 0 else 1
+            kept[s, 1] = bits[i]
+            kept[s, 2] = ts[i]
+
+
+@entry
+def merge_timed_edge(number, target, slot, first, last, into, kept, best) -> None:
+    """Parts of one source after those of sources before it; `best` has the ts of what targets, from `first` on, hold so far."""
+    for i in range(number):
+        t, s = target[i], slot[i]
+        w = t - first
+        if kept[s, 0] != 0 and (into[t, 0] == 0 or (kept[s, 2] >= best[w] if last else kept[s, 2] < best[w])):
+            into[t, 0] = kept[s, 0]
+            into[t, 1] = kept[s, 1]
+            best[w] = kept[s, 2]
+
+
+@entry
+def chain(low, high, slot, refs, free, left, node_ref, node_next, chains) -> int:
+    """Keep tuples' references in a list for each slot: how many, first node, last node. Gives the free nodes left."""
+    for i in range(low, high):
+        s = slot[i]
+        if s >= 0:
+            left -= 1
+            node = free[left]
+            node_ref[node] = refs[i]
+            node_next[node] = -1
+            if chains[s, 0] == 0:
+                chains[s, 1] = node
+            else:
+                node_next[chains[s, 2]] = node
+            chains[s, 2] = node
+            chains[s, 0] += 1
+    return left
+
+
+@entry
+def list_chains(pairs, target, slot, node_ref, node_next, chains, offsets, out) -> None:
+    """The references of each row, slot after slot; `offsets` are where each row's begin, and are moved on."""
+    for i in range(pairs):
+        t, node = target[i], chains[slot[i], 1]
+        for _ in range(chains[slot[i], 0]):
+            out[offsets[t]] = node_ref[node]
+            offsets[t] += 1
+            node = node_next[node]
+
+
+@entry
+def unchain(number, slots, node_next, chains, free, left) -> int:
+    """Give the nodes of slots back; gives the free nodes there are then."""
+    for i in range(number):
+        s = slots[i]
+        node = chains[s, 1]
+        for _ in range(chains[s, 0]):
+            free[left] = node
+            left += 1
+            node = node_next[node]
+        chains[s, 0] = 0
+    return left

@@ -1,0 +1,111 @@
+"""Machine code kept on disk, which never stands in the way of a run.
+
+The rule: *a cache makes a run quicker or does nothing.* What can't be read is compiled anew and written over; what can't
+be written (a read-only folder, a full disk) is compiled and not kept; any number of processes may read and write at once.
+Numba's own cache raises in all these cases, until somebody deletes its files.
+
+Numba's files hold pickles: an index of signatures, and one file a signature. Here each bears a hash of its bytes, and a
+data file the key of what it holds, since two processes that begin at once may give one name to two signatures.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import pickle
+import sys
+import weakref
+from pathlib import Path
+from typing import Any
+
+from numba.core.caching import FunctionCache, IndexDataCacheFile
+
+from plait.core.machine.shield import out_of_reach
+from plait.core.machine.stamp import stamp_of
+
+
+class _Damaged(OSError):
+    """An `OSError`, since Numba takes that for a file that is gone."""
+
+
+def _checked(data: bytes) -> bytes:
+    digest, rest = data[:32], data[32:]
+    if hashlib.sha256(rest).digest() != digest:
+        raise _Damaged("the file is not as it was written")
+    return rest
+
+
+class _File(IndexDataCacheFile):
+    def _dump(self, obj: Any) -> bytes:
+        data: bytes = super()._dump(obj)  # type: ignore[no-untyped-call]  # Numba's own, as all below
+        return hashlib.sha256(data).digest() + data
+
+    def _load_index(self) -> dict[Any, Any]:
+        """Nothing, if it can't be read: it will be written over."""
+        try:
+            with open(self._index_path, "rb") as file:
+                version, data = pickle.load(file), file.read()
+            if version != self._version:
+                return {}
+            stamp, overloads = pickle.loads(_checked(data))
+        except Exception:
+            return {}
+        return dict(overloads) if stamp == self._source_stamp else {}
+
+    def _load_data(self, name: str) -> Any:
+        with open(self._data_path(name), "rb") as file:  # type: ignore[no-untyped-call]
+            return pickle.loads(_checked(file.read()))
+
+    def save(self, key: Any, data: Any) -> None:
+        super().save(key, (key, data))  # type: ignore[no-untyped-call]
+
+    def load(self, key: Any) -> Any:
+        found = super().load(key)  # type: ignore[no-untyped-call]
+        return found[1] if found is not None and found[0] == key else None
+
+
+class _Cache(FunctionCache):
+    """Of one function. Its files bear its stamp in their names: it is computed when the first is wanted."""
+
+    def __init__(self, function: Any, compiled: Any) -> None:
+        super().__init__(function)  # type: ignore[no-untyped-call]
+        self._of = weakref.ref(compiled)
+        name = f"{Path(function.__code__.co_filename).stem}.{function.__qualname__}".replace("<", "").replace(">", "")
+        self._name = f"{name}.py{sys.version_info[0]}{sys.version_info[1]}"
+        self._own: _File | None = None
+
+    def file(self) -> _File:
+        if self._own is None:
+            stamp = stamp_of(self._of())
+            self._own = _File(self._cache_path, f"{self._name}-{stamp[:20]}", stamp)  # type: ignore[no-untyped-call]
+        self._cache_file = self._own
+        return self._own
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        with contextlib.suppress(Exception):  # whatever is wrong with it, it can be compiled
+            self.file()
+            return super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+        return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        with contextlib.suppress(Exception):
+            self.file()
+            super().save_overload(sig, data)  # type: ignore[no-untyped-call]
+
+
+def keep(compiled: Any) -> Any:
+    """Have a function of Numba's keep its machine code."""
+    with contextlib.suppress(Exception):  # there is no folder for it
+        compiled._cache = _Cache(compiled.__wrapped__, compiled)
+    return compiled
+
+
+def kept_callback(function: Any, signature: str, **options: Any) -> Any:
+    """As `numba.cfunc` with `cache=True`."""
+    from numba.core import sigutils
+    from numba.core.ccallback import CFunc
+
+    normal = sigutils.normalize_signature(signature)  # type: ignore[no-untyped-call]
+    made = keep(CFunc(function, normal, locals={}, options=options))
+    out_of_reach(made.compile)
+    return made

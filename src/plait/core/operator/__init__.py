@@ -1,0 +1,1 @@
+"""Users' operators: buckets with their state and timers, in plain Python and compiled."""

@@ -1,1 +1,0 @@
-"""The papers' performance models: which strategy and layout fit, and why."""

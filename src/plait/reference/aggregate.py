@@ -1,0 +1,86 @@
+"""Windowed aggregates: every window keeps its rows, and is folded when it closes.
+
+A window of event time `[k*advance, k*advance + size)` closes before the first tuple at or after its end; the windows of
+one interval, a winset, come out together, rows by key. A window of tuples closes with its last tuple.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from plait.query.aggregate import Aggregate, SpanWindow, TupleWindow
+from plait.query.bind import Bound
+from plait.reference.folds import fold, one_form
+from plait.reference.intake import sort_value
+from plait.reference.join import full_key
+from plait.reference.rows import Row
+
+Group = tuple[Any, ...]
+
+
+class _Grouping:
+    """What both kinds of window share: a row's group, and a group's rows turned into output columns."""
+
+    def __init__(self, bound: Bound) -> None:
+        assert isinstance(bound.node, Aggregate)
+        (source,) = bound.inputs
+        self.by = [source.schema.get_field_index(column) for column in bound.node.by]
+        self.folds = [fold(function, source.schema, name) for name, function in bound.node.compute]
+        self.out: list[Row] = []
+
+    def group(self, row: Row) -> Group:
+        return tuple(sort_value(row.values[at]) for at in self.by)
+
+    def emit(self, ts: int, key: Group, start: int, end: int, rows: list[Row]) -> None:
+        group = tuple(one_form(rows[0].values[at]) for at in self.by)
+        self.out.append(Row(ts, key, (ts, start, end, *group, *(f(rows) for f in self.folds))))
+
+
+class SpanMachine(_Grouping):
+    def __init__(self, bound: Bound, window: SpanWindow) -> None:
+        super().__init__(bound)
+        self.size, self.advance = window.size_us, window.advance_us
+        self.winsets: defaultdict[int, defaultdict[Group, list[Row]]] = defaultdict(lambda: defaultdict(list))
+
+    def pass_time(self, ts: int) -> None:
+        """Close every winset whose end is not after `ts`, in order."""
+        for start in sorted(start for start in self.winsets if start + self.size <= ts):
+            winset, end = self.winsets.pop(start), start + self.size
+            for group in sorted(winset):
+                self.emit(end - 1, (end - 1, *group), start, end, winset[group])
+
+    def take(self, row: Row, input: int) -> None:
+        last = row.ts // self.advance
+        k = last
+        while k * self.advance + self.size > row.ts:
+            self.winsets[k * self.advance][self.group(row)].append(row)
+            k -= 1
+
+
+class TupleMachine(_Grouping):
+    def __init__(self, bound: Bound, window: TupleWindow) -> None:
+        super().__init__(bound)
+        self.size, self.advance = window.size, window.advance
+        self.seen: defaultdict[Group, int] = defaultdict(int)
+        self.recent: defaultdict[Group, list[Row]] = defaultdict(list)
+
+    def pass_time(self, ts: int) -> None:
+        return
+
+    def take(self, row: Row, input: int) -> None:
+        group = self.group(row)
+        self.seen[group] += 1
+        recent = self.recent[group]
+        recent.append(row)
+        if len(recent) > self.size:
+            recent.pop(0)
+        start = self.seen[group] - self.size
+        if start >= 0 and start % self.advance == 0:
+            self.emit(row.ts, (full_key(row, 0),), start, start + self.size, list(recent))
+
+
+def aggregate_machine(bound: Bound) -> SpanMachine | TupleMachine:
+    assert isinstance(bound.node, Aggregate)
+    window = bound.node.window
+    return SpanMachine(bound, window) if isinstance(window, SpanWindow) else TupleMachine(bound, window)

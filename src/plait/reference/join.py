@@ -1,0 +1,156 @@
+"""Windowed joins by Kang's three steps: for each tuple in total order, purge, probe the other window, insert.
+
+A result's trigger is the tuple being processed, its partner stands in a window; windows are kept in total order, so
+results come out by trigger, then partner. What must appear at a moment rather than with a tuple (an unmatched left row)
+is emitted by `pass_time`, which runs before the first tuple at or after that moment.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+from plait.query.bind import Bound
+from plait.query.join import Asof, CountWindow, Join, TimeWindow, TumblingWindow, Window
+from plait.reference.condition import condition
+from plait.reference.intake import sort_value
+from plait.reference.rows import Row, condition_value
+
+#: Above every input number: what it heads sorts after all tuples of its ts.
+AFTER_INPUTS = 2**31 - 1
+
+
+@dataclass(slots=True)
+class Entry:
+    """A tuple in a window: its full key, and for left rows whether it has matched."""
+
+    row: Row
+    full_key: tuple[Any, ...]
+    matched: bool = False
+
+
+def full_key(row: Row, input: int) -> tuple[Any, ...]:
+    return (row.ts, input, *row.key)
+
+
+class JoinMachine:
+    """Takes tuples in total order and collects results in result order in `out`."""
+
+    def __init__(self, bound: Bound) -> None:
+        assert isinstance(bound.node, Join)
+        assert bound.predicate is not None
+        left, right = bound.inputs
+        self.how = bound.node.how
+        self.window = bound.node.window
+        self.matches = condition(bound.predicate, left.schema, right.schema)
+        self.windows: tuple[deque[Entry], deque[Entry]] = (deque(), deque())
+        self.undecided: deque[Entry] = deque()  # left rows that may still find a partner (left and anti)
+        self.right_nulls = (None,) * len(right.schema)
+        self.out: list[Row] = []
+
+    def pass_time(self, ts: int) -> None:
+        """Everything that happens before the first tuple at or after `ts`: rows whose last chance is past."""
+        if self.how not in ("left", "anti"):
+            return
+        assert isinstance(self.window, TimeWindow)
+        while self.undecided and self.undecided[0].row.ts + self.window.after_us < ts:
+            entry = self.undecided.popleft()
+            if not entry.matched:
+                self._emit_unmatched(entry, entry.row.ts + self.window.after_us)
+
+    def take(self, row: Row, input: int) -> None:
+        new = Entry(row, full_key(row, input))
+        purge(self.windows, self.window, row.ts)
+        for old in self.windows[1 - input]:
+            left, right = (new, old) if input == 0 else (old, new)
+            if self._in_window(left.row, right.row) and self.matches(left.row, right.row):
+                self._match(left, right, new, old)
+        own = self.windows[input]
+        own.append(new)
+        if isinstance(self.window, CountWindow) and len(own) > self.window.count:
+            own.popleft()
+        if input == 0 and self.how in ("left", "anti"):
+            self.undecided.append(new)
+
+    def _in_window(self, left: Row, right: Row) -> bool:
+        match self.window:
+            case TimeWindow(before, after):
+                return -before <= right.ts - left.ts <= after
+            case TumblingWindow(size):
+                return left.ts // size == right.ts // size
+            case _:
+                return True  # a count window's deque holds exactly the last N
+
+    def _match(self, left: Entry, right: Entry, trigger: Entry, partner: Entry) -> None:
+        first = not left.matched
+        left.matched = True
+        key = (trigger.full_key, partner.full_key)
+        if self.how in ("inner", "left"):
+            self.out.append(Row(trigger.row.ts, key, (trigger.row.ts, *left.row.values, *right.row.values)))
+        elif self.how == "semi" and first:
+            self.out.append(Row(trigger.row.ts, key, (trigger.row.ts, *left.row.values)))
+
+    def _emit_unmatched(self, entry: Entry, ts: int) -> None:
+        values = (ts, *entry.row.values) + (self.right_nulls if self.how == "left" else ())
+        self.out.append(Row(ts, ((ts, AFTER_INPUTS), entry.full_key), values))
+
+
+def purge(windows: tuple[deque[Entry], deque[Entry]], window: Window, ts: int) -> None:
+    """Drop what no tuple at or after `ts` can match. Count windows are cut when a tuple is inserted."""
+    left, right = windows
+    match window:
+        case TimeWindow(before, after):
+            while left and ts - left[0].row.ts > after:
+                left.popleft()
+            while right and ts - right[0].row.ts > before:
+                right.popleft()
+        case TumblingWindow(size):
+            for side in windows:
+                while side and side[0].row.ts // size < ts // size:
+                    side.popleft()
+
+
+class AsofMachine:
+    """The last right tuple before each left one. Of right rows with the same `by` values only the last can be it."""
+
+    def __init__(self, bound: Bound) -> None:
+        assert isinstance(bound.node, Asof)
+        self.node = bound.node
+        left, right = (i.schema for i in bound.inputs)
+        self.left_by = [(left.get_field_index(a), left.field(a).type) for a, _ in self.node.by]
+        self.right_by = [(right.get_field_index(b), right.field(b).type) for _, b in self.node.by]
+        self.right_nulls = (None,) * len(right)
+        self.latest: dict[Any, Entry] = {}
+        self.out: list[Row] = []
+
+    def pass_time(self, ts: int) -> None:
+        return
+
+    def take(self, row: Row, input: int) -> None:
+        entry = Entry(row, full_key(row, input))
+        for at, kind in self.right_by if input == 1 else self.left_by:
+            condition_value(row.values[at], kind)  # refused by itself, whatever it would meet
+        if input == 1:
+            self.latest[tuple(sort_value(row.values[at]) for at, _ in self.right_by)] = entry
+            return
+        partner = self._last_before(row)
+        if partner is not None:
+            key, values = (entry.full_key, partner.full_key), partner.row.values
+        elif self.node.how == "left":
+            key, values = (entry.full_key, ()), self.right_nulls
+        else:
+            return
+        self.out.append(Row(row.ts, key, (row.ts, *row.values, *values)))
+
+    def _last_before(self, left: Row) -> Entry | None:
+        fitting = [entry for entry in self.latest.values() if self._fits(left, entry.row)]
+        return max(fitting, key=lambda entry: entry.full_key, default=None)
+
+    def _fits(self, left: Row, right: Row) -> bool:
+        if self.node.within_us is not None and left.ts - right.ts > self.node.within_us:
+            return False
+        return all(
+            (condition_value(left.values[i], a) == condition_value(right.values[j], b)).v is True
+            for (i, a), (j, b) in zip(self.left_by, self.right_by, strict=True)
+        )

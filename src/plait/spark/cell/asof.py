@@ -1,0 +1,151 @@
+"""As-of in a cell: the last right tuple before each left one.
+
+Every left tuple released at a frontier comes after all right tuples released before, so of those only the last of each
+`by` value can still be a partner: that is all that is kept.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from plait.core.values import key_codes
+from plait.query.bind import Bound
+from plait.query.join import Asof
+from plait.query.types import column_type, is_float, is_int
+from plait.spark import wire
+from plait.spark.cell.live import LivePairs, _as, crowded, times
+from plait.spark.cell.results import Results, distinct
+
+
+class LiveAsof(LivePairs):
+    def __init__(self, bound: Bound) -> None:
+        assert isinstance(bound.node, Asof)
+        super().__init__(bound)
+        self.node = bound.node
+        self.latest = self.schemas[1].empty_table()
+
+    def _process(self, ready: list[pa.Table], frontier: int, *, results: bool) -> Results:
+        left = ready[0]
+        right = pa.concat_tables([self.latest, ready[1]]).combine_chunks()
+        left_codes, right_codes = self._codes(left, right)
+        found = self._partners(left, right, left_codes, right_codes) if results else np.zeros(0, np.int64)
+        out = self._results(left, right, found) if results else self.nothing
+        self.latest = self._last_of_each(right, right_codes, frontier)
+        return out
+
+    def _codes(self, left: pa.Table, right: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+        """A number for each different `by` value; -1 where NULL or NaN keeps it from equalling anything."""
+        n, codes = left.num_rows, np.zeros(left.num_rows + right.num_rows, np.int64)
+        for a, b in self.node.by:
+            column = _joint(
+                _as(left.column(a), left.schema.field(a).type), _as(right.column(b), right.schema.field(b).type)
+            )
+            encoded = pc.dictionary_encode(column)
+            part = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+            # Two columns' numbers become one; renumbered each time so that they stay small.
+            joint = codes * (len(encoded.dictionary) + 1) + part
+            codes = np.where((codes < 0) | (part < 0), -1, np.unique(joint, return_inverse=True)[1])
+        return codes[:n], codes[n:]
+
+    def _partners(self, left: pa.Table, right: pa.Table, left_codes: np.ndarray, right_codes: np.ndarray) -> np.ndarray:
+        """For each left tuple the position of its partner, or -1."""
+        before = np.searchsorted(times(right), times(left), "left")  # at one ts the left input comes first
+        size = right.num_rows + 1
+        by_value = np.sort(right_codes * size + np.arange(right.num_rows))
+        at = np.searchsorted(by_value, left_codes * size + before, "left") - 1
+        candidate = by_value[np.maximum(at, 0)] if len(by_value) else np.zeros(len(at), np.int64)
+        fits = (at >= 0) & (left_codes >= 0) & (candidate // size == left_codes)
+        found = np.where(fits, candidate % size, -1)
+        if self.node.within_us is not None and right.num_rows:
+            oldest = times(left) - self.node.within_us  # not the age, which may be more than 63 bits hold
+            found = np.where((found >= 0) & (times(right)[np.maximum(found, 0)] >= oldest), found, -1)
+        return found
+
+    def _results(self, left: pa.Table, right: pa.Table, found: np.ndarray) -> Results:
+        if self.node.how == "inner":
+            kept = np.flatnonzero(found >= 0)
+            left, found = left.take(pa.array(kept)), found[kept]
+        n = left.num_rows
+        if n == 0:
+            return self.nothing
+        positions = pa.array(found, mask=found < 0)
+        partner = right.take(positions)
+        own = _as(left.column(wire.KEY), pa.binary())
+        others, place = distinct(found[found >= 0])
+        none = pa.array([b""], pa.binary())  # the partner of a left tuple that has none
+        known = _as(right.column(wire.KEY).take(pa.array(others, pa.int64())), pa.binary())
+        second = np.full(n, n, np.int64)
+        second[found >= 0] = n + 1 + place
+        columns = self.columns(left.column(wire.TS), left, partner)
+        return Results(columns, pa.concat_arrays([own, none, known]), np.arange(n), second)
+
+    def _last_of_each(self, right: pa.Table, codes: np.ndarray, frontier: int) -> pa.Table:
+        # The last position of each code: unique() finds first ones, so it looks from the end.
+        kept = (
+            np.sort(len(codes) - 1 - np.unique(codes[::-1], return_index=True)[1]) if len(codes) else np.zeros(0, int)
+        )
+        kept = kept[codes[kept] >= 0]
+        if self.node.within_us is not None:
+            kept = kept[times(right)[kept] >= frontier - self.node.within_us]
+        return right.take(pa.array(kept, pa.int64())).combine_chunks()
+
+    def compacted(self, held: int) -> dict[int, pa.Table] | None:
+        if self.node.within_us is not None or not crowded(held, self.latest.num_rows + self.pending_rows):
+            return None
+        return {0: self.pending[0], 1: pa.concat_tables([self.latest, self.pending[1]])}
+
+    def outlived(self, chunk: list[int], frontier: int, steps: list[Any]) -> bool:
+        _, input, _, max_ts = chunk
+        if max_ts >= frontier:
+            return False
+        if input == 0:
+            return True
+        if self.node.within_us is not None:
+            return max_ts < frontier - self.node.within_us
+        # Without a bound a chunk stays as long as one of its rows is the last of its value. Rows are told by their ts:
+        # a chunk with none of the kept ones' may go.
+        kept = times(self.latest)
+        return len(kept) == 0 or int(kept.min()) > max_ts
+
+
+def _joint(a: pa.Array, b: pa.Array) -> pa.Array:
+    """Two columns as one, in a type in which equal values are equal; NaN becomes NULL, -0.0 becomes 0.0."""
+    kinds = [column_type(x.type) or "" for x in (a, b)]
+    if any(_far(x) or (pa.types.is_temporal(x.type) and any(map(is_float, kinds))) for x in (a, b)):
+        known: dict[Any, int] = {}
+        codes = np.concatenate([key_codes(x, known, as_float=any(map(is_float, kinds))) for x in (a, b)])
+        return pa.array(codes, mask=codes < 0)
+    if any(is_float(k) for k in kinds):
+        both = pa.concat_arrays([x.cast(pa.float64(), safe=False) for x in (a, b)])
+        numbers = both.to_numpy(zero_copy_only=False) + 0.0
+        return pa.array(numbers, from_pandas=True)
+    if all(is_int(k) for k in kinds):
+        micros = [_micros(x) for x in (a, b)]
+        if "uint64" in kinds and kinds[0] != kinds[1]:
+            return pa.concat_arrays([x.cast(pa.decimal128(20, 0)) for x in micros])
+        return pa.concat_arrays(
+            [x.cast(pa.int64()) if k != "uint64" else x for x, k in zip(micros, kinds, strict=True)]
+        )
+    text = pa.large_string() if kinds[0] == "text" else pa.bool_() if kinds[0] == "bool" else pa.large_binary()
+    return pa.concat_arrays([x.cast(text) for x in (a, b)])
+
+
+def _far(column: pa.Array) -> bool:
+    """Whether Arrow can't say it in microseconds: moments beyond 64 bits, or nanoseconds that don't divide."""
+    try:
+        _micros(column)
+    except pa.ArrowInvalid:
+        return True
+    return False
+
+
+def _micros(column: pa.Array) -> pa.Array:
+    if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
+        return column.cast(pa.timestamp("us")).view(pa.int64())
+    if pa.types.is_duration(column.type):
+        return column.cast(pa.duration("us")).view(pa.int64())
+    return column

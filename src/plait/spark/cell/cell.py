@@ -1,0 +1,303 @@
+"""A cell: folds progress, releases what is ready, joins it against its window, keeps the rest.
+
+State is a manifest (small, rewritten each batch) and chunks (what came, written once, removed once). A chunk of arrived
+tuples serves as pending and as window store alike: which of its tuples are pending is told by the frontier. So what is
+written in a batch is in proportion to what came and what left, whatever the window holds.
+
+The index over the window lives outside the state, in the worker process, and is only a cache. It is used if the steps
+it has applied are, in order and without gaps, the beginning of the manifest's live steps or all of them; then it
+catches up with the steps it lacks. If it has applied anything the manifest does not know (a failed attempt, a
+speculative loser), or misses the step before its first, it is thrown away and built from the chunks. Each step bears
+the id of its own attempt.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from plait.errors import PendingError
+from plait.order import AFTER_ALL, BEFORE_ALL
+from plait.query.bind import Bound
+from plait.query.stream import Stream
+from plait.spark import wire
+from plait.spark.cell import end_of_input
+from plait.spark.cell.arrive import Known, arrive
+from plait.spark.cell.live import Live, in_order, live
+from plait.spark.cell.onward import Onward
+from plait.spark.cell.progress import StreamProgress, Upstream, frontier_of
+from plait.spark.keep.recent import NONE, Recent
+from plait.spark.plan.layout import Layout
+from plait.spark.plan.resume import check_state
+
+
+class Store(Protocol):
+    """Where a cell's state is kept: Spark's state store, or a dict in batch runs and tests."""
+
+    def manifest(self) -> bytes | None: ...
+
+    def put_manifest(self, data: bytes) -> None: ...
+
+    def chunk(self, number: int) -> bytes: ...
+
+    def put_chunk(self, number: int, data: bytes) -> None: ...
+
+    def drop_chunk(self, number: int) -> None: ...
+
+
+@dataclass(frozen=True)
+class CellPlan:
+    """Everything a cell must know, pickled into the tasks."""
+
+    bound: Bound
+    streams: tuple[tuple[Stream, tuple[Any, ...], bool], ...]  # stream, sources known at the start, open-ended
+    layout: Layout
+    fingerprint: str
+    query: str = ""  # in words
+    index: str = "auto"
+    max_pending: int | None = None
+    number: int = 0  # of this operator in its query
+    upstreams: tuple[int, ...] = ()  # operators whose results come in
+    onward: Onward | None = None  # where results go, unless they are the query's
+    elsewhere: frozenset[str] = frozenset()  # streams whose dropped rows another operator shows
+    shape: str = ""  # the fingerprint but for users' functions
+    functions: str = ""  # those of users' operators, which the fingerprint leaves out
+    loose: tuple[str, ...] = ()  # what users' functions depend on and nobody can compare
+    changed: bool = False  # the user's word that functions may be others than those of the checkpoint
+
+    @property
+    def counts(self) -> frozenset[str]:
+        return frozenset(stream.name for stream, *_ in self.streams) - self.elsewhere
+
+
+@dataclass
+class Step:
+    """One batch as the manifest has it: `chunks` are [number, input, rows, max ts] of those still alive."""
+
+    id: str
+    frontier: int
+    chunks: list[list[int]] = field(default_factory=list)
+    released: list[int] = field(default_factory=lambda: [0, 0])
+
+
+@dataclass
+class Manifest:
+    fingerprint: str
+    frontier: int = BEFORE_ALL
+    next_chunk: int = 0
+    drained: bool = False
+    late: int = 0
+    events: int = -1  # the largest number of a control event applied
+    steps: list[Step] = field(default_factory=list)
+    progress: dict[str, Any] = field(default_factory=dict)
+    upstreams: dict[str, int] = field(default_factory=dict)  # how far the operators before this one are, by number
+    states: list[int] = field(default_factory=list)  # what else is stored, beside the chunks: see Live.states
+    operator: int = 0  # its number in the query
+    shape: str = ""  # as the plan that wrote it had them: see `resuming`
+    functions: str = ""
+
+    def dump(self) -> bytes:
+        data = self.__dict__ | {"steps": [[s.id, s.frontier, s.chunks, s.released] for s in self.steps]}
+        return json.dumps(data).encode()
+
+    @staticmethod
+    def load(data: bytes) -> Manifest:
+        parsed = json.loads(data)
+        parsed["steps"] = [Step(*step) for step in parsed["steps"]]
+        return Manifest(**parsed)
+
+
+#: A state's place among the chunks: this, less its number. The manifest has a place there too, -1.
+STATES = -2
+
+#: Live indexes of this process by (query, run, cell). Only a cache: see above.
+_CACHE: dict[tuple[str, int], Live] = {}
+
+#: Of each, the number of this process's step that used it last. Those longest out of use stand first in both.
+_USED: dict[tuple[str, int], int] = {}
+_steps = 0
+
+
+def _remember(key: tuple[str, int], contents: Live, cells: int) -> None:
+    """Cache an index, and let go of those that no step has wanted for long: of queries that ended, of cells that moved."""
+    global _steps
+    _steps += 1
+    _CACHE.pop(key, None)
+    _USED.pop(key, None)
+    _CACHE[key], _USED[key] = contents, _steps
+    for other in [k for k, used in _USED.items() if _steps - used > 256 + 16 * cells]:
+        _CACHE.pop(other, None)
+        del _USED[other]
+
+
+def step(plan: CellPlan, cell: int, store: Store, bodies: Iterable[bytes], *, cache_key: str | None = None,
+         near: Recent = NONE, end: bool = False) -> list[tuple[int, bytes]]:  # fmt: skip
+    """Process one batch; gives (kind, body) rows. Acts only after the last of its input."""
+    data = store.manifest()
+    manifest = Manifest(plan.fingerprint, operator=plan.number) if data is None else Manifest.load(data)
+    own = (plan.fingerprint, plan.shape, plan.functions)
+    check_state((manifest.fingerprint, manifest.shape, manifest.functions), own, changed=plan.changed)
+    manifest.fingerprint, manifest.shape, manifest.functions = own
+    contents = _contents(plan, cell, store, manifest, cache_key, near)
+    known = _known(plan, manifest)
+    arrived = arrive(known, plan.layout, cell, bodies, counts=plan.counts)
+    if end:
+        for stream in known.streams.values():
+            stream.ended = True
+        for upstream in known.upstreams.values():  # one without any row has had no cell that could say so
+            upstream.frontier = AFTER_ALL
+    frontier = max(manifest.frontier, frontier_of([*known.streams.values(), *known.upstreams.values()]))
+    new = Step(uuid.uuid4().hex, frontier)
+    tables = {input: contents.prepared(input, table) for input, table in arrived.tables.items() if table.num_rows}
+    for input, table in tables.items():
+        if (waiting := contents.waiting(table, frontier)).num_rows:
+            _keep(manifest, store, new, input, waiting, near)
+    contents.last_ts = known.last_ts()
+    results = contents.advance(tables, frontier)
+    new.released = list(contents.released)
+    _check_pending(plan, contents, known, frontier)
+    ends = frontier == AFTER_ALL and not manifest.drained
+    if frontier < AFTER_ALL:
+        _keep_states(contents, manifest, store)
+    elif ends:
+        _drop_states(manifest, store)
+    manifest.steps.append(new)
+    manifest.frontier = frontier
+    manifest.drained = manifest.drained or frontier == AFTER_ALL
+    manifest.events = known.events
+    manifest.progress = {name: p.dump() for name, p in known.streams.items()}
+    manifest.upstreams = {str(number): u.frontier for number, u in known.upstreams.items()}
+    manifest.late += sum(t.num_rows for t in arrived.late)
+    _expire(contents, manifest, store)
+    _compact(contents, manifest, store, near)
+    contents.steps = [s.id for s in manifest.steps]
+    near.keep([] if manifest.drained else contents.steps)
+    store.put_manifest(manifest.dump())
+    if cache_key is not None:
+        _remember((cache_key, cell), contents, plan.layout.cells)
+    state = {"cell": cell, "frontier": frontier, "pending": contents.pending_rows, "late": manifest.late,
+             "largest": max((at for p in known.streams.values() if (at := p.largest()) is not None), default=None)}  # fmt: skip
+    for_user = [(wire.LATE, wire.table_bytes(t)) for t in arrived.late if t.num_rows]
+    for_user += [(wire.PROGRESS, json.dumps(state).encode()), *arrived.passed]
+    last = end_of_input.rows_of(contents) if ends and end_of_input.closes(plan.bound.node) else []
+    if plan.onward is not None:
+        return plan.onward.bodies(results, frontier, for_user) + last
+    return [*((wire.RESULTS, body) for body in results.bodies()), *for_user, *last]
+
+
+def _known(plan: CellPlan, manifest: Manifest) -> Known:
+    """The sources as the state has them."""
+    upstreams = {number: Upstream(manifest.upstreams.get(str(number), BEFORE_ALL)) for number in plan.upstreams}
+    found = {}
+    for stream, known, open_ended in plan.streams:
+        found[stream.name] = StreamProgress(stream, known, open_ended=open_ended)
+        if stream.name in manifest.progress:
+            found[stream.name].load(manifest.progress[stream.name])
+    return Known(found, upstreams, manifest.frontier, manifest.drained, manifest.events)
+
+
+def _keep(manifest: Manifest, store: Store, new: Step, input: int, table: pa.Table, near: Recent) -> None:
+    number = manifest.next_chunk
+    manifest.next_chunk += 1
+    new.chunks.append([number, input, table.num_rows, int(pc.max(table.column(wire.TS)).as_py())])
+    data = wire.table_bytes(table)
+    store.put_chunk(number, data)
+    near.put(new.id, number, data)
+
+
+def _keep_states(contents: Live, manifest: Manifest, store: Store) -> None:
+    changed = []
+    for number, data in contents.states():
+        store.put_chunk(STATES - number, data)
+        changed.append(number)
+    manifest.states = sorted({*manifest.states, *changed})
+
+
+def _drop_states(manifest: Manifest, store: Store) -> None:
+    for number in manifest.states:
+        store.drop_chunk(STATES - number)
+    manifest.states = []
+
+
+def _expire(contents: Live, manifest: Manifest, store: Store) -> None:
+    """Drop chunks none of whose tuples can find a partner any more, and the oldest steps once they have no chunk."""
+    for one in manifest.steps:
+        gone = [chunk for chunk in one.chunks if contents.outlived(chunk, manifest.frontier, manifest.steps)]
+        for chunk in gone:
+            store.drop_chunk(chunk[0])
+        one.chunks = [chunk for chunk in one.chunks if chunk not in gone]
+    while len(manifest.steps) > 1 and not manifest.steps[0].chunks:
+        manifest.steps.pop(0)
+
+
+def _compact(contents: Live, manifest: Manifest, store: Store, near: Recent) -> None:
+    """Where most rows held are dead, write those alive as one step. It takes as many dead ones, so it costs no more.
+
+    Earlier steps are gone from the manifest: a cache that is behind them finds no step of its own, and is built anew.
+    """
+    held = sum(chunk[2] for one in manifest.steps for chunk in one.chunks)
+    alive = contents.compacted(held)
+    if alive is None:
+        return
+    last = manifest.steps[-1]
+    for one in manifest.steps:
+        for chunk in one.chunks:
+            store.drop_chunk(chunk[0])
+    manifest.steps = [Step(last.id, last.frontier, released=last.released)]
+    for input, table in alive.items():
+        if table.num_rows:
+            _keep(manifest, store, manifest.steps[0], input, table, near)
+
+
+def _contents(plan: CellPlan, cell: int, store: Store, manifest: Manifest, cache_key: str | None,
+              near: Recent) -> Live:  # fmt: skip
+    """The cached index if its steps are a run of the manifest's, caught up; else one built from the chunks."""
+    wanted = [s.id for s in manifest.steps]
+    cached = _CACHE.pop((cache_key, cell), None) if cache_key is not None else None
+    if cached is not None and cached.steps == wanted:
+        return cached
+    if cached is not None and cached.catches_up and cached.steps and cached.steps[-1] in wanted:
+        at = wanted.index(cached.steps[-1])
+        known = wanted[: at + 1]
+        if cached.steps[-len(known) :] == known:
+            for one in manifest.steps[at + 1 :]:
+                cached.replay(dict(_chunks(store, [one], near)), one.frontier)
+            return cached
+    contents = live(plan.bound, plan.layout, cell, index=plan.index)
+    tables: dict[int, list[pa.Table]] = {}
+    for input, table in _chunks(store, manifest.steps, near):
+        tables.setdefault(input, []).append(table)
+    contents.replay({i: in_order(pa.concat_tables(some)) for i, some in tables.items()}, manifest.frontier)
+    for number in manifest.states:
+        contents.load_state(number, store.chunk(STATES - number))
+    return contents
+
+
+def _chunks(store: Store, steps: list[Step], near: Recent) -> list[tuple[int, pa.Table]]:
+    found = []
+    for one in steps:
+        for number, input, *_ in one.chunks:
+            data = near.get(one.id, number)
+            found.append((input, wire.table_of(store.chunk(number) if data is None else data)))
+    return found
+
+
+def _check_pending(plan: CellPlan, contents: Live, known: Known, frontier: int) -> None:
+    if plan.max_pending is None or contents.pending_rows <= plan.max_pending:
+        return
+    holders: list[StreamProgress | Upstream] = [*known.streams.values(), *known.upstreams.values()]
+    holder = min(holders, key=lambda p: p.progress()[0])
+    who = "an operator before it"
+    if isinstance(holder, StreamProgress):
+        who = f"source {holder.progress()[1]!r} of stream {holder.stream.name!r}"
+    raise PendingError(
+        f"{contents.pending_rows} tuples wait for the frontier in one cell, more than max_pending={plan.max_pending}",
+        why=f"{who} holds it at {frontier}",
+        do="Feed or end that source, send it heartbeats, or raise max_pending",
+    )

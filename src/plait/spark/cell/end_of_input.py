@@ -1,0 +1,130 @@
+"""The end of input for an operator with timers: those that are still pending run, by one rule for all buckets.
+
+A timer that is set then runs only if it is not later than the last one pending anywhere (`core.operator.buckets` has the rule),
+and a cell knows its own buckets only. So at the end cells tell one another: each sends what it has pending, with the states,
+to a closing of its own, and how late its last timer is to all of them. A closing is no operator of Spark's with state, only
+one more shuffle behind the cells; before the end nothing but results comes through it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from plait.core.operator.buckets import PlainBuckets, end_of_timers
+from plait.order import AFTER_ALL
+from plait.query.bind import Bound
+from plait.query.operator import Operator
+from plait.spark import wire
+from plait.spark.cell.live import Live
+from plait.spark.cell.onward import Onward
+from plait.spark.cell.operator import LiveOperator, placed, results_of
+from plait.spark.cell.pickled import Pickled
+
+
+def closes(query: Any) -> bool:
+    """Whether an operator has a closing."""
+    return isinstance(query, Operator) and query.on_timer is not None
+
+
+def is_closing(place: int) -> bool:
+    """Rows for closings have a place below zero."""
+    return place < 0
+
+
+def rows_of(contents: Live) -> list[tuple[int, bytes]]:
+    """What a cell sends to the closings at the end of input."""
+    assert isinstance(contents, LiveOperator)
+    last = contents.buckets.last_timer()
+    if last is None:
+        return []
+    try:
+        return _told(contents, last)
+    finally:
+        contents.forget()  # from here on the timers are the closings'
+
+
+def _told(contents: LiveOperator, last: int) -> list[tuple[int, bytes]]:
+    told = wire.body({"last": last})
+    rows = [(-1 - cell, told) for cell in range(contents.cells) if cell != contents.cell]
+    for bucket, (state, timers) in contents.buckets.stored(sorted(contents.buckets.waiting())).items():
+        head = wire.body({"last": last, "bucket": bucket, "timers": sorted(set(timers))})
+        rows.append((-1 - contents.cell, head + contents.pickled.dump(bucket, state)))
+    return rows
+
+
+@dataclass
+class Closing:
+    """One cell's."""
+
+    bound: Bound
+    onward: Onward | None
+    last: int | None = None
+    bodies: list[tuple[dict[str, Any], bytes]] = field(default_factory=list)
+
+    def take(self, body: bytes) -> None:
+        head = wire.header(body)
+        self.last = end_of_timers((self.last, head["last"]))
+        if "bucket" in head:
+            self.bodies.append((head, wire.rest(body)))
+
+    def rows(self) -> list[tuple[int, bytes]]:
+        assert self.last is not None
+        assert isinstance(self.bound.node, Operator)
+        buckets, pickled = PlainBuckets(self.bound.node), Pickled(self.bound.node)
+        for head, data in self.bodies:
+            buckets.restore(head["bucket"], pickled.load(data), head["timers"])
+        try:
+            buckets.pass_time(self.last)
+            results = results_of(self.bound, buckets, pa.array([], pa.binary()))
+        except Exception as error:
+            raise placed(error, *buckets.calling, str) from error
+        if self.onward is not None:
+            return self.onward.bodies(results, AFTER_ALL, [])
+        return [(wire.RESULTS, body) for body in results.bodies()]
+
+
+def closed(rows: list[tuple[int, bytes]], bound: Bound, onward: Onward | None) -> list[tuple[int, bytes]]:
+    """Rows of some cells' closings, all of each; gives what comes out, and what was not for a closing."""
+    found: dict[int, Closing] = {}
+    out = []
+    for place, body in rows:
+        if is_closing(place):
+            found.setdefault(place, Closing(bound, onward)).take(body)
+        else:
+            out.append((place, body))
+    for place in sorted(found, reverse=True):
+        out += found[place].rows()
+    return out
+
+
+def closing_stage(raw: Any, bound: Bound, onward: Onward | None, partitions: int, schema: str) -> Any:
+    """The shuffle behind an operator's cells, and what is done there."""
+    from pyspark.sql import functions as F
+
+    name, body = wire.columns(onward is not None)
+    # Results only pass: anywhere, but a row that is sent again goes where it went before.
+    where = F.when(F.col(name) < 0, F.col(name)).otherwise(F.length(body))
+    return raw.repartition(partitions, where).mapInArrow(_mapper(bound, onward), schema)
+
+
+def _mapper(bound: Bound, onward: Onward | None) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    names = wire.columns(onward is not None)
+    schema = pa.schema([(names[0], pa.int32()), (names[1], pa.binary())])
+
+    def close(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        last: list[tuple[int, bytes]] = []
+        for batch in batches:
+            places = batch.column(0).to_pylist()
+            if not any(map(is_closing, places)):
+                yield batch
+                continue
+            last += zip(places, batch.column(1).to_pylist(), strict=True)
+        out = closed(last, bound, onward)
+        if out:
+            yield pa.record_batch([[p for p, _ in out], [b for _, b in out]], schema=schema)
+
+    return close

@@ -1,0 +1,79 @@
+"""An aggregate's results on their way: rows in result order. Of windows of time the columns themselves are the key."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from plait.core import keys
+from plait.spark import wire
+
+_BY = b"plait.by"
+
+
+@dataclass
+class Keyed:
+    columns: pa.Table
+    by: tuple[str, ...]  # of windows of time: the key is (ts, these columns)
+    key: pa.Array | None = None  # of windows of tuples: the closing tuple's, as a part of its own
+
+    @property
+    def rows(self) -> int:
+        return int(self.columns.num_rows)
+
+    def spelled(self) -> pa.Array:
+        """`_plait_key` of each row."""
+        if self.key is not None:
+            return self.key
+        ts = _array(self.columns.column(0))
+        numbers = (ts.view(pa.int64()) if pa.types.is_temporal(ts.type) else ts).to_numpy(zero_copy_only=False)
+        parts = [keys.wrapped(_array(self.columns.column(name))) for name in self.by]
+        return keys.join(keys.ints(numbers), *parts, n=self.rows)
+
+    def table(self) -> pa.Table:
+        """The columns, and `_plait_key` spelled out."""
+        return self.columns.append_column(pa.field(wire.KEY, pa.binary()), self.spelled())
+
+    def bodies(self, cut: int = 1 << 20) -> list[bytes]:
+        """As packed rows, of `cut` results at most."""
+        whole = self.columns if self.key is None else self.table()
+        whole = whole.replace_schema_metadata({_BY: json.dumps(self.by).encode()})
+        return [wire.pair(wire.table_bytes(whole.slice(at, cut)), b"") for at in range(0, self.rows, cut)]
+
+    @classmethod
+    def of(cls, rows: pa.Table) -> Keyed:
+        by = tuple(json.loads(rows.schema.metadata[_BY]))
+        rows = rows.replace_schema_metadata(None)
+        if wire.KEY not in rows.column_names:
+            return cls(rows, by)
+        return cls(rows.drop_columns([wire.KEY]), by, _array(rows.column(wire.KEY)))
+
+
+def merge(parts: list[Keyed]) -> Keyed:
+    """All of these in result order; each is in order already."""
+    if len(parts) == 1:
+        return parts[0]
+    columns = pa.concat_tables([part.columns for part in parts])
+    key = None
+    if parts[0].key is not None:
+        key = pa.concat_arrays([part.key for part in parts])
+        by = {"ts": columns.column(0), "key": key}
+    else:
+        # Arrow's order is the keys': text by bytes, then NaN, then NULL.
+        by = {str(n): _ordering(columns.column(name)) for n, name in enumerate((0, *parts[0].by))}
+    order = pc.sort_indices(pa.table(by), sort_keys=[(name, "ascending") for name in by])
+    return Keyed(columns.take(order).combine_chunks(), parts[0].by, None if key is None else key.take(order))
+
+
+def _ordering(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if pa.types.is_null(column.type):
+        return pa.chunked_array([np.zeros(len(column), np.int8)])
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+
+
+def _array(column: pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)

@@ -1,0 +1,47 @@
+"""From one operator's cells to the next one's: results set out like a stream's tuples, with how far this operator is.
+
+Every cell tells every cell of the next operator its frontier, also when it has no result for it: it is the punctuation of
+a chain. What a cell has to tell the user (rows dropped, its state) travels along, through one cell of each operator.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from plait.spark import wire
+from plait.spark.cell.keyed import Keyed
+from plait.spark.cell.results import Results
+from plait.spark.plan.layout import mix
+from plait.spark.plan.ship import Shipping, Tuples
+
+
+@dataclass(frozen=True)
+class Onward:
+    number: int  # of the operator whose results these are
+    inputs: tuple[int, ...]  # of the next one: two where it joins them with themselves
+    ship: Shipping
+
+    def bodies(
+        self, results: Results | Keyed, frontier: int, for_user: list[tuple[int, bytes]]
+    ) -> list[tuple[int, bytes]]:
+        """Packed rows for the next operator: (cell, body)."""
+        table = results.table()
+        key = table.column(wire.KEY)
+        key = pa.concat_arrays(key.chunks) if key.num_chunks else pa.array([], pa.binary())
+        ts = table.column(0)
+        numbers = (ts.cast(pa.int64()) if pa.types.is_temporal(ts.type) else ts).to_numpy()
+        tuples = Tuples(
+            table.drop_columns([wire.KEY]), None, numbers, lambda at: key if at is None else key.take(pa.array(at)),
+            lambda: mix(np.fromiter((zlib.crc32(k) for k in key.to_pylist()), np.uint64, len(key))), {},
+        )  # fmt: skip
+        cells = self.ship.layout.keys
+        out = []
+        for input in self.inputs:
+            head = {"upstream": self.number, "input": input, "frontier": frontier}
+            for cell, part in zip(cells, self.ship.parts(input, tuples), strict=True):
+                out.append((cell, wire.body(head, part if part.num_rows else None)))
+        return out + [(cells[0], wire.wrapped(kind, body)) for kind, body in for_user]

@@ -1,0 +1,173 @@
+"""A user's operator in a cell: some of its buckets, each of which sees its tuples in total order, alone.
+
+A bucket's state is whatever the user's functions have made of it, so it can't be built anew from tuples. It is stored,
+pickled, when a batch has touched it, and the objects in memory are only a cache: they are used in a batch whose manifest has
+the very step that made them, and are out of reach while functions change them, so those of an attempt that fails are gone
+with it. What waits for the frontier is stored as tuples.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+import plait
+from plait.core import keys
+from plait.core.operator.buckets import NONE, SEVERAL, PlainBuckets, Rows, RowView, pairs, routed
+from plait.errors import PlaitError, RunError
+from plait.order import AFTER_ALL, AFTER_INPUTS, decode, encode
+from plait.query.bind import Bound
+from plait.query.operator import Operator
+from plait.query.stream import Stream
+from plait.spark import wire
+from plait.spark.cell.keyed import Keyed
+from plait.spark.cell.live import Live, _as, rows_schema, times
+from plait.spark.cell.pickled import Pickled
+from plait.spark.pack.positions import told
+from plait.spark.pack.route import AGAIN, KIND, ROUTE, codes_of, stream_name
+from plait.spark.plan.layout import Layout
+
+#: Where plait itself is, so that the user's line is told and not one of these.
+_OWN = str(Path(plait.__file__).parent)
+
+
+class LiveOperator(Live):
+    catches_up = False
+
+    def __init__(self, bound: Bound, layout: Layout, cell: int) -> None:
+        assert isinstance(bound.node, Operator)
+        super().__init__(bound, [pa.schema([*rows_schema(i.schema), pa.field(ROUTE, KIND)]) for i in bound.inputs])
+        self.node, self.cell, self.cells = bound.node, cell, layout.cells
+        self.buckets, self.pickled = PlainBuckets(bound.node), Pickled(bound.node)
+        self._written: dict[int, bytes] = {}  # digests of what the state store has
+
+    def prepared(self, input: int, table: pa.Table) -> pa.Table:
+        """What no bucket sees was here to be shown, had it been dropped."""
+        table = table.select(self.schemas[input].names)
+        codes, _ = codes_of(_as(table.column(ROUTE), KIND))
+        return table if (codes != NONE).all() else table.filter(pa.array(codes != NONE))
+
+    def waiting(self, table: pa.Table, frontier: int) -> pa.Table:
+        return table.slice(int(np.searchsorted(times(table), frontier, "left")))
+
+    def outlived(self, chunk: list[int], frontier: int, steps: list[Any]) -> bool:
+        return chunk[3] < frontier
+
+    # --- states ---
+
+    def states(self) -> Iterator[tuple[int, bytes]]:
+        """Buckets that have changed since the last call, pickled."""
+        for bucket, (state, timers) in self.buckets.stored(sorted(self.buckets.touched)).items():
+            data = self.pickled.dump(bucket, (state, sorted(set(timers))))
+            digest = hashlib.blake2b(data, digest_size=16).digest()
+            if self._written.get(bucket) != digest:
+                self._written[bucket] = digest
+                yield bucket, data
+        self.buckets.touched.clear()
+
+    def load_state(self, number: int, data: bytes) -> None:
+        self.buckets.restore(number, *self.pickled.load(data))
+        self._written[number] = hashlib.blake2b(data, digest_size=16).digest()
+
+    def forget(self) -> None:
+        """After the end of input."""
+        self.buckets = PlainBuckets(self.node)
+
+    # --- tuples ---
+
+    def _process(self, ready: list[pa.Table], frontier: int, *, results: bool) -> Keyed:
+        if not results:
+            return self._results(pa.array([], pa.binary()))  # the states have what these have done
+        batch = _Batch(self.bound, ready)
+        try:
+            which, buckets = self._pairs(batch)
+            self.buckets.take(batch.ts, 0, which, buckets, batch.view)
+            self.buckets.pass_time(self.last_ts if frontier == AFTER_ALL else frontier)
+            return self._results(batch.key)
+        except Exception as error:
+            raise placed(error, *self.buckets.calling, batch.place) from error
+
+    def _pairs(self, batch: _Batch) -> tuple[np.ndarray, np.ndarray]:
+        """(tuple, bucket) for the buckets of this cell, in total order."""
+        codes, named = codes_of(batch.route)
+        for k in np.flatnonzero(codes == AGAIN).tolist():
+            self.buckets.calling = ("route", k, -1)
+            codes[k], several = routed(self.node.route(batch.view(k)), self.node.buckets)
+            named[k] = list(several or ())
+        assert not (codes == SEVERAL).any() or len(named) == len(codes)
+        return pairs(codes, lambda i: tuple(named[i] or ()), self.cell, self.cells, self.node.buckets)
+
+    def _results(self, key: pa.Array) -> Keyed:
+        return results_of(self.bound, self.buckets, key)
+
+
+def results_of(bound: Bound, buckets: PlainBuckets, key: pa.Array) -> Keyed:
+    """What has come out, in result order. Causes are places in `key`."""
+    out, columns = buckets.taken_out()
+    n = len(out.ts)
+    ts, cause = np.array(out.ts, np.int64), np.array(out.cause, np.int64)
+    timed = cause < 0
+    causes = keys.join(keys.ints(ts), keys.constant(AFTER_INPUTS, n), n=n)
+    if not timed.all():
+        causes = pc.if_else(pa.array(timed), causes, key.take(pa.array(np.maximum(cause, 0))))
+    numbers = [keys.ints(np.array(each, np.int64)) for each in (out.bucket, out.index)]
+    arrays = [pa.array(ts).cast(bound.schema.field(0).type), *columns]
+    rows = pa.Table.from_arrays(arrays, schema=bound.schema)
+    return Keyed(rows, (), keys.join(keys.nest(causes, n=n), *numbers, n=n))
+
+
+class _Batch:
+    """Tuples of all inputs, ready to be taken, in total order."""
+
+    def __init__(self, bound: Bound, ready: list[pa.Table]) -> None:
+        self.bound = bound
+        # Each input's are in order, and a key begins with (ts, input): a stable sort by these is the total order.
+        ts = np.concatenate([times(table) for table in ready])
+        input = np.concatenate([np.full(table.num_rows, n) for n, table in enumerate(ready)])
+        own = np.concatenate([np.arange(table.num_rows) for table in ready])
+        order = np.lexsort((input, ts))
+        self.ts, self.input, self.own = ts[order], input[order].tolist(), own[order].tolist()
+        self.key = pa.concat_arrays([_as(t.column(wire.KEY), pa.binary()) for t in ready]).take(pa.array(order))
+        self.route = pa.concat_arrays([_as(t.column(ROUTE), KIND) for t in ready]).take(pa.array(order))
+        self.rows = [
+            Rows(table.select(i.schema.names), times(table), stream_name(bound, n))
+            for n, (table, i) in enumerate(zip(ready, bound.inputs, strict=True))
+        ]
+
+    def view(self, at: int) -> RowView:
+        rows: Rows = self.rows[self.input[at]]
+        return rows.view(self.own[at])
+
+    def place(self, at: int) -> str:
+        """A tuple, for a person."""
+        ts, input, *own = decode(self.key[at].as_py())
+        node = self.bound.inputs[input].node
+        if not isinstance(node, Stream):
+            return f"a tuple of {stream_name(self.bound, input)!r}, ts {ts}"
+        source = own[0].decode(errors="replace") if isinstance(own[0], bytes) else own[0]
+        if (declared := node.declared()) is not None and node.source_column is None and isinstance(source, int):
+            source = declared[source] if source < len(declared) else source
+        return f"stream {node.name!r}, source {source!r}, {told(encode((own[1],)))}, ts {ts}"
+
+
+def placed(error: Exception, function: str, at: int, bucket: int, place: Callable[[int], str]) -> PlaitError:
+    """An error of a user's function with its name and what it was called with."""
+    where = "" if at < 0 and function != "on_timer" else f"a timer at {at}" if function == "on_timer" else place(at)
+    called = f"{function} of bucket {bucket}" if bucket >= 0 else function
+    called += f", called with {where}" if where else ""
+    if isinstance(error, PlaitError):
+        return type(error)(f"{called}: {error.fact}", why=error.why, do=error.do)
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(_OWN)]
+    last = f" in line {frames[-1].lineno} of {frames[-1].filename}" if frames else ""
+    return RunError(
+        f"{called}: {type(error).__name__}: {error}",
+        why=f"it was raised{last}",
+        do="Mend the function and restart with on_spark(..., functions='changed'): the batch that failed is done again",
+    )

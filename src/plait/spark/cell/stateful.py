@@ -1,0 +1,68 @@
+"""A cell as Spark's stateful operator: the part of it that Spark pickles.
+
+Spark starts a Python process of its own on the driver at each start of a query, only to ask a processor for its state
+variables, and the first batch waits for it. So `Cell` travels by value: to unpickle it nothing of plait is imported,
+which takes three times as long as PySpark does. What it does with rows is in `task`, and its plan travels as bytes.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import BinaryType, LongType, StructField, StructType
+
+if TYPE_CHECKING:
+    from plait.spark.cell.cell import CellPlan
+
+# As objects: Spark asks its JVM to parse a schema given as text, on every batch.
+_KEY = StructType([StructField("no", LongType())])
+_VALUE = StructType([StructField("body", BinaryType())])
+
+
+class Cell(StatefulProcessor):
+    def __init__(self, plan: bytes) -> None:
+        self.plan = plan
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self.map = handle.getMapState("cell", _KEY, _VALUE)
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
+        from plait.spark.cell import task
+
+        return task.rows_of_cell(self.plan, key[0], self.map, rows)
+
+    def close(self) -> None:
+        return
+
+
+#: A state as rows: of which cell, the number of a chunk (or the manifest's), and what it holds.
+STATE = "cell int, no long, body binary"
+
+
+class Importer(StatefulProcessor):
+    """Stores what it is handed, and puts out nothing: `relayout` begins a checkpoint with it."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self.map = handle.getMapState("cell", _KEY, _VALUE)
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
+        from plait.spark.cell import task
+
+        store = task.SparkStore(self.map)
+        for frame in rows:
+            for number, body in zip(frame["no"], frame["body"], strict=True):
+                store.put_chunk(int(number), bytes(body))
+        return iter(())
+
+    def close(self) -> None:
+        return
+
+
+def processor(plan: CellPlan) -> Cell:
+    from pyspark import cloudpickle
+
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
+    return Cell(bytes(cloudpickle.dumps(plan)))  # type: ignore[no-untyped-call]

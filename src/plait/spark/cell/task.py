@@ -1,0 +1,79 @@
+"""A cell's part in a task: its state in Spark's store, and one call of `step` for each key and batch."""
+
+from __future__ import annotations
+
+import gc
+import pickle
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+from pyspark import TaskContext
+
+from plait.spark import wire
+from plait.spark.cell.cell import CellPlan, step
+from plait.spark.keep.recent import recent
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.stateful_processor import MapState
+
+#: The manifest's place among the chunks, whose numbers begin at 0.
+_MANIFEST = (-1,)
+
+_frozen = False
+
+
+class SparkStore:
+    """Spark's state store for the current key: one map holds the manifest and the chunks."""
+
+    def __init__(self, state: MapState) -> None:
+        self._map = state
+
+    def manifest(self) -> bytes | None:
+        found = self._map.getValue(_MANIFEST)
+        return None if found is None else bytes(found[0])
+
+    def put_manifest(self, data: bytes) -> None:
+        self._map.updateValue(_MANIFEST, (data,))
+
+    def chunk(self, number: int) -> bytes:
+        found = self._map.getValue((number,))
+        assert found is not None, f"chunk {number} is in the manifest and not in the state"
+        return bytes(found[0])
+
+    def put_chunk(self, number: int, data: bytes) -> None:
+        self._map.updateValue((number,), (data,))
+
+    def drop_chunk(self, number: int) -> None:
+        self._map.removeKey((number,))
+
+
+def rows_of_cell(data: bytes, key: int, state: MapState, rows: Iterator[Any]) -> Iterator[Any]:
+    """What the cell of this key, of the plan that `data` holds, puts out for a batch's rows."""
+    bodies = [bytes(body) for frame in rows for body in frame["body"]]
+    context = TaskContext.get()
+    query = context.getLocalProperty("sql.streaming.queryId") if context is not None else None
+    plan = _plan(data)
+    cell = plan.layout.keys.index(key)
+    run = None if query is None else f"{query}-{plan.number}"  # each operator of a query has cells of its own
+    near = recent(run, cell, plan.layout.cells)
+    out = step(plan, cell, SparkStore(state), bodies, cache_key=run, near=near)
+    place, body = wire.columns(plan.onward is not None)
+    yield pd.DataFrame({place: [p for p, _ in out], body: [b for _, b in out]})
+    _freeze()
+
+
+@lru_cache(maxsize=16)
+def _plan(data: bytes) -> CellPlan:
+    plan: CellPlan = pickle.loads(data)
+    return plan
+
+
+def _freeze() -> None:
+    """PySpark's daemon collects garbage after every task; what the first batch has built need not be walked again."""
+    global _frozen
+    if not _frozen:
+        _frozen = True
+        gc.collect()
+        gc.freeze()

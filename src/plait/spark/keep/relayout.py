@@ -1,0 +1,141 @@
+"""Another layout, or another number of state partitions, for a query that has stopped: its state exported and imported.
+
+    old checkpoint   the state as of the last committed batch, read by Spark's own reader of state
+    resettling       laid out for the new cells, here on the driver
+    new checkpoint   a query of one batch, whose cells only store what they are handed, makes it: Spark writes its own state.
+                     Then that batch's offsets are replaced by the old ones, so that the next batch goes on behind them.
+
+The old checkpoint is marked as left once the new one is whole: two queries would both publish what comes next.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from plait import paths
+from plait.errors import QueryError, RunError
+from plait.spark.keep.checkpoint import check_not_left, last_number, read_card, write_card
+from plait.spark.keep.resettle import resettle
+from plait.spark.plan import settings
+
+#: The number of a checkpoint's first own batch: see `_import`.
+_SEED = 0
+
+
+def relayout(df: Any, checkpoint: str | os.PathLike[str], to: str | os.PathLike[str]) -> None:
+    """Move a stopped query's state into a new checkpoint, for `df`'s layout and this session's state partitions.
+
+    df          what `query.on_spark(..., layout=...)` returned, for the query that the checkpoint was written by
+    checkpoint  of the stopped query, as given to `write_ordered`; it is left as it is, and refused from then on
+    to          the new one: `write_ordered(df, path, checkpoint=to)` goes on from it, with the same `path`
+    """
+    plan = getattr(df, "_plait", None)
+    if plan is None or not plan.streaming:
+        raise QueryError(
+            "relayout takes the DataFrame that on_spark returned for streaming DataFrames",
+            why="it tells the query and the layout to move to",
+        )
+    old, new = (settings.place(plan.spark, path, "The checkpoint") for path in (checkpoint, to))
+    paths.may_be_folder(new.parent, "The folder of the new checkpoint")
+    card = read_card(old)
+    if card is None:
+        raise RunError(f"There is no checkpoint at {str(old)!r}", do="Name the folder that write_ordered was given")
+    check_not_left(old, card)
+    if os.path.lexists(new):
+        raise RunError(
+            f"{str(new)!r} is there already", why="the new checkpoint is made from nothing", do="Name another"
+        )
+    plan.check_wrote(card, old)  # refused if another query wrote it
+    last = _last_committed(old)
+    try:
+        # Events written so far are in the cells; those that come are numbered from there.
+        if (old / "control").is_dir():
+            shutil.copytree(old / "control", new / "control")
+        moved = plan.again(layout=plan.wanted, control_dir=plan.control_dir or str(new / "control"))
+        states = _laid_out(moved, _exported(plan.spark, old))
+        _import(moved, states, new)
+        _take_over_offsets(old, new, last, moved.card()["partitions"])
+        # The same identity: it goes on with the same folder of results.
+        kept = {name: card[name] for name in ("id", "runs", "target") if name in card}
+        write_card(new, moved.card() | kept | {"first": card.get("first", 0) + last - _SEED})
+    except BaseException:
+        shutil.rmtree(new, ignore_errors=True)
+        raise
+    write_card(old, card | {"left": os.fspath(new)})
+
+
+def _last_committed(old: Path) -> int:
+    planned, done = (last_number(old, kind) for kind in ("offsets", "commits"))
+    if done < 0:
+        raise RunError(f"{str(old)!r} has no committed batch", why="there is no state to move", do="Start anew")
+    if planned != done:
+        raise RunError(
+            f"Batch {planned} of {str(old)!r} is begun and not committed",
+            why="a part of it may be published, and it has to come out as it was planned",
+            do="Start the query on that checkpoint once more, let the batch end, and stop it",
+        )
+    return done
+
+
+def _exported(spark: Any, old: Path) -> dict[int, list[dict[int, bytes]]]:
+    """Each operator's cells, by its number: what they store."""
+    found: dict[int, list[dict[int, bytes]]] = {}
+    names = spark.read.format("state-metadata").load(paths.uri(old)).select("operatorId").distinct().collect()
+    for (operator,) in names:
+        reader = spark.read.format("statestore").option("operatorId", operator).option("stateVarName", "cell")
+        rows = reader.load(paths.uri(old)).selectExpr("key.cell", "user_map_key.no", "user_map_value.body").toArrow()
+        cells: dict[int, dict[int, bytes]] = {}
+        for cell, number, body in zip(*(c.to_pylist() for c in rows.columns), strict=True):
+            cells.setdefault(cell, {})[number] = body
+        manifests = [json.loads(cell[-1]) for cell in cells.values()]
+        if manifests:
+            found[manifests[0]["operator"]] = list(cells.values())
+    return found
+
+
+def _laid_out(plan: Any, old: Mapping[int, list[dict[int, bytes]]]) -> list[pa.Table]:
+    """Each operator's new state as rows: cell, number, body."""
+    tables = []
+    for made in (stage.plan for stage in plan.pipeline.stages):
+        new = resettle(made.bound, old.get(made.number, []), made.layout, made.fingerprint)
+        rows = [(key, n, data) for key, cell in zip(made.layout.keys, new, strict=True) for n, data in cell.items()]
+        columns = list(zip(*rows, strict=True)) or [(), (), ()]
+        schema = pa.schema([("cell", pa.int32()), ("no", pa.int64()), ("body", pa.binary())])
+        tables.append(pa.table([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema))
+    return tables
+
+
+def _import(plan: Any, states: list[pa.Table], new: Path) -> None:
+    """One batch that stores the states: the same operators of Spark's in the same places, with nothing else in them."""
+    folder = new / "import"
+    for number, table in enumerate(states):
+        (folder / str(number)).mkdir(parents=True)
+        pq.write_table(table, folder / str(number) / "state.parquet")
+    raw = plan.pipeline.importing(lambda number: plan.spark.readStream.schema("cell int, no long, body binary")
+                                .parquet(paths.pattern(folder / str(number))))  # fmt: skip
+    writer = raw.writeStream.foreachBatch(lambda frame, batch: frame.count()).trigger(availableNow=True)
+    writer.option("checkpointLocation", paths.uri(new)).start().awaitTermination()
+    done = [f.name for f in (new / "commits").glob("*") if f.name.isdigit()]
+    assert done == [str(_SEED)], f"the import took batches {done}"
+    shutil.rmtree(folder)
+
+
+def _take_over_offsets(old: Path, new: Path, last: int, partitions: int) -> None:
+    """Let the next batch begin where the old query stopped. Of an offset log's file, lines: version, settings, sources."""
+    version, settings, *sources = (old / "offsets" / str(last)).read_text().split("\n")
+    known = json.loads(settings)
+    known["conf"]["spark.sql.shuffle.partitions"] = str(partitions)
+    for folder in ("offsets", "sources"):
+        shutil.rmtree(new / folder, ignore_errors=True)
+    (new / "offsets").mkdir()
+    (new / "offsets" / str(_SEED)).write_text("\n".join([version, json.dumps(known), *sources]))
+    if (old / "sources").is_dir():
+        shutil.copytree(old / "sources", new / "sources")

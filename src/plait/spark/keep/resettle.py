@@ -1,0 +1,143 @@
+"""The state of an operator's cells laid out for other cells: another grid, or other state partitions.
+
+What cells hold is tuples (or partial panes), states of buckets, and what all of them know alike: frontier, progress, events.
+Tuples that several cells held count once. Where a tuple goes then is the new layout's rule where it says who meets whom (by
+value, by bucket); in a grid it may be any row or column, as long as it is one, so there a hash of its key tells it.
+
+Nothing is released, closed or expired on the way: the new cells begin where the old ones stopped, with the same frontier.
+"""
+
+from __future__ import annotations
+
+import uuid
+import zlib
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from plait.errors import RunError
+from plait.query.bind import Bound
+from plait.query.operator import Operator
+from plait.spark import wire
+from plait.spark.cell.cell import STATES, Manifest, Step
+from plait.spark.cell.live import in_order
+from plait.spark.pack.route import KIND, ROUTE, codes_of, places
+from plait.spark.plan.hash_layout import hash_columns, words
+from plait.spark.plan.layout import Layout, mix
+
+#: The manifest's number among the chunks.
+MANIFEST = -1
+
+#: Chunks that an input's rows are cut into: they leave one by one as time passes.
+_CHUNKS = 16
+
+State = dict[int, bytes]
+
+
+def resettle(bound: Bound, cells: Sequence[Mapping[int, bytes]], layout: Layout, fingerprint: str) -> list[State]:
+    """Old cells' state, by number (`stateful`), as the new layout's cells have it."""
+    manifests = [Manifest.load(cell[MANIFEST]) for cell in cells if MANIFEST in cell]
+    if not manifests:
+        return [{} for _ in layout.keys]
+    shared = _shared(manifests, len(cells))
+    new: list[State] = [{} for _ in layout.keys]
+    steps = [Step(uuid.uuid4().hex, shared.frontier, released=[0] * len(bound.inputs)) for _ in new]
+    for input in range(len(bound.inputs)):
+        rows = _rows(cells, manifests, input)
+        if rows is None:
+            continue
+        for state, step, at in zip(new, steps, _places(bound, input, rows, layout), strict=True):
+            _keep(state, step, input, rows if at is None else rows.take(pa.array(at)))
+    states: list[list[int]] = [[] for _ in new]
+    for cell, manifest in zip(cells, manifests, strict=True):
+        for bucket in manifest.states:
+            new[bucket % layout.cells][STATES - bucket] = cell[STATES - bucket]
+            states[bucket % layout.cells].append(bucket)
+    for number, (state, step) in enumerate(zip(new, steps, strict=True)):
+        state[MANIFEST] = Manifest(
+            fingerprint, shared.frontier, len(step.chunks), shared.drained,
+            sum(m.late for m in manifests) if number == 0 else 0,  # counts of rows dropped: the sum matters
+            shared.events, [step], shared.progress, shared.upstreams, sorted(states[number]), shared.operator,
+        ).dump()  # fmt: skip
+    return new
+
+
+def _shared(manifests: list[Manifest], cells: int) -> Manifest:
+    """What all cells know alike."""
+    first = manifests[0]
+    for other in manifests:
+        same = (other.frontier, other.events, other.progress, other.upstreams, other.drained) == (
+            first.frontier, first.events, first.progress, first.upstreams, first.drained
+        )  # fmt: skip
+        if not same or len(manifests) != cells:
+            raise RunError(
+                f"The cells of this checkpoint are not at one frontier: {first.frontier} and {other.frontier}",
+                why="they are, whenever a batch has been committed, so its state is not whole",
+                do="Start the query on it once more and let a batch end",
+            )
+    return first
+
+
+def _rows(cells: Sequence[Mapping[int, bytes]], manifests: list[Manifest], input: int) -> pa.Table | None:
+    """All rows of an input that any cell holds, each once, in order.
+
+    Equal rows of seq="content" share a key and each counts: a cell that has one of them has all, so they are told apart
+    by their number in a cell.
+    """
+    found = []
+    for cell, manifest in zip(cells, manifests, strict=True):
+        chunks = [chunk for step in manifest.steps for chunk in step.chunks if chunk[1] == input]
+        if chunks:
+            rows = in_order(pa.concat_tables([wire.table_of(cell[chunk[0]]) for chunk in chunks]))
+            found.append(_numbered(rows.combine_chunks()) if wire.KEY in rows.column_names else rows)
+    if not found:
+        return None
+    rows = pa.concat_tables(found)
+    if wire.KEY not in rows.column_names:
+        return in_order(rows).combine_chunks()  # partial panes: each in one cell
+    rows = rows.take(pc.sort_indices(rows, sort_keys=[(n, "ascending") for n in (wire.TS, wire.KEY, _NUMBER)]))
+    rows = rows.combine_chunks()
+    again = _like_before(rows.column(wire.KEY)) & _like_before(rows.column(_NUMBER))
+    return rows.filter(pa.array(~again)).drop_columns([_NUMBER]).combine_chunks()
+
+
+_NUMBER = "_plait_number"
+
+
+def _numbered(rows: pa.Table) -> pa.Table:
+    """With each row's number among those of its key."""
+    place = np.arange(rows.num_rows)
+    begins = ~_like_before(rows.column(wire.KEY))
+    number = place - np.maximum.accumulate(np.where(begins, place, 0))
+    return rows.append_column(_NUMBER, pa.array(number))
+
+
+def _like_before(column: pa.ChunkedArray) -> np.ndarray:
+    """Whether a value equals the one before it."""
+    same = np.zeros(len(column), bool)
+    if len(column) > 1:
+        same[1:] = pc.equal(column.slice(1), column.slice(0, len(column) - 1)).to_numpy()
+    return same
+
+
+def _places(bound: Bound, input: int, rows: pa.Table, layout: Layout) -> list[np.ndarray | None]:
+    if isinstance(bound.node, Operator):
+        codes, named = codes_of(pa.concat_arrays(rows.column(ROUTE).cast(KIND).chunks))
+        return list(places(codes, named, layout.cells))
+    if layout.kind == "hash":
+        columns = hash_columns(bound)
+        assert columns is not None
+        return layout.destinations(input, words(columns, input, rows))
+    keys = pc.cast(rows.column(wire.KEY), pa.binary()).to_pylist()
+    return layout.destinations(input, mix(np.fromiter(map(zlib.crc32, keys), np.uint64, len(keys))))
+
+
+def _keep(state: State, step: Step, input: int, rows: pa.Table) -> None:
+    size = max(1, -(-rows.num_rows // _CHUNKS))
+    for at in range(0, rows.num_rows, size):
+        part = rows.slice(at, size)
+        number = len(step.chunks)
+        step.chunks.append([number, input, part.num_rows, int(pc.max(part.column(wire.TS)).as_py())])
+        state[number] = wire.table_bytes(part.combine_chunks())

@@ -1,0 +1,1 @@
+"""On the source's tasks: rows read, ordered by position, and packed for the cells."""

@@ -1,0 +1,243 @@
+"""Pack: on the source's tasks, tuples become one packed row per (task, cell), with the task's punctuation.
+
+A task sorts its tuples by (source, seq), so its output does not depend on the order of its input; where a tuple goes is
+a function of its own key. No counter of tasks or attempts, no clock, no random number has a part in it: a stage that is
+retried in part sends the same bytes.
+
+Punctuation (SplitJoin's idea) goes to every cell, also to those that get no tuple: for each source of the task, the
+first position, the largest ts, and the first tuple that ran back too far within the task. From the punctuation of all
+tasks every cell computes the same frontier, with no coordinator.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from plait.core import keys
+from plait.errors import DataError
+from plait.schema import to_micros
+from plait.spark import wire
+from plait.spark.pack.positions import HANDED, PATH, Positions, changes, positions, told, unquoted
+from plait.spark.pack.scan import Scan
+from plait.spark.plan.layout import mix
+from plait.spark.plan.ship import Shipping, Tuples
+
+
+@dataclass(frozen=True)
+class PackPlan:
+    """How one DataFrame of a stream becomes packed rows. Pickled into the tasks."""
+
+    stream: str
+    inputs: tuple[int, ...]  # the operator's inputs it feeds: two for a self-join, none if it is only heard
+    columns: tuple[str, ...]  # that a task reads
+    time: str
+    unit: str | None
+    disorder_us: int
+    late: str
+    source: str  # "column", "file" or "constant"
+    source_name: Any  # the column, the folder's root, or the name itself
+    source_rank: int  # for "constant": the declared position
+    seq: str  # "row" (path and row), "block" (path, block, running), "offset", "kafka", "column", "content"
+    seq_column: str | None
+    ship: Shipping
+    scan: Scan | None = None  # the task reads the files itself: it is given which rows
+    where: str = "spark"
+
+    def mapper(self) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+        return lambda batches: pack(self, batches)
+
+
+def pack(plan: PackPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    table = pa.Table.from_batches(list(batches)) if (batches := list(batches)) else None  # type: ignore[assignment]
+    if table is None or table.num_rows == 0:
+        return
+    table = table.combine_chunks()
+    if PATH in table.column_names:
+        table = table.set_column(table.column_names.index(PATH), PATH, unquoted(table.column(PATH).combine_chunks()))
+    names = {f"{HANDED}{at}": name for at, name in enumerate(plan.columns)}
+    table = table.rename_columns([names.get(name, name) for name in table.column_names])
+    if plan.scan is not None:
+        table = plan.scan.read(table, plan.columns).combine_chunks()
+    rows = _ordered(plan, table)
+    splits, late = _splits(plan, rows)
+    beside = {wire.SPLIT: pa.array(rows.split)} | ({} if late is None else {wire.LATE_FLAG: pa.array(late)})
+    tuples = Tuples(rows.table, rows.place, rows.ts, rows.own_keys, rows.hashes, beside)
+    schema = pa.schema([("cell", pa.int32()), ("body", pa.binary())])
+    if not plan.inputs:
+        body = wire.body({"stream": plan.stream, "splits": splits, "panes": False})
+        yield pa.record_batch([list(cells := plan.ship.layout.keys), [body] * len(cells)], schema=schema)
+    for number, input in enumerate(plan.inputs):
+        header = {"stream": plan.stream, "input": input, "splits": splits if number == 0 else [], "split_of": splits}
+        header["panes"] = plan.ship.folds
+        for cell, part in zip(plan.ship.layout.keys, plan.ship.parts(input, tuples), strict=True):
+            body = wire.body(header, part if part.num_rows else None)
+            yield pa.record_batch([[cell], [body]], schema=schema)
+
+
+@dataclass
+class _Rows:
+    """A task's tuples by (source, seq): event times, positions, and the splits they fall into. The table is as it came.
+
+    A split is a run of one source's positions with no other task's in between. Tasks take files in any company, so a
+    file (of files without row numbers a block) is a split of its own.
+    """
+
+    table: pa.Table
+    ts: np.ndarray
+    split: np.ndarray  # each tuple's split
+    split_source: np.ndarray  # each split's source, as a place in `names`
+    source: np.ndarray  # each tuple's
+    names: list[Any]
+    ranks: pa.Array  # the names' key pieces
+    positions: Positions
+    place: np.ndarray  # where each tuple stands in the table
+
+    def seq(self, at: int) -> bytes:
+        """The key piece of one tuple's seq."""
+        piece: bytes = self.positions.pieces(self.place[at : at + 1])[0].as_py()
+        return piece
+
+    def own_keys(self, places: np.ndarray | None) -> pa.Array:
+        at, source = (self.place, self.source) if places is None else (self.place[places], self.source[places])
+        return keys.join(self.ranks.take(pa.array(source)), self.positions.pieces(at), n=len(at))
+
+    def hashes(self) -> np.ndarray:
+        salt = np.array([zlib.crc32(str(name).encode()) for name in self.names], np.uint64)[self.source]
+        return mix(self.positions.words()[self.place] ^ (salt << np.uint64(32)))
+
+
+def _times(plan: PackPlan, table: pa.Table) -> np.ndarray:
+    column = table.column(plan.time)
+
+    def micros(first: int, rows: int) -> np.ndarray:
+        return to_micros(column.slice(first, rows), plan.unit, stream=plan.stream, name=plan.time, where=plan.where)
+
+    try:
+        return micros(0, table.num_rows)
+    except DataError:
+        # Which row of the task's is at fault says nothing to a person: find it, and tell its place in its source.
+        good, bad = 0, table.num_rows
+        while bad - good > 1:
+            middle = (good + bad) // 2
+            try:
+                micros(good, middle - good)
+                good = middle
+            except DataError:
+                bad = middle
+        try:
+            micros(good, 1)
+        except DataError as error:
+            raise _placed(plan, table, good, error) from None
+        raise
+
+
+def _placed(plan: PackPlan, table: pa.Table, row: int, error: DataError) -> DataError:
+    names, codes, _ = _source(plan, table, table.num_rows)
+    place = told(_positions(plan, table).pieces(np.array([row]))[0].as_py())
+    mend = "mend the file, or name a seq column and filter such rows out"
+    return DataError(
+        f"Stream {plan.stream!r}, source {names[codes[row]]!r}, {place}: {error.fact.partition(': ')[2]}",
+        why=error.why,
+        do=f"To skip it, {mend if plan.seq == 'block' else 'filter such rows out of the DataFrame'} and restart",
+    )
+
+
+def _ordered(plan: PackPlan, table: pa.Table) -> _Rows:
+    ts = _times(plan, table)
+    names, codes, ranks = _source(plan, table, len(ts))
+    at = _positions(plan, table)
+    order = at.order(codes)
+    place = np.arange(len(ts)) if order is None else order
+    if order is not None:
+        ts, codes = ts[order], codes[order]
+    begins = changes((codes, *(column[place] for column in at.runs)))
+    if plan.seq in ("column", "kafka") or (plan.seq == "row" and plan.scan is None):
+        _check_repeated(plan, at, place, begins, names, codes)
+    split = (np.cumsum(begins) - 1).astype(np.int32)
+    return _Rows(table, ts, split, codes[begins], codes, names, ranks, at, place)
+
+
+def _positions(plan: PackPlan, table: pa.Table) -> Positions:
+    return positions(plan.seq, table, stream=plan.stream, seq_column=plan.seq_column, columns=plan.columns)
+
+
+def _check_repeated(plan: PackPlan, found: Positions, place: np.ndarray, begins: np.ndarray, names: list[Any],
+                    codes: np.ndarray) -> None:  # fmt: skip
+    at = np.flatnonzero(found.repeated(place) & ~begins[1:])
+    if len(at):
+        piece = found.pieces(place[at[:1]])[0].as_py()
+        of_column = plan.seq == "column"
+        raise DataError(
+            f"Stream {plan.stream!r}, source {names[codes[at[0]]]!r}: {told(piece)} stands twice",
+            why=f"column {plan.seq_column!r} orders a source's tuples, and two with one value have no order"
+            if of_column
+            else "a position orders a source's tuples, and is one tuple's",
+            do="Choose a column whose values do not repeat within a source, or seq='content'"
+            if of_column
+            else "Take away what makes copies of rows, or let ties go by content (seq='content')",
+        )
+
+
+def _source(plan: PackPlan, table: pa.Table, n: int) -> tuple[list[Any], np.ndarray, pa.Array]:
+    """Names of the task's sources in order, each row's number among them, and the names' key pieces."""
+    if plan.source == "constant":
+        return [plan.source_name], np.zeros(n, np.int64), keys.constant(plan.source_rank, 1)
+    column = table.column(PATH if plan.source == "file" else plan.source_name).combine_chunks()
+    if plan.source == "file":
+        column = column.dictionary_decode()
+        if not pc.all(pc.starts_with(column, plan.source_name)).as_py():
+            raise DataError(
+                f"Stream {plan.stream!r}: file {column[0].as_py()!r} is not in {plan.source_name!r}",
+                why="source=plait.FILE names sources by the path relative to one folder",
+                do="Read that folder, without wildcards or further paths",
+            )
+        column = pc.utf8_slice_codeunits(column, len(plan.source_name))
+    if column.null_count:
+        raise DataError(
+            f"Stream {plan.stream!r}: source column {plan.source_name!r} is NULL", why="a source needs a name"
+        )
+    encoded = pc.dictionary_encode(column)
+    raw = encoded.dictionary.to_pylist()
+    sorted_at = sorted(range(len(raw)), key=lambda i: raw[i].encode() if isinstance(raw[i], str) else raw[i])
+    place = np.empty(len(raw), np.int64)
+    place[sorted_at] = np.arange(len(raw))
+    names = [raw[i] for i in sorted_at]
+    pieces = pa.array([keys.constant(name, 1)[0].as_py() for name in names], pa.binary())
+    return names, place[encoded.indices.to_numpy()], pieces
+
+
+def _splits(plan: PackPlan, rows: _Rows) -> tuple[list[list[Any]], np.ndarray | None]:
+    """For each split [source, first seq, last seq, max ts, rows, ended, offence, least]; which are late within theirs.
+
+    `least` is the ts and the seq of a tuple that has the least ts: all there is to judge partial panes by.
+    """
+    splits, late = [], None
+    starts = np.searchsorted(rows.split, np.arange(len(rows.split_source) + 1))
+    for number, source in enumerate(rows.split_source):
+        begin, end = int(starts[number]), int(starts[number + 1])
+        ts = rows.ts[begin:end]
+        offence = None
+        if plan.seq != "content":
+            largest_before = np.maximum.accumulate(ts)[:-1]
+            wrong = np.flatnonzero(ts[1:] < largest_before - plan.disorder_us) + 1
+            if len(wrong):
+                late = np.zeros(len(rows.ts), bool) if late is None else late
+                late[begin + wrong] = True
+                where = rows.seq(begin + int(wrong[0])).hex()
+                offence = [int(ts[wrong[0]]), int(largest_before[wrong[0] - 1]), where]
+        kept = ts if late is None else ts[~late[begin:end]]
+        first, last = (rows.seq(at).hex() for at in (begin, end - 1))
+        ordered = [first, last] if plan.seq != "content" else ["", ""]
+        least = int(ts.argmin())
+        least_at = [int(ts[least]), rows.seq(begin + least).hex()]
+        splits.append(
+            [rows.names[source], *ordered, int(kept.max()), end - begin, plan.source == "file", offence, least_at]
+        )
+    return splits, late

@@ -1,0 +1,1 @@
+"""Before anything runs: DataFrames, layouts, stages, settings, and what a checkpoint pins."""

@@ -1,0 +1,94 @@
+"""Rows dropped as late or behind, for those who do not publish with `write_ordered`: marked in the result, or counted."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from plait.connectors.encoding import json_rows
+from plait.spark import wire
+from plait.spark.cell.results import read
+
+#: Of a dropped row, its stream and the row itself as JSON text; NULL in results. Results' columns are NULL in turn.
+STREAM, ROW = "_plait_dropped", "_plait_row"
+COLUMNS = (pa.field(STREAM, pa.string()), pa.field(ROW, pa.string()))
+
+#: The name of the metric that counts dropped rows in a query's progress.
+METRIC = "plait"
+
+_listening: dict[int, Any] = {}
+
+
+def unpack_both(schema: pa.Schema) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Results, and beside them what was dropped."""
+    whole = pa.schema([*schema, *COLUMNS])
+
+    def unpacked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for kind, body in zip(batch.column("kind").to_pylist(), batch.column("body"), strict=True):
+                if kind == wire.PROGRESS:
+                    continue
+                data = body.as_buffer()
+                table = (read(data).table() if kind == wire.RESULTS else wire.table_of(data)).combine_chunks()
+                n = table.num_rows
+                if kind == wire.RESULTS:
+                    columns = [*table.cast(schema).columns, *(pa.nulls(n, field.type) for field in COLUMNS)]
+                else:
+                    stream = table.schema.metadata[b"stream"].decode()
+                    columns = [pa.nulls(n, field.type) for field in schema]
+                    columns += [pa.array([stream] * n, pa.string()), pa.array(list(json_rows(table)), pa.string())]
+                yield from pa.Table.from_arrays(columns, schema=whole).to_batches()
+
+    return unpacked
+
+
+def counted(raw: Any, streams: list[str], streaming: bool) -> Any:
+    """What cells put out, with a count of dropped rows in the query's progress, and a warning when it grows."""
+    which = ", ".join(map(repr, streams))
+    if not streaming:
+        warnings.warn(
+            f"Late rows of {which} are dropped and not shown here: on_spark(..., late_rows=True) has them in the result",
+            stacklevel=5,
+        )
+        return raw
+    from pyspark.sql import functions as F
+
+    _listen(raw.sparkSession)
+    text = F.when(raw.kind == wire.PROGRESS, raw.body.cast("string"))
+    return raw.observe(METRIC, F.sum(F.get_json_object(text, "$.late").cast("long")).alias("late"))
+
+
+def _listen(spark: Any) -> None:
+    """One listener a session, which warns of rows that are dropped."""
+    if id(spark) in _listening:
+        return
+    from pyspark.sql.streaming.listener import StreamingQueryListener
+
+    class Listener(StreamingQueryListener):
+        def __init__(self) -> None:
+            self.seen: dict[str, int] = {}
+
+        def onQueryStarted(self, event: Any) -> None:
+            return
+
+        def onQueryProgress(self, event: Any) -> None:
+            metrics = event.progress.observedMetrics.get(METRIC)
+            late = getattr(metrics, "late", None) or 0
+            if late > self.seen.get(str(event.progress.id), 0):
+                self.seen[str(event.progress.id)] = late
+                warnings.warn(
+                    f"{late} rows dropped as late or behind so far: on_spark(..., late_rows=True) has them in the result",
+                    stacklevel=1,
+                )
+
+        def onQueryIdle(self, event: Any) -> None:
+            return
+
+        def onQueryTerminated(self, event: Any) -> None:
+            self.seen.pop(str(event.id), None)
+
+    _listening[id(spark)] = Listener()
+    spark.streams.addListener(_listening[id(spark)])

@@ -1,0 +1,253 @@
+"""Collect: what cells put out, published in result order, once.
+
+All cells of a batch have the same frontier, so a batch's results lie between the frontier before it and its own: sorted
+within the batch, published batch by batch, they are in result order altogether. A batch is written under a temporary
+name and renamed to its batch's number, so a replay, which brings the same rows, leaves the same bytes.
+
+Whose a folder is, and who may publish into it, is `target`'s to say: before anything runs, and before each part.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from plait import paths
+from plait.connectors.sinks import open_sink, sync_folder
+from plait.errors import QueryError
+from plait.spark import wire
+from plait.spark.cell.keyed import Keyed
+from plait.spark.cell.results import Results, merge, read
+from plait.spark.keep.checkpoint import publishing, tie
+from plait.spark.plan import settings
+from plait.spark.publish.target import Owner, Target
+from plait.spark.publish.tell import telling
+
+ENDINGS = {"parquet": ".parquet", "jsonl": ".jsonl"}
+
+
+@dataclass(frozen=True)
+class BatchReport:
+    """What one micro-batch did, for a progress display."""
+
+    batch: int
+    results: int
+    frontier: int
+    pending: int
+    late: int  # rows dropped so far
+    largest: int | None = None  # the largest ts seen so far; the frontier lags behind it
+
+
+def quoted(stream: str) -> str:
+    """A stream's name as that of a folder: what would lead elsewhere, or be passed over by readers, is escaped as in a URI."""
+    return re.sub(r"[/%\0]|^[._]", lambda found: f"%{ord(found[0]):02X}", stream)
+
+
+def part_name(batch: int, format: str) -> str:
+    return f"part-{batch:012d}{ENDINGS[format]}"
+
+
+def write_ordered(df: Any, path: str | os.PathLike[str], *, checkpoint: str | os.PathLike[str], format: str = "parquet",
+                  late: str | os.PathLike[str] | None = None, distributed: bool = False, keep_key: bool = False,
+                  trigger: dict[str, Any] | None = None, drain: bool = False, new_folder: bool = False,
+                  report: Callable[[BatchReport], None] | None = None) -> Any:  # fmt: skip
+    """Start a streaming query whose results stand in `path`, in result order, exactly once.
+
+    df           what `query.on_spark(...)` returned for streaming DataFrames
+    path         a folder of this checkpoint alone: one that holds other rows is refused
+    checkpoint   the folder that lets the query go on where it was
+    format       "parquet" or "jsonl"; one part a batch, whose names sort into result order
+    late         a folder for rows dropped as late or behind
+    distributed  executors write the parts of a batch (a folder a batch) instead of the driver writing one
+    keep_key     keep the column `_plait_key`
+    trigger      as DataStreamWriter.trigger takes it; {"availableNow": True} by default
+    drain        end of input: take the rows that are there (this call waits for that), then end every source; the query
+                 that is returned flushes what is left, and the checkpoint refuses rows from then on
+    new_folder   `path` may be another folder than so far: it gets the parts from here on, and the old one keeps its own
+    report       called after each batch with what it did
+
+    Folders are local paths or `file:` URIs, made absolute at once.
+
+        plait.spark.write_ordered(near.on_spark({"quotes": quotes_df, "trades": trades_df}), "out", checkpoint="checkpoint")
+    """
+    plan = getattr(df, "_plait", None)
+    if plan is None or not plan.streaming:
+        raise QueryError(
+            "write_ordered takes the DataFrame that on_spark returned for streaming DataFrames",
+            why="it publishes what the cells put out, batch by batch",
+            do="Pass it unchanged; for a batch result use df.orderBy('_plait_key')",
+        )
+    if format not in ENDINGS:
+        raise QueryError(f"format={format!r} is no format", do="Use 'parquet' or 'jsonl'")
+    if drain and trigger is not None and "availableNow" not in trigger:
+        raise QueryError(
+            f"drain=True with trigger={trigger!r}", why="draining takes what is there and ends", do="Leave trigger out"
+        )
+    place = settings.place(plan.spark, checkpoint, "The checkpoint")
+    form = f"{format}, a folder a batch" if distributed else format
+    targets = [Target(settings.place(plan.spark, path, "The folder of results"), "results", form, new_folder)]
+    if late is not None:
+        aside = settings.place(plan.spark, late, "The folder of dropped rows")
+        targets.append(Target(aside, "dropped rows", format, True, "The folder of dropped rows"))
+    _check_apart(place, *(target.folder for target in targets))
+    plan, owner, first = tie(plan, place, targets)
+    publish = _Publisher(plan, owner, targets[0], format, targets[1] if late is not None else None, keep_key, distributed,
+                         report, first)  # fmt: skip
+
+    def start() -> Any:
+        writer = plan.raw().writeStream.foreachBatch(publish).option("checkpointLocation", paths.uri(place))
+        return telling(writer.trigger(**(trigger or {"availableNow": True})).start())
+
+    if not drain:
+        return start()
+    start().awaitTermination()
+    plan.drain()
+    return start()
+
+
+def _check_apart(checkpoint: Path, target: Path, late: Path | None = None) -> None:
+    """Refuse folders of which a reader of one would read the other."""
+    if target == checkpoint:
+        raise QueryError(f"The checkpoint and the folder of results are both {str(target)!r}", do="Name two folders")
+    if late is not None and (late == target or late in target.parents or target in late.parents):
+        raise QueryError(
+            f"The folder of dropped rows {str(late)!r} and that of results {str(target)!r} lie in one another",
+            why="who reads the one would read the other's rows",
+            do="Name two folders side by side",
+        )
+
+
+@dataclass
+class _Publisher:
+    plan: Any
+    owner: Owner
+    target: Target
+    format: str
+    late: Target | None
+    keep_key: bool
+    distributed: bool
+    report: Callable[[BatchReport], None] | None
+    first: int = 0  # the batches that earlier checkpoints of this query had: see `relayout`
+
+    def __call__(self, frame: Any, batch: int) -> None:
+        if not self.distributed:
+            return self._publish(frame, frame.toArrow(), batch)
+        frame.persist()  # several actions, and the cells must run once
+        try:
+            self._publish(frame, frame.where(frame.kind != wire.RESULTS).toArrow(), batch)
+        finally:
+            frame.unpersist()
+
+    def _publish(self, frame: Any, rows: pa.Table, batch: int) -> None:
+        bodies: dict[int, list[bytes]] = {kind: [] for kind in (wire.RESULTS, wire.LATE, wire.PROGRESS)}
+        for kind, body in zip(rows.column("kind").to_pylist(), rows.column("body").to_pylist(), strict=True):
+            bodies[kind].append(body)
+        number = self.first + batch
+        with publishing(self.owner, self.target):
+            if self.distributed:
+                results = self._write_distributed(frame, number)
+            else:
+                results = self._write_one([read(body) for body in bodies[wire.RESULTS]], number)
+        if bodies[wire.LATE]:
+            self._write_late(bodies[wire.LATE], number)
+        if self.report is not None and bodies[wire.PROGRESS]:
+            cells = [json.loads(body) for body in bodies[wire.PROGRESS]]
+            self.report(
+                BatchReport(
+                    batch,
+                    results,
+                    min(c["frontier"] for c in cells),
+                    sum(c["pending"] for c in cells),
+                    sum(c["late"] for c in cells),
+                    max((c["largest"] for c in cells if c["largest"] is not None), default=None),
+                )
+            )
+
+    def _write_one(self, cells: list[Results | Keyed], batch: int) -> int:
+        if not cells:
+            return 0
+        results = merge(cells)
+        kept = results.table() if self.keep_key else results.columns
+        with open_sink(self.target.folder / part_name(batch, self.format), kept.schema) as sink:
+            sink.write(kept.combine_chunks())
+        return results.rows
+
+    def _write_late(self, bodies: list[bytes], batch: int) -> None:
+        """Streams differ in columns, so each has a folder of its own."""
+        if self.late is None:
+            count = sum(wire.table_of(body).num_rows for body in bodies)
+            warnings.warn(
+                f"Batch {batch} dropped {count} rows as late or behind: write_ordered(..., late=FOLDER) keeps them",
+                stacklevel=2,
+            )
+            return
+        with publishing(self.owner, self.late):
+            for body in bodies:
+                table = wire.table_of(body)
+                folder = self.late.folder / quoted(table.schema.metadata[b"stream"].decode())
+                paths.folder(folder, self.late.what)
+                name = f"part-{batch:012d}-{table.schema.metadata[b'cell'].decode()}{ENDINGS[self.format]}"
+                with open_sink(folder / name, table.schema.remove_metadata()) as sink:
+                    sink.write(table.replace_schema_metadata(None))
+
+    def _write_distributed(self, frame: Any, batch: int) -> int:
+        """A folder a batch, renamed as a whole; its parts sort by name into result order."""
+        final = self.target.folder / f"batch-{batch:012d}"
+        if final.exists():
+            return 0  # a replay: the very same rows stand there
+        temporary = self.target.folder / f".batch-{batch:012d}.tmp"
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir(parents=True)
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        from plait.spark.run import unpack
+
+        results = frame.mapInArrow(unpack(self.plan.schema, wire.RESULTS), from_arrow_schema(self.plan.schema))
+        ordered = results.orderBy(wire.KEY)
+        writer = _part_writer(str(temporary), self.format, self.keep_key)
+        try:
+            counts = ordered.mapInArrow(writer, "part int, rows long").collect()
+        except BaseException:
+            shutil.rmtree(temporary, ignore_errors=True)  # a disk that is full should not stay so for our sake
+            raise
+        total = sum(row.rows for row in counts)
+        if total:
+            os.replace(temporary, final)
+            sync_folder(self.target.folder)
+        else:
+            shutil.rmtree(temporary)
+        return int(total)
+
+
+def _part_writer(
+    folder: str, format: str, keep_key: bool
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        part, rows, sink = context.partitionId(), 0, None
+        for batch in batches:
+            if batch.num_rows == 0:
+                continue
+            kept = batch if keep_key else batch.drop_columns([wire.KEY])
+            if sink is None:
+                # A retried or speculative task writes the same rows under the same name.
+                sink = open_sink(Path(folder) / f"part-{part:05d}{ENDINGS[format]}", kept.schema)
+            sink.write(kept)
+            rows += batch.num_rows
+        if sink is not None:
+            sink.commit()
+        yield pa.record_batch([pa.array([part], pa.int32()), pa.array([rows], pa.int64())], names=["part", "rows"])
+
+    return write

@@ -1,0 +1,89 @@
+"""The designs for aggregates, and which one fits a query: what a `Plan` is for a join.
+
+| design | who merges sources | who updates windows |
+|---|---|---|
+| `mq`, `mq_lockfree` | the one update thread, from a queue a source (`threads.gate.queues`) | that thread |
+| `tuml_sc` | the gate | one update thread (`threads.aggregate.tuml`) |
+| `tuml_mc` | the gate | update threads, split by key |
+| `wiml` | nobody: windows are merged instead | the threads that push (`threads.aggregate.wiml`) |
+| `wiml_shared` | nobody, as with `wiml` | the threads that push, through tables of windows that they share |
+
+All give the same rows in the same order. The first two are what the paper starts from; they are here to be compared with. So is
+`wiml_shared`: the paper's W-Hive has a concurrent hash table in every winset, in which sources meet at a key's window; with
+`wiml` a source looks up keys in a table of its own, and the output thread brings together what is of one key.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from plait.errors import QueryError
+from plait.query.aggregate import Aggregate
+from plait.query.stream import Stream
+from plait.threads.aggregate.hive import functions
+
+#: With WiML a source has its own part of every window it is in: work that pays while there are cores to share it.
+SOURCES_A_CORE = 4
+STRATEGIES = ("mq", "mq_lockfree", "tuml_sc", "tuml_mc", "wiml", "wiml_shared")
+WIML = ("wiml", "wiml_shared")
+
+
+@dataclass(frozen=True)
+class Design:
+    """Who updates windows. `seats` are the gate's readers."""
+
+    strategy: str
+    workers: int
+    why: str
+
+    @property
+    def merges_windows(self) -> bool:
+        """Whether the threads that push update windows, each source its own part."""
+        return self.strategy in WIML
+
+    @property
+    def seats(self) -> tuple[int, ...]:
+        return tuple(range(self.workers))
+
+
+def design(query: Aggregate, strategy: str, workers: int | None, schema: pa.Schema | None = None) -> Design:
+    """The strategy for an aggregate, checked; as far as that goes without the input's columns, if they are not known."""
+    if strategy not in (*STRATEGIES, "auto"):
+        raise QueryError(
+            f"strategy={strategy!r} for an aggregate",
+            why="it is one for joins",
+            do=f"Use one of {', '.join(map(repr, ('auto', *STRATEGIES)))}",
+        )
+    if strategy == "tuml_mc":
+        if not query.by:
+            raise QueryError(
+                "strategy='tuml_mc' without by=",
+                why="update threads share the work by key, and there is none",
+                do="Use 'tuml_sc' or 'wiml', or group by a column",
+            )
+        return Design(strategy, workers or 2, "update threads split by key, as asked for")
+    unmerged = functions.check(query, schema)
+    if strategy in WIML and unmerged is not None:
+        raise functions.refuse(unmerged, query, strategy)
+    if strategy != "auto":
+        if workers is not None and workers > 1:
+            raise QueryError(
+                f"workers={workers} with strategy={strategy!r}",
+                why="windows are updated by the threads that push" if strategy in WIML else "it has a single consumer",
+                do="Leave workers= out, or use 'tuml_mc'",
+            )
+        return Design(strategy, 1, "as asked for")
+    if workers is not None and workers > 1 and query.by:
+        return Design("tuml_mc", workers, f"{workers} workers were asked for: update threads split by key")
+    if unmerged is not None:
+        return Design("tuml_sc", 1, f"{unmerged}: one thread reads all tuples in total order")
+    declared = query.input.declared() if isinstance(query.input, Stream) else None
+    sources, cores = 0 if declared is None else len(declared), os.cpu_count() or 1
+    if sources > SOURCES_A_CORE * cores:
+        why = f"{sources} sources on {cores} cores: their parts of windows would cost more than sorting their tuples"
+        return Design("tuml_sc", 1, f"{why}; one thread reads all tuples in total order")
+    known = "" if declared is None else f" ({sources} source{'s' if sources != 1 else ''})"
+    return Design("wiml", 1, f"every function merges, so threads that push update windows themselves{known}")

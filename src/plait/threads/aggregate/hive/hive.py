@@ -1,0 +1,112 @@
+"""The W-Hive: winsets to which many sources add at once, and from which one thread takes those that are complete
+(multiway-aggregation.txt, sections 4 and 5.6, algorithm 5).
+
+    open_winset(h, slot, pane)          `hive_list`: find or make the winset of a pane
+    join(h, slot, winset, cell)         `hive_table`: cells of this source, from this one on, are in it
+    window_of(h, slot, winset, key)     find or make the window of a key in it
+    advance(h, slot, pane)              this source updates no pane below any more: the paper's `written`
+    take(h, below)                      the first winset, if every source has written past it (`getNextWinSet`)
+    let_go(h, pane)                     the taker has copied what it took from panes below: their memory may be used again
+
+Invariants, and why they hold:
+
+- **A winset is taken once, in the order of panes, and complete.** The taker reads every WRITTEN first and the list after it: a
+  source links a winset and notes its cells before it writes past the pane, so what lies below the least WRITTEN is in the list
+  when the taker looks, with all its cells. (The other way round it could see a later winset, then a source that has just
+  added an earlier one and gone on, and skip that.)
+- **What a cell holds is seen by the taker.** A source updates its cells plainly, then releases WRITTEN; the taker acquires it.
+- **No memory is used again under anybody's feet.** A source enters only tables of panes it has not written past, and these
+  are not taken before it does; the taker lets go after it has copied. Nodes of the list: see `hive_list`.
+
+All of it is lock-free: a CAS fails only because another thread's has succeeded. What is different from the paper: a window is
+not one accumulator that threads update in turn, but a cell for each source, merged when the winset is taken. So updating needs
+no atomic step at all; any function that merges is served, first and last too (by the ts and the source of their tuple); and the
+shared structures are entered once for each pane, source and key, not once a tuple. Where functions merge, a winset is that of a
+*pane* (`core.kernels.panes`), and windows are merged from panes as in every other design.
+
+Not promised: that memory suffices. `open_winset`, `join` and `window_of` answer that it does not, and are called again once it
+has grown.
+"""
+
+from __future__ import annotations
+
+from plait.threads.aggregate.hive.layout import (
+    HEAD,
+    HEAD_PANE,
+    LAST,
+    NEXT,
+    NIL,
+    PANE,
+    PASSED,
+    SLOTS,
+    WRITTEN,
+    node_at,
+    source_at,
+)
+from plait.threads.aggregate.hive.table import STACK, join, list_members, list_windows, window_of
+from plait.threads.aggregate.hive.winsets import open_winset
+from plait.threads.atomics import compiled, load_acquire, store_release
+
+__all__ = [
+    "STACK",
+    "admit",
+    "advance",
+    "join",
+    "let_go",
+    "list_members",
+    "list_windows",
+    "open_winset",
+    "passed",
+    "take",
+    "window_of",
+    "written_by_all",
+]
+
+
+@compiled
+def advance(h, slot, pane):
+    """This source's updates of panes below are done. A promise that says less than the last changes nothing."""
+    if pane > h[source_at(slot) + WRITTEN]:
+        store_release(h, source_at(slot) + WRITTEN, pane)
+
+
+@compiled
+def admit(h, slot, pane):
+    """A source takes this slot, which has none: it updates no pane below."""
+    store_release(h, source_at(slot) + WRITTEN, pane)
+
+
+@compiled
+def written_by_all(h):
+    """No pane below will be updated any more, by any source."""
+    least = LAST
+    for slot in range(h[SLOTS]):
+        least = min(least, load_acquire(h, source_at(slot) + WRITTEN))
+    return least
+
+
+@compiled
+def take(h, below):
+    """The place of the first winset not taken yet, if it is complete and its pane below `below`; else NIL. One thread only."""
+    least = min(below, written_by_all(h))
+    ahead = load_acquire(h, node_at(h, h[HEAD]) + NEXT)
+    if ahead == NIL:
+        return NIL
+    pane = h[node_at(h, ahead) + PANE]
+    if pane >= least:
+        return NIL
+    store_release(h, HEAD, ahead)
+    store_release(h, HEAD_PANE, pane)
+    return ahead
+
+
+@compiled
+def let_go(h, pane):
+    """The winsets of panes below have been copied."""
+    store_release(h, PASSED, pane)
+
+
+@compiled
+def passed(h):
+    """What the taker let go of last: memory that served panes below is its source's again."""
+    return load_acquire(h, PASSED)

@@ -1,0 +1,124 @@
+"""The thread that takes winsets out of a W-Hive: complete panes in, rows of closed windows out.
+
+`take` is given the frontier. Every winset below it is taken, its keys are numbered and its parts merged into the panes of
+`core.aggregate.panes`, from which windows are merged as in every other design; so this thread's work is in proportion to
+panes, keys and sources, not to tuples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from plait.core.aggregate.base import Closed, Later
+from plait.core.aggregate.closed import Pairs, Slid
+from plait.core.aggregate.span import SpanPanes
+from plait.core.kernels import panes
+from plait.order import AFTER_ALL
+from plait.query.aggregate import Aggregate, SpanWindow
+from plait.query.bind import Bound
+from plait.threads.aggregate.hive import batch, hive
+from plait.threads.aggregate.hive import layout as y
+from plait.threads.aggregate.hive.cells import FAR, Cells, pane_of_promise
+from plait.threads.aggregate.hive.functions import Absorbing
+from plait.threads.aggregate.hive.memory import Hive
+
+AT_ONCE = 1 << 15  # parts that are merged at once, or somewhat more
+WINSETS = 256  # and winsets, at most
+
+Found = tuple[Cells, int, int]  # a source, the first of its cells that are merged, and the one after the last
+
+
+class HiveWindows(SpanPanes):
+    """`sources` gives, in the order of their tuples in ties, every source's cells."""
+
+    def __init__(self, bound: Bound, sources: Callable[[], Iterable[Cells]], slots: int, *, shared: bool) -> None:
+        assert isinstance(bound.node, Aggregate)
+        assert isinstance(bound.node.window, SpanWindow)
+        super().__init__(bound, bound.node.window)
+        self.hive = Hive(slots=slots, keys=len(bound.node.by) + 1)
+        self._sources, self._shared = sources, shared
+        self._stack = np.zeros(hive.STACK, np.int64)
+        self._key = np.zeros(4096 * self.hive.keys, np.int64)
+        self._spans = np.zeros((WINSETS, 2, slots), np.int64)
+        self._ids, self._ends = np.zeros(WINSETS, np.int64), np.zeros(WINSETS, np.int64)
+
+    def _rows(self, closed: Pairs | Slid, group: np.ndarray, edges: list[np.ndarray]) -> Later:
+        return self._later(closed, group, edges)  # the thread that reads results has time for the rest
+
+    def take_complete(self, frontier: int) -> list[Closed]:
+        """Every winset that no tuple at or after the frontier can reach, and the windows that are closed then."""
+        frontier = frontier if frontier == AFTER_ALL else min(frontier, FAR)
+        below = pane_of_promise(frontier, self.size, self.advance)
+        out: list[Closed] = []
+        more = True
+        while more:
+            more = self._gather(below)
+            out += self.close(frontier if not more else self._next_ts())
+        if frontier < AFTER_ALL:
+            begin = frontier // self.advance * self.advance  # the pane that the frontier lies in is not taken yet
+            self.groups.since = begin - 1
+        return out
+
+    def _next_ts(self) -> int:
+        """No pane that is still to be taken begins before the end of the last one that was."""
+        last = int(self._pane_id[int(self._state[1]) - 1])
+        rest = self.size % self.advance
+        if rest == 0:
+            return (last + 1) * self.advance
+        return (last >> 1) * self.advance + (self.advance if last & 1 else rest)
+
+    def _gather(self, below: int) -> bool:
+        """Take winsets, up to a number of parts, and merge them into panes; false if there are no more."""
+        told = np.zeros(4, np.int64)
+        with self.hive.inside() as h:
+            while True:
+                batch.gather(
+                    h, below, AT_ONCE, self._shared, self._stack, self._key, self._ids, self._ends, self._spans, told
+                )  # fmt: skip
+                if told[batch.HELD] == y.NIL:
+                    break
+                self._key = np.concatenate((self._key, np.zeros_like(self._key)))
+            winsets, windows, parts, _ = (int(v) for v in told)
+            if winsets:
+                self._merge(h, self._ids[:winsets], self._ends[:winsets], windows, self._spans[:winsets])
+                hive.let_go(h, int(self._ids[winsets - 1]) + 1)
+        return winsets == WINSETS or parts >= AT_ONCE
+
+    def _merge(self, h: np.ndarray, ids: np.ndarray, ends: np.ndarray, windows: int, spans: np.ndarray) -> None:
+        """`spans`: of each winset, by slot, the first of a source's cells and the one after the last."""
+        # A source's cells in winsets that follow one another follow one another too.
+        first, end = np.where(spans[:, 1] > spans[:, 0], spans[:, 0], y.LAST).min(axis=0), spans[:, 1].max(axis=0)
+        found = [(source, int(first[source.slot]), int(end[source.slot])) for source in self._sources()]
+        found = [(source, low, high) for source, low, high in found if low < high]
+        slots = (self._listed if self._shared else self._looked_up)(h, ids, ends, windows, spans, found)
+        opened = int(self._pane_slot[int(self._state[panes.PANE_END]) - len(ids)])
+        absorbing = Absorbing(self.accumulators, opened, int(self._state[panes.SLOT_END]) - opened)
+        for (source, low, high), slot in zip(found, slots, strict=True):
+            absorbing.absorb(source.parts[2], slot, np.arange(low, high))
+
+    def _looked_up(self, h: np.ndarray, ids: np.ndarray, ends: np.ndarray, windows: int, spans: np.ndarray,
+                   found: list[Found]) -> list[np.ndarray]:  # fmt: skip
+        """The slots of cells, where each source has tables of its own: cells that have the same key go into the same one."""
+        starts = np.cumsum([0, *(high - low for _, low, high in found)])
+        words, base = np.empty((self.hive.keys, int(starts[-1])), np.int64), np.zeros(self.hive.slots, np.int64)
+        for (source, low, high), at in zip(found, starts.tolist(), strict=False):
+            batch.keys_of(source.parts[0], low, high, at, words)
+            base[source.slot] = at - low
+        group = self.groups.find_words(words) if self.groups.by else self.groups.only(int(starts[-1]))
+        slot = self.open_parts(ids, spans, base, group)
+        return np.split(slot, starts[1:-1])
+
+    def _listed(self, h: np.ndarray, ids: np.ndarray, ends: np.ndarray, windows: int, spans: np.ndarray,
+                found: list[Found]) -> list[np.ndarray]:  # fmt: skip
+        """The slots of cells, where winsets have tables that the sources share: a cell knows its window."""
+        words = self._key[: windows * self.hive.keys].reshape(windows, self.hive.keys).T.copy()
+        group = self.groups.find_words(words) if self.groups.by else self.groups.only(windows)
+        opened = self.open_panes(ids.tolist(), np.diff(ends, prepend=0).tolist(), group)
+        slots = []
+        for source, low, high in found:
+            window = np.empty(high - low, np.int64)
+            batch.windows_of(h, source.parts[1], low, high, window)
+            slots.append(window + opened)
+        return slots

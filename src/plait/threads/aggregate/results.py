@@ -1,0 +1,172 @@
+"""Rows of closed windows, from the update threads to whoever reads `results()`, in result order.
+
+Each update thread hands over its rows in order, and says how far it is: no later row of its own comes before that. Rows
+that lie below what all of them have said are complete. With one thread nothing has to be merged.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from plait.core.aggregate.base import Later
+from plait.core.aggregate.columns import plain
+from plait.order import AFTER_ALL, BEFORE_ALL
+from plait.query.aggregate import Aggregate, SpanWindow
+from plait.query.bind import Bound
+from plait.query.identical import KEY
+from plait.schema import takeable, taken
+from plait.threads.stats import Latency
+
+
+class OrderedResults:
+    """`lock` is for readers, one at a time; what threads share is under `_changed`.
+
+    Rows come with their places, int64 in ascending order: one array, or several of which the first decides what is
+    complete.
+    """
+
+    def __init__(self, bound: Bound, crew: int, latency: Latency, *, keys: bool, room: int) -> None:
+        self.schema = pa.schema([*bound.schema, pa.field(KEY, pa.binary())]) if keys else bound.schema
+        self._latency, self._room = latency, max(room // crew, 1)
+        self.lock = threading.Lock()
+        self._changed = threading.Condition()
+        self._rows: list[deque[tuple[Any, np.ndarray]]] = [deque() for _ in range(crew)]
+        self._unread = [0] * crew
+        self._until = [BEFORE_ALL] * crew
+        self._passed = [BEFORE_ALL] * crew
+        self.frontier = BEFORE_ALL  # every row of a lower ts has been given out by `next`
+        self.results, self.ns = 0, 0
+
+    def put(self, seat: int, rows: list[tuple[Any, np.ndarray]], until: int, frontier: int,
+            pause: Callable[[], None]) -> None:  # fmt: skip
+        """Rows with what orders them (of windows of time their ts, else the rank of the closing tuple), and progress: in
+        that measure, and as the ts below which this thread has no more rows.
+
+        Waits while too much is unread; `pause` is called meanwhile, and raises to end the wait.
+        """
+        self.offer(seat, rows, until, frontier)
+        while until < AFTER_ALL:
+            with self._changed:
+                if self._unread[seat] <= self._room:
+                    return
+                self._changed.wait(0.02)
+            pause()
+
+    def offer(self, seat: int, rows: list[tuple[pa.RecordBatch, np.ndarray]], until: int, frontier: int) -> None:
+        """As `put`, without the wait: for a thread that has other shares to serve meanwhile."""
+        with self._changed:
+            self._rows[seat].extend(rows)
+            self._unread[seat] += sum(batch.num_rows for batch, _ in rows)
+            self._until[seat], self._passed[seat] = until, frontier
+            self._changed.notify_all()
+
+    def crowded(self, seat: int) -> bool:
+        """Whether too much of a share is unread for it to go on.
+
+        The share that is furthest behind goes on if there is nothing to read: the others' rows may wait for it alone.
+        """
+        if self._unread[seat] <= self._room:
+            return False
+        with self._changed:
+            least = min(self._until)
+            waiting = any(queue and np.atleast_2d(queue[0][1])[0, 0] < least for queue in self._rows)
+            return waiting or self._until[seat] > least
+
+    def next(self, wait_ns: int) -> pa.RecordBatch | bool | None:
+        """A batch of rows; None if there is none in time; False at the end."""
+        deadline = time.monotonic_ns() + wait_ns
+        with self._changed:
+            while True:
+                until = min(self._until)
+                parts = self._complete(until)
+                if parts:
+                    self._changed.notify_all()
+                    break
+                passed, self.frontier = self.frontier, min(self._passed)
+                if until == AFTER_ALL:
+                    return False
+                if self.frontier > passed:
+                    return None  # at once: another operator may wait to hear it
+                left = deadline - time.monotonic_ns()
+                if left <= 0:
+                    return None
+                self._changed.wait(left / 1e9)
+        began = time.monotonic_ns()
+        made = _built(parts[0][0]) if len(parts) == 1 else self._merged(parts)
+        self.results += made.num_rows
+        self._note(made)
+        self.ns += time.monotonic_ns() - began
+        return made
+
+    def tick(self) -> None:
+        """There is nothing to let go of."""
+
+    def _complete(self, until: int) -> list[tuple[Any, np.ndarray]]:
+        """Take the rows below `until`: with one thread a batch at a time, since they are in order already."""
+        out = []
+        for seat, queue in enumerate(self._rows):
+            while queue:
+                batch, places = queue[0]
+                cut = batch.num_rows if until == AFTER_ALL else int(np.searchsorted(np.atleast_2d(places)[0], until))
+                if cut == 0:
+                    break
+                self._unread[seat] -= cut
+                whole = cut == batch.num_rows
+                if not whole:
+                    batch = _built(batch)
+                out.append((batch if whole else batch.slice(0, cut), places[..., :cut]))
+                if not whole:
+                    queue[0] = (batch.slice(cut), places[..., cut:])
+                    break
+                queue.popleft()
+                if len(self._rows) == 1:
+                    return out
+        return out
+
+    def _merged(self, parts: list[tuple[Any, np.ndarray]]) -> pa.RecordBatch:
+        """Several threads' rows, each in order, as one sequence."""
+        table = pa.Table.from_batches([_built(batch) for batch, _ in parts]).combine_chunks()
+        places = np.concatenate([np.atleast_2d(places) for _, places in parts], axis=1)
+        # Stable, and the last array decides first: rows that are equal in all of them are one thread's.
+        made: pa.RecordBatch = taken(table, np.lexsort(places[::-1])).combine_chunks().to_batches()[0]
+        return made
+
+    def _note(self, batch: pa.RecordBatch) -> None:
+        """From when the frontier passed a row's ts to now, of a sample."""
+        step = max(1, batch.num_rows // 32)
+        ts = batch.column(0)
+        ts = ts.view(pa.int64()) if pa.types.is_temporal(ts.type) else ts
+        some = ts.to_numpy(zero_copy_only=False)[::step]
+        self._latency.note(some, self._latency.passed_ns(some), time.monotonic_ns())
+
+
+class AggregateResults(OrderedResults):
+    """Rows of one window's end are ordered by their keys."""
+
+    def __init__(self, bound: Bound, crew: int, latency: Latency, *, keys: bool, room: int) -> None:
+        assert isinstance(bound.node, Aggregate)
+        super().__init__(bound, crew, latency, keys=keys, room=room)
+        self._by, self._span = list(bound.node.by), isinstance(bound.node.window, SpanWindow)
+
+    def _merged(self, parts: list[tuple[Any, np.ndarray]]) -> pa.RecordBatch:
+        table = pa.Table.from_batches([_built(batch) for batch, _ in parts]).combine_chunks()
+        by = {"place": pa.array(np.concatenate([places for _, places in parts]))}
+        if self._span:
+            for k, name in enumerate(self._by):
+                column = table.column(name)
+                by[f"key {k}"] = column.cast(takeable(plain(column.type)))
+        # Arrow's order is the keys': text by bytes, then NaN, then NULL.
+        order = pa.compute.sort_indices(pa.table(by), sort_keys=[(name, "ascending") for name in by])
+        made: pa.RecordBatch = taken(table, order.to_numpy()).combine_chunks().to_batches()[0]
+        return made
+
+
+def _built(rows: pa.RecordBatch | Later) -> pa.RecordBatch:
+    return rows.built() if isinstance(rows, Later) else rows

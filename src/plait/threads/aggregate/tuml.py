@@ -1,0 +1,34 @@
+"""TuML: tuples merged into one list by a gate, then update threads (multiway-aggregation.txt, sections 4 and 5.4).
+
+- *TuML-SC* (single consumer): one thread reads the ready tuples in total order, updates the windows and gives out results.
+- *TuML-MC* (many): every update thread reads all ready tuples and keeps those of the groups that are its own, by a hash of the
+  key; a winset is given out when all of them have passed its end. Each group's tuples are seen by one thread, in total order,
+  so order-sensitive functions are served as well. Windows are each thread's own: nothing is shared but the gate.
+
+What a tuple's functions read lies in its source's arena (`threads.input.push`); `lay_out` brings a batch's columns together, in
+total order.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plait.threads.atomics.native import compiled
+from plait.threads.join.loop import layout as o
+from plait.threads.join.loop.segment import ints, octets
+
+
+@compiled
+def lay_out(n: Any, origin: Any, seq: Any, arena: Any, mask: Any, kinds: Any, wide: Any, narrow: Any) -> None:
+    """Copy columns out of the sources' arenas: of 8 bytes (kinds[c] 1) into rows of `wide`, of 1 byte into `narrow`."""
+    w, b = 0, 0
+    for c in range(len(kinds)):
+        at = o.A_COLUMNS + c
+        if kinds[c] == 1:
+            for k in range(n):
+                wide[w, k] = ints(arena[origin[k] & o.SLOT_MASK, at], mask + 1)[seq[k] & mask]
+            w += 1
+        else:
+            for k in range(n):
+                narrow[b, k] = octets(arena[origin[k] & o.SLOT_MASK, at], mask + 1)[seq[k] & mask]
+            b += 1

@@ -1,0 +1,34 @@
+"""The steps out of which shared-memory code is made; nothing else in plait touches a shared word.
+
+`intrinsics` is what runs, `twin` the same names in plain Python, under a scheduler that decides which thread takes the
+next step. Code that uses them is one text: written as ordinary functions marked `compiled` (takes atomic steps) or
+`pure` (does not), imported as it stands to run, and read by `twin.load` to be explored.
+"""
+
+from plait.core.machine.marks import compiled, pure, unsigned
+from plait.threads.atomics.intrinsics import (
+    cas,
+    fence,
+    fetch_add,
+    load_acquire,
+    pause,
+    store_release,
+    trailing_zeros,
+)
+from plait.threads.atomics.sleep import sched_yield, sleep_on, wake_all
+
+__all__ = [
+    "cas",
+    "compiled",
+    "fence",
+    "fetch_add",
+    "load_acquire",
+    "pause",
+    "pure",
+    "sched_yield",
+    "sleep_on",
+    "store_release",
+    "trailing_zeros",
+    "unsigned",
+    "wake_all",
+]

@@ -1,0 +1,1 @@
+"""Threads that come and go while a run goes on: maps of shares, who serves them, when to change them."""

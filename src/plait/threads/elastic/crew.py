@@ -1,0 +1,118 @@
+"""The threads of a run whose shares are served from Python: aggregates and operators.
+
+Each thread takes its shares by turns, a batch at a time, and sleeps when none of them has anything to do. Invariant: a
+thread steps only a share that is its own (`threads.gate.epochs`), so `step` needs no lock for what belongs to the share.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from plait.errors import RunError
+from plait.order import BEFORE_ALL
+from plait.threads.atomics.native import made_ready
+from plait.threads.elastic import serve as serving
+from plait.threads.gate import codes, epochs, layout
+from plait.threads.pause import Stopped
+
+WAIT_NS = 20_000_000
+
+#: What a step of a share answers.
+IDLE, WORKED, BLOCKED, FINISHED = range(4)
+
+
+class Taken:
+    """A share's tuples, as its owner takes them from the gate: up to the next switch, what is behind it being kept."""
+
+    def __init__(self, most: int) -> None:
+        self.rows = np.zeros((4, most), np.int64)  # ts, origin, seq, ref
+        self._words = np.zeros(4, np.int64)
+
+    @property
+    def epoch(self) -> int:
+        """Of the switch that follows what was given last; 0: none."""
+        return int(self._words[epochs.SWITCHING])
+
+    def next(self, gate: np.ndarray, e: np.ndarray, share: int, most: int) -> tuple[int, int]:
+        """How many tuples there are in `rows`, or a code of the gate's; and how far time has passed."""
+        w = self._words
+        n = int(epochs.take(gate, e, share, most, *self.rows, w, 0))
+        if w[epochs.AHEAD]:
+            return n, int(self.rows[0, int(w[epochs.AHEAD_FROM])])
+        if w[epochs.ALL]:
+            return n, int(gate[int(layout.reader_at(gate, share)) + layout.FRONTIER])
+        # There may be more behind: of the tuples at the last ts some may be missing.
+        return n, int(self.rows[0, n - 1]) if n > 0 else BEFORE_ALL
+
+
+class Crew:
+    """See the module. `step(share)` takes one batch of a share, if there is one, and answers as above."""
+
+    def __init__(self, gate: np.ndarray, control: np.ndarray, words: np.ndarray, step: Callable[[int], int],
+                 pause: Callable[[], None]) -> None:  # fmt: skip
+        self._gate, self._control, self._words = gate, control, words
+        self._step, self._pause = step, pause
+        # As in `Epochs`: not when a share is to be handed on.
+        made_ready(epochs.hand_on, gate, words, 0, 0, 1, 1)
+        made_ready(serving.park, control, words, 0)
+        made_ready(epochs.nears, words, 0)
+
+    def serve(self, thread: int) -> None:
+        """Until every share has come to its end."""
+        e, line = self._words, int(epochs.thread_at(self._words, thread))
+        while e[epochs.ENDED] < e[epochs.SHARES]:
+            self._pause()
+            if not epochs.owns_any(e, thread):
+                serving.park(self._control, e, thread)
+                continue
+            answers = self._turn(thread, line)
+            if WORKED in answers:
+                continue
+            if BLOCKED in answers:
+                time.sleep(0.0005)
+                continue
+            ticket = epochs.prepare_at_gate(self._gate, e, thread)
+            answers = self._turn(thread, line)
+            if answers and not {WORKED, BLOCKED} & set(answers) and e[epochs.ENDED] < e[epochs.SHARES]:
+                epochs.sleep_at_gate(self._gate, e, thread, ticket, WAIT_NS)
+            else:
+                epochs.stay_awake(self._gate, e, thread)
+        epochs.wake_threads(self._gate, e)
+
+    def _turn(self, thread: int, line: int) -> list[int]:
+        e, answers = self._words, []
+        for share in range(int(e[epochs.SHARES])):
+            if epochs.owner_of(e, share) != thread:
+                continue
+            began = time.monotonic_ns()
+            epochs.take_up(e, share, began)
+            at = int(epochs.share_at(e, share))
+            answer = FINISHED if e[at + epochs.FINISHED] else self._step(share)
+            # As in `serving.turn`: a share on its way to a switch goes there at once.
+            while answer == WORKED and epochs.owner_of(e, share) == thread and epochs.nears(e, share):
+                answer = self._step(share)
+                if answer == IDLE:
+                    answer = WORKED
+                    break
+            answers.append(answer)
+            if answer == FINISHED and not e[at + epochs.FINISHED]:
+                epochs.finish(e, share)
+            if answer == WORKED:
+                e[line + epochs.BUSY_NS] += time.monotonic_ns() - began
+                e[line + epochs.TURNS] += 1
+        return answers
+
+    def hand_on(self, share: int, epoch: int) -> None:
+        """By the owner, which has done all before the switch."""
+        me = int(epochs.owner_of(self._words, share))
+        epochs.hand_on(self._gate, self._words, me, share, epoch, time.monotonic_ns())
+
+
+def refused(code: int, share: int, stopped: bool) -> None:
+    """What a gate's answer below zero means to the thread that serves a share."""
+    if stopped or code == codes.CLOSED_CODE:
+        raise Stopped
+    raise RunError(f"The gate answered {code} to the thread of share {share}", do="Report this")

@@ -1,0 +1,217 @@
+"""The state manager of an elastic run: maps of shares to threads, requests for other maps, and what each change has cost.
+
+One switch is under way at a time (`threads.gate.epochs` says why). A request that comes meanwhile waits for it; of several that
+wait only the last is carried out, as the paper discards all but the most recent: the others are logged as superseded.
+Nobody blocks here: a request is carried out by whoever calls `poll` next, which every push and every look for results
+does.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from plait.errors import RunError
+from plait.threads.atomics.native import made_ready
+from plait.threads.gate import RingGate, codes, epochs
+
+PENDING, DONE, SUPERSEDED, REFUSED = "pending", "done", "superseded", "refused"
+
+
+@dataclass(frozen=True)
+class Change:
+    """One request for another map, and what became of it.
+
+    `reconfiguration_ms` is the paper's: from the command to the moment every share is served by the thread of the new
+    map; `switch_ms` the part of it between the first share that met the switch and the last that was taken up.
+    """
+
+    number: int
+    kind: str  # provision, decommission or rebalance
+    before: int  # threads
+    after: int
+    moved: int  # shares that change hands
+    reason: str
+    at_s: float  # of the run
+    state: str = PENDING
+    epoch: int = 0
+    event_time: int | None = None  # tuples from this ts on belong to the new epoch
+    reconfiguration_ms: float | None = None
+    switch_ms: float | None = None
+
+
+class Epochs:
+    """See the module. `words` is the memory of `threads.gate.epochs`; `slot` the gate's source for switches."""
+
+    def __init__(self, gate: RingGate, words: np.ndarray, slot: int, owners: Sequence[int], threads: int) -> None:
+        self.gate, self.words, self.threads = gate, words, threads
+        self.lock = threading.Lock()
+        self._slots, self._origins = np.array([slot], np.int64), np.array([epochs.SWITCH_ORIGIN], np.int64)
+        self.slot = slot
+        self._tuple = tuple(np.zeros(1, np.int64) for _ in range(3))
+        self._map = np.array(owners, np.int64)
+        self._owners = list(owners)  # of the newest epoch in the gate
+        self.epoch = 0
+        self._began = time.monotonic_ns()
+        self._log: list[Change] = []
+        self._asked_ns: dict[int, int] = {}
+        self._wanted: tuple[int, list[int]] | None = None  # a request that waits: its number and map
+        self._current: int | None = None  # the request whose switch is in the gate
+        epochs.prepare(words, list(owners), threads)
+        self._make_ready()
+
+    def _make_ready(self) -> None:
+        """What a switch calls is compiled, or loaded, now: in the middle of the first one it would take two seconds."""
+        for function in (epochs.all_passed, epochs.all_taken):
+            made_ready(function, self.words, 1)
+        made_ready(epochs.share_at, self.words, 0)
+        made_ready(epochs.switch_to, *self._switching(1))
+
+    def _switching(self, epoch: int) -> tuple[Any, ...]:
+        return self.gate.words, self.words, self._slots, self._origins, self._map, epoch, *self._tuple
+
+    @property
+    def shares(self) -> int:
+        return len(self._owners)
+
+    @property
+    def owners(self) -> list[int]:
+        """The map that was asked for last and not refused."""
+        with self.lock:
+            return list(self._owners if self._wanted is None else self._wanted[1])
+
+    @property
+    def active(self) -> int:
+        return len(set(self.owners))
+
+    def request(self, owners: Sequence[int], reason: str) -> Change:
+        """Ask for a map; says what is known now, `changes` has the rest later."""
+        owners = self._checked(owners)
+        with self.lock:
+            before = self._owners if self._wanted is None else self._wanted[1]
+            old, new = len(set(before)), len(set(owners))
+            kind = "provision" if new > old else "decommission" if new < old else "rebalance"
+            number = len(self._log)
+            now = time.monotonic_ns()
+            moved = sum(a != b for a, b in zip(self._owners, owners, strict=True))
+            self._log.append(
+                Change(number, kind, len(set(self._owners)), new, moved, reason, (now - self._began) / 1e9)
+            )
+            self._asked_ns[number] = now
+            if self._wanted is not None:
+                self._note(self._wanted[0], state=SUPERSEDED)
+            self._wanted = (number, owners)
+            self._advance()
+            return self._log[number]
+
+    def _checked(self, owners: Sequence[int]) -> list[int]:
+        owners = [int(owner) for owner in owners]
+        if len(owners) != self.shares or not all(0 <= owner < self.threads for owner in owners):
+            raise RunError(
+                f"A map of shares to threads is {owners}",
+                why=f"it names one of the threads 0 to {self.threads - 1} for each of the {self.shares} shares",
+                do="Pass one number a share; elastic= in on_threads sets how many there are",
+            )
+        return owners
+
+    def poll(self) -> None:
+        """Carry out what waits, and note what is done. Cheap while there is neither."""
+        if (self._wanted is None and self._current is None) or not self.lock.acquire(blocking=False):
+            return
+        try:
+            self._advance()
+        finally:
+            self.lock.release()
+
+    def _advance(self) -> None:
+        if self._current is not None:
+            # If every share has met it and some have not been served since, the next one can come all the same.
+            done = epochs.all_taken if self._wanted is None else epochs.all_passed
+            if not done(self.words, self.epoch):
+                return
+            self._settle()
+        if self._wanted is None:
+            return
+        number, owners = self._wanted
+        epoch = self.epoch + 1
+        self._map[:] = owners
+        code = int(epochs.switch_to(*self._switching(epoch)))
+        if code == codes.DRAINING:
+            return  # some reader has not read the last switch's tuple yet, though its share has passed it
+        self._wanted = None
+        if code != 0:
+            self._note(number, state=REFUSED)
+            if code not in (codes.DONE, codes.CLOSED_CODE):
+                raise RunError(f"The gate answered {code} to a switch of epochs", do="Report this")
+            return
+        self.epoch, self._owners, self._current = epoch, owners, number
+        self._note(number, epoch=epoch, event_time=int(self._tuple[0][0]))
+
+    def _settle(self) -> None:
+        number, self._current = self._current, None
+        assert number is not None
+        lines = [int(epochs.share_at(self.words, share)) for share in range(self.shares)]
+        met = [int(self.words[at + epochs.PASSED_NS]) for at in lines]
+        served = [
+            int(self.words[at + epochs.TAKEN_NS])
+            for at in lines
+            if int(self.words[at + epochs.TAKEN]) == int(self.words[at + epochs.PASSED])
+        ]
+        last = max([*met, *served])
+        self._note(
+            number,
+            state=DONE,
+            reconfiguration_ms=(last - self._asked_ns.pop(number)) / 1e6,
+            switch_ms=(last - min(met)) / 1e6,
+        )
+
+    def _note(self, number: int, **found: object) -> None:
+        self._log[number] = dataclasses.replace(self._log[number], **found)  # type: ignore[arg-type]
+
+    def changes(self) -> tuple[Change, ...]:
+        self.poll()
+        with self.lock:
+            return tuple(self._log)
+
+    def busy_ns(self) -> list[int]:
+        """By thread: time spent serving shares."""
+        return [int(self.words[int(epochs.thread_at(self.words, t)) + epochs.BUSY_NS]) for t in range(self.threads)]
+
+
+def spread(owners: Sequence[int], workers: int) -> list[int]:
+    """A map for the first `workers` threads that moves as few shares as will do; their numbers differ by one at most."""
+    shares = len(owners)
+    fair = [shares // workers + (t < shares % workers) for t in range(workers)]
+    # Who has more than the others keeps the larger part, so that as few as possible move.
+    held = [sum(owner == t for owner in owners) for t in range(workers)]
+    sizes = sorted(fair, reverse=True)
+    room = [0] * workers
+    for place, t in enumerate(sorted(range(workers), key=lambda t: (-held[t], t))):
+        room[t] = sizes[place]
+    made = []
+    for owner in owners:
+        if owner < workers and room[owner] > 0:
+            room[owner] -= 1
+            made.append(owner)
+        else:
+            made.append(-1)
+    free = [t for t in range(workers) for _ in range(room[t])]
+    return [free.pop(0) if owner < 0 else owner for owner in made]
+
+
+def balanced(loads: Sequence[float], workers: int) -> list[int]:
+    """A map by measured load: the heaviest share first, each to the thread that has the least."""
+    totals, made = [0.0] * workers, [0] * len(loads)
+    counts = [0] * workers
+    for share in sorted(range(len(loads)), key=lambda s: (-loads[s], s)):
+        to = min(range(workers), key=lambda t: (totals[t], counts[t], t))
+        made[share] = to
+        totals[to] += loads[share]
+        counts[to] += 1
+    return made

@@ -1,0 +1,161 @@
+"""When to change the number of threads: thresholds over measured load, as the paper has them, or a user's own function.
+
+Load is the share of its time that a thread spends serving shares. Above `upper`, as few threads as bring the average
+below `target` are added; below `lower`, as many are let go as leave it below `target` (section 9.3: 90, 70 and 45
+percent). A change has to be called for by `patience` looks in a row, and none is made until the last one is done and
+`patience` looks have seen its effect: between `lower` and `upper` nothing happens, so a load that swings about one
+threshold does not make threads come and go. Nor does one that has to catch up first, or comes in bursts: threads that
+were added are kept for `KEEP` times as many looks, and twice as long whenever some had been let go too early, that is, had
+to be added again. Adding threads is never put off by this.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from plait.errors import QueryError
+from plait.threads.elastic.manager import DONE, REFUSED, SUPERSEDED, Change, Epochs
+
+EVERY_S = 0.05
+KEEP = 4
+LONGEST = 1 << 10  # times `patience`: about three minutes
+
+
+@dataclass(frozen=True)
+class Load:
+    """What a policy is asked with: threads now and at most, and the part of the last interval each was busy (0 to 1)."""
+
+    workers: int
+    most: int
+    busy: tuple[float, ...]
+    seconds: float  # since the last look
+
+    @property
+    def average(self) -> float:
+        return sum(self.busy) / max(len(self.busy), 1)
+
+
+Policy = Callable[[Load], "int | tuple[int, str] | None"]
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """The paper's policy. Parts of 1, or percent."""
+
+    upper: float = 0.90
+    target: float = 0.70
+    lower: float = 0.45
+
+    def __post_init__(self) -> None:
+        for name in ("upper", "target", "lower"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, float)):
+                raise QueryError(f"policy: {name}={value!r} is no number")
+            if value > 1:
+                object.__setattr__(self, name, value / 100)
+        if not 0 < self.lower < self.target < self.upper <= 1:
+            raise QueryError(
+                f"policy: upper={self.upper:g}, target={self.target:g}, lower={self.lower:g}",
+                why="threads are added above the upper one and let go below the lower one, to come to the target in between",
+                do="Pass 0 < lower < target < upper <= 1, or the same in percent",
+            )
+
+    def __call__(self, load: Load) -> tuple[int, str] | None:
+        needed = max(1, math.ceil(load.average * load.workers / self.target - 1e-9))
+        if load.average > self.upper and load.workers < load.most:
+            return min(max(needed, load.workers + 1), load.most), f"load {load.average:.0%} above {self.upper:.0%}"
+        if load.average < self.lower and needed < load.workers:
+            return needed, f"load {load.average:.0%} below {self.lower:.0%}"
+        return None
+
+
+def policy_of(given: Any) -> Policy | None:
+    """What `policy=` may be: True or 'load', (upper, target, lower), Thresholds, or a function of a Load."""
+    if given is None or isinstance(given, Thresholds):
+        return given
+    if given is True or given == "load":
+        return Thresholds()
+    if isinstance(given, (tuple, list)) and len(given) == 3:
+        return Thresholds(*given)
+    if callable(given):
+        return given  # type: ignore[no-any-return]
+    raise QueryError(
+        f"policy={given!r} is no policy",
+        do="Pass True (90, 70 and 45 percent), three thresholds (upper, target, lower), or a function of a Load",
+    )
+
+
+class Watch:
+    """Asks the policy every so often, in a thread of its own, and has its answers carried out."""
+
+    def __init__(self, policy: Policy, epochs: Epochs, resize: Callable[[int, str], Change],
+                 fail: Callable[[BaseException], None], *, every_s: float = EVERY_S, patience: int = 3) -> None:  # fmt: skip
+        self._policy, self._epochs, self._resize, self._fail = policy, epochs, resize, fail
+        self._every, self._patience = every_s, patience
+        self._stop = threading.Event()
+        self._called: tuple[int, int] = (0, 0)  # for how many threads, and how many looks in a row
+        self._rest = patience
+        self._last: int | None = None  # the change that is under way
+        self._held = False
+        self._keep = KEEP * patience  # looks in a row that call for fewer before what was added is let go
+        self._rising: bool | None = None  # whether the last change was to more threads; None: there was none
+        self.thread = threading.Thread(target=self._watch, name="plait-policy", daemon=True)
+        self.thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    def hold(self, held: bool) -> None:
+        """Ask for no change while held; afterwards `patience` looks see the load before one can be called for."""
+        self._held = held
+        self._called, self._rest = (0, 0), self._patience
+
+    def _watch(self) -> None:
+        try:
+            before, since = self._epochs.busy_ns(), time.monotonic_ns()
+            while not self._stop.wait(self._every):
+                now, at = self._epochs.busy_ns(), time.monotonic_ns()
+                owners = set(self._epochs.owners)
+                busy = tuple(min(1.0, (now[t] - before[t]) / (at - since)) for t in sorted(owners))
+                self.look(Load(len(owners), self._epochs.shares, busy, (at - since) / 1e9))
+                before, since = now, at
+        except BaseException as error:
+            self._fail(error)
+
+    def look(self, load: Load) -> Change | None:
+        """One look: the change that was asked for, if any."""
+        if self._held:
+            return None
+        if self._last is not None:
+            if self._epochs.changes()[self._last].state not in (DONE, REFUSED, SUPERSEDED):
+                return None
+            self._last, self._rest = None, self._patience
+        if self._rest > 0:
+            self._rest -= 1
+            return None
+        answer = self._policy(load)
+        workers, reason = answer if isinstance(answer, tuple) else (answer, "the policy's function")
+        if workers is None or workers == load.workers:
+            self._called = (0, 0)
+            return None
+        workers = max(1, min(int(workers), load.most))
+        # What is called for may vary from look to look; that more, or fewer, are needed must not.
+        same = (workers > load.workers) == (self._called[0] > load.workers) and self._called[1] > 0
+        self._called = (workers, self._called[1] + 1 if same else 1)
+        rising = workers > load.workers
+        if self._called[1] < (self._keep if self._rising and not rising else self._patience):
+            return None
+        if self._rising is False:
+            # Let go too early; or rightly, since still fewer will do.
+            self._keep = min(2 * self._keep, LONGEST * self._patience) if rising else KEEP * self._patience
+        self._called, self._rising = (0, 0), rising
+        made = self._resize(workers, reason)
+        self._last = made.number
+        if made.state == REFUSED:
+            self._stop.set()  # the input has ended: there is nothing left to switch for
+        return made

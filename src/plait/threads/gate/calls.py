@@ -1,0 +1,146 @@
+"""Entering and leaving a call for a source or a reader; promises, ends, closing.
+
+Invariant: one thread at a time is inside a call for a source or reader, because BUSY is taken by CAS; and a removal
+takes effect even if it comes while a thread is inside. The remover sets STATE, fences and tries to take BUSY; a thread on its way
+out releases BUSY, fences and looks at STATE. Whoever comes second sees the other, and does what is left to do with BUSY
+in its hands, so it is done once and never to the slot's next occupant.
+"""
+
+from __future__ import annotations
+
+from plait.order import AFTER_ALL
+from plait.threads.atomics import cas, compiled, fence, fetch_add, load_acquire, store_release
+from plait.threads.gate.codes import CLOSED_CODE, GONE, INSIDE
+from plait.threads.gate.frontier import wake_readers, wake_sources
+from plait.threads.gate.layout import (
+    BUSY,
+    CLOSED,
+    ENDED,
+    FREE,
+    LIVE,
+    PROGRESS,
+    READERS_VERSION,
+    REMOVED,
+    STATE,
+    USED,
+    read_at,
+    reader_at,
+    scratch_at,
+    source_at,
+)
+
+
+@compiled
+def enter_source(g, slot):
+    """Begin a call for this source: 0, or a code."""
+    s = source_at(slot)
+    if not cas(g, s + BUSY, 0, 1):
+        # Whoever removes it may hold BUSY for a moment: that is no second thread of the source.
+        return INSIDE if load_acquire(g, s + STATE) == LIVE else GONE
+    code = 0
+    if load_acquire(g, s + STATE) != LIVE:
+        code = GONE
+    elif load_acquire(g, CLOSED) != 0:
+        code = CLOSED_CODE
+    if code < 0:
+        leave_source(g, slot, False)
+    return code
+
+
+@compiled
+def leave_source(g, slot, promised):
+    """End a call: wake readers if something was promised. If the source was removed meanwhile, let go for it."""
+    s = source_at(slot)
+    while True:
+        store_release(g, s + BUSY, 0)
+        # One for two: between the promise and the look at who sleeps, and between BUSY and the look at STATE.
+        fence()
+        # Not without a promise: a source that waits for the frontier would wake itself by looking again.
+        if promised:
+            wake_readers(g)
+            wake_sources(g)  # memory that was pinned by this one
+        if load_acquire(g, s + STATE) != REMOVED or load_acquire(g, s + PROGRESS) == AFTER_ALL:
+            return
+        if not cas(g, s + BUSY, 0, 1):
+            return  # whoever holds it now comes by here
+        if load_acquire(g, s + STATE) == REMOVED:
+            store_release(g, s + PROGRESS, AFTER_ALL)
+        promised = True
+
+
+@compiled
+def enter_reader(g, reader):
+    r = reader_at(g, reader)
+    if not cas(g, r + BUSY, 0, 1):
+        return INSIDE if load_acquire(g, r + STATE) == LIVE else GONE
+    code = 0
+    if load_acquire(g, r + STATE) != LIVE:
+        code = GONE
+    elif load_acquire(g, CLOSED) != 0:
+        code = CLOSED_CODE
+    if code < 0:
+        leave_reader(g, reader, False)
+    return code
+
+
+@compiled
+def leave_reader(g, reader, took):
+    """End a call: wake sources if something was read. If the reader was removed meanwhile, let go of its place."""
+    r = reader_at(g, reader)
+    while True:
+        store_release(g, r + BUSY, 0)
+        fence()
+        if took:
+            wake_sources(g)
+        if load_acquire(g, r + STATE) != REMOVED:
+            return
+        if not cas(g, r + BUSY, 0, 1):
+            return
+        if load_acquire(g, r + STATE) == REMOVED:
+            store_release(g, r + STATE, FREE)
+            fetch_add(g, READERS_VERSION, 1)
+        took = True
+
+
+@compiled
+def tell(g, reader):
+    """Publish what the reader has counted of each source: before it leaves, for flow control to see."""
+    row = read_at(g, reader)
+    counts = scratch_at(g, reader)
+    for slot in range(load_acquire(g, USED)):
+        if g[row + slot] != g[counts + slot]:
+            store_release(g, row + slot, g[counts + slot])
+
+
+@compiled
+def heartbeat(g, slot, ts):
+    """Promise that no tuple below `ts` will come. A promise that says less than the last changes nothing."""
+    code = enter_source(g, slot)
+    if code < 0:
+        return code
+    if ts > load_acquire(g, source_at(slot) + PROGRESS):
+        store_release(g, source_at(slot) + PROGRESS, ts)
+    leave_source(g, slot, True)
+    return 0
+
+
+@compiled
+def end(g, slot):
+    """No more tuples: the source lets go of the frontier for good."""
+    code = enter_source(g, slot)
+    if code < 0:
+        return code
+    # If a remover was faster the source leaves as a removed one, which comes to the same.
+    cas(g, source_at(slot) + STATE, LIVE, ENDED)
+    store_release(g, source_at(slot) + PROGRESS, AFTER_ALL)
+    leave_source(g, slot, True)
+    return 0
+
+
+@compiled
+def close(g):
+    """Refuse every further call; who sleeps is woken to hear it."""
+    store_release(g, CLOSED, 1)
+    fence()
+    wake_readers(g)
+    wake_sources(g)

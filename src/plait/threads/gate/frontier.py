@@ -1,0 +1,82 @@
+"""Progress, the frontier, and who holds it.
+
+Invariant: a reader gives out a tuple only if its ts is below that reader's FRONTIER word, and at the moment
+that word was last settled, every source that was then live had promised no tuple below it. Why it holds: progress
+only rises while a source lives, so a minimum taken one word at a time is never above the true minimum at its end; and a
+source that is announced meanwhile is either seen by the second look at SOURCES_VERSION, or sees the reader's FRONTIER
+and steps back (`elastic.announce_sources`).
+"""
+
+from __future__ import annotations
+
+from plait.order import AFTER_ALL
+from plait.threads.atomics import compiled, fence, fetch_add, load_acquire, store_release, wake_all
+from plait.threads.gate.layout import (
+    FRONTIER,
+    HOLDER,
+    PROGRESS,
+    READY_EVENT,
+    READY_SLEEPERS,
+    ROOM_EVENT,
+    ROOM_SLEEPERS,
+    SOURCES_VERSION,
+    USED,
+    reader_at,
+    source_at,
+)
+
+
+@compiled
+def lowest(g):
+    """The frontier now, and the slot that holds it (-1 when every source has ended)."""
+    frontier = AFTER_ALL
+    holder = -1
+    # States are not looked at: a source that is being removed may still be inside `add`, and holds the frontier until
+    # it has left; a slot without a source has AFTER_ALL here.
+    for slot in range(load_acquire(g, USED)):
+        progress = load_acquire(g, source_at(slot) + PROGRESS)
+        if progress < frontier:
+            frontier = progress
+            holder = slot
+    return frontier, holder
+
+
+@compiled
+def settle(g, reader):
+    """Move the reader's frontier up as far as it goes; gives it."""
+    r = reader_at(g, reader)
+    old = g[r + FRONTIER]
+    holder = g[r + HOLDER]
+    # It can't have moved if the source that held it has not: the usual case, for the price of one load.
+    if holder >= 0 and load_acquire(g, source_at(holder) + PROGRESS) == old:
+        return old
+    while True:
+        version = load_acquire(g, SOURCES_VERSION)
+        frontier, holder = lowest(g)
+        if frontier < old:
+            # Only while an announcement that will be refused stands: what was settled stays settled.
+            frontier = old
+        store_release(g, r + FRONTIER, frontier)
+        # The store must be seen before the version is read again: an announcer does the mirror image.
+        fence()
+        if load_acquire(g, SOURCES_VERSION) == version:
+            g[r + HOLDER] = holder
+            return frontier
+
+
+@compiled
+def wake_readers(g):
+    """After a promise was published and a fence: wake whoever sleeps for it."""
+    # Without the fence the look at who sleeps may come before the store it follows, and a reader that goes to sleep
+    # in between is never woken.
+    if load_acquire(g, READY_SLEEPERS) > 0:
+        fetch_add(g, READY_EVENT, 1)
+        wake_all(g, READY_EVENT)
+
+
+@compiled
+def wake_sources(g):
+    """After what was read was published and a fence: wake whoever sleeps for room."""
+    if load_acquire(g, ROOM_SLEEPERS) > 0:
+        fetch_add(g, ROOM_EVENT, 1)
+        wake_all(g, ROOM_EVENT)

@@ -1,0 +1,60 @@
+"""`idle_after=`: a source that has been silent for so long by the wall clock does not hold the frontier.
+
+It is promised for, up to where those that do speak hold the frontier; if none is left that speaks, up to the furthest that
+any has come to. So what is promised for it lies never above the frontier, and when it comes back it is judged by that
+alone: a tuple below the frontier is behind, the others are welcome. What is behind then depends on when tuples arrived:
+this gives up determinism, as the documentation says.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+
+from plait.order import AFTER_ALL, BEFORE_ALL
+from plait.query.stream import Stream
+from plait.threads.input.push import Pusher
+
+
+def let_go(pushers: Iterable[Pusher], now_ns: int) -> None:
+    """Promise for every source that has been silent for too long."""
+    found = [(pusher, each) for pusher in pushers for each in pusher.holding(now_ns)]
+    speaking = [each.progress for _, each in found if not each.idle]
+    if not found or len(speaking) == len(found):
+        return
+    reached = min(speaking) if speaking else max(each.reached for _, each in found)
+    for pusher, each in found:
+        if each.idle and BEFORE_ALL < reached < AFTER_ALL:
+            pusher.promise_for(each, reached)
+
+
+class Clock:
+    """The thread that looks at the clock, a few times in the shortest `idle_after=` there is."""
+
+    def __init__(
+        self, streams: Iterable[Stream], tick: Callable[[int], None], fail: Callable[[BaseException], None]
+    ) -> None:
+        shortest_us = min((s.idle_after_us for s in streams if s.idle_after_us is not None), default=None)
+        self._tick, self._fail, self._over = tick, fail, threading.Event()
+        self._thread: threading.Thread | None = None
+        if shortest_us is not None:
+            self._every_s = min(max(shortest_us / 4e6, 0.001), 1.0)
+            self._thread = threading.Thread(target=self._run, name="plait-clock", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        while not self._over.wait(self._every_s):
+            try:
+                self._tick(time.monotonic_ns())
+            except BaseException as error:
+                self._fail(error)
+                return
+
+    def abandon(self) -> None:
+        self._over.set()
+
+    def stop(self) -> None:
+        self.abandon()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()

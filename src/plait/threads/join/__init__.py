@@ -1,0 +1,1 @@
+"""Joins on threads: the engine, what workers read of rows, as-of."""

@@ -1,0 +1,95 @@
+"""As-of: the last right tuple before each left one, by workers that share the left tuples among them (m x 1).
+
+Every worker sees every right tuple and keeps the last of each value, in a table by the value's number
+(`threads.join.asof_codes`); left tuples take turns. Invariant: when a left tuple's turn comes, the table holds, for each
+value, the last right tuple that precedes it, because tuples are taken in total order, one by one.
+"""
+
+from __future__ import annotations
+
+from plait.order import BEFORE_ALL
+from plait.threads.atomics import load_acquire
+from plait.threads.atomics.native import clock_ns, compiled, inner
+from plait.threads.gate import epochs
+from plait.threads.join.loop import layout as o
+from plait.threads.join.loop.emit import put, room
+from plait.threads.join.loop.segment import ints
+from plait.threads.join.loop.worker import publish_progress, read
+from plait.threads.join.strategies.plan import Plan, Seat, Wish
+
+# Rows of the table: ts and payload of the last tuple of each value, and its number in its stream plus one (0: none yet).
+LAST_TS, LAST_REF, LAST_ID = range(3)
+
+
+@inner
+def pass_tuples(c, w, arena, batch, table, out):
+    """Take the batch's tuples from where it stood: 0, or a code."""
+    size = w[o.ARENA_MASK] + 1
+    within = w[o.BEFORE]
+    while w[o.AT] < w[o.COUNT]:
+        i = w[o.AT]
+        origin, ts = batch[o.B_ORIGIN, i], batch[o.B_TS, i]
+        side = origin >> 32
+        number = w[o.NEXT + side]
+        code = ints(arena[origin & o.SLOT_MASK, o.A_COLUMNS], size)[batch[o.B_SEQ, i] & w[o.ARENA_MASK]]
+        if code >= table.shape[1]:
+            return o.GROW_PAIRS
+        if side == 1:
+            if code >= 0:
+                table[LAST_TS, code] = ts
+                table[LAST_REF, code] = batch[o.B_REF, i]
+                table[LAST_ID, code] = number + 1
+        elif number % w[o.PROBE_EVERY] == w[o.PROBE_AT]:
+            if room(c, w) != 0:
+                return o.HALTED
+            w[o.TUPLES] += 1
+            w[o.COMPARISONS] += 1
+            trigger = 2 * (w[o.RANK] + i)
+            # Not the age, which may be more than 63 bits hold.
+            if code >= 0 and table[LAST_ID, code] > 0 and (within < 0 or table[LAST_TS, code] >= ts - within):
+                put(w, out, ts, trigger, table[LAST_ID, code] - 1, batch[o.B_REF, i], table[LAST_REF, code])
+            elif w[o.HOW] == o.LEFT:
+                put(w, out, ts, trigger, -1, batch[o.B_REF, i], o.NO_ROW)
+        w[o.NEXT + side] = number + 1
+        w[o.AT] += 1
+    return 0
+
+
+@compiled
+def work_asof(gate, c, w, arena, batch, p0, p1, u0, u1, table, over, ranges, walk, tally, out):
+    """As `worker.work`, with the same arguments; the pairs' array is the table."""
+    while True:
+        halt = load_acquire(c, o.HALT)
+        if halt != 0:
+            return o.HALTED if halt == 1 else o.STOPPED
+        if w[o.PHASE] == o.READING:
+            if not read(gate, c, w, batch, o.PROBING):
+                return o.STOPPED
+            if w[o.SLICED] and w[o.PHASE] == o.READING:
+                return o.SWITCH if w[o.OWN + epochs.SWITCHING] else o.IDLE
+        if w[o.PHASE] == o.PROBING:
+            began = clock_ns(w, o.CLOCK)
+            code = pass_tuples(c, w, arena, batch, table, out)
+            w[o.NS_PROBE] += clock_ns(w, o.CLOCK) - began
+            if code != 0:
+                return code
+            w[o.LAST_TS] = batch[o.B_TS, w[o.COUNT] - 1]
+            w[o.RANK] += w[o.COUNT]
+            w[o.PHASE] = o.CLOSING
+        if w[o.PHASE] == o.CLOSING:
+            last = w[o.LAST_TS]
+            if w[o.RANK] > 0:
+                publish_progress(c, w, last, last, BEFORE_ALL if w[o.BEFORE] < 0 else last - w[o.BEFORE])
+            else:
+                publish_progress(c, w, last, BEFORE_ALL, BEFORE_ALL)
+            w[o.PHASE] = o.READING
+            if w[o.ENDED]:
+                return o.FINISHED
+            if w[o.SLICED]:
+                return o.SWITCH if w[o.OWN + epochs.SWITCHING] else o.SLICE
+
+
+def plan(wish: Wish) -> Plan:
+    m = wish.workers
+    seats = tuple(Seat((k, 0), (m, 1), (k, 0), (m, 1), (k, 0), (True, k == 0)) for k in range(m))
+    return Plan("asof", seats, (m, 1), f"{m} x 1: left tuples by turns, right ones at every worker", loop=work_asof)

@@ -1,0 +1,172 @@
+"""What the condition reads of a row, as typed columns, and the kernel that fits their types.
+
+Rows are encoded once, by the thread that pushes them. How a leaf is stored depends on the values seen so far
+(`core.condition.words`): a value that does not fit, or the first NULL, widens its column. Then every worker stands still,
+all columns are rewritten, and another kernel takes over; nothing is ever computed in a word that is not proved wide
+enough. Where only Python is exact, the kernel is Python's too: slow, and right. Which kernel judges is a part of the
+signature, so that a change of it alone, with every column stored as before, is a change like any other.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from plait.core.condition import native
+from plait.core.condition.columns import Interner
+from plait.core.condition.leaves import Shape
+from plait.core.condition.leaves import shape as shape_of
+from plait.core.condition.words import Signature
+from plait.core.join.choice import check_index, dimensions, possible
+from plait.core.join.match import Matcher
+from plait.core.join.rows import LARGEST, Intake, Rows
+from plait.query.predicate import Predicate
+
+Column = tuple[str, str]  # name, NumPy type
+
+
+class Encoder:
+    """One condition. Used by one thread at a time. `plain` runs kernels in Python: nothing to compile, for tests."""
+
+    def __init__(self, predicate: Predicate, left: pa.Schema, right: pa.Schema, *, index: str,
+                 cache_dir: str | os.PathLike[str] | None, plain: bool = False) -> None:  # fmt: skip
+        self.shape: Shape = shape_of(predicate, left, right)
+        check_index(index, self.shape)
+        self.index, self.cache_dir, self.plain = index, cache_dir, plain
+        self.dimensions = dimensions(self.shape)
+        self.interner = Interner(self.shape.literals)
+        self.intake = Intake(self.shape, self.dimensions, self.interner)
+        self._matcher = Matcher(self.shape, self.interner, cache_dir=cache_dir)
+        self.has_node = bool(self.dimensions or self.shape.terms.equalities)
+        self.exact = Exact()
+        self._natives: dict[Signature, native.Native] = {}
+        self.signature = self._before = self._matcher.signature()
+
+    @property
+    def usual_index(self) -> str:
+        return possible(self.shape)[0]
+
+    @property
+    def has_bands(self) -> bool:
+        return bool(self.shape.terms.bands)
+
+    @property
+    def names(self) -> tuple[str, str]:
+        return self.shape.predicate.names
+
+    @property
+    def stamp(self) -> int:
+        return self.interner.stamp
+
+    def describe(self) -> list[str]:
+        return self.shape.terms.describe() + self.signature.describe()
+
+    def rows(self, side: int, batch: pa.RecordBatch, ts: np.ndarray) -> Rows:
+        self.exact.stamp = self.interner.new_stamp()
+        return self.intake.rows(side, batch, ts)
+
+    def admit(self, side: int, rows: Rows) -> bool:
+        """Take note of these rows' values; true if columns have to be stored in another way than before."""
+        self._matcher.admit(side, rows, _NOWHERE)  # type: ignore[arg-type]
+        return self._matcher.signature() != self.signature
+
+    def columns(self, side: int) -> list[Column]:
+        """The columns of a side, in the order of a kernel's block; `alive`, if it is there, comes last."""
+        found = native.columns(self.signature, side)
+        return [*found, ("alive", "uint8")] if self.signature.alive[side] else found
+
+    def encoded(self, side: int, rows: Rows) -> list[np.ndarray]:
+        """Rows as those columns."""
+        made = self._matcher.columns(side, rows)
+        return [
+            self.exact.codes(made[name]) if made[name].dtype == object else made[name] for name, _ in self.columns(side)
+        ]
+
+    def widen(self) -> tuple[list[list[Column]], list[list[Column]]]:
+        """Adopt the new way; gives both sides' columns before and after."""
+        before = [self.columns(0), self.columns(1)]
+        self._before, self.signature = self.signature, self._matcher.signature()
+        return before, [self.columns(0), self.columns(1)]
+
+    def converted(self, old: np.ndarray | None, new: Column, side: int) -> np.ndarray | None:
+        """A column's values in its new type; None if it did not exist: its rows have the neutral value, one."""
+        if old is None:
+            return None
+        if new[0].startswith("leaf"):
+            k = int(new[0][4:])
+            if self.signature.words[side][k] == "object" != self._before.words[side][k]:
+                return self.exact.codes(old)
+        return old.astype(new[1])
+
+    def preload(self) -> None:
+        """Compile the kernels of what columns will be, if they are not on disk."""
+        signature = self._matcher.signature()
+        if self._called(signature) or self.plain:
+            return
+        try:
+            found = self._native(signature)
+            assert found.scans
+            assert found.verify
+        except Exception as error:  # whatever Numba has against it: nothing of the user's has run yet
+            if not self.shape.opaque:
+                raise
+            self._matcher.give_up(error)
+
+    def _called(self, signature: Signature) -> bool:
+        """Whether Python judges: a function is called as it is where nothing is compiled."""
+        return signature.in_python or (self.plain and self.shape.opaque)
+
+    def kernels(self) -> Any:
+        """Something with `scans` and `verify`, each with an `address`; to be kept as long as that is used."""
+        from plait.threads.join.python_kernels import ExactKernels, PlainKernels
+
+        if self._called(self.signature):
+            return ExactKernels(self)
+        return PlainKernels(self) if self.plain else self._native(self.signature)
+
+    def _native(self, signature: Signature) -> native.Native:
+        if signature not in self._natives:
+            self._natives[signature] = native.load(self.shape, signature, self.cache_dir)
+        return self._natives[signature]
+
+    def bands(self) -> np.ndarray:
+        """Each dimension as `core.kernels.chains.probe_ranges` takes it: low, high, eps, weight, limit."""
+        out = np.zeros((2, 5))
+        for at, band in enumerate(self.dimensions):
+            finite = sum(abs(b) for b in (band.low, band.high) if np.isfinite(b))
+            out[at] = (band.low, band.high, band.eps, band.weight + finite, LARGEST[band.kind])
+        return out
+
+    def forget(self, stamp: int) -> None:
+        """Give up the codes of text, and of integers beyond 64 bits, that only rows pushed before `stamp` hold."""
+        self.interner.forget(stamp)
+        self.exact.forget(stamp)
+
+
+class _Nowhere:
+    """Stands where a segment stands: the columns here are converted elsewhere."""
+
+    def retype(self, name: str, kind: np.dtype) -> None:
+        return
+
+
+_NOWHERE = _Nowhere()
+
+
+class Exact(Interner):
+    """Integers beyond 64 bits as codes, for columns of machine words; kept as long as a row of the windows holds them."""
+
+    @property
+    def values(self) -> dict[int, int]:
+        return self._values
+
+    def codes(self, values: np.ndarray) -> np.ndarray:
+        return self.encode(values.tolist())
+
+    def of(self, codes: np.ndarray) -> np.ndarray:
+        found = np.empty(len(codes), object)
+        found[:] = [self._values[code] for code in codes.tolist()]
+        return found

@@ -1,0 +1,315 @@
+"""One batch against the windows: which rows each probe may meet, and candidates judged by the condition's kernels.
+
+A batch is stored before it is probed, and a probe's range ends where the rows that follow it in total order begin, so
+it meets exactly what precedes it. Ranges begin at the first row that the window still holds for it; since probes come
+in total order, so do the beginnings, and the search for them is one walk along the segment for the whole run:
+DP-Join's single scan, in which the opposite window's expired tuples are found by the probe that no longer meets them.
+"""
+
+from __future__ import annotations
+
+from plait.core.condition import native
+from plait.core.join.choice import CHAIN_LONG, REST_LONGEST, SCAN_BELOW
+from plait.core.kernels.chains import probe_ranges
+from plait.threads.atomics import store_release
+from plait.threads.atomics.native import address_of, call_at, inner
+from plait.threads.join.loop import layout as o
+from plait.threads.join.loop import segment as seg
+from plait.threads.join.loop.segment import coords, floats, ints, octets
+
+SEGMENT_WORDS = 1 << 12  # of a segment's block, at most: the array's length is not checked
+
+_AUTO, _SCAN, _HASH, _GRID, _SORTED = o.AUTO, o.SCAN, seg.HASH, seg.GRID, seg.SORTED
+
+
+@inner
+def segment_of(w, side):
+    return ints(w[o.SEGMENT + side], SEGMENT_WORDS)
+
+
+@inner
+def ranges_of(w, side, p, first, last):
+    """Where the partners of this side's probes lie, as positions; moves LO of the other side's segment up."""
+    other = 1 - side
+    s = segment_of(w, other)
+    cap, mask = s[seg.CAP], s[seg.MASK]
+    lo = w[o.LO + other]
+    alive = w[o.ALIVE + side]
+    living = octets(w[o.COLUMNS + 24 * side + max(alive, 0)], w[o.MOST])
+    if w[o.WINDOW] == o.COUNTED:
+        ids = ints(s[seg.ID], cap)
+        for k in range(first, last):
+            bound = p[o.P_PRECEDING, k] - w[o.BEFORE]
+            hi = p[o.P_HI, k]
+            while lo < hi and ids[lo & mask] < bound:
+                lo += 1
+            p[o.P_LO, k] = lo
+    else:
+        times = ints(s[seg.TS], cap)
+        reach = w[o.AFTER] if side == 1 else w[o.BEFORE]
+        for k in range(first, last):
+            if w[o.WINDOW] == o.TIME:
+                bound = p[o.P_TS, k] - reach
+            else:
+                bound = p[o.P_TS, k] // w[o.BEFORE] * w[o.BEFORE]
+            hi = p[o.P_HI, k]
+            while lo < hi and times[lo & mask] < bound:
+                lo += 1
+            p[o.P_LO, k] = lo
+    w[o.LO + other] = lo
+    total, probes = 0, 0
+    for k in range(first, last):
+        if alive >= 0 and living[k] == 0:
+            p[o.P_LO, k] = p[o.P_HI, k]
+        span = p[o.P_HI, k] - p[o.P_LO, k]
+        total += span
+        probes += 1 if span > 0 else 0
+    return total, probes
+
+
+@inner
+def pick(w, s, other, total, probes):
+    """Which index serves the next probes into the window of side `other`; see `core.join.choice`."""
+    if w[o.FORCED] != _AUTO:
+        return w[o.FORCED]
+    if w[o.WANTED] == _SCAN or total < SCAN_BELOW * probes:
+        return _SCAN
+    if w[o.REST + other] > 0:
+        w[o.REST + other] -= 1
+        return _SCAN
+    if s[seg.SWITCHED]:
+        return _GRID
+    return w[o.WANTED]
+
+
+@inner
+def observe(w, s, other, kind, probes, over, steps):
+    """What the last probes cost on the index: where many gave up, it rests for a growing number of batches."""
+    if w[o.FORCED] != _AUTO:
+        return
+    if kind == _HASH and w[o.BAND_TERMS] > 0 and s[seg.SWITCHED] == 0 and steps > CHAIN_LONG * probes:
+        store_release(s, seg.SWITCHED, 1)
+        return
+    if 4 * over > probes:
+        w[o.REST + other] = w[o.NEXT_REST + other]
+        w[o.NEXT_REST + other] = min(2 * w[o.NEXT_REST + other], REST_LONGEST)
+    else:
+        w[o.NEXT_REST + other] = 1
+
+
+@inner
+def fill_block(w, s, side, first):
+    """Columns of probes from `first` on, and of the window, as a kernel's block has them: left, right, alive."""
+    b = ints(w[o.BLOCK], 128)
+    at = native.COLUMNS
+    for c_side in range(2):
+        for c in range(w[o.NCOLS + c_side]):
+            if c == w[o.ALIVE + c_side]:
+                continue
+            size = w[o.LEFT_SIZES + 24 * c_side + c]
+            if c_side == side:
+                b[at] = w[o.COLUMNS + 24 * side + c] + first * size
+            else:
+                b[at] = s[seg.COLS + c]
+            at += 1
+    alive = w[o.ALIVE + 1 - side]
+    if alive >= 0:
+        b[at] = s[seg.COLS + alive]
+    b[native.LENGTH_L + side] = w[o.MOST]
+    b[native.LENGTH_L + 1 - side] = 2 * s[seg.CAP]
+    return b
+
+
+@inner
+def scan(w, s, side, p, first, last, base, found, pairs, state):
+    """All matches of probes [first, last) in their ranges FROM, UNTIL; gives how many pairs there are then, or a code < 0."""
+    n = last - first
+    shift = (base & s[seg.MASK]) - base
+    for k in range(first, last):
+        p[o.P_FROM, k] += shift
+        p[o.P_UNTIL, k] += shift
+    b = fill_block(w, s, side, first)
+    b[native.N] = n
+    b[native.LO] = address_of(p[o.P_FROM], first)
+    b[native.HI] = address_of(p[o.P_UNTIL], first)
+    state[0], state[1], state[2], state[3] = -1, 0, 0, 0
+    b[native.STATE] = address_of(state, 0)
+    b[native.OUT_PROBE] = address_of(pairs[0], found)
+    b[native.OUT_ROW] = address_of(pairs[1], found)
+    b[native.ROOM] = pairs.shape[1] - found
+    code = call_at(w[o.SCANS + side], w[o.BLOCK])
+    if code < 0:
+        return native.FAILED
+    if code != 0:
+        return -1
+    count = state[3]
+    for k in range(found, found + count):
+        pairs[0, k] += first
+        pairs[1, k] -= shift
+    return found + count
+
+
+@inner
+def verify(w, s, side, begin, count, pairs):
+    """Of the candidates [begin, count) those that match; gives how many pairs there are then."""
+    if count == begin:
+        return count
+    mask = s[seg.MASK]
+    n = count - begin
+    b = fill_block(w, s, side, side - side)
+    # The position travels along in the third array: kernels index by place.
+    for k in range(begin, count):
+        pairs[2, k] = pairs[1, k]
+        pairs[1, k] &= mask
+    b[native.N] = n
+    b[native.LO + side] = address_of(pairs[0], begin)
+    b[native.LO + 1 - side] = address_of(pairs[1], begin)
+    b[native.STATE] = address_of(pairs[2], begin)
+    kept = call_at(w[o.VERIFY], w[o.BLOCK])
+    if kept < 0:
+        return native.FAILED
+    for k in range(begin, begin + kept):
+        pairs[1, k] = pairs[2, k]
+    return begin + kept
+
+
+@inner
+def bands(w, side, p, first, last, ranges):
+    """Where a partner's coordinates must lie, for each probe."""
+    band = floats(w[o.BANDS], 16)
+    for k in range(first, last):
+        ranges[k, 2] = 0.0
+        ranges[k, 3] = 0.0
+    for d in range(w[o.DIMENSIONS]):
+        values = floats(address_of(p[o.P_X + d], 0), w[o.MOST])
+        sign = 1 if side == 0 else -1
+        at = 5 * d
+        probe_ranges(
+            last, values, sign, band[at], band[at + 1], band[at + 2], band[at + 3], band[at + 4], 2 * d, ranges
+        )
+
+
+@inner
+def probe_side(w, side, p, usable, first, last, found, pairs, over, ranges, walk, tally):
+    """Pairs of one side's probes [first, last); gives how many there are then, -1 for want of room, or another code.
+
+    `tally`: steps walked, comparisons, and, on BUILD_INDEX, nothing else has been done.
+    """
+    if first == last:
+        return found
+    other = 1 - side
+    s = segment_of(w, other)
+    total, probes = ranges_of(w, side, p, first, last)
+    if probes == 0:
+        return found
+    kind = pick(w, s, other, total, probes)
+    # A grid whose cells no longer fit the data is made anew, at most once every few windows.
+    stale = kind == _GRID and w[o.NEXT_REST + other] > 4 and s[seg.END] - s[seg.BUILT] > 4 * s[seg.CAP]
+    if kind != _SCAN and (s[seg.KIND] != kind or stale):
+        w[o.NEED_SIDE] = other
+        w[o.NEED] = kind
+        return -o.BUILD_INDEX
+    w[o.SERVED + other] = kind
+    state = tally[4:8]
+    if kind == _SCAN:
+        for k in range(first, last):
+            p[o.P_FROM, k] = p[o.P_LO, k]
+            p[o.P_UNTIL, k] = p[o.P_HI, k]
+        count = scan(w, s, side, p, first, last, p[o.P_LO, first], found, pairs, state)
+        if count >= 0:
+            tally[1] += total
+        return count
+    for k in range(first, last):
+        over[k] = 0
+    tally[0] = 0
+    lo, hi, keys = p[o.P_LO], p[o.P_HI], p[o.P_KEY]
+    if kind != _HASH:
+        bands(w, side, p, first, last, ranges)
+    if kind == _HASH:
+        count = seg.probe_hash(s, first, last, lo, hi, usable, keys, over, found, pairs[0], pairs[1], tally)
+    elif kind == _GRID:
+        count = seg.probe_grid(
+            s, first, last, lo, hi, usable, keys, ranges, over, found, pairs[0], pairs[1], walk, tally
+        )
+    else:
+        count = seg.probe_sorted(
+            s, first, last, lo, hi, usable, ranges, over, p[o.P_TAIL], found, pairs[0], pairs[1], walk, tally
+        )
+    if count < 0:
+        return -1
+    steps = tally[0]
+    count = verify(w, s, side, found, count, pairs)
+    if count < 0:
+        return count
+    given_up, rest = 0, 0
+    for k in range(first, last):
+        given_up += over[k]
+        # What the index does not cover is scanned: probes that gave up, and rows not sorted yet.
+        p[o.P_FROM, k] = p[o.P_LO, k] if over[k] else p[o.P_HI, k]
+        if kind == _SORTED:
+            p[o.P_FROM, k] = p[o.P_TAIL, k]
+        p[o.P_UNTIL, k] = p[o.P_HI, k]
+        rest += p[o.P_UNTIL, k] - p[o.P_FROM, k]
+    if rest > 0:
+        count = scan(w, s, side, p, first, last, p[o.P_LO, first], count, pairs, state)
+        if count < 0:
+            return count
+    tally[1] += steps + rest
+    observe(w, s, other, kind, probes, given_up, steps)
+    return count
+
+
+@inner
+def in_order(batch, begin, end, ps, found, split, pairs):
+    """Pairs of both sides, those of the left one first (`split` of them), put into result order.
+
+    By the trigger's place in the batch (counting sort), then by the partner's position: rows 2 and 3 of `pairs` become
+    batch position and partner's position. B_STARTS of position i is where its pairs end.
+    """
+    starts = batch[o.B_STARTS]
+    for i in range(begin, end):
+        starts[i] = 0
+    for k in range(found):
+        pairs[0, k] = ps[0 if k < split else 1][o.P_BATCH, pairs[0, k]]
+        starts[pairs[0, k]] += 1
+    total = 0
+    for i in range(begin, end):
+        count = starts[i]
+        starts[i] = total
+        total += count
+    for k in range(found):
+        i = pairs[0, k]
+        pairs[2, starts[i]] = i
+        pairs[3, starts[i]] = pairs[1, k]
+        starts[i] += 1
+    first = begin - begin  # not a literal, for which Numba would compile everything once more
+    for i in range(begin, end):
+        last = starts[i]
+        if last - first > 1:
+            sort_rows(pairs[3], first, last)
+        first = last
+
+
+@inner
+def sort_rows(rows, first, last):
+    """Ascending, in place. Most are in order already, or nearly: then the first look, or the last gap, is all there is."""
+    i = first + 1
+    while i < last and rows[i - 1] <= rows[i]:
+        i += 1
+    if i >= last:
+        return
+    gap = 1
+    while gap < (last - first) // 9:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for k in range(first + gap, last):
+            row = rows[k]
+            j = k - gap
+            while j >= first and rows[j] > row:
+                rows[j + gap] = rows[j]
+                j -= gap
+            rows[j + gap] = row
+        gap //= 3
+
+
+__all__ = ["coords", "in_order", "probe_side", "segment_of"]

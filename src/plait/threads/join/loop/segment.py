@@ -1,0 +1,404 @@
+"""Window segments that workers share: rows at fixed places in a ring, found by their position.
+
+A segment holds one stream's tuples, or those of them that fall to it, in total order. Its n-th row has position n,
+for ever; it lies at `n & MASK` until the row CAP positions later overwrites it. So nothing ever moves, chains and
+sorted chunks name rows by position, and a walk that has come to a position below its range is at its end, whatever
+lies there now. Leaf columns are written twice, CAP places apart: every range of up to CAP rows is contiguous, which
+is what scans need.
+
+Invariants, and why they hold (DP-Join, section 4.4.2, «Support to replication»):
+
+- One worker, the writer, appends. Rows, and what an index says of them, are written before END, which is released; a
+  worker reads rows below the END it has acquired.
+- Each sharer publishes the first position that is still valid for it (FIRST, released after its last look at older
+  rows). The writer overwrites a row only below the least of these: expired rows are not removed, they are outlived.
+- Everything else in the block is written while all workers stand still (`threads.pause`).
+
+The block is an int64 array; words are named below. Addresses point to arrays that Python keeps alive.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numba import carray, int64, uint64
+
+from plait.core.kernels.chains import KEY, PREV, X, Y, cell, mixed
+from plait.core.kernels.sorted import lower, upper
+from plait.threads.atomics import load_acquire, store_release
+from plait.threads.atomics.native import compiled, inner, pointer_at
+
+CAP: Final = 0
+MASK: Final = 1
+KIND: Final = 2  # of the index that stands: NONE, HASH, GRID, SORTED
+SHARERS: Final = 3
+NCOLS: Final = 4
+TS: Final = 5  # addresses of int64 columns
+ID: Final = 6  # a row's number in its stream
+REF: Final = 7  # where its payload is
+NODE: Final = 8  # (CAP, 4): previous row of the chain, key, two coordinates (floats)
+MATCHED: Final = 9  # uint8; 0 where nobody asks
+HEAD: Final = 10  # the chains' newest rows
+HEAD_MASK: Final = 11
+INVERSE: Final = 12  # float64[2]: cells a unit
+MASKS: Final = 13  # uint64[5]: see kernels.chains.insert_grid
+COVERED: Final = 14  # rows below are in the index; the writer's
+BUILT: Final = 15  # END when the index was built
+SORT_KEYS: Final = 16  # float64[CAP], int64[CAP], int64[CAP / CHUNK]
+SORT_ORDER: Final = 17
+SORT_SIZES: Final = 18
+CHUNK: Final = 19
+HAS_NODE: Final = 20
+USABLE: Final = 21  # uint8: may be in an index
+SWITCHED: Final = 22  # 1 once a hash index has given way to a grid; any sharer sets it, for good
+COLS: Final = 32
+SIZES: Final = 56
+END: Final = 96
+FIRST: Final = 112  # one line a sharer
+LINE: Final = 16
+MAX_COLS: Final = 24
+
+NONE: Final = 0
+HASH: Final = 1
+GRID: Final = 2
+SORTED: Final = 3
+
+STEPS: Final = 64  # a walk's budget, besides its share of the window
+BLOCK: Final = 64  # probes walked together
+CELLS: Final = 25  # cells of one probe, at most
+
+
+def words(sharers: int) -> int:
+    return FIRST + sharers * LINE
+
+
+@inner
+def ints(address, n):
+    return carray(pointer_at(address), n, dtype=np.int64)
+
+
+@inner
+def floats(address, n):
+    return carray(pointer_at(address), n, dtype=np.float64)
+
+
+@inner
+def octets(address, n):
+    return carray(pointer_at(address), n, dtype=np.uint8)
+
+
+@inner
+def nodes(address, n):
+    return carray(pointer_at(address), (n, 4), dtype=np.int64)
+
+
+@inner
+def coords(address, n):
+    return carray(pointer_at(address), (n, 4), dtype=np.float64)
+
+
+@inner
+def first_valid(s):
+    """The first position that any sharer may still look at."""
+    least = load_acquire(s, FIRST)
+    for k in range(1, s[SHARERS]):
+        least = min(least, load_acquire(s, FIRST + k * LINE))
+    return least
+
+
+@inner
+def copy_column(size, source, at, n, target, first, cap):
+    """Rows `at[0..n)` of one column to positions first, first + 1, ... of the other, both times."""
+    mask = cap - 1
+    if size == 8:
+        a, b = ints(source, cap), ints(target, 2 * cap)
+        for k in range(n):
+            place = (first + k) & mask
+            b[place] = a[at[k]]
+            b[place + cap] = a[at[k]]
+    elif size == 4:
+        c = carray(pointer_at(source), cap, dtype=np.int32)
+        d = carray(pointer_at(target), 2 * cap, dtype=np.int32)
+        for k in range(n):
+            place = (first + k) & mask
+            d[place] = c[at[k]]
+            d[place + cap] = c[at[k]]
+    else:
+        e, f = octets(source, cap), octets(target, 2 * cap)
+        for k in range(n):
+            place = (first + k) & mask
+            f[place] = e[at[k]]
+            f[place + cap] = e[at[k]]
+
+
+@inner
+def append(s, n, at, ts, ids, refs, key, x, y, usable, columns):
+    """Rows `at[0..n)` of a batch enter; there must be room. The index takes them in before END says that they are there."""
+    cap, mask = s[CAP], s[MASK]
+    end = s[END]
+    to_ts, to_id, to_ref = ints(s[TS], cap), ints(s[ID], cap), ints(s[REF], cap)
+    for k in range(n):
+        place = (end + k) & mask
+        to_ts[place] = ts[at[k]]
+        to_id[place] = ids[at[k]]
+        to_ref[place] = refs[at[k]]
+    if s[HAS_NODE]:
+        to_node = nodes(s[NODE], cap)
+        to_usable = octets(s[USABLE], cap)
+        for k in range(n):
+            place = (end + k) & mask
+            to_node[place, KEY] = key[at[k]]
+            to_node[place, X] = x[at[k]]
+            to_node[place, Y] = y[at[k]]
+            to_usable[place] = usable[at[k]]
+    if s[MATCHED]:
+        matched = octets(s[MATCHED], cap)
+        for k in range(n):
+            matched[(end + k) & mask] = 0
+    for c in range(s[NCOLS]):
+        copy_column(s[SIZES + c], columns[c], at, n, s[COLS + c], end, cap)
+    if s[KIND]:
+        cover(s, end + n)
+    store_release(s, END, end + n)
+
+
+@compiled
+def cover(s, end):
+    """Let the index take rows in, up to `end`."""
+    cap, mask, covered = s[CAP], s[MASK], s[COVERED]
+    if s[KIND] == SORTED:
+        sort_chunks(s, end)
+        return
+    node, usable = nodes(s[NODE], cap), octets(s[USABLE], cap)
+    head, head_mask = ints(s[HEAD], s[HEAD_MASK] + 1), uint64(s[HEAD_MASK])
+    if s[KIND] == HASH:
+        for row in range(covered, end):
+            place = row & mask
+            if usable[place]:
+                slot = int64(mixed(node[place, KEY]) & head_mask)
+                node[place, PREV] = head[slot]
+                store_release(head, slot, row)
+    else:
+        where, inverse = coords(s[NODE], cap), floats(s[INVERSE], 2)
+        masks = carray(pointer_at(s[MASKS]), 5, dtype=np.uint64)
+        for row in range(covered, end):
+            place = row & mask
+            if usable[place]:
+                x = uint64(cell(where[place, X], inverse[0])) & masks[0]
+                y = uint64(cell(where[place, Y], inverse[1])) & masks[1]
+                at = (x << masks[2]) | y
+                if masks[4]:
+                    at ^= mixed(node[place, KEY])
+                slot = int64(at & masks[3])
+                node[place, PREV] = head[slot]
+                store_release(head, slot, row)
+    s[COVERED] = end
+
+
+@inner
+def sort_by_key(keys, order, first, last):
+    """Both arrays by key, ascending, in place: Shell's sort (NumPy's compiles for seconds)."""
+    gap = 1
+    while gap < (last - first) // 3:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for i in range(first + gap, last):
+            key, row = keys[i], order[i]
+            j = i - gap
+            while j >= first and keys[j] > key:
+                keys[j + gap] = keys[j]
+                order[j + gap] = order[j]
+                j -= gap
+            keys[j + gap] = key
+            order[j + gap] = row
+        gap //= 3
+
+
+@inner
+def sort_chunks(s, end):
+    """Sort every chunk that is full. `SIZES` of a chunk is released after its rows: a prober acquires it first."""
+    cap, mask, size = s[CAP], s[MASK], s[CHUNK]
+    where, usable = coords(s[NODE], cap), octets(s[USABLE], cap)
+    keys, order = floats(s[SORT_KEYS], cap), ints(s[SORT_ORDER], cap)
+    chunks = cap // size
+    sizes = ints(s[SORT_SIZES], chunks)
+    while s[COVERED] + size <= end:
+        first = s[COVERED]
+        at = first & mask
+        kept = 0
+        for row in range(first, first + size):
+            if usable[row & mask]:
+                keys[at + kept] = where[row & mask, X]
+                order[at + kept] = row
+                kept += 1
+        sort_by_key(keys, order, at, at + kept)
+        # Which chunk it is goes along: the place is used again every CAP rows.
+        store_release(sizes, (first // size) % chunks, (first // size) << 24 | kept)
+        s[COVERED] = first + size
+
+
+# --- probing ----------------------------------------------------------------------------------------------------
+# Each gives the number of candidates in `out_probe` and `out_row` (positions), or -1 where these are too short. Probes
+# whose walk would cost more than a scan are marked in `over`, and have no candidates. `tally[0]` counts steps.
+
+
+@inner
+def probe_hash(s, begin, n, lo, hi, wanted, keys, over, found, out_probe, out_row, tally):
+    cap, mask = s[CAP], s[MASK]
+    node = nodes(s[NODE], cap)
+    head, head_mask = ints(s[HEAD], s[HEAD_MASK] + 1), uint64(s[HEAD_MASK])
+    count, steps, room = found, tally[0], len(out_probe)
+    for p in range(begin, n):
+        if not wanted[p] or lo[p] >= hi[p]:
+            continue
+        low, high, key = lo[p], hi[p], keys[p]
+        limit = steps + STEPS + (high - low) // 128
+        start = count
+        row = load_acquire(head, int64(mixed(key) & head_mask))
+        while row >= low:
+            steps += 1
+            if steps > limit:
+                over[p] = 1
+                count = start
+                break
+            place = row & mask
+            if row < high and node[place, KEY] == key:
+                if count == room:
+                    return -1
+                out_probe[count] = p
+                out_row[count] = row
+                count += 1
+            row = node[place, PREV]
+    tally[0] = steps
+    return count
+
+
+@inner
+def open_walks(s, first, last, lo, hi, wanted, keys, ranges, at_probe, at_row, over):
+    inverse = floats(s[INVERSE], 2)
+    masks = carray(pointer_at(s[MASKS]), 5, dtype=np.uint64)
+    head = ints(s[HEAD], s[HEAD_MASK] + 1)
+    walks = 0
+    for p in range(first, last):
+        if not wanted[p] or lo[p] >= hi[p]:
+            continue
+        cx0, cx1 = cell(ranges[p, 0], inverse[0]), cell(ranges[p, 1], inverse[0])
+        cy0, cy1 = cell(ranges[p, 2], inverse[1]), cell(ranges[p, 3], inverse[1])
+        # In a table that wraps around, a range longer than the table would visit slots twice.
+        cx1 = min(cx1, cx0 + int64(masks[0]))
+        cy1 = min(cy1, cy0 + int64(masks[1]))
+        if (cx1 - cx0 + 1) > CELLS or (cx1 - cx0 + 1) * (cy1 - cy0 + 1) > CELLS:
+            over[p] = 1
+            continue
+        spread = uint64(0)
+        if masks[4]:
+            spread = mixed(keys[p])
+        for cx in range(cx0, cx1 + 1):
+            for cy in range(cy0, cy1 + 1):
+                slot = (((uint64(cx) & masks[0]) << masks[2]) | (uint64(cy) & masks[1])) ^ spread
+                at_probe[walks] = p
+                at_row[walks] = load_acquire(head, int64(slot & masks[3]))
+                walks += 1
+    return walks
+
+
+@inner
+def probe_grid(s, begin, n, lo, hi, wanted, keys, ranges, over, found, out_probe, out_row, walk, tally):
+    """As `core.kernels.chains.probe_grid`: a block of probes walks its cells side by side, so that cache misses overlap."""
+    cap, mask = s[CAP], s[MASK]
+    node, where = nodes(s[NODE], cap), coords(s[NODE], cap)
+    masks = carray(pointer_at(s[MASKS]), 5, dtype=np.uint64)
+    keyed = masks[4] != uint64(0)
+    at_probe, at_row, walked = walk[0], walk[1], walk[2]
+    count, steps, room = found, tally[0], len(out_probe)
+    for first in range(begin, n, BLOCK):
+        last = min(first + BLOCK, n)
+        for p in range(first, last):
+            walked[p - first] = STEPS + (hi[p] - lo[p]) // 128
+        start = count
+        walks = open_walks(s, first, last, lo, hi, wanted, keys, ranges, at_probe, at_row, over)
+        spent = False
+        while walks > 0:
+            if count + walks > room:
+                return -1
+            steps += walks
+            still = 0
+            for w in range(walks):
+                p, row = at_probe[w], at_row[w]
+                if row < lo[p]:
+                    continue
+                place = row & mask
+                x, y = where[place, X], where[place, Y]
+                inside = (x >= ranges[p, 0]) & (x <= ranges[p, 1]) & (y >= ranges[p, 2]) & (y <= ranges[p, 3])
+                out_probe[count] = p
+                out_row[count] = row
+                if inside & (row < hi[p]) and (not keyed or node[place, KEY] == keys[p]):
+                    count += 1
+                walked[p - first] -= 1
+                if walked[p - first] < 0:
+                    over[p] = 1
+                    spent = True
+                    continue
+                at_probe[still] = p
+                at_row[still] = node[place, PREV]
+                still += 1
+            walks = still
+        if spent:
+            kept = start
+            for k in range(start, count):
+                if not over[out_probe[k]]:
+                    out_probe[kept] = out_probe[k]
+                    out_row[kept] = out_row[k]
+                    kept += 1
+            count = kept
+    tally[0] = steps
+    return count
+
+
+@inner
+def probe_sorted(s, begin, n, lo, hi, wanted, ranges, over, tail, found, out_probe, out_row, runs, tally):
+    """Rows of sorted chunks. `tail[p]` becomes the position from which rows are in none: the caller scans these."""
+    cap, mask, size = s[CAP], s[MASK], s[CHUNK]
+    chunks = cap // size
+    keys, order, sizes = floats(s[SORT_KEYS], cap), ints(s[SORT_ORDER], cap), ints(s[SORT_SIZES], chunks)
+    count, steps, room = found, tally[0], len(out_probe)
+    for p in range(begin, n):
+        tail[p] = lo[p]
+        if lo[p] >= hi[p]:
+            continue
+        if not wanted[p]:
+            tail[p] = hi[p]
+            continue
+        low, high = lo[p], hi[p]
+        total, chunk = 0, low // size
+        while chunk * size < high:
+            word = load_acquire(sizes, chunk % chunks)
+            if word >> 24 != chunk:
+                break
+            first = (chunk * size) & mask
+            last = first + (word & 0xFFFFFF)
+            begins = lower(keys, first, last, ranges[p, 0])
+            ends = upper(keys, begins, last, ranges[p, 1])
+            at = chunk % chunks
+            runs[0, at] = begins
+            runs[1, at] = ends
+            total += ends - begins
+            chunk += 1
+        tail[p] = min(max(chunk * size, low), high)
+        steps += total
+        if total > STEPS + (high - low) // 64:
+            over[p] = 1
+            tail[p] = low
+            continue
+        if count + total > room:
+            return -1
+        for c in range(low // size, chunk):
+            for at in range(runs[0, c % chunks], runs[1, c % chunks]):
+                row = order[at]
+                if row >= low and row < high:
+                    out_probe[count] = p
+                    out_row[count] = row
+                    count += 1
+    tally[0] = steps
+    return count

@@ -1,0 +1,439 @@
+"""The loop that every worker runs, whatever the strategy: read, store, probe, emit. One compiled function, no GIL.
+
+A strategy is words in the worker's memory (`layout`): which tuples it stores, which it compares, in which segments,
+who writes these. Invariants:
+
+- Every worker takes the same sequence of ready tuples from the gate (or from its parent in a distribution tree), so
+  that all number tuples, and every segment's rows, alike, and need to tell one another nothing about it.
+- A batch is stored before the worker waits for anybody. So whoever waits for rows waits for a worker that is behind
+  it in the sequence, and the one that is furthest behind waits for nobody: there is no circle.
+- It returns to Python only to have memory grown or an index built, to stand still while that is done for another,
+  because a kernel failed, or at the end. PHASE and the words beside it say where it was, so it goes on from there.
+- What it has done is published after each batch: results, then DONE_RANK and DONE_TS, then the first valid positions.
+
+The condition's kernels are called through addresses, once a batch and side. They are the only code made for the
+query: this loop is compiled once, and kept by Numba's cache for every query there is.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import carray
+
+from plait.core.condition import native
+from plait.order import AFTER_ALL, BEFORE_ALL
+from plait.threads.atomics import fence, load_acquire, sched_yield, store_release
+from plait.threads.atomics.native import clock_ns, compiled, inner, nap, pointer_at
+from plait.threads.gate import codes, epochs, ring
+from plait.threads.gate.flow import cancel, prepare, sleep
+from plait.threads.gate.layout import FRONTIER as GATE_FRONTIER
+from plait.threads.gate.layout import READY_EVENT, reader_at
+from plait.threads.join.loop import layout as o
+from plait.threads.join.loop import segment as seg
+from plait.threads.join.loop.emit import emit, pass_time, wake_gatherer
+from plait.threads.join.loop.feed import publish_frontier, read_feed, write_feed
+from plait.threads.join.loop.probe import in_order, probe_side, segment_of
+from plait.threads.join.loop.segment import ints, octets
+
+SPINS = 8  # looks at the gate before a worker sleeps
+SLICE_NS = 1_000_000_000
+
+
+@inner
+def take(gate, c, w, batch):
+    """The next ready tuples: how many, 0 if there were none or the workers are to stand still, or a code."""
+    if w[o.SLICED]:
+        return take_slice(gate, w, batch)
+    number = take_once(gate, c, w, batch)
+    for _ in range(SPINS):
+        if number != 0:
+            return number
+        sched_yield()
+        number = take_once(gate, c, w, batch)
+    if number != 0:
+        return number
+    store_release(w, o.WAITS, o.FOR_TUPLES)
+    if w[o.FEED]:
+        ticket = prepare(c, o.FEED_EVENT)
+        number = take_once(gate, c, w, batch)
+        if number != 0 or load_acquire(c, o.HALT) != 0:
+            cancel(c, o.FEED_EVENT)
+        else:
+            sleep(c, o.FEED_EVENT, ticket, SLICE_NS)
+    else:
+        ticket = prepare(gate, READY_EVENT)
+        number = take_once(gate, c, w, batch)
+        if number != 0 or load_acquire(c, o.HALT) != 0:
+            cancel(gate, READY_EVENT)
+        else:
+            sleep(gate, READY_EVENT, ticket, SLICE_NS)
+    store_release(w, o.WAITS, o.NOTHING)
+    return number
+
+
+@inner
+def take_once(gate, c, w, batch):
+    if w[o.FEED]:
+        return read_feed(gate, c, w, batch)
+    number = ring.read(gate, w[o.SEAT], w[o.MOST], batch[o.B_TS], batch[o.B_ORIGIN], batch[o.B_SEQ], batch[o.B_REF])
+    if number < w[o.MOST]:
+        # All that was ready is here: time has passed up to the reader's frontier.
+        w[o.FRONTIER] = max(w[o.FRONTIER], gate[reader_at(gate, w[o.SEAT]) + GATE_FRONTIER])
+    return number
+
+
+@inner
+def take_slice(gate, w, batch):
+    """As `take_once`, but up to the next switch of epochs: what was read behind it is kept for whoever serves this next."""
+    number = epochs.take(
+        gate, ints(w[o.SLICED], 1 << 40), w[o.SEAT], w[o.MOST], batch[o.B_TS], batch[o.B_ORIGIN], batch[o.B_SEQ],
+        batch[o.B_REF], w, o.OWN,
+    )  # fmt: skip
+    if number >= 0 and w[o.OWN + epochs.ALL] and w[o.OWN + epochs.AHEAD] == 0:
+        w[o.FRONTIER] = max(w[o.FRONTIER], gate[reader_at(gate, w[o.SEAT]) + GATE_FRONTIER])
+    return number
+
+
+@inner
+def feed(c, w, batch):
+    """Hand the batch down to the children; false if the workers are to stand still first."""
+    while not write_feed(c, w, batch):
+        store_release(w, o.WAITS, o.FOR_CHILD)
+        if load_acquire(c, o.HALT) != 0:
+            return False
+        ticket = prepare(c, o.FEED_EVENT)
+        if not write_feed(c, w, batch) and load_acquire(c, o.HALT) == 0:
+            sleep(c, o.FEED_EVENT, ticket, SLICE_NS)
+        else:
+            cancel(c, o.FEED_EVENT)
+    store_release(w, o.WAITS, o.NOTHING)
+    return True
+
+
+@inner
+def arrange(w, batch, n, ps):
+    """Number the batch's tuples, and find those that this worker compares and those that it stores."""
+    for side in range(2):
+        w[o.PROBES + side] = 0
+        w[o.STORES + side] = 0
+    for i in range(n):
+        origin = batch[o.B_ORIGIN, i]
+        side = origin >> 32
+        p = ps[side]
+        number = w[o.NEXT + side]
+        w[o.NEXT + side] = number + 1
+        if w[o.SEEN + side]:
+            ints(w[o.SEEN + side], w[o.SEEN_MASK + side] + 1)[number & w[o.SEEN_MASK + side]] = batch[o.B_TS, i]
+        turn = w[o.PROBE_TURN + side]
+        w[o.PROBE_TURN + side] = turn + 1 if turn + 1 < w[o.PROBE_EVERY + side] else 0
+        own = w[o.STORE_TURN + side]
+        w[o.STORE_TURN + side] = own + 1 if own + 1 < w[o.STORE_EVERY + side] else 0
+        batch[o.B_PROBE, i] = -1
+        if turn == w[o.PROBE_AT + side]:
+            k = w[o.PROBES + side]
+            w[o.PROBES + side] = k + 1
+            batch[o.B_PROBE, i] = k
+            p[o.P_TS, k] = batch[o.B_TS, i]
+            p[o.P_REF, k] = batch[o.B_REF, i]
+            p[o.P_ID, k] = number
+            p[o.P_BATCH, k] = i
+            p[o.P_HI, k] = w[o.ENDS + 1 - side]
+            p[o.P_PRECEDING, k] = w[o.NEXT + 1 - side]
+            p[o.P_SLOT, k] = origin & o.SLOT_MASK
+            p[o.P_PLACE, k] = batch[o.B_SEQ, i] & w[o.ARENA_MASK]
+            p[o.P_POSITION, k] = w[o.ENDS + side]
+            if own == w[o.STORE_AT + side]:
+                p[o.P_STORE, w[o.STORES + side]] = k
+                w[o.STORES + side] += 1
+        if own == w[o.STORE_AT + side]:
+            w[o.ENDS + side] += 1
+
+
+@inner
+def lay_out(w, side, p, usable, arena):
+    """Copy what the condition and the index need of this side's probes from their sources' arenas, column by column."""
+    n, size = w[o.PROBES + side], w[o.ARENA_MASK] + 1
+    slots, places = p[o.P_SLOT], p[o.P_PLACE]
+    if w[o.HAS_NODE]:
+        for f in range(3):
+            for k in range(n):
+                p[o.P_KEY + f, k] = ints(arena[slots[k], o.A_KEY + f], size)[places[k]]
+        for k in range(n):
+            usable[k] = octets(arena[slots[k], o.A_USABLE], size)[places[k]]
+    for c in range(w[o.NCOLS + side]):
+        width = w[o.LEFT_SIZES + 24 * side + c]
+        target = w[o.COLUMNS + 24 * side + c]
+        at = o.A_COLUMNS + c
+        if width == 8:
+            a = ints(target, w[o.MOST])
+            for k in range(n):
+                a[k] = ints(arena[slots[k], at], size)[places[k]]
+        elif width == 4:
+            b = carray(pointer_at(target), w[o.MOST], dtype=np.int32)
+            for k in range(n):
+                b[k] = carray(pointer_at(arena[slots[k], at]), size, dtype=np.int32)[places[k]]
+        else:
+            d = octets(target, w[o.MOST])
+            for k in range(n):
+                d[k] = octets(arena[slots[k], at], size)[places[k]]
+
+
+@inner
+def pass_a_while(c, w, whom, spins):
+    """One turn of waiting for another worker, told to the watchdog; false if the run is being halted."""
+    store_release(w, o.WAITS, whom)
+    if load_acquire(c, o.HALT) != 0:
+        return False
+    if spins < 63:
+        sched_yield()
+    else:
+        nap(30)
+    return True
+
+
+@inner
+def store(c, w, side, p, usable):
+    """Append this side's rows, if this worker writes the segment: 0, or a code."""
+    n = w[o.STORES + side]
+    if n == 0 or w[o.WRITER + side] == 0:
+        return 0
+    s = segment_of(w, side)
+    cap, spins = s[seg.CAP], 0
+    while s[seg.END] + n - seg.first_valid(s) > cap:
+        # Grow if this worker itself needs most of it; else some other sharer is behind, and will be through soon.
+        if (
+            s[seg.SHARERS] == 1
+            or 2 * (s[seg.END] + n - load_acquire(s, seg.FIRST + w[o.SHARER + side] * seg.LINE)) > cap
+        ):
+            w[o.NEED_SIDE] = side
+            w[o.NEED] = n
+            return o.GROW_SEGMENT
+        if not pass_a_while(c, w, o.FOR_SHARER, spins):
+            return o.HALTED
+        spins += 1
+    store_release(w, o.WAITS, o.NOTHING)
+    columns = w[o.COLUMNS + 24 * side : o.COLUMNS + 24 * side + 24]
+    seg.append(s, n, p[o.P_STORE], p[o.P_TS], p[o.P_ID], p[o.P_REF], p[o.P_KEY], p[o.P_X], p[o.P_Y], usable, columns)
+    w[o.STORES + side] = 0
+    return 0
+
+
+@inner
+def meet(c, w):
+    """Wait until the segments' writers have stored what this batch may meet: 0, or HALTED."""
+    for side in range(2):
+        s = segment_of(w, side)
+        spins = 0
+        while load_acquire(s, seg.END) < w[o.ENDS + side]:
+            if not pass_a_while(c, w, o.FOR_WRITER, spins):
+                return o.HALTED
+            spins += 1
+    store_release(w, o.WAITS, o.NOTHING)
+    return 0
+
+
+@inner
+def probe(w, batch, ps, us, pairs, over, ranges, walk, tally):
+    """Find the pairs of batch positions FROM to TO, in result order: 0, or a code."""
+    while True:
+        tally[1] = 0
+        lo0, lo1 = w[o.LO], w[o.LO + 1]
+        found, split, tuples = tally[1], tally[1], 0  # not a literal 0, see `work`
+        for side in range(2):
+            if found >= 0:
+                p, first = ps[side], w[o.DONE_PROBES + side]
+                last = first
+                while last < w[o.PROBES + side] and p[o.P_BATCH, last] < w[o.TO]:
+                    last += 1
+                tally[2 + side] = last
+                split = found
+                found = probe_side(w, side, p, us[side], first, last, found, pairs, over, ranges, walk, tally)
+                tuples += last - first
+        if found >= 0:
+            break
+        w[o.LO], w[o.LO + 1] = lo0, lo1
+        if found == native.FAILED:
+            return o.KERNEL_FAILED
+        if found == -o.BUILD_INDEX:
+            return o.BUILD_INDEX
+        # Too many pairs for the buffers: larger ones, up to a point; then a shorter part of the batch.
+        if pairs.shape[1] < 1 << 20 or w[o.TO] - w[o.FROM] == 1:
+            return o.GROW_PAIRS
+        w[o.TO] = w[o.FROM] + (w[o.TO] - w[o.FROM]) // 2
+    w[o.DONE_PROBES], w[o.DONE_PROBES + 1] = tally[2], tally[3]
+    w[o.COMPARISONS] += tally[1]
+    w[o.TUPLES] += tuples
+    in_order(batch, w[o.FROM], w[o.TO], ps, found, split, pairs)
+    w[o.PAIRS] = found
+    w[o.EMITTED] = 0
+    w[o.AT] = w[o.FROM]
+    return 0
+
+
+@inner
+def expire(w, last_ts):
+    """Find what no tuple at or after `last_ts` can meet, and publish where the rest begins."""
+    for side in range(2):
+        s = segment_of(w, side)
+        cap, mask = s[seg.CAP], s[seg.MASK]
+        end = w[o.ENDS + side]
+        lo = w[o.LO + side]
+        if w[o.WINDOW] == o.COUNTED:
+            bound = w[o.NEXT + side] - w[o.BEFORE]
+            ids = ints(s[seg.ID], cap)
+            while lo < end and ids[lo & mask] < bound:
+                lo += 1
+        else:
+            if w[o.WINDOW] == o.TIME:
+                bound = last_ts - (w[o.AFTER] if side == 0 else w[o.BEFORE])
+            else:
+                bound = last_ts // w[o.BEFORE] * w[o.BEFORE]
+            times = ints(s[seg.TS], cap)
+            while lo < end and times[lo & mask] < bound:
+                lo += 1
+        w[o.LO + side] = lo
+        first = min(lo, w[o.UNDECIDED]) if side == 0 and (w[o.HOW] == o.LEFT or w[o.HOW] == o.ANTI) else lo
+        store_release(s, seg.FIRST + w[o.SHARER + side] * seg.LINE, first)
+
+
+@inner
+def live_ts(w, side, last_ts):
+    """No row of this side with a lower ts can be in a result whose trigger follows this batch."""
+    if w[o.WINDOW] == o.TIME:
+        return last_ts - (w[o.AFTER] if side == 0 else w[o.BEFORE])
+    if w[o.WINDOW] == o.TUMBLING:
+        return last_ts // w[o.BEFORE] * w[o.BEFORE]
+    oldest = w[o.NEXT + side] - w[o.BEFORE]
+    if oldest <= 0:
+        return BEFORE_ALL
+    mask = w[o.SEEN_MASK + side]
+    return ints(w[o.SEEN + side], mask + 1)[oldest & mask]
+
+
+@inner
+def publish(c, w, last_ts):
+    left, right = BEFORE_ALL, BEFORE_ALL
+    if w[o.RANK] > 0:
+        left, right = live_ts(w, 0, last_ts), live_ts(w, 1, last_ts)
+    publish_progress(c, w, last_ts, left, right)
+
+
+@inner
+def publish_progress(c, w, last_ts, left, right):
+    """Make known how far this worker is. Results first, then what says that there are no more.
+
+    `left` and `right`: no row with a lower ts can be in a result that is still to come.
+    """
+    store_release(w, o.OUT_TAIL, w[o.EMIT_TAIL])
+    store_release(w, o.DONE_RANK, w[o.RANK])
+    store_release(w, o.DONE_TS, max(w[o.FRONTIER], last_ts))
+    # Last: who sees it sees the results of rows that it gives up, too, and takes them first.
+    store_release(w, o.LIVE_TS, left)
+    store_release(w, o.LIVE_TS + 1, right)
+    fence()
+    # Others' results may have waited for this worker, so the gatherer is woken even if there are none of its own.
+    wake_gatherer(c)
+
+
+@inner
+def read(gate, c, w, batch, then):
+    """The next tuples, and on to the phase `then`; or to CLOSING, if time has passed without any. False: stopped."""
+    began = clock_ns(w, o.CLOCK)
+    number = take(gate, c, w, batch)
+    got = clock_ns(w, o.CLOCK)
+    if number < 0 and number != codes.DONE:
+        return False
+    if number == codes.DONE:
+        w[o.FRONTIER] = AFTER_ALL
+        w[o.ENDED] = 1
+        w[o.PHASE] = o.CLOSING
+    elif number == 0:
+        w[o.NS_WAIT] += got - began
+        # Time may have passed all the same: a heartbeat, or the end of a source.
+        if w[o.FRONTIER] > w[o.DONE_TS]:
+            w[o.PHASE] = o.CLOSING
+    else:
+        w[o.COUNT], w[o.FED], w[o.AT] = number, 0, 0
+        w[o.BATCHES] += 1
+        w[o.NS_READ] += got - began
+        w[o.PHASE] = then
+    return True
+
+
+@compiled
+def work(gate, c, w, arena, batch, p0, p1, u0, u1, pairs, over, ranges, walk, tally, out):
+    """Run until there is a reason to return to Python: one of the answers of `layout`."""
+    # By side, and looped over: called with a literal 0 and 1, Numba would compile everything below twice.
+    ps, us = (p0, p1), (u0, u1)
+    while True:
+        halt = load_acquire(c, o.HALT)
+        if halt != 0:
+            return o.HALTED if halt == 1 else o.STOPPED
+        if w[o.PHASE] == o.READING:
+            if not read(gate, c, w, batch, o.FEEDING):
+                return o.STOPPED
+            if w[o.SLICED] and w[o.PHASE] == o.READING:
+                return o.SWITCH if w[o.OWN + epochs.SWITCHING] else o.IDLE
+        if w[o.PHASE] == o.FEEDING:
+            began = clock_ns(w, o.CLOCK)
+            if w[o.FEED_OUT] and not feed(c, w, batch):
+                return o.HALTED
+            arrange(w, batch, w[o.COUNT], ps)
+            for side in range(2):
+                lay_out(w, side, ps[side], us[side], arena)
+            w[o.FROM], w[o.TO] = 0, w[o.COUNT]
+            w[o.DONE_PROBES], w[o.DONE_PROBES + 1] = 0, 0
+            w[o.PHASE] = o.STORING
+            w[o.NS_READ] += clock_ns(w, o.CLOCK) - began
+        if w[o.PHASE] == o.STORING:
+            began = clock_ns(w, o.CLOCK)
+            code = 0
+            for side in range(2):
+                if code == 0:
+                    code = store(c, w, side, ps[side], us[side])
+            w[o.NS_STORE] += clock_ns(w, o.CLOCK) - began
+            if code != 0:
+                return code
+            w[o.PHASE] = o.MEETING
+        if w[o.PHASE] == o.MEETING:
+            began = clock_ns(w, o.CLOCK)
+            code = meet(c, w)
+            w[o.NS_BLOCKED] += clock_ns(w, o.CLOCK) - began
+            if code != 0:
+                return code
+            w[o.PHASE] = o.PROBING
+        while w[o.PHASE] == o.PROBING or w[o.PHASE] == o.EMITTING:
+            if w[o.PHASE] == o.PROBING:
+                began = clock_ns(w, o.CLOCK)
+                code = probe(w, batch, ps, us, pairs, over, ranges, walk, tally)
+                w[o.NS_PROBE] += clock_ns(w, o.CLOCK) - began
+                if code != 0:
+                    return code
+                w[o.PHASE] = o.EMITTING
+            began = clock_ns(w, o.CLOCK)
+            code = emit(c, w, batch, p0, pairs, out)
+            w[o.NS_EMIT] += clock_ns(w, o.CLOCK) - began
+            if code != 0:
+                return code
+            if w[o.TO] == w[o.COUNT]:
+                w[o.LAST_TS] = batch[o.B_TS, w[o.COUNT] - 1]
+                w[o.RANK] += w[o.COUNT]
+                w[o.PHASE] = o.CLOSING
+            else:
+                w[o.FROM], w[o.TO] = w[o.TO], w[o.COUNT]
+                w[o.PHASE] = o.PROBING
+        if w[o.PHASE] == o.CLOSING:
+            if w[o.HOW] == o.LEFT or w[o.HOW] == o.ANTI:
+                code = pass_time(c, w, out, max(w[o.FRONTIER], w[o.LAST_TS]))
+                if code != 0:
+                    return code
+            if w[o.RANK] > 0:
+                expire(w, w[o.LAST_TS])
+            publish(c, w, w[o.LAST_TS])
+            w[o.PHASE] = o.READING
+            if w[o.FEED_OUT]:
+                publish_frontier(c, w)
+            if w[o.ENDED]:
+                return o.FINISHED
+            if w[o.SLICED]:
+                return o.SWITCH if w[o.OWN + epochs.SWITCHING] else o.SLICE

@@ -1,0 +1,1 @@
+"""The papers' join systems as plans for workers, and which of them fits."""

@@ -1,0 +1,39 @@
+"""DP-Join: workers in m rows and n columns; left tuples go to a row, right ones to a column.
+
+D. Buono, T. De Matteis, G. Mencagli, «A High-Throughput and Low-Latency Parallelization of Window-based Stream Joins
+on Multicores», IEEE ISPA 2014; section 4.
+
+- The left window is partitioned among rows and shared along each; the right one among columns, and shared down each.
+  A left tuple is compared by the n workers of its row, each with its column's segment; a right one by the m of its
+  column.
+- Shared window segments: one copy a row and column. The first worker of a row writes the row's segment; the others
+  read what it has published. Each keeps a counter of the first tuple that is still valid for it; memory is used again
+  below the least of them.
+- Single-scan expiry: expired tuples are found in the opposite window, by the probe that no longer meets them.
+
+Invariant: the pair (x, y) is compared by the one worker at (row of x, column of y), at its later tuple: both tuples
+are in that worker's segments, and in no other worker's together.
+
+m x 1 keeps all partners of a left row with one worker, which left, semi and anti joins need. `layout="auto"` is
+`threads.join.strategies.choice`'s.
+"""
+
+from __future__ import annotations
+
+from plait.threads.join.strategies.plan import Plan, Seat, Two, Wish
+
+
+def apart(wish: Wish) -> Plan:
+    """m x 1 for shares that change hands: nothing is shared, so every worker has the right window for itself."""
+    m = wish.workers
+    seats = tuple(Seat((k, k), (m, 1), (k, 0), (m, 1), (k, 0), (True, True)) for k in range(m))
+    return Plan("dpjoin", seats, (m, 1), f"{m} x 1: left tuples by turns, the right window at every worker")
+
+
+def plan(wish: Wish, layout: Two, why: str) -> Plan:
+    m, n = layout
+    seats = []
+    for k in range(m * n):
+        row, column = divmod(k, n)
+        seats.append(Seat((row, column), (m, n), (row, column), (m, n), (row, column), (column == 0, row == 0)))
+    return Plan("dpjoin", tuple(seats), (m, n), why)

@@ -1,0 +1,37 @@
+"""SplitJoin: storing and processing split, tuples handed down a tree, results gathered by punctuation.
+
+M. Najafi, M. Sadoghi, H.-A. Jacobsen, «SplitJoin: A Scalable, Low-latency Stream Join Architecture with Adjustable
+Ordering Precision», USENIX ATC 2016; algorithms 1 to 5.
+
+- Distribution (section 4): a tree with fan-out b. The root alone merges the sources; a worker passes a batch on to
+  its children before it works on it (`feeding`), so the last one has it after log_b(workers) hand-offs.
+- Sub-windows: tuples of a stream are stored round robin, and evicted in the same order, so nobody has to say whose
+  turn it is. Count windows expire passively: the slot comes round again. Time windows actively: each worker drops
+  what the timestamps of the tuples it processes have outlived; expiry messages are those tuples.
+- Gathering (section 5): each worker's results come in order; a punctuation closes what belongs to so many triggers.
+  What lies between two punctuations is taken worker by worker. `punctuate=1` is the paper's outer ordering,
+  `"comparison"` its inner one (the result order), a number k sorts only every k triggers apart, None lets results
+  through as they come (`gathering`).
+
+Invariant: as ScaleJoin's, a pair is compared by the one worker that stored its earlier tuple; and the order of
+results is exact as far as punctuations go, because every worker punctuates at the same triggers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from plait.errors import QueryError
+from plait.threads.join.strategies import scalejoin
+from plait.threads.join.strategies.plan import Plan, Wish, refuse_kind
+
+
+def plan(wish: Wish) -> Plan:
+    n, b = wish.workers, wish.fan_out
+    if n > 1 and wish.kind != "inner":
+        raise refuse_kind("splitjoin", wish.kind)
+    if isinstance(b, bool) or not isinstance(b, int) or b < 1:
+        raise QueryError(f"fan_out={b!r} is no number of children", do="Pass a whole number of at least 1")
+    seats = tuple(replace(s, parent=None if k == 0 else (k - 1) // b) for k, s in enumerate(scalejoin.plan(wish).seats))
+    why = f"{n} sub-windows a stream; tuples handed down a tree of fan-out {b}"
+    return Plan("splitjoin", seats, (n, n), why, tree=n > 1)

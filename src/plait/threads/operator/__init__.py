@@ -1,0 +1,1 @@
+"""Users' operators on threads: shares of their buckets behind a gate."""

@@ -1,0 +1,312 @@
+"""What runs behind a `Run` of a user's operator: the gate, shares of its buckets, and the threads that serve them.
+
+Sources, gate, errors, pauses and the end are every engine's (`engine`, `pushing`). Invariant: a share sees all tuples
+in total order, and hands its buckets those that are routed to them; one thread at a time serves it (`threads.gate.epochs`). So
+each bucket sees its tuples in total order, alone, whoever serves it.
+
+At the end of input time passes to the last tuple of all; then the timers run that are pending anywhere, and those that
+they set if they are not later than the last of these (`buckets`). For that each share says what it has pending before any of
+them goes on. «All» are the streams of the whole query, not only those that come to this operator (`dag`).
+
+Timers may set timers, so how many are due can't be known. They run some at a time; between, the thread serves its other
+shares, what came out can be read, and the run can be stopped.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from plait.core import keys
+from plait.core.operator.buckets import PlainBuckets, Rows, RowView, end_of_timers, pairs
+from plait.core.operator.compiled import made_for
+from plait.errors import PlaitError, user_raised
+from plait.order import AFTER_ALL, AFTER_INPUTS, BEFORE_ALL
+from plait.query.bind import Bound
+from plait.query.operator import Operator
+from plait.threads.aggregate.results import OrderedResults
+from plait.threads.aggregate.tuml import lay_out
+from plait.threads.elastic.crew import BLOCKED, FINISHED, IDLE, WORKED, Crew, Taken, refused
+from plait.threads.engine import Engine
+from plait.threads.gate import codes
+from plait.threads.input.sources import Front
+from plait.threads.join.loop import layout as o
+from plait.threads.memory import lines
+from plait.threads.operator.route import SEVERAL, Router
+from plait.threads.options import Options
+from plait.threads.pause import Stopped
+from plait.threads.payload import Payload
+from plait.threads.plan import Sharing
+from plait.threads.results import full_key
+
+BATCH = 1 << 12  # tuples a thread takes of a share at once, unless batch= says otherwise
+TIMERS = 1 << 12  # timers that run in one step of a share
+
+
+_NONE = np.empty(0, np.int64)
+
+
+class Share:
+    """One share's memory: its buckets, tuples taken for it, and counters laid out as a worker's."""
+
+    def __init__(self, number: int, buckets: Any, most: int) -> None:
+        self.number, self.buckets = number, buckets
+        self.words = lines(o.WORDS)
+        self.taken = Taken(most)
+        kinds = 1 + (0 if not buckets.compiled else buckets.width)
+        self.kinds = np.ones(kinds, np.int64)
+        self.wide, self.narrow = np.zeros((kinds, most), np.int64), np.zeros((1, 1), np.uint8)
+        self.passed, self.told, self.rank = BEFORE_ALL, BEFORE_ALL, 0
+        self.until: int | None = None  # time has passed so far, and timers are still to run
+        self.at_last = False  # the input has ended, and time has passed to the last tuple of all
+        self.ending = False  # after that, it has said what is pending
+        self.pending: int | None = None
+
+
+class OperatorEngine(Engine[Share]):
+    """What runs, once all streams' columns are known."""
+
+    plan: Sharing
+    encoder: Router
+    gatherer: OrderedResults
+
+    def __init__(self, bound: Bound, schemas: Mapping[str, pa.Schema], made: Sharing, options: Options,
+                 front: Front | None = None) -> None:  # fmt: skip
+        super().__init__(bound, schemas, made, options, front)
+        query = bound.node
+        assert isinstance(query, Operator)
+        self.payloads: dict[str, Payload] = {name: Payload(schemas[name]) for name in self.intakes}
+        self._of_input = [self.payloads[name] for name in self.names]
+        self._intake_of_input = [self.intakes[name] for name in self.names]
+        shares, self.most = made.shares, options.batch or BATCH
+        self._open_gate(shares, self.most, switches=True)
+        self._arena_mask = self.arena_rows - 1
+        self.compiled, self.why_plain = (None, "plain=True") if options.plain else made_for(bound, options.cache_dir)
+        self.encoder = Router(bound, self.compiled, self._go_plain)
+        self.workers = [
+            Share(k, PlainBuckets(query) if self.compiled is None else self.compiled.buckets(k, shares), self.most)
+            for k in range(shares)
+        ]
+        self._reached = BEFORE_ALL  # the last frontier before the end of input
+        self.elsewhere: Callable[[], int] = lambda: BEFORE_ALL  # how far the streams have come that others read
+        for share in self.workers:
+            share.buckets.between = self._unless_stopped
+        self._connect(columns=2 + (0 if self.compiled is None else len(self.compiled.layout())))
+        self.gatherer = OrderedResults(bound, shares, self.latency, keys=options.keys, room=options.unread_results)
+        self.memory_ = self._share_out(shares, made.workers)
+        self.crew = Crew(self.gate.words, self.control, self.memory_, self._step, self._pause)
+        self._begin(self._serve_crew)
+
+    def _go_plain(self, why: str) -> None:
+        """From compiled functions to plain Python, which goes on with the same states."""
+        with self.pauser.still():
+            for share in self.workers:
+                share.buckets = share.buckets.plain()
+            self.compiled, self.why_plain = None, why
+
+    # --- calls of Run ---
+
+    def push(self, *arguments: Any) -> None:
+        super().push(*arguments)
+        self._note_frontier()
+
+    def heartbeat(self, *arguments: Any) -> None:
+        super().heartbeat(*arguments)
+        self._note_frontier()
+
+    def close(self, *arguments: Any) -> None:
+        super().close(*arguments)
+        self._note_frontier()
+
+    def _note_frontier(self) -> None:
+        frontier = self.gate.frontier()[0]
+        if frontier < AFTER_ALL:
+            self._reached = max(self._reached, frontier)
+
+    # --- threads ---
+
+    def _step(self, number: int) -> int:
+        """Take ready tuples of a share, hand them to their buckets, and what comes out to the reader of results."""
+        share = self.workers[number]
+        w = share.words
+        if self.gatherer.crowded(number):
+            w[o.WAITS] = o.FOR_CONSUMER
+            return BLOCKED
+        if share.until is not None:
+            self._pass_time(share, share.until)
+            return WORKED
+        began = time.monotonic_ns()
+        n, frontier = share.taken.next(self.gate.words, self.memory_, number, self.most)
+        w[o.WAITS] = o.FOR_TUPLES if n == 0 else o.NOTHING
+        if n == codes.DONE:
+            return self._end(share)
+        if n < 0:
+            refused(n, number, self._stopped or self.error is not None)
+        if frontier == AFTER_ALL:  # the input's end has a rule of its own: here time passes to what is there
+            frontier = max(share.passed, int(share.taken.rows[0, n - 1]) if n else BEFORE_ALL)
+        worked = n > 0 or frontier > share.passed
+        if worked:
+            read = time.monotonic_ns()
+            w[o.NS_READ] += read - began
+            self._update(share, n, frontier)
+            w[o.NS_STORE] += time.monotonic_ns() - read
+        epoch = share.taken.epoch
+        if epoch:
+            self.crew.hand_on(number, epoch)  # from here on the share is another's
+        return WORKED if worked or epoch else IDLE
+
+    def _update(self, share: Share, n: int, frontier: int) -> None:
+        ts, origin, seq, ref = (column[:n] for column in share.taken.rows)
+        lay_out(n, origin, seq, self.arena, self._arena_mask, share.kinds, share.wide, share.narrow)
+        which, buckets = pairs(
+            share.wide[0, :n],
+            lambda i: self._several(int(origin[i]), int(seq[i])),
+            share.number,
+            self.plan.shares,
+            self.bound.node.buckets,  # type: ignore[union-attr]
+        )
+        with self._calling(share, ts, origin):
+            if len(which) and not share.buckets.compiled:
+                share.buckets.take(ts, share.rank, which, buckets, self._views(ts, origin, ref, np.unique(which)))
+            elif len(which):
+                view = lambda i: self._views(ts, origin, ref, np.array([i]))(i)  # noqa: E731  # for a call that Python makes
+                share.buckets.take(ts, origin >> 32, share.rank, which, buckets, share.wide[1:, :n], view)
+        w = share.words
+        w[o.TUPLES] += n
+        w[o.COMPARISONS] = share.buckets.calls
+        self._pass_time(share, frontier, origin, ref)
+        share.rank += n
+        w[o.RANK] = share.rank
+        least = min(s.passed for s in self.workers)
+        for payload in self.payloads.values():
+            payload.expire(least)
+
+    def _pass_time(self, share: Share, until: int, origin: np.ndarray = _NONE, ref: np.ndarray = _NONE) -> None:
+        """Run timers up to `until`, or some of them: then the share's next step goes on. Hands over what has come out."""
+        with self._calling(share, _NONE, _NONE):
+            done = share.buckets.pass_time(until, TIMERS)
+        share.until = None if done else until
+        rows = self._rows(
+            share, origin, ref
+        )  # before it has passed them: others then let go of what they were made from
+        # A timer at T gives rows of T - 1.
+        share.passed = max(share.passed, until if done else share.buckets.next_timer() - 1)
+        if not share.ending:
+            # Later an operator that reads these results hears of the rows alone: for it, time passes to the last of them.
+            share.told = share.passed
+        share.words[o.BATCHES] += 1
+        self.gatherer.offer(share.number, rows, share.passed, share.told)
+
+    def _unless_stopped(self) -> None:
+        if self._stopped or self.error is not None:
+            raise Stopped
+
+    @contextmanager
+    def _calling(self, share: Share, ts: np.ndarray, origin: np.ndarray) -> Iterator[None]:
+        """What a user's function raises is told with what it was called with."""
+        try:
+            yield
+        except (PlaitError, Stopped):
+            raise
+        except Exception as error:
+            function, at, bucket = share.buckets.calling
+            match function:
+                case "on_timer":
+                    why = f"it was called with a timer at {at}"
+                case "state":
+                    why = "it makes what the bucket begins with"
+                case _:
+                    stream = self.encoder.names[int(origin[at]) >> 32]
+                    why = f"it was called with the tuple of {stream!r} at ts {int(ts[at])}"
+            raise user_raised(error, f"The operator's {function} of bucket {bucket}", why) from error
+
+    def _several(self, origin: int, seq: int) -> tuple[int, ...]:
+        found: tuple[int, ...] = self.pusher.arenas[origin & o.SLOT_MASK].columns[SEVERAL][seq & self._arena_mask]
+        return found
+
+    def _views(self, ts: np.ndarray, origin: np.ndarray, ref: np.ndarray, own: np.ndarray) -> Any:
+        """A tuple by its place in the batch, for those in `own`."""
+        by_input: dict[int, tuple[Rows, dict[int, int]]] = {}
+        of = origin[own] >> 32
+        for side in np.unique(of).tolist():
+            places = own[of == side]
+            table = self._of_input[side].take(ref[places], extra=False)
+            rows = Rows(table, ts[places], self.encoder.names[side])
+            by_input[side] = (rows, {place: k for k, place in enumerate(places.tolist())})
+
+        def view(i: int) -> RowView:
+            rows, at = by_input[int(origin[i]) >> 32]
+            return rows.view(at[i])
+
+        return view
+
+    def _rows(self, share: Share, origin: np.ndarray, ref: np.ndarray) -> list[tuple[pa.RecordBatch, np.ndarray]]:
+        """What has come out, as rows with their places."""
+        out, columns = share.buckets.taken_out()
+        if not len(out.ts):
+            return []
+        share.words[o.RESULTS] += len(out.ts)
+        places = np.array([out.ts, out.rank, out.bucket], np.int64)
+        arrays = [pa.array(places[0]).cast(self.bound.schema.field(0).type), *columns]
+        if self.options.keys:
+            arrays.append(self._keys(out, places, origin, ref))
+        return [(pa.RecordBatch.from_arrays(arrays, schema=self.gatherer.schema), places)]
+
+    def _keys(self, out: Any, places: np.ndarray, origin: np.ndarray, ref: np.ndarray) -> pa.Array:
+        """((the tuple's key), bucket, index), or ((ts, AFTER_INPUTS), bucket, index) for a timer's."""
+        cause = np.array(out.cause, np.int64)
+        causes = np.full(len(cause), None, object)
+        timed = cause < 0
+        if timed.any():
+            m = int(timed.sum())
+            causes[timed] = keys.join(keys.ints(places[0][timed]), keys.constant(AFTER_INPUTS, m), n=m).to_pylist()
+        sides = np.where(timed, -1, (origin[cause] if len(origin) else cause) >> 32)
+        for side in np.unique(sides[~timed]).tolist():
+            at = np.flatnonzero(sides == side)
+            rows = self._of_input[side].take(ref[cause[at]])
+            causes[at] = full_key(self._intake_of_input[side], side, rows, len(at)).to_pylist()
+        n = len(cause)
+        nested = keys.nest(pa.array(causes.tolist(), pa.binary()), n=n)
+        return keys.join(nested, keys.ints(places[2]), keys.ints(np.array(out.index, np.int64)), n=n)
+
+    def _end(self, share: Share) -> int:
+        """The input has ended: see the module."""
+        if not share.at_last:
+            share.at_last = True
+            self._pass_time(share, max([self._reached, self.elsewhere(), *self._known()]))
+            return WORKED
+        if not share.ending:
+            share.pending, share.ending = share.buckets.last_timer(), True
+            return WORKED
+        if not all(s.ending for s in self.workers):
+            return BLOCKED
+        last = end_of_timers(s.pending for s in self.workers)
+        if last is not None and last > share.passed:
+            self._pass_time(share, last)
+            return WORKED
+        self.gatherer.offer(share.number, [], AFTER_ALL, AFTER_ALL)
+        return FINISHED
+
+    def _known(self) -> list[int]:
+        """The last tuple of each source."""
+        return [s.largest for intake in self.intakes.values() for s in list(intake.sources.values())]
+
+    # --- what is going on ---
+
+    def describe(self) -> list[str]:
+        if self.compiled is None:
+            return [f"the operator's functions run in plain Python: {self.why_plain}"]
+        redone = sum(share.buckets.redone for share in self.workers)
+        by_python = f"{redone} calls that machine code can't make as Python does were undone, and made by Python"
+        return [*self.compiled.describe(), *([by_python] if redone else [])]
+
+    def _served(self, side: int) -> str:
+        return "buckets"
+
+    def _loads(self) -> list[float]:
+        return [float(w.words[o.NS_STORE] + w.words[o.NS_READ]) for w in self.workers]

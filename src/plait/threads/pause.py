@@ -1,0 +1,97 @@
+"""Letting all workers stand still, so that memory they share can be changed; and stopping them.
+
+HALT is a word that every loop and every wait of a worker looks at. Invariant: between the moment `still` begins its
+body and the moment it ends, no worker is inside compiled code: each has been counted in `_arrived` or has ended.
+Whoever sets HALT then wakes every event that a worker may sleep on; a worker looks at HALT after it has said that it
+will sleep, and before it does. So none sleeps through it.
+
+What is changed while they stand still is changed wholly, or no worker looks at it again: if the body of `still` raises,
+whatever it is, they are stopped and not let go.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from plait.core.machine.marks import compiling
+from plait.errors import RunError
+from plait.threads.join.loop.halt import RUNNING, STILL, STOPPING, halt
+
+
+class Stopped(Exception):
+    """The run is being stopped; what was asked for no longer matters."""
+
+
+class Pauser:
+    """Counts workers in and out. `describe` says what each of them does, for the watchdog."""
+
+    def __init__(self, gate: np.ndarray, control: np.ndarray, workers: int, describe: Callable[[], str],
+                 stall_after_s: float) -> None:  # fmt: skip
+        self._gate, self._control, self._describe, self._stall = gate, control, describe, stall_after_s
+        self._lock = threading.Condition()
+        self._alive, self._arrived = workers, 0
+        self._halted = self._stopping = False
+
+    def stand(self) -> None:
+        """A worker was told to stand still: until it may go on."""
+        with self._lock:
+            self._arrived += 1
+            self._lock.notify_all()
+            while self._halted and not self._stopping:
+                self._lock.wait()
+            self._arrived -= 1
+
+    def gone(self) -> None:
+        """A worker has ended."""
+        with self._lock:
+            self._alive -= 1
+            self._lock.notify_all()
+
+    def stop(self) -> None:
+        with self._lock:
+            self._stopping = True
+            halt(self._gate, self._control, STOPPING)
+            self._lock.notify_all()
+
+    @contextmanager
+    def still(self, *, worker: bool = False) -> Iterator[None]:
+        """All workers stand still inside. `worker`: the caller is one of them."""
+        with self._lock:
+            while self._halted and not self._stopping:
+                self._arrived += worker
+                self._lock.notify_all()
+                self._lock.wait()
+                self._arrived -= worker
+            if self._stopping:
+                raise Stopped
+            self._halted = True
+            halt(self._gate, self._control, STILL)
+            since = time.monotonic()
+            while self._arrived + worker < self._alive and not self._stopping:
+                self._lock.wait(0.5)
+                since = time.monotonic() if compiling() else since
+                if time.monotonic() - since > self._stall:
+                    self._halted = False
+                    halt(self._gate, self._control, RUNNING)
+                    raise RunError(
+                        f"Workers did not stand still within {self._stall:g} s: {self._describe()}",
+                        why="memory they share has to grow, or a column has to be widened",
+                        do="Report this, with the query",
+                    )
+        whole = False
+        try:
+            if self._stopping:
+                raise Stopped
+            yield
+            whole = True
+        finally:
+            with self._lock:
+                self._stopping |= not whole
+                self._halted = False
+                halt(self._gate, self._control, STOPPING if self._stopping else RUNNING)
+                self._lock.notify_all()

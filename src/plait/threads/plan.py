@@ -1,0 +1,279 @@
+"""Which strategy each operator of a query comes to, by the options it was given; and what is said of it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+
+from plait.errors import QueryError, counted
+from plait.query.aggregate import Aggregate, SpanWindow
+from plait.query.base import Node, Query
+from plait.query.join import Join, TimeWindow
+from plait.query.operator import Operator
+from plait.query.stream import Stream
+from plait.threads.aggregate import designs
+from plait.threads.join import asof
+from plait.threads.join.strategies import choice as model
+from plait.threads.join.strategies import dpjoin, scalejoin, sequential, splitjoin
+from plait.threads.join.strategies.plan import Plan, Wish
+from plait.threads.options import JOINS, RIVALS, Options
+
+
+@dataclass(frozen=True)
+class Step:
+    """One operator of a query: how it is run."""
+
+    query: Query
+    options: Options
+    plan: Plan | designs.Design | Sharing
+
+
+def steps(query: Query, options: Options) -> list[Step]:
+    """Every operator of a query, inputs before users; the very same query used twice is computed once.
+
+    Inside, results are in strict order. Options hold for the operators that have them: a strategy of joins for joins.
+    """
+    nodes: list[Query] = []
+    _collect(query, nodes)
+    if len(nodes) == 1:
+        return [Step(query, options, plan(query, options))]
+    joins = [node for node in nodes if isinstance(node, Join)]
+    ruled = {"auto": nodes, **dict.fromkeys(JOINS, joins)}.get(
+        options.strategy, [node for node in nodes if isinstance(node, Aggregate)]
+    )
+    if not ruled or not (joins or options.index == options.layout == "auto"):
+        raise QueryError(
+            f"{_given(options, 'strategy', 'index', 'layout')} for a query of "
+            f"{' and '.join(sorted({type(node).__name__ for node in nodes}))}",
+            why="no operator of it has such an option",
+            do="Leave it out",
+        )
+    keyed = {id(query)} if options.keys else set()
+    made: list[Step] = []
+    for node in reversed(nodes):
+        own = _own(node, options, crew=max(1, _default(options) // max(1, len(joins))))
+        if node is not query:
+            own = replace(own, order="strict", punctuate="order", keys=id(node) in keyed)
+        if own.keys and not (isinstance(node, Aggregate) and isinstance(node.window, SpanWindow)):
+            keyed |= {id(child) for child in node.inputs}  # their keys are part of its own
+        made.append(Step(node, own, plan(node, own)))
+    return made[::-1]
+
+
+def labelled(query: Node) -> str:
+    """An operator in messages: its name, or what it is."""
+    return query.name or type(query).__name__.lower()
+
+
+def _given(options: Options, *names: str) -> str:
+    """Those of these options that somebody asked for, as they were written."""
+    return ", ".join(f"{name}={value!r}" for name in names if (value := getattr(options, name)) != "auto")
+
+
+def described(plans: list[tuple[str, Plan | designs.Design | Sharing]]) -> list[str]:
+    """A line an operator: which strategy, how many workers, why."""
+    several = len(plans) > 1
+    lines = []
+    for label, made in plans:
+        what = f"{label}: " if several else ""
+        lines.append(f"on threads: {what}{made.strategy}, {counted(len(made.seats), 'worker')}: {made.why}")
+    return lines
+
+
+def _collect(query: Query, nodes: list[Query]) -> None:
+    for child in query.inputs:
+        if isinstance(child, Query):
+            _collect(child, nodes)
+    if not any(node is query for node in nodes):
+        nodes.append(query)
+
+
+def _own(node: Query, options: Options, crew: int) -> Options:
+    """What of the options an operator inside a larger query has; workers, if no number is given, share the cores."""
+    if options.elastic is not None:
+        options = _own_elastic(node, options, options.elastic)
+        crew = min(crew, options.elastic or crew)
+    if isinstance(node, Join):
+        strategy = options.strategy if options.strategy in JOINS else "auto"
+        shared = options.workers is None and options.layout == "auto"
+        return replace(options, strategy=strategy, workers=crew if shared else options.workers,
+                       punctuate="order" if strategy != "splitjoin" else options.punctuate)  # fmt: skip
+    strategy = options.strategy if isinstance(node, Aggregate) and options.strategy not in JOINS else "auto"
+    if strategy == "tuml_mc" and isinstance(node, Aggregate) and not node.by:
+        strategy = "auto"
+    return replace(options, strategy=strategy, index="auto", layout="auto", punctuate="order")
+
+
+def _own_elastic(node: Query, options: Options, shares: int) -> Options:
+    """An operator with few buckets has no more shares than these."""
+    if isinstance(node, Operator):
+        shares = min(shares, node.buckets)
+    workers = None if options.workers is None else min(options.workers, shares)
+    return replace(options, workers=workers, elastic=shares)
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """How a user's operator runs: into how many shares its buckets are split, and how many threads serve them at first."""
+
+    shares: int
+    workers: int
+    why: str
+    strategy: str = "operator"
+
+    @property
+    def seats(self) -> tuple[int, ...]:
+        return tuple(range(self.shares))
+
+
+def _sharing(query: Operator, options: Options) -> Sharing:
+    if options.strategy != "auto" or options.index != "auto" or options.layout != "auto":
+        raise QueryError(
+            f"{_given(options, 'strategy', 'index', 'layout')} for an operator",
+            why="these are options of joins and aggregates",
+            do="Leave them out",
+        )
+    workers = options.workers or 1
+    shares = options.elastic or min(workers, query.buckets)
+    if shares > query.buckets:
+        raise QueryError(
+            f"elastic={shares} for an operator of {query.buckets} buckets",
+            why="a bucket is served by one thread at a time, so more shares than buckets would be empty",
+            do="Raise buckets=, or lower elastic=",
+        )
+    served = f"served by {counted(min(workers, shares), 'thread')}"
+    why = f"{counted(query.buckets, 'bucket')} in {counted(shares, 'share')}, {served}"
+    return Sharing(shares, min(workers, shares), why)
+
+
+def plan(query: Query, options: Options) -> Plan | designs.Design | Sharing:
+    """The strategy, chosen and laid out; `why` says what decided."""
+    _check_elastic(options)
+    if isinstance(query, Operator):
+        return _sharing(query, options)
+    if isinstance(query, Aggregate):
+        if options.index != "auto" or options.layout != "auto":
+            raise QueryError(
+                f"{_given(options, 'index', 'layout')} for an aggregate",
+                why="these are options of joins",
+                do="Leave them out",
+            )
+        schema = None
+        if isinstance(query.input, Stream):
+            schema = (options.schemas or {}).get(query.input.name) or query.input.schema
+        found = _elastic_aggregate(query, options)
+        return found or designs.design(query, options.strategy, options.workers, schema)
+    if options.strategy in designs.STRATEGIES:
+        raise QueryError(
+            f"strategy={options.strategy!r} for a join",
+            why="it is one for aggregates",
+            do=f"Use one of {', '.join(map(repr, ('auto', *JOINS)))}",
+        )
+    kind = query.how if isinstance(query, Join) else "asof"
+    if options.elastic is not None:
+        return _elastic_join(kind, options)
+    workers = options.workers or (
+        model.workers_for(options.layout) or 1 if options.strategy == "sequential" else _default(options)
+    )
+    wish = Wish(workers, kind, options.layout, options.fan_out, options.rates)
+    name, why = options.strategy, ""
+    if name == "auto" and kind != "asof":
+        name, why = model.strategy(wish)
+    if kind == "asof":
+        if name not in ("auto", "dpjoin", "asof"):
+            raise QueryError(
+                f"strategy={name!r} for an as-of join",
+                why="left tuples are shared among workers, each of which keeps the last right ones: layout m x 1",
+                do="Leave strategy= out",
+            )
+        made = asof.plan(wish)
+    elif name == "sequential":
+        made = sequential.plan(wish)
+    elif name == "scalejoin":
+        made = scalejoin.plan(wish)
+    elif name == "splitjoin":
+        made = splitjoin.plan(wish)
+    elif name in RIVALS:
+        _check_rival(query, options)
+        made = RIVALS[name].plan(wish)
+    else:
+        shape, reason = model.layout(wish)
+        made = dpjoin.plan(wish, shape, reason)
+    made.check()
+    return made if not why else replace(made, why=f"{why}; {made.why}")
+
+
+def _elastic_aggregate(query: Aggregate, options: Options) -> designs.Design | None:
+    if options.elastic is None:
+        return None
+    if options.strategy not in ("auto", "tuml_mc"):
+        raise QueryError(
+            f"elastic={options.elastic} with strategy={options.strategy!r}",
+            why="shares that change hands are TuML-MC's, split by key",
+            do="Use strategy='tuml_mc', or leave elastic= out",
+        )
+    if not query.by and options.strategy == "auto":
+        why = "without by= the state is in one share, which moves between threads as asked for"
+        return designs.Design("tuml_sc", 1, why)
+    made = designs.design(query, "tuml_mc", options.elastic)
+    return replace(made, why=f"{options.elastic} shares split by key; threads serve them as asked for")
+
+
+def _elastic_join(kind: str, options: Options) -> Plan:
+    """Shares that change hands have segments of their own: nobody can wait for another share, which may be the same thread's."""
+    shares = options.elastic or 1
+    usual = {"inner": "scalejoin", "asof": "asof"}.get(kind, "dpjoin")
+    if options.strategy not in ("auto", usual) or options.layout != "auto":
+        raise QueryError(
+            f"elastic={options.elastic} with strategy={options.strategy!r}, layout={options.layout!r}",
+            why="shares that change hands have window segments of their own, which other workers' results don't wait for",
+            do=f"Leave strategy= and layout= out: {_a(kind)} join has {usual}'s shares; or leave elastic= out",
+        )
+    wish = Wish(shares, kind)
+    made = asof.plan(wish) if kind == "asof" else scalejoin.plan(wish) if kind == "inner" else dpjoin.apart(wish)
+    made.check()
+    if kind == "inner":
+        how = f"see every tuple, each stores one in {shares} of either stream"
+    else:
+        how = f"take left tuples by turns, each keeps {'the last right ones' if kind == 'asof' else 'the right window'}"
+    return replace(made, why=f"{shares} shares {how}; threads serve them as asked for")
+
+
+def _a(kind: str) -> str:
+    return f"an {kind}" if kind[0] in "ai" else f"a {kind}"
+
+
+def _check_elastic(options: Options) -> None:
+    if options.elastic is None:
+        if options.policy is not None:
+            raise QueryError(
+                "policy= without elastic=",
+                why="the workers of such a run are fixed",
+                do="Say elastic=8, or how many threads there may be at most",
+            )
+    elif (options.workers or 1) > options.elastic:
+        raise QueryError(
+            f"workers={options.workers} with elastic={options.elastic}",
+            why="there can be no more threads than elastic= says",
+            do="Raise it, or begin with fewer workers",
+        )
+
+
+def _check_rival(query: Query, options: Options) -> None:
+    if options.order != "none" or options.index not in ("auto", "scan"):
+        raise QueryError(
+            f"strategy={options.strategy!r} with order={options.order!r}, index={options.index!r}",
+            why="it is here to be compared with: it scans, and gives results as they come",
+            do="Say order='none', index='scan', or take another strategy",
+        )
+    if not (isinstance(query, Join) and isinstance(query.window, TimeWindow)):
+        raise QueryError(
+            f"strategy={options.strategy!r} without a time window",
+            why="it is here to be compared with, on time windows",
+            do="Use within=, or take another strategy",
+        )
+
+
+def _default(options: Options) -> int:
+    asked = model.workers_for(options.layout)
+    return asked if asked is not None else max(1, os.cpu_count() or 1)

@@ -1,1 +1,0 @@
-"""What operators remember: join window segments here; panes and W-Hive beside them."""

@@ -1,0 +1,130 @@
+"""Machine code is compiled again where something that it is made from has changed, and nowhere else."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = {
+    "low.py": '''
+        """Constants and a kernel."""
+        from plait.threads.atomics import compiled
+        STEP = 3
+        OTHER = 5
+
+        @compiled
+        def low(x):
+            """One step."""
+            return x + STEP
+    ''',
+    "high.py": '''
+        """Calls the kernel of another file, and takes a constant from there."""
+        from plait.threads.atomics import compiled
+        from low import OTHER, low
+
+        @compiled
+        def high(x):
+            return low(x) * 2
+
+        @compiled
+        def alone(x):
+            return x * OTHER
+
+        @compiled
+        def looping(x):
+            return x if x < 2 else looping(x - 1) + 1
+    ''',
+    "plain.py": '"""No compiled code."""\nWORD = 1\n',
+}
+RUN = """
+import json, high, low, plain
+made = {"low": low.low, "high": high.high, "alone": high.alone, "looping": high.looping}
+values = {name: f(4) for name, f in made.items()}
+print(json.dumps([values, sorted(name for name, f in made.items() if sum(f.stats.cache_misses.values()))]))
+"""
+
+EDITS = {
+    "a docstring of a function": ("low.py", "One step.", "One single step.", []),
+    "a line more at the top": ("low.py", '"""Constants and a kernel."""', '"""Constants\n\nand a kernel."""', []),
+    "a comment": ("high.py", "return x * OTHER", "return x * OTHER  # so many times", []),
+    "a file without compiled code": ("plain.py", "WORD = 1", "WORD = 2", []),
+    "a kernel": ("low.py", "return x + STEP", "return x - STEP", ["high", "low"]),
+    "a constant": ("low.py", "STEP = 3", "STEP = 4", ["high", "low"]),
+    "a constant that another file takes": ("low.py", "OTHER = 5", "OTHER = 6", ["alone"]),
+    "a function that calls itself": ("high.py", "looping(x - 1) + 1", "looping(x - 1) + 2", ["looping"]),
+}
+
+
+def _run(folder: Path) -> tuple[dict[str, int], list[str]]:
+    env = os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), *sys.path])}
+    done = subprocess.run([sys.executable, "-c", RUN], cwd=folder, env=env, capture_output=True, text=True, check=True)
+    values, compiled = json.loads(done.stdout)
+    return values, compiled
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("package")
+    for name, text in PACKAGE.items():
+        (folder / name).write_text("\n".join(line[8:] if line[:8].isspace() else line for line in text.split("\n")))
+    assert _run(folder)[1] == ["alone", "high", "looping", "low"]
+    assert _run(folder)[1] == []
+    return folder
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_what_an_edit_compiles_again(package: Path, tmp_path: Path, edit: str) -> None:
+    file, old, new, expected = EDITS[edit]
+    folder = tmp_path / "copy"
+    shutil.copytree(package, folder)
+    text = (folder / file).read_text()
+    assert text.count(old) == 1
+    (folder / file).write_text(text.replace(old, new))
+    values, compiled = _run(folder)
+    assert compiled == expected
+    if edit == "a constant":
+        assert values["high"] == 16
+
+
+STAMPS = """
+import json, sys
+import plait.threads.dag, plait.threads.run, plait.spark.cell.live
+from numba.core.dispatcher import Dispatcher
+from plait.core.machine.stamp import stamp_of
+found = {id(v): v for n, m in list(sys.modules.items()) if n.startswith("plait") for v in vars(m).values()}
+found = [v for v in found.values() if isinstance(v, Dispatcher)]
+print(json.dumps({f"{v.py_func.__module__}.{v.py_func.__qualname__}": stamp_of(v) for v in found}))
+"""
+
+
+def test_an_edit_of_plait_changes_the_stamps_of_what_reaches_it(tmp_path: Path) -> None:
+    """Without compiling: every compiled function of plait, before and after an edit in a copy of it."""
+    import plait
+
+    copy = tmp_path / "plait"
+    shutil.copytree(Path(plait.__file__).parent, copy, ignore=shutil.ignore_patterns("__pycache__"))
+
+    def stamps() -> dict[str, str]:
+        env = os.environ | {"PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+        done = subprocess.run([sys.executable, "-c", STAMPS], env=env, capture_output=True, text=True, check=True)
+        found: dict[str, str] = json.loads(done.stdout)
+        return found
+
+    before = stamps()
+    assert len(before) > 300
+    (copy / "errors.py").write_text((copy / "errors.py").read_text() + "\nMORE = 1\n")
+    file = copy / "gate" / "frontier.py"
+    text = file.read_text()
+    assert text.count("return frontier\n") == 1, "the line to edit has moved"
+    file.write_text(text.replace("return frontier\n", "return frontier + 0\n"))
+    after = stamps()
+    changed = {name for name in before if after[name] != before[name]}
+    assert "plait.threads.gate.frontier.settle" in changed
+    assert any(name.startswith("plait.threads.join.loop.worker.") for name in changed)
+    assert not any(name.startswith("plait.core.kernels.") for name in changed)

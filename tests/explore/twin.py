@@ -1,0 +1,192 @@
+"""The twin: the same steps in plain Python, and the same source text turned into threads that can be stopped.
+
+`load` reads the modules that hold shared-memory code and rewrites them, without changing a word on disk:
+
+    a function marked `compiled`    becomes a generator that yields before every atomic step
+    a call of such a function       becomes `yield from`
+    a function marked `pure`        stays as it is
+    `fence`, `pause`, `wake_all`    vanish: see below
+
+so a scheduler (`tests.explore.schedule`) can let any thread take the next step. Memory is a list of ints, or anything that
+is indexed like one. One step is one access, in one order that all threads agree on: **the twin explores sequentially
+consistent executions only.** A fence does nothing there, and a missing one is not found; why each order weaker than
+sequentially consistent suffices is argued beside the word it protects (`threads.gate.layout`). What the twin can check of it
+is that plain words are never touched by two threads without a release and an acquire between them: `races.Memory`.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import importlib
+import importlib.util
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+Words = Any  # a list of ints, or races.Memory
+
+
+def load_acquire(words: Words, at: int) -> int:
+    return int(words[at])
+
+
+def store_release(words: Words, at: int, value: int) -> None:
+    words[at] = value
+
+
+def cas(words: Words, at: int, expected: int, value: int) -> bool:
+    if words[at] != expected:
+        return False
+    words[at] = value
+    return True
+
+
+def fetch_add(words: Words, at: int, value: int) -> int:
+    old = int(words[at])
+    words[at] = old + value
+    return old
+
+
+def fence() -> None:
+    """Nothing: steps are taken in one order that everyone sees."""
+
+
+def pause() -> None:
+    """Nothing: the scheduler decides who goes on."""
+
+
+def sched_yield() -> None:
+    """Nothing: the scheduler decides who goes on."""
+
+
+def sleep_on(words: Words, at: int, expected: int, nanoseconds: int) -> tuple[Words, int, int]:
+    """What a sleeping thread yields: the scheduler lets it go on once the word has changed."""
+    return words, at, expected
+
+
+def wake_all(words: Words, at: int) -> None:
+    """Nothing: a sleeper wakes because the word it sleeps on has changed."""
+
+
+def trailing_zeros(value: int) -> int:
+    return (value & -value).bit_length() - 1 if value else 64
+
+
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    return function
+
+
+def pure(function: Callable[..., Any]) -> Callable[..., Any]:
+    return function
+
+
+unsigned = int
+
+_STEPS = {"load_acquire", "store_release", "cas", "fetch_add"}
+_SILENT = {"fence", "pause", "sched_yield", "wake_all"}
+_NAMES = (*_STEPS, *_SILENT, "sleep_on", "trailing_zeros", "compiled", "pure", "unsigned")
+
+#: module name -> [(text that stands there exactly once, what to put in its place)]: planted faults.
+Patches = Mapping[str, Sequence[tuple[str, str]]]
+
+
+class Twin:
+    """Twins of modules, loaded once each. Attribute access gives a module's names: `twin("plait.threads.gate.ring")["add"]`."""
+
+    def __init__(self, package: str, *, patches: Patches | None = None, steps: Any = None) -> None:
+        """`steps`: a module whose atomic steps are used instead of those above (`tests.explore.races`)."""
+        self.package = package
+        self.steps = {name: getattr(steps, name, globals()[name]) for name in _NAMES}
+        self.patches = dict(patches or {})
+        self._modules: dict[str, dict[str, Any]] = {}
+        self._generators: dict[str, set[str]] = {}
+
+    def __call__(self, name: str) -> dict[str, Any]:
+        if name not in self._modules:
+            self._load(name)
+        return self._modules[name]
+
+    def _load(self, name: str) -> None:
+        found = importlib.util.find_spec(name)
+        if found is None or found.origin is None:
+            raise ModuleNotFoundError(name)
+        text = Path(found.origin).read_text(encoding="utf-8")
+        for old, new in self.patches.get(name, ()):
+            if text.count(old) != 1:
+                raise ValueError(f"{name}: the text to replace stands there {text.count(old)} times: {old!r}")
+            text = text.replace(old, new)
+        tree = ast.parse(text)
+        space: dict[str, Any] = {"__name__": f"twin of {name}", "__builtins__": builtins}
+        body, generators = self._bind_imports(tree, space)
+        tree.body = body
+        own = {node.name for node in tree.body if isinstance(node, ast.FunctionDef) and _is_compiled(node)}
+        rewriter = _Rewriter(generators | own, {k: v for k, v in space.items() if type(v) is int})
+        tree = ast.fix_missing_locations(rewriter.visit(tree))
+        exec(compile(tree, found.origin, "exec"), space)
+        self._modules[name], self._generators[name] = space, own
+
+    def _bind_imports(self, tree: ast.Module, space: dict[str, Any]) -> tuple[list[ast.stmt], set[str]]:
+        """Import from twins what is shared-memory code, and from the real modules the rest."""
+        rest: list[ast.stmt] = []
+        generators: set[str] = set()
+        for node in tree.body:
+            if not isinstance(node, ast.ImportFrom) or node.module is None:
+                rest.append(node)
+            elif node.module.startswith("plait.threads.atomics"):
+                space.update({alias.name: self.steps[alias.name] for alias in node.names})
+            elif node.module.startswith(self.package):
+                module = self(node.module)
+                for alias in node.names:
+                    space[alias.asname or alias.name] = module[alias.name]
+                    if alias.name in self._generators[node.module]:
+                        generators.add(alias.asname or alias.name)
+            elif node.module != "__future__":
+                real = importlib.import_module(node.module)
+                space.update({alias.asname or alias.name: getattr(real, alias.name) for alias in node.names})
+        return rest, generators
+
+
+def _is_compiled(node: ast.FunctionDef) -> bool:
+    return any(isinstance(mark, ast.Name) and mark.id == "compiled" for mark in node.decorator_list)
+
+
+class _Rewriter(ast.NodeTransformer):
+    """Turns marked functions into generators. Constants become literals, which halves the time of a step."""
+
+    def __init__(self, generators: set[str], constants: dict[str, int]) -> None:
+        self.generators, self.constants, self.inside = generators, constants, False
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        self.inside, outer = _is_compiled(node), self.inside
+        self.generic_visit(node)
+        if self.inside:
+            # A function without a step of its own must be a generator too.
+            node.body.append(ast.parse("if False:\n    yield").body[0])
+        self.inside = outer
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        return node  # module constants stay names
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        if isinstance(node.ctx, ast.Load) and node.id in self.constants:
+            return ast.copy_location(ast.Constant(self.constants[node.id]), node)
+        return node
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        if not self.inside or not isinstance(node.func, ast.Name):
+            return node
+        name = node.func.id
+        if name in self.generators:
+            return ast.copy_location(ast.YieldFrom(node), node)
+        if name == "sleep_on":
+            return ast.copy_location(ast.Yield(node), node)
+        if name in _SILENT:
+            return ast.copy_location(ast.Constant(None), node)
+        if name in _STEPS:
+            # ((yield), step(...))[1]: stop first, then take the step.
+            pair = ast.Tuple([ast.Yield(None), node], ast.Load())
+            return ast.copy_location(ast.Subscript(pair, ast.Constant(1), ast.Load()), node)
+        return node
