@@ -27,8 +27,8 @@ from plait.threads.join.loop.feed import wake_feed
 from plait.threads.join.loop.probe import ranges_of, segment_of
 from plait.threads.join.loop.segment import ints
 from plait.threads.join.loop.worker import SLICE_NS, take, take_once
-from plait.threads.join.rivals import moving as mv
 from plait.threads.join.strategies.plan import Plan, Wish
+from plait_bench.rivals import moving as mv
 
 # Shared words. The coordinator releases TAILS (by side), then what holds once these tasks are done; workers acquire
 # the other way round.
