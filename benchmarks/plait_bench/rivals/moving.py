@@ -40,7 +40,6 @@ TURN: Final = o.OWN + 5  # the side whose turn is next
 DONE: Final = o.OWN + 6  # the gate has ended, says a worker at which a stream enters
 REST: Final = o.OWN + 8  # from here on: each strategy's own
 
-LINE: Final = 16
 NAP_US: Final = 50
 MOST_PAIRS: Final = 1 << 20
 

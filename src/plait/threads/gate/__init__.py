@@ -7,7 +7,7 @@ elastic       announcing and removing         flow       limits, memory, sleepin
 nodes, skiplist                               merge, ring
 queues        the papers' multi-queues
 sorter        disorder, in front of the gate  payload    Arrow batches, referenced by row
-gates, pushing  the Python objects            naive      the sequential gate that judges them
+gates, push   the Python objects
 epochs        shares of an operator's state, and the tuples that switch their map
 """
 

@@ -18,10 +18,9 @@ from typing import Final
 
 import numpy as np
 
+from plait.core.machine.line import LINE
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.threads.atomics import pure
-
-LINE: Final = 16  # words between things with different writers
 
 # --- header: written once, before any thread starts; plain reads ---------------------------------------------
 SLOTS: Final = 0  # how many sources fit

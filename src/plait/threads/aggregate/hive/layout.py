@@ -18,9 +18,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from plait.core.machine.line import LINE
 from plait.threads.atomics import pure
-
-LINE: Final = 16
 
 # --- header: written once; plain reads ------------------------------------------------------------------------
 SLOTS: Final = 0  # sources there may be
