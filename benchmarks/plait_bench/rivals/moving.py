@@ -258,7 +258,7 @@ def give(c, w, pairs, out):
 @inner
 def hold(w, side, first):
     """Rows of a window below `first` are of no more use to this worker."""
-    store_release(segment_of(w, side), seg.FIRST + w[o.SHARER + side] * seg.LINE, first)
+    store_release(segment_of(w, side), seg.FIRST + w[o.SHARER + side] * LINE, first)
 
 
 @inner

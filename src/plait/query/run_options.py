@@ -19,9 +19,7 @@ class ThreadsOptions(TypedDict, total=False):
     elastic: int | None  # shares of the state, and so threads at most: `resize` and `policy` change who serves them
     policy: bool | tuple[float, float, float] | Callable[..., Any] | None  # when threads come and go
     strategy: str  # "auto", or one of those that `explain()` names
-    order: Literal[
-        "strict", "trigger", "none"
-    ]  # of results: the reference's; partners of one trigger in any; as they come
+    order: str  # of results: "strict", "trigger" (partners of one trigger in any order) or "none" (as they come)
     index: Literal["auto", "scan", "hash", "grid", "sorted"]
     layout: tuple[int, int] | str  # dpjoin: (rows, columns), "linear", "square", "rectangular"
     punctuate: int | str | None  # splitjoin: "comparison", every so many tuples, or None
