@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import Final
 
 from plait.core.condition import native
+from plait.core.machine.line import LINE
 from plait.errors import QueryError
 from plait.order import AFTER_ALL
 from plait.threads.atomics import fence, load_acquire, sched_yield, store_release

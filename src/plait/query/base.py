@@ -109,7 +109,8 @@ class Query:
 
         data maps each stream's name to a DataFrame, or to a list or dict of them for several sources; all streaming or all
         batch. The options are those of `plait.query.run_options.SparkOptions`: `layout`, `control`, `late_rows`, ... A streaming
-        result is published in order by `plait.spark.write_ordered`. Raises `QueryError` for what Spark can't run, before anything runs.
+        result is published in order by `plait.spark.write_ordered`. Raises `QueryError` for what Spark can't run, before
+        anything runs.
         """
         return executor("spark")(self, data, **options)
 
