@@ -99,7 +99,7 @@ class Manifest:
     upstreams: dict[str, int] = field(default_factory=dict)  # how far the operators before this one are, by number
     states: list[int] = field(default_factory=list)  # what else is stored, beside the chunks: see Live.states
     operator: int = 0  # its number in the query
-    shape: str = ""  # as the plan that wrote it had them: see `resuming`
+    shape: str = ""  # as the plan that wrote it had them: see `resume`
     functions: str = ""
 
     def dump(self) -> bytes:

@@ -1,6 +1,6 @@
 """A checkpoint's card, `plait.json`: what it pins, who it is, and where its results go.
 
-fingerprint, query, layout, partitions, and of users' functions what `resuming` compares   what it was started with
+fingerprint, query, layout, partitions, and of users' functions what `resume` compares   what it was started with
 first    the batches that earlier checkpoints of the query had; left: where its state went (both: `relayout`)
 id       its identity, made with it; runs: tokens of its last starts; target: its folder of results (all: `target`)
 """

@@ -1,6 +1,6 @@
 """What runs behind a `Run` of an aggregate: the gate, update threads with their windows, and the rows they close.
 
-Sources, gate, errors, pauses and the end are every engine's (`engine`, `pushing`); update threads are the workers
+Sources, gate, errors, pauses and the end are every engine's (`engine`, `push`); update threads are the workers
 here. Invariant: every update thread sees all tuples, in total order, and hands its windows the ones of its own groups
 with the frontier after them; so each window has its tuples in total order, and closes when no more can come.
 """
