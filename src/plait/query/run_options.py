@@ -22,6 +22,7 @@ class ThreadsOptions(TypedDict, total=False):
     order: str  # of results: "strict", "trigger" (partners of one trigger in any order) or "none" (as they come)
     index: Literal["auto", "scan", "hash", "grid", "sorted"]
     layout: tuple[int, int] | str  # dpjoin: (rows, columns), "linear", "square", "rectangular"
+    gate: Literal["auto", "ring", "skiplist"]  # where sources are merged: by every reader, or by themselves (ScaleGate)
     punctuate: int | str | None  # splitjoin: "comparison", every so many tuples, or None
     fan_out: int  # splitjoin: children of a worker in the distribution tree
     rates: tuple[float, float] | None  # tuples a second, left and right: for the layout

@@ -13,6 +13,7 @@ from plait.errors import QueryError
 from plait.query.base import check_order
 from plait.threads.aggregate import designs
 from plait.threads.elastic.policy import policy_of
+from plait.threads.gate import GATES
 from plait.threads.join.loop import gather
 from plait.threads.join.strategies import registry
 
@@ -30,6 +31,7 @@ class Options:
     order: str = "strict"
     index: str = "auto"
     layout: Any = "auto"
+    gate: str = "auto"
     punctuate: Any = "order"
     fan_out: int = 2
     rates: tuple[float, float] | None = None
@@ -55,6 +57,8 @@ class Options:
         known = ("auto", *registry.names(), *designs.STRATEGIES)
         if self.strategy not in known:
             raise QueryError(f"strategy={self.strategy!r} is not known", do=f"Use one of {', '.join(map(repr, known))}")
+        if self.gate not in GATES:
+            raise QueryError(f"gate={self.gate!r} is not known", do=f"Use one of {', '.join(map(repr, GATES))}")
         if not self.stall_after_s > 0:
             raise QueryError(f"stall_after_s={self.stall_after_s!r}", why="it is a number of seconds above zero")
         own = registry.strategy(self.strategy) if self.strategy in registry.names() else None

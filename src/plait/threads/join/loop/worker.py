@@ -25,7 +25,7 @@ from plait.core.machine.line import LINE
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.threads.atomics import fence, load_acquire, sched_yield, store_release
 from plait.threads.atomics.native import clock_ns, compiled, inner, nap, pointer_at
-from plait.threads.gate import codes, epochs, ring
+from plait.threads.gate import codes, either, epochs
 from plait.threads.gate.flow import cancel, prepare, sleep
 from plait.threads.gate.layout import FRONTIER as GATE_FRONTIER
 from plait.threads.gate.layout import READY_EVENT, reader_at
@@ -76,7 +76,7 @@ def take(gate, c, w, batch):
 def take_once(gate, c, w, batch):
     if w[o.FEED]:
         return read_feed(gate, c, w, batch)
-    number = ring.read(gate, w[o.SEAT], w[o.MOST], batch[o.B_TS], batch[o.B_ORIGIN], batch[o.B_SEQ], batch[o.B_REF])
+    number = either.read(gate, w[o.SEAT], w[o.MOST], batch[o.B_TS], batch[o.B_ORIGIN], batch[o.B_SEQ], batch[o.B_REF])
     if number < w[o.MOST]:
         # All that was ready is here: time has passed up to the reader's frontier.
         w[o.FRONTIER] = max(w[o.FRONTIER], gate[reader_at(gate, w[o.SEAT]) + GATE_FRONTIER])
