@@ -41,8 +41,8 @@ from plait.order import BEFORE_ALL
 from plait.query import Aggregate, Join, Operator, bind
 from plait.query.identical import KEY, digest
 from plait.query.join import Asof, TimeWindow
+from plait.spark.plan.stages import layouts
 from plait.spark.run import _pins, fingerprint
-from plait.spark.stages import layouts
 
 FILE = Path(__file__).with_name("golden.json")
 
