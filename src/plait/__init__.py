@@ -6,21 +6,8 @@ sizes, arrival times, failures and rescaling change when a result appears, never
 
 from plait.errors import BehindError, DataError, LateError, PendingError, PlaitError, QueryError, RunError
 from plait.query import ALL, FILE, PARTITION, Query, Stream, aggregate, asof, join, operator, stream, timer
-from plait.query.functions import (
-    collect,
-    count,
-    count_where,
-    custom,
-    distinct,
-    first,
-    first_where,
-    last,
-    max,
-    mean,
-    min,
-    sum,
-    var,
-)
+from plait.query import functions as _functions
+from plait.query.functions import *  # noqa: F403 - the registered aggregate functions
 from plait.query.textual import text
 from plait.query.trace import maximum, minimum
 
@@ -28,7 +15,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ALL", "FILE", "PARTITION", "BehindError", "DataError", "LateError", "PendingError", "PlaitError", "Query",
-    "QueryError", "RunError", "Stream", "aggregate", "asof", "collect", "count", "count_where", "custom", "distinct",
-    "first", "first_where", "join", "last", "max", "maximum", "mean", "min", "minimum", "operator", "stream", "sum",
-    "text", "timer", "var",
+    "QueryError", "RunError", "Stream", "aggregate", "asof", "join", "maximum", "minimum", "operator", "stream", "text",
+    "timer",
 ]  # fmt: skip
+__all__ += _functions.__all__

@@ -225,12 +225,6 @@ FUNCTIONS = {
 }
 
 
-def test_functions_that_mind_the_order() -> None:
-    sensitive = {text for text, function in FUNCTIONS.items() if function.order_sensitive}
-    assert sensitive == {"first(x)", "last(x)", "collect(x)", "first_where(x, where (row.x > 5))", "custom(x)"}
-    assert [text for text, function in FUNCTIONS.items() if not function.merges] == ["custom(x)"]
-
-
 @pytest.mark.parametrize("text", FUNCTIONS)
 def test_functions_describe_themselves(text: str) -> None:
     described = FUNCTIONS[text].describe()

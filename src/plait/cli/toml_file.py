@@ -184,11 +184,11 @@ class _Reader:
             name, arguments = given["function"], {k: v for k, v in given.items() if k != "function"}
         else:
             raise self._error(where, f"is {given!r}", "Write 'mean(column)', or a table with function, column, where")
-        if name not in ("count", "sum", "mean", "min", "max", "var", "first", "last", "first_where", "count_where",
-                        "collect", "distinct"):  # fmt: skip
+        kind = functions.KINDS.get(name) if isinstance(name, str) else None
+        if kind is None or not kind.in_files:
             raise self._error(where, f"names the function {name!r}", "A custom function needs a Python file")
         try:
-            function: Function = getattr(functions, name)(**arguments)
+            function = kind.make(**arguments)
         except TypeError as error:
             raise self._error(where, f"does not fit {name}: {error}") from error
         except PlaitError as error:

@@ -1,35 +1,74 @@
-"""Windowed aggregates: which tuples share a window, and what is computed over them."""
+"""Windowed aggregates: which tuples share a window, and what is computed over them.
+
+A kind of window is a class here, with what a query has to know of it. How it is computed is said in its record in
+`core.aggregate.panes`, and the reference has a machine of its own for it; without the record that import fails, with its name.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+
 from plait.errors import QueryError
 from plait.query.base import Node, Query, check_name, check_node
 from plait.query.functions import Function
-from plait.schema import duration_us, listed
+from plait.schema import duration_text, duration_us, listed
 
 #: Columns every aggregate row has; keys and results can't be called so.
 RESERVED = ("ts", "window_start", "window_end")
 
 
+#: Every kind of window that there is.
+WINDOWS: list[type[Window]] = []
+
+
+class Window(ABC):
+    """A kind of window. Classes that derive from it are in `WINDOWS` by that."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        WINDOWS.append(cls)
+
+    @abstractmethod
+    def describe(self) -> str:
+        """After «windows of», for `explain`. On Spark it is part of what a checkpoint knows a query by."""
+
+    @abstractmethod
+    def edge_type(self, ts: pa.DataType) -> pa.DataType:
+        """The type of `window_start` and `window_end`, where the input's time is of type `ts`."""
+
+
 @dataclass(frozen=True)
-class SpanWindow:
+class SpanWindow(Window):
     """`[k*advance, k*advance + size)` of event time for every integer k."""
 
     size_us: int
     advance_us: int
 
+    def describe(self) -> str:
+        return f"{duration_text(self.size_us)} every {duration_text(self.advance_us)}"
+
+    def edge_type(self, ts: pa.DataType) -> pa.DataType:
+        return ts
+
 
 @dataclass(frozen=True)
-class TupleWindow:
+class TupleWindow(Window):
     """Tuples `[k*advance, k*advance + size)` of each key, in total order, for k >= 0."""
 
     size: int
     advance: int
+
+    def describe(self) -> str:
+        return f"{self.size} tuples every {self.advance}"
+
+    def edge_type(self, ts: pa.DataType) -> pa.DataType:
+        return pa.int64()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +76,7 @@ class Aggregate(Query):
     """Built by `plait.aggregate`."""
 
     input: Node
-    window: SpanWindow | TupleWindow
+    window: Window
     by: tuple[str, ...]
     compute: tuple[tuple[str, Function], ...]
 
@@ -98,7 +137,7 @@ def aggregate(
     return query
 
 
-def _window(size: Any, advance: Any) -> SpanWindow | TupleWindow:
+def _window(size: Any, advance: Any) -> Window:
     advance = size if advance is None else advance
     counts = [isinstance(v, int) and not isinstance(v, bool) for v in (size, advance)]
     if all(counts):

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from plait.errors import QueryError
 from plait.layouts import plain_schema
-from plait.query.aggregate import Aggregate, SpanWindow
+from plait.query.aggregate import Aggregate
 from plait.query.base import Node, Query
 from plait.query.join import Asof, Join, side_names
 from plait.query.operator import Operator
@@ -156,7 +156,7 @@ def _bind_aggregate(node: Aggregate, inputs: tuple[Bound, ...], ts_type: pa.Data
         if column_type(kind) is None:
             raise QueryError(f"by= names column {column!r} of type {kind}", why="it can't be a key", do="Cast it")
         keys.append(source.schema.field(column))
-    edge = ts_type if isinstance(node.window, SpanWindow) else pa.int64()
+    edge = node.window.edge_type(ts_type)
     computed = [pa.field(name, f.result_type(source.schema, label)) for name, f in node.compute]
     schema = pa.schema(
         [pa.field("ts", ts_type), pa.field("window_start", edge), pa.field("window_end", edge), *keys, *computed]

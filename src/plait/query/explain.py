@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plait.query.aggregate import Aggregate, SpanWindow
+from plait.query.aggregate import Aggregate
 from plait.query.base import Node, Query
 from plait.query.join import Asof, CountWindow, Join, TimeWindow, Window
 from plait.query.operator import Operator
@@ -56,11 +56,7 @@ def _query(query: Query) -> str:
         case Aggregate():
             what = ", ".join(f"{name} = {function.describe()}" for name, function in query.compute)
             by = f" by {', '.join(query.by)}" if query.by else ""
-            if isinstance(query.window, SpanWindow):
-                window = f"{duration_text(query.window.size_us)} every {duration_text(query.window.advance_us)}"
-            else:
-                window = f"{query.window.size} tuples every {query.window.advance}"
-            return f"aggregate{label}{by}, windows of {window}: {what}"
+            return f"aggregate{label}{by}, windows of {query.window.describe()}: {what}"
         case Operator():
             return f"operator{label}, {query.buckets} buckets: {getattr(query.process, '__name__', 'process')}"
         case _:

@@ -7,9 +7,10 @@ one interval, a winset, come out together, rows by key. A window of tuples close
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from typing import Any
 
-from plait.query.aggregate import Aggregate, SpanWindow, TupleWindow
+from plait.query.aggregate import Aggregate, SpanWindow, TupleWindow, Window
 from plait.query.bind import Bound
 from plait.reference.folds import fold, one_form
 from plait.reference.intake import sort_value
@@ -82,5 +83,10 @@ class TupleMachine(_Grouping):
 
 def aggregate_machine(bound: Bound) -> SpanMachine | TupleMachine:
     assert isinstance(bound.node, Aggregate)
-    window = bound.node.window
-    return SpanMachine(bound, window) if isinstance(window, SpanWindow) else TupleMachine(bound, window)
+    return MACHINES[type(bound.node.window)](bound, bound.node.window)
+
+
+MACHINES: dict[type[Window], Callable[[Bound, Any], SpanMachine | TupleMachine]] = {
+    SpanWindow: SpanMachine,
+    TupleWindow: TupleMachine,
+}

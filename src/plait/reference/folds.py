@@ -11,34 +11,48 @@ import pyarrow as pa
 
 from plait.errors import DataError, user_raised
 from plait.query.functions import Function
-from plait.reference.condition import EMPTY, condition
+from plait.reference.condition import EMPTY, Condition, condition
 from plait.reference.intake import sort_value
 from plait.reference.rows import Row, seen, stored
 
 Fold = Callable[[Sequence[Row]], Any]
+Made = Callable[[Function, pa.Schema, str], Fold]
 
 _EMPTY_SCHEMA = pa.schema([])
 
 
 def fold(function: Function, schema: pa.Schema, name: str) -> Fold:
     """The function that turns a window's rows into one value of column `name`."""
-    if function.kind == "count":
-        return len
-    if function.where is not None:
-        return _where(function, schema)
-    if function.custom is not None:
-        return _custom(function, schema, name)
+    return FOLDS[function.kind](function, schema, name)
+
+
+def _count(function: Function, schema: pa.Schema, name: str) -> Fold:
+    return len
+
+
+def _first(function: Function, schema: pa.Schema, name: str) -> Fold:
     at = schema.get_field_index(function.columns[0])
-    match function.kind:
-        case "first":
-            return lambda rows: rows[0].values[at]
-        case "last":
-            return lambda rows: rows[-1].values[at]
-        case "collect":
-            return lambda rows: [row.values[at] for row in rows]
-        case "distinct":
-            return lambda rows: len({sort_value(row.values[at]) for row in rows if row.values[at] is not None})
-    of_values = {"sum": _sum(name), "mean": mean, "var": var, "min": least, "max": greatest}[function.kind]
+    return lambda rows: rows[0].values[at]
+
+
+def _last(function: Function, schema: pa.Schema, name: str) -> Fold:
+    at = schema.get_field_index(function.columns[0])
+    return lambda rows: rows[-1].values[at]
+
+
+def _collect(function: Function, schema: pa.Schema, name: str) -> Fold:
+    at = schema.get_field_index(function.columns[0])
+    return lambda rows: [row.values[at] for row in rows]
+
+
+def _distinct(function: Function, schema: pa.Schema, name: str) -> Fold:
+    at = schema.get_field_index(function.columns[0])
+    return lambda rows: len({sort_value(row.values[at]) for row in rows if row.values[at] is not None})
+
+
+def _over_values(function: Function, schema: pa.Schema, of_values: Callable[[Sequence[Any]], Any]) -> Fold:
+    """Of the values that are not NULL, if there are any."""
+    at = schema.get_field_index(function.columns[0])
 
     def over_values(rows: Sequence[Row]) -> Any:
         values = [row.values[at] for row in rows if row.values[at] is not None]
@@ -47,12 +61,22 @@ def fold(function: Function, schema: pa.Schema, name: str) -> Fold:
     return over_values
 
 
-def _where(function: Function, schema: pa.Schema) -> Fold:
+def _of(of_values: Callable[[Sequence[Any]], Any]) -> Made:
+    return lambda function, schema, name: _over_values(function, schema, of_values)
+
+
+def _holds(function: Function, schema: pa.Schema) -> Condition:
     assert function.where is not None
-    holds = condition(function.where.bind(schema, _EMPTY_SCHEMA), schema, _EMPTY_SCHEMA, rows=1)
-    if function.kind == "count_where":
-        return lambda rows: sum(1 for row in rows if holds(row, EMPTY))
-    at = schema.get_field_index(function.columns[0])
+    return condition(function.where.bind(schema, _EMPTY_SCHEMA), schema, _EMPTY_SCHEMA, rows=1)
+
+
+def _count_where(function: Function, schema: pa.Schema, name: str) -> Fold:
+    holds = _holds(function, schema)
+    return lambda rows: sum(1 for row in rows if holds(row, EMPTY))
+
+
+def _first_where(function: Function, schema: pa.Schema, name: str) -> Fold:
+    holds, at = _holds(function, schema), schema.get_field_index(function.columns[0])
     return lambda rows: next((row.values[at] for row in rows if holds(row, EMPTY)), None)
 
 
@@ -143,3 +167,21 @@ def one_form(value: Any) -> Any:
     if not isinstance(value, float):
         return value
     return math.nan if math.isnan(value) else value + 0.0
+
+
+#: By name, how a function's fold is made: of the function, its input's schema and the output column.
+FOLDS: dict[str, Made] = {
+    "count": _count,
+    "count_where": _count_where,
+    "sum": lambda function, schema, name: _over_values(function, schema, _sum(name)),
+    "mean": _of(mean),
+    "min": _of(least),
+    "max": _of(greatest),
+    "var": _of(var),
+    "first": _first,
+    "last": _last,
+    "first_where": _first_where,
+    "collect": _collect,
+    "distinct": _distinct,
+    "custom": _custom,
+}

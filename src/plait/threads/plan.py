@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, replace
 
+from plait.core.aggregate.panes import window_record
 from plait.errors import QueryError, counted
-from plait.query.aggregate import Aggregate, SpanWindow
+from plait.query.aggregate import Aggregate
 from plait.query.base import Node, Query
 from plait.query.join import Join
 from plait.query.operator import Operator
@@ -54,7 +55,7 @@ def steps(query: Query, options: Options) -> list[Step]:
         own = _own(node, options, crew=max(1, _default(options) // max(1, len(joins))))
         if node is not query:
             own = replace(own, order="strict", punctuate="order", keys=id(node) in keyed)
-        if own.keys and not (isinstance(node, Aggregate) and isinstance(node.window, SpanWindow)):
+        if own.keys and not (isinstance(node, Aggregate) and window_record(node).by_time):
             keyed |= {id(child) for child in node.inputs}  # their keys are part of its own
         made.append(Step(node, own, plan(node, own)))
     return made[::-1]

@@ -9,13 +9,14 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from plait.core.aggregate.accumulator import Accumulator
+from plait.core.aggregate.accumulators import Accumulator
 from plait.core.aggregate.closed import Pairs, Slid
-from plait.core.aggregate.columns import Columns, Read
-from plait.core.aggregate.functions import compiled
+from plait.core.aggregate.columns import Read
+from plait.core.aggregate.functions import accumulator_of, fold_of
 from plait.core.aggregate.groups import Groups
 from plait.core.aggregate.kept_rows import KeptRows
-from plait.core.aggregate.lists import CustomFold, Fold, Lists, fold
+from plait.core.aggregate.lists import Fold, Lists
+from plait.core.aggregate.reads import Columns, uses
 from plait.layouts import recast
 from plait.order import AFTER_ALL
 from plait.query.aggregate import Aggregate
@@ -46,18 +47,14 @@ class PaneWindows:
         self.lists: Lists | None = None
         self.accumulators: list[Accumulator] = []
         self._results: list[tuple[str, Accumulator | Fold]] = []
-        condition = 0
-        for name, function in node.compute:
-            own = None
-            if function.where is not None:
-                own, condition = condition, condition + 1
-            made = compiled(function, source.schema, own, self.kept)
+        for use in uses(node, source.schema, self.kept):
+            made = accumulator_of(use)
             if made is None and self.lists is None:
                 self.lists = Lists()
                 self.accumulators.append(self.lists)
             if made is not None:
                 self.accumulators.append(made)
-            self._results.append((name, made or fold(function, source.schema, name)))
+            self._results.append((use.name, made or fold_of(use)))
         self._refers = any(a.refs(np.zeros(0, np.int64)) is not None for a in self.accumulators)
         self.capacity = 0
         self.updates = 0  # tuples that were its own
@@ -117,17 +114,10 @@ class PaneWindows:
 
     def describe(self) -> list[str]:
         """How each function is computed, for `explain`."""
-        lines = []
-        for (name, made), (_, function) in zip(self._results, self._node.compute, strict=True):
-            if isinstance(made, Accumulator):
-                how = "compiled, a pane at a time"
-            elif isinstance(made, CustomFold):
-                how = "compiled" if made.compiled is not None else f"in plain Python ({made.why})"
-                how += ", over a window's rows when it closes"
-            else:
-                how = "over a window's rows when it closes, in batches"
-            lines.append(f"{name} = {function.describe()}: {how}")
-        return lines
+        return [
+            f"{name} = {function.describe()}: {made.how}"
+            for (name, made), (_, function) in zip(self._results, self._node.compute, strict=True)
+        ]
 
     def end(self) -> list[Closed]:
         """The input has ended: every window of time closes."""

@@ -1,4 +1,4 @@
-"""What an aggregate reads of its tuples, as arrays: 64 bits and a valid byte for a column of fixed width, a byte for a
+"""Columns that an aggregate reads of its tuples, as arrays: 64 bits and a valid byte for a column of fixed width, a byte for a
 condition; text and nested columns stay in Arrow.
 
 Bits are those of the stored integer (of a time, its count; of a boolean, 0 or 1) or of the float64 that equals the
@@ -14,15 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from plait.core.condition.columns import Interner, column, texts
-from plait.core.condition.evaluate import evaluate, truth
 from plait.core.kernels import exact
-from plait.errors import DataError, RunError
-from plait.query.aggregate import Aggregate
-from plait.query.expression import Column, Expr, Literal, walk
-from plait.query.predicate import Predicate
+from plait.errors import DataError
 
-_NONE = pa.schema([])
 _MICROS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 
@@ -102,7 +96,7 @@ def none_null(valid: np.ndarray) -> bool:
 
 @dataclass(frozen=True)
 class Read:
-    """A batch as functions read it. `bits` by column; `masks` by number of condition, as `Columns` counts them."""
+    """A batch as functions read it. `bits` by column; `masks` by number of condition, as `reads.Columns` counts them."""
 
     bits: dict[str, tuple[np.ndarray, np.ndarray]]
     masks: list[np.ndarray]
@@ -110,105 +104,6 @@ class Read:
 
     def __len__(self) -> int:
         return len(self.ones)
-
-
-class Columns:
-    """Which columns an aggregate reads, and how. `varied` are those that stay in Arrow."""
-
-    def __init__(self, node: Aggregate, schema: pa.Schema) -> None:
-        self.schema = schema
-        fixed: dict[str, None] = {}
-        varied: dict[str, None] = {}
-        self.conditions: list[Predicate] = []
-        for name in node.by:
-            (fixed if is_fixed(schema.field(name).type) else varied)[name] = None
-        for _, function in node.compute:
-            whole = function.kind in ("collect", "distinct", "custom")
-            for name in function.columns:
-                (varied if whole or not is_fixed(schema.field(name).type) else fixed)[name] = None
-            if function.where is not None:
-                self.conditions.append(function.where.bind(schema, _NONE))
-        self.fixed, self.varied = tuple(fixed), tuple(varied)
-
-    def needed(self) -> list[str]:
-        """All that conditions and functions may look at, in the schema's order; one that was not traced, at any."""
-        seen = {*self.fixed, *self.varied}
-        for condition in self.conditions:
-            seen |= set(self.schema.names if condition.expr is None else condition.reads[0])
-        return [name for name in self.schema.names if name in seen]
-
-    def layout(self) -> list[tuple[str, str]]:
-        """The arrays of a batch, as `arrays` gives them: name and type."""
-        found = [part for name in self.fixed for part in ((name, "int64"), (f"{name}?", "uint8"))]
-        return found + [(f"where {k}", "uint8") for k in range(len(self.conditions))]
-
-    def arrays(self, rows: pa.RecordBatch | pa.Table, ts: np.ndarray) -> list[np.ndarray]:
-        n, out = len(ts), []
-        for name in self.fixed:
-            bits, valid = bits_of(rows.column(name))
-            out += [bits, ones(n) if valid is None else valid]
-        return out + [holds(condition, rows, ts).astype(np.uint8) for condition in self.conditions]
-
-    def read(self, arrays: list[np.ndarray], n: int) -> Read:
-        bits = {name: (arrays[2 * k], arrays[2 * k + 1]) for k, name in enumerate(self.fixed)}
-        return Read(bits, arrays[2 * len(self.fixed) :], ones(n))
-
-
-# --- conditions on one row --------------------------------------------------------------------------------------
-
-
-def holds(predicate: Predicate, rows: pa.RecordBatch | pa.Table, ts: np.ndarray) -> np.ndarray:
-    """Where a condition on one row is true."""
-    n = len(ts)
-    if predicate.expr is None:
-        return _called(predicate, rows, ts)
-    literals = [node.value for node in walk(predicate.expr) if isinstance(node, Literal)]
-    interner = Interner({value for value in literals if isinstance(value, (str, bytes))})
-    known: dict[Expr, Any] = {Column(0, c): column(rows.column(c), interner, c) for c in predicate.reads[0]}
-    known |= texts(predicate.expr, rows, interner, 0)
-    return np.broadcast_to(truth(evaluate(predicate.expr, known.get, interner.code)), n)
-
-
-class _Row:
-    """A row for a user's condition: `row.column` and `row["column"]`."""
-
-    __slots__ = ("__values",)
-
-    def __init__(self, values: dict[str, Any]) -> None:
-        self.__values = values
-
-    def __getitem__(self, name: str) -> Any:
-        return self.__values[name]
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return self.__values[name]
-        except KeyError:
-            raise AttributeError(f"no column {name!r}") from None
-
-
-def _called(predicate: Predicate, rows: pa.RecordBatch | pa.Table, ts: np.ndarray) -> np.ndarray:
-    function: Any = predicate.source
-    reads = set(predicate.reads[0])
-    # A column in nanoseconds may be none of microseconds: one that nobody asks for must not stop the run.
-    seen = [f.name for f in rows.schema if f.name in reads or getattr(plain(f.type), "unit", None) != "ns"]
-    values = {name: user_values(rows.column(name)) for name in seen}
-    out = np.zeros(len(ts), bool)
-    for k in range(len(ts)):
-        row = {name: found[k] for name, found in values.items()}
-        if any(row[name] is None for name in reads):
-            continue
-        try:
-            out[k] = bool(function(_Row(row)))
-        except DataError:
-            raise
-        except Exception as error:
-            name = getattr(function, "__name__", "condition")
-            raise RunError(
-                f"The condition {name!r} raised {type(error).__name__}: {error}",
-                why=f"it was called with the tuple at ts {int(ts[k])}",
-            ) from error
-    return out
 
 
 def user_values(values: Any) -> list[Any]:

@@ -1,179 +1,232 @@
-"""Aggregate functions as accumulators: counts, extremes, the first and the last; and which function is kept how."""
+"""How aggregate functions are computed: a record each, which says all that executors have to know.
+
+What a function is called, reads and gives is said in `query.functions`. Every function there has a record here, and every record
+is whole: otherwise this import fails, with the name of the function and of what is missing. Nothing else in plait asks for a
+function's name. The reference has folds of its own (`reference.folds`), on purpose.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-from plait.core.aggregate.accumulator import Accumulator
-from plait.core.aggregate.closed import Pairs, Slid
-from plait.core.aggregate.columns import Read, array_of, bits_of, is_fixed, number_kind, one_array
+from plait.core.aggregate import lists, values
+from plait.core.aggregate.accumulators import Accumulator, Count, Edge, Extreme
+from plait.core.aggregate.columns import is_fixed
+from plait.core.aggregate.lists import CustomFold, Fold
 from plait.core.aggregate.sums import Sum, Variance
-from plait.core.kernels import exact, panes, sliding
-from plait.layouts import recast
-from plait.query.functions import Function
+from plait.core.aggregate.values import Values
+from plait.query.functions import KINDS, Function
 
 
-class Count(Accumulator):
-    part_types = (pa.int64(),)
+@dataclass(frozen=True)
+class Use:
+    """A function in a query, and what its accumulator or fold is made of.
 
-    def __init__(self, condition: int | None = None) -> None:
-        super().__init__()
-        self.condition = condition
-        self._running = np.zeros((0, 1), np.int64)
+    condition  the number of its condition, as `reads.Columns` counts them; None without one
+    rows       where rows are kept that accumulators refer to (`KeptRows`); None where none are
+    name       the output column, for messages
+    """
 
-    def update(self, low: int, high: int, slot: np.ndarray, read: Read, refs: np.ndarray) -> None:
-        panes.count(low, high, slot, read.ones if self.condition is None else read.masks[self.condition], self.slots)
-
-    def _merge(self, pairs: Pairs, into: np.ndarray) -> None:
-        panes.merge_counts(0, len(pairs), pairs.targets, pairs.slots, into, self.slots)
-
-    def _slid(self, closed: Slid) -> np.ndarray:
-        self._running = closed.running(self._running, 1)
-        into = np.empty((closed.number, 1), np.int64)
-        sliding.counts(
-            closed.bounds, closed.shift, closed.slot_group, closed.row_group, self.slots, self._running, into
-        )
-        return into
+    function: Function
+    schema: pa.Schema
+    condition: int | None = None
+    rows: Any = None
+    name: str = ""
 
     @property
-    def nbytes(self) -> int:
-        return int(self.slots.nbytes + self._running.nbytes)
+    def column(self) -> str:
+        return self.function.columns[0]
 
-    def column(self, rows: np.ndarray, name: str) -> pa.Array:
-        return pa.array(rows[:, 0].copy())
-
-    def parts(self, slots: np.ndarray) -> list[pa.Array]:
-        return [pa.array(self.slots[slots, 0])]
-
-    def absorb(self, slot: np.ndarray, parts: list[pa.Array]) -> None:
-        panes.add_counts(slot, parts[0].to_numpy(zero_copy_only=False), self.slots)
+    @property
+    def type(self) -> pa.DataType:
+        return self.schema.field(self.column).type
 
 
-class Extreme(Accumulator):
-    width = 2
-
-    def __init__(self, column: str, kind: pa.DataType, sign: int) -> None:
-        super().__init__()
-        self.column_name, self.type, self.kind, self.sign = column, kind, number_kind(kind), sign
-        self.part_types = (kind,)
-
-    def update(self, low: int, high: int, slot: np.ndarray, read: Read, refs: np.ndarray) -> None:
-        panes.extreme(low, high, slot, *read.bits[self.column_name], self.kind, self.sign, self.slots)
-
-    def parts(self, slots: np.ndarray) -> list[pa.Array]:
-        return [self.column(self.slots[slots], self.column_name)]
-
-    def absorb(self, slot: np.ndarray, parts: list[pa.Array]) -> None:
-        bits, valid = bits_of(parts[0])
-        there = np.ones(len(slot), np.uint8) if valid is None else valid
-        panes.extreme(0, len(slot), slot, bits, there, self.kind, self.sign, self.slots)
-
-    def _merge(self, pairs: Pairs, into: np.ndarray) -> None:
-        panes.merge_extreme(0, len(pairs), pairs.targets, pairs.slots, self.sign, into, self.slots)
-
-    def column(self, rows: np.ndarray, name: str) -> pa.Array:
-        bits = rows[:, 1].copy()
-        if self.kind == exact.FLOAT:
-            nan = bits == np.int64(0x7FFFFFFFFFFFFFFF)
-            bits ^= (bits >> 63) & np.int64(0x7FFFFFFFFFFFFFFF)
-            bits[nan] = np.array([np.nan]).view(np.int64)[0]
-        elif self.kind == exact.UNSIGNED:
-            bits ^= np.int64(-0x8000000000000000)
-        return array_of(bits, rows[:, 0] != 0, self.type)
+def any_type(kind: pa.DataType) -> bool:
+    return True
 
 
-class Edge(Accumulator):
-    """The first or last tuple's value, of those for which a condition holds; of a column in Arrow, the row's number."""
+@dataclass(frozen=True)
+class Slots:
+    """A function that keeps numbers, or one row, a slot.
 
-    width = 2
+    kind    its accumulator: with it come its kernels, how slots are merged, its part of a pane on Spark, and its cells
+    make    makes one
+    serves  columns of which types; of others all rows are kept
+    """
 
-    def __init__(self, column: str, kind: pa.DataType, *, last: bool, condition: int | None, rows: Any) -> None:
-        super().__init__()
-        self.column_name, self.type, self.last, self.condition = column, kind, last, condition
-        self.rows = None if is_fixed(kind) else rows
-
-    def update(self, low: int, high: int, slot: np.ndarray, read: Read, refs: np.ndarray) -> None:
-        bits, valid = read.bits[self.column_name] if self.rows is None else (refs, read.ones)
-        which = read.ones if self.condition is None else read.masks[self.condition]
-        panes.edge(low, high, slot, bits, valid, which, self.last, self.slots)
-
-    def absorb(self, slot: np.ndarray, parts: list[pa.Array]) -> None:
-        """A pane's own first or last, of each slot at most one: the value, and its key, NULL where there is none."""
-        values, key = parts
-        which = np.asarray(key.is_valid()).astype(np.uint8)
-        valid = None
-        if self.rows is None:
-            bits, valid = bits_of(values)
-        else:
-            first = self.rows.append_column(self.column_name, one_array(values))
-            bits = np.arange(first, first + len(slot))
-        there = np.ones(len(slot), np.uint8) if valid is None else valid
-        panes.edge(0, len(slot), slot, bits, there, which, self.last, self.slots)
-
-    def _merge(self, pairs: Pairs, into: np.ndarray) -> None:
-        panes.merge_edge(0, len(pairs), pairs.targets, pairs.slots, self.last, into, self.slots)
-
-    def _slid(self, closed: Slid) -> np.ndarray:
-        into = np.empty((closed.number, self.width), np.int64)
-        sliding.edges(closed.bounds, closed.shift, closed.slot_next, closed.row_head, self.last, self.slots, into)
-        return into
-
-    def column(self, rows: np.ndarray, name: str) -> pa.Array:
-        there = rows[:, 0] == 2
-        if self.rows is None:
-            return array_of(rows[:, 1].copy(), there, self.type)
-        found = self.rows.take(rows[there, 1], self.column_name)
-        at = np.cumsum(there) - 1
-        return (
-            recast(found.take(pa.array(at, mask=~there)), self.type) if len(found) else pa.nulls(len(rows), self.type)
-        )
-
-    def refs(self, slots: np.ndarray) -> np.ndarray | None:
-        if self.rows is None:
-            return None
-        own = self.slots[slots]
-        return np.asarray(own[own[:, 0] == 2, 1])
+    kind: type[Accumulator]
+    make: Callable[[Use], Accumulator]
+    serves: Callable[[pa.DataType], bool] = any_type
 
 
-class Place(Accumulator):
-    """Where the first or last tuple is for which a condition holds: its row number."""
+@dataclass(frozen=True)
+class Rows:
+    """A function that keeps all rows of its windows.
 
-    width = 2
+    fold  what it makes of them when a window closes
+    part  its part of a pane on Spark, a list of values; None: there it has none, and tuples travel instead
+    """
 
-    def __init__(self, *, last: bool, condition: int | None) -> None:
-        super().__init__()
-        self.last, self.condition = last, condition
-
-    def update(self, low: int, high: int, slot: np.ndarray, read: Read, refs: np.ndarray) -> None:
-        which = read.ones if self.condition is None else read.masks[self.condition]
-        panes.edge(low, high, slot, refs, read.ones, which, self.last, self.slots)
-
-    def rows(self, slots: np.ndarray) -> np.ndarray:
-        """Row numbers, -1 where there is none."""
-        own = self.slots[slots]
-        return np.where(own[:, 0] == 2, own[:, 1], -1)
+    fold: Callable[[Use], Fold]
+    part: Values | None
 
 
-def compiled(function: Function, schema: pa.Schema, condition: int | None, rows: Any) -> Accumulator | None:
-    """The accumulator of a function that keeps numbers (or one row) a slot; None for one that keeps all its rows."""
-    if function.kind in ("count", "count_where"):
-        return Count(condition)
-    if function.kind == "custom":
-        return None
-    name = function.columns[0]
-    kind = schema.field(name).type
-    match function.kind:
-        case "sum":
-            return Sum(name, kind)
-        case "mean":
-            return Sum(name, kind, mean=True)
-        case "var":
-            return Variance(name, kind)
-        case "min" | "max" if is_fixed(kind):
-            return Extreme(name, kind, 1 if function.kind == "max" else -1)
-        case "first" | "last" | "first_where":
-            return Edge(name, kind, last=function.kind == "last", condition=condition, rows=rows)
+#: Why sources can't each add up their own part of a window (WiML); None if they can. Without a schema: as far as that can be
+#: said then.
+BySource = Callable[[Function, pa.Schema | None], str | None]
+
+
+def merges(function: Function, schema: pa.Schema | None) -> str | None:
     return None
+
+
+def merges_numbers(function: Function, schema: pa.Schema | None) -> str | None:
+    kind = None if schema is None else schema.field(function.columns[0]).type
+    if kind is None or is_fixed(kind):
+        return None
+    return f"is of a column of type {kind}, and a source's part of a window holds numbers only"
+
+
+def needs_order(function: Function, schema: pa.Schema | None) -> str | None:
+    return "keeps its window's rows in total order, and sources' parts have none between them"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """How one function is computed.
+
+    slots      by an accumulator; None: never
+    rows       from all of a window's rows, where no accumulator serves; None: one always does
+    by_source  whether sources can each add up their own part, and why not
+    """
+
+    slots: Slots | None
+    rows: Rows | None
+    by_source: BySource
+
+
+def _extreme(sign: int, part: Values) -> Record:
+    return Record(
+        slots=Slots(Extreme, lambda use: Extreme(use.column, use.type, sign), serves=is_fixed),
+        rows=Rows(lambda use: lists.extreme(use.column, use.type, largest=sign > 0), part=part),
+        by_source=merges_numbers,
+    )
+
+
+def _edge(*, last: bool) -> Record:
+    return Record(
+        slots=Slots(
+            Edge, lambda use: Edge(use.column, use.type, last=last, condition=use.condition, rows=use.rows)
+        ),
+        rows=None,
+        by_source=merges_numbers,
+    )  # fmt: skip
+
+
+_COUNT = Record(slots=Slots(Count, lambda use: Count(use.condition)), rows=None, by_source=merges)
+
+RECORDS: Mapping[str, Record] = {
+    "count": _COUNT,
+    "count_where": _COUNT,
+    "sum": Record(slots=Slots(Sum, lambda use: Sum(use.column, use.type)), rows=None, by_source=merges),
+    "mean": Record(slots=Slots(Sum, lambda use: Sum(use.column, use.type, mean=True)), rows=None, by_source=merges),
+    "var": Record(slots=Slots(Variance, lambda use: Variance(use.column, use.type)), rows=None, by_source=merges),
+    "min": _extreme(-1, values.LEAST),
+    "max": _extreme(1, values.GREATEST),
+    "first": _edge(last=False),
+    "last": _edge(last=True),
+    "first_where": _edge(last=False),
+    "collect": Record(
+        slots=None,
+        rows=Rows(lambda use: lists.collect(use.column), part=None),
+        by_source=needs_order,
+    ),
+    "distinct": Record(
+        slots=None,
+        rows=Rows(lambda use: lists.distinct(use.column), part=values.DIFFERENT),
+        by_source=needs_order,
+    ),
+    # Its tuples travel even where it has a `merge`: joining two states need not come to the same bits as adding tuples.
+    "custom": Record(
+        slots=None,
+        rows=Rows(lambda use: CustomFold(use.function, use.schema, use.name), part=None),
+        by_source=needs_order,
+    ),
+}
+
+
+# --- what the records say of a function ---------------------------------------------------------------------------
+
+
+def keeps_rows(function: Function) -> bool:
+    """Whether a function keeps its rows whatever their type: they stay in Arrow."""
+    return RECORDS[function.kind].slots is None
+
+
+def accumulator_of(use: Use) -> Accumulator | None:
+    """The accumulator of a function that keeps numbers (or one row) a slot; None for one that keeps all its rows."""
+    slots = RECORDS[use.function.kind].slots
+    if slots is None or not all(slots.serves(use.schema.field(name).type) for name in use.function.columns):
+        return None
+    return slots.make(use)
+
+
+def fold_of(use: Use) -> Fold:
+    """What a function that has no accumulator makes of a window's rows."""
+    rows = RECORDS[use.function.kind].rows
+    assert rows is not None  # `missing` has seen to it
+    return rows.fold(use)
+
+
+def value_part(function: Function) -> Values | None:
+    """The part of a pane of a function that has no accumulator."""
+    rows = RECORDS[function.kind].rows
+    return None if rows is None else rows.part
+
+
+def unmerged(function: Function, schema: pa.Schema | None) -> str | None:
+    """Why sources can't each add up their own part of a window."""
+    return RECORDS[function.kind].by_source(function, schema)
+
+
+# --- whether they are whole ---------------------------------------------------------------------------------------
+
+
+def missing(records: Mapping[str, Record], known: Iterable[str]) -> list[str]:
+    """What is missing, a line each, if these are the records of the functions that queries know."""
+    known = list(known)
+    found = [f"aggregate function {name!r} has no record" for name in known if name not in records]
+    found += [f"the record {name!r} is of no function that queries know" for name in records if name not in known]
+    for name, record in records.items():
+        found += [f"aggregate function {name!r} {lack}" for lack in _lacks(record)]
+    return found
+
+
+def _lacks(record: Record) -> list[str]:
+    slots, out = record.slots, []
+    if record.rows is None and (slots is None or slots.serves is not any_type):
+        out.append("has no `rows` for columns that no accumulator serves")
+    if slots is None:
+        if record.by_source is not needs_order:
+            out.append("has no `slots` that sources could merge")
+        return out
+    needed = ["update", "column", "absorb"]
+    if not issubclass(slots.kind, Edge):
+        needed.append("parts")
+    if slots.kind.merged is Accumulator.merged:
+        needed.append("_merge")
+    if record.by_source is not needs_order:
+        needed.append("absorb_cells")
+    for method in needed:
+        if getattr(slots.kind, method) is getattr(Accumulator, method):
+            out.append(f"has an accumulator, {slots.kind.__name__}, without `{method}`")
+    return out
+
+
+for _line in missing(RECORDS, KINDS):
+    raise ImportError(f"{_line}: see plait.core.aggregate.functions")

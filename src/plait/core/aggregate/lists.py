@@ -8,8 +8,9 @@ for all windows of a batch at once where Arrow or compiled code can, else in pla
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -17,14 +18,14 @@ import pyarrow as pa
 from plait import order
 from plait.connectors.values import first_changed
 from plait.core.aggregate import custom as users
-from plait.core.aggregate.accumulator import Accumulator
+from plait.core.aggregate.accumulators import Accumulator
 from plait.core.aggregate.closed import Pairs
 from plait.core.aggregate.columns import Read, one_array, plain, user_values
 from plait.core.aggregate.kept_rows import KeptRows
 from plait.core.kernels import panes
 from plait.errors import DataError, user_raised
 from plait.layouts import stored
-from plait.query.functions import Custom, Function
+from plait.query.functions import Function
 from plait.schema import takeable
 
 
@@ -84,31 +85,35 @@ class Lists(Accumulator):
         return int(self.slots.nbytes + self._ref.nbytes + self._next.nbytes + self._free.nbytes)
 
 
-Fold = Callable[[np.ndarray, np.ndarray, KeptRows], pa.Array]
-
-
-def fold(function: Function, schema: pa.Schema, name: str) -> Fold:
+class Fold(Protocol):
     """Turns windows' lists (offsets, row numbers) into a column of results, text of views in its takeable type."""
-    if function.custom is not None:
-        return CustomFold(function, function.custom, schema, name)
-    column = function.columns[0]
-    match function.kind:
-        case "collect":
-            return _collect(column)
-        case "distinct":
-            return _distinct(column)
-        case _:
-            return _extreme(column, schema.field(column).type, largest=function.kind == "max")
+
+    @property
+    def how(self) -> str:
+        """How it is computed, for `explain`."""
+
+    def __call__(self, offsets: np.ndarray, refs: np.ndarray, rows: KeptRows) -> pa.Array: ...
 
 
-def _collect(column: str) -> Fold:
+@dataclass(frozen=True)
+class Batched:
+    """A fold of plait's own."""
+
+    fold: Callable[[np.ndarray, np.ndarray, KeptRows], pa.Array]
+    how = "over a window's rows when it closes, in batches"
+
+    def __call__(self, offsets: np.ndarray, refs: np.ndarray, rows: KeptRows) -> pa.Array:
+        return self.fold(offsets, refs, rows)
+
+
+def collect(column: str) -> Fold:
     def folded(offsets: np.ndarray, refs: np.ndarray, rows: KeptRows) -> pa.Array:
         return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), rows.take(refs, column))
 
-    return folded
+    return Batched(folded)
 
 
-def _distinct(column: str) -> Fold:
+def distinct(column: str) -> Fold:
     def folded(offsets: np.ndarray, refs: np.ndarray, rows: KeptRows) -> pa.Array:
         values = one_array(rows.take(refs, column))
         row = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
@@ -117,7 +122,7 @@ def _distinct(column: str) -> Fold:
         pairs = np.unique(np.stack((row[there], codes[there])), axis=1)
         return pa.array(np.bincount(pairs[0], minlength=len(offsets) - 1))
 
-    return folded
+    return Batched(folded)
 
 
 def _codes(values: pa.Array) -> np.ndarray:
@@ -132,7 +137,7 @@ def _codes(values: pa.Array) -> np.ndarray:
     return np.array([known.setdefault(order.key_value(v), len(known)) for v in stored(values).to_pylist()], np.int64)
 
 
-def _extreme(column: str, kind: pa.DataType, *, largest: bool) -> Fold:
+def extreme(column: str, kind: pa.DataType, *, largest: bool) -> Fold:
     best = max if largest else min
 
     def folded(offsets: np.ndarray, refs: np.ndarray, rows: KeptRows) -> pa.Array:
@@ -145,18 +150,25 @@ def _extreme(column: str, kind: pa.DataType, *, largest: bool) -> Fold:
         made = pa.array(out, takeable(plain(kind)))
         return made.cast(kind) if pa.types.is_dictionary(kind) else made
 
-    return folded
+    return Batched(folded)
 
 
 class CustomFold:
     """A user's function. Compiled where that can't be seen in the result (`core.aggregate.custom`); `why` not, else."""
 
-    def __init__(self, function: Function, custom: Custom, schema: pa.Schema, name: str) -> None:
+    def __init__(self, function: Function, schema: pa.Schema, name: str) -> None:
+        assert function.custom is not None
+        custom = function.custom
         self._function, self._custom, self._name = function, custom, name
         kinds = tuple(str(plain(schema.field(column).type)) for column in function.columns)
         made = users.fold(custom.init, custom.add, kinds)
         self.compiled = None if isinstance(made, str) else made
         self.why = made if isinstance(made, str) else ""
+
+    @property
+    def how(self) -> str:
+        how = "compiled" if self.compiled is not None else f"in plain Python ({self.why})"
+        return f"{how}, over a window's rows when it closes"
 
     def __call__(self, offsets: np.ndarray, refs: np.ndarray, rows: KeptRows) -> pa.Array:
         custom = self._custom

@@ -16,15 +16,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from plait.core.aggregate.accumulator import Accumulator
+from plait.core.aggregate.accumulators import Accumulator, Place
 from plait.core.aggregate.base import CHUNK, Closed
 from plait.core.aggregate.columns import Read, one_array, ones
-from plait.core.aggregate.functions import Edge, Place, compiled
-from plait.core.aggregate.span import SpanPanes
-from plait.core.aggregate.values import lists, part_type, spread
+from plait.core.aggregate.functions import accumulator_of, value_part
+from plait.core.aggregate.panes import window_record
+from plait.core.aggregate.reads import uses
+from plait.core.aggregate.span import SpanPanes, span_window
+from plait.core.aggregate.values import Values, spread
 from plait.core.kernels import panes
 from plait.layouts import recast
-from plait.query.aggregate import Aggregate, SpanWindow
+from plait.query.aggregate import Aggregate
 from plait.query.bind import Bound
 
 TS = "_plait_ts"
@@ -38,54 +40,47 @@ class Layout:
 
     `numbers` are functions with the names of their parts; `edges` those that keep the value of a first or last tuple: the
     function, its column of values, and the edge that it is the value of; `keys` names each edge's column of keys; `values` are
-    functions that keep lists of values (`values`), with their column.
+    functions that keep lists of values (`values`), with their column and how its lists are made.
     """
 
     schema: pa.Schema
     numbers: tuple[tuple[int, tuple[str, ...]], ...]
     edges: tuple[tuple[int, str, int], ...]
     keys: tuple[tuple[str, bool, int | None], ...]  # column, whether it is the last, number of the condition
-    values: tuple[tuple[int, str], ...]
+    values: tuple[tuple[int, str, Values], ...]
 
 
 def layout(bound: Bound) -> Layout | None:
     """How an aggregate's partial panes look; None where it can't be made of them: a function wants all its tuples."""
     assert isinstance(bound.node, Aggregate)
     node, schema = bound.node, bound.inputs[0].schema
-    if not isinstance(node.window, SpanWindow):
+    if not window_record(node).partial:
         return None
     fields = [pa.field(TS, pa.int64()), *(schema.field(name) for name in node.by)]
     numbers: list[tuple[int, tuple[str, ...]]] = []
     edges: list[tuple[int, str, int]] = []
     keys: list[tuple[str, bool, int | None]] = []
-    values: list[tuple[int, str]] = []
-    for number, (_, function) in enumerate(node.compute):
-        made = compiled(function, schema, _condition(node, number), None)
-        if isinstance(made, Edge):
-            edge = [(last, condition) for _, last, condition in keys]
-            if (made.last, made.condition) not in edge:
-                keys.append((f"_plait_edge {len(keys)}", made.last, made.condition))
+    values: list[tuple[int, str, Values]] = []
+    for number, use in enumerate(uses(node, schema)):
+        made, part = accumulator_of(use), value_part(use.function)
+        if made is not None and made.edge is not None:
+            known = [(last, condition) for _, last, condition in keys]
+            if made.edge not in known:
+                keys.append((f"_plait_edge {len(keys)}", *made.edge))
                 fields.append(pa.field(keys[-1][0], pa.binary()))
-                edge.append((made.last, made.condition))
-            edges.append((number, f"_plait_part {number}", edge.index((made.last, made.condition))))
-            fields.append(pa.field(edges[-1][1], made.type))
+                known.append(made.edge)
+            edges.append((number, f"_plait_part {number}", known.index(made.edge)))
+            fields.append(pa.field(edges[-1][1], use.type))
         elif made is not None and made.part_types is not None:
             names = tuple(f"_plait_part {number} {k}" for k in range(len(made.part_types)))
             fields += [pa.field(name, kind) for name, kind in zip(names, made.part_types, strict=True)]
             numbers.append((number, names))
-        elif (kind := part_type(function, schema)) is not None:
-            values.append((number, f"_plait_part {number}"))
+        elif made is None and part is not None and (kind := part.type(use.type)) is not None:
+            values.append((number, f"_plait_part {number}", part))
             fields.append(pa.field(values[-1][1], kind))
         else:
             return None
     return Layout(pa.schema(fields), tuple(numbers), tuple(edges), tuple(keys), tuple(values))
-
-
-def _condition(node: Aggregate, number: int) -> int | None:
-    """The number of a function's condition, as `Columns` counts them."""
-    if node.compute[number][1].where is None:
-        return None
-    return sum(1 for _, function in node.compute[:number] if function.where is not None)
 
 
 class PartPanes(SpanPanes):
@@ -93,8 +88,7 @@ class PartPanes(SpanPanes):
 
     def __init__(self, bound: Bound, parts: Layout) -> None:
         assert isinstance(bound.node, Aggregate)
-        assert isinstance(bound.node.window, SpanWindow)
-        super().__init__(bound, bound.node.window)
+        super().__init__(bound, span_window(bound))
         self.layout = parts
         self.by = bound.node.by
 
@@ -108,7 +102,7 @@ class PartPanes(SpanPanes):
             for number, name, edge in self.layout.edges:
                 columns = [part.column(name), part.column(self.layout.keys[edge][0])]
                 self._accumulator(number).absorb(slot, [one_array(column) for column in columns])
-            for number, name in self.layout.values:
+            for number, name, _ in self.layout.values:
                 self._list(number, *spread(slot, part.column(name)))
         out = self._pass(frontier)
         if self._refers and self.kept.crowded:
@@ -163,9 +157,8 @@ class PaneFold(PartPanes):
             place = np.full(len(at), -1)
             place[known] = np.arange(len(known))
             picked[name] = _taken(keys(at[known]), place)
-        for number, name in self.layout.values:
-            function = node.compute[number][1]
-            picked[name] = lists(function, _joined(slots), rows.column(function.columns[0]), len(live))
+        for number, name, part in self.layout.values:
+            picked[name] = part.lists(_joined(slots), rows.column(node.compute[number][1].columns[0]), len(live))
         return self._table(live, picked)
 
     def combined(self, table: pa.Table) -> pa.Table:
@@ -189,8 +182,8 @@ class PaneFold(PartPanes):
             picked[name] = _taken(one_array(table.column(name)), rows)
         for _, name, edge in self.layout.edges:
             picked[name] = _taken(one_array(table.column(name)), at[edge])
-        for number, name in self.layout.values:
-            picked[name] = lists(self._node.compute[number][1], *spread(slot, table.column(name)), len(live))
+        for _, name, own in self.layout.values:
+            picked[name] = own.lists(*spread(slot, table.column(name)), len(live))
         return self._table(live, picked)
 
     def _table(self, live: np.ndarray, picked: dict[str, pa.Array]) -> pa.Table:

@@ -10,12 +10,20 @@ from plait.core.aggregate.columns import Read
 from plait.core.kernels import panes, sliding
 from plait.errors import DataError
 from plait.order import AFTER_ALL, BEFORE_ALL
-from plait.query.aggregate import SpanWindow
+from plait.query.aggregate import Aggregate, SpanWindow
 from plait.query.bind import Bound
 
 FIRST = 1024
 FEW_SLOTS = 4  # known groups for each slot that is held: with more of them a window's rows are sorted, instead of all groups once
 WINDOWS = 1 << 10  # that are closed at once
+
+
+def span_window(bound: Bound) -> SpanWindow:
+    """The window of an aggregate for what serves windows of time only: its record (`panes`) says which these are."""
+    assert isinstance(bound.node, Aggregate)
+    if not isinstance(bound.node.window, SpanWindow):
+        raise TypeError(f"{type(bound.node.window).__name__} is no window of event time, though its record says so")
+    return bound.node.window
 
 
 class SpanPanes(PaneWindows):

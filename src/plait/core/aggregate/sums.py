@@ -7,7 +7,7 @@ from copy import copy
 import numpy as np
 import pyarrow as pa
 
-from plait.core.aggregate.accumulator import Accumulator
+from plait.core.aggregate.accumulators import Accumulator, Frozen
 from plait.core.aggregate.closed import Pairs, Slid
 from plait.core.aggregate.columns import Read, number_kind
 from plait.core.kernels import exact, exact_bytes, sliding
@@ -41,7 +41,7 @@ class Sum(Accumulator):
         """So many values are about to be added: limbs must not have taken more than they can hold."""
         self._adds += number
         if self._adds > self.CARRY_AFTER:
-            self.slots = self.slots.copy()  # another thread may be reading (`hive.functions.frozen`)
+            self.slots = self.slots.copy()  # another thread may be reading (`frozen`)
             exact.carry(0, len(self.slots), self.slots)
             exact.carry(0, len(self._running), self._running)
             self._adds = number
@@ -108,6 +108,17 @@ class Sum(Accumulator):
             self.cover(int(found[0]), int(found[1]))
         exact_bytes.add(slot, counts, odds, offsets, raw, self.slots, self.base)
 
+    def frozen(self) -> Frozen:
+        return (self.slots, self.base)
+
+    def absorb_cells(self, part: Frozen, target: np.ndarray, cell: np.ndarray, first: int, ts: np.ndarray) -> None:
+        slots, base = part
+        limbs = slots.shape[1] - exact.LIMBS
+        if limbs:
+            self.cover(base, base + limbs)
+        self.note_adds(len(cell))
+        exact.merge_at(len(cell), target, cell & (len(slots) - 1), self.slots, slots, base - self.base if limbs else 0)
+
     def column(self, rows: np.ndarray, name: str) -> pa.Array:
         none = rows[:, exact.COUNT] == 0
         if self.kind != exact.FLOAT and not self.mean:
@@ -160,6 +171,22 @@ class Variance(Accumulator):
     def absorb(self, slot: np.ndarray, parts: list[pa.Array]) -> None:
         self.values.absorb(slot, parts[:3])
         self.squares.absorb(slot, [*parts[:2], parts[3]])
+
+    def regrow(self, capacity: int, first: int, end: int) -> None:
+        self.values.regrow(capacity, first, end)
+        self.squares.regrow(capacity, first, end)
+
+    def wipe(self, low: int, high: int) -> None:
+        self.values.wipe(low, high)
+        self.squares.wipe(low, high)
+
+    def frozen(self) -> Frozen:
+        return (self.values.frozen(), self.squares.frozen())
+
+    def absorb_cells(self, part: Frozen, target: np.ndarray, cell: np.ndarray, first: int, ts: np.ndarray) -> None:
+        values, squares = part
+        self.values.absorb_cells(values, target, cell, first, ts)
+        self.squares.absorb_cells(squares, target, cell, first, ts)
 
     def merged(self, closed: Pairs | Slid) -> np.ndarray:
         return np.concatenate((self.values.merged(closed), self.squares.merged(closed)), axis=1)

@@ -6,24 +6,49 @@ its panes' lists one after another, of which `lists` computes what it does of a 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from plait.core.aggregate.columns import is_fixed, one_array, plain
 from plait.layouts import recast
-from plait.query.functions import Function
 from plait.schema import takeable
 
+#: Of values by their slot and their code, a place in a dictionary of which no two are equal: those that are kept. The last number
+#: is how many slots there are.
+Chosen = Callable[[np.ndarray, np.ndarray, pa.Array, int], tuple[np.ndarray, np.ndarray]]
 
-def part_type(function: Function, schema: pa.Schema) -> pa.DataType | None:
-    """The type of a function's column in partial panes; None if it is none of these functions."""
-    if function.kind not in ("distinct", "min", "max"):
-        return None
-    kind = takeable(plain(schema.field(function.columns[0]).type))
-    if function.kind == "distinct" and is_fixed(kind):
-        return pa.list_(kind)
-    return pa.list_(kind) if _is_text(kind) else None
+
+@dataclass(frozen=True)
+class Values:
+    """The part of a pane that a function keeps as a list of values.
+
+    serves  whether it can be so for a column of a type
+    chosen  which of a slot's values are kept, in order of slots
+    """
+
+    serves: Callable[[pa.DataType], bool]
+    chosen: Chosen
+
+    def type(self, kind: pa.DataType) -> pa.DataType | None:
+        """The type of its column in partial panes; None where it has none."""
+        kind = takeable(plain(kind))
+        return pa.list_(kind) if self.serves(kind) else None
+
+    def lists(self, slot: np.ndarray, values: pa.Array, slots: int) -> pa.Array:
+        """For each slot a list, of its values. A slot below zero is nobody's."""
+        values = one_array(values)
+        values = recast(values, takeable(values.type))
+        there = np.flatnonzero(np.asarray(values.is_valid()) & (slot >= 0))
+        slot, values = slot[there], _normal(values.take(pa.array(there)))
+        encoded = pc.dictionary_encode(values)
+        codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        slot, codes = self.chosen(slot, codes, encoded.dictionary, slots)
+        offsets = np.concatenate(([0], np.cumsum(np.bincount(slot, minlength=slots))))
+        return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), encoded.dictionary.take(pa.array(codes)))
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -31,29 +56,33 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(text or pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
-def lists(function: Function, slot: np.ndarray, values: pa.Array, slots: int) -> pa.Array:
-    """For each slot a list: of its values, those that differ or the one that is ahead. A slot below zero is nobody's."""
-    values = one_array(values)
-    values = recast(values, takeable(values.type))
-    there = np.flatnonzero(np.asarray(values.is_valid()) & (slot >= 0))
-    slot, values = slot[there], _normal(values.take(pa.array(there)))
-    encoded = pc.dictionary_encode(values)
-    codes, known = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), len(encoded.dictionary)
-    if function.kind == "distinct":
-        pairs = np.unique(slot * max(known, 1) + codes)
-        slot, codes = pairs // max(known, 1), pairs % max(known, 1)
-    else:
-        # Arrow's order of text is that of its bytes.
-        order = "ascending" if function.kind == "min" else "descending"
-        ahead = pc.array_sort_indices(encoded.dictionary, order=order).to_numpy()
-        rank = np.empty(known, np.int64)
-        rank[ahead] = np.arange(known)
-        best = np.full(slots, known)
+def _different(slot: np.ndarray, codes: np.ndarray, known: pa.Array, slots: int) -> tuple[np.ndarray, np.ndarray]:
+    number = max(len(known), 1)
+    pairs = np.unique(slot * number + codes)
+    return pairs // number, pairs % number
+
+
+def _ahead(order: str) -> Chosen:
+    """The one that is first in Arrow's order, which of text is that of its bytes."""
+
+    def chosen(slot: np.ndarray, codes: np.ndarray, known: pa.Array, slots: int) -> tuple[np.ndarray, np.ndarray]:
+        ahead = pc.array_sort_indices(known, order=order).to_numpy()
+        rank = np.empty(len(known), np.int64)
+        rank[ahead] = np.arange(len(known))
+        best = np.full(slots, len(known))
         np.minimum.at(best, slot, rank[codes])
-        slot = np.flatnonzero(best < known)
-        codes = ahead[best[slot]]
-    offsets = np.concatenate(([0], np.cumsum(np.bincount(slot, minlength=slots))))
-    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), encoded.dictionary.take(pa.array(codes)))
+        slot = np.flatnonzero(best < len(known))
+        return slot, ahead[best[slot]]
+
+    return chosen
+
+
+def _is_comparable(kind: pa.DataType) -> bool:
+    return is_fixed(kind) or _is_text(kind)
+
+
+DIFFERENT = Values(_is_comparable, _different)
+LEAST, GREATEST = Values(_is_text, _ahead("ascending")), Values(_is_text, _ahead("descending"))
 
 
 def spread(slot: np.ndarray, part: pa.Array) -> tuple[np.ndarray, pa.Array]:

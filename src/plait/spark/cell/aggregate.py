@@ -1,4 +1,4 @@
-"""Aggregates in a cell, in three forms of which a query has one.
+"""Aggregates in a cell, in three forms of which a query has one, by its kind of window and its functions (`core.aggregate`).
 
 panes    what is kept are partial panes, one a pane and group, made where the tuples were or here: memory and state follow
          the groups of the windows that are open, not the tuples
@@ -8,6 +8,7 @@ ranked   windows of tuples; a group's tuples that are in windows still to close,
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,12 @@ import pyarrow as pa
 
 from plait.core import keys
 from plait.core.aggregate.base import Closed
-from plait.core.aggregate.columns import Columns
+from plait.core.aggregate.panes import RECORDS, window_record
 from plait.core.aggregate.parts import Layout as Parts
 from plait.core.aggregate.parts import PaneFold, PartPanes, layout
 from plait.core.aggregate.ranks import RankedPanes
-from plait.core.aggregate.span import SpanPanes
+from plait.core.aggregate.reads import Columns
+from plait.core.aggregate.span import SpanPanes, span_window
 from plait.order import AFTER_ALL
 from plait.query.aggregate import Aggregate, SpanWindow, TupleWindow
 from plait.query.bind import Bound
@@ -32,11 +34,12 @@ RANK = "_plait_rank"
 
 def live_aggregate(bound: Bound) -> Live:
     assert isinstance(bound.node, Aggregate)
-    window = bound.node.window
-    if isinstance(window, TupleWindow):
-        return LiveRanked(bound, window)
+    return FORMS[window_record(bound.node).spark](bound)
+
+
+def _live_spans(bound: Bound) -> Live:
     parts = layout(bound)
-    return LiveTuples(bound, window) if parts is None else LivePanes(bound, window, parts)
+    return LiveTuples(bound, span_window(bound)) if parts is None else LivePanes(bound, span_window(bound), parts)
 
 
 def needed_columns(bound: Bound) -> list[str]:
@@ -137,6 +140,13 @@ class LiveTuples(_LiveSpans):
         return self._results(self.windows.take_rows(ready[0], times(ready[0]), frontier))
 
 
+def _live_ranked(bound: Bound) -> Live:
+    assert isinstance(bound.node, Aggregate)
+    if not isinstance(bound.node.window, TupleWindow):
+        raise TypeError(f"{type(bound.node.window).__name__} has no ranks, though its record says so")
+    return LiveRanked(bound, bound.node.window)
+
+
 class LiveRanked(Live):
     def __init__(self, bound: Bound, window: TupleWindow) -> None:
         schema = rows_schema(pa.schema([bound.inputs[0].schema.field(name) for name in needed_columns(bound)]))
@@ -186,3 +196,13 @@ class LiveRanked(Live):
     def outlived(self, chunk: list[int], frontier: int, steps: list[Any]) -> bool:
         """A group's last tuple may be in it, and with it how many there were: `compacted` alone lets rows go."""
         return frontier == AFTER_ALL
+
+
+#: How cells keep a kind of window, by the name that its record says.
+FORMS: dict[str, Callable[[Bound], Live]] = {"spans": _live_spans, "ranked": _live_ranked}
+
+for _kind, _record in RECORDS.items():
+    if _record.spark not in FORMS:
+        raise ImportError(
+            f"the kind of window {_kind.__name__} has no form {_record.spark!r} in plait.spark.cell.aggregate"
+        )

@@ -18,11 +18,11 @@ import pyarrow as pa
 
 from plait.core import keys
 from plait.core.aggregate.base import Closed, Later, PaneWindows
-from plait.core.aggregate.columns import Columns
-from plait.core.aggregate.panes import pane_windows
+from plait.core.aggregate.panes import pane_windows, window_record
+from plait.core.aggregate.reads import Columns
 from plait.errors import RunError
 from plait.order import AFTER_ALL, BEFORE_ALL
-from plait.query.aggregate import Aggregate, SpanWindow
+from plait.query.aggregate import Aggregate
 from plait.query.bind import Bound
 from plait.threads.aggregate.designs import Design
 from plait.threads.aggregate.results import AggregateResults
@@ -139,8 +139,8 @@ class AggregateEngine(Engine[Updater]):
         windows = self.workers[0].windows
         self.encoder = PaneEncoder(windows.columns, name)
         self._rows_needed = windows.needs_rows and not made.merges_windows
-        self._span = isinstance(query.window, SpanWindow)
-        kept = self._rows_needed or (options.keys and not self._span)
+        self._by_time = window_record(query).by_time
+        kept = self._rows_needed or (options.keys and not self._by_time)
         self.payload = Payload(schemas[name]) if kept else NoPayload()
         self.payloads = {name: self.payload}
         self._connect(columns=len(self.workers[0].kinds))
@@ -256,7 +256,7 @@ class AggregateEngine(Engine[Updater]):
         worker.passed = frontier
         worker.words[o.RANK] = worker.rank
         worker.words[o.WAITS] = o.FOR_CONSUMER
-        until = frontier if self._span or frontier == AFTER_ALL else worker.rank
+        until = frontier if self._by_time or frontier == AFTER_ALL else worker.rank
         if self.epochs is None:
             self.gatherer.put(worker.number, out, until, frontier, self._pause)
         else:

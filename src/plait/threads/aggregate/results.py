@@ -17,8 +17,9 @@ import pyarrow as pa
 
 from plait.core.aggregate.base import Later
 from plait.core.aggregate.columns import plain
+from plait.core.aggregate.panes import window_record
 from plait.order import AFTER_ALL, BEFORE_ALL
-from plait.query.aggregate import Aggregate, SpanWindow
+from plait.query.aggregate import Aggregate
 from plait.query.bind import Bound
 from plait.query.identical import KEY
 from plait.schema import takeable, taken
@@ -153,12 +154,12 @@ class AggregateResults(OrderedResults):
     def __init__(self, bound: Bound, crew: int, latency: Latency, *, keys: bool, room: int) -> None:
         assert isinstance(bound.node, Aggregate)
         super().__init__(bound, crew, latency, keys=keys, room=room)
-        self._by, self._span = list(bound.node.by), isinstance(bound.node.window, SpanWindow)
+        self._by, self._by_time = list(bound.node.by), window_record(bound.node).by_time
 
     def _merged(self, parts: list[tuple[Any, np.ndarray]]) -> pa.RecordBatch:
         table = pa.Table.from_batches([_built(batch) for batch, _ in parts]).combine_chunks()
         by = {"place": pa.array(np.concatenate([places for _, places in parts]))}
-        if self._span:
+        if self._by_time:
             for k, name in enumerate(self._by):
                 column = table.column(name)
                 by[f"key {k}"] = column.cast(takeable(plain(column.type)))

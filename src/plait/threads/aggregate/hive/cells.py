@@ -11,15 +11,18 @@ from bisect import bisect_right
 import numpy as np
 import pyarrow as pa
 
-from plait.core.aggregate.columns import Columns, is_fixed, plain
+from plait.core.aggregate.accumulators import Frozen, in_ring
+from plait.core.aggregate.columns import is_fixed, plain
 from plait.core.aggregate.groups import SMALL, Groups
+from plait.core.aggregate.reads import Columns
+from plait.core.aggregate.span import span_window
 from plait.order import AFTER_ALL, BEFORE_ALL
-from plait.query.aggregate import Aggregate, SpanWindow
+from plait.query.aggregate import Aggregate
 from plait.query.bind import Bound
 from plait.threads.aggregate.hive import batch as hive_batch
 from plait.threads.aggregate.hive import hive
 from plait.threads.aggregate.hive import layout as y
-from plait.threads.aggregate.hive.functions import Frozen, accumulators, clear, frozen, in_ring, regrow
+from plait.threads.aggregate.hive.functions import accumulators
 from plait.threads.aggregate.hive.memory import Hive
 
 FIRST_CELLS, FIRST_PANES = 1024, 256
@@ -30,13 +33,12 @@ class Cells:
 
     def __init__(self, bound: Bound, hive_: Hive, slot: int, columns: Columns, groups: Groups, *, shared: bool) -> None:
         assert isinstance(bound.node, Aggregate)
-        assert isinstance(bound.node.window, SpanWindow)
-        window, schema = bound.node.window, bound.inputs[0].schema
+        window, schema = span_window(bound), bound.inputs[0].schema
         self.size, self.advance = window.size_us, window.advance_us
         self.slot, self._hive, self._columns, self._groups = slot, hive_, columns, groups
         self.accumulators = accumulators(bound.node, schema)
         for accumulator in self.accumulators:
-            regrow(accumulator, FIRST_CELLS, 0, 0)
+            accumulator.regrow(FIRST_CELLS, 0, 0)
         self._shared = shared
         self._window = np.zeros(FIRST_CELLS if shared else 0, np.int64)
         self._kept = np.zeros((hive_.keys, FIRST_CELLS), np.int64)
@@ -75,7 +77,7 @@ class Cells:
         self.parts = self._frozen()
 
     def _frozen(self) -> tuple[np.ndarray, np.ndarray, list[Frozen]]:
-        return self._kept, self._window, [frozen(a) for a in self.accumulators]
+        return self._kept, self._window, [a.frozen() for a in self.accumulators]
 
     def written(self, ts: int) -> None:
         """No tuple below `ts` comes any more."""
@@ -111,7 +113,7 @@ class Cells:
             spans = [(low, high)] if low < high else [(low, mask + 1), (0, high)]
             for accumulator in self.accumulators:
                 for span in spans:
-                    clear(accumulator, *span)
+                    accumulator.wipe(*span)
 
     def _use_again(self) -> None:
         """Cells and words of panes that the taker has let go of."""
@@ -147,7 +149,7 @@ class Cells:
                 while end - first + n > capacity // 2:
                     capacity *= 4
                 for accumulator in self.accumulators:
-                    regrow(accumulator, capacity, first, end)
+                    accumulator.regrow(capacity, first, end)
                 self._kept = in_ring(self._kept.T, capacity, first, end).T.copy()
                 if self._shared:
                     self._window = in_ring(self._window, capacity, first, end)

@@ -13,10 +13,10 @@ import numpy as np
 
 from plait.core.aggregate.base import Closed, Later
 from plait.core.aggregate.closed import Pairs, Slid
-from plait.core.aggregate.span import SpanPanes
+from plait.core.aggregate.span import SpanPanes, span_window
 from plait.core.kernels import panes
 from plait.order import AFTER_ALL
-from plait.query.aggregate import Aggregate, SpanWindow
+from plait.query.aggregate import Aggregate
 from plait.query.bind import Bound
 from plait.threads.aggregate.hive import batch, hive
 from plait.threads.aggregate.hive import layout as y
@@ -35,8 +35,7 @@ class HiveWindows(SpanPanes):
 
     def __init__(self, bound: Bound, sources: Callable[[], Iterable[Cells]], slots: int, *, shared: bool) -> None:
         assert isinstance(bound.node, Aggregate)
-        assert isinstance(bound.node.window, SpanWindow)
-        super().__init__(bound, bound.node.window)
+        super().__init__(bound, span_window(bound))
         self.hive = Hive(slots=slots, keys=len(bound.node.by) + 1)
         self._sources, self._shared = sources, shared
         self._stack = np.zeros(hive.STACK, np.int64)

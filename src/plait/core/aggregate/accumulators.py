@@ -1,0 +1,303 @@
+"""Aggregate functions as accumulators: for every slot a row of int64, all zero where nothing was added.
+
+Each can add a batch's tuples to the slots they have, merge slots into the rows of closed windows (a row's slots come in the order
+of panes, so an order-sensitive function sees its parts in total order), and turn rows into an Arrow column.
+
+Two more things are asked of those that can do them. On Spark a pane is computed in parts, on several machines: a part is given
+out as columns (`parts`) and taken in again elsewhere (`absorb`). On threads every source may add up its own part of a pane, in
+cells, which are slots in a ring: `frozen` gives what another thread may read of them, and `absorb_cells` merges them. Which
+function has which accumulator, and what that must be able to do, is said in `core.aggregate.functions`.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from plait.core.aggregate.closed import Pairs, Slid
+from plait.core.aggregate.columns import Read, array_of, bits_of, is_fixed, number_kind, one_array
+from plait.core.kernels import exact, panes, sliding
+from plait.layouts import recast
+
+#: What another thread may read of a source's cells: arrays that, for complete panes, no longer change. A later growth makes new
+#: arrays and leaves these be.
+Frozen = Any
+
+
+class Accumulator:
+    """`slots` has a row for every slot; kernels change it in place."""
+
+    how = "compiled, a pane at a time"  # for `explain`
+    width = 1
+    #: The types of the columns that `parts` gives; None: its slots are no partial states of their own.
+    part_types: tuple[pa.DataType, ...] | None = None
+    #: Of one that keeps a value of the first or last tuple: whether it is the last, and the number of the condition that it must
+    #: meet. Its part of a pane is that value, beside that tuple's key.
+    edge: tuple[bool, int | None] | None = None
+
+    def __init__(self) -> None:
+        self.slots = np.zeros((0, self.width), np.int64)
+
+    def reserve(self, capacity: int) -> None:
+        grown = np.zeros((capacity, self.slots.shape[1]), np.int64)
+        grown[: len(self.slots)] = self.slots
+        self.slots = grown
+
+    def move(self, first: int, end: int) -> None:
+        """The slots in use are now the first ones; those after them are as new."""
+        self.slots[: end - first] = self.slots[first:end].copy()
+        self.slots[end - first : end] = 0
+
+    def clear(self, slots: np.ndarray) -> None:
+        self.slots[slots] = 0
+
+    def update(self, low: int, high: int, slot: np.ndarray, read: Read, refs: np.ndarray) -> None:
+        raise NotImplementedError
+
+    def merged(self, closed: Pairs | Slid) -> np.ndarray:
+        if isinstance(closed, Slid):
+            return self._slid(closed)
+        into = np.zeros((closed.number, self.slots.shape[1]), np.int64)
+        self._merge(closed, into)
+        return into
+
+    def _slid(self, closed: Slid) -> np.ndarray:
+        return self.merged(closed.pairs)
+
+    def _merge(self, pairs: Pairs, into: np.ndarray) -> None:
+        raise NotImplementedError
+
+    def column(self, rows: np.ndarray, name: str) -> pa.Array:
+        raise NotImplementedError
+
+    def parts(self, slots: np.ndarray) -> list[pa.Array]:
+        """What these slots hold, as columns."""
+        raise NotImplementedError
+
+    def absorb(self, slot: np.ndarray, parts: list[pa.Array]) -> None:
+        """Add partial states to the slots they have."""
+        raise NotImplementedError
+
+    def refs(self, slots: np.ndarray) -> np.ndarray | None:
+        """Rows that these slots refer to; None for a function that refers to none."""
+        return None
+
+    def snapshot(self) -> Accumulator:
+        """Of what `column` needs besides rows: it stays as it is now."""
+        return copy(self)
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.slots.nbytes)
+
+    # --- a source's own cells ---
+
+    def of_source(self) -> Accumulator:
+        """As one source keeps it, in cells of its own."""
+        return self
+
+    def regrow(self, capacity: int, first: int, end: int) -> None:
+        """A ring of so many cells; those from `first` to `end` are live."""
+        self.slots = in_ring(self.slots, capacity, first, end)
+
+    def wipe(self, low: int, high: int) -> None:
+        """Cells low to high, places in the ring, are as new."""
+        self.slots[low:high] = 0
+
+    def frozen(self) -> Frozen:
+        return self.slots
+
+    def times(self, number: int) -> np.ndarray:
+        """Room for what `absorb_cells` has to know of so many new slots besides what they hold: none, but for edges."""
+        return np.empty(0, np.int64)
+
+    def absorb_cells(self, part: Frozen, target: np.ndarray, cell: np.ndarray, first: int, ts: np.ndarray) -> None:
+        """Merge a source's cells: cell[k], its number, goes into slot target[k]. Sources come one after another, in their order.
+
+        Slots from `first` on are new, and `ts` is what `times` gave for them.
+        """
+        raise NotImplementedError
+
+
+def in_ring(old: np.ndarray, capacity: int, first: int, end: int) -> np.ndarray:
+    """Rows first to end of a ring, in a larger one."""
+    new = np.zeros((capacity, *old.shape[1:]), np.int64)
+    live = np.arange(first, end)
+    if len(live):
+        new[live & (capacity - 1)] = old[live & (len(old) - 1)]
+    return new
+
+
+class Count(Accumulator):
+    part_types = (pa.int64(),)
+
+    def __init__(self, condition: int | None = None) -> None:
+        super().__init__()
+        self.condition = condition
+        self._running = np.zeros((0, 1), np.int64)
+
+    def update(self, low: int, high: int, slot: np.ndarray, read: Read, refs: np.ndarray) -> None:
+        panes.count(low, high, slot, read.ones if self.condition is None else read.masks[self.condition], self.slots)
+
+    def _merge(self, pairs: Pairs, into: np.ndarray) -> None:
+        panes.merge_counts(0, len(pairs), pairs.targets, pairs.slots, into, self.slots)
+
+    def _slid(self, closed: Slid) -> np.ndarray:
+        self._running = closed.running(self._running, 1)
+        into = np.empty((closed.number, 1), np.int64)
+        sliding.counts(
+            closed.bounds, closed.shift, closed.slot_group, closed.row_group, self.slots, self._running, into
+        )
+        return into
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.slots.nbytes + self._running.nbytes)
+
+    def column(self, rows: np.ndarray, name: str) -> pa.Array:
+        return pa.array(rows[:, 0].copy())
+
+    def parts(self, slots: np.ndarray) -> list[pa.Array]:
+        return [pa.array(self.slots[slots, 0])]
+
+    def absorb(self, slot: np.ndarray, parts: list[pa.Array]) -> None:
+        panes.add_counts(slot, parts[0].to_numpy(zero_copy_only=False), self.slots)
+
+    def absorb_cells(self, part: Frozen, target: np.ndarray, cell: np.ndarray, first: int, ts: np.ndarray) -> None:
+        panes.merge_counts(0, len(cell), target, cell & (len(part) - 1), self.slots, part)
+
+
+class Extreme(Accumulator):
+    width = 2
+
+    def __init__(self, column: str, kind: pa.DataType, sign: int) -> None:
+        super().__init__()
+        self.column_name, self.type, self.kind, self.sign = column, kind, number_kind(kind), sign
+        self.part_types = (kind,)
+
+    def update(self, low: int, high: int, slot: np.ndarray, read: Read, refs: np.ndarray) -> None:
+        panes.extreme(low, high, slot, *read.bits[self.column_name], self.kind, self.sign, self.slots)
+
+    def parts(self, slots: np.ndarray) -> list[pa.Array]:
+        return [self.column(self.slots[slots], self.column_name)]
+
+    def absorb(self, slot: np.ndarray, parts: list[pa.Array]) -> None:
+        bits, valid = bits_of(parts[0])
+        there = np.ones(len(slot), np.uint8) if valid is None else valid
+        panes.extreme(0, len(slot), slot, bits, there, self.kind, self.sign, self.slots)
+
+    def absorb_cells(self, part: Frozen, target: np.ndarray, cell: np.ndarray, first: int, ts: np.ndarray) -> None:
+        panes.merge_extreme(0, len(cell), target, cell & (len(part) - 1), self.sign, self.slots, part)
+
+    def _merge(self, pairs: Pairs, into: np.ndarray) -> None:
+        panes.merge_extreme(0, len(pairs), pairs.targets, pairs.slots, self.sign, into, self.slots)
+
+    def column(self, rows: np.ndarray, name: str) -> pa.Array:
+        bits = rows[:, 1].copy()
+        if self.kind == exact.FLOAT:
+            nan = bits == np.int64(0x7FFFFFFFFFFFFFFF)
+            bits ^= (bits >> 63) & np.int64(0x7FFFFFFFFFFFFFFF)
+            bits[nan] = np.array([np.nan]).view(np.int64)[0]
+        elif self.kind == exact.UNSIGNED:
+            bits ^= np.int64(-0x8000000000000000)
+        return array_of(bits, rows[:, 0] != 0, self.type)
+
+
+class Edge(Accumulator):
+    """The first or last tuple's value, of those for which a condition holds; of a column in Arrow, the row's number."""
+
+    width = 2
+
+    def __init__(self, column: str, kind: pa.DataType, *, last: bool, condition: int | None, rows: Any) -> None:
+        super().__init__()
+        self.column_name, self.type, self.last, self.condition = column, kind, last, condition
+        self.edge = (last, condition)
+        self.rows = None if is_fixed(kind) else rows
+
+    def update(self, low: int, high: int, slot: np.ndarray, read: Read, refs: np.ndarray) -> None:
+        bits, valid = read.bits[self.column_name] if self.rows is None else (refs, read.ones)
+        which = read.ones if self.condition is None else read.masks[self.condition]
+        panes.edge(low, high, slot, bits, valid, which, self.last, self.slots)
+
+    def absorb(self, slot: np.ndarray, parts: list[pa.Array]) -> None:
+        """A pane's own first or last, of each slot at most one: the value, and its key, NULL where there is none."""
+        values, key = parts
+        which = np.asarray(key.is_valid()).astype(np.uint8)
+        valid = None
+        if self.rows is None:
+            bits, valid = bits_of(values)
+        else:
+            first = self.rows.append_column(self.column_name, one_array(values))
+            bits = np.arange(first, first + len(slot))
+        there = np.ones(len(slot), np.uint8) if valid is None else valid
+        panes.edge(0, len(slot), slot, bits, there, which, self.last, self.slots)
+
+    def _merge(self, pairs: Pairs, into: np.ndarray) -> None:
+        panes.merge_edge(0, len(pairs), pairs.targets, pairs.slots, self.last, into, self.slots)
+
+    def _slid(self, closed: Slid) -> np.ndarray:
+        into = np.empty((closed.number, self.width), np.int64)
+        sliding.edges(closed.bounds, closed.shift, closed.slot_next, closed.row_head, self.last, self.slots, into)
+        return into
+
+    def column(self, rows: np.ndarray, name: str) -> pa.Array:
+        there = rows[:, 0] == 2
+        if self.rows is None:
+            return array_of(rows[:, 1].copy(), there, self.type)
+        found = self.rows.take(rows[there, 1], self.column_name)
+        at = np.cumsum(there) - 1
+        return (
+            recast(found.take(pa.array(at, mask=~there)), self.type) if len(found) else pa.nulls(len(rows), self.type)
+        )
+
+    def refs(self, slots: np.ndarray) -> np.ndarray | None:
+        if self.rows is None:
+            return None
+        own = self.slots[slots]
+        return np.asarray(own[own[:, 0] == 2, 1])
+
+    def of_source(self) -> Accumulator:
+        return TimedEdge(self.column_name, self.type, last=self.last, condition=self.condition, rows=None)
+
+    def times(self, number: int) -> np.ndarray:
+        return np.empty(number, np.int64)
+
+    def absorb_cells(self, part: Frozen, target: np.ndarray, cell: np.ndarray, first: int, ts: np.ndarray) -> None:
+        """Of parts that are merged in the order of their sources the first one with the least ts is first, and the last one with
+        the greatest is last.
+        """
+        at = cell & (len(part) - 1)
+        panes.merge_timed_edge(len(cell), target, at, first, self.last, self.slots, part, ts)
+
+
+class TimedEdge(Edge):
+    """As `Edge`, in a source's cells: the tuple's ts too, which is what `update` is given for references."""
+
+    width = 3
+
+    def update(self, low: int, high: int, slot: np.ndarray, read: Read, refs: np.ndarray) -> None:
+        bits, valid = read.bits[self.column_name]
+        which = read.ones if self.condition is None else read.masks[self.condition]
+        panes.timed_edge(low, high, slot, bits, valid, which, refs, self.last, self.slots)
+
+
+class Place(Accumulator):
+    """Where the first or last tuple is for which a condition holds: its row number."""
+
+    width = 2
+
+    def __init__(self, *, last: bool, condition: int | None) -> None:
+        super().__init__()
+        self.last, self.condition = last, condition
+
+    def update(self, low: int, high: int, slot: np.ndarray, read: Read, refs: np.ndarray) -> None:
+        which = read.ones if self.condition is None else read.masks[self.condition]
+        panes.edge(low, high, slot, refs, read.ones, which, self.last, self.slots)
+
+    def rows(self, slots: np.ndarray) -> np.ndarray:
+        """Row numbers, -1 where there is none."""
+        own = self.slots[slots]
+        return np.where(own[:, 0] == 2, own[:, 1], -1)
