@@ -28,6 +28,7 @@ import pyarrow as pa
 import plait
 from plait.errors import RunError
 from plait_bench import aggregate_queries as paper
+from plait_bench import multi_queues as _queues  # noqa: F401  (makes `mq` and `mq_lockfree` known)
 from plait_bench.aggregate_runs import on_threads as pushed
 from plait_bench.join_peers import missing
 from plait_bench.machine import machine

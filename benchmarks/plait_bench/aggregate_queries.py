@@ -23,6 +23,7 @@ from plait.connectors.synthetic import energy, songs
 from plait.errors import RunError
 from plait.query.functions import Function
 from plait.query.identical import difference
+from plait_bench import multi_queues as _queues  # noqa: F401  (makes `mq` and `mq_lockfree` known)
 from plait_bench.aggregate_runs import Outcome, on_threads
 from plait_bench.machine import machine
 

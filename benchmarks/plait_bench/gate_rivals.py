@@ -48,7 +48,7 @@ from plait.threads.gate.layout import (
 )
 from plait.threads.gate.nodes import climb, give, node_at, raise_towers
 from plait.threads.gate.skiplist import anchor, write
-from plait.threads.gate.spinlock import lock, unlock
+from plait_bench.spinlock import lock, unlock
 
 # --- multi-queues: header, then a block a (reader, source), then its columns -------------------------------------
 Q_SOURCES: Final = 0

@@ -94,7 +94,7 @@ Patches = Mapping[str, Sequence[tuple[str, str]]]
 class Twin:
     """Twins of modules, loaded once each. Attribute access gives a module's names: `twin("plait.threads.gate.ring")["add"]`."""
 
-    def __init__(self, package: str, *, patches: Patches | None = None, steps: Any = None) -> None:
+    def __init__(self, package: str | tuple[str, ...], *, patches: Patches | None = None, steps: Any = None) -> None:
         """`steps`: a module whose atomic steps are used instead of those above (`tests.explore.races`)."""
         self.package = package
         self.steps = {name: getattr(steps, name, globals()[name]) for name in _NAMES}

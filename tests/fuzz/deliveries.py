@@ -26,6 +26,7 @@ from plait.query.aggregate import Aggregate
 from plait.query.join import Join
 from plait.query.operator import Operator
 from plait.threads.run import Run
+from plait_bench import multi_queues as _queues  # noqa: F401  (makes `mq` and `mq_lockfree` known)
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,7 @@ from plait.query.identical import KEY, digest
 from plait.query.join import Asof, TimeWindow
 from plait.spark.plan.stages import layouts
 from plait.spark.run import _pins, fingerprint
+from plait_bench import multi_queues as _queues  # noqa: F401  (makes `mq` and `mq_lockfree` known)
 from plait_bench import rivals as _rivals  # noqa: F401  (the record has the papers' rivals too)
 
 FILE = Path(__file__).with_name("golden.json")

@@ -143,7 +143,7 @@ def plant(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
 
 #: Module -> (what is wrong, the sample that notices, the text, what stands there instead).
 PLANTED: dict[str, tuple[tuple[str, str, str, str], ...]] = {
-    "joins": (
+    "join": (
         ("window: < for <= after", "time", "right.ts - left.ts <= after", "right.ts - left.ts < after"),
         ("window: < for <= before", "time", "-before <= right.ts", "-before < right.ts"),
         ("purge of left rows off by one", "time", "left[0].row.ts > after", "left[0].row.ts >= after"),
@@ -200,7 +200,7 @@ PLANTED: dict[str, tuple[tuple[str, str, str, str], ...]] = {
         ("inputs in the wrong order", "time", "arrived += [(row.ts, number,", "arrived += [(row.ts, -number,"),
         ("time does not pass before a tuple", "unmatched", "            self.machine.pass_time(ts)\n", ""),
     ),
-    "aggregates": (
+    "aggregate": (
         ("winset end off by one", "delivery", "if start + self.size <= ts", "if start + self.size < ts"),
         ("winset closes too early", "spans", "if start + self.size <= ts", "if start + self.size <= ts + 1"),
         ("window closed at its end", "spans",
@@ -236,13 +236,13 @@ PLANTED: dict[str, tuple[tuple[str, str, str, str], ...]] = {
         ("NULL wins in least", "sql",
          "if x.v is not None]\n    if not numbers", "if x.v is not None]\n    if len(numbers) < 2"),
     ),
-    "conditions": (
+    "condition": (
         ("an opaque function is called on NULL", "time",
          "l.values[i] is None for i in left_at", "False for i in left_at"),
         ("a pair with unknown matches", "python",
          "value_of(function(*arguments)).v is True", "value_of(function(*arguments)).v is not False"),
     ),
-    "operators": (
+    "operator": (
         ("timer after the tuples at its time", "operators",
          "self.timers[0][0] <= limit", "self.timers[0][0] < limit"),
         ("timer's output at its own time", "operators",

@@ -54,7 +54,7 @@ class Options:
                 raise QueryError(
                     f"{name}={value!r} is no number of {_COUNTED[name]}", do="Pass a whole number, at least 1"
                 )
-        known = ("auto", *registry.names(), *designs.STRATEGIES)
+        known = ("auto", *registry.names(), *designs.names())
         if self.strategy not in known:
             raise QueryError(f"strategy={self.strategy!r} is not known", do=f"Use one of {', '.join(map(repr, known))}")
         if self.gate not in GATES:

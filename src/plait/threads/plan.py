@@ -164,7 +164,7 @@ def plan(query: Query, options: Options) -> Plan | designs.Design | Sharing:
             schema = (options.schemas or {}).get(query.input.name) or query.input.schema
         found = _elastic_aggregate(query, options)
         return found or designs.design(query, options.strategy, options.workers, schema)
-    if options.strategy in designs.STRATEGIES:
+    if options.strategy in designs.names():
         raise QueryError(
             f"strategy={options.strategy!r} for a join",
             why="it is one for aggregates",

@@ -15,6 +15,8 @@ from tests.reference.judge import assert_same
 from tests.strategies import Case
 from tests.threads.delivery import on_threads
 
+from plait_bench import multi_queues as _queues  # noqa: F401  (makes `mq` and `mq_lockfree` known)
+
 KEY = "_plait_key"
 #: More of them for a soak.
 EXAMPLES = int(os.environ.get("PLAIT_EXAMPLES", "20"))

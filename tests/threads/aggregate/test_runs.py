@@ -16,6 +16,7 @@ import plait
 from plait import DataError, PendingError, QueryError, RunError
 from plait_bench import aggregate as bench
 from plait_bench import aggregate_queries as paper
+from plait_bench import multi_queues as _queues  # noqa: F401  (makes `mq` and `mq_lockfree` known)
 
 SOURCES = ("p", "q", "r")
 STREAM = plait.stream("s", unit="us", source="src", sources=SOURCES)

@@ -129,8 +129,8 @@ class Case:
         patches.setdefault("plait.threads.gate.flow", []).append(("YIELDS: Final = 4", "YIELDS: Final = 0"))
         if walk is not None:
             patches.setdefault("plait.threads.gate.nodes", []).append(("WALK: Final = 8", f"WALK: Final = {walk}"))
-        twin = Twin("plait.threads.gate", patches=patches, steps=races if find_races else None)
-        self.gate = twin(f"plait.threads.gate.{kind}")
+        twin = Twin(("plait.threads.gate", "plait_bench"), patches=patches, steps=races if find_races else None)
+        self.gate = twin("plait_bench.multi_queues.queues" if kind == "queues" else f"plait.threads.gate.{kind}")
         self.calls, self.elastic = twin("plait.threads.gate.calls"), twin("plait.threads.gate.elastic")
         self.races, self.threads = find_races, 8
         self.origins, self.readers = origins, readers

@@ -2,21 +2,22 @@
 
 | design | who merges sources | who updates windows |
 |---|---|---|
-| `mq`, `mq_lockfree` | the one update thread, from a queue a source (`threads.gate.queues`) | that thread |
 | `tuml_sc` | the gate | one update thread (`threads.aggregate.tuml`) |
 | `tuml_mc` | the gate | update threads, split by key |
 | `wiml` | nobody: windows are merged instead | the threads that push (`threads.aggregate.wiml`) |
 | `wiml_shared` | nobody, as with `wiml` | the threads that push, through tables of windows that they share |
 
-All give the same rows in the same order. The first two are what the paper starts from; they are here to be compared with. So is
-`wiml_shared`: the paper's W-Hive has a concurrent hash table in every winset, in which sources meet at a key's window; with
-`wiml` a source looks up keys in a table of its own, and the output thread brings together what is of one key.
+All give the same rows in the same order. `wiml_shared` is here to be compared with: the paper's W-Hive has a concurrent hash
+table in every winset, in which sources meet at a key's window; with `wiml` a source looks up keys in a table of its own, and the
+output thread brings together what is of one key. The multi-queues that the paper starts from register themselves from the
+benchmarks (`plait_bench.multi_queues`).
 """
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
@@ -27,8 +28,39 @@ from plait.threads.aggregate.hive import functions
 
 #: With WiML a source has its own part of every window it is in: work that pays while there are cores to share it.
 SOURCES_A_CORE = 4
-STRATEGIES = ("mq", "mq_lockfree", "tuml_sc", "tuml_mc", "wiml", "wiml_shared")
-WIML = ("wiml", "wiml_shared")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """A design by its name: all that there is to know of it."""
+
+    name: str
+    merges: bool = False  # windows, and not tuples: the threads that push update them, each source its own part
+    gate: Any = None  # the class of gate where tuples wait for one another; None: the run's own
+
+
+_OURS = (
+    Kind(name="tuml_sc"),
+    Kind(name="tuml_mc"),
+    Kind(name="wiml", merges=True),
+    Kind(name="wiml_shared", merges=True),
+)
+_known: dict[str, Kind] = {}
+
+
+def register(kind: Kind) -> None:
+    """Make a design known to `on_threads(strategy=...)`, for this process."""
+    if _known.get(kind.name, kind) != kind:
+        raise QueryError(f"There is a design {kind.name!r} already", do="Choose another name")
+    _known[kind.name] = kind
+
+
+def names() -> tuple[str, ...]:
+    return tuple(_known)
+
+
+for _each in _OURS:
+    register(_each)
 
 
 @dataclass(frozen=True)
@@ -42,7 +74,11 @@ class Design:
     @property
     def merges_windows(self) -> bool:
         """Whether the threads that push update windows, each source its own part."""
-        return self.strategy in WIML
+        return _known[self.strategy].merges
+
+    @property
+    def gate(self) -> Any:
+        return _known[self.strategy].gate
 
     @property
     def seats(self) -> tuple[int, ...]:
@@ -51,11 +87,11 @@ class Design:
 
 def design(query: Aggregate, strategy: str, workers: int | None, schema: pa.Schema | None = None) -> Design:
     """The strategy for an aggregate, checked; as far as that goes without the input's columns, if they are not known."""
-    if strategy not in (*STRATEGIES, "auto"):
+    if strategy not in (*names(), "auto"):
         raise QueryError(
             f"strategy={strategy!r} for an aggregate",
             why="it is one for joins",
-            do=f"Use one of {', '.join(map(repr, ('auto', *STRATEGIES)))}",
+            do=f"Use one of {', '.join(map(repr, ('auto', *names())))}",
         )
     if strategy == "tuml_mc":
         if not query.by:
@@ -66,13 +102,14 @@ def design(query: Aggregate, strategy: str, workers: int | None, schema: pa.Sche
             )
         return Design(strategy, workers or 2, "update threads split by key, as asked for")
     unmerged = functions.check(query, schema)
-    if strategy in WIML and unmerged is not None:
+    merges = strategy != "auto" and _known[strategy].merges
+    if merges and unmerged is not None:
         raise functions.refuse(unmerged, query, strategy)
     if strategy != "auto":
         if workers is not None and workers > 1:
             raise QueryError(
                 f"workers={workers} with strategy={strategy!r}",
-                why="windows are updated by the threads that push" if strategy in WIML else "it has a single consumer",
+                why="windows are updated by the threads that push" if merges else "it has a single consumer",
                 do="Leave workers= out, or use 'tuml_mc'",
             )
         return Design(strategy, 1, "as asked for")

@@ -29,7 +29,7 @@ from plait.threads.aggregate.results import AggregateResults
 from plait.threads.aggregate.tuml import lay_out
 from plait.threads.elastic.crew import BLOCKED, FINISHED, IDLE, WORKED, Crew, Taken, refused
 from plait.threads.engine import Engine
-from plait.threads.gate import LockFreeQueueGate, QueueGate, codes, layout
+from plait.threads.gate import codes, layout
 from plait.threads.input.sources import Front
 from plait.threads.join.loop import layout as o
 from plait.threads.memory import lines
@@ -39,8 +39,6 @@ from plait.threads.results import full_key
 from plait.threads.stats import Stats
 
 WAIT_NS = 20_000_000
-#: Where tuples wait for one another, by strategy; else in the run's gate.
-QUEUES: dict[str, Any] = {"mq": QueueGate, "mq_lockfree": LockFreeQueueGate}
 BATCH = 1 << 15  # tuples an update thread takes at once, unless batch= says otherwise
 
 
@@ -133,7 +131,7 @@ class AggregateEngine(Engine[Updater]):
         assert isinstance(query, Aggregate)
         (name,) = self.intakes
         crew, self.most = made.workers, options.batch or BATCH
-        self._open_gate(crew, self.most, switches=options.elastic is not None, kind=QUEUES.get(made.strategy))
+        self._open_gate(crew, self.most, switches=options.elastic is not None, kind=made.gate)
         self._arena_mask = self.arena_rows - 1
         self.workers = [self._updater(k, self.slots) for k in range(crew)]
         windows = self.workers[0].windows

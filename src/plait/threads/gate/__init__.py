@@ -6,16 +6,15 @@ frontier      progress and who holds it       calls      entering and leaving a 
 elastic       announcing and removing         flow       limits, memory, sleeping
 nodes, skiplist                               merge, ring
 either        whichever of the two a run has
-queues        the papers' multi-queues
 sorter        disorder, in front of the gate  payload    Arrow batches, referenced by row
 gates, push   the Python objects
 epochs        shares of an operator's state, and the tuples that switch their map
 """
 
 from plait.threads.gate.contract import Gate, Lag, Origin
-from plait.threads.gate.gates import LockFreeQueueGate, QueueGate, Ready, RingGate, SkipListGate
+from plait.threads.gate.gates import AnyGate, Ready, RingGate, SkipListGate
 
 #: Those that carry a run, by their name in `on_threads(gate=...)`; `auto` is the ring.
 GATES = {"auto": RingGate, "ring": RingGate, "skiplist": SkipListGate}
 
-__all__ = ["GATES", "Gate", "Lag", "LockFreeQueueGate", "Origin", "QueueGate", "Ready", "RingGate", "SkipListGate"]
+__all__ = ["GATES", "AnyGate", "Gate", "Lag", "Origin", "Ready", "RingGate", "SkipListGate"]

@@ -10,13 +10,12 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from plait.errors import BehindError, QueryError, RunError
-from plait.threads.gate import calls, codes, elastic, layout, messages, queues, ring, skiplist
+from plait.threads.gate import calls, codes, elastic, layout, messages, ring, skiplist
 from plait.threads.gate.contract import Origin
 from plait.threads.gate.payload import ROW_BITS, rows
 from plait.threads.gate.push import SLICE_NS, Sources
@@ -52,7 +51,7 @@ class Ready:
         return out
 
 
-class _Gate(Sources):
+class AnyGate(Sources):
     """What both gates share. Sources and readers are numbers: a source's slot, a reader's seat."""
 
     def __init__(
@@ -196,35 +195,16 @@ class _Gate(Sources):
         calls.close(self.words)
 
 
-class SkipListGate(_Gate):
+class SkipListGate(AnyGate):
     """Sources sort as they insert, once for all readers."""
 
     kind, store = skiplist, "nodes"
 
 
-class RingGate(_Gate):
+class RingGate(AnyGate):
     """Sources only append; every reader merges for itself."""
 
     kind, store = ring, "rings"
-
-
-class QueueGate(_Gate):
-    """A queue for each source under a lock, and one reader that looks at all of them: MQ of the aggregation paper."""
-
-    kind, store = queues, "nodes"
-    locked = True
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        if self.seats > 1:
-            raise QueryError(f"A multi-queue with {self.seats} readers", why="a tuple is dequeued once")
-        self.words[layout.LOCKED] = int(self.locked)
-
-
-class LockFreeQueueGate(QueueGate):
-    """The same with lock-free queues: MQ_LF."""
-
-    locked = False
 
 
 def _again(call: Callable[[], int]) -> int:
@@ -253,4 +233,4 @@ def _check(
         raise QueryError(f"late={late!r}, full={full!r}", do="late= is 'error' or 'drop', full= 'block' or 'refuse'")
 
 
-__all__ = ["LockFreeQueueGate", "QueueGate", "Ready", "RingGate", "SkipListGate"]
+__all__ = ["AnyGate", "Ready", "RingGate", "SkipListGate"]

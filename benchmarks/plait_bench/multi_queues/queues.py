@@ -50,7 +50,7 @@ from plait.threads.gate.layout import (
 )
 from plait.threads.gate.nodes import node_at
 from plait.threads.gate.ring import in_order
-from plait.threads.gate.spinlock import lock, unlock
+from plait_bench.spinlock import lock, unlock
 
 
 @pure

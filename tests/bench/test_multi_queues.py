@@ -6,7 +6,7 @@ The locked one spins, which a schedule without fairness never ends; both run wit
 from __future__ import annotations
 
 import pytest
-from gate_scenarios import Case, TwinGate
+from tests.threads.gate.gate_scenarios import Case, TwinGate
 from test_interleavings import CASES, SEED, sequence
 from tests.explore.schedule import explore, sample
 
@@ -49,7 +49,7 @@ def test_schedules_of_the_lock_free_queue(name):
 )
 def test_planted_faults_are_noticed(old, new, name):
     threads, gate, _ = QUEUES[name]
-    scenario = Case("queues", **gate, patches={"plait.threads.gate.queues": [(old, new)]}).scenario(threads)
+    scenario = Case("queues", **gate, patches={"plait_bench.multi_queues.queues": [(old, new)]}).scenario(threads)
     with pytest.raises(AssertionError):
         hunt(scenario)
 

@@ -1,0 +1,39 @@
+"""Multi-queues, which the aggregation paper starts from (sections 3 and 5.3): a queue a source, and one thread that looks at all.
+
+Importing this package makes `on_threads(strategy="mq" | "mq_lockfree")` known, for aggregates: the same rows as every design.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from plait.errors import QueryError
+from plait.threads.aggregate.designs import Kind, register
+from plait.threads.gate import AnyGate, layout
+from plait_bench.multi_queues import queues
+
+NAMES = ("mq", "mq_lockfree")
+
+
+class QueueGate(AnyGate):
+    """A queue for each source under a lock, and one reader that looks at all of them: MQ of the aggregation paper."""
+
+    kind: ClassVar[Any] = queues
+    store: ClassVar[str] = "nodes"
+    locked = True
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        if self.seats > 1:
+            raise QueryError(f"A multi-queue with {self.seats} readers", why="a tuple is dequeued once")
+        self.words[layout.LOCKED] = int(self.locked)
+
+
+class LockFreeQueueGate(QueueGate):
+    """The same with lock-free queues: MQ_LF."""
+
+    locked = False
+
+
+register(Kind(name="mq", gate=QueueGate))
+register(Kind(name="mq_lockfree", gate=LockFreeQueueGate))
