@@ -13,7 +13,7 @@ from tests.spark import feeds
 from tests.spark.feeds import assert_identical, collected, write_files
 
 import plait
-from plait.spark import wire
+from plait.spark import formats
 from plait.spark.cell.pickled import Pickled
 
 pytestmark = pytest.mark.spark
@@ -105,11 +105,11 @@ def test_an_operator_with_timers_in_batches_and_as_one(spark: Any, tmp_path: Pat
         feeds.run(unsaid, tmp_path, keep_key=True)
     df = query.on_spark(frames(spark, tmp_path, streaming=True), layout=(3, 1), functions="changed")
     got = feeds.run(df, tmp_path, keep_key=True)
-    assert got.column(wire.KEY).to_pylist() == expected.column(wire.KEY).to_pylist()
-    assert_identical(got, expected.drop_columns([wire.KEY]))
+    assert got.column(formats.KEY).to_pylist() == expected.column(formats.KEY).to_pylist()
+    assert_identical(got, expected.drop_columns([formats.KEY]))
     whole = collected(query.on_spark(frames(spark, tmp_path, streaming=False)))
-    assert whole.column(wire.KEY).to_pylist() == expected.column(wire.KEY).to_pylist()
-    assert_identical(whole, expected.drop_columns([wire.KEY]))
+    assert whole.column(formats.KEY).to_pylist() == expected.column(formats.KEY).to_pylist()
+    assert_identical(whole, expected.drop_columns([formats.KEY]))
 
 
 def test_a_state_that_cannot_be_pickled_is_refused() -> None:
