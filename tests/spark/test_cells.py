@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -157,7 +156,7 @@ def test_states_of_buckets_never_come_from_a_process_that_is_behind() -> None:
         state = store.data
         for kind, body in out:
             found += read(body).columns.column("seen").to_pylist() if kind == formats.RESULTS else []
-    assert len(json.loads(state["manifest"])["steps"]) == 8
+    assert len(formats.Manifest.load(state["manifest"]).steps) == 8
     assert found == [1, 2, 3, 4, 5, 6, 7]
 
 

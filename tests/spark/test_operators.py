@@ -114,7 +114,7 @@ def test_an_operator_with_timers_in_batches_and_as_one(spark: Any, tmp_path: Pat
 
 def test_a_state_that_cannot_be_pickled_is_refused() -> None:
     with pytest.raises(plait.RunError, match=r"The state of bucket 3 can't be pickled.*lock.*Keep data in it"):
-        Pickled(counted([A])).dump(3, threading.Lock())
+        Pickled(counted([A])).body(3, threading.Lock(), [])
 
 
 def test_classes_of_a_script_are_found_again_by_name() -> None:
@@ -128,8 +128,9 @@ def test_classes_of_a_script_are_found_again_by_name() -> None:
     one, other = script(), script()
     state = one["Mine"]()
     state.n = 7
-    data = Pickled(counted([A], process=one["process"])).dump(0, [state])
-    (again,) = Pickled(counted([A], process=other["process"])).load(data)
+    data = Pickled(counted([A], process=one["process"])).body(0, [state], [9, 5, 9])
+    bucket, (again,), timers = Pickled(counted([A], process=other["process"])).bucket(data)
+    assert (bucket, timers) == (0, [5, 9])
     assert (type(again), again.n) == (other["Mine"], 7)
 
 
