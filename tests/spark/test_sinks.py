@@ -113,7 +113,7 @@ def test_stores_and_files_are_refused_before_anything_is_made(
             query().on_spark({"a": spark.readStream.schema("ts long, x long").parquet(str(rows))}, control=given)
         for old, new in ((given, tmp_path / "new"), (tmp_path / "c", given)):
             with pytest.raises(plait.PlaitError, match=f"{words}|There is no checkpoint|is there already"):
-                plait.spark.keep.relayout(df, old, new)
+                plait.spark.relayout(df, old, new)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
     hadoop = spark._jsc.hadoopConfiguration()
     hadoop.set("fs.defaultFS", "hdfs://host:9000")
