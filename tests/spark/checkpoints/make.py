@@ -1,7 +1,7 @@
 """Make the checkpoints that later versions must resume or refuse: `python -m tests.spark.checkpoints.make [NAME ...]`.
 
 It makes those that are not there yet, for the present version of the formats; those of earlier versions stay as they are. An
-archive is `NAME.vVERSION.tar.xz`.
+archive is `NAME.vVERSION.tar.xz`; `time-join.vnone` is from before there were versions.
 """
 
 from __future__ import annotations
