@@ -79,12 +79,3 @@ def pure(costs: Costs, n: int) -> Stages:
         n,
         costs.cores,
     )
-
-
-def scales_to(stages: list[Stages]) -> int:
-    """The highest n at which processing is still the slowest stage: more threads would not help beyond it."""
-    found = 1
-    for each in stages:
-        if each.bottleneck == "processing":
-            found = each.workers
-    return found

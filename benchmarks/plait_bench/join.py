@@ -30,6 +30,7 @@ from plait.connectors import synthetic
 from plait.connectors.synthetic.workload import tables
 from plait_bench import join_peers as peers
 from plait_bench import kernels
+from plait_bench import rivals as _rivals  # noqa: F401  (makes their strategies known)
 from plait_bench.band import data, query
 from plait_bench.handoff import hand_off
 from plait_bench.join_runs import (

@@ -17,6 +17,7 @@ import pyarrow as pa
 from plait.connectors import synthetic
 from plait.connectors.synthetic.workload import tables
 from plait_bench import join_peers as peers
+from plait_bench import rivals as _rivals  # noqa: F401  (makes their strategies known)
 from plait_bench.band import data, query
 from plait_bench.join import Rows, balance, latency_row
 from plait_bench.join_runs import digests, flat_out, paced, preloaded, same

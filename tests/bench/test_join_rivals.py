@@ -12,8 +12,9 @@ import pytest
 
 import plait
 from plait.errors import QueryError
+from plait_bench import rivals
 
-RIVALS = ("celljoin", "handshake", "low_latency_handshake")
+RIVALS = rivals.NAMES
 
 
 def tables(rows: int) -> dict[str, pa.Table]:

@@ -195,3 +195,14 @@ def test_moments_are_readable() -> None:
     assert moment(1_704_067_200_000_000) == "2024-01-01 00:00:00"
     assert moment(1_500_000) == "1.5 s"
     assert moment(2**61) == f"{2**61} us"
+
+
+def test_without_the_benchmarks_bench_says_where_they_are(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "plait_bench", None)
+    monkeypatch.setattr(sys, "argv", ["plait", "bench"])
+    with pytest.raises(SystemExit) as exit:
+        main()
+    assert exit.value.code == 2
+    assert 'pip install ".[bench]" ./benchmarks' in capsys.readouterr().err

@@ -9,13 +9,18 @@ import dataclasses
 import importlib
 import importlib.util
 import reprlib
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import pyarrow as pa
 
 from plait.errors import QueryError, RunError
+from plait.query.run_options import SparkOptions, ThreadsOptions
 from plait.query.stream import Stream
+
+if TYPE_CHECKING:
+    from plait.threads.run import Run
 
 #: Executors by name, where each is found: `module:function(query, data, **options)`.
 EXECUTORS = {
@@ -79,12 +84,34 @@ class Query:
         """
         return executor("reference")(self, data, order=order, keys=keys)
 
-    def on_threads(self, **options: Any) -> Any:
-        """Run on threads in this process."""
-        return executor("threads")(self, **options)
+    def on_threads(self, **options: Unpack[ThreadsOptions]) -> Run:
+        """Run on threads in this process: push batches, read results.
 
-    def on_spark(self, data: Any, **options: Any) -> Any:
-        """Run on Spark: DataFrames in, a DataFrame out."""
+        The options are those of `plait.query.run_options.ThreadsOptions`: `workers`, `strategy`, `order`, `keys`, ... Gives a
+        `Run`, to be used in a `with` block; leaving it ends all threads. Raises `QueryError` for an option that is not known, or
+        that this query can't have.
+
+        >>> import plait, pyarrow as pa
+        >>> a, b = plait.stream("a", unit="us"), plait.stream("b", unit="us")
+        >>> rows = pa.table({"ts": [1, 2], "x": [1, 5]})
+        >>> with plait.join(a, b, on="a.x = b.x", within=3).on_threads(workers=1) as run:
+        ...     run.push("a", None, rows)
+        ...     run.push("b", None, rows)
+        ...     run.drain()
+        ...     len(run.table())
+        2
+        """
+        run: Run = executor("threads")(self, **options)
+        return run
+
+    def on_spark(self, data: Mapping[str, Any], **options: Unpack[SparkOptions]) -> Any:
+        """Run on Spark: DataFrames in, a DataFrame out, streaming or batch, with the same rows.
+
+        data maps each stream's name to a DataFrame, or to a list or dict of them for several sources; all streaming or all
+        batch. The options are those of `plait.query.run_options.SparkOptions`: `layout`, `control`, `late_rows`, ... A streaming
+        result is published in order by `plait.spark.write_ordered`. Raises `QueryError` for what Spark can't run, before
+        anything runs.
+        """
         return executor("spark")(self, data, **options)
 
     def explain(self) -> str:

@@ -1,9 +1,14 @@
-"""Executor 1: joins and aggregates on threads of this process.
+"""Executor 1: joins, aggregates and users' operators on threads of this process.
 
-run         Run: push, results, close, drain, stats       options    what on_threads takes, checked
-intake      a stream's sources: late, behind, seq          pushing    rows into arenas and the gate
-columns     what the condition reads, as typed columns     memory     segments, arenas, workers' words
-pausing     letting all workers stand still                watching   who waits for whom
-results     pairs into Arrow batches                       stats      what was measured
-aggregating update threads of an aggregate                 aggregate_results  rows of closed windows, in order
+run        `Run`: push, results, close, drain, stats       options   what `on_threads` takes, checked
+plan       which strategy each operator comes to           dag       queries of queries: results carried on
+engine     what the engines of all operators share         pause     letting all workers stand still
+payload    whole rows, until no result can name them       results   pairs into Arrow batches
+memory     a run's arrays, as Python sees them             stats     what a run measures of itself
+parts      what every engine looks at of its parts
+
+input/     from a user's batch to the gate                 gate/     many sources in, one total order out
+join/      workers, their loop, the papers' strategies     aggregate/  update threads, or windows that all share
+operator/  shares of a user's buckets                      elastic/  threads that come and go
+atomics/   the steps out of which shared memory is made
 """

@@ -22,7 +22,7 @@ from plait.errors import PlaitError, RunError
 from plait.query.bind import Bound
 from plait.query.stream import SourceName, Stream
 from plait.threads.elastic.resize import Resizing
-from plait.threads.gate import RingGate, layout
+from plait.threads.gate import GATES, layout
 from plait.threads.input.idle import let_go
 from plait.threads.input.intake import QUERY, Intake
 from plait.threads.input.push import CHUNK, Pusher
@@ -99,9 +99,10 @@ class Engine(Resizing, Generic[W]):
             slots += known * len(self.inputs[name]) + 1
         return slots
 
-    def _open_gate(self, readers: int, most: int, *, switches: bool, kind: Any = RingGate) -> None:
+    def _open_gate(self, readers: int, most: int, *, switches: bool, kind: Any = None) -> None:
         """The gate, for workers that take `most` tuples at once; `switches`: epochs will need a source of their own."""
         options = self.options
+        kind = kind or GATES[options.gate]
         pending = options.pending or min(max((1 << 21) // self.slots, 1 << 13), 1 << 16)
         self.gate = kind([(0, 0)], readers=readers, capacity=options.capacity, pending=max(pending, 2),
                          max_sources=self.slots + switches, names=[""])  # fmt: skip

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from plait.core.join.index import GridIndex
+from plait.core.machine.line import LINE
 from plait.order import BEFORE_ALL
 from plait.query.join import CountWindow, TimeWindow, TumblingWindow, Window
-from plait.threads.gate import layout as gate_layout
 from plait.threads.join.asof_codes import AsofCodes
 from plait.threads.join.columns import Column, Encoder
 from plait.threads.join.loop import feed
@@ -25,7 +25,6 @@ from plait.threads.parts import Encodes
 KINDS = {"scan": o.SCAN, "hash": seg.HASH, "grid": seg.GRID, "sorted": seg.SORTED}
 HOWS = {"inner": o.INNER, "left": o.LEFT, "semi": o.SEMI, "anti": o.ANTI}
 FIRST_ROWS = 4096
-LINE = 16
 
 
 def lines(words: int) -> np.ndarray:
@@ -64,7 +63,7 @@ class Segment:
     @property
     def first(self) -> int:
         b = self.block
-        return min(int(b[seg.FIRST + k * seg.LINE]) for k in range(int(b[seg.SHARERS])))
+        return min(int(b[seg.FIRST + k * LINE]) for k in range(int(b[seg.SHARERS])))
 
     @property
     def nbytes(self) -> int:
@@ -284,8 +283,8 @@ class Worker:
                 made = self.encoder.converted(old.get(column[0]), column, side)
                 array = np.ones(self.most, column[1]) if made is None else made
                 self.columns[side][column[0]] = array
-                w[o.COLUMNS + 24 * side + at] = address(array)
-                w[o.LEFT_SIZES + 24 * side + at] = array.itemsize
+                w[o.COLUMNS + o.MAX_COLS * side + at] = address(array)
+                w[o.LEFT_SIZES + o.MAX_COLS * side + at] = array.itemsize
                 if column[0] == "alive":
                     w[o.ALIVE + side] = at
 
@@ -338,7 +337,3 @@ def plant(plan: Plan, workers: list[Worker], slots: int) -> list[Any]:
             workers[child].words[o.FEED], workers[child].words[o.FEED_SEAT] = address(made.block), at
             workers[child].words[o.READ_COUNTS] = address(counts)
     return kept
-
-
-def ring_rows(gate_words: np.ndarray) -> int:
-    return int(gate_words[gate_layout.RING])

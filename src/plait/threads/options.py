@@ -13,13 +13,9 @@ from plait.errors import QueryError
 from plait.query.base import check_order
 from plait.threads.aggregate import designs
 from plait.threads.elastic.policy import policy_of
+from plait.threads.gate import GATES
 from plait.threads.join.loop import gather
-from plait.threads.join.rivals import celljoin, handshake, low_latency_handshake
-
-#: Systems that the papers measure against; only as much of them as the comparison needs.
-RIVALS = {"celljoin": celljoin, "handshake": handshake, "low_latency_handshake": low_latency_handshake}
-JOINS = ("sequential", "scalejoin", "splitjoin", "dpjoin", *RIVALS)
-STRATEGIES = ("auto", *JOINS, *designs.STRATEGIES)
+from plait.threads.join.strategies import registry
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +31,7 @@ class Options:
     order: str = "strict"
     index: str = "auto"
     layout: Any = "auto"
+    gate: str = "auto"
     punctuate: Any = "order"
     fan_out: int = 2
     rates: tuple[float, float] | None = None
@@ -57,19 +54,21 @@ class Options:
                 raise QueryError(
                     f"{name}={value!r} is no number of {_COUNTED[name]}", do="Pass a whole number, at least 1"
                 )
-        if self.strategy not in STRATEGIES:
-            raise QueryError(
-                f"strategy={self.strategy!r} is not known", do=f"Use one of {', '.join(map(repr, STRATEGIES))}"
-            )
+        known = ("auto", *registry.names(), *designs.STRATEGIES)
+        if self.strategy not in known:
+            raise QueryError(f"strategy={self.strategy!r} is not known", do=f"Use one of {', '.join(map(repr, known))}")
+        if self.gate not in GATES:
+            raise QueryError(f"gate={self.gate!r} is not known", do=f"Use one of {', '.join(map(repr, GATES))}")
         if not self.stall_after_s > 0:
             raise QueryError(f"stall_after_s={self.stall_after_s!r}", why="it is a number of seconds above zero")
-        if self.punctuate != "order" and self.strategy != "splitjoin":
+        own = registry.strategy(self.strategy) if self.strategy in registry.names() else None
+        if self.punctuate != "order" and not (own is not None and own.punctuates):
             raise QueryError(
                 f"punctuate={self.punctuate!r} with strategy={self.strategy!r}",
                 why="punctuation is how SplitJoin gathers results",
                 do="Say strategy='splitjoin', or set the order= you need",
             )
-        if self.layout != "auto" and self.strategy not in ("dpjoin", "auto"):
+        if self.layout != "auto" and self.strategy != "auto" and not (own is not None and own.layouts):
             raise QueryError(
                 f"layout={self.layout!r} with strategy={self.strategy!r}",
                 why="layouts are DP-Join's",

@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 from plait.errors import QueryError, counted
 from plait.query.aggregate import Aggregate, SpanWindow
 from plait.query.base import Node, Query
-from plait.query.join import Join, TimeWindow
+from plait.query.join import Join
 from plait.query.operator import Operator
 from plait.query.stream import Stream
 from plait.threads.aggregate import designs
 from plait.threads.join import asof
 from plait.threads.join.strategies import choice as model
-from plait.threads.join.strategies import dpjoin, scalejoin, sequential, splitjoin
+from plait.threads.join.strategies import dpjoin, registry, scalejoin
 from plait.threads.join.strategies.plan import Plan, Wish
-from plait.threads.options import JOINS, RIVALS, Options
+from plait.threads.options import Options
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def steps(query: Query, options: Options) -> list[Step]:
     if len(nodes) == 1:
         return [Step(query, options, plan(query, options))]
     joins = [node for node in nodes if isinstance(node, Join)]
-    ruled = {"auto": nodes, **dict.fromkeys(JOINS, joins)}.get(
+    ruled = {"auto": nodes, **dict.fromkeys(registry.names(), joins)}.get(
         options.strategy, [node for node in nodes if isinstance(node, Aggregate)]
     )
     if not ruled or not (joins or options.index == options.layout == "auto"):
@@ -94,11 +94,11 @@ def _own(node: Query, options: Options, crew: int) -> Options:
         options = _own_elastic(node, options, options.elastic)
         crew = min(crew, options.elastic or crew)
     if isinstance(node, Join):
-        strategy = options.strategy if options.strategy in JOINS else "auto"
+        strategy = options.strategy if options.strategy in registry.names() else "auto"
         shared = options.workers is None and options.layout == "auto"
         return replace(options, strategy=strategy, workers=crew if shared else options.workers,
-                       punctuate="order" if strategy != "splitjoin" else options.punctuate)  # fmt: skip
-    strategy = options.strategy if isinstance(node, Aggregate) and options.strategy not in JOINS else "auto"
+                       punctuate=options.punctuate if _punctuates(strategy) else "order")  # fmt: skip
+    strategy = options.strategy if isinstance(node, Aggregate) and options.strategy not in registry.names() else "auto"
     if strategy == "tuml_mc" and isinstance(node, Aggregate) and not node.by:
         strategy = "auto"
     return replace(options, strategy=strategy, index="auto", layout="auto", punctuate="order")
@@ -167,7 +167,7 @@ def plan(query: Query, options: Options) -> Plan | designs.Design | Sharing:
         raise QueryError(
             f"strategy={options.strategy!r} for a join",
             why="it is one for aggregates",
-            do=f"Use one of {', '.join(map(repr, ('auto', *JOINS)))}",
+            do=f"Use one of {', '.join(map(repr, ('auto', *registry.names())))}",
         )
     kind = query.how if isinstance(query, Join) else "asof"
     if options.elastic is not None:
@@ -187,18 +187,10 @@ def plan(query: Query, options: Options) -> Plan | designs.Design | Sharing:
                 do="Leave strategy= out",
             )
         made = asof.plan(wish)
-    elif name == "sequential":
-        made = sequential.plan(wish)
-    elif name == "scalejoin":
-        made = scalejoin.plan(wish)
-    elif name == "splitjoin":
-        made = splitjoin.plan(wish)
-    elif name in RIVALS:
-        _check_rival(query, options)
-        made = RIVALS[name].plan(wish)
     else:
-        shape, reason = model.layout(wish)
-        made = dpjoin.plan(wish, shape, reason)
+        chosen = registry.strategy(name)
+        chosen.check(query, options.order, options.index)
+        made = chosen.plan(wish)
     made.check()
     return made if not why else replace(made, why=f"{why}; {made.why}")
 
@@ -259,19 +251,8 @@ def _check_elastic(options: Options) -> None:
         )
 
 
-def _check_rival(query: Query, options: Options) -> None:
-    if options.order != "none" or options.index not in ("auto", "scan"):
-        raise QueryError(
-            f"strategy={options.strategy!r} with order={options.order!r}, index={options.index!r}",
-            why="it is here to be compared with: it scans, and gives results as they come",
-            do="Say order='none', index='scan', or take another strategy",
-        )
-    if not (isinstance(query, Join) and isinstance(query.window, TimeWindow)):
-        raise QueryError(
-            f"strategy={options.strategy!r} without a time window",
-            why="it is here to be compared with, on time windows",
-            do="Use within=, or take another strategy",
-        )
+def _punctuates(strategy: str) -> bool:
+    return strategy in registry.names() and registry.strategy(strategy).punctuates
 
 
 def _default(options: Options) -> int:

@@ -54,6 +54,7 @@ from plait.threads.pause import Stopped
 from plait.threads.plan import described, labelled, steps
 from plait.threads.stats import Stats
 
+WORDS = {"ring": "rings, which every reader merges for itself", "skiplist": "one skip list, into which they sort"}
 SLICE_S = 0.1  # how often whoever waits for results looks whether the run has stopped
 
 #: Calls that came before all columns were known: they are collected, then carried out in their order, then all may enter.
@@ -386,6 +387,8 @@ class Run:
     def explain(self) -> str:
         """The query, the strategy and why, and which index serves."""
         found = self.query.explain().split("\n")
+        if self.options.gate != "auto":
+            found.append(f"on threads: sources meet in {WORDS[self.options.gate]}, as asked for")
         if self._engine is None:
             return "\n".join(found + described([(labelled(step.query), step.plan) for step in self._steps]))
         return "\n".join(found + described(self._engine.plans()) + self._engine.describe())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -67,11 +66,6 @@ class Stats:
     threads_busy_s: tuple[float, ...] = ()  # elastic runs: time that each thread has spent serving shares
     #: Processor time of the threads that update windows and give results out; aggregates only, once they have ended.
     update_cpu_s: float = 0.0
-
-    def as_dict(self) -> dict[str, Any]:
-        import dataclasses
-
-        return dataclasses.asdict(self)
 
 
 _WAITING = {

@@ -36,47 +36,47 @@ MUTANTS = {
     "one source not asked": Mutant("hive", "for slot in range(h[SLOTS]):", "for slot in range(h[SLOTS] - 1):", "same_pane"),
     "a winset taken twice": Mutant("hive", TAKEN, TAKEN.splitlines(keepends=True)[1], "same_pane"),
     "two winsets of one pane": Mutant(
-        "hive_list", "        if found != NIL and h[node_at(h, found) + PANE] == pane:", "        if False:", "same_pane"
+        "winsets", "        if found != NIL and h[node_at(h, found) + PANE] == pane:", "        if False:", "same_pane"
     ),
     "no retry after a failed CAS in the list": Mutant(
-        "hive_list", "        if cas(h, node + NEXT, found, made):", "        if cas(h, node + NEXT, found, made) or True:",
+        "winsets", "        if cas(h, node + NEXT, found, made):", "        if cas(h, node + NEXT, found, made) or True:",
         "earlier_pane",
     ),
     "a winset linked behind a later one": Mutant(
-        "hive_list", "        if ahead == NIL or h[node_at(h, ahead) + PANE] >= pane:\n            return node, ahead",
+        "winsets", "        if ahead == NIL or h[node_at(h, ahead) + PANE] >= pane:\n            return node, ahead",
         "        if ahead == NIL:\n            return node, ahead", "earlier_pane",
     ),
     "handles not checked": Mutant(
-        "hive_list", "if load_acquire(h, HEAD_PANE) <= h[s + HANDLES_PANE + level]:", "if True:", "left_behind"
+        "winsets", "if load_acquire(h, HEAD_PANE) <= h[s + HANDLES_PANE + level]:", "if True:", "left_behind"
     ),
     "nodes freed under a pin": Mutant(
-        "hive_list", "        bound = min(bound, load_acquire(h, source_at(other) + PIN))", "        bound = bound",
+        "winsets", "        bound = min(bound, load_acquire(h, source_at(other) + PIN))", "        bound = bound",
         "left_behind", find_races=True,
     ),
-    "the node taken last freed": Mutant("hive_list", "+ PANE] < bound", "+ PANE] <= bound", "memory_again"),
+    "the node taken last freed": Mutant("winsets", "+ PANE] < bound", "+ PANE] <= bound", "memory_again"),
     "towers linked before level 0": Mutant(
-        "hive_list", "        h[new + NEXT] = found\n        if cas(h, node + NEXT, found, made):\n",
+        "winsets", "        h[new + NEXT] = found\n        if cas(h, node + NEXT, found, made):\n",
         "        h[new + NEXT] = found\n        for level in range(1, h[new + HEIGHT]):\n"
         "            link_level(h, s, new, level)\n        if cas(h, node + NEXT, found, made):\n", "towers",
     ),
     "two windows of one key": Mutant(
-        "hive_table", "            if made == NIL or cas(h, entry_at, NIL, made << 1):\n",
+        "table", "            if made == NIL or cas(h, entry_at, NIL, made << 1):\n",
         "            if made == NIL or cas(h, entry_at, NIL, made << 1) or True:\n", "same_pane",
     ),
     "a table that forgets the window before it": Mutant(
-        "hive_table", "        h[table + ((hash >> shift) & (fan - 1))] = entry\n", "", "same_table"
+        "table", "        h[table + ((hash >> shift) & (fan - 1))] = entry\n", "", "same_table"
     ),
     "a table linked over a newer one": Mutant(
-        "hive_table", "                cas(h, entry_at, entry, table << 1 | 1)",
+        "table", "                cas(h, entry_at, entry, table << 1 | 1)",
         "                store_release(h, entry_at, table << 1 | 1)",
         "same_table",
     ),
     "equal hashes taken for equal keys": Mutant(
-        "hive_table", "        if h[window + W_KEY + k] != words[at + k * stride]:", "        if False:", "same_hash"
+        "table", "        if h[window + W_KEY + k] != words[at + k * stride]:", "        if False:", "same_hash"
     ),
-    "a chain that is not listed": Mutant("hive_table", "        if h[at + W_CHAIN] != NIL:", "        if False:", "same_hash"),
+    "a chain that is not listed": Mutant("table", "        if h[at + W_CHAIN] != NIL:", "        if False:", "same_hash"),
     "a member linked over another": Mutant(
-        "hive_table", "        if cas(h, members, last, place):\n            return place",
+        "table", "        if cas(h, members, last, place):\n            return place",
         "        if cas(h, members, last, place) or True:\n            return place", "same_pane",
     ),
     "what was written said before it is": Mutant(
@@ -96,7 +96,7 @@ def test_the_fault_is_noticed(name):
     mutant = MUTANTS[name]
     threads, hive, _ = CASES[mutant.case]
     patches = {f"plait.threads.aggregate.hive.{mutant.module}": [(mutant.old, mutant.new)]}
-    if "store_release" in mutant.new and mutant.module == "hive_table":
+    if "store_release" in mutant.new and mutant.module == "table":
         patches[f"plait.threads.aggregate.hive.{mutant.module}"].append(
             ("load_acquire, pure\n", "load_acquire, pure, store_release\n")
         )

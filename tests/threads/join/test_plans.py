@@ -37,7 +37,7 @@ def test_splitjoin_is_one_tree(workers: int, fan_out: int) -> None:
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 3), (3, 1), (2, 2), (2, 3), (4, 2)])
 def test_dpjoin_shares_a_segment_along_a_row_and_down_a_column(shape: tuple[int, int]) -> None:
-    made = dpjoin.plan(Wish(shape[0] * shape[1]), shape, "")
+    made = dpjoin.plan(Wish(shape[0] * shape[1], layout=shape))
     made.check()
     assert made.segments == shape
     assert [len(made.sharers(0, row)) for row in range(shape[0])] == [shape[1]] * shape[0]

@@ -38,7 +38,7 @@ class Layout:
 
     `numbers` are functions with the names of their parts; `edges` those that keep the value of a first or last tuple: the
     function, its column of values, and the edge that it is the value of; `keys` names each edge's column of keys; `values` are
-    functions that keep lists of values (`pane_values`), with their column.
+    functions that keep lists of values (`values`), with their column.
     """
 
     schema: pa.Schema

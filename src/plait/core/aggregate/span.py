@@ -69,7 +69,8 @@ class SpanPanes(PaneWindows):
         return first
 
     def open_parts(self, ids: np.ndarray, spans: np.ndarray, base: np.ndarray, group: np.ndarray) -> np.ndarray:
-        """As `open_panes`, for panes in parts, whose groups are given: see `kernels.panes.assign_parts`. Gives their slots."""
+        """As `open_panes`, for panes in parts, whose groups are given: see
+        `core.kernels.panes.assign_parts`. Gives their slots."""
         self._make_room(max(len(group), len(ids)))
         slot = np.empty(len(group), np.int64)
         panes.assign_parts(

@@ -41,7 +41,7 @@ class Sum(Accumulator):
         """So many values are about to be added: limbs must not have taken more than they can hold."""
         self._adds += number
         if self._adds > self.CARRY_AFTER:
-            self.slots = self.slots.copy()  # another thread may be reading (`hive_functions.frozen`)
+            self.slots = self.slots.copy()  # another thread may be reading (`hive.functions.frozen`)
             exact.carry(0, len(self.slots), self.slots)
             exact.carry(0, len(self._running), self._running)
             self._adds = number

@@ -1,7 +1,7 @@
 """Partial panes of functions that compare values: how many different ones there are, the least or the greatest of text.
 
 Their part of a pane is a list of values, no NULL among them: those that differ, or the one that is ahead. A window's list is
-its panes' lists one after another, of which `pane_lists` computes what it does of a window's rows.
+its panes' lists one after another, of which `lists` computes what it does of a window's rows.
 """
 
 from __future__ import annotations

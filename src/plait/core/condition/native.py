@@ -58,11 +58,6 @@ def pointer_at(typing_context, address):
 """
 
 
-def word_type(word: str) -> str:
-    """The NumPy type in which a leaf of this word is stored."""
-    return _WORDS[word]
-
-
 def columns(signature: Signature, side: int) -> list[tuple[str, str]]:
     """One side's columns, as (name, NumPy type), in the order of the block; `alive` comes last of all."""
     found = []

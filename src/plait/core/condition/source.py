@@ -187,7 +187,7 @@ def verify(n, left, right, other, {arrays}):
         setup, tests = [], []
         for k in range(self.probes):
             setup.append(f"q = uint64(min(g + {k}, n - 1))")
-            setup += [line.replace(" = ", " = ") for line in self._probe_loads(side, k)]
+            setup += self._probe_loads(side, k)
             suffixes = (f"_{k}", "") if side == 0 else ("", f"_{k}")
             lines, condition = self._condition(suffixes, f"_{k}")
             tests += [*lines, f"hit |= {self._alive(side, condition)}"]

@@ -6,7 +6,7 @@ What compiles: `state()` gives a NumPy array of int64 or float64, always of one 
 plain Python, and `explain` says why.
 
 The rule: *a compiled call gives what Python would give, or it is undone and Python does it.* Every step of the functions is
-checked (`compiled_values`, `rewriting`): where an integer would leave 64 bits, or something raises, the loop `drive` puts the
+checked (`machine_steps`, `rewrite`): where an integer would leave 64 bits, or something raises, the loop `drive` puts the
 state back as it was before the call, forgets its rows and timers, and comes back; Python makes the call, on the same state,
 and raises what is to be raised; then `drive` goes on.
 
@@ -389,7 +389,7 @@ def _column(data: np.ndarray, field: pa.Field) -> pa.Array:
 
 
 def _check_all(fit: np.ndarray, data: np.ndarray, field: pa.Field) -> None:
-    """As `pane_lists.checked` does for plain Python."""
+    """As `lists.checked` does for plain Python."""
     if not fit.all():
         value = data[int(np.argmin(fit))].item()
         why = "it lies beyond the ends of that type, and nothing is converted silently"

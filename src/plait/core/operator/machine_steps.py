@@ -3,7 +3,7 @@
 The rule: *a compiled call gives what Python would give, or it is undone and Python does it.* Each function here does one of
 Python's steps on int64 and float64, and raises `Beyond` wherever a machine word is not what Python has: an integer that
 would leave 64 bits, a zero divisor, an integer beyond 2^53 that meets a float, a float without an integer. It may raise too
-often, never too seldom. `rewriting` puts these in the place of the operators in the user's text; `drive` undoes the call.
+often, never too seldom. `rewrite` puts these in the place of the operators in the user's text; `drive` undoes the call.
 What Python itself does then (a NumPy integer of the state wraps and warns, Python's own grows, an error is raised) is no
 concern of this module.
 """

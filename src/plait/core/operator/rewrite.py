@@ -2,7 +2,7 @@
 
 Each expression has one kind (int, float, bool, text), found from the columns, the state and the constants; each name keeps
 its kind, and has a value wherever it is read, since Python's names may change and machine code's can't. So the kind says
-which step of `compiled_values` stands for an operator. What has no such step (`**` and `%` of floats, functions of libraries
+which step of `machine_steps` stands for an operator. What has no such step (`**` and `%` of floats, functions of libraries
 other than IEEE's own, slices of the state, loops over anything but `range`, arithmetic with bools) is not compiled, and the
 reason is told. Constants that a function uses by name are written into the text.
 

@@ -269,7 +269,7 @@ def _has(frame: Any, *columns: Any) -> bool:
 
 
 def _scan(stream: Stream, frame: Any) -> scanning.Scan | None:
-    """How tasks read the files themselves; None where Spark has to: see `relations` and `scanning`."""
+    """How tasks read the files themselves; None where Spark has to: see `relations` and `scan`."""
     if not relations.is_plain_parquet(frame):
         return None
     return scanning.scan(stream.name, relations.root(frame), arrow_schema(frame))

@@ -2,7 +2,7 @@
 
 For the plainest functions this is the text by which checkpoints have known them from the first version on: the source, and the
 values that it takes from outside. Wherever that text leaves something open (see `_Text.whole`), the digest of all that the
-function reaches (`pinning`) follows it. So the plain ones keep their fingerprints, and nothing is left unpinned.
+function reaches (`pin`) follows it. So the plain ones keep their fingerprints, and nothing is left unpinned.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def meaning(functions: Iterable[Any]) -> str:
     given, text = list(functions), _Text()
     try:
         told = "".join(text.function(function) for function in given)
-    except RecursionError:  # a value that is nested too deep: `pinning` says so
+    except RecursionError:  # a value that is nested too deep: `pin` says so
         told, text.whole = "", False
     return told if text.whole else f"{told}\npinned {pin.pinned(given).digest}"
 

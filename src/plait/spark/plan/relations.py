@@ -1,6 +1,6 @@
 """The files under a DataFrame: their folder, and whether Spark reads them in the plain way that plait's tasks know.
 
-Plait's own reader (`scanning`) must take exactly what Spark would. So it is taken only where all that decides how Spark reads
+Plait's own reader (`scan`) must take exactly what Spark would. So it is taken only where all that decides how Spark reads
 is known: Parquet's own format (not one built on it, with column mapping or deleted rows), one folder, no column from the names
 of folders, and no option or setting but those listed here. Anything else is left to Spark.
 """

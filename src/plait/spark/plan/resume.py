@@ -1,6 +1,6 @@
 """Whether a query may go on from what another start of it has left: the same one may, another may not.
 
-A query is known by its fingerprint. Users' functions are part of it, with all that they reach (`function_text`, `pinning`); those
+A query is known by its fingerprint. Users' functions are part of it, with all that they reach (`function_text`, `pin`); those
 of `plait.operator` stand beside it, since they may be mended. A query that differs in functions alone goes on only with the
 user's word, `on_spark(..., functions="changed")`: what came before was computed by the old ones, what comes next by the new.
 So does one that depends on something of which nobody can tell whether it is the same.

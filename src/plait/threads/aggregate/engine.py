@@ -1,6 +1,6 @@
 """What runs behind a `Run` of an aggregate: the gate, update threads with their windows, and the rows they close.
 
-Sources, gate, errors, pauses and the end are every engine's (`engine`, `pushing`); update threads are the workers
+Sources, gate, errors, pauses and the end are every engine's (`engine`, `push`); update threads are the workers
 here. Invariant: every update thread sees all tuples, in total order, and hands its windows the ones of its own groups
 with the frontier after them; so each window has its tuples in total order, and closes when no more can come.
 """
@@ -29,7 +29,7 @@ from plait.threads.aggregate.results import AggregateResults
 from plait.threads.aggregate.tuml import lay_out
 from plait.threads.elastic.crew import BLOCKED, FINISHED, IDLE, WORKED, Crew, Taken, refused
 from plait.threads.engine import Engine
-from plait.threads.gate import LockFreeQueueGate, QueueGate, RingGate, codes, layout
+from plait.threads.gate import LockFreeQueueGate, QueueGate, codes, layout
 from plait.threads.input.sources import Front
 from plait.threads.join.loop import layout as o
 from plait.threads.memory import lines
@@ -39,8 +39,8 @@ from plait.threads.results import full_key
 from plait.threads.stats import Stats
 
 WAIT_NS = 20_000_000
-#: Where tuples wait for one another, by strategy; else in a ring gate.
-GATES: dict[str, Any] = {"mq": QueueGate, "mq_lockfree": LockFreeQueueGate}
+#: Where tuples wait for one another, by strategy; else in the run's gate.
+QUEUES: dict[str, Any] = {"mq": QueueGate, "mq_lockfree": LockFreeQueueGate}
 BATCH = 1 << 15  # tuples an update thread takes at once, unless batch= says otherwise
 
 
@@ -133,7 +133,7 @@ class AggregateEngine(Engine[Updater]):
         assert isinstance(query, Aggregate)
         (name,) = self.intakes
         crew, self.most = made.workers, options.batch or BATCH
-        self._open_gate(crew, self.most, switches=options.elastic is not None, kind=GATES.get(made.strategy, RingGate))
+        self._open_gate(crew, self.most, switches=options.elastic is not None, kind=QUEUES.get(made.strategy))
         self._arena_mask = self.arena_rows - 1
         self.workers = [self._updater(k, self.slots) for k in range(crew)]
         windows = self.workers[0].windows

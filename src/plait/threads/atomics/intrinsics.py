@@ -117,7 +117,7 @@ def trailing_zeros(typing_context: Any, value: Any) -> Any:
 
 @intrinsic
 def address_of(typing_context: Any, array: Any, index: Any) -> Any:
-    """The address of one word, for the system calls in `sleeping`."""
+    """The address of one word, for the system calls in `sleep`."""
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.ptrtoint(_address(context, builder, signature, args), _WORD)

@@ -91,7 +91,7 @@ class Crew:
             epochs.take_up(e, share, began)
             at = int(epochs.share_at(e, share))
             answer = FINISHED if e[at + epochs.FINISHED] else self._step(share)
-            # As in `serving.turn`: a share on its way to a switch goes there at once.
+            # As in `serve.turn`: a share on its way to a switch goes there at once.
             while answer == WORKED and epochs.owner_of(e, share) == thread and epochs.nears(e, share):
                 answer = self._step(share)
                 if answer == IDLE:

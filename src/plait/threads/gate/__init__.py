@@ -5,13 +5,17 @@ layout        the memory, word by word        codes      what compiled calls ans
 frontier      progress and who holds it       calls      entering and leaving a call, heartbeats, ends
 elastic       announcing and removing         flow       limits, memory, sleeping
 nodes, skiplist                               merge, ring
+either        whichever of the two a run has
 queues        the papers' multi-queues
 sorter        disorder, in front of the gate  payload    Arrow batches, referenced by row
-gates, pushing  the Python objects            naive      the sequential gate that judges them
+gates, push   the Python objects
 epochs        shares of an operator's state, and the tuples that switch their map
 """
 
 from plait.threads.gate.contract import Gate, Lag, Origin
 from plait.threads.gate.gates import LockFreeQueueGate, QueueGate, Ready, RingGate, SkipListGate
 
-__all__ = ["Gate", "Lag", "LockFreeQueueGate", "Origin", "QueueGate", "Ready", "RingGate", "SkipListGate"]
+#: Those that carry a run, by their name in `on_threads(gate=...)`; `auto` is the ring.
+GATES = {"auto": RingGate, "ring": RingGate, "skiplist": SkipListGate}
+
+__all__ = ["GATES", "Gate", "Lag", "LockFreeQueueGate", "Origin", "QueueGate", "Ready", "RingGate", "SkipListGate"]

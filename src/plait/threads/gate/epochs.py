@@ -39,18 +39,17 @@ from typing import Final
 
 import numpy as np
 
+from plait.core.machine.line import LINE
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.threads.atomics import compiled, fence, fetch_add, load_acquire, pure, store_release, wake_all
 from plait.threads.gate.calls import end
 from plait.threads.gate.codes import BEHIND, DONE, INSIDE
+from plait.threads.gate.either import add, read
 from plait.threads.gate.elastic import announce_sources
 from plait.threads.gate.flow import cancel, sleep
 from plait.threads.gate.flow import prepare as prepare_sleep
 from plait.threads.gate.frontier import wake_readers
 from plait.threads.gate.layout import FREE, FRONTIER, READY_EVENT, SEATS, STATE, reader_at
-from plait.threads.gate.ring import add, read
-
-LINE: Final = 16
 
 #: Origin of switch tuples: below all others, so that a switch stands before every tuple of its ts.
 SWITCH_ORIGIN: Final = -1

@@ -1,6 +1,6 @@
 """The gates as Python objects: Arrow batches in, Arrow rows out, errors that say who and why.
 
-Everything that happens to a tuple happens in compiled code without the GIL; here and in `pushing` batches are cut into
+Everything that happens to a tuple happens in compiled code without the GIL; here and in `push` batches are cut into
 columns and codes become errors.
 """
 

@@ -18,10 +18,9 @@ from typing import Final
 
 import numpy as np
 
+from plait.core.machine.line import LINE
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.threads.atomics import pure
-
-LINE: Final = 16  # words between things with different writers
 
 # --- header: written once, before any thread starts; plain reads ---------------------------------------------
 SLOTS: Final = 0  # how many sources fit
@@ -31,7 +30,7 @@ RING_LOG: Final = 3
 RING_MASK: Final = 4
 CAPACITY: Final = 5  # ready and unread tuples a source may have before it is held back
 PENDING: Final = 6  # unready tuples a source may have before `pending` is answered
-LEVELS: Final = 7  # of the skip list's towers
+LEVELS: Final = 7  # of the skip list's towers; 0: this is a ring gate
 READERS_AT: Final = 8
 READ_AT: Final = 9  # rows of positions read
 COLUMNS: Final = 10  # words a row
@@ -199,7 +198,7 @@ def header(*, slots: int, seats: int, capacity: int, pending: int, store: str) -
     words = [0] * LINE
     words[SLOTS], words[SEATS], words[RING] = slots, seats, size
     words[RING_LOG], words[RING_MASK] = size.bit_length() - 1, size - 1
-    words[CAPACITY], words[PENDING], words[LEVELS] = capacity, pending, levels_for(size)
+    words[CAPACITY], words[PENDING], words[LEVELS] = capacity, pending, levels_for(size) if store == "nodes" else 0
     words[READERS_AT], words[READ_AT], words[COLUMNS] = readers_at, read_rows, columns
     words[STORE_AT], words[SCRATCH_AT], words[SCRATCH] = store_at, scratch_rows, scratch
     words[WIDTH] = leaves

@@ -1,6 +1,6 @@
 """What runs behind a `Run` of a join: workers with their window segments, the condition's kernels, and the rings of results.
 
-Sources, gate, errors and the end are every engine's (`engine`, `pushing`). A worker's loop is compiled
+Sources, gate, errors and the end are every engine's (`engine`, `push`). A worker's loop is compiled
 (`threads.join.loop.worker`); it comes back here to have memory grown or an index built, and all workers stand still meanwhile.
 """
 

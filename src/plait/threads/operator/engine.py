@@ -1,6 +1,6 @@
 """What runs behind a `Run` of a user's operator: the gate, shares of its buckets, and the threads that serve them.
 
-Sources, gate, errors, pauses and the end are every engine's (`engine`, `pushing`). Invariant: a share sees all tuples
+Sources, gate, errors, pauses and the end are every engine's (`engine`, `push`). Invariant: a share sees all tuples
 in total order, and hands its buckets those that are routed to them; one thread at a time serves it (`threads.gate.epochs`). So
 each bucket sees its tuples in total order, alone, whoever serves it.
 

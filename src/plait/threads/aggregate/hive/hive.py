@@ -1,8 +1,8 @@
 """The W-Hive: winsets to which many sources add at once, and from which one thread takes those that are complete
 (multiway-aggregation.txt, sections 4 and 5.6, algorithm 5).
 
-    open_winset(h, slot, pane)          `hive_list`: find or make the winset of a pane
-    join(h, slot, winset, cell)         `hive_table`: cells of this source, from this one on, are in it
+    open_winset(h, slot, pane)          `winsets`: find or make the winset of a pane
+    join(h, slot, winset, cell)         `hive.table`: cells of this source, from this one on, are in it
     window_of(h, slot, winset, key)     find or make the window of a key in it
     advance(h, slot, pane)              this source updates no pane below any more: the paper's `written`
     take(h, below)                      the first winset, if every source has written past it (`getNextWinSet`)
@@ -16,7 +16,7 @@ Invariants, and why they hold:
   added an earlier one and gone on, and skip that.)
 - **What a cell holds is seen by the taker.** A source updates its cells plainly, then releases WRITTEN; the taker acquires it.
 - **No memory is used again under anybody's feet.** A source enters only tables of panes it has not written past, and these
-  are not taken before it does; the taker lets go after it has copied. Nodes of the list: see `hive_list`.
+  are not taken before it does; the taker lets go after it has copied. Nodes of the list: see `winsets`.
 
 All of it is lock-free: a CAS fails only because another thread's has succeeded. What is different from the paper: a window is
 not one accumulator that threads update in turn, but a cell for each source, merged when the winset is taken. So updating needs

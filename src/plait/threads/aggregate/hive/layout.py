@@ -8,7 +8,7 @@ it is. Words with different writers lie a line apart.
 
 A *place* names a node or a piece of an arena: slot of its source << 48 | how many (nodes, words) of that source came before it.
 Places are never used twice, while the memory behind them is, so comparing places has no ABA problem; and they stay what they
-are when memory grows, which happens while nobody is inside (`hive_memory`).
+are when memory grows, which happens while nobody is inside (`hive.memory`).
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from plait.core.machine.line import LINE
 from plait.threads.atomics import pure
-
-LINE: Final = 16
 
 # --- header: written once; plain reads ------------------------------------------------------------------------
 SLOTS: Final = 0  # sources there may be
@@ -63,7 +62,7 @@ NODE_WORDS: Final = 8
 PANE: Final = 0
 PLACE: Final = 1
 HEIGHT: Final = 2
-# ROOT: an entry of the winset's table (`hive_table`). CAS by sources, acquired by them.
+# ROOT: an entry of the winset's table (`hive.table`). CAS by sources, acquired by them.
 ROOT: Final = 3
 # MEMBERS: place of the member linked last. CAS by sources.
 MEMBERS: Final = 4

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from plait.core.machine.line import LINE
 from plait.threads.aggregate.hive import layout as y
 
 FIRST_NODES, FIRST_WORDS = 256, 1 << 16
@@ -97,6 +98,6 @@ class Hive:
 
 def _zeros(words: int) -> np.ndarray:
     """On a cache line's border."""
-    raw = np.zeros(words + y.LINE, np.int64)
-    skip = (-raw.ctypes.data % (8 * y.LINE)) // 8
+    raw = np.zeros(words + LINE, np.int64)
+    skip = (-raw.ctypes.data % (8 * LINE)) // 8
     return raw[skip : skip + words]

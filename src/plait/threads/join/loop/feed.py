@@ -19,6 +19,7 @@ from typing import Final
 import numpy as np
 from numba import carray
 
+from plait.core.machine.line import LINE
 from plait.order import AFTER_ALL
 from plait.threads.atomics import fence, fetch_add, load_acquire, store_release, wake_all
 from plait.threads.atomics.native import inner, pointer_at
@@ -35,7 +36,6 @@ TAIL: Final = 16
 FRONTIER: Final = 17
 ENDED: Final = 18
 HEADS: Final = 32  # one line a child
-LINE: Final = 16
 
 
 def words(readers: int) -> int:

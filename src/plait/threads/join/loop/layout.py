@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-LINE: Final = 16
+from plait.core.machine.line import LINE
 
 # --- set by Python ----------------------------------------------------------------------------------------------
 SEAT: Final = 0  # which of the gate's readers it is
@@ -54,7 +54,8 @@ SLICED: Final = (
 )
 ASOF: Final = 47  # sliced: 1 if the loop is `asof.work_asof`
 LEFT_SIZES: Final = 48  # bytes a value, by column; then the right side's
-COLUMNS: Final = 96  # addresses of the batch's columns, left, then right (24 each)
+MAX_COLS: Final = 24  # of one side
+COLUMNS: Final = 96  # addresses of the batch's columns, MAX_COLS of the left side, then as many of the right
 
 # --- the loop's own ---------------------------------------------------------------------------------------------
 PHASE: Final = 160

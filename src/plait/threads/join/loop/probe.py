@@ -35,7 +35,7 @@ def ranges_of(w, side, p, first, last):
     cap, mask = s[seg.CAP], s[seg.MASK]
     lo = w[o.LO + other]
     alive = w[o.ALIVE + side]
-    living = octets(w[o.COLUMNS + 24 * side + max(alive, 0)], w[o.MOST])
+    living = octets(w[o.COLUMNS + o.MAX_COLS * side + max(alive, 0)], w[o.MOST])
     if w[o.WINDOW] == o.COUNTED:
         ids = ints(s[seg.ID], cap)
         for k in range(first, last):
@@ -106,9 +106,9 @@ def fill_block(w, s, side, first):
         for c in range(w[o.NCOLS + c_side]):
             if c == w[o.ALIVE + c_side]:
                 continue
-            size = w[o.LEFT_SIZES + 24 * c_side + c]
+            size = w[o.LEFT_SIZES + o.MAX_COLS * c_side + c]
             if c_side == side:
-                b[at] = w[o.COLUMNS + 24 * side + c] + first * size
+                b[at] = w[o.COLUMNS + o.MAX_COLS * side + c] + first * size
             else:
                 b[at] = s[seg.COLS + c]
             at += 1

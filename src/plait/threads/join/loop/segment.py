@@ -26,6 +26,7 @@ from numba import carray, int64, uint64
 
 from plait.core.kernels.chains import KEY, PREV, X, Y, cell, mixed
 from plait.core.kernels.sorted import lower, upper
+from plait.core.machine.line import LINE
 from plait.threads.atomics import load_acquire, store_release
 from plait.threads.atomics.native import compiled, inner, pointer_at
 
@@ -56,8 +57,6 @@ COLS: Final = 32
 SIZES: Final = 56
 END: Final = 96
 FIRST: Final = 112  # one line a sharer
-LINE: Final = 16
-MAX_COLS: Final = 24
 
 NONE: Final = 0
 HASH: Final = 1

@@ -21,10 +21,11 @@ import numpy as np
 from numba import carray
 
 from plait.core.condition import native
+from plait.core.machine.line import LINE
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.threads.atomics import fence, load_acquire, sched_yield, store_release
 from plait.threads.atomics.native import clock_ns, compiled, inner, nap, pointer_at
-from plait.threads.gate import codes, epochs, ring
+from plait.threads.gate import codes, either, epochs
 from plait.threads.gate.flow import cancel, prepare, sleep
 from plait.threads.gate.layout import FRONTIER as GATE_FRONTIER
 from plait.threads.gate.layout import READY_EVENT, reader_at
@@ -75,7 +76,7 @@ def take(gate, c, w, batch):
 def take_once(gate, c, w, batch):
     if w[o.FEED]:
         return read_feed(gate, c, w, batch)
-    number = ring.read(gate, w[o.SEAT], w[o.MOST], batch[o.B_TS], batch[o.B_ORIGIN], batch[o.B_SEQ], batch[o.B_REF])
+    number = either.read(gate, w[o.SEAT], w[o.MOST], batch[o.B_TS], batch[o.B_ORIGIN], batch[o.B_SEQ], batch[o.B_REF])
     if number < w[o.MOST]:
         # All that was ready is here: time has passed up to the reader's frontier.
         w[o.FRONTIER] = max(w[o.FRONTIER], gate[reader_at(gate, w[o.SEAT]) + GATE_FRONTIER])
@@ -161,8 +162,8 @@ def lay_out(w, side, p, usable, arena):
         for k in range(n):
             usable[k] = octets(arena[slots[k], o.A_USABLE], size)[places[k]]
     for c in range(w[o.NCOLS + side]):
-        width = w[o.LEFT_SIZES + 24 * side + c]
-        target = w[o.COLUMNS + 24 * side + c]
+        width = w[o.LEFT_SIZES + o.MAX_COLS * side + c]
+        target = w[o.COLUMNS + o.MAX_COLS * side + c]
         at = o.A_COLUMNS + c
         if width == 8:
             a = ints(target, w[o.MOST])
@@ -201,10 +202,7 @@ def store(c, w, side, p, usable):
     cap, spins = s[seg.CAP], 0
     while s[seg.END] + n - seg.first_valid(s) > cap:
         # Grow if this worker itself needs most of it; else some other sharer is behind, and will be through soon.
-        if (
-            s[seg.SHARERS] == 1
-            or 2 * (s[seg.END] + n - load_acquire(s, seg.FIRST + w[o.SHARER + side] * seg.LINE)) > cap
-        ):
+        if s[seg.SHARERS] == 1 or 2 * (s[seg.END] + n - load_acquire(s, seg.FIRST + w[o.SHARER + side] * LINE)) > cap:
             w[o.NEED_SIDE] = side
             w[o.NEED] = n
             return o.GROW_SEGMENT
@@ -212,7 +210,7 @@ def store(c, w, side, p, usable):
             return o.HALTED
         spins += 1
     store_release(w, o.WAITS, o.NOTHING)
-    columns = w[o.COLUMNS + 24 * side : o.COLUMNS + 24 * side + 24]
+    columns = w[o.COLUMNS + o.MAX_COLS * side : o.COLUMNS + o.MAX_COLS * side + o.MAX_COLS]
     seg.append(s, n, p[o.P_STORE], p[o.P_TS], p[o.P_ID], p[o.P_REF], p[o.P_KEY], p[o.P_X], p[o.P_Y], usable, columns)
     w[o.STORES + side] = 0
     return 0
@@ -293,7 +291,7 @@ def expire(w, last_ts):
                 lo += 1
         w[o.LO + side] = lo
         first = min(lo, w[o.UNDECIDED]) if side == 0 and (w[o.HOW] == o.LEFT or w[o.HOW] == o.ANTI) else lo
-        store_release(s, seg.FIRST + w[o.SHARER + side] * seg.LINE, first)
+        store_release(s, seg.FIRST + w[o.SHARER + side] * LINE, first)
 
 
 @inner

@@ -20,7 +20,8 @@ m x 1 keeps all partners of a left row with one worker, which left, semi and ant
 
 from __future__ import annotations
 
-from plait.threads.join.strategies.plan import Plan, Seat, Two, Wish
+from plait.threads.join.strategies import choice
+from plait.threads.join.strategies.plan import Plan, Seat, Wish
 
 
 def apart(wish: Wish) -> Plan:
@@ -30,8 +31,9 @@ def apart(wish: Wish) -> Plan:
     return Plan("dpjoin", seats, (m, 1), f"{m} x 1: left tuples by turns, the right window at every worker")
 
 
-def plan(wish: Wish, layout: Two, why: str) -> Plan:
-    m, n = layout
+def plan(wish: Wish) -> Plan:
+    """m x n, as the wish has it or as its rates ask for."""
+    (m, n), why = choice.layout(wish)
     seats = []
     for k in range(m * n):
         row, column = divmod(k, n)

@@ -15,7 +15,7 @@ the same sequence.
 
 A strategy that does not fit the common loop (other flows, other windows) names one of its own in `Plan.loop`, as
 `asof` does: it gets the same memory, and answers with the same codes (`layout`). What it puts into its ring with
-`emitting.put`, and publishes with `worker.publish_progress`, is gathered like everybody's.
+`emit.put`, and publishes with `worker.publish_progress`, is gathered like everybody's.
 """
 
 from __future__ import annotations

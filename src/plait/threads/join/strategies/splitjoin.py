@@ -4,14 +4,14 @@ M. Najafi, M. Sadoghi, H.-A. Jacobsen, «SplitJoin: A Scalable, Low-latency Stre
 Ordering Precision», USENIX ATC 2016; algorithms 1 to 5.
 
 - Distribution (section 4): a tree with fan-out b. The root alone merges the sources; a worker passes a batch on to
-  its children before it works on it (`feeding`), so the last one has it after log_b(workers) hand-offs.
+  its children before it works on it (`feed`), so the last one has it after log_b(workers) hand-offs.
 - Sub-windows: tuples of a stream are stored round robin, and evicted in the same order, so nobody has to say whose
   turn it is. Count windows expire passively: the slot comes round again. Time windows actively: each worker drops
   what the timestamps of the tuples it processes have outlived; expiry messages are those tuples.
 - Gathering (section 5): each worker's results come in order; a punctuation closes what belongs to so many triggers.
   What lies between two punctuations is taken worker by worker. `punctuate=1` is the paper's outer ordering,
   `"comparison"` its inner one (the result order), a number k sorts only every k triggers apart, None lets results
-  through as they come (`gathering`).
+  through as they come (`gather`).
 
 Invariant: as ScaleJoin's, a pair is compared by the one worker that stored its earlier tuple; and the order of
 results is exact as far as punctuations go, because every worker punctuates at the same triggers.

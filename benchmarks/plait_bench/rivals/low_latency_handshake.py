@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import Final
 
 from plait.core.condition import native
+from plait.core.machine.line import LINE
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.threads.atomics import load_acquire, store_release
 from plait.threads.atomics.native import compiled, inner
@@ -25,8 +26,8 @@ from plait.threads.join.loop import layout as o
 from plait.threads.join.loop import segment as seg
 from plait.threads.join.loop.probe import segment_of
 from plait.threads.join.loop.segment import ints
-from plait.threads.join.rivals import moving as mv
 from plait.threads.join.strategies.plan import Plan, Wish
+from plait_bench.rivals import moving as mv
 
 HOME: Final = 256  # tuples in a row that one worker keeps: scans need them side by side
 
@@ -42,7 +43,7 @@ ENDED: Final = 1
 
 
 def words(workers: int, most: int) -> int:
-    return workers * 2 * mv.LINE
+    return workers * 2 * LINE
 
 
 @inner
@@ -127,7 +128,7 @@ def work(gate, c, w, arena, batch, p0, p1, u0, u1, pairs, over, ranges, walk, ta
         ends = 0
         for side in range(2):
             source = me == (0 if side == 0 else last)
-            before, own = 2 * mv.LINE * (me - 1 if side == 0 else me + 1) + side * mv.LINE, (2 * me + side) * mv.LINE
+            before, own = 2 * LINE * (me - 1 if side == 0 else me + 1) + side * LINE, (2 * me + side) * LINE
             ended = w[mv.DONE] if source else load_acquire(h, before + ENDED)
             came = segment_of(w, side)[seg.END] if source else load_acquire(h, before + PASSED)
             if came > w[CAME + side]:

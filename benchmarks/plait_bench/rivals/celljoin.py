@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import Final
 
 from plait.core.condition import native
+from plait.core.machine.line import LINE
 from plait.order import AFTER_ALL
 from plait.threads.atomics import fence, load_acquire, store_release
 from plait.threads.atomics.native import compiled, inner
@@ -27,8 +28,8 @@ from plait.threads.join.loop.feed import wake_feed
 from plait.threads.join.loop.probe import ranges_of, segment_of
 from plait.threads.join.loop.segment import ints
 from plait.threads.join.loop.worker import SLICE_NS, take, take_once
-from plait.threads.join.rivals import moving as mv
 from plait.threads.join.strategies.plan import Plan, Wish
+from plait_bench.rivals import moving as mv
 
 # Shared words. The coordinator releases TAILS (by side), then what holds once these tasks are done; workers acquire
 # the other way round.
@@ -45,7 +46,7 @@ def tasks(most: int) -> int:
 
 
 def words(workers: int, most: int) -> int:
-    return HEADS + workers * mv.LINE + 2 * tasks(most) * (workers + 1)
+    return HEADS + workers * LINE + 2 * tasks(most) * (workers + 1)
 
 
 @inner
@@ -60,7 +61,7 @@ def ring_size(w):
 def has_room(w, h, size):
     for worker in range(w[o.CREW]):
         for side in range(2):
-            if h[TAILS + side] + w[o.MOST] - load_acquire(h, HEADS + worker * mv.LINE + side) > size:
+            if h[TAILS + side] + w[o.MOST] - load_acquire(h, HEADS + worker * LINE + side) > size:
                 return False
     return True
 
@@ -73,7 +74,7 @@ def cut(c, w, h, size, ps):
         p = ps[side]
         ranges_of(w, side, p, 0, w[o.PROBES + side])
         for k in range(w[o.PROBES + side]):
-            at = HEADS + n * mv.LINE + (side * size + (p[o.P_POSITION, k] & (size - 1))) * (n + 1)
+            at = HEADS + n * LINE + (side * size + (p[o.P_POSITION, k] & (size - 1))) * (n + 1)
             lo, rows = p[o.P_LO, k], p[o.P_HI, k] - p[o.P_LO, k]
             for j in range(n + 1):
                 h[at + j] = lo + rows * j // n
@@ -96,7 +97,7 @@ def cut(c, w, h, size, ps):
 def serve(c, w, h, size, ps, pairs, tally, out):
     """This worker's part of the tasks that there are: 1 if there were any, 0 if none, or a code < 0."""
     n, did = w[o.CREW], 0
-    own = HEADS + w[o.SEAT] * mv.LINE
+    own = HEADS + w[o.SEAT] * LINE
     for side in range(2):
         while w[mv.JOB] == 0:
             count = min(load_acquire(h, TAILS + side) - h[own + side], w[o.MOST])
@@ -105,7 +106,7 @@ def serve(c, w, h, size, ps, pairs, tally, out):
             found = -1
             while found < 0:
                 for k in range(count):
-                    at = HEADS + n * mv.LINE + (side * size + ((h[own + side] + k) & (size - 1))) * (n + 1) + w[o.SEAT]
+                    at = HEADS + n * LINE + (side * size + ((h[own + side] + k) & (size - 1))) * (n + 1) + w[o.SEAT]
                     ps[side][o.P_FROM, k], ps[side][o.P_UNTIL, k] = h[at], h[at + 1]
                 tally[1] = 0
                 found = mv.scan(w, side, h[own + side], count, ps[side], 0, pairs, tally)
@@ -126,7 +127,7 @@ def serve(c, w, h, size, ps, pairs, tally, out):
 @inner
 def wait(c, w, h):
     """A worker without tasks."""
-    own = HEADS + w[o.SEAT] * mv.LINE
+    own = HEADS + w[o.SEAT] * LINE
     store_release(w, o.WAITS, o.FOR_TUPLES)
     ticket = prepare(c, o.FEED_EVENT)
     more = h[own] < load_acquire(h, TAILS) or h[own + 1] < load_acquire(h, TAILS + 1)
@@ -141,7 +142,7 @@ def wait(c, w, h):
 def work(gate, c, w, arena, batch, p0, p1, u0, u1, pairs, over, ranges, walk, tally, out):
     ps, us = (p0, p1), (u0, u1)
     h, size = ints(w[o.SHARED], 1 << 30), ring_size(w)
-    own = HEADS + w[o.SEAT] * mv.LINE
+    own = HEADS + w[o.SEAT] * LINE
     while True:
         halt = load_acquire(c, o.HALT)
         if halt != 0:

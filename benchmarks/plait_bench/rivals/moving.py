@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import Final
 
 from plait.core.condition import native
+from plait.core.machine.line import LINE
 from plait.errors import QueryError
 from plait.order import AFTER_ALL
 from plait.threads.atomics import fence, load_acquire, sched_yield, store_release
@@ -40,7 +41,6 @@ TURN: Final = o.OWN + 5  # the side whose turn is next
 DONE: Final = o.OWN + 6  # the gate has ended, says a worker at which a stream enters
 REST: Final = o.OWN + 8  # from here on: each strategy's own
 
-LINE: Final = 16
 NAP_US: Final = 50
 MOST_PAIRS: Final = 1 << 20
 
@@ -259,7 +259,7 @@ def give(c, w, pairs, out):
 @inner
 def hold(w, side, first):
     """Rows of a window below `first` are of no more use to this worker."""
-    store_release(segment_of(w, side), seg.FIRST + w[o.SHARER + side] * seg.LINE, first)
+    store_release(segment_of(w, side), seg.FIRST + w[o.SHARER + side] * LINE, first)
 
 
 @inner

@@ -1,0 +1,1 @@
+"""What plait answered before its modules moved: see `record`."""

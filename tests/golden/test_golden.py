@@ -1,0 +1,71 @@
+"""Nothing has changed since the golden record was made: see `record`, which says what it holds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.golden import record
+from tests.golden.queries import QUERIES
+
+GOLDEN: dict[str, Any] = json.loads(record.FILE.read_text())
+ENTRIES: dict[str, dict[str, Any]] = GOLDEN["queries"]
+
+
+def other(got: dict[str, Any], expected: dict[str, Any]) -> list[str]:
+    return [f"{what}: recorded {expected[what]!r}, now {got[what]!r}" for what in got if got[what] != expected[what]]
+
+
+def test_queries() -> None:
+    assert list(ENTRIES) == list(QUERIES)
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_reference(name: str) -> None:
+    _, got = record.answered(QUERIES[name])
+    if pa.__version__ != GOLDEN["pyarrow"]:
+        del got["digest"]  # Arrow's own bytes may differ from one version to the next
+    wrong = [f"{name}, reference, {what}" for what in other(got, ENTRIES[name])]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_fingerprints(name: str) -> None:
+    wrong = [f"{name}, Spark's checkpoint, {what}" for what in other(record.pinned(QUERIES[name]), ENTRIES[name])]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_threads(name: str) -> None:
+    served, wrong = record.threads(QUERIES[name], ENTRIES[name])
+    wrong += [f"threads, {way}: refused, and was not" for way in ENTRIES[name]["threads"] if way not in served]
+    wrong += [f"threads, {way}: not refused, and was" for way in served if way not in ENTRIES[name]["threads"]]
+    assert not wrong, f"{name}: " + "; ".join(wrong)
+
+
+def spark_cases(*, quick: bool) -> list[tuple[str, str]]:
+    ways = [(name, way) for name in QUERIES for way in record.spark_ways(name)]
+    return [each for each in ways if record.quick(*each) == quick]
+
+
+def check_spark(spark: Any, name: str, way: str, folder: Path) -> None:
+    got, wrong = record.spark_hash(spark, name, way, ENTRIES[name], folder / "rows")
+    if got != ENTRIES[name]["spark"][way]:
+        wrong.append(f"Spark, {way}: keys: recorded {ENTRIES[name]['spark'][way]}, now {got} (None: refused)")
+    assert not wrong, f"{name}: " + "; ".join(wrong)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(("name", "way"), spark_cases(quick=True))
+def test_spark(spark: Any, name: str, way: str, tmp_path: Path) -> None:
+    check_spark(spark, name, way, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.parametrize(("name", "way"), spark_cases(quick=False))
+def test_spark_in_every_way(spark: Any, name: str, way: str, tmp_path: Path) -> None:
+    check_spark(spark, name, way, tmp_path)
