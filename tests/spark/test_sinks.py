@@ -15,8 +15,8 @@ from tests.spark import feeds
 
 import plait
 import plait.spark
+from plait.spark.formats import Note
 from plait.spark.plan import settings
-from plait.spark.publish.target import NOTE
 
 pytestmark = pytest.mark.spark
 
@@ -191,11 +191,11 @@ def test_a_batch_that_cannot_be_published_is_published_by_the_next_start(
     assert list(feeds.parts(tmp_path / "out")) == ["part-000000000000.parquet"]
 
     def take_away(_: Any) -> None:
-        (tmp_path / "out" / NOTE).rename(tmp_path / "note")
+        (tmp_path / "out" / Note.NAME).rename(tmp_path / "note")
 
     with pytest.raises(Exception, match=r"Let one query write into it; nothing of this batch was published\.\Z"):
         run(frame(spark, rows), tmp_path / "out", tmp_path / "c", report=take_away)
-    (tmp_path / "note").rename(tmp_path / "out" / NOTE)
+    (tmp_path / "note").rename(tmp_path / "out" / Note.NAME)
     run(frame(spark, rows), tmp_path / "out", tmp_path / "c")
     feeds.assert_identical(feeds.published(tmp_path / "out"), query().reference({"a": TABLE}))
 

@@ -54,9 +54,10 @@ def resettle(bound: Bound, cells: Sequence[Mapping[int, bytes]], layout: Layout,
             states[bucket % layout.cells].append(bucket)
     for number, (state, step) in enumerate(zip(new, steps, strict=True)):
         state[MANIFEST] = Manifest(
-            fingerprint, shared.frontier, len(step.chunks), shared.drained,
-            sum(m.late for m in manifests) if number == 0 else 0,  # counts of rows dropped: the sum matters
-            shared.events, [step], shared.progress, shared.upstreams, sorted(states[number]), shared.operator,
+            fingerprint, shared.frontier, next_chunk=len(step.chunks), drained=shared.drained,
+            late=sum(m.late for m in manifests) if number == 0 else 0,  # counts of rows dropped: the sum matters
+            events=shared.events, steps=[step], progress=shared.progress, upstreams=shared.upstreams,
+            states=sorted(states[number]), operator=shared.operator,
         ).dump()  # fmt: skip
     return new
 
