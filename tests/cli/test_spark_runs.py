@@ -16,8 +16,8 @@ from plait.cli import spark_engine
 from plait.cli.job import Job
 from plait.cli.main import cli
 from plait.errors import DataError, RunError
+from plait.spark.formats import Note
 from plait.spark.publish.collect import quoted
-from plait.spark.publish.target import NOTE
 
 pytestmark = pytest.mark.spark
 
@@ -106,7 +106,7 @@ def test_late_rows_are_found_beside_the_note(tmp_path: Path) -> None:
         folder = tmp_path / "late" / quoted(name)
         folder.mkdir(parents=True)
         pq.write_table(pa.table({"x": [1]}), folder / "part-000000000000-0.parquet")
-    (tmp_path / "late" / NOTE).write_text("{}")
+    (tmp_path / "late" / Note.NAME).write_text("{}")
     spark_engine._Done(tmp_path, pa.schema([]), 0, 2).write_late(str(tmp_path / "late.parquet"))
     assert pq.read_table(tmp_path / "late.parquet")["stream"].to_pylist() == ["a", "b/c"]
 

@@ -41,6 +41,7 @@ from plait.order import BEFORE_ALL
 from plait.query import Aggregate, Join, Operator, bind
 from plait.query.identical import KEY, digest
 from plait.query.join import Asof, TimeWindow
+from plait.spark.formats import Pins
 from plait.spark.plan.stages import layouts
 from plait.spark.run import _pins, fingerprint
 from plait_bench import multi_queues as _queues  # noqa: F401  (makes `mq` and `mq_lockfree` known)
@@ -252,14 +253,14 @@ def quick(name: str, way: str) -> bool:
     return QUICK.get(name) == way or (name in QUICK_STREAMS and way == "stream auto")
 
 
-def on_spark(spark: Any, group: Group, way: str, folder: Path) -> tuple[pa.Table, dict[str, Any]]:
-    """The result with its keys, and what a checkpoint has; each lane in three files, one a micro-batch."""
+def on_spark(spark: Any, group: Group, way: str, folder: Path) -> tuple[pa.Table, Pins]:
+    """The result with its keys, and what a checkpoint pins; each lane in three files, one a micro-batch."""
     kind, layout = way.removesuffix(", by rows").split()
     data = {each.stream.name: frames(spark, each, folder / each.stream.name, kind == "stream") for each in group.feeds}
     result = group.query.on_spark(data, layout=LAYOUTS[layout], read="rows" if "rows" in way else "auto")
     if kind == "stream":
-        return feeds.run(result, folder, keep_key=True), result._plait.card()
-    return feeds.collected(result), result._plait.card()
+        return feeds.run(result, folder, keep_key=True), result._plait.pins()
+    return feeds.collected(result), result._plait.pins()
 
 
 def frames(spark: Any, each: Feed, folder: Path, streaming: bool) -> Any:
@@ -282,16 +283,17 @@ def spark_hash(spark: Any, name: str, way: str, expected: dict[str, Any], folder
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            table, card = on_spark(spark, group, way, folder)
+            table, pins = on_spark(spark, group, way, folder)
         except QueryError:
             return None, []
         schema = judge.answer(group).table.schema  # type: ignore[union-attr]
     rows = schema.empty_table() if table.num_columns == 0 else table
     wrong = [] if rows_hash(rows.cast(schema)) == expected["rows"] else ["other rows"]
     layout = way.removesuffix(", by rows").split()[1]
-    if [card["fingerprint"], card["shape"]] != expected["fingerprints"][layout]:
+    if [pins.fingerprint, pins.shape] != expected["fingerprints"][layout]:
         wrong.append("other fingerprints")
-    wrong += [f"other {what}" for what in ("functions", "loose") if card[what] != expected[what]]
+    own = {"functions": pins.functions, "loose": list(pins.loose)}
+    wrong += [f"other {what}" for what in own if own[what] != expected[what]]
     return keys_hash(rows, folder), [f"Spark, {way}: {what}" for what in wrong]
 
 

@@ -16,8 +16,8 @@ from tests.reference.judge import assert_same
 import plait.spark
 from plait.connectors.sinks import open_sink
 from plait.query.identical import difference
-from plait.spark import wire
-from plait.spark.publish.target import NOTE
+from plait.spark import formats
+from plait.spark.formats import Note
 
 #: Spark's file source takes files by modification time: one second each, in the order of their names.
 _EPOCH = 1_700_000_000
@@ -82,18 +82,18 @@ def published(folder: Path) -> pa.Table:
 
 def parts(folder: Path) -> dict[str, bytes]:
     """All that stands in a folder of results, by name, but for the note that says whose it is."""
-    return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.name != NOTE}
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.name != Note.NAME}
 
 
 def collected(df: Any) -> pa.Table:
     """A batch result in result order."""
-    return df.toArrow().sort_by(wire.KEY)
+    return df.toArrow().sort_by(formats.KEY)
 
 
 def assert_identical(got: pa.Table, expected: pa.Table) -> None:
     if got.num_columns == 0:
         got = expected.schema.empty_table()  # nothing came out, so there is no file to tell the columns
-    got = got.drop_columns([wire.KEY]) if wire.KEY in got.column_names else got
+    got = got.drop_columns([formats.KEY]) if formats.KEY in got.column_names else got
     got = got.cast(expected.schema)
     assert_same(got, expected)
     assert difference(expected, got) is None

@@ -6,7 +6,6 @@ keeps what the winning attempt wrote. Everything else an attempt did must leave 
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -17,12 +16,13 @@ import pyarrow as pa
 from tests.strategies import Case, Given, interleaved, table
 
 from plait.query.bind import bind
-from plait.spark import wire
-from plait.spark.cell.cell import STATES, CellPlan, step
+from plait.spark import formats
+from plait.spark.cell.cell import CellPlan, step
 from plait.spark.cell.end_of_input import closed, is_closing
 from plait.spark.cell.results import merge, read
+from plait.spark.formats import MANIFEST, CellReport, Event, is_chunk
 from plait.spark.keep.recent import Recent
-from plait.spark.keep.resettle import MANIFEST, resettle
+from plait.spark.keep.resettle import resettle
 from plait.spark.pack.pack import PackPlan, pack
 from plait.spark.pack.positions import BLOCK, PATH, ROW
 from plait.spark.plan.frames import Frame
@@ -65,7 +65,7 @@ class Store:
 
     def put_chunk(self, number: int, data: bytes) -> None:
         self._touch()
-        assert number not in self.data or number <= STATES
+        assert number not in self.data or not is_chunk(number)
         self.data[number] = data
         self.written += _rows(number, data)
 
@@ -80,7 +80,7 @@ class Store:
 
 def _rows(number: int, data: bytes) -> int:
     """Of a chunk; states have none."""
-    return 0 if number <= STATES else wire.table_of(data).num_rows
+    return formats.chunk_table(data).num_rows if is_chunk(number) else 0
 
 
 @dataclass
@@ -88,7 +88,7 @@ class Batch:
     """One micro-batch: what each task of each pack plan reads, and control events."""
 
     tasks: list[tuple[PackPlan, pa.Table]]
-    events: list[dict[str, Any]] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
 
     def bodies(self, cells: Layout, packs: list[tuple[PackPlan, PackPlan]], *, events: bool) -> list[Bodies]:
         """What one operator's cells get of it: its own streams' rows, and events if it reads any.
@@ -102,7 +102,7 @@ class Batch:
                     found[cells.keys.index(at)].append(body)
         for event in self.events if events else ():
             for bodies in found:
-                bodies.append(wire.body({"event": event}))
+                bodies.append(formats.body(event))
         return found
 
 
@@ -133,10 +133,10 @@ class Grid:
             for plan in plans:
                 self.packs[plan.stream].append(plan)
         self.states: list[list[dict[Any, bytes]]] = [[{} for _ in s.plan.layout.keys] for s in self.stages]
-        self.schema = pa.schema([*self.bound.schema, pa.field(wire.KEY, pa.binary())])
+        self.schema = pa.schema([*self.bound.schema, pa.field(formats.KEY, pa.binary())])
         self.results: list[pa.Table] = []
         self.late: dict[str, list[dict[str, Any]]] = {name: [] for name in self.feeds}
-        self.reports: list[dict[str, Any]] = []
+        self.reports: list[CellReport] = []
         self.stores: list[Store] = []
 
     def _lay_out(self, layout: str | tuple[int, int]) -> None:
@@ -173,17 +173,17 @@ class Grid:
             rows = [row for cell, bodies in enumerate(own) if bodies for row in self._attempts(plan, cell, bodies)]
             out[plan.number] = closed(rows, plan.bound, plan.onward)
         for kind, body in out[0]:
-            if kind == wire.RESULTS:
+            if kind == formats.RESULTS:
                 found.append(read(body))
-            elif kind == wire.LATE:
-                late = wire.table_of(body)
-                self.late[late.schema.metadata[b"stream"].decode()] += late.to_pylist()
+            elif kind == formats.LATE:
+                head, rest = formats.parse(body)
+                self.late[head.stream] += formats.table(rest).to_pylist()
             else:
-                self.reports.append(json.loads(body))
+                self.reports.append(formats.parse(body)[0])
         if len(self.stages) == 1:
-            assert len({report["frontier"] for report in self.reports}) <= 1, "cells disagree about the frontier"
+            assert len({report.frontier for report in self.reports}) <= 1, "cells disagree about the frontier"
         result = merge(found).table().cast(self.schema).combine_chunks() if found else self.schema.empty_table()
-        assert result.column(wire.KEY).to_pylist() == sorted(result.column(wire.KEY).to_pylist())
+        assert result.column(formats.KEY).to_pylist() == sorted(result.column(formats.KEY).to_pylist())
         self.results.append(result)
         return result
 
@@ -232,7 +232,7 @@ class Grid:
 
 
 def _is_event(body: bytes) -> bool:
-    return "event" in wire.header(body)
+    return isinstance(formats.parse(body)[0], Event)
 
 
 # --- a stream's rows as Spark's tasks would read them -------------------------------------------------------
@@ -287,7 +287,7 @@ def batches(grid: Grid, case: Case, *, longest: int = 6, events: bool = False) -
     """
     chance = grid.chance
     rest: list[tuple[Given, PackPlan, pa.Table]] = []
-    sent: list[dict[str, Any]] = []
+    sent: list[Event] = []
     for each in case.given:
         for plan in grid.packs[each.stream.name]:
             if each.by_column:
@@ -307,17 +307,17 @@ def batches(grid: Grid, case: Case, *, longest: int = 6, events: bool = False) -
         yield Batch(chance.sample(tasks, len(tasks)), sent[-1 - chance.randrange(4) :] if sent else [])
 
 
-def news(rest: list[tuple[Given, PackPlan, pa.Table]], chance: random.Random, number: int) -> list[dict[str, Any]]:
+def news(rest: list[tuple[Given, PackPlan, pa.Table]], chance: random.Random, number: int) -> list[Event]:
     """Heartbeats and ends that are true: of a source that has rows to come no more than its least ts."""
-    found: list[dict[str, Any]] = []
+    found: list[Event] = []
     for each, plan, rows in rest:
         at = rows.column("src").to_pylist() if each.by_column else [plan.source_name] * rows.num_rows
         for source in each.sources if each.by_column else [plan.source_name]:
             if chance.random() < 0.6:
                 continue
             to_come = [ts for ts, name in zip(rows.column("ts").to_pylist(), at, strict=True) if name == source]
-            what = {"do": "heartbeat", "ts": min(to_come)} if to_come else {"do": "end"}
-            found.append({"no": number + len(found), "stream": each.stream.name, "source": source, **what})
+            do, ts = ("heartbeat", min(to_come)) if to_come else ("end", None)
+            found.append(Event(number + len(found), do, each.stream.name, source, ts))
     return found
 
 
@@ -380,7 +380,7 @@ def shuffled(rows: pa.Table, chance: random.Random) -> pa.Table:
 
 
 def drain(number: int = 1_000) -> Batch:
-    return Batch([], [{"no": number, "do": "drain"}])
+    return Batch([], [Event(number, "drain")])
 
 
 def deliver(grid: Grid, steps: Iterable[Batch]) -> pa.Table:

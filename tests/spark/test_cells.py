@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +20,7 @@ from tests.strategies import Case
 import plait
 from plait import BehindError
 from plait.query.bind import bind
-from plait.spark import wire
+from plait.spark import formats
 from plait.spark.cell import cell, live
 from plait.spark.cell.progress import StreamProgress, frontier_of
 from plait.spark.cell.results import read
@@ -88,12 +87,12 @@ def expected(case: Case) -> Any:
 
 
 def judge(grid: Grid, case: Case) -> None:
-    keys = grid.table.column(wire.KEY).to_pylist()
+    keys = grid.table.column(formats.KEY).to_pylist()
     assert keys == sorted(keys)
-    assert_same(grid.table.drop_columns([wire.KEY]), expected(case))
+    assert_same(grid.table.drop_columns([formats.KEY]), expected(case))
     for each in case.given:
         assert dropped(grid.late[each.stream.name]) == dropped(each.late)
-    assert sum(report["late"] for report in grid.reports) == sum(len(each.late) for each in case.given)
+    assert sum(report.late for report in grid.reports) == sum(len(each.late) for each in case.given)
 
 
 @settings(max_examples=100)
@@ -124,7 +123,7 @@ def test_heartbeats_and_ends_change_when_and_never_what(case: Case, seed: int) -
     for batch in [*batches(grid, case, events=True), drain()]:
         result = grid.run(batch)
         if grid.reports:
-            now = grid.reports[0]["frontier"]
+            now = grid.reports[0].frontier
             assert all(before <= ts < now for ts in result.column("ts").to_pylist()) or now == before == 2**63 - 1
             before = now
     judge(grid, case)
@@ -156,8 +155,8 @@ def test_states_of_buckets_never_come_from_a_process_that_is_behind() -> None:
         out = cell.step(stage.plan, 0, store, bodies, cache_key=f"process {k % 2}")
         state = store.data
         for kind, body in out:
-            found += read(body).columns.column("seen").to_pylist() if kind == wire.RESULTS else []
-    assert len(json.loads(state["manifest"])["steps"]) == 8
+            found += read(body).columns.column("seen").to_pylist() if kind == formats.RESULTS else []
+    assert len(formats.Manifest.load(state["manifest"]).steps) == 8
     assert found == [1, 2, 3, 4, 5, 6, 7]
 
 
@@ -224,9 +223,10 @@ def test_every_pair_meets_in_one_cell_and_every_cell_hears_of_every_task(case: C
             inputs = plan.inputs if rows.num_rows else ()
             assert sorted(at for at, _ in bodies) == sorted(grid.layout.keys * len(inputs))
             for at, body in bodies:
-                found = wire.rows(body)
-                for key in found.column(wire.KEY).to_pylist() if found is not None else ():
-                    places[wire.header(body)["input"]].setdefault(key, set()).add(at)
+                head, rest = formats.parse(body)
+                found = formats.rows(rest)
+                for key in found.column(formats.KEY).to_pylist() if found is not None else ():
+                    places[head.input].setdefault(key, set()).add(at)
     for left in places[0].values():
         for right in places[1].values():
             assert len(left & right) == (grid.layout.cells if grid.layout.kind == "see_all" else 1)
@@ -323,7 +323,7 @@ def test_what_open_windows_need_is_kept_and_nothing_else(size: int, advance: int
                 cell._CACHE.clear()
             grid.run(tick(grid, case, at, rows[10 * at : 10 * at + 10]))
         deliver(grid, [drain()])
-        assert_same(grid.table.drop_columns([wire.KEY]), query.reference({"a": given.data}))
+        assert_same(grid.table.drop_columns([formats.KEY]), query.reference({"a": given.data}))
     grid = Grid(case, (2, 1), random.Random(5))
     grid.run(tick(grid, case, 0, rows))
     assert sum(store.written for store in grid.stores) <= size + advance  # of so many us there are fewer tuples
@@ -351,7 +351,8 @@ def told(*streams: StreamProgress) -> list[Any]:
     found = []
     for stream in streams:
         again = StreamProgress(stream.stream, (), open_ended=stream.open_ended)
-        again.load(json.loads(json.dumps(stream.dump())))
+        stored = formats.Manifest("f", progress={"a": stream.state()}).dump()
+        again.restore(formats.Manifest.load(stored).progress["a"])
         found.append(again)
     return found
 

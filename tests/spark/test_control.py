@@ -22,6 +22,7 @@ import plait
 import plait.spark
 from plait.spark.cell import arrive
 from plait.spark.cell.progress import StreamProgress
+from plait.spark.formats import Event, Sources
 from plait.spark.keep import control
 
 
@@ -90,7 +91,7 @@ def test_writers_that_are_killed_leave_whole_events(tmp_path: Path) -> None:
     read(folder)
     number = plait.spark.drain(folder)
     assert number == len(read(folder)) - 1
-    control.announce(folder, {"a": {"sources": None, "named": "integers"}})
+    control.announce(folder, {"a": Sources(None, "integers")})
 
 
 @pytest.mark.parametrize("links", [True, False], ids=["links", "no links"])
@@ -107,7 +108,7 @@ def test_a_kill_at_any_step_of_a_writer(tmp_path: Path, monkeypatch: pytest.Monk
         told = [json.loads(file.read_text()) for file in files]
         assert [event["no"] for event in told] == [int(file.stem) for file in files]
         assert [event["ts"] for event in told] in ([0, 2], [0, 1, 2])
-        control.announce(folder, {"a": {"sources": [0], "named": "integers"}})
+        control.announce(folder, {"a": Sources([0], "integers")})
         if not died:
             break
     assert step > 3
@@ -119,9 +120,9 @@ def test_a_torn_file_stops_nothing(tmp_path: Path, torn: str) -> None:
     (tmp_path / "000000000001.json").write_text(torn)
     (tmp_path / "notes.json").write_text("none of ours")
     with pytest.warns(UserWarning, match="000000000001.json' is no whole control event"):
-        control.announce(tmp_path, {"a": {"sources": [0], "named": "integers"}})
+        control.announce(tmp_path, {"a": Sources([0], "integers")})
     assert plait.spark.drain(tmp_path) == 2
-    assert control._event(torn) is None
+    assert Event.read(torn) is None
 
 
 def test_an_event_that_is_seen_after_a_later_one_counts() -> None:
@@ -129,10 +130,7 @@ def test_an_event_that_is_seen_after_a_later_one_counts() -> None:
     stream = plait.stream("a", unit="us", source="s", sources=[0, 1])
     progress = {"a": StreamProgress(stream, (0, 1), open_ended=False)}
     known = arrive.Known(progress, {}, 0, False, -1)
-    events = [
-        {"no": 0, "do": "heartbeat", "stream": "a", "source": 0, "ts": 5},
-        {"no": 1, "do": "end", "stream": "a", "source": 1},
-    ]
+    events = [Event(0, "heartbeat", "a", 0, 5), Event(1, "end", "a", 1)]
     for event in reversed(events):
         arrive._hear(known, arrive._Bodies(events=[event]), {})
     assert progress["a"].progress() == (5, 0)

@@ -13,7 +13,7 @@ from tests.spark import feeds
 from tests.spark.feeds import assert_identical, collected, write_files
 
 import plait
-from plait.spark import wire
+from plait.spark import formats
 from plait.spark.cell.pickled import Pickled
 
 pytestmark = pytest.mark.spark
@@ -105,16 +105,16 @@ def test_an_operator_with_timers_in_batches_and_as_one(spark: Any, tmp_path: Pat
         feeds.run(unsaid, tmp_path, keep_key=True)
     df = query.on_spark(frames(spark, tmp_path, streaming=True), layout=(3, 1), functions="changed")
     got = feeds.run(df, tmp_path, keep_key=True)
-    assert got.column(wire.KEY).to_pylist() == expected.column(wire.KEY).to_pylist()
-    assert_identical(got, expected.drop_columns([wire.KEY]))
+    assert got.column(formats.KEY).to_pylist() == expected.column(formats.KEY).to_pylist()
+    assert_identical(got, expected.drop_columns([formats.KEY]))
     whole = collected(query.on_spark(frames(spark, tmp_path, streaming=False)))
-    assert whole.column(wire.KEY).to_pylist() == expected.column(wire.KEY).to_pylist()
-    assert_identical(whole, expected.drop_columns([wire.KEY]))
+    assert whole.column(formats.KEY).to_pylist() == expected.column(formats.KEY).to_pylist()
+    assert_identical(whole, expected.drop_columns([formats.KEY]))
 
 
 def test_a_state_that_cannot_be_pickled_is_refused() -> None:
     with pytest.raises(plait.RunError, match=r"The state of bucket 3 can't be pickled.*lock.*Keep data in it"):
-        Pickled(counted([A])).dump(3, threading.Lock())
+        Pickled(counted([A])).body(3, threading.Lock(), [])
 
 
 def test_classes_of_a_script_are_found_again_by_name() -> None:
@@ -128,8 +128,9 @@ def test_classes_of_a_script_are_found_again_by_name() -> None:
     one, other = script(), script()
     state = one["Mine"]()
     state.n = 7
-    data = Pickled(counted([A], process=one["process"])).dump(0, [state])
-    (again,) = Pickled(counted([A], process=other["process"])).load(data)
+    data = Pickled(counted([A], process=one["process"])).body(0, [state], [9, 5, 9])
+    bucket, (again,), timers = Pickled(counted([A], process=other["process"])).bucket(data)
+    assert (bucket, timers) == (0, [5, 9])
     assert (type(again), again.n) == (other["Mine"], 7)
 
 

@@ -19,6 +19,7 @@ import sys
 import textwrap
 import threading
 import types
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +29,11 @@ import pytest
 
 import plait
 from plait.query.bind import bind
+from plait.spark.formats import Pins
 from plait.spark.plan import layout
 from plait.spark.plan.function_text import meaning
 from plait.spark.plan.pin import installed, pinned
-from plait.spark.plan.resume import check_card, check_state
+from plait.spark.plan.resume import check_pins, check_state
 from plait.spark.run import fingerprint
 
 SEED = 20261116
@@ -296,55 +298,47 @@ def test_plain_functions_have_the_fingerprints_they_had() -> None:
     assert mark(defaulted((1, "a"))) == "b9e3a33c3842023d"
 
 
-def card(**other: Any) -> dict[str, Any]:
-    return {
-        "fingerprint": "f",
-        "query": "q",
-        "layout": [1, 1],
-        "partitions": 2,
-        "shape": "s",
-        "functions": "u",
-        "loose": [],
-    } | other
+def pins(**other: Any) -> Pins:
+    return replace(Pins("f", "q", 1, 1, 2, "s", "u"), **other)
 
 
 def test_a_checkpoint_of_other_functions_takes_a_word() -> None:
-    old = {name: card()[name] for name in ("fingerprint", "query", "layout", "partitions")}  # of an earlier version
     accepted = {}
     cases = {
-        "same": (card(), card()), "code": (card(), card(fingerprint="g")), "operator": (card(), card(functions="v")),
-        "other": (card(), card(fingerprint="g", shape="t")), "loose": (card(), card(loose=["a lock"])), "old": (old, card()),
-        "old, other": (old, card(fingerprint="g")), "old, no": (old, card(fingerprint="g", query="p")),
+        "same": (pins(), pins()), "code": (pins(), pins(fingerprint="g")), "operator": (pins(), pins(functions="v")),
+        "other": (pins(), pins(fingerprint="g", shape="t")), "loose": (pins(), pins(loose=("a lock",))),
+        "query": (pins(), pins(fingerprint="g", shape="t", query="p")),
+        "layout": (pins(), pins(fingerprint="g", shape="t", columns=2)),
     }  # fmt: skip
     for name, changed in itertools.product(cases, (False, True)):
         written, own = cases[name]
         try:
-            check_card(written, own, "c", changed=changed)
+            check_pins(written, own, "c", changed=changed)
             accepted[name, changed] = ""
         except plait.RunError as error:
             accepted[name, changed] = str(error)
     silent = {key for key, words in accepted.items() if not words}
-    with_word = {(name, True) for name in ("same", "code", "operator", "loose", "old", "old, other")}
-    assert silent == {("same", False), ("old", False)} | with_word
+    assert silent == {("same", False)} | {(name, True) for name in ("same", "code", "operator", "loose")}
     assert "functions='changed'" in accepted["code", False]
     assert "functions='changed'" in accepted["operator", False]
     assert "depend on a lock" in accepted["loose", False]
     assert "another query" in accepted["other", True]
-    assert "another query: it differs in query" in accepted["old, no", True]
+    assert "another query: it differs in query. It has 'q' and this one 'p'" in accepted["query", True]
+    assert "another query: it differs in layout. It has [1, 1] and this one [1, 2]" in accepted["layout", True]
 
 
 def test_a_cells_state_of_other_functions_takes_a_word() -> None:
     accepted = set()
-    states = {"same": ("f", "s", "u"), "old": ("f", "", ""), "code": ("g", "s", "u"), "operator": ("f", "s", "v"),
-              "other": ("g", "t", "u"), "old, other": ("g", "", "")}  # fmt: skip
+    states = {"same": ("f", "s", "u"), "moved": ("f", "", ""), "code": ("g", "s", "u"), "operator": ("f", "s", "v"),
+              "other": ("g", "t", "u"), "moved, other": ("g", "", "")}  # fmt: skip
     for name, changed in itertools.product(states, (False, True)):
         try:
             check_state(states[name], ("f", "s", "u"), changed=changed)
             accepted.add((name, changed))
         except plait.RunError:
             pass
-    assert accepted == {("same", False), ("old", False)} | {
-        (n, True) for n in ("same", "old", "code", "operator", "old, other")
+    assert accepted == {("same", False), ("moved", False)} | {
+        (name, True) for name in ("same", "moved", "code", "operator", "moved, other")
     }
 
 

@@ -57,7 +57,7 @@ def test_windows_and_groups_go_on_in_other_cells(spark: Any, tmp_path: Path, par
         given = {n: feeds.frame(spark, tmp_path / n, SCHEMA, streaming=True) for n in data}
         df = query.on_spark(given, layout=layout)
         if step:
-            plait.spark.keep.relayout(df, tmp_path / str(step - 1), tmp_path / str(step))
+            plait.spark.relayout(df, tmp_path / str(step - 1), tmp_path / str(step))
         out = plait.spark.write_ordered(df, tmp_path / "out", checkpoint=tmp_path / str(step), drain=step == 2)
         out.awaitTermination()
         if step < 2:
@@ -92,9 +92,9 @@ def test_a_join_goes_on_in_another_grid_and_an_operator_over_it_in_other_partiti
     partitions(3)
     other = frame((3, 1))
     with pytest.raises(RunError, match="written by another query"):
-        plait.spark.keep.relayout(counted([A]).on_spark({"a": feeds.frame(spark, tmp_path / "a", SCHEMA, streaming=True)}),
+        plait.spark.relayout(counted([A]).on_spark({"a": feeds.frame(spark, tmp_path / "a", SCHEMA, streaming=True)}),
                              tmp_path / "one", tmp_path / "two")  # fmt: skip
-    plait.spark.keep.relayout(other, tmp_path / "one", tmp_path / "two")
+    plait.spark.relayout(other, tmp_path / "one", tmp_path / "two")
     with pytest.raises(RunError, match=r"has been left for .*two"):
         go(other, "one")
     go(other, "two", drain=True)

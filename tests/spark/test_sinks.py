@@ -15,8 +15,8 @@ from tests.spark import feeds
 
 import plait
 import plait.spark
+from plait.spark.formats import Note
 from plait.spark.plan import settings
-from plait.spark.publish.target import NOTE
 
 pytestmark = pytest.mark.spark
 
@@ -113,7 +113,7 @@ def test_stores_and_files_are_refused_before_anything_is_made(
             query().on_spark({"a": spark.readStream.schema("ts long, x long").parquet(str(rows))}, control=given)
         for old, new in ((given, tmp_path / "new"), (tmp_path / "c", given)):
             with pytest.raises(plait.PlaitError, match=f"{words}|There is no checkpoint|is there already"):
-                plait.spark.keep.relayout(df, old, new)
+                plait.spark.relayout(df, old, new)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
     hadoop = spark._jsc.hadoopConfiguration()
     hadoop.set("fs.defaultFS", "hdfs://host:9000")
@@ -191,11 +191,11 @@ def test_a_batch_that_cannot_be_published_is_published_by_the_next_start(
     assert list(feeds.parts(tmp_path / "out")) == ["part-000000000000.parquet"]
 
     def take_away(_: Any) -> None:
-        (tmp_path / "out" / NOTE).rename(tmp_path / "note")
+        (tmp_path / "out" / Note.NAME).rename(tmp_path / "note")
 
     with pytest.raises(Exception, match=r"Let one query write into it; nothing of this batch was published\.\Z"):
         run(frame(spark, rows), tmp_path / "out", tmp_path / "c", report=take_away)
-    (tmp_path / "note").rename(tmp_path / "out" / NOTE)
+    (tmp_path / "note").rename(tmp_path / "out" / Note.NAME)
     run(frame(spark, rows), tmp_path / "out", tmp_path / "c")
     feeds.assert_identical(feeds.published(tmp_path / "out"), query().reference({"a": TABLE}))
 

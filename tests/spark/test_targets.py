@@ -23,9 +23,10 @@ import pytest
 from tests.spark.kills import killed_at
 
 import plait
-from plait.spark.keep.checkpoint import publishing, read_card, tie, write_card
+from plait.spark.formats import Note, Pins
+from plait.spark.keep.checkpoint import publishing, tie
 from plait.spark.publish.collect import quoted
-from plait.spark.publish.target import NOTE, Owner, Target
+from plait.spark.publish.target import Owner, Target
 
 
 class Plan:
@@ -39,8 +40,8 @@ class Plan:
     def announce(self) -> None:
         return
 
-    def card(self) -> dict[str, Any]:
-        return {"fingerprint": "f"}
+    def pins(self) -> Pins:
+        return Pins("f", "a query", 1, 1, 2, "s", "")
 
 
 @dataclass
@@ -137,7 +138,7 @@ def test_a_folder_that_is_removed_under_a_query(tmp_path: Path) -> None:
     run = Run.start(tmp_path / "c", tmp_path / "out")
     run.batch()
     shutil.rmtree(tmp_path / "out")
-    with pytest.raises(plait.RunError, match=rf"no longer that of checkpoint.* Its {NOTE} is gone"):
+    with pytest.raises(plait.RunError, match=rf"no longer that of checkpoint.* Its {Note.NAME} is gone"):
         run.batch()
     with pytest.raises(plait.RunError, match="so far are not in"):
         Run.start(tmp_path / "c", tmp_path / "out")
@@ -198,28 +199,12 @@ def test_a_form_is_kept(tmp_path: Path) -> None:
         Run.start(tmp_path / "c", tmp_path / "out")
 
 
-def test_a_checkpoint_from_before_there_were_notes_goes_on(tmp_path: Path) -> None:
-    run = Run.start(tmp_path / "c", tmp_path / "out")
-    run.batch()
-    run.batch()
-    card = read_card(tmp_path / "c")
-    assert card is not None
-    write_card(tmp_path / "c", {"fingerprint": card["fingerprint"]})
-    (tmp_path / "out" / NOTE).unlink()
-    (tmp_path / "out" / "part-000000000007.parquet").touch()
-    with pytest.raises(plait.RunError, match="published from no checkpoint"):
-        Run.start(tmp_path / "c", tmp_path / "out")
-    (tmp_path / "out" / "part-000000000007.parquet").unlink()
-    Run.start(tmp_path / "c", tmp_path / "out").batch()
-    assert parts(tmp_path / "out") == history(tmp_path / "c")
-
-
 @pytest.mark.parametrize(
     ("text", "words"), [("{", "can't be read"), ("[]", "can't be read"), ('{"version": 2}', "of version 2")]
 )
 def test_a_note_that_is_not_understood(tmp_path: Path, text: str, words: str) -> None:
     Run.start(tmp_path / "c", tmp_path / "out").batch()
-    (tmp_path / "out" / NOTE).write_text(text)
+    (tmp_path / "out" / Note.NAME).write_text(text)
     with pytest.raises(plait.RunError, match=words):
         Run.start(tmp_path / "c", tmp_path / "out")
 
@@ -232,7 +217,7 @@ def test_what_killed_runs_left_is_swept(tmp_path: Path) -> None:
         (tmp_path / "out" / name).touch()
     (tmp_path / "out" / ".batch-000000000001.tmp").mkdir()
     Run.start(tmp_path / "c", tmp_path / "out")
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {NOTE, "part-000000000000.parquet", ".mine.tmp"}
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {Note.NAME, "part-000000000000.parquet", ".mine.tmp"}
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EDQUOT])

@@ -19,10 +19,11 @@ from plait.query.explain import explain
 from plait.query.operator import Operator
 from plait.query.predicate import Predicate
 from plait.query.stream import FILE, Stream
-from plait.spark import wire
+from plait.spark import formats
 from plait.spark.cell.cell import CellPlan
 from plait.spark.cell.pickled import carry
 from plait.spark.cell.results import read
+from plait.spark.formats import Card, Pins, Sources
 from plait.spark.keep import clock, control
 from plait.spark.keep.checkpoint import check_not_left
 from plait.spark.plan import ages, frames, function_text, pin, resume, settings
@@ -69,7 +70,7 @@ class Plan:
 
     @property
     def schema(self) -> pa.Schema:
-        return pa.schema([*self.cell.bound.schema, pa.field(wire.KEY, pa.binary())])
+        return pa.schema([*self.cell.bound.schema, pa.field(formats.KEY, pa.binary())])
 
     def raw(self) -> Any:
         return self.pipeline.output()
@@ -79,46 +80,40 @@ class Plan:
         """The query's streams by name, with the sources known at the start, and whether there may be more."""
         return {known[0].name: known for stage in self.pipeline.stages for known in stage.plan.streams}
 
-    def pinned(self, checkpoint: Path, card: dict[str, Any] | None) -> Plan:
+    def pinned(self, checkpoint: Path, card: Card | None) -> Plan:
         """This plan as a checkpoint has it: its layout if ours is "auto", its control folder; refused if it is another's."""
         if card is not None:
             check_not_left(checkpoint, card)
         control_dir = self.control_dir or str(checkpoint / "control")
-        wanted: Any = tuple(card["layout"]) if card is not None and self.wanted == "auto" else self.wanted
+        wanted: Any = (card.pins.rows, card.pins.columns) if card is not None and self.wanted == "auto" else self.wanted
         plan = self.again(layout=wanted, control_dir=control_dir)
-        own = plan.card()
         if card is not None:
-            resume.check_card(card, own, str(checkpoint), changed=plan.cell.changed)
+            resume.check_pins(card.pins, plan.pins(), str(checkpoint), changed=plan.cell.changed)
         return plan
 
-    def card(self) -> dict[str, Any]:
+    def pins(self) -> Pins:
         """What a checkpoint pins."""
-        cells = self.cell.layout
-        return {
-            "fingerprint": self.cell.fingerprint,
-            "query": self.cell.query,
-            "layout": [cells.rows, cells.columns],
-            "partitions": self.pipeline.partitions,
-            "shape": self.cell.shape,
-            "functions": self.cell.functions,
-            "loose": list(self.cell.loose),
-        }
+        cell = self.cell
+        return Pins(
+            cell.fingerprint, cell.query, cell.layout.rows, cell.layout.columns, self.pipeline.partitions, cell.shape,
+            cell.functions, cell.loose,
+        )  # fmt: skip
 
-    def check_wrote(self, card: dict[str, Any], checkpoint: Path) -> None:
+    def check_wrote(self, pins: Pins, checkpoint: Path) -> None:
         """Refuse a checkpoint that another query has written, whatever its layout."""
-        rows, columns = card["layout"]
+        rows, columns = pins.rows, pins.columns
         bound = self.cell.bound
         assert isinstance(bound.node, Query)
         for wanted in ((rows, columns), "hash"):
             try:
-                cells = layouts(bound, wanted, card["partitions"], rows * columns)
+                cells = layouts(bound, wanted, pins.partitions, rows * columns)
             except QueryError:
                 continue
-            if fingerprint(bound.node, bound, *cells) == card["fingerprint"]:
+            if fingerprint(bound.node, bound, *cells) == pins.fingerprint:
                 return
         raise RunError(
             f"The checkpoint {str(checkpoint)!r} was written by another query",
-            why=f"it has {card['query']!r} and this one is {self.cell.query!r}, or their conditions or columns differ",
+            why=f"it has {pins.query!r} and this one is {self.cell.query!r}, or their conditions or columns differ",
             do="Use the query it was started with: only its layout may be another",
         )
 
@@ -132,10 +127,7 @@ class Plan:
             text = stream.source == FILE or any(isinstance(name, str) for name in names)
             if stream.source_column is not None:
                 text = text or not pa.types.is_integer(inputs[stream.name].field(stream.source_column).type)
-            told[stream.name] = {
-                "sources": None if open_ended else list(names),
-                "named": "text" if text else "integers",
-            }
+            told[stream.name] = Sources(None if open_ended else list(names), "text" if text else "integers")
         control.announce(self.control_dir, told)
 
     def drain(self) -> None:
@@ -152,7 +144,7 @@ class Plan:
         else:
             if dropping := [s.name for s, *_ in self.streams.values() if "drop" in (s.late, s.behind)]:
                 raw = aside.counted(raw, dropping, self.streaming)
-            result = raw.mapInArrow(unpack(self.schema, wire.RESULTS), from_arrow_schema(self.schema))
+            result = raw.mapInArrow(unpack(self.schema, formats.RESULTS), from_arrow_schema(self.schema))
         result._plait = self
         return result
 

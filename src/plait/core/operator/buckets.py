@@ -83,10 +83,11 @@ class RowView:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Kept in a state that is pickled: the row alone, without those it came with."""
-        return _alone, (self.__rows.names, [self[name] for name in self.__rows.names], self.ts, self.stream)
+        return row_alone, (self.__rows.names, [self[name] for name in self.__rows.names], self.ts, self.stream)
 
 
-def _alone(names: list[str], values: list[Any], ts: int, stream: str) -> RowView:
+def row_alone(names: list[str], values: list[Any], ts: int, stream: str) -> RowView:
+    """A row without those it came with."""
     return Rows(pa.table({}), [ts], stream, {name: [value] for name, value in zip(names, values, strict=True)}).view(0)
 
 

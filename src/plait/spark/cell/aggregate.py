@@ -25,11 +25,10 @@ from plait.core.aggregate.span import SpanPanes, span_window
 from plait.order import AFTER_ALL
 from plait.query.aggregate import Aggregate, SpanWindow, TupleWindow
 from plait.query.bind import Bound
-from plait.spark import wire
+from plait.spark import formats
 from plait.spark.cell.keyed import Keyed
 from plait.spark.cell.live import Live, _as, crowded, rows_schema, times
-
-RANK = "_plait_rank"
+from plait.spark.formats import RANK, Chunk, Step
 
 
 def live_aggregate(bound: Bound) -> Live:
@@ -62,9 +61,9 @@ class _LiveSpans(Live):
         needed = (ts >= frontier) | (self._closed_after(ts) > frontier)
         return table if needed.all() else table.filter(pa.array(needed))
 
-    def outlived(self, chunk: list[int], frontier: int, steps: list[Any]) -> bool:
+    def outlived(self, chunk: Chunk, frontier: int, steps: list[Step]) -> bool:
         # In a gap between windows a tuple is in none, and waits all the same until the frontier has passed it.
-        return chunk[3] < frontier and self._closed_after(chunk[3]) <= frontier
+        return chunk.last_ts < frontier and bool(self._closed_after(chunk.last_ts) <= frontier)
 
     def _closed_after(self, ts: Any) -> Any:
         """Where the last window ends that a ts may be in."""
@@ -82,7 +81,7 @@ class LivePanes(_LiveSpans):
 
     def prepared(self, input: int, table: pa.Table) -> pa.Table:
         """Tuples that came as such (some of them might have been late) are folded here; partial panes are joined."""
-        return folded(self.bound, self.parts, table) if wire.KEY in table.column_names else self._combined(table)
+        return folded(self.bound, self.parts, table) if formats.KEY in table.column_names else self._combined(table)
 
     def _combined(self, table: pa.Table) -> pa.Table:
         return PaneFold(self.bound, self.parts).combined(table)
@@ -120,7 +119,7 @@ class LivePanes(_LiveSpans):
 
 def folded(bound: Bound, parts: Parts, table: pa.Table) -> pa.Table:
     """Tuples in total order, with their keys, as partial panes."""
-    key = _as(table.column(wire.KEY), pa.binary())
+    key = _as(table.column(formats.KEY), pa.binary())
     rows = table.select(bound.inputs[0].schema.names).cast(bound.inputs[0].schema)
     return PaneFold(bound, parts).folded(rows, times(table), lambda places: key.take(pa.array(places)))
 
@@ -175,7 +174,7 @@ class LiveRanked(Live):
         if not results or not closed:
             return Keyed(self.bound.schema.empty_table(), (), pa.array([], pa.binary()))
         triggers = np.concatenate([each.triggers for each in closed if each.triggers is not None])
-        key = _as(rows.column(wire.KEY), pa.binary()).take(pa.array(triggers))
+        key = _as(rows.column(formats.KEY), pa.binary()).take(pa.array(triggers))
         table = pa.Table.from_batches([each.rows for each in closed], self.bound.schema)
         return Keyed(table, (), keys.nest(key, n=len(triggers)))
 
@@ -193,7 +192,7 @@ class LiveRanked(Live):
             return None
         return {0: pa.concat_tables([*self.kept, *self.pending])}
 
-    def outlived(self, chunk: list[int], frontier: int, steps: list[Any]) -> bool:
+    def outlived(self, chunk: Chunk, frontier: int, steps: list[Step]) -> bool:
         """A group's last tuple may be in it, and with it how many there were: `compacted` alone lets rows go."""
         return frontier == AFTER_ALL
 

@@ -15,9 +15,10 @@ import pyarrow as pa
 
 from plait.errors import RunError
 from plait.order import AFTER_ALL, BEFORE_ALL, decode, encode
-from plait.spark import wire
+from plait.spark import formats
 from plait.spark.cell.live import in_order
 from plait.spark.cell.progress import StreamProgress, Upstream, frontier_of
+from plait.spark.formats import Event, OperatorRows, Passed, Split, StreamRows, Tick
 from plait.spark.plan.layout import Layout
 
 
@@ -43,7 +44,7 @@ class Known:
 @dataclass
 class Arrived:
     tables: dict[int, pa.Table]  # by input, in total order, without the late ones
-    late: list[pa.Table]
+    late: dict[str, pa.Table]  # by stream
     passed: list[tuple[int, bytes]]  # for the user, from the operators before this one
 
 
@@ -51,9 +52,9 @@ class Arrived:
 class _Bodies:
     """A batch's bodies by what they are."""
 
-    rows: list[tuple[dict[str, Any], bytes]] = field(default_factory=list)  # of streams
-    upstream: list[tuple[dict[str, Any], bytes]] = field(default_factory=list)
-    events: list[dict[str, Any]] = field(default_factory=list)
+    rows: list[tuple[StreamRows, pa.Buffer]] = field(default_factory=list)
+    upstream: list[tuple[OperatorRows, pa.Buffer]] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
     elapsed_us: int = 0
     passed: list[tuple[int, bytes]] = field(default_factory=list)
 
@@ -61,17 +62,19 @@ class _Bodies:
 def _sorted_out(bodies: Iterable[bytes]) -> _Bodies:
     found = _Bodies()
     for body in bodies:
-        head = wire.header(body)
-        if "event" in head:
-            found.events.append(head["event"])
-        elif "tick" in head:
-            found.elapsed_us += head["tick"]
-        elif "pass" in head:
-            found.passed.append((head["pass"], wire.rest(body)))
-        elif "upstream" in head:
-            found.upstream.append((head, body))
-        else:
-            found.rows.append((head, body))
+        match formats.parse(body):
+            case StreamRows() as head, rest:
+                found.rows.append((head, rest))
+            case OperatorRows() as head, rest:
+                found.upstream.append((head, rest))
+            case Event() as event, _:
+                found.events.append(event)
+            case Tick(elapsed_us), _:
+                found.elapsed_us += elapsed_us
+            case Passed(output), rest:
+                found.passed.append((output, rest.to_pybytes()))
+            case other, _:
+                raise AssertionError(f"{other} is not for a cell")
     found.passed.sort()
     return found
 
@@ -79,73 +82,75 @@ def _sorted_out(bodies: Iterable[bytes]) -> _Bodies:
 def arrive(known: Known, layout: Layout, cell: int, bodies: Iterable[bytes], *, counts: frozenset[str]) -> Arrived:
     """Take a batch. `counts` are the streams whose dropped rows this operator shows: of several that read one, the first."""
     found = _sorted_out(bodies)
-    splits: dict[str, list[list[Any]]] = {}
+    splits: dict[str, list[Split]] = {}
     for head, _ in found.rows:
-        splits.setdefault(head["stream"], []).extend(head["splits"])
+        splits.setdefault(head.stream, []).extend(head.splits if head.tells else ())
     if known.drained and found.rows:
         raise RunError("The query has been drained", why="rows came after its end", do="Use another checkpoint folder")
     limits = {name: known.streams[name].fold(own, known.frontier) for name, own in splits.items()}
     parts: dict[int, list[pa.Table]] = {}
     late: dict[str, list[pa.Table]] = {}
-    for head, body in found.rows:
-        stream = known.streams[head["stream"]]
-        table = wire.rows(body)
-        if head["panes"]:
-            _judge_splits(stream, limits[head["stream"]], head["splits"], known.frontier)
+    for head, rest in found.rows:
+        stream = known.streams[head.stream]
+        table = formats.rows(rest)
+        if head.panes and head.tells:
+            _judge_splits(stream, limits[head.stream], head.splits, known.frontier)
         if table is None:
             continue
+        assert head.input is not None, "rows of a stream that is only heard"
         dropped = None
-        if not head["panes"]:
-            table, dropped = _judge(stream, limits[head["stream"]], head, table, known.frontier)
-        parts.setdefault(head["input"], []).append(table)
-        if dropped is not None and wire.OWN in dropped.column_names:
-            dropped = dropped.filter(dropped.column(wire.OWN))
-        counted = dropped is not None and head["stream"] in counts and head["splits"]
-        if dropped is not None and counted and _owns(layout, cell, head["input"]):
-            late.setdefault(head["stream"], []).append(dropped)
-    for head, body in found.upstream:
-        source = known.upstreams[head["upstream"]]
-        source.frontier = max(source.frontier, head["frontier"])
-        if (table := wire.rows(body)) is not None:
-            parts.setdefault(head["input"], []).append(table)
+        if not head.panes:
+            table, dropped = _judge(stream, limits[head.stream], head.splits, table, known.frontier)
+        parts.setdefault(head.input, []).append(table)
+        if dropped is not None and formats.OWN in dropped.column_names:
+            dropped = dropped.filter(dropped.column(formats.OWN))
+        counted = dropped is not None and head.stream in counts and head.tells
+        if dropped is not None and counted and _owns(layout, cell, head.input):
+            late.setdefault(head.stream, []).append(dropped)
+    for told, rest in found.upstream:
+        source = known.upstreams[told.number]
+        source.frontier = max(source.frontier, told.frontier)
+        if (table := formats.rows(rest)) is not None:
+            parts.setdefault(told.input, []).append(table)
     _hear(known, found, splits)
     tables = {input: in_order(pa.concat_tables(some)).combine_chunks() for input, some in parts.items()}
-    return Arrived(tables, [_aside(name, cell, late[name]) for name in sorted(late)], found.passed)
+    return Arrived(tables, {name: _aside(late[name]) for name in sorted(late)}, found.passed)
 
 
-def _hear(known: Known, found: _Bodies, splits: dict[str, list[list[Any]]]) -> None:
+def _hear(known: Known, found: _Bodies, splits: dict[str, list[Split]]) -> None:
     """Control events, after the rows; and how long who has said nothing."""
-    for event in sorted(found.events, key=lambda e: e["no"]):
+    for event in sorted(found.events, key=lambda e: e.no):
         # Also one whose number is below the last: a listing may have seen the later one first. Twice does no harm.
-        known.events = max(known.events, event["no"])
+        known.events = max(known.events, event.no)
         _apply(event, known.streams)
         at = frontier_of(known.streams.values()) if known.streams else AFTER_ALL
         known.reached = max(known.reached, at) if at < AFTER_ALL else known.reached
     for name, stream in known.streams.items():
         if stream.stream.idle_after_us is not None:
-            spoke = {split[0] for split in splits.get(name, ())}
-            spoke |= {e["source"] for e in found.events if e["do"] == "heartbeat" and e["stream"] == name}
+            spoke = {split.source for split in splits.get(name, ())}
+            spoke |= {event.source for event in found.events if event.do == "heartbeat" and event.stream == name}
             stream.tick(found.elapsed_us, spoke)
 
 
-def _judge_splits(stream: StreamProgress, limits: dict[tuple[Any, str], int], splits: list[list[Any]],
+def _judge_splits(stream: StreamProgress, limits: dict[tuple[Any, str], int], splits: list[Split],
                   released: int) -> None:  # fmt: skip
     """Partial panes hold no tuple to leave out: none may be late or behind, and their least ts tell whether one is."""
-    for name, first, *_, (ts, seq) in splits:
-        limit, promised = limits[(name, first)], stream.sources[name].heartbeat
+    for split in splits:
+        name, ts = split.source, split.least
+        limit, promised = limits[(name, split.first)], stream.sources[name].heartbeat
         if ts < limit:
-            raise stream.late(name, ts, limit + stream.stream.disorder_us, bytes.fromhex(seq))
+            raise stream.late(name, ts, limit + stream.stream.disorder_us, bytes.fromhex(split.least_seq))
         if ts < promised:
             raise stream.broken_promise(name, ts, promised)
         if ts < released:
             raise stream.behind(name, ts, released)
 
 
-def _aside(stream: str, cell: int, tables: list[pa.Table]) -> pa.Table:
+def _aside(tables: list[pa.Table]) -> pa.Table:
     """What a batch dropped of one stream here, in total order, without the columns that only cells need."""
     table = in_order(pa.concat_tables(tables))
     names = [n for n in table.column_names if not n.startswith("_plait_")]
-    return table.select(names).replace_schema_metadata({"stream": stream, "cell": str(cell)})
+    return table.select(names).replace_schema_metadata(None)
 
 
 def _owns(layout: Layout, cell: int, input: int) -> bool:
@@ -157,50 +162,51 @@ def _owns(layout: Layout, cell: int, input: int) -> bool:
     return cell % layout.columns == 0 if input == 0 else cell < layout.columns
 
 
-def _apply(event: dict[str, Any], progress: dict[str, StreamProgress]) -> None:
+def _apply(event: Event, progress: dict[str, StreamProgress]) -> None:
     """A control event: end a source or a stream, a heartbeat, or drain everything."""
-    if event["do"] == "drain":
+    if event.do == "drain":
         for each in progress.values():
             each.ended = True
         return
-    stream = progress.get(event["stream"])
+    stream = progress.get(event.stream or "")
     if stream is None:
         return  # another operator's: a stream that the query does not have is refused where events are written
-    if event["do"] == "end" and event.get("source") is None:
+    if event.do == "end" and event.source is None:
         stream.ended = True
         return
-    source = stream.know(event["source"])
-    if event["do"] == "end":
+    source = stream.know(event.source)
+    if event.do == "end":
         source.ended = True
     else:
-        source.heartbeat = max(source.heartbeat, int(event["ts"]))
+        assert event.ts is not None
+        source.heartbeat = max(source.heartbeat, event.ts)
 
 
-def _judge(stream: StreamProgress, limits: dict[tuple[Any, str], int], head: dict[str, Any], table: pa.Table,
+def _judge(stream: StreamProgress, limits: dict[tuple[Any, str], int], splits: list[Split], table: pa.Table,
            released: int) -> tuple[pa.Table, pa.Table | None]:  # fmt: skip
     """Part a packed row's tuples into those that count and those that are late or behind."""
-    ts = table.column(wire.TS).to_numpy()
-    split = table.column(wire.SPLIT).to_numpy()
-    per_split = np.array([limits[(s[0], s[1])] for s in head["split_of"]], np.int64)
+    ts = table.column(formats.TS).to_numpy()
+    split = table.column(formats.SPLIT).to_numpy()
+    per_split = np.array([limits[(s.source, s.first)] for s in splits], np.int64)
     wrong = ts < per_split[split]
-    if wire.LATE_FLAG in table.column_names:
-        wrong |= table.column(wire.LATE_FLAG).to_numpy(zero_copy_only=False)
-    names = [n for n in table.column_names if n not in (wire.SPLIT, wire.LATE_FLAG)]
+    if formats.LATE_FLAG in table.column_names:
+        wrong |= table.column(formats.LATE_FLAG).to_numpy(zero_copy_only=False)
+    names = [n for n in table.column_names if n not in (formats.SPLIT, formats.LATE_FLAG)]
     behind = ts < released
-    promised = np.array([stream.sources[s[0]].heartbeat for s in head["split_of"]], np.int64)[split]
+    promised = np.array([stream.sources[s.source].heartbeat for s in splits], np.int64)[split]
     if not wrong.any() and not behind.any() and not (ts < promised).any():
         return table.select(names), None
     if wrong.any() and stream.stream.late == "error":
         at = int(np.flatnonzero(wrong)[0])
-        name = head["split_of"][split[at]][0]
-        seq = encode(decode(table.column(wire.KEY)[at].as_py())[3:])
+        name = splits[split[at]].source
+        seq = encode(decode(table.column(formats.KEY)[at].as_py())[3:])
         raise stream.late(name, int(ts[at]), int(per_split[split[at]]) + stream.stream.disorder_us, seq)
     if (broken := np.flatnonzero(~wrong & (ts < promised))).size:
         at = int(broken[0])
-        raise stream.broken_promise(head["split_of"][split[at]][0], int(ts[at]), int(promised[at]))
+        raise stream.broken_promise(splits[split[at]].source, int(ts[at]), int(promised[at]))
     behind &= ~wrong
     if behind.any() and stream.stream.behind == "error":
         at = int(np.flatnonzero(behind)[0])
-        raise stream.behind(head["split_of"][split[at]][0], int(ts[at]), released)
+        raise stream.behind(splits[split[at]].source, int(ts[at]), released)
     gone = wrong | behind
     return table.select(names).filter(pa.array(~gone)), table.select(names).filter(pa.array(gone))

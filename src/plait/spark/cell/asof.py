@@ -16,9 +16,10 @@ from plait.core.values import key_codes
 from plait.query.bind import Bound
 from plait.query.join import Asof
 from plait.query.types import column_type, is_float, is_int
-from plait.spark import wire
+from plait.spark import formats
 from plait.spark.cell.live import LivePairs, _as, crowded, times
 from plait.spark.cell.results import Results, distinct
+from plait.spark.formats import Chunk, Step
 
 
 class LiveAsof(LivePairs):
@@ -74,13 +75,13 @@ class LiveAsof(LivePairs):
             return self.nothing
         positions = pa.array(found, mask=found < 0)
         partner = right.take(positions)
-        own = _as(left.column(wire.KEY), pa.binary())
+        own = _as(left.column(formats.KEY), pa.binary())
         others, place = distinct(found[found >= 0])
         none = pa.array([b""], pa.binary())  # the partner of a left tuple that has none
-        known = _as(right.column(wire.KEY).take(pa.array(others, pa.int64())), pa.binary())
+        known = _as(right.column(formats.KEY).take(pa.array(others, pa.int64())), pa.binary())
         second = np.full(n, n, np.int64)
         second[found >= 0] = n + 1 + place
-        columns = self.columns(left.column(wire.TS), left, partner)
+        columns = self.columns(left.column(formats.TS), left, partner)
         return Results(columns, pa.concat_arrays([own, none, known]), np.arange(n), second)
 
     def _last_of_each(self, right: pa.Table, codes: np.ndarray, frontier: int) -> pa.Table:
@@ -98,8 +99,8 @@ class LiveAsof(LivePairs):
             return None
         return {0: self.pending[0], 1: pa.concat_tables([self.latest, self.pending[1]])}
 
-    def outlived(self, chunk: list[int], frontier: int, steps: list[Any]) -> bool:
-        _, input, _, max_ts = chunk
+    def outlived(self, chunk: Chunk, frontier: int, steps: list[Step]) -> bool:
+        input, max_ts = chunk.input, chunk.last_ts
         if max_ts >= frontier:
             return False
         if input == 0:

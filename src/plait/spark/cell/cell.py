@@ -13,10 +13,9 @@ the id of its own attempt.
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -26,12 +25,13 @@ from plait.errors import PendingError
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.bind import Bound
 from plait.query.stream import Stream
-from plait.spark import wire
+from plait.spark import formats
 from plait.spark.cell import end_of_input
 from plait.spark.cell.arrive import Known, arrive
 from plait.spark.cell.live import Live, in_order, live
 from plait.spark.cell.onward import Onward
 from plait.spark.cell.progress import StreamProgress, Upstream, frontier_of
+from plait.spark.formats import Chunk, Manifest, Step
 from plait.spark.keep.recent import NONE, Recent
 from plait.spark.plan.layout import Layout
 from plait.spark.plan.resume import check_state
@@ -75,46 +75,6 @@ class CellPlan:
     def counts(self) -> frozenset[str]:
         return frozenset(stream.name for stream, *_ in self.streams) - self.elsewhere
 
-
-@dataclass
-class Step:
-    """One batch as the manifest has it: `chunks` are [number, input, rows, max ts] of those still alive."""
-
-    id: str
-    frontier: int
-    chunks: list[list[int]] = field(default_factory=list)
-    released: list[int] = field(default_factory=lambda: [0, 0])
-
-
-@dataclass
-class Manifest:
-    fingerprint: str
-    frontier: int = BEFORE_ALL
-    next_chunk: int = 0
-    drained: bool = False
-    late: int = 0
-    events: int = -1  # the largest number of a control event applied
-    steps: list[Step] = field(default_factory=list)
-    progress: dict[str, Any] = field(default_factory=dict)
-    upstreams: dict[str, int] = field(default_factory=dict)  # how far the operators before this one are, by number
-    states: list[int] = field(default_factory=list)  # what else is stored, beside the chunks: see Live.states
-    operator: int = 0  # its number in the query
-    shape: str = ""  # as the plan that wrote it had them: see `resume`
-    functions: str = ""
-
-    def dump(self) -> bytes:
-        data = self.__dict__ | {"steps": [[s.id, s.frontier, s.chunks, s.released] for s in self.steps]}
-        return json.dumps(data).encode()
-
-    @staticmethod
-    def load(data: bytes) -> Manifest:
-        parsed = json.loads(data)
-        parsed["steps"] = [Step(*step) for step in parsed["steps"]]
-        return Manifest(**parsed)
-
-
-#: A state's place among the chunks: this, less its number. The manifest has a place there too, -1.
-STATES = -2
 
 #: Live indexes of this process by (query, run, cell). Only a cache: see above.
 _CACHE: dict[tuple[str, int], Live] = {}
@@ -171,9 +131,9 @@ def step(plan: CellPlan, cell: int, store: Store, bodies: Iterable[bytes], *, ca
     manifest.frontier = frontier
     manifest.drained = manifest.drained or frontier == AFTER_ALL
     manifest.events = known.events
-    manifest.progress = {name: p.dump() for name, p in known.streams.items()}
-    manifest.upstreams = {str(number): u.frontier for number, u in known.upstreams.items()}
-    manifest.late += sum(t.num_rows for t in arrived.late)
+    manifest.progress = {name: p.state() for name, p in known.streams.items()}
+    manifest.upstreams = {number: u.frontier for number, u in known.upstreams.items()}
+    manifest.late += sum(t.num_rows for t in arrived.late.values())
     _expire(contents, manifest, store)
     _compact(contents, manifest, store, near)
     contents.steps = [s.id for s in manifest.steps]
@@ -181,32 +141,33 @@ def step(plan: CellPlan, cell: int, store: Store, bodies: Iterable[bytes], *, ca
     store.put_manifest(manifest.dump())
     if cache_key is not None:
         _remember((cache_key, cell), contents, plan.layout.cells)
-    state = {"cell": cell, "frontier": frontier, "pending": contents.pending_rows, "late": manifest.late,
-             "largest": max((at for p in known.streams.values() if (at := p.largest()) is not None), default=None)}  # fmt: skip
-    for_user = [(wire.LATE, wire.table_bytes(t)) for t in arrived.late if t.num_rows]
-    for_user += [(wire.PROGRESS, json.dumps(state).encode()), *arrived.passed]
+    largest = max((at for p in known.streams.values() if (at := p.largest()) is not None), default=None)
+    report = formats.CellReport(cell, frontier, contents.pending_rows, manifest.late, largest)
+    dropped = ((formats.LateRows(name, cell), table) for name, table in arrived.late.items() if table.num_rows)
+    for_user = [(formats.LATE, formats.body(head, table)) for head, table in dropped]
+    for_user += [(formats.PROGRESS, formats.body(report)), *arrived.passed]
     last = end_of_input.rows_of(contents) if ends and end_of_input.closes(plan.bound.node) else []
     if plan.onward is not None:
         return plan.onward.bodies(results, frontier, for_user) + last
-    return [*((wire.RESULTS, body) for body in results.bodies()), *for_user, *last]
+    return [*((formats.RESULTS, body) for body in results.bodies()), *for_user, *last]
 
 
 def _known(plan: CellPlan, manifest: Manifest) -> Known:
     """The sources as the state has them."""
-    upstreams = {number: Upstream(manifest.upstreams.get(str(number), BEFORE_ALL)) for number in plan.upstreams}
+    upstreams = {number: Upstream(manifest.upstreams.get(number, BEFORE_ALL)) for number in plan.upstreams}
     found = {}
     for stream, known, open_ended in plan.streams:
         found[stream.name] = StreamProgress(stream, known, open_ended=open_ended)
         if stream.name in manifest.progress:
-            found[stream.name].load(manifest.progress[stream.name])
+            found[stream.name].restore(manifest.progress[stream.name])
     return Known(found, upstreams, manifest.frontier, manifest.drained, manifest.events)
 
 
 def _keep(manifest: Manifest, store: Store, new: Step, input: int, table: pa.Table, near: Recent) -> None:
     number = manifest.next_chunk
     manifest.next_chunk += 1
-    new.chunks.append([number, input, table.num_rows, int(pc.max(table.column(wire.TS)).as_py())])
-    data = wire.table_bytes(table)
+    new.chunks.append(Chunk(number, input, table.num_rows, int(pc.max(table.column(formats.TS)).as_py())))
+    data = formats.chunk_body(table)
     store.put_chunk(number, data)
     near.put(new.id, number, data)
 
@@ -214,14 +175,14 @@ def _keep(manifest: Manifest, store: Store, new: Step, input: int, table: pa.Tab
 def _keep_states(contents: Live, manifest: Manifest, store: Store) -> None:
     changed = []
     for number, data in contents.states():
-        store.put_chunk(STATES - number, data)
+        store.put_chunk(formats.state_number(number), data)
         changed.append(number)
     manifest.states = sorted({*manifest.states, *changed})
 
 
 def _drop_states(manifest: Manifest, store: Store) -> None:
     for number in manifest.states:
-        store.drop_chunk(STATES - number)
+        store.drop_chunk(formats.state_number(number))
     manifest.states = []
 
 
@@ -230,7 +191,7 @@ def _expire(contents: Live, manifest: Manifest, store: Store) -> None:
     for one in manifest.steps:
         gone = [chunk for chunk in one.chunks if contents.outlived(chunk, manifest.frontier, manifest.steps)]
         for chunk in gone:
-            store.drop_chunk(chunk[0])
+            store.drop_chunk(chunk.number)
         one.chunks = [chunk for chunk in one.chunks if chunk not in gone]
     while len(manifest.steps) > 1 and not manifest.steps[0].chunks:
         manifest.steps.pop(0)
@@ -241,14 +202,14 @@ def _compact(contents: Live, manifest: Manifest, store: Store, near: Recent) -> 
 
     Earlier steps are gone from the manifest: a cache that is behind them finds no step of its own, and is built anew.
     """
-    held = sum(chunk[2] for one in manifest.steps for chunk in one.chunks)
+    held = sum(chunk.rows for one in manifest.steps for chunk in one.chunks)
     alive = contents.compacted(held)
     if alive is None:
         return
     last = manifest.steps[-1]
     for one in manifest.steps:
         for chunk in one.chunks:
-            store.drop_chunk(chunk[0])
+            store.drop_chunk(chunk.number)
     manifest.steps = [Step(last.id, last.frontier, released=last.released)]
     for input, table in alive.items():
         if table.num_rows:
@@ -275,16 +236,16 @@ def _contents(plan: CellPlan, cell: int, store: Store, manifest: Manifest, cache
         tables.setdefault(input, []).append(table)
     contents.replay({i: in_order(pa.concat_tables(some)) for i, some in tables.items()}, manifest.frontier)
     for number in manifest.states:
-        contents.load_state(number, store.chunk(STATES - number))
+        contents.load_state(number, store.chunk(formats.state_number(number)))
     return contents
 
 
 def _chunks(store: Store, steps: list[Step], near: Recent) -> list[tuple[int, pa.Table]]:
     found = []
     for one in steps:
-        for number, input, *_ in one.chunks:
-            data = near.get(one.id, number)
-            found.append((input, wire.table_of(store.chunk(number) if data is None else data)))
+        for chunk in one.chunks:
+            data = near.get(one.id, chunk.number)
+            found.append((chunk.input, formats.chunk_table(store.chunk(chunk.number) if data is None else data)))
     return found
 
 

@@ -18,7 +18,7 @@ from plait.core.operator.buckets import PlainBuckets, end_of_timers
 from plait.order import AFTER_ALL
 from plait.query.bind import Bound
 from plait.query.operator import Operator
-from plait.spark import wire
+from plait.spark import formats
 from plait.spark.cell.live import Live
 from plait.spark.cell.onward import Onward
 from plait.spark.cell.operator import LiveOperator, placed, results_of
@@ -48,11 +48,10 @@ def rows_of(contents: Live) -> list[tuple[int, bytes]]:
 
 
 def _told(contents: LiveOperator, last: int) -> list[tuple[int, bytes]]:
-    told = wire.body({"last": last})
-    rows = [(-1 - cell, told) for cell in range(contents.cells) if cell != contents.cell]
+    told = formats.body(formats.LastTimer(last))
+    rows = [(-1 - cell, told) for cell in range(contents.cells)]
     for bucket, (state, timers) in contents.buckets.stored(sorted(contents.buckets.waiting())).items():
-        head = wire.body({"last": last, "bucket": bucket, "timers": sorted(set(timers))})
-        rows.append((-1 - contents.cell, head + contents.pickled.dump(bucket, state)))
+        rows.append((-1 - contents.cell, contents.pickled.body(bucket, state, timers)))
     return rows
 
 
@@ -63,20 +62,21 @@ class Closing:
     bound: Bound
     onward: Onward | None
     last: int | None = None
-    bodies: list[tuple[dict[str, Any], bytes]] = field(default_factory=list)
+    buckets: list[bytes] = field(default_factory=list)
 
     def take(self, body: bytes) -> None:
-        head = wire.header(body)
-        self.last = end_of_timers((self.last, head["last"]))
-        if "bucket" in head:
-            self.bodies.append((head, wire.rest(body)))
+        head, _ = formats.parse(body)
+        if isinstance(head, formats.LastTimer):
+            self.last = end_of_timers((self.last, head.ts))
+        else:
+            self.buckets.append(body)
 
     def rows(self) -> list[tuple[int, bytes]]:
         assert self.last is not None
         assert isinstance(self.bound.node, Operator)
         buckets, pickled = PlainBuckets(self.bound.node), Pickled(self.bound.node)
-        for head, data in self.bodies:
-            buckets.restore(head["bucket"], pickled.load(data), head["timers"])
+        for body in self.buckets:
+            buckets.restore(*pickled.bucket(body))
         try:
             buckets.pass_time(self.last)
             results = results_of(self.bound, buckets, pa.array([], pa.binary()))
@@ -84,7 +84,7 @@ class Closing:
             raise placed(error, *buckets.calling, str) from error
         if self.onward is not None:
             return self.onward.bodies(results, AFTER_ALL, [])
-        return [(wire.RESULTS, body) for body in results.bodies()]
+        return [(formats.RESULTS, body) for body in results.bodies()]
 
 
 def closed(rows: list[tuple[int, bytes]], bound: Bound, onward: Onward | None) -> list[tuple[int, bytes]]:
@@ -105,14 +105,14 @@ def closing_stage(raw: Any, bound: Bound, onward: Onward | None, partitions: int
     """The shuffle behind an operator's cells, and what is done there."""
     from pyspark.sql import functions as F
 
-    name, body = wire.columns(onward is not None)
+    name, body = formats.columns(onward is not None)
     # Results only pass: anywhere, but a row that is sent again goes where it went before.
     where = F.when(F.col(name) < 0, F.col(name)).otherwise(F.length(body))
     return raw.repartition(partitions, where).mapInArrow(_mapper(bound, onward), schema)
 
 
 def _mapper(bound: Bound, onward: Onward | None) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    names = wire.columns(onward is not None)
+    names = formats.columns(onward is not None)
     schema = pa.schema([(names[0], pa.int32()), (names[1], pa.binary())])
 
     def close(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,9 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from plait.core import keys
-from plait.spark import wire
-
-_BY = b"plait.by"
+from plait.spark import formats
 
 
 @dataclass
@@ -36,21 +33,21 @@ class Keyed:
 
     def table(self) -> pa.Table:
         """The columns, and `_plait_key` spelled out."""
-        return self.columns.append_column(pa.field(wire.KEY, pa.binary()), self.spelled())
+        return self.columns.append_column(pa.field(formats.KEY, pa.binary()), self.spelled())
 
     def bodies(self, cut: int = 1 << 20) -> list[bytes]:
         """As packed rows, of `cut` results at most."""
         whole = self.columns if self.key is None else self.table()
-        whole = whole.replace_schema_metadata({_BY: json.dumps(self.by).encode()})
-        return [wire.pair(wire.table_bytes(whole.slice(at, cut)), b"") for at in range(0, self.rows, cut)]
+        head = formats.KeyedRows(list(self.by), self.key is not None)
+        parts = (whole.slice(at, cut).replace_schema_metadata(None) for at in range(0, self.rows, cut))
+        return list(formats.bodies(head, parts))
 
     @classmethod
-    def of(cls, rows: pa.Table) -> Keyed:
-        by = tuple(json.loads(rows.schema.metadata[_BY]))
-        rows = rows.replace_schema_metadata(None)
-        if wire.KEY not in rows.column_names:
-            return cls(rows, by)
-        return cls(rows.drop_columns([wire.KEY]), by, _array(rows.column(wire.KEY)))
+    def of(cls, head: formats.KeyedRows, rest: pa.Buffer) -> Keyed:
+        rows = formats.table(rest)
+        if not head.spelled:
+            return cls(rows, tuple(head.by))
+        return cls(rows.drop_columns([formats.KEY]), tuple(head.by), _array(rows.column(formats.KEY)))
 
 
 def merge(parts: list[Keyed]) -> Keyed:

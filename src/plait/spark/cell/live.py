@@ -24,9 +24,10 @@ from plait.query.bind import Bound
 from plait.query.join import Asof, Join, TimeWindow, TumblingWindow
 from plait.query.operator import Operator
 from plait.query.stream import Stream
-from plait.spark import wire
+from plait.spark import formats
 from plait.spark.cell.keyed import Keyed
 from plait.spark.cell.results import Results, distinct, merge_pairs
+from plait.spark.formats import Chunk, Step
 from plait.spark.plan.layout import Layout
 
 #: Dead rows that are not worth a rewrite.
@@ -112,8 +113,8 @@ class Live(ABC):
     def _process(self, ready: list[pa.Table], frontier: int, *, results: bool) -> Results | Keyed: ...
 
     @abstractmethod
-    def outlived(self, chunk: list[int], frontier: int, steps: list[Any]) -> bool:
-        """Whether no row of a chunk [number, input, rows, max ts] has a part in any result that is still to come."""
+    def outlived(self, chunk: Chunk, frontier: int, steps: list[Step]) -> bool:
+        """Whether no row of a chunk has a part in any result that is still to come."""
 
 
 class LivePairs(Live):
@@ -122,7 +123,7 @@ class LivePairs(Live):
     def __init__(self, bound: Bound, *, hashes: bool = False) -> None:
         super().__init__(bound, [rows_schema(i.schema, hashes=hashes) for i in bound.inputs])
         # What results show of a row, and their time; keys go by reference.
-        self.shown = tuple([*i.schema.names, wire.TS] for i in bound.inputs)
+        self.shown = tuple([*i.schema.names, formats.TS] for i in bound.inputs)
         self.nothing = Results.none(bound.schema)
 
     def columns(self, ts: Any, left: pa.Table, right: pa.Table | None) -> pa.Table:
@@ -153,7 +154,7 @@ class LiveJoin(LivePairs):
         side = interleaved(ready)
         stored: Any = (None, None)
         if self.layout.kind == "see_all":
-            stored = tuple(self.layout.stored(self.cell, t.column(wire.HASH).to_numpy()) for t in ready)
+            stored = tuple(self.layout.stored(self.cell, t.column(formats.HASH).to_numpy()) for t in ready)
         for input in (0, 1):
             self.payload[input].append(ready[input])
         ts = (times(ready[0]), times(ready[1]))
@@ -189,14 +190,14 @@ class LiveJoin(LivePairs):
         by_left = side[pairs.trigger] == 0
         of_right += len(lefts)
         return Results(
-            self.columns(pc.max_element_wise(left.column(wire.TS), right.column(wire.TS)), left, right),
+            self.columns(pc.max_element_wise(left.column(formats.TS), right.column(formats.TS)), left, right),
             pa.concat_arrays([self._keys(0, lefts), self._keys(1, rights)]),
             np.where(by_left, of_left, of_right),
             np.where(by_left, of_right, of_left),
         )
 
     def _keys(self, input: int, ids: np.ndarray) -> pa.Array:
-        return _as(self.payload[input].take(ids, [wire.KEY]).column(0), pa.binary())
+        return _as(self.payload[input].take(ids, [formats.KEY]).column(0), pa.binary())
 
     def _unmatched(self, frontier: int) -> Results:
         """Left rows that no partner can reach any more, at the ts of their last chance."""
@@ -234,8 +235,8 @@ class LiveJoin(LivePairs):
             gone = self.window.live_from(0) - self.first
             self.first, self.left_ts, self.matched = self.first + gone, self.left_ts[gone:], self.matched[gone:]
 
-    def outlived(self, chunk: list[int], frontier: int, steps: list[Any]) -> bool:
-        _, input, _, max_ts = chunk
+    def outlived(self, chunk: Chunk, frontier: int, steps: list[Step]) -> bool:
+        input, max_ts = chunk.input, chunk.last_ts
         window = self.window.window
         if max_ts >= frontier:
             return False
@@ -260,16 +261,16 @@ def crowded(held: int, alive: int) -> bool:
 
 def rows_schema(schema: pa.Schema, *, hashes: bool = False) -> pa.Schema:
     """Columns of tuples as cells keep them."""
-    extra = [pa.field(wire.TS, pa.int64()), pa.field(wire.KEY, pa.binary())]
-    return pa.schema([*schema, *extra, *([pa.field(wire.HASH, pa.uint64())] if hashes else [])])
+    extra = [pa.field(formats.TS, pa.int64()), pa.field(formats.KEY, pa.binary())]
+    return pa.schema([*schema, *extra, *([pa.field(formats.HASH, pa.uint64())] if hashes else [])])
 
 
 def numbered(ready: pa.Table) -> pa.Table:
     """Tuples in order, of which some may have one key: equal rows, ordered by content. Each but the first has its number
     among them in its key, so that a key is one tuple's."""
-    if wire.KEY not in ready.column_names or ready.num_rows < 2:
+    if formats.KEY not in ready.column_names or ready.num_rows < 2:
         return ready
-    own = _as(ready.column(wire.KEY), pa.binary())
+    own = _as(ready.column(formats.KEY), pa.binary())
     same = np.zeros(len(own), bool)
     same[1:] = pc.equal(own.slice(1), own.slice(0, len(own) - 1)).to_numpy(zero_copy_only=False)
     if not same.any():
@@ -277,14 +278,14 @@ def numbered(ready: pa.Table) -> pa.Table:
     at = np.arange(len(own))
     number = at - np.maximum.accumulate(np.where(same, 0, at))
     made = keys.join(own, pc.if_else(pa.array(same), keys.ints(number), b""), n=len(own))
-    return ready.set_column(ready.column_names.index(wire.KEY), pa.field(wire.KEY, pa.binary()), made)
+    return ready.set_column(ready.column_names.index(formats.KEY), pa.field(formats.KEY, pa.binary()), made)
 
 
 def in_order(table: pa.Table) -> pa.Table:
     """Tuples in total order; partial panes, which have no key, by time."""
     if _is_in_order(table):
         return table.combine_chunks()
-    by = [(name, "ascending") for name in (wire.TS, wire.KEY) if name in table.column_names]
+    by = [(name, "ascending") for name in (formats.TS, formats.KEY) if name in table.column_names]
     return table.take(pc.sort_indices(table, sort_keys=by))
 
 
@@ -294,14 +295,14 @@ def _is_in_order(table: pa.Table) -> bool:
     if (ts[1:] < ts[:-1]).any():
         return False
     ties = np.flatnonzero(ts[1:] == ts[:-1])
-    if wire.KEY not in table.column_names or len(ties) == 0:
+    if formats.KEY not in table.column_names or len(ties) == 0:
         return True
-    keys = (table.column(wire.KEY).take(pa.array(ties + after)) for after in (0, 1))
+    keys = (table.column(formats.KEY).take(pa.array(ties + after)) for after in (0, 1))
     return bool(pc.all(pc.less(*keys)).as_py())
 
 
 def times(table: pa.Table) -> np.ndarray:
-    found: np.ndarray = table.column(wire.TS).to_numpy()
+    found: np.ndarray = table.column(formats.TS).to_numpy()
     return found
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from plait.spark import wire
+from plait.spark import formats
 from plait.spark.cell.keyed import Keyed
 from plait.spark.cell.results import Results
 from plait.spark.plan.layout import mix
@@ -30,18 +30,17 @@ class Onward:
     ) -> list[tuple[int, bytes]]:
         """Packed rows for the next operator: (cell, body)."""
         table = results.table()
-        key = table.column(wire.KEY)
+        key = table.column(formats.KEY)
         key = pa.concat_arrays(key.chunks) if key.num_chunks else pa.array([], pa.binary())
         ts = table.column(0)
         numbers = (ts.cast(pa.int64()) if pa.types.is_temporal(ts.type) else ts).to_numpy()
         tuples = Tuples(
-            table.drop_columns([wire.KEY]), None, numbers, lambda at: key if at is None else key.take(pa.array(at)),
+            table.drop_columns([formats.KEY]), None, numbers, lambda at: key if at is None else key.take(pa.array(at)),
             lambda: mix(np.fromiter((zlib.crc32(k) for k in key.to_pylist()), np.uint64, len(key))), {},
         )  # fmt: skip
         cells = self.ship.layout.keys
-        out = []
+        out: list[tuple[int, bytes]] = []
         for input in self.inputs:
-            head = {"upstream": self.number, "input": input, "frontier": frontier}
-            for cell, part in zip(cells, self.ship.parts(input, tuples), strict=True):
-                out.append((cell, wire.body(head, part if part.num_rows else None)))
-        return out + [(cells[0], wire.wrapped(kind, body)) for kind, body in for_user]
+            head = formats.OperatorRows(self.number, input, frontier)
+            out += zip(cells, formats.bodies(head, self.ship.parts(input, tuples)), strict=True)
+        return out + [(cells[0], formats.body(formats.Passed(kind), body)) for kind, body in for_user]

@@ -12,7 +12,6 @@ import hashlib
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,12 +25,13 @@ from plait.order import AFTER_ALL, AFTER_INPUTS, decode, encode
 from plait.query.bind import Bound
 from plait.query.operator import Operator
 from plait.query.stream import Stream
-from plait.spark import wire
+from plait.spark import formats
 from plait.spark.cell.keyed import Keyed
 from plait.spark.cell.live import Live, _as, rows_schema, times
 from plait.spark.cell.pickled import Pickled
+from plait.spark.formats import ROUTE, ROUTE_TYPE, Chunk, Step
 from plait.spark.pack.positions import told
-from plait.spark.pack.route import AGAIN, KIND, ROUTE, codes_of, stream_name
+from plait.spark.pack.route import AGAIN, codes_of, stream_name
 from plait.spark.plan.layout import Layout
 
 #: Where plait itself is, so that the user's line is told and not one of these.
@@ -43,7 +43,9 @@ class LiveOperator(Live):
 
     def __init__(self, bound: Bound, layout: Layout, cell: int) -> None:
         assert isinstance(bound.node, Operator)
-        super().__init__(bound, [pa.schema([*rows_schema(i.schema), pa.field(ROUTE, KIND)]) for i in bound.inputs])
+        super().__init__(
+            bound, [pa.schema([*rows_schema(i.schema), pa.field(ROUTE, ROUTE_TYPE)]) for i in bound.inputs]
+        )
         self.node, self.cell, self.cells = bound.node, cell, layout.cells
         self.buckets, self.pickled = PlainBuckets(bound.node), Pickled(bound.node)
         self._written: dict[int, bytes] = {}  # digests of what the state store has
@@ -51,21 +53,21 @@ class LiveOperator(Live):
     def prepared(self, input: int, table: pa.Table) -> pa.Table:
         """What no bucket sees was here to be shown, had it been dropped."""
         table = table.select(self.schemas[input].names)
-        codes, _ = codes_of(_as(table.column(ROUTE), KIND))
+        codes, _ = codes_of(_as(table.column(ROUTE), ROUTE_TYPE))
         return table if (codes != NONE).all() else table.filter(pa.array(codes != NONE))
 
     def waiting(self, table: pa.Table, frontier: int) -> pa.Table:
         return table.slice(int(np.searchsorted(times(table), frontier, "left")))
 
-    def outlived(self, chunk: list[int], frontier: int, steps: list[Any]) -> bool:
-        return chunk[3] < frontier
+    def outlived(self, chunk: Chunk, frontier: int, steps: list[Step]) -> bool:
+        return chunk.last_ts < frontier
 
     # --- states ---
 
     def states(self) -> Iterator[tuple[int, bytes]]:
         """Buckets that have changed since the last call, pickled."""
         for bucket, (state, timers) in self.buckets.stored(sorted(self.buckets.touched)).items():
-            data = self.pickled.dump(bucket, (state, sorted(set(timers))))
+            data = self.pickled.body(bucket, state, timers)
             digest = hashlib.blake2b(data, digest_size=16).digest()
             if self._written.get(bucket) != digest:
                 self._written[bucket] = digest
@@ -73,7 +75,7 @@ class LiveOperator(Live):
         self.buckets.touched.clear()
 
     def load_state(self, number: int, data: bytes) -> None:
-        self.buckets.restore(number, *self.pickled.load(data))
+        self.buckets.restore(*self.pickled.bucket(data))
         self._written[number] = hashlib.blake2b(data, digest_size=16).digest()
 
     def forget(self) -> None:
@@ -134,8 +136,8 @@ class _Batch:
         own = np.concatenate([np.arange(table.num_rows) for table in ready])
         order = np.lexsort((input, ts))
         self.ts, self.input, self.own = ts[order], input[order].tolist(), own[order].tolist()
-        self.key = pa.concat_arrays([_as(t.column(wire.KEY), pa.binary()) for t in ready]).take(pa.array(order))
-        self.route = pa.concat_arrays([_as(t.column(ROUTE), KIND) for t in ready]).take(pa.array(order))
+        self.key = pa.concat_arrays([_as(t.column(formats.KEY), pa.binary()) for t in ready]).take(pa.array(order))
+        self.route = pa.concat_arrays([_as(t.column(ROUTE), ROUTE_TYPE) for t in ready]).take(pa.array(order))
         self.rows = [
             Rows(table.select(i.schema.names), times(table), stream_name(bound, n))
             for n, (table, i) in enumerate(zip(ready, bound.inputs, strict=True))

@@ -4,6 +4,8 @@ Plain pickle where it can: data, and classes that Python finds by their module. 
 found so: those that the operator's functions know go by name, so that after a restart they are the same classes as the
 functions', whatever the script has made of them; others go with their code.
 
+What a state holds of plait's own (tuples, errors, timers) goes by names that `formats` has for good, never by a module's path.
+
 Functions themselves travel in the plan, those of modules that are not installed with their code (`carry`): a task has
 another working folder and another path to look for modules.
 """
@@ -19,8 +21,11 @@ import sysconfig
 from collections.abc import Iterable
 from typing import Any
 
+import pyarrow as pa
+
 from plait.errors import RunError
 from plait.query.operator import Operator
+from plait.spark import formats
 
 #: How pickle says that it can't: a class or function that it does not find, an object that refuses, one nested too deep.
 UNPICKLED = (pickle.PicklingError, AttributeError, TypeError, RecursionError)
@@ -66,9 +71,19 @@ class Pickled:
             if inspect.isfunction(inner) or isinstance(inner, type):
                 self._classes_of(inner, seen)
 
-    def dump(self, bucket: int, state: Any) -> bytes:
+    def body(self, bucket: int, state: Any, timers: Iterable[int]) -> bytes:
+        """A bucket as it is stored and sent."""
+        return formats.body(formats.Bucket(bucket, sorted(set(timers))), self._dump(bucket, state))
+
+    def bucket(self, data: bytes) -> tuple[int, Any, list[int]]:
+        """The same bucket again: its number, state and timers."""
+        head, rest = formats.parse(data, stored="The state of a bucket in the checkpoint")
+        assert isinstance(head, formats.Bucket)
+        return head.bucket, self._load(rest), head.timers
+
+    def _dump(self, bucket: int, state: Any) -> bytes:
         try:
-            return pickle.dumps(state, pickle.HIGHEST_PROTOCOL)
+            return _dump_plain(state)
         except UNPICKLED:
             pass  # a class that is not found by its module, perhaps
         try:
@@ -89,10 +104,14 @@ class Pickled:
             def persistent_id(self, value: Any) -> Any:
                 return names.get(id(value)) if isinstance(value, type) and not _found(value) else None
 
+            def reducer_override(self, value: Any) -> Any:
+                found = formats.reduced(value)
+                return super().reducer_override(value) if found is NotImplemented else found  # type: ignore[no-untyped-call]
+
         Named(out, pickle.HIGHEST_PROTOCOL).dump(state)  # type: ignore[no-untyped-call]
         return out.getvalue()
 
-    def load(self, data: bytes) -> Any:
+    def _load(self, data: pa.Buffer) -> Any:
         classes = self.classes
 
         class Unpickler(pickle.Unpickler):
@@ -106,6 +125,17 @@ class Pickled:
                 return classes[name]
 
         return Unpickler(io.BytesIO(data)).load()
+
+
+class _Plain(pickle.Pickler):
+    def reducer_override(self, value: Any) -> Any:
+        return formats.reduced(value)
+
+
+def _dump_plain(state: Any) -> bytes:
+    out = io.BytesIO()
+    _Plain(out, pickle.HIGHEST_PROTOCOL).dump(state)
+    return out.getvalue()
 
 
 def _found(kind: type) -> bool:

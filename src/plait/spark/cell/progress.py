@@ -14,25 +14,16 @@ from typing import Any
 from plait.errors import BehindError, DataError, LateError, RunError
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.stream import FILE, Stream
+from plait.spark.formats import SourceState, Split, StreamState
 from plait.spark.pack.positions import of_one_file, told
 
 #: It takes so many batches at least for a source to become idle: see `clock`.
 MOST = 4
 
 
-@dataclass
-class Source:
-    largest: int | None = None
-    ended: bool = False
-    heartbeat: int = BEFORE_ALL
-    last: str = ""  # the last position delivered, as hexadecimal of its key: compares as the positions do
-    silent_us: int = 0  # how long it has said nothing, as ticks tell it
-    idle: bool = False  # silent for longer than idle_after=: it does not hold the frontier until it speaks
-
-    def progress(self, disorder_us: int) -> int:
-        if self.ended:
-            return AFTER_ALL
-        return max(BEFORE_ALL if self.largest is None else self.largest - disorder_us, self.heartbeat)
+def _come_to(source: SourceState, disorder_us: int) -> int:
+    """The ts below which a source gives nothing any more, unless it has ended."""
+    return max(BEFORE_ALL if source.largest is None else source.largest - disorder_us, source.heartbeat)
 
 
 def frontier_of(streams: Iterable[StreamProgress | Upstream]) -> int:
@@ -65,7 +56,7 @@ class StreamProgress:
 
     def __init__(self, stream: Stream, names: tuple[Any, ...], *, open_ended: bool) -> None:
         self.stream = stream
-        self.sources: dict[Any, Source] = {name: Source() for name in names}
+        self.sources: dict[Any, SourceState] = {name: SourceState() for name in names}
         self.open_ended = open_ended  # sources become known at first sight
         self.ended = False
         self.silent_us = 0  # how long none of its sources has said anything
@@ -76,7 +67,7 @@ class StreamProgress:
             return AFTER_ALL, None
         least, holder = AFTER_ALL, None
         for name, source in self.sources.items():
-            at = source.progress(self.stream.disorder_us)
+            at = AFTER_ALL if source.ended else _come_to(source, self.stream.disorder_us)
             if at < least and not source.idle:
                 least, holder = at, name
         if least == AFTER_ALL and self.open_ended and not self._idle(self.silent_us):
@@ -107,28 +98,25 @@ class StreamProgress:
     def reached(self) -> int:
         """The furthest any source has come."""
         disorder = self.stream.disorder_us
-        ends = [
-            max(BEFORE_ALL if s.largest is None else s.largest - disorder, s.heartbeat) for s in self.sources.values()
-        ]
-        return max(ends, default=BEFORE_ALL)
+        return max((_come_to(source, disorder) for source in self.sources.values()), default=BEFORE_ALL)
 
-    def fold(self, splits: list[list[Any]], released: int) -> dict[tuple[Any, str], int]:
+    def fold(self, splits: list[Split], released: int) -> dict[tuple[Any, str], int]:
         """Take a batch's splits; gives for each (source, first position) the ts below which its tuples are late."""
         limits: dict[tuple[Any, str], int] = {}
         disorder = self.stream.disorder_us
         at_start = {name: source.largest for name, source in self.sources.items()}
-        for name, first, last, largest, _, ended, offence, _ in sorted(splits, key=lambda s: (str(s[0]), s[1])):
+        for split in sorted(splits, key=lambda s: (str(s.source), s.first)):
+            name, first, largest, offence = split.source, split.first, split.largest, split.offence
             source = self._source(name)
             if first and source.last and first <= source.last:
                 raise self.out_of_order(name, first, source.last)
-            source.last = last
+            source.last = split.last
             # Rows without a position have no order among those of their batch: only earlier batches came before them.
             before = source.largest if first else at_start.get(name)
             limits[(name, first)] = BEFORE_ALL if before is None else before - disorder
             if offence is not None and self.stream.late == "error":
-                ts, largest_before, where = offence
-                largest_before = largest_before if before is None else max(largest_before, before)
-                raise self.late(name, ts, largest_before, bytes.fromhex(where))
+                largest_before = offence.largest if before is None else max(offence.largest, before)
+                raise self.late(name, offence.ts, largest_before, bytes.fromhex(offence.seq))
             if (
                 released > BEFORE_ALL
                 and source.largest is None
@@ -137,10 +125,10 @@ class StreamProgress:
             ):
                 raise self.behind(name, largest, released)
             source.largest = largest if source.largest is None else max(source.largest, largest)
-            source.ended = source.ended or (ended and self.stream.source == FILE)
+            source.ended = source.ended or (split.ended and self.stream.source == FILE)
         return limits
 
-    def _source(self, name: Any) -> Source:
+    def _source(self, name: Any) -> SourceState:
         """The source of a split; it must not have ended."""
         if self.ended:
             raise RunError(f"Stream {self.stream.name!r} has ended", why="rows came after its end")
@@ -149,7 +137,7 @@ class StreamProgress:
             raise RunError(f"Stream {self.stream.name!r}: source {name!r} has ended", why="rows came after its end")
         return source
 
-    def know(self, name: Any) -> Source:
+    def know(self, name: Any) -> SourceState:
         """The source of that name; where none are declared, first sight makes it known."""
         source = self.sources.get(name)
         if source is None:
@@ -160,7 +148,7 @@ class StreamProgress:
                     why=f"sources= names {declared}",
                     do="Add it to sources=",
                 )
-            source = self.sources[name] = Source()
+            source = self.sources[name] = SourceState()
         return source
 
     def late(self, name: Any, ts: int, largest: int, seq: bytes) -> LateError:
@@ -198,16 +186,10 @@ class StreamProgress:
             do="Name files so that they sort in the order they arrive, or use a seq column",
         )
 
-    def dump(self) -> dict[str, Any]:
-        return {
-            "ended": self.ended,
-            "silent_us": self.silent_us,
-            "sources": [
-                [n, s.largest, s.ended, s.heartbeat, s.last, s.silent_us, s.idle] for n, s in self.sources.items()
-            ],
-        }
+    def state(self) -> StreamState:
+        """What a cell stores of it."""
+        return StreamState(self.ended, self.silent_us, self.sources)
 
-    def load(self, data: dict[str, Any]) -> None:
-        self.ended, self.silent_us = data["ended"], data.get("silent_us", 0)
-        for name, *rest in data["sources"]:
-            self.sources[name] = Source(*rest)
+    def restore(self, state: StreamState) -> None:
+        self.ended, self.silent_us = state.ended, state.silent_us
+        self.sources.update(state.sources)

@@ -19,11 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from plait.core import keys
-from plait.spark import wire
+from plait.spark import formats
 from plait.spark.cell import keyed
 from plait.spark.cell.keyed import Keyed
-
-_FIRST, _SECOND = "_plait_first", "_plait_second"
+from plait.spark.formats import FIRST, SECOND
 
 #: Rows of one packed row at most: far from the 2 GiB that one value of Spark's can hold.
 CUT = 1 << 20
@@ -48,7 +47,7 @@ class Results:
     def table(self) -> pa.Table:
         """The columns, and `_plait_key` spelled out."""
         parts = (self.keys.take(pa.array(places)) for places in (self.first, self.second))
-        return self.columns.append_column(pa.field(wire.KEY, pa.binary()), keys.nest(*parts, n=self.rows))
+        return self.columns.append_column(pa.field(formats.KEY, pa.binary()), keys.nest(*parts, n=self.rows))
 
     def take(self, places: np.ndarray) -> Results:
         return Results(self.columns.take(pa.array(places)), self.keys, self.first[places], self.second[places])
@@ -58,22 +57,22 @@ class Results:
         out = []
         for at in range(0, self.rows, cut):
             to = at + cut
-            table = self.columns.slice(at, cut).append_column(_FIRST, pa.array(self.first[at:to].astype(np.int32)))
-            table = table.append_column(_SECOND, pa.array(self.second[at:to].astype(np.int32)))
-            out.append(wire.pair(wire.table_bytes(table), wire.table_bytes(pa.table({wire.KEY: self.keys}))))
+            table = self.columns.slice(at, cut).append_column(FIRST, pa.array(self.first[at:to].astype(np.int32)))
+            table = table.append_column(SECOND, pa.array(self.second[at:to].astype(np.int32)))
+            out.append(formats.PairRows.body(table, self.keys))
         return out
 
     @classmethod
     def of(cls, rows: pa.Table, found: pa.Table) -> Self:
-        places = [rows.column(name).to_numpy().astype(np.int64) for name in (_FIRST, _SECOND)]
-        keys_ = found.column(wire.KEY).combine_chunks()
-        return cls(rows.drop_columns([_FIRST, _SECOND]), _flat(keys_), *places)
+        places = [rows.column(name).to_numpy().astype(np.int64) for name in (FIRST, SECOND)]
+        keys_ = found.column(formats.KEY).combine_chunks()
+        return cls(rows.drop_columns([FIRST, SECOND]), _flat(keys_), *places)
 
 
 def read(body: Any) -> Results | Keyed:
     """What `bodies` gave, of a join or of an aggregate."""
-    rows, found = wire.unpair(body)
-    return Keyed.of(wire.table_of(rows)) if found.size == 0 else Results.of(wire.table_of(rows), wire.table_of(found))
+    head, rest = formats.parse(body)
+    return Keyed.of(head, rest) if isinstance(head, formats.KeyedRows) else Results.of(*head.tables(rest))
 
 
 def merge(parts: Sequence[Results | Keyed]) -> Results | Keyed:

@@ -14,12 +14,15 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
+from plait.spark import formats
+
 if TYPE_CHECKING:
     from plait.spark.cell.cell import CellPlan
 
 # As objects: Spark asks its JVM to parse a schema given as text, on every batch.
-_KEY = StructType([StructField("no", LongType())])
-_VALUE = StructType([StructField("body", BinaryType())])
+_KEY = StructType([StructField(formats.STATE_KEY, LongType())])
+_VALUE = StructType([StructField(formats.STATE_VALUE, BinaryType())])
+_STATE = formats.STATE
 
 
 class Cell(StatefulProcessor):
@@ -27,7 +30,7 @@ class Cell(StatefulProcessor):
         self.plan = plan
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        self.map = handle.getMapState("cell", _KEY, _VALUE)
+        self.map = handle.getMapState(_STATE, _KEY, _VALUE)
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
         from plait.spark.cell import task
@@ -38,15 +41,11 @@ class Cell(StatefulProcessor):
         return
 
 
-#: A state as rows: of which cell, the number of a chunk (or the manifest's), and what it holds.
-STATE = "cell int, no long, body binary"
-
-
 class Importer(StatefulProcessor):
     """Stores what it is handed, and puts out nothing: `relayout` begins a checkpoint with it."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        self.map = handle.getMapState("cell", _KEY, _VALUE)
+        self.map = handle.getMapState(_STATE, _KEY, _VALUE)
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
         from plait.spark.cell import task

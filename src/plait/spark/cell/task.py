@@ -11,15 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from pyspark import TaskContext
 
-from plait.spark import wire
+from plait.spark import formats
 from plait.spark.cell.cell import CellPlan, step
 from plait.spark.keep.recent import recent
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.stateful_processor import MapState
-
-#: The manifest's place among the chunks, whose numbers begin at 0.
-_MANIFEST = (-1,)
 
 _frozen = False
 
@@ -31,11 +28,11 @@ class SparkStore:
         self._map = state
 
     def manifest(self) -> bytes | None:
-        found = self._map.getValue(_MANIFEST)
+        found = self._map.getValue((formats.MANIFEST,))
         return None if found is None else bytes(found[0])
 
     def put_manifest(self, data: bytes) -> None:
-        self._map.updateValue(_MANIFEST, (data,))
+        self._map.updateValue((formats.MANIFEST,), (data,))
 
     def chunk(self, number: int) -> bytes:
         found = self._map.getValue((number,))
@@ -59,7 +56,7 @@ def rows_of_cell(data: bytes, key: int, state: MapState, rows: Iterator[Any]) ->
     run = None if query is None else f"{query}-{plan.number}"  # each operator of a query has cells of its own
     near = recent(run, cell, plan.layout.cells)
     out = step(plan, cell, SparkStore(state), bodies, cache_key=run, near=near)
-    place, body = wire.columns(plan.onward is not None)
+    place, body = formats.columns(plan.onward is not None)
     yield pd.DataFrame({place: [p for p, _ in out], body: [b for _, b in out]})
     _freeze()
 

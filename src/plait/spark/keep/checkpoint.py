@@ -1,14 +1,8 @@
-"""A checkpoint's card, `plait.json`: what it pins, who it is, and where its results go.
-
-fingerprint, query, layout, partitions, and of users' functions what `resume` compares   what it was started with
-first    the batches that earlier checkpoints of the query had; left: where its state went (both: `relayout`)
-id       its identity, made with it; runs: tokens of its last starts; target: its folder of results (all: `target`)
-"""
+"""A checkpoint's card, `plait.json` (`formats.Card`): read before anything else, written when a start is allowed."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,9 +11,9 @@ from typing import Any
 
 from plait import paths
 from plait.errors import RunError
+from plait.spark.formats import Card
 from plait.spark.publish.target import Owner, Target, locked, put
 
-CARD = "plait.json"
 _WHAT = "The checkpoint"
 
 
@@ -30,7 +24,7 @@ def tie(plan: Any, checkpoint: Path, targets: Sequence[Target]) -> tuple[Any, Ow
     """
     with _made(checkpoint), locked(checkpoint):
         card = read_card(checkpoint)
-        first = (card or {}).get("first", 0)
+        first = 0 if card is None else card.first
         owner = _owner(plan, checkpoint, card, first)
         if card is None:
             _check(targets, owner)
@@ -38,10 +32,8 @@ def tie(plan: Any, checkpoint: Path, targets: Sequence[Target]) -> tuple[Any, Ow
         if card is not None:
             _check(targets, owner)
         plan.announce()
-        runs = [*targets[0].last_run(owner), owner.run]
-        write_card(
-            checkpoint, (card or {}) | plan.card() | {"id": owner.id, "runs": runs, "target": str(targets[0].folder)}
-        )
+        runs = (*targets[0].last_run(owner), owner.run)
+        write_card(checkpoint, Card(plan.pins(), owner.id, runs, str(targets[0].folder), first))
         for target in targets:
             target.claim(owner)
     return plan, owner, first
@@ -52,7 +44,7 @@ def publishing(owner: Owner, target: Target) -> Iterator[None]:
     """Publish inside of this: the folder is still the checkpoint's, and the checkpoint this start's."""
     with target.held(owner):
         card = read_card(owner.checkpoint)
-        if card is None or card["runs"][-1] != owner.run:
+        if card is None or card.runs[-1] != owner.run:
             raise RunError(
                 f"The checkpoint {str(owner.checkpoint)!r} is no longer this query's",
                 why="it was removed" if card is None else "it has been started again since, elsewhere",
@@ -66,18 +58,12 @@ def _check(targets: Sequence[Target], owner: Owner) -> None:
         target.check(owner)
 
 
-def _owner(plan: Any, checkpoint: Path, card: dict[str, Any] | None, first: int) -> Owner:
-    known = card or {}
-    return Owner(
-        checkpoint,
-        known.get("id") or secrets.token_hex(16),
-        plan.cell.query,
-        first + last_number(checkpoint, "offsets") if card is not None else -1,
-        tuple(known.get("runs", ())),
-        secrets.token_hex(8),
-        known.get("target", ""),
-        adopts=card is not None and "id" not in card,
-    )
+def _owner(plan: Any, checkpoint: Path, card: Card | None, first: int) -> Owner:
+    run = secrets.token_hex(8)
+    if card is None:
+        return Owner(checkpoint, secrets.token_hex(16), plan.cell.query, -1, (), run, "")
+    planned = first + last_number(checkpoint, "offsets")
+    return Owner(checkpoint, card.id, plan.cell.query, planned, card.runs, run, card.target)
 
 
 @contextmanager
@@ -99,40 +85,39 @@ def last_number(checkpoint: Path, kind: str) -> int:
     return max((int(file.name) for file in (checkpoint / kind).glob("*") if file.name.isdigit()), default=-1)
 
 
-def read_card(checkpoint: Path) -> dict[str, Any] | None:
-    """What a checkpoint was started with; an error if something else than plait's started it."""
-    card = checkpoint / CARD
+def read_card(checkpoint: Path) -> Card | None:
+    """What a checkpoint was started with; an error if something else than plait's started it, or another version of it."""
+    card = checkpoint / Card.NAME
     if card.exists():
         try:
-            parsed: dict[str, Any] = json.loads(card.read_text())
+            return Card.read(card.read_text(), str(checkpoint))
         except (ValueError, OSError) as error:
             raise RunError(
                 f"{str(card)!r} can't be read",
                 why=str(error),
                 do="Bring it back, or begin anew with another checkpoint",
             ) from None
-        return parsed
     if (checkpoint / "offsets").exists():
         raise RunError(
             f"The checkpoint {str(checkpoint)!r} was not written by write_ordered",
-            why=f"it has offsets and no {CARD}",
+            why=f"it has offsets and no {Card.NAME}",
             do="Use another checkpoint folder",
         )
     return None
 
 
-def check_not_left(checkpoint: Path, card: dict[str, Any]) -> None:
-    if "left" in card:
+def check_not_left(checkpoint: Path, card: Card) -> None:
+    if card.left is not None:
         raise RunError(
-            f"The checkpoint {str(checkpoint)!r} has been left for {card['left']!r}",
+            f"The checkpoint {str(checkpoint)!r} has been left for {card.left!r}",
             why="relayout has moved its state there, and two queries would both publish what comes next",
             do="Use that one",
         )
 
 
-def write_card(checkpoint: Path, card: dict[str, Any]) -> None:
+def write_card(checkpoint: Path, card: Card) -> None:
     paths.folder(checkpoint, _WHAT)
     try:
-        put(checkpoint / CARD, json.dumps(card, indent=1) + "\n")
+        put(checkpoint / Card.NAME, card.text())
     except OSError as error:
         raise RunError(f"The checkpoint {str(checkpoint)!r} can't be written", why=str(error)) from None

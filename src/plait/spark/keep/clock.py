@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from plait.query.stream import Stream
-from plait.spark import wire
+from plait.spark import formats
 from plait.spark.plan.layout import Layout
 
 
@@ -32,8 +32,7 @@ def packed(ticks: Any, layout: Layout) -> Any:
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         seconds = sum(batch.num_rows for batch in batches)
         if seconds:
-            body = wire.body({"tick": seconds * 1_000_000})
-            schema = pa.schema([("cell", pa.int32()), ("body", pa.binary())])
-            yield pa.record_batch([list(cells), [body] * len(cells)], schema=schema)
+            body = formats.body(formats.Tick(seconds * 1_000_000))
+            yield pa.record_batch([list(cells), [body] * len(cells)], schema=formats.PACKED_ROWS)
 
-    return ticks.mapInArrow(rows, wire.PACKED)
+    return ticks.mapInArrow(rows, formats.PACKED)

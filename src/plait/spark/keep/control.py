@@ -15,12 +15,12 @@ into it at once:
 from __future__ import annotations
 
 import contextlib
-import json
 import operator
 import os
 import secrets
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,8 @@ import pyarrow as pa
 
 from plait import order, paths
 from plait.errors import DataError, QueryError
-from plait.spark import wire
+from plait.spark import formats
+from plait.spark.formats import Announced, Event, Sources
 from plait.spark.plan.ages import ANY_AGE
 from plait.spark.plan.layout import Layout
 from plait.spark.publish.target import put
@@ -43,32 +44,32 @@ def place(folder: str | os.PathLike[str]) -> Path:
     return found
 
 
-def write(folder: str | os.PathLike[str], **event: Any) -> int:
+def write(folder: str | os.PathLike[str], do: str, **named: Any) -> int:
     """Append an event; gives its number. Refused if the query that reads this folder could only stop at it."""
     here = place(folder)
-    event = {name: _plain(name, value) for name, value in event.items()}
-    _check_ts(event, f"Control event {event['do']!r}", "Name another ts")
+    event = Event(-1, do, **{name: _plain(name, value) for name, value in named.items()})
+    _check_ts(event, f"Control event {do!r}", "Name another ts")
     if (streams := _announced(here)) is not None:
         _check(event, streams, "")
     number = 1 + max((int(file.stem) for file in _files(here)), default=-1)
     try:
-        while not _take(here, number, event):
+        while not _take(here, replace(event, no=number)):
             number += 1
     except OSError as error:
         raise DataError(
-            f"Control event {event['do']!r} can't be written to {str(here)!r}",
+            f"Control event {do!r} can't be written to {str(here)!r}",
             why=str(error),
             do="No event was written",
         ) from error
     return number
 
 
-def _take(here: Path, number: int, event: dict[str, Any]) -> bool:
-    """Write an event under this number, if nobody has it."""
-    temporary, final = here / f".event.{secrets.token_hex(8)}.tmp", here / f"{number:012d}.json"
+def _take(here: Path, event: Event) -> bool:
+    """Write an event under its number, if nobody has it."""
+    temporary, final = here / f".event.{secrets.token_hex(8)}.tmp", here / formats.event_name(event.no)
     try:
         with open(temporary, "x", encoding="utf-8") as file:
-            file.write(json.dumps({"no": number, **event}) + "\n")
+            file.write(event.text())
             file.flush()
             os.fsync(file.fileno())
         return _name(temporary, final)
@@ -116,31 +117,19 @@ def _files(here: Path) -> list[Path]:
     return sorted(file for file in here.glob("*.json") if file.stem.isascii() and file.stem.isdigit())
 
 
-def _event(text: str) -> dict[str, Any] | None:
-    """A file's event; None if it is no whole one."""
-    with contextlib.suppress(ValueError):
-        found = json.loads(text)
-        if isinstance(found, dict) and isinstance(found.get("no"), int) and isinstance(found.get("do"), str):
-            return found
-    return None
-
-
-def _announced(here: Path) -> dict[str, Any] | None:
+def _announced(here: Path) -> dict[str, Sources] | None:
+    """What the query that reads the folder told of its streams."""
     with contextlib.suppress(FileNotFoundError, ValueError):
-        found: dict[str, Any] = json.loads((here / CARD).read_text())
-        return found
+        return Announced.read((here / Announced.NAME).read_text(), str(here)).streams
     return None
 
 
-#: What the query that reads the folder told of its streams.
-CARD = "streams.card"
-
-
-def announce(folder: str | os.PathLike[str], streams: dict[str, Any]) -> None:
+def announce(folder: str | os.PathLike[str], streams: dict[str, Sources]) -> None:
     """Note which streams and sources there are; refuse events that were written before and name any other."""
     here = place(folder)
+    _announced(here)  # refused if it is of another version
     for file in _files(here):
-        event = _event(file.read_text(errors="replace"))
+        event = Event.read(file.read_text(errors="replace"), os.fspath(file))
         if event is None:
             warnings.warn(
                 f"{os.fspath(file)!r} is no whole control event, and is passed over: write it again", stacklevel=4
@@ -148,34 +137,32 @@ def announce(folder: str | os.PathLike[str], streams: dict[str, Any]) -> None:
         else:
             _check(event, streams, os.fspath(file))
     try:
-        put(here / CARD, json.dumps(streams) + "\n")
+        put(here / Announced.NAME, Announced(streams).text())
     except OSError as error:
         raise DataError(
             f"{_FOLDER} {str(here)!r} can't be written", why=str(error), do="Check its permissions and the disk"
         ) from None
 
 
-def _check_ts(event: dict[str, Any], where: str, do: str) -> None:
-    if event["do"] == "heartbeat" and (
-        not isinstance(event["ts"], int)
-        or isinstance(event["ts"], bool)
-        or not order.TS_MIN <= event["ts"] <= order.TS_MAX
+def _check_ts(event: Event, where: str, do: str) -> None:
+    if event.do == "heartbeat" and (
+        not isinstance(event.ts, int) or isinstance(event.ts, bool) or not order.TS_MIN <= event.ts <= order.TS_MAX
     ):
-        raise QueryError(f"{where} has ts {event['ts']!r}", why="a ts lies within 2^62 microseconds of 1970", do=do)
+        raise QueryError(f"{where} has ts {event.ts!r}", why="a ts lies within 2^62 microseconds of 1970", do=do)
 
 
-def _check(event: dict[str, Any], streams: dict[str, Any], file: str) -> None:
-    if event["do"] == "drain":
+def _check(event: Event, streams: dict[str, Sources], file: str) -> None:
+    if event.do == "drain":
         return
-    where = f"Control event {file}" if file else f"Control event {event['do']!r}"
+    where = f"Control event {file}" if file else f"Control event {event.do!r}"
     do = "Remove that file: the query has not read it" if file else "Name one of these"
-    name, source = event["stream"], event.get("source")
-    if name not in streams:
+    name, source = event.stream, event.source
+    if name is None or name not in streams:
         raise QueryError(
             f"{where} names stream {name!r}", why=f"the query's streams are {', '.join(map(repr, streams))}", do=do
         )
-    declared, named = streams[name]["sources"], streams[name]["named"]
-    if event["do"] == "end" and source is None:
+    declared, named = streams[name].declared, streams[name].named
+    if event.do == "end" and source is None:
         return
     if declared is not None and source not in declared:
         raise QueryError(
@@ -192,17 +179,17 @@ def _check(event: dict[str, Any], streams: dict[str, Any], file: str) -> None:
 
 def drain(folder: str | os.PathLike[str]) -> int:
     """End of input: sources end, windows close, every result comes out; the checkpoint then refuses rows."""
-    return write(folder, do="drain")
+    return write(folder, "drain")
 
 
 def end(folder: str | os.PathLike[str], stream: str, source: Any = None) -> int:
     """End one source, or a whole stream."""
-    return write(folder, do="end", stream=stream, source=source)
+    return write(folder, "end", stream=stream, source=source)
 
 
 def heartbeat(folder: str | os.PathLike[str], stream: str, ts: int, source: Any = 0) -> int:
     """A promise that the source delivers nothing below `ts` any more."""
-    return write(folder, do="heartbeat", stream=stream, source=source, ts=ts)
+    return write(folder, "heartbeat", stream=stream, source=source, ts=ts)
 
 
 def events(spark: Any, folder: str) -> Any:
@@ -216,12 +203,11 @@ def packed(events: Any, layout: Layout) -> Any:
     cells = layout.keys
 
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        schema = pa.schema([("cell", pa.int32()), ("body", pa.binary())])
         for batch in batches:
             for line in batch.column("value").to_pylist():
-                if (event := _event(line)) is None:
+                if (event := Event.read(line)) is None:
                     continue
-                body = wire.body({"event": event})
-                yield pa.record_batch([list(cells), [body] * len(cells)], schema=schema)
+                body = formats.body(event)
+                yield pa.record_batch([list(cells), [body] * len(cells)], schema=formats.PACKED_ROWS)
 
-    return events.mapInArrow(rows, wire.PACKED)
+    return events.mapInArrow(rows, formats.PACKED)

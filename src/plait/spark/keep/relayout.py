@@ -14,6 +14,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ import pyarrow.parquet as pq
 
 from plait import paths
 from plait.errors import QueryError, RunError
+from plait.spark import formats
 from plait.spark.keep.checkpoint import check_not_left, last_number, read_card, write_card
 from plait.spark.keep.resettle import resettle
 from plait.spark.plan import settings
@@ -53,7 +55,7 @@ def relayout(df: Any, checkpoint: str | os.PathLike[str], to: str | os.PathLike[
         raise RunError(
             f"{str(new)!r} is there already", why="the new checkpoint is made from nothing", do="Name another"
         )
-    plan.check_wrote(card, old)  # refused if another query wrote it
+    plan.check_wrote(card.pins, old)  # refused if another query wrote it
     last = _last_committed(old)
     try:
         # Events written so far are in the cells; those that come are numbered from there.
@@ -62,14 +64,13 @@ def relayout(df: Any, checkpoint: str | os.PathLike[str], to: str | os.PathLike[
         moved = plan.again(layout=plan.wanted, control_dir=plan.control_dir or str(new / "control"))
         states = _laid_out(moved, _exported(plan.spark, old))
         _import(moved, states, new)
-        _take_over_offsets(old, new, last, moved.card()["partitions"])
+        _take_over_offsets(old, new, last, moved.pins().partitions)
         # The same identity: it goes on with the same folder of results.
-        kept = {name: card[name] for name in ("id", "runs", "target") if name in card}
-        write_card(new, moved.card() | kept | {"first": card.get("first", 0) + last - _SEED})
+        write_card(new, replace(card, pins=moved.pins(), first=card.first + last - _SEED))
     except BaseException:
         shutil.rmtree(new, ignore_errors=True)
         raise
-    write_card(old, card | {"left": os.fspath(new)})
+    write_card(old, replace(card, left=os.fspath(new)))
 
 
 def _last_committed(old: Path) -> int:
@@ -90,14 +91,15 @@ def _exported(spark: Any, old: Path) -> dict[int, list[dict[int, bytes]]]:
     found: dict[int, list[dict[int, bytes]]] = {}
     names = spark.read.format("state-metadata").load(paths.uri(old)).select("operatorId").distinct().collect()
     for (operator,) in names:
-        reader = spark.read.format("statestore").option("operatorId", operator).option("stateVarName", "cell")
-        rows = reader.load(paths.uri(old)).selectExpr("key.cell", "user_map_key.no", "user_map_value.body").toArrow()
+        reader = spark.read.format("statestore").option("operatorId", operator).option("stateVarName", formats.STATE)
+        wanted = ("key.cell", f"user_map_key.{formats.STATE_KEY}", f"user_map_value.{formats.STATE_VALUE}")
+        rows = reader.load(paths.uri(old)).selectExpr(*wanted).toArrow()
         cells: dict[int, dict[int, bytes]] = {}
         for cell, number, body in zip(*(c.to_pylist() for c in rows.columns), strict=True):
             cells.setdefault(cell, {})[number] = body
-        manifests = [json.loads(cell[-1]) for cell in cells.values()]
-        if manifests:
-            found[manifests[0]["operator"]] = list(cells.values())
+        if cells:
+            manifest = formats.Manifest.load(next(iter(cells.values()))[formats.MANIFEST])
+            found[manifest.operator] = list(cells.values())
     return found
 
 
@@ -119,7 +121,7 @@ def _import(plan: Any, states: list[pa.Table], new: Path) -> None:
     for number, table in enumerate(states):
         (folder / str(number)).mkdir(parents=True)
         pq.write_table(table, folder / str(number) / "state.parquet")
-    raw = plan.pipeline.importing(lambda number: plan.spark.readStream.schema("cell int, no long, body binary")
+    raw = plan.pipeline.importing(lambda number: plan.spark.readStream.schema(formats.STATE_ROWS)
                                 .parquet(paths.pattern(folder / str(number))))  # fmt: skip
     writer = raw.writeStream.foreachBatch(lambda frame, batch: frame.count()).trigger(availableNow=True)
     writer.option("checkpointLocation", paths.uri(new)).start().awaitTermination()

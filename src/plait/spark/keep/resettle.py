@@ -20,15 +20,12 @@ import pyarrow.compute as pc
 from plait.errors import RunError
 from plait.query.bind import Bound
 from plait.query.operator import Operator
-from plait.spark import wire
-from plait.spark.cell.cell import STATES, Manifest, Step
+from plait.spark import formats
 from plait.spark.cell.live import in_order
-from plait.spark.pack.route import KIND, ROUTE, codes_of, places
+from plait.spark.formats import MANIFEST, ROUTE, ROUTE_TYPE, Chunk, Manifest, Step, state_number
+from plait.spark.pack.route import codes_of, places
 from plait.spark.plan.hash_layout import hash_columns, words
 from plait.spark.plan.layout import Layout, mix
-
-#: The manifest's number among the chunks.
-MANIFEST = -1
 
 #: Chunks that an input's rows are cut into: they leave one by one as time passes.
 _CHUNKS = 16
@@ -53,13 +50,14 @@ def resettle(bound: Bound, cells: Sequence[Mapping[int, bytes]], layout: Layout,
     states: list[list[int]] = [[] for _ in new]
     for cell, manifest in zip(cells, manifests, strict=True):
         for bucket in manifest.states:
-            new[bucket % layout.cells][STATES - bucket] = cell[STATES - bucket]
+            new[bucket % layout.cells][state_number(bucket)] = cell[state_number(bucket)]
             states[bucket % layout.cells].append(bucket)
     for number, (state, step) in enumerate(zip(new, steps, strict=True)):
         state[MANIFEST] = Manifest(
-            fingerprint, shared.frontier, len(step.chunks), shared.drained,
-            sum(m.late for m in manifests) if number == 0 else 0,  # counts of rows dropped: the sum matters
-            shared.events, [step], shared.progress, shared.upstreams, sorted(states[number]), shared.operator,
+            fingerprint, shared.frontier, next_chunk=len(step.chunks), drained=shared.drained,
+            late=sum(m.late for m in manifests) if number == 0 else 0,  # counts of rows dropped: the sum matters
+            events=shared.events, steps=[step], progress=shared.progress, upstreams=shared.upstreams,
+            states=sorted(states[number]), operator=shared.operator,
         ).dump()  # fmt: skip
     return new
 
@@ -88,18 +86,18 @@ def _rows(cells: Sequence[Mapping[int, bytes]], manifests: list[Manifest], input
     """
     found = []
     for cell, manifest in zip(cells, manifests, strict=True):
-        chunks = [chunk for step in manifest.steps for chunk in step.chunks if chunk[1] == input]
+        chunks = [chunk for step in manifest.steps for chunk in step.chunks if chunk.input == input]
         if chunks:
-            rows = in_order(pa.concat_tables([wire.table_of(cell[chunk[0]]) for chunk in chunks]))
-            found.append(_numbered(rows.combine_chunks()) if wire.KEY in rows.column_names else rows)
+            rows = in_order(pa.concat_tables([formats.chunk_table(cell[chunk.number]) for chunk in chunks]))
+            found.append(_numbered(rows.combine_chunks()) if formats.KEY in rows.column_names else rows)
     if not found:
         return None
     rows = pa.concat_tables(found)
-    if wire.KEY not in rows.column_names:
+    if formats.KEY not in rows.column_names:
         return in_order(rows).combine_chunks()  # partial panes: each in one cell
-    rows = rows.take(pc.sort_indices(rows, sort_keys=[(n, "ascending") for n in (wire.TS, wire.KEY, _NUMBER)]))
+    rows = rows.take(pc.sort_indices(rows, sort_keys=[(n, "ascending") for n in (formats.TS, formats.KEY, _NUMBER)]))
     rows = rows.combine_chunks()
-    again = _like_before(rows.column(wire.KEY)) & _like_before(rows.column(_NUMBER))
+    again = _like_before(rows.column(formats.KEY)) & _like_before(rows.column(_NUMBER))
     return rows.filter(pa.array(~again)).drop_columns([_NUMBER]).combine_chunks()
 
 
@@ -109,7 +107,7 @@ _NUMBER = "_plait_number"
 def _numbered(rows: pa.Table) -> pa.Table:
     """With each row's number among those of its key."""
     place = np.arange(rows.num_rows)
-    begins = ~_like_before(rows.column(wire.KEY))
+    begins = ~_like_before(rows.column(formats.KEY))
     number = place - np.maximum.accumulate(np.where(begins, place, 0))
     return rows.append_column(_NUMBER, pa.array(number))
 
@@ -124,13 +122,13 @@ def _like_before(column: pa.ChunkedArray) -> np.ndarray:
 
 def _places(bound: Bound, input: int, rows: pa.Table, layout: Layout) -> list[np.ndarray | None]:
     if isinstance(bound.node, Operator):
-        codes, named = codes_of(pa.concat_arrays(rows.column(ROUTE).cast(KIND).chunks))
+        codes, named = codes_of(pa.concat_arrays(rows.column(ROUTE).cast(ROUTE_TYPE).chunks))
         return list(places(codes, named, layout.cells))
     if layout.kind == "hash":
         columns = hash_columns(bound)
         assert columns is not None
         return layout.destinations(input, words(columns, input, rows))
-    keys = pc.cast(rows.column(wire.KEY), pa.binary()).to_pylist()
+    keys = pc.cast(rows.column(formats.KEY), pa.binary()).to_pylist()
     return layout.destinations(input, mix(np.fromiter(map(zlib.crc32, keys), np.uint64, len(keys))))
 
 
@@ -139,5 +137,5 @@ def _keep(state: State, step: Step, input: int, rows: pa.Table) -> None:
     for at in range(0, rows.num_rows, size):
         part = rows.slice(at, size)
         number = len(step.chunks)
-        step.chunks.append([number, input, part.num_rows, int(pc.max(part.column(wire.TS)).as_py())])
-        state[number] = wire.table_bytes(part.combine_chunks())
+        step.chunks.append(Chunk(number, input, part.num_rows, int(pc.max(part.column(formats.TS)).as_py())))
+        state[number] = formats.chunk_body(part.combine_chunks())

@@ -23,7 +23,8 @@ import pyarrow.compute as pc
 from plait.core import keys
 from plait.errors import DataError
 from plait.schema import to_micros
-from plait.spark import wire
+from plait.spark import formats
+from plait.spark.formats import Offence, Split
 from plait.spark.pack.positions import HANDED, PATH, Positions, changes, positions, told, unquoted
 from plait.spark.pack.scan import Scan
 from plait.spark.plan.layout import mix
@@ -67,17 +68,15 @@ def pack(plan: PackPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Recor
         table = plan.scan.read(table, plan.columns).combine_chunks()
     rows = _ordered(plan, table)
     splits, late = _splits(plan, rows)
-    beside = {wire.SPLIT: pa.array(rows.split)} | ({} if late is None else {wire.LATE_FLAG: pa.array(late)})
+    beside = {formats.SPLIT: pa.array(rows.split)} | ({} if late is None else {formats.LATE_FLAG: pa.array(late)})
     tuples = Tuples(rows.table, rows.place, rows.ts, rows.own_keys, rows.hashes, beside)
-    schema = pa.schema([("cell", pa.int32()), ("body", pa.binary())])
+    cells, schema = plan.ship.layout.keys, formats.PACKED_ROWS
     if not plan.inputs:
-        body = wire.body({"stream": plan.stream, "splits": splits, "panes": False})
-        yield pa.record_batch([list(cells := plan.ship.layout.keys), [body] * len(cells)], schema=schema)
+        body = formats.body(formats.StreamRows(plan.stream, None, splits, tells=True, panes=False))
+        yield pa.record_batch([list(cells), [body] * len(cells)], schema=schema)
     for number, input in enumerate(plan.inputs):
-        header = {"stream": plan.stream, "input": input, "splits": splits if number == 0 else [], "split_of": splits}
-        header["panes"] = plan.ship.folds
-        for cell, part in zip(plan.ship.layout.keys, plan.ship.parts(input, tuples), strict=True):
-            body = wire.body(header, part if part.num_rows else None)
+        head = formats.StreamRows(plan.stream, input, splits, tells=number == 0, panes=plan.ship.folds)
+        for cell, body in zip(cells, formats.bodies(head, plan.ship.parts(input, tuples)), strict=True):
             yield pa.record_batch([[cell], [body]], schema=schema)
 
 
@@ -213,11 +212,8 @@ def _source(plan: PackPlan, table: pa.Table, n: int) -> tuple[list[Any], np.ndar
     return names, place[encoded.indices.to_numpy()], pieces
 
 
-def _splits(plan: PackPlan, rows: _Rows) -> tuple[list[list[Any]], np.ndarray | None]:
-    """For each split [source, first seq, last seq, max ts, rows, ended, offence, least]; which are late within theirs.
-
-    `least` is the ts and the seq of a tuple that has the least ts: all there is to judge partial panes by.
-    """
+def _splits(plan: PackPlan, rows: _Rows) -> tuple[list[Split], np.ndarray | None]:
+    """The task's punctuation, and which tuples are late within their split."""
     splits, late = [], None
     starts = np.searchsorted(rows.split, np.arange(len(rows.split_source) + 1))
     for number, source in enumerate(rows.split_source):
@@ -231,13 +227,12 @@ def _splits(plan: PackPlan, rows: _Rows) -> tuple[list[list[Any]], np.ndarray | 
                 late = np.zeros(len(rows.ts), bool) if late is None else late
                 late[begin + wrong] = True
                 where = rows.seq(begin + int(wrong[0])).hex()
-                offence = [int(ts[wrong[0]]), int(largest_before[wrong[0] - 1]), where]
+                offence = Offence(int(ts[wrong[0]]), int(largest_before[wrong[0] - 1]), where)
         kept = ts if late is None else ts[~late[begin:end]]
-        first, last = (rows.seq(at).hex() for at in (begin, end - 1))
-        ordered = [first, last] if plan.seq != "content" else ["", ""]
+        first, last = (rows.seq(at).hex() if plan.seq != "content" else "" for at in (begin, end - 1))
         least = int(ts.argmin())
-        least_at = [int(ts[least]), rows.seq(begin + least).hex()]
         splits.append(
-            [rows.names[source], *ordered, int(kept.max()), end - begin, plan.source == "file", offence, least_at]
-        )
+            Split(rows.names[source], first, last, int(kept.max()), plan.source == "file", int(ts[least]),
+                  rows.seq(begin + least).hex(), offence)
+        )  # fmt: skip
     return splits, late

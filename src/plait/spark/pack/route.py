@@ -18,12 +18,8 @@ import pyarrow.compute as pc
 from plait.core.operator.buckets import EVERY, NONE, SEVERAL, Rows, routed
 from plait.query.bind import Bound
 from plait.query.operator import Operator
-from plait.spark import wire
-
-#: A tuple's buckets: a list; NULL for all of them; [UNCLEAR] where `route` has raised.
-ROUTE = "_plait_route"
-KIND = pa.list_(pa.int32())
-UNCLEAR = -1
+from plait.spark import formats
+from plait.spark.formats import ROUTE, ROUTE_TYPE, UNCLEAR
 
 #: Codes besides those of `core.operator.buckets`.
 AGAIN = -4
@@ -67,7 +63,7 @@ def routed_parts(bound: Bound, input: int, table: pa.Table, ts: np.ndarray, hash
                  whole: bool) -> list[pa.Table]:  # fmt: skip
     """`table` parted among an operator's cells. `whole`: each tuple is in one cell at least, and one owns it."""
     codes, named = routes(bound, input, table, ts)
-    table = table.append_column(ROUTE, pa.array(named, KIND))
+    table = table.append_column(ROUTE, pa.array(named, ROUTE_TYPE))
     to = places(codes, named, cells)
     if not whole:
         return [table.take(pa.array(at)).combine_chunks() for at in to]
@@ -75,7 +71,7 @@ def routed_parts(bound: Bound, input: int, table: pa.Table, ts: np.ndarray, hash
     parts = []
     for cell, at in enumerate(to):
         at = np.union1d(at, np.flatnonzero(owner == cell))
-        part = table.take(pa.array(at)).append_column(wire.OWN, pa.array(owner[at] == cell))
+        part = table.take(pa.array(at)).append_column(formats.OWN, pa.array(owner[at] == cell))
         parts.append(part.combine_chunks())
     return parts
 

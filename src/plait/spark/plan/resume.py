@@ -8,44 +8,47 @@ So does one that depends on something of which nobody can tell whether it is the
 
 from __future__ import annotations
 
-from typing import Any
-
 from plait.errors import RunError
+from plait.spark.formats import Pins
 
 _WORD = "on_spark(..., functions='changed')"
 
 
-def check_card(card: dict[str, Any], own: dict[str, Any], checkpoint: str, *, changed: bool) -> None:
-    """Refuse a checkpoint's card that another query has written. Cards of earlier versions lack `shape` and `functions`."""
-    same = card["fingerprint"] == own["fingerprint"]
-    functions = card.get("functions", own["functions"]) == own["functions"]
-    if not same and not _only_functions(card, own, changed=changed):
-        differs = next((k for k in ("query", "layout", "partitions") if card[k] != own[k]), "its condition or columns")
+def check_pins(pins: Pins, own: Pins, checkpoint: str, *, changed: bool) -> None:
+    """Refuse a checkpoint that another query has written."""
+    same = pins.fingerprint == own.fingerprint
+    if not same and pins.shape != own.shape:
+        differs, written, asked = _difference(pins, own)
         raise RunError(
             f"The checkpoint {checkpoint!r} was written by another query: it differs in {differs}",
-            why=f"it has {card.get(differs, card['fingerprint'])!r} and this one {own.get(differs, own['fingerprint'])!r}",
+            why=f"it has {written!r} and this one {asked!r}",
             do="Use another checkpoint folder, or the query it was started with",
         )
     if changed:
         return
-    if not same or not functions:
+    if not same or pins.functions != own.functions:
         raise other_functions(f"The checkpoint {checkpoint!r}")
-    if own["loose"]:
+    if own.loose:
         raise RunError(
             f"Nobody can tell whether the functions of this query are those that the checkpoint {checkpoint!r} was written with",
-            why=f"they depend on {'; on '.join(own['loose'])}",
+            why=f"they depend on {'; on '.join(own.loose)}",
             do=f"Have them depend on values alone, or say that it is all right with {_WORD}",
         )
 
 
-def _only_functions(card: dict[str, Any], own: dict[str, Any], *, changed: bool) -> bool:
-    if "shape" in card:
-        return bool(card["shape"] == own["shape"])
-    return changed and all(card[k] == own[k] for k in ("query", "layout", "partitions"))
+def _difference(pins: Pins, own: Pins) -> tuple[str, object, object]:
+    """In what two queries differ, and what each of them has."""
+    if pins.query != own.query:
+        return "query", pins.query, own.query
+    if (pins.rows, pins.columns) != (own.rows, own.columns):
+        return "layout", [pins.rows, pins.columns], [own.rows, own.columns]
+    if pins.partitions != own.partitions:
+        return "partitions", pins.partitions, own.partitions
+    return "its condition or columns", pins.fingerprint, own.fingerprint
 
 
 def check_state(fingerprint: tuple[str, str, str], own: tuple[str, str, str], *, changed: bool) -> None:
-    """The same of a cell's state: fingerprint, shape and functions, of which states of earlier versions have the first."""
+    """The same of a cell's state: fingerprint, shape and functions. `relayout` writes the first alone: it knows no functions."""
     (written, shape, functions), (mark, own_shape, own_functions) = fingerprint, own
     if written == mark and (not functions or functions == own_functions or changed):
         return

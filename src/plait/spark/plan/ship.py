@@ -16,7 +16,7 @@ from plait.core import keys
 from plait.query.aggregate import Aggregate
 from plait.query.bind import Bound
 from plait.query.operator import Operator
-from plait.spark import wire
+from plait.spark import formats
 from plait.spark.pack.route import routed_parts
 from plait.spark.plan.hash_layout import HashColumns, hash_columns, words
 from plait.spark.plan.layout import Layout
@@ -40,16 +40,16 @@ class Shipping:
             hashes = None
         else:
             n = len(tuples.ts)
-            table = tuples.table(self.columns).append_column(wire.TS, pa.array(tuples.ts))
+            table = tuples.table(self.columns).append_column(formats.TS, pa.array(tuples.ts))
             key = keys.join(keys.ints(tuples.ts), keys.constant(input, n), tuples.own_keys(None), n=n)
-            table = table.append_column(wire.KEY, key)
+            table = table.append_column(formats.KEY, key)
             for name, column in tuples.beside.items():
                 table = table.append_column(name, column)
             hashes = tuples.hashes()
             if isinstance(self.bound.node, Operator):
                 return routed_parts(self.bound, input, table, tuples.ts, hashes, self.layout.cells, whole=self.whole)
             if self.layout.kind == "see_all":
-                table = table.append_column(wire.HASH, pa.array(hashes))
+                table = table.append_column(formats.HASH, pa.array(hashes))
         if self.by_value is not None:
             hashes = words(self.by_value, input, table)
         assert hashes is not None

@@ -19,7 +19,7 @@ import pyarrow as pa
 from plait.query.base import Query
 from plait.query.bind import Bound
 from plait.query.stream import Stream
-from plait.spark import wire
+from plait.spark import formats
 from plait.spark.cell.cell import CellPlan, step
 from plait.spark.cell.end_of_input import closes, closing_stage
 from plait.spark.cell.onward import Onward
@@ -158,13 +158,13 @@ class Pipeline:
         key = (number, place, self.stages[number].plan.layout)
         if key not in self.packs:
             frame, how = self.stages[number].packs[place]
-            self.packs[key] = frame.given(how.columns).mapInArrow(how.mapper(), wire.PACKED)
+            self.packs[key] = frame.given(how.columns).mapInArrow(how.mapper(), formats.PACKED)
         return self.packs[key]
 
     def output(self, number: int = 0) -> Any:
         """What a stage's cells put out: packed rows for the next one's cells, or, of stage 0, for the user."""
         plan, packed = self.stages[number].plan, self.packed(number)
-        schema = wire.OUTPUT if plan.onward is None else wire.PACKED
+        schema = formats.OUTPUT if plan.onward is None else formats.PACKED
         if self.streaming:
             from plait.spark.cell.stateful import processor
 
@@ -177,12 +177,12 @@ class Pipeline:
 
     def importing(self, read: Callable[[int], Any], number: int = 0) -> Any:
         """The same operators of Spark's in the same places, whose cells only store what they are handed (`relayout`)."""
-        from plait.spark.cell.stateful import STATE, Importer
+        from plait.spark.cell.stateful import Importer
 
         parts = [read(number), *(self.importing(read, upstream) for upstream in self.stages[number].plan.upstreams)]
         rows = functools.reduce(lambda a, b: a.unionAll(b), parts)
         return rows.groupBy("cell").transformWithStateInPandas(
-            statefulProcessor=Importer(), outputStructType=STATE, outputMode="append", timeMode="None"
+            statefulProcessor=Importer(), outputStructType=formats.STATE_ROWS, outputMode="append", timeMode="None"
         )
 
 
@@ -213,7 +213,7 @@ def _whole_cell(plan: CellPlan) -> Callable[[pa.Table], pa.Table]:
     def whole(table: pa.Table) -> pa.Table:
         cell = plan.layout.keys.index(table.column("cell")[0].as_py())
         out = step(plan, cell, _Dict(), table.column("body").to_pylist(), end=True)
-        names = wire.columns(plan.onward is not None)
+        names = formats.columns(plan.onward is not None)
         arrays = [pa.array([place for place, _ in out], pa.int32()), pa.array([body for _, body in out], pa.binary())]
         return pa.Table.from_arrays(arrays, names=names)
 

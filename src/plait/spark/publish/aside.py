@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from plait.connectors.encoding import json_rows
-from plait.spark import wire
+from plait.spark import formats
 from plait.spark.cell.results import read
 
 #: Of a dropped row, its stream and the row itself as JSON text; NULL in results. Results' columns are NULL in turn.
@@ -29,17 +29,18 @@ def unpack_both(schema: pa.Schema) -> Callable[[Iterator[pa.RecordBatch]], Itera
     def unpacked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for kind, body in zip(batch.column("kind").to_pylist(), batch.column("body"), strict=True):
-                if kind == wire.PROGRESS:
+                if kind == formats.PROGRESS:
                     continue
-                data = body.as_buffer()
-                table = (read(data).table() if kind == wire.RESULTS else wire.table_of(data)).combine_chunks()
-                n = table.num_rows
-                if kind == wire.RESULTS:
+                if kind == formats.RESULTS:
+                    table = read(body.as_buffer()).table().combine_chunks()
+                    n = table.num_rows
                     columns = [*table.cast(schema).columns, *(pa.nulls(n, field.type) for field in COLUMNS)]
                 else:
-                    stream = table.schema.metadata[b"stream"].decode()
+                    head, rest = formats.parse(body.as_buffer())
+                    table = formats.table(rest).combine_chunks()
+                    n = table.num_rows
                     columns = [pa.nulls(n, field.type) for field in schema]
-                    columns += [pa.array([stream] * n, pa.string()), pa.array(list(json_rows(table)), pa.string())]
+                    columns += [pa.array([head.stream] * n, pa.string()), pa.array(list(json_rows(table)), pa.string())]
                 yield from pa.Table.from_arrays(columns, schema=whole).to_batches()
 
     return unpacked
@@ -57,8 +58,8 @@ def counted(raw: Any, streams: list[str], streaming: bool) -> Any:
     from pyspark.sql import functions as F
 
     _listen(raw.sparkSession)
-    text = F.when(raw.kind == wire.PROGRESS, raw.body.cast("string"))
-    return raw.observe(METRIC, F.sum(F.get_json_object(text, "$.late").cast("long")).alias("late"))
+    late = F.when(raw.kind == formats.PROGRESS, formats.CellReport.late_of(raw.body))
+    return raw.observe(METRIC, F.sum(late).alias("late"))
 
 
 def _listen(spark: Any) -> None:

@@ -9,7 +9,6 @@ Whose a folder is, and who may publish into it, is `target`'s to say: before any
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -24,15 +23,13 @@ import pyarrow as pa
 from plait import paths
 from plait.connectors.sinks import open_sink, sync_folder
 from plait.errors import QueryError
-from plait.spark import wire
+from plait.spark import formats
 from plait.spark.cell.keyed import Keyed
 from plait.spark.cell.results import Results, merge, read
 from plait.spark.keep.checkpoint import publishing, tie
 from plait.spark.plan import settings
 from plait.spark.publish.target import Owner, Target
 from plait.spark.publish.tell import telling
-
-ENDINGS = {"parquet": ".parquet", "jsonl": ".jsonl"}
 
 
 @dataclass(frozen=True)
@@ -50,10 +47,6 @@ class BatchReport:
 def quoted(stream: str) -> str:
     """A stream's name as that of a folder: what would lead elsewhere, or be passed over by readers, is escaped as in a URI."""
     return re.sub(r"[/%\0]|^[._]", lambda found: f"%{ord(found[0]):02X}", stream)
-
-
-def part_name(batch: int, format: str) -> str:
-    return f"part-{batch:012d}{ENDINGS[format]}"
 
 
 def write_ordered(df: Any, path: str | os.PathLike[str], *, checkpoint: str | os.PathLike[str], format: str = "parquet",
@@ -86,7 +79,7 @@ def write_ordered(df: Any, path: str | os.PathLike[str], *, checkpoint: str | os
             why="it publishes what the cells put out, batch by batch",
             do="Pass it unchanged; for a batch result use df.orderBy('_plait_key')",
         )
-    if format not in ENDINGS:
+    if format not in formats.ENDINGS:
         raise QueryError(f"format={format!r} is no format", do="Use 'parquet' or 'jsonl'")
     if drain and trigger is not None and "availableNow" not in trigger:
         raise QueryError(
@@ -143,12 +136,12 @@ class _Publisher:
             return self._publish(frame, frame.toArrow(), batch)
         frame.persist()  # several actions, and the cells must run once
         try:
-            self._publish(frame, frame.where(frame.kind != wire.RESULTS).toArrow(), batch)
+            self._publish(frame, frame.where(frame.kind != formats.RESULTS).toArrow(), batch)
         finally:
             frame.unpersist()
 
     def _publish(self, frame: Any, rows: pa.Table, batch: int) -> None:
-        bodies: dict[int, list[bytes]] = {kind: [] for kind in (wire.RESULTS, wire.LATE, wire.PROGRESS)}
+        bodies: dict[int, list[bytes]] = {kind: [] for kind in (formats.RESULTS, formats.LATE, formats.PROGRESS)}
         for kind, body in zip(rows.column("kind").to_pylist(), rows.column("body").to_pylist(), strict=True):
             bodies[kind].append(body)
         number = self.first + batch
@@ -156,19 +149,19 @@ class _Publisher:
             if self.distributed:
                 results = self._write_distributed(frame, number)
             else:
-                results = self._write_one([read(body) for body in bodies[wire.RESULTS]], number)
-        if bodies[wire.LATE]:
-            self._write_late(bodies[wire.LATE], number)
-        if self.report is not None and bodies[wire.PROGRESS]:
-            cells = [json.loads(body) for body in bodies[wire.PROGRESS]]
+                results = self._write_one([read(body) for body in bodies[formats.RESULTS]], number)
+        if bodies[formats.LATE]:
+            self._write_late(bodies[formats.LATE], number)
+        if self.report is not None and bodies[formats.PROGRESS]:
+            cells: list[formats.CellReport] = [formats.parse(body)[0] for body in bodies[formats.PROGRESS]]
             self.report(
                 BatchReport(
                     batch,
                     results,
-                    min(c["frontier"] for c in cells),
-                    sum(c["pending"] for c in cells),
-                    sum(c["late"] for c in cells),
-                    max((c["largest"] for c in cells if c["largest"] is not None), default=None),
+                    min(c.frontier for c in cells),
+                    sum(c.pending for c in cells),
+                    sum(c.late for c in cells),
+                    max((c.largest for c in cells if c.largest is not None), default=None),
                 )
             )
 
@@ -177,42 +170,42 @@ class _Publisher:
             return 0
         results = merge(cells)
         kept = results.table() if self.keep_key else results.columns
-        with open_sink(self.target.folder / part_name(batch, self.format), kept.schema) as sink:
+        with open_sink(self.target.folder / formats.part_name(batch, self.format), kept.schema) as sink:
             sink.write(kept.combine_chunks())
         return results.rows
 
     def _write_late(self, bodies: list[bytes], batch: int) -> None:
         """Streams differ in columns, so each has a folder of its own."""
+        late: list[tuple[formats.LateRows, pa.Buffer]] = [formats.parse(body) for body in bodies]
+        tables = [(head, formats.table(rest)) for head, rest in late]
         if self.late is None:
-            count = sum(wire.table_of(body).num_rows for body in bodies)
+            count = sum(table.num_rows for _, table in tables)
             warnings.warn(
                 f"Batch {batch} dropped {count} rows as late or behind: write_ordered(..., late=FOLDER) keeps them",
                 stacklevel=2,
             )
             return
         with publishing(self.owner, self.late):
-            for body in bodies:
-                table = wire.table_of(body)
-                folder = self.late.folder / quoted(table.schema.metadata[b"stream"].decode())
+            for head, table in tables:
+                folder = self.late.folder / quoted(head.stream)
                 paths.folder(folder, self.late.what)
-                name = f"part-{batch:012d}-{table.schema.metadata[b'cell'].decode()}{ENDINGS[self.format]}"
-                with open_sink(folder / name, table.schema.remove_metadata()) as sink:
-                    sink.write(table.replace_schema_metadata(None))
+                with open_sink(folder / formats.part_name(batch, self.format, head.cell), table.schema) as sink:
+                    sink.write(table)
 
     def _write_distributed(self, frame: Any, batch: int) -> int:
         """A folder a batch, renamed as a whole; its parts sort by name into result order."""
-        final = self.target.folder / f"batch-{batch:012d}"
+        final = self.target.folder / formats.batch_name(batch)
         if final.exists():
             return 0  # a replay: the very same rows stand there
-        temporary = self.target.folder / f".batch-{batch:012d}.tmp"
+        temporary = self.target.folder / f".{formats.batch_name(batch)}.tmp"
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(parents=True)
         from pyspark.sql.pandas.types import from_arrow_schema
 
         from plait.spark.run import unpack
 
-        results = frame.mapInArrow(unpack(self.plan.schema, wire.RESULTS), from_arrow_schema(self.plan.schema))
-        ordered = results.orderBy(wire.KEY)
+        results = frame.mapInArrow(unpack(self.plan.schema, formats.RESULTS), from_arrow_schema(self.plan.schema))
+        ordered = results.orderBy(formats.KEY)
         writer = _part_writer(str(temporary), self.format, self.keep_key)
         try:
             counts = ordered.mapInArrow(writer, "part int, rows long").collect()
@@ -240,10 +233,10 @@ def _part_writer(
         for batch in batches:
             if batch.num_rows == 0:
                 continue
-            kept = batch if keep_key else batch.drop_columns([wire.KEY])
+            kept = batch if keep_key else batch.drop_columns([formats.KEY])
             if sink is None:
                 # A retried or speculative task writes the same rows under the same name.
-                sink = open_sink(Path(folder) / f"part-{part:05d}{ENDINGS[format]}", kept.schema)
+                sink = open_sink(Path(folder) / f"part-{part:05d}{formats.ENDINGS[format]}", kept.schema)
             sink.write(kept)
             rows += batch.num_rows
         if sink is not None:

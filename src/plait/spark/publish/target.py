@@ -15,24 +15,18 @@ All of that is judged before anything runs and, under a lock that dies with its 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from plait import paths
 from plait.connectors.files import data_files
 from plait.errors import DataError, RunError
-
-NOTE = ".plait"
-VERSION = 1
-_PART = re.compile(r"(?:part|batch)-(\d{12})")
-_LEFT_OVER = re.compile(r"\.(?:part-\d{12}.*\.[0-9a-f]{8}|batch-\d{12}|plait\.[0-9a-f]{16})\.tmp")
+from plait.spark import formats
+from plait.spark.formats import Note
 
 
 @dataclass(frozen=True)
@@ -46,7 +40,6 @@ class Owner:
     runs: tuple[str, ...]  # tokens that the folder may have: of the starts before this one
     run: str  # this start's
     before: str  # the folder of results at the last start
-    adopts: bool  # made by a plait that wrote no notes: parts without one may be its own
 
 
 @dataclass(frozen=True)
@@ -64,11 +57,11 @@ class Target:
         paths.may_be_folder(self.folder, self.what)
         note = _read(self.folder)
         data = next(_data(self.folder, owner.checkpoint), None)
-        if note is not None and note["id"] == owner.id:
+        if note is not None and note.id == owner.id:
             return self._check_own(note, data, owner)
-        if data is not None and not (note is None and owner.adopts and self._strange(owner) is None):
+        if data is not None:
             raise self._others(note, data, owner)
-        if self.holds == "results" and owner.planned >= 0 and not self.new and not owner.adopts:
+        if self.holds == "results" and owner.planned >= 0 and not self.new:
             raise RunError(
                 f"The results of checkpoint {str(owner.checkpoint)!r} so far are not in {str(self.folder)!r}",
                 why=f"it has planned batches up to {owner.planned}, and published into {owner.before!r}",
@@ -76,21 +69,21 @@ class Target:
                 "with a fresh checkpoint",
             )
 
-    def _check_own(self, note: dict[str, Any], data: str | None, owner: Owner) -> None:
-        if data is not None and (note["holds"], note["form"]) != (self.holds, self.form):
+    def _check_own(self, note: Note, data: str | None, owner: Owner) -> None:
+        if data is not None and (note.holds, note.form) != (self.holds, self.form):
             raise RunError(
-                f"{self.what} {str(self.folder)!r} has {note['holds']} as {note['form']}, "
+                f"{self.what} {str(self.folder)!r} has {note.holds} as {note.form}, "
                 f"and is to have {self.holds} as {self.form}",
                 why="their names would not sort into one order, and a batch done again would stand there twice",
                 do="Go on as it was begun, or name another folder",
             )
-        if self.holds == "results" and not self.new and note["run"] not in owner.runs:
+        if self.holds == "results" and not self.new and note.run not in owner.runs:
             raise RunError(
                 f"Another copy of checkpoint {str(owner.checkpoint)!r} has published into {str(self.folder)!r} since this one",
-                why=f"it was last started from {note['checkpoint']!r}, and its parts are not those this copy would write",
+                why=f"it was last started from {note.checkpoint!r}, and its parts are not those this copy would write",
                 do="Go on with that one, or begin anew with a fresh checkpoint and folder",
             )
-        if (ahead := self._strange(owner, parts=True)) is not None:
+        if (ahead := self._ahead(owner)) is not None:
             raise RunError(
                 f"{self.what} {str(self.folder)!r} has {ahead!r}, and its checkpoint {str(owner.checkpoint)!r} has planned "
                 f"batches up to {owner.planned}",
@@ -98,21 +91,21 @@ class Target:
                 do="Bring back the checkpoint that wrote it, or begin anew with a fresh checkpoint and folder",
             )
 
-    def _strange(self, owner: Owner, *, parts: bool = False) -> str | None:
-        """A file that this checkpoint can't have published: a part that it has not planned, or, with all files, none."""
+    def _ahead(self, owner: Owner) -> str | None:
+        """A part that this checkpoint can't have published: it has not planned it."""
         for name in _data(self.folder, owner.checkpoint):
-            found = _PART.match(name if self.holds == "results" else name.rpartition("/")[2])
-            if (found is None and not parts) or (found is not None and int(found[1]) > owner.planned):
+            batch = formats.batch_of(name if self.holds == "results" else name.rpartition("/")[2])
+            if batch is not None and batch > owner.planned:
                 return name
         return None
 
-    def _others(self, note: dict[str, Any] | None, data: str, owner: Owner) -> RunError:
+    def _others(self, note: Note | None, data: str, owner: Owner) -> RunError:
         if note is None:
             whose = f"its {data!r} was published from no checkpoint"
-        elif note["checkpoint"] == str(owner.checkpoint):
+        elif note.checkpoint == str(owner.checkpoint):
             whose = "it belongs to the checkpoint that was there before"
         else:
-            whose = f"it belongs to checkpoint {note['checkpoint']!r}"
+            whose = f"it belongs to checkpoint {note.checkpoint!r}"
         return RunError(
             f"{self.what} {str(self.folder)!r} holds other rows than those of checkpoint {str(owner.checkpoint)!r}",
             why=f"{whose}, and old and new parts would mix",
@@ -124,25 +117,25 @@ class Target:
         paths.folder(self.folder, self.what)
         with locked(self.folder):
             self.check(owner)
-            note = {"version": VERSION, "id": owner.id, "run": owner.run, "checkpoint": str(owner.checkpoint)}
-            _write(self.folder, note | {"query": owner.query, "holds": self.holds, "form": self.form})
+            note = Note(owner.id, owner.run, str(owner.checkpoint), owner.query, self.holds, self.form)
+            _write(self.folder, note)
             _sweep(self.folder)
 
     def last_run(self, owner: Owner) -> list[str]:
         """The token of the start that has the folder, if it was one of this checkpoint."""
         note = _read(self.folder)
-        return [note["run"]] if note is not None and note["id"] == owner.id else []
+        return [note.run] if note is not None and note.id == owner.id else []
 
     @contextmanager
     def held(self, owner: Owner) -> Iterator[None]:
         """Publish inside of this: nobody else does meanwhile, and the folder is still the checkpoint's."""
         with locked(self.folder):
             note = _read(self.folder)
-            if note is None or (note["id"], note["run"]) != (owner.id, owner.run):
+            if note is None or (note.id, note.run) != (owner.id, owner.run):
                 who = (
-                    f"checkpoint {note['checkpoint']!r} has taken it"
+                    f"checkpoint {note.checkpoint!r} has taken it"
                     if note
-                    else f"its {NOTE} is gone, with what stood there"
+                    else f"its {Note.NAME} is gone, with what stood there"
                 )
                 raise RunError(
                     f"{self.what} {str(self.folder)!r} is no longer that of checkpoint {str(owner.checkpoint)!r}",
@@ -170,31 +163,23 @@ def locked(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _read(folder: Path) -> dict[str, Any] | None:
+def _read(folder: Path) -> Note | None:
+    file = folder / Note.NAME
     try:
-        found = json.loads((folder / NOTE).read_text())
-        assert isinstance(found, dict)
-        version = found["version"]
+        return Note.read(file.read_text(), str(file))
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (ValueError, KeyError, AssertionError, OSError) as error:
+    except (ValueError, OSError) as error:
         raise RunError(
-            f"{str(folder / NOTE)!r} can't be read",
+            f"{str(file)!r} can't be read",
             why=f"{error}; it says whose parts stand there",
             do="Name another folder",
         ) from None
-    if version != VERSION:
-        raise RunError(
-            f"{str(folder / NOTE)!r} is of version {version}",
-            why=f"this plait knows version {VERSION}",
-            do="Use a newer one",
-        )
-    return found
 
 
-def _write(folder: Path, note: dict[str, Any]) -> None:
+def _write(folder: Path, note: Note) -> None:
     try:
-        put(folder / NOTE, json.dumps(note, indent=1) + "\n")
+        put(folder / Note.NAME, note.text())
     except OSError as error:
         raise DataError(
             f"{str(folder)!r} can't be written",
@@ -223,7 +208,7 @@ def _sweep(folder: Path) -> None:
     import shutil
 
     for entry in list(os.scandir(folder)):
-        if _LEFT_OVER.fullmatch(entry.name):
+        if formats.is_left_over(entry.name):
             with contextlib.suppress(OSError):
                 shutil.rmtree(entry.path) if entry.is_dir() else os.unlink(entry.path)
 

@@ -1,0 +1,708 @@
+"""Everything that plait on Spark stores or sends, and how it is written down.
+
+**The rule.** What is stored or sent has a type here and bears `VERSION`. No other module knows a byte of it: they make these
+objects and get them back. So whoever changes what is stored changes this file and nothing else, and raises `VERSION`. Things of
+another version are refused by name before anything is touched (`another_version`). They are not guessed at: a checkpoint that a
+newer plait half understands would give other rows and say nothing. `tests/spark/checkpoints` has a small checkpoint of each kind
+of query; each later version resumes them or refuses them with those words.
+
+What there is:
+
+    files           Card (`plait.json` of a checkpoint), Note (`.plait` of a folder of results), Event and Announced (the folder
+                    of control events), names of parts: JSON, with the version as a field
+    state of cells  Manifest, Chunk, Bucket: bodies, in Spark's state store, by number (`MANIFEST`, chunks from 0 on,
+                    `state_number`)
+    packed rows     to a cell: StreamRows (with punctuation: Split), OperatorRows, Event, Tick, Passed
+                    out of a cell: PairRows, KeyedRows, LateRows, CellReport; to a closing: LastTimer, Bucket
+
+A **body** is a head and what follows it: the head's length (eight bytes), the head as JSON, and an Arrow stream, a pickle or
+nothing. The head says the version and the kind. One packed row stands for many tuples, because rows cost tens of microseconds
+each on the way into a stateful Python operator, and bytes cost next to nothing.
+
+Records of which there may be thousands (splits, sources, steps, chunks) are written column by column: a list of values for each
+field, under the field's name. A manifest is written in every batch, and so its names are there once and not for every record.
+
+Pickles hold states of users' operators. What they hold of plait itself goes by a name from here (`reduced`), never by the
+path of a module, so modules may move.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, fields
+from itertools import accumulate, pairwise
+from operator import attrgetter
+from types import FunctionType
+from typing import Any, ClassVar, Final, Self, TypeVar
+
+import pyarrow as pa
+
+import plait
+from plait.core.operator.buckets import RowView, row_alone
+from plait.errors import PlaitError, RunError
+from plait.order import BEFORE_ALL
+from plait.query.operator import Timer
+
+#: Of everything here. Raise it with any change that a reader of the old form would not understand, or would misread.
+VERSION: Final = 1
+
+
+def another_version(what: str, found: Any, do: str) -> RunError:
+    """The refusal of something that another version of plait has written. `found` is its version, None if it has none."""
+    told = "has no version" if found is None else f"is of version {found}"
+    why = f"this plait reads version {VERSION} of what is stored, and would misread another"
+    return RunError(f"{what} {told}", why=why, do=do)
+
+
+_ANEW = "Go on with the plait that wrote it, or begin anew with another checkpoint and another folder of results"
+_SAME_PLAIT = "Install the same plait for the driver and for every worker"
+
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
+
+
+# --- records, column by column ------------------------------------------------------------------------------
+
+
+T = TypeVar("T")
+
+
+def _columns(kind: type, records: Iterable[Any]) -> dict[str, Any]:
+    """Records of one kind: a list of values for each field."""
+    names = _names(kind)
+    found = list(zip(*map(attrgetter(*names), records), strict=True))
+    return dict(zip(names, found, strict=True)) if found else dict.fromkeys(names, ())
+
+
+def _records(kind: type[T], columns: dict[str, Any]) -> list[T]:
+    found = [columns[name] for name in _names(kind)]
+    if len(set(map(len, found))) != 1:
+        raise ValueError(f"columns of {kind.__name__} are not of one length")
+    return list(map(kind, *found))
+
+
+_NAMES: dict[type, tuple[str, ...]] = {}
+
+
+def _names(kind: type) -> tuple[str, ...]:
+    """The fields of a kind of record, in order."""
+    if kind not in _NAMES:
+        _NAMES[kind] = tuple(each.name for each in fields(kind))
+    return _NAMES[kind]
+
+
+# --- bodies: a head, and what follows it --------------------------------------------------------------------
+
+#: Keys repeat a file's path in every row; compressed they hardly weigh on the sockets and the state store between.
+_PACKED = pa.ipc.IpcWriteOptions(compression="lz4")
+
+_HEADS: dict[str, type[Head]] = {}
+
+
+class Head:
+    """What a body begins with: a kind of its own, and named fields."""
+
+    kind: ClassVar[str]
+
+    def __init_subclass__(cls, *, kind: str) -> None:
+        assert kind not in _HEADS, f"two heads of kind {kind!r}"
+        cls.kind = kind
+        _HEADS[kind] = cls
+
+    def fields(self) -> dict[str, Any]:
+        """As JSON has them."""
+        return vars(self)
+
+    @classmethod
+    def of(cls, found: dict[str, Any]) -> Self:
+        return cls(**found)
+
+
+def _framed(head: Head) -> bytes:
+    text = _ENCODER.encode({"version": VERSION, "kind": head.kind, **head.fields()}).encode()
+    text += b" " * (-len(text) % 8)  # what follows lies at a multiple of eight bytes, as Arrow would have it
+    return len(text).to_bytes(8, "little") + text
+
+
+def body(head: Head, rest: bytes | pa.Table | pa.RecordBatch | None = None) -> bytes:
+    """A head with rows, a pickle, another body or nothing behind it."""
+    return next(bodies(head, [rest]))
+
+
+def bodies(head: Head, rests: Iterable[bytes | pa.Table | pa.RecordBatch | None]) -> Iterator[bytes]:
+    """The same head with each of these behind it. A table without rows counts as nothing."""
+    begins = _framed(head)
+    for rest in rests:
+        if rest is None or isinstance(rest, bytes):
+            yield begins + (rest or b"")
+        elif rest.num_rows == 0:
+            yield begins
+        else:
+            yield _with_tables(begins, rest)
+
+
+def _with_tables(begins: bytes, *tables: pa.Table | pa.RecordBatch) -> bytes:
+    sink = pa.BufferOutputStream()
+    sink.write(begins)
+    for each in tables:
+        with pa.ipc.new_stream(sink, each.schema, options=_PACKED) as writer:
+            writer.write(each)
+    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+
+
+def parse(data: bytes | pa.Buffer, *, stored: str = "") -> tuple[Any, pa.Buffer]:
+    """A body's head and what follows it. `stored`: what it is, if it comes from a checkpoint and not from another task."""
+    whole = pa.py_buffer(data)
+    cut = 8 + int.from_bytes(whole[:8].to_pybytes(), "little")
+    found: dict[str, Any] = {}
+    if 8 < cut <= whole.size:  # what has another form may begin with anything
+        found = json.loads(whole[8:cut].to_pybytes())
+    version = found.pop("version", None)
+    if version != VERSION:
+        raise another_version(stored or "A packed row", version, _ANEW if stored else _SAME_PLAIT)
+    return _HEADS[found.pop("kind")].of(found), whole[cut:]
+
+
+def rows(rest: pa.Buffer) -> pa.Table | None:
+    """The rows behind a head; None if there are none."""
+    return None if rest.size == 0 else table(rest)
+
+
+def table(rest: pa.Buffer) -> pa.Table:
+    """The rows behind a head that does not come without any."""
+    return pa.ipc.open_stream(rest).read_all()
+
+
+# --- columns of rows ----------------------------------------------------------------------------------------
+
+#: Of packed tuples: event time, key in the total order, which split it is of, whether it is late within that, and a hash of its
+#: own key for layouts that need one.
+TS, KEY, SPLIT, LATE_FLAG, HASH = "_plait_ts", "_plait_key", "_plait_split", "_plait_late", "_plait_hash"
+
+#: Whether a cell is the one that shows a tuple, should it be dropped, where that is told tuple by tuple.
+OWN = "_plait_own"
+
+#: A tuple's buckets: a list; NULL for all of them; [UNCLEAR] where `route` has raised.
+ROUTE, ROUTE_TYPE, UNCLEAR = "_plait_route", pa.list_(pa.int32()), -1
+
+#: A tuple's number in its group, from 0 on, where windows are counted; NULL until it has been taken.
+RANK = "_plait_rank"
+
+#: Of a pair, its trigger and its partner: places in the list of keys that goes along.
+FIRST, SECOND = "_plait_first", "_plait_second"
+
+#: Rows between Spark's operators: to a cell, and out of the last one. The same for Arrow.
+PACKED, OUTPUT = "cell int, body binary", "kind int, body binary"
+PACKED_ROWS = pa.schema([("cell", pa.int32()), ("body", pa.binary())])
+
+#: Kinds of rows out of the last cell.
+RESULTS, LATE, PROGRESS = 0, 1, 2
+
+
+def columns(onward: bool) -> list[str]:
+    """The columns of what a cell puts out: packed rows for the next operator's cells, or for the user."""
+    return ["cell" if onward else "kind", "body"]
+
+
+# --- to a cell ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Offence:
+    """The first tuple of a split that ran back too far: its ts, the largest before it, its seq as hexadecimal."""
+
+    ts: int
+    largest: int
+    seq: str
+
+
+@dataclass(frozen=True)
+class Split:
+    """A task's run of positions of one source, with no other task's in between. Seqs are hexadecimal, and sort as they are."""
+
+    source: Any
+    first: str  # seq; "" where rows have no order among those of their batch
+    last: str
+    largest: int  # ts, of those that are not late within the split
+    ended: bool  # the source is a file, and ends with it
+    least: int  # the least ts, and a tuple that has it: all there is to judge partial panes by
+    least_seq: str
+    offence: Offence | None = None
+
+
+@dataclass(frozen=True)
+class StreamRows(Head, kind="stream"):
+    """A task's tuples of a stream for one input of a cell, and its punctuation, which comes also without any tuple."""
+
+    stream: str
+    input: int | None  # None: the operator hears how far the stream is, and reads none of it
+    splits: list[Split]
+    tells: bool  # the splits count as punctuation; of several inputs of one stream the first one's do
+    panes: bool  # rows are partial panes
+
+    def fields(self) -> dict[str, Any]:
+        told = _columns(Split, self.splits)
+        return vars(self) | {"splits": told | {"offence": [o and vars(o) for o in told["offence"]]}}
+
+    @classmethod
+    def of(cls, found: dict[str, Any]) -> Self:
+        told = found["splits"]
+        told["offence"] = [o and Offence(**o) for o in told["offence"]]
+        return cls(**found | {"splits": _records(Split, told)})
+
+
+@dataclass(frozen=True)
+class OperatorRows(Head, kind="operator"):
+    """Results of an operator on their way into the next one, from one cell to another."""
+
+    number: int  # of the operator
+    input: int  # of the next one
+    frontier: int  # the cell gives nothing below it any more
+
+
+@dataclass(frozen=True)
+class Tick(Head, kind="tick"):
+    """So much time has passed."""
+
+    elapsed_us: int
+
+
+@dataclass(frozen=True)
+class Passed(Head, kind="passed"):
+    """What a cell has for the user, on its way through the next operator's cells. A body follows."""
+
+    output: int  # LATE or PROGRESS
+
+
+@dataclass(frozen=True)
+class Event(Head, kind="event"):
+    """A control event, as a packed row and as a file of the control folder.
+
+    drain      everything ends
+    end        a source ends, or with no source the stream
+    heartbeat  the source gives nothing below `ts` any more
+    """
+
+    no: int
+    do: str
+    stream: str | None = None
+    source: Any = None
+    ts: int | None = None
+
+    def text(self) -> str:
+        return json.dumps({"version": VERSION, **{name: v for name, v in vars(self).items() if v is not None}}) + "\n"
+
+    @classmethod
+    def read(cls, text: str, file: str = "") -> Self | None:
+        """A file's event; None if it is no whole one."""
+        try:
+            found = json.loads(text)
+        except ValueError:
+            return None
+        if not (isinstance(found, dict) and isinstance(found.get("no"), int) and isinstance(found.get("do"), str)):
+            return None
+        version = found.pop("version", None)
+        if version != VERSION:
+            what = f"Control event {file}" if file else f"Control event {found['no']}"
+            raise another_version(what, version, "Write it with the plait that runs the query, and remove this one")
+        return cls(**{name: value for name, value in found.items() if name in _names(cls)})
+
+
+# --- out of a cell ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PairRows(Head, kind="pairs"):
+    """Results of a join: the columns with FIRST and SECOND, and behind them, from byte `keys` on, a table of keys."""
+
+    keys: int
+
+    @staticmethod
+    def body(found: pa.Table, keys: pa.Array) -> bytes:
+        first = _with_tables(b"", found)
+        return body(PairRows(len(first)), first + _with_tables(b"", pa.table({KEY: keys})))
+
+    def tables(self, rest: pa.Buffer) -> tuple[pa.Table, pa.Table]:
+        return table(rest[: self.keys]), table(rest[self.keys :])
+
+
+@dataclass(frozen=True)
+class KeyedRows(Head, kind="keyed"):
+    """Results of an aggregate or a user's operator: the key is a column of its own, or time and the columns `by`."""
+
+    by: list[str]
+    spelled: bool  # the key is a column of its own
+
+
+@dataclass(frozen=True)
+class LateRows(Head, kind="late"):
+    """Rows of a stream that a cell has dropped."""
+
+    stream: str
+    cell: int
+
+
+@dataclass(frozen=True)
+class CellReport(Head, kind="report"):
+    """How a cell stands after a batch."""
+
+    cell: int
+    frontier: int
+    pending: int
+    late: int  # rows dropped so far
+    largest: int | None  # ts seen so far
+
+    @staticmethod
+    def late_of(body: Any) -> Any:
+        """The same for Spark, of a column of these bodies: how many rows were dropped."""
+        from pyspark.sql import functions as F
+
+        head = F.substring(body, 9, 1 << 30).cast("string")  # behind the length
+        return F.get_json_object(head, "$.late").cast("long")
+
+
+@dataclass(frozen=True)
+class LastTimer(Head, kind="last timer"):
+    """To a closing: the last timer that a cell has pending at the end of input."""
+
+    ts: int
+
+
+# --- state of a cell ----------------------------------------------------------------------------------------
+
+#: The one state variable of an operator of Spark's: a map from a number to a body, and as rows (see `relayout`).
+STATE, STATE_KEY, STATE_VALUE = "cell", "no", "body"
+STATE_ROWS = "cell int, no long, body binary"
+
+#: The manifest's number. Chunks have numbers from 0 on, states of buckets those below this one.
+MANIFEST: Final = -1
+
+
+def state_number(bucket: int) -> int:
+    """Where the state of a bucket lies."""
+    return MANIFEST - 1 - bucket
+
+
+def is_chunk(number: int) -> bool:
+    return number >= 0
+
+
+@dataclass(frozen=True)
+class Bucket(Head, kind="bucket"):
+    """The state of one bucket of a user's operator, and its timers. The state follows as a pickle."""
+
+    bucket: int
+    timers: list[int]
+
+
+@dataclass(frozen=True)
+class ChunkRows(Head, kind="chunk"):
+    """Rows that a cell holds."""
+
+
+def chunk_body(found: pa.Table) -> bytes:
+    return _with_tables(_framed(ChunkRows()), found)
+
+
+def chunk_table(data: bytes | pa.Buffer) -> pa.Table:
+    return table(parse(data, stored="A chunk of the checkpoint")[1])
+
+
+@dataclass(slots=True)
+class SourceState:
+    """How far a source is."""
+
+    largest: int | None = None  # ts
+    ended: bool = False
+    heartbeat: int = BEFORE_ALL
+    last: str = ""  # the last position delivered, as hexadecimal of its key: compares as the positions do
+    silent_us: int = 0  # how long it has said nothing, as ticks tell it
+    idle: bool = False  # silent for longer than idle_after=: it does not hold the frontier until it speaks
+
+
+@dataclass
+class StreamState:
+    """How far a stream is: its sources by name."""
+
+    ended: bool
+    silent_us: int
+    sources: dict[Any, SourceState]
+
+    def fields(self) -> dict[str, Any]:
+        told = {"name": list(self.sources)} | _columns(SourceState, self.sources.values())
+        return vars(self) | {"sources": told}
+
+    @staticmethod
+    def of(found: dict[str, Any]) -> StreamState:
+        told = found["sources"]
+        return StreamState(
+            found["ended"], found["silent_us"], dict(zip(told["name"], _records(SourceState, told), strict=True))
+        )
+
+
+@dataclass(slots=True)
+class Chunk:
+    """A chunk as the manifest has it."""
+
+    number: int
+    input: int
+    rows: int
+    last_ts: int
+
+
+@dataclass(slots=True)
+class Step:
+    """One batch as the manifest has it, with those of its chunks that are still alive."""
+
+    id: str
+    frontier: int
+    chunks: list[Chunk] = field(default_factory=list)
+    released: list[int] = field(default_factory=lambda: [0, 0])  # rows of each input
+
+
+@dataclass
+class Manifest(Head, kind="manifest"):
+    """What a cell knows and holds; small, and written in each batch."""
+
+    fingerprint: str
+    frontier: int = BEFORE_ALL
+    next_chunk: int = 0
+    drained: bool = False
+    late: int = 0
+    events: int = -1  # the largest number of a control event applied
+    steps: list[Step] = field(default_factory=list)
+    progress: dict[str, StreamState] = field(default_factory=dict)
+    upstreams: dict[int, int] = field(default_factory=dict)  # how far the operators before this one are, by number
+    states: list[int] = field(default_factory=list)  # buckets whose states are stored
+    operator: int = 0  # its number in the query
+    shape: str = ""  # as the plan that wrote it had them: see `resume`
+    functions: str = ""
+
+    def fields(self) -> dict[str, Any]:
+        steps, chunks = self.steps, [chunk for step in self.steps for chunk in step.chunks]
+        return vars(self) | {
+            "steps": {
+                "id": [step.id for step in steps],
+                "frontier": [step.frontier for step in steps],
+                "released": [step.released for step in steps],
+                "chunks": [len(step.chunks) for step in steps],
+            },
+            "chunks": _columns(Chunk, chunks),
+            "progress": {name: stream.fields() for name, stream in self.progress.items()},
+        }
+
+    @classmethod
+    def of(cls, found: dict[str, Any]) -> Self:
+        told, chunks = found["steps"], _records(Chunk, found.pop("chunks"))
+        ends = list(accumulate(told["chunks"], initial=0))
+        held = [chunks[begin:end] for begin, end in pairwise(ends)]
+        found["steps"] = list(map(Step, told["id"], told["frontier"], held, told["released"]))
+        found["progress"] = {name: StreamState.of(stream) for name, stream in found["progress"].items()}
+        found["upstreams"] = {int(number): frontier for number, frontier in found["upstreams"].items()}
+        return cls(**found)
+
+    def dump(self) -> bytes:
+        return body(self)
+
+    @staticmethod
+    def load(data: bytes) -> Manifest:
+        found, _ = parse(data, stored="The state of a cell in the checkpoint")
+        assert isinstance(found, Manifest)
+        return found
+
+
+# --- pickles ------------------------------------------------------------------------------------------------
+
+
+def kept_tuple(names: list[str], values: list[Any], ts: int, stream: str) -> RowView:
+    """A tuple that a state holds. Stored under this name."""
+    return row_alone(names, values, ts, stream)
+
+
+def kept_error(name: str, fact: str, why: str, do: str) -> PlaitError:
+    """One of plait's errors that a state holds. Stored under this name."""
+    made: PlaitError = named(name)(fact, why=why, do=do)
+    return made
+
+
+def named(name: str) -> Any:
+    """What plait has under a public name. Stored under this name."""
+    return Timer if name == "Timer" else vars(plait)[name]
+
+
+def reduced(value: Any) -> Any:
+    """How a pickler stores something of plait's, as `Pickler.reducer_override` has it: by public names, or by those above.
+
+    Anything else of plait's can't be stored: its module may be another one tomorrow.
+    """
+    if isinstance(value, RowView):
+        return kept_tuple, value.__reduce__()[1]
+    if isinstance(value, PlaitError) and type(value).__name__ in plait.__all__:
+        return kept_error, (type(value).__name__, value.fact, value.why, value.do)
+    for each in (value, type(value)):
+        if not _is_plaits(each) or each in (kept_tuple, kept_error, named):
+            continue
+        if (name := _public_name(value)) is not None:
+            return named, (name,)
+        if each is value:
+            raise pickle.PicklingError(f"it holds {value.__module__}.{value.__qualname__}, which is plait's own")
+    return NotImplemented
+
+
+def _is_plaits(value: Any) -> bool:
+    """A class or function of plait's."""
+    return isinstance(value, (type, FunctionType)) and value.__module__.partition(".")[0] == "plait"
+
+
+def _public_name(value: Any) -> str | None:
+    if value is Timer:
+        return "Timer"
+    return next((name for name in plait.__all__ if vars(plait)[name] is value), None)
+
+
+# --- files of a checkpoint and of a folder of results -------------------------------------------------------
+
+
+def _file(text: str, what: str, do: str) -> dict[str, Any]:
+    """A small file's fields; ValueError if it is not whole."""
+    found = json.loads(text)
+    if not isinstance(found, dict):
+        raise ValueError("it holds no JSON object")
+    version = found.pop("version", None)
+    if version != VERSION:
+        raise another_version(what, version, do)
+    return found
+
+
+def _text(found: dict[str, Any]) -> str:
+    return json.dumps({"version": VERSION, **found}, indent=1) + "\n"
+
+
+@dataclass(frozen=True)
+class Pins:
+    """What a checkpoint was started with, and is resumed with."""
+
+    fingerprint: str
+    query: str  # in words
+    rows: int  # of the grid of cells
+    columns: int
+    partitions: int
+    shape: str  # the fingerprint but for users' functions
+    functions: str  # of users' operators, which the fingerprint leaves out
+    loose: tuple[str, ...] = ()  # what users' functions depend on and nobody can compare
+
+
+@dataclass(frozen=True)
+class Card:
+    """`plait.json` of a checkpoint: what it pins, who it is, and where its results go."""
+
+    NAME: ClassVar = "plait.json"
+
+    pins: Pins
+    id: str  # its identity, made with it
+    runs: tuple[str, ...]  # tokens of its last starts
+    target: str  # its folder of results
+    first: int = 0  # the batches that earlier checkpoints of the query had: see `relayout`
+    left: str | None = None  # where its state went: see `relayout`
+
+    def text(self) -> str:
+        return _text(vars(self) | {"pins": vars(self.pins)})
+
+    @staticmethod
+    def read(text: str, checkpoint: str) -> Card:
+        found = _file(text, f"The checkpoint {checkpoint!r}", _ANEW)
+        try:
+            pins = found.pop("pins")
+            pins["loose"], found["runs"] = tuple(pins["loose"]), tuple(found["runs"])
+            return Card(Pins(**pins), **found)
+        except (KeyError, TypeError) as error:
+            raise ValueError(str(error)) from None
+
+
+@dataclass(frozen=True)
+class Note:
+    """`.plait` of a folder of results, or of dropped rows: whose parts stand there."""
+
+    NAME: ClassVar = ".plait"
+
+    id: str  # of the checkpoint
+    run: str  # the token of the start that has the folder
+    checkpoint: str  # where it was then
+    query: str
+    holds: str
+    form: str
+
+    def text(self) -> str:
+        return _text(vars(self))
+
+    @staticmethod
+    def read(text: str, file: str) -> Note:
+        found = _file(text, repr(file), "Go on with the plait that wrote it, or name another folder")
+        try:
+            return Note(**found)
+        except TypeError as error:
+            raise ValueError(str(error)) from None
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Of a stream that a query reads, what control events may name."""
+
+    declared: list[Any] | None  # None: any
+    named: str  # "text" or "integers"
+
+
+@dataclass(frozen=True)
+class Announced:
+    """`streams.card` of a control folder: the streams of the query that reads it."""
+
+    NAME: ClassVar = "streams.card"
+
+    streams: dict[str, Sources]
+
+    def text(self) -> str:
+        return json.dumps({"version": VERSION, "streams": {n: vars(s) for n, s in self.streams.items()}}) + "\n"
+
+    @staticmethod
+    def read(text: str, folder: str) -> Announced:
+        do = "Use the plait that runs the query, or another folder of control events"
+        found = _file(text, f"The folder of control events {folder!r}", do)
+        try:
+            return Announced({name: Sources(**each) for name, each in found["streams"].items()})
+        except (AttributeError, KeyError, TypeError) as error:
+            raise ValueError(str(error)) from None
+
+
+def event_name(number: int) -> str:
+    return f"{number:012d}.json"
+
+
+#: Parts by the endings of their formats.
+ENDINGS: Final = {"parquet": ".parquet", "jsonl": ".jsonl"}
+
+
+def part_name(batch: int, format: str, cell: int | None = None) -> str:
+    """A batch's file of results, or a cell's of dropped rows."""
+    return f"part-{batch:012d}{'' if cell is None else f'-{cell}'}{ENDINGS[format]}"
+
+
+def batch_name(batch: int) -> str:
+    """A batch's folder of results that executors have written."""
+    return f"batch-{batch:012d}"
+
+
+def batch_of(name: str) -> int | None:
+    """The batch that a part is of, by its name."""
+    found = _PART.match(name)
+    return None if found is None else int(found[1])
+
+
+def is_left_over(name: str) -> bool:
+    """Whether a killed run has left this, under a temporary name."""
+    return _LEFT_OVER.fullmatch(name) is not None
+
+
+_PART = re.compile(r"(?:part|batch)-(\d{12})")
+_LEFT_OVER = re.compile(r"\.(?:part-\d{12}.*\.[0-9a-f]{8}|batch-\d{12}|plait\.[0-9a-f]{16})\.tmp")
