@@ -6,12 +6,12 @@ The locked one spins, which a schedule without fairness never ends; both run wit
 from __future__ import annotations
 
 import pytest
-from tests.threads.gate.gate_scenarios import Case, TwinGate
-from test_interleavings import CASES, SEED, sequence
 from tests.explore.schedule import explore, sample
+from tests.threads.gate.gate_scenarios import Case, TwinGate
+from tests.threads.gate.test_interleavings import CASES, SEED, sequence
 
 from plait import QueryError
-from plait.threads.gate import LockFreeQueueGate, QueueGate
+from plait_bench.multi_queues import LockFreeQueueGate, QueueGate
 
 
 def memory_again(gate: TwinGate):

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 
 import pytest
-from hive_scenarios import Case, TwinHive
 from tests.explore.schedule import explore, sample
+from tests.threads.aggregate.hive_scenarios import Case, TwinHive
 
 from plait.threads.aggregate.hive import layout as y
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import pytest
-from hive_scenarios import Case
-from test_hive_interleavings import CASES, SEED
 from tests.explore.schedule import explore, sample
+from tests.threads.aggregate.hive_scenarios import Case
+from tests.threads.aggregate.test_hive_interleavings import CASES, SEED
 
 
 class Mutant(NamedTuple):

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
-from gate_scenarios import Steps
 from tests.explore import races
 from tests.explore.schedule import Clock, explore, sample
 from tests.explore.twin import Patches, Twin
+from tests.threads.gate.gate_scenarios import Steps
 
 from plait.order import AFTER_ALL
 from plait.threads.gate import codes, layout

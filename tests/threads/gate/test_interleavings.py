@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 
 import pytest
-from gate_scenarios import KINDS, Case, TwinGate
 from tests.explore.schedule import explore, sample
+from tests.threads.gate.gate_scenarios import KINDS, Case, TwinGate
 
 from plait.threads.gate import layout
 

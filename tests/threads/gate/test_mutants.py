@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import pytest
-from gate_scenarios import Case
-from test_interleavings import CASES, SEED
 from tests.explore.schedule import explore, sample
+from tests.threads.gate.gate_scenarios import Case
+from tests.threads.gate.test_interleavings import CASES, SEED
 
 
 class Mutant(NamedTuple):

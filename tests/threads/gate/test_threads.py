@@ -7,7 +7,7 @@ import threading
 
 import numpy as np
 import pytest
-from gate_scenarios import KINDS
+from tests.threads.gate.gate_scenarios import KINDS
 
 from plait.threads.atomics import compiled
 from plait.threads.gate import calls, codes, elastic, layout, ring, skiplist
