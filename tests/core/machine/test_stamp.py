@@ -119,7 +119,7 @@ def test_an_edit_of_plait_changes_the_stamps_of_what_reaches_it(tmp_path: Path) 
     before = stamps()
     assert len(before) > 300
     (copy / "errors.py").write_text((copy / "errors.py").read_text() + "\nMORE = 1\n")
-    file = copy / "gate" / "frontier.py"
+    file = copy / "threads" / "gate" / "frontier.py"
     text = file.read_text()
     assert text.count("return frontier\n") == 1, "the line to edit has moved"
     file.write_text(text.replace("return frontier\n", "return frontier + 0\n"))
