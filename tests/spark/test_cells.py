@@ -21,7 +21,8 @@ import plait
 from plait import BehindError
 from plait.query.bind import bind
 from plait.spark import formats
-from plait.spark.cell import cell, live
+from plait.spark.cell import cell
+from plait.spark.cell import join as cell_join
 from plait.spark.cell.progress import StreamProgress, frontier_of
 from plait.spark.cell.results import read
 from plait.spark.keep import recent
@@ -39,8 +40,8 @@ LAYOUTS = ((1, 1), (1, 2), (2, 2), (3, 2))
 def plain_kernels() -> Iterator[None]:
     """Kernels' text run by Python: hundreds of conditions and schemas, each met once, would all be compiled."""
     with pytest.MonkeyPatch.context() as patch:
-        whole = live.JoinWindow
-        patch.setattr(live, "JoinWindow", lambda *args, **options: whole(*args, **options, plain=True))
+        whole = cell_join.JoinWindow
+        patch.setattr(cell_join, "JoinWindow", lambda *args, **options: whole(*args, **options, plain=True))
         yield
         cell._CACHE.clear()
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib
 import os
 import shutil
 import sys
@@ -21,6 +22,11 @@ from pathlib import Path
 from plait.spark.keep import recent
 
 FORK_SAFE = {"jemalloc_bg_thd"}
+#: What tasks will need of plait: everything that packs rows, and every operator's cell.
+WARM = (
+    "plait.spark.pack.pack", "plait.spark.cell.task", "plait.spark.cell.join", "plait.spark.cell.asof",
+    "plait.spark.cell.aggregate", "plait.spark.cell.operator",
+)  # fmt: skip
 
 
 def _warm_up() -> None:
@@ -29,6 +35,8 @@ def _warm_up() -> None:
     import pyspark.sql.streaming.stateful_processor_util
     import pyspark.worker  # noqa: F401
 
+    for name in WARM:
+        importlib.import_module(name)
     gc.collect()
     gc.freeze()
 

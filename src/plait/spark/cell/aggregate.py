@@ -27,7 +27,8 @@ from plait.query.aggregate import Aggregate, SpanWindow, TupleWindow
 from plait.query.bind import Bound
 from plait.spark import formats
 from plait.spark.cell.keyed import Keyed
-from plait.spark.cell.live import Live, _as, crowded, rows_schema, times
+from plait.spark.cell.live import Live
+from plait.spark.cell.rows import as_array, crowded, rows_schema, times
 from plait.spark.formats import RANK, Chunk, Step
 
 
@@ -119,7 +120,7 @@ class LivePanes(_LiveSpans):
 
 def folded(bound: Bound, parts: Parts, table: pa.Table) -> pa.Table:
     """Tuples in total order, with their keys, as partial panes."""
-    key = _as(table.column(formats.KEY), pa.binary())
+    key = as_array(table.column(formats.KEY), pa.binary())
     rows = table.select(bound.inputs[0].schema.names).cast(bound.inputs[0].schema)
     return PaneFold(bound, parts).folded(rows, times(table), lambda places: key.take(pa.array(places)))
 
@@ -174,7 +175,7 @@ class LiveRanked(Live):
         if not results or not closed:
             return Keyed(self.bound.schema.empty_table(), (), pa.array([], pa.binary()))
         triggers = np.concatenate([each.triggers for each in closed if each.triggers is not None])
-        key = _as(rows.column(formats.KEY), pa.binary()).take(pa.array(triggers))
+        key = as_array(rows.column(formats.KEY), pa.binary()).take(pa.array(triggers))
         table = pa.Table.from_batches([each.rows for each in closed], self.bound.schema)
         return Keyed(table, (), keys.nest(key, n=len(triggers)))
 

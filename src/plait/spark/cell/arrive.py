@@ -16,8 +16,8 @@ import pyarrow as pa
 from plait.errors import RunError
 from plait.order import AFTER_ALL, BEFORE_ALL, decode, encode
 from plait.spark import formats
-from plait.spark.cell.live import in_order
 from plait.spark.cell.progress import StreamProgress, Upstream, frontier_of
+from plait.spark.cell.rows import in_order
 from plait.spark.formats import Event, OperatorRows, Passed, Split, StreamRows, Tick
 from plait.spark.plan.layout import Layout
 

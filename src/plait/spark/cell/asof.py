@@ -17,8 +17,9 @@ from plait.query.bind import Bound
 from plait.query.join import Asof
 from plait.query.types import column_type, is_float, is_int
 from plait.spark import formats
-from plait.spark.cell.live import LivePairs, _as, crowded, times
+from plait.spark.cell.live import LivePairs
 from plait.spark.cell.results import Results, distinct
+from plait.spark.cell.rows import as_array, crowded, times
 from plait.spark.formats import Chunk, Step
 
 
@@ -43,7 +44,8 @@ class LiveAsof(LivePairs):
         n, codes = left.num_rows, np.zeros(left.num_rows + right.num_rows, np.int64)
         for a, b in self.node.by:
             column = _joint(
-                _as(left.column(a), left.schema.field(a).type), _as(right.column(b), right.schema.field(b).type)
+                as_array(left.column(a), left.schema.field(a).type),
+                as_array(right.column(b), right.schema.field(b).type),
             )
             encoded = pc.dictionary_encode(column)
             part = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
@@ -75,10 +77,10 @@ class LiveAsof(LivePairs):
             return self.nothing
         positions = pa.array(found, mask=found < 0)
         partner = right.take(positions)
-        own = _as(left.column(formats.KEY), pa.binary())
+        own = as_array(left.column(formats.KEY), pa.binary())
         others, place = distinct(found[found >= 0])
         none = pa.array([b""], pa.binary())  # the partner of a left tuple that has none
-        known = _as(right.column(formats.KEY).take(pa.array(others, pa.int64())), pa.binary())
+        known = as_array(right.column(formats.KEY).take(pa.array(others, pa.int64())), pa.binary())
         second = np.full(n, n, np.int64)
         second[found >= 0] = n + 1 + place
         columns = self.columns(left.column(formats.TS), left, partner)

@@ -28,9 +28,10 @@ from plait.query.stream import Stream
 from plait.spark import formats
 from plait.spark.cell import end_of_input
 from plait.spark.cell.arrive import Known, arrive
-from plait.spark.cell.live import Live, in_order, live
+from plait.spark.cell.live import Live, live
 from plait.spark.cell.onward import Onward
 from plait.spark.cell.progress import StreamProgress, Upstream, frontier_of
+from plait.spark.cell.rows import in_order
 from plait.spark.formats import Chunk, Manifest, Step
 from plait.spark.keep.recent import NONE, Recent
 from plait.spark.plan.layout import Layout

@@ -27,8 +27,9 @@ from plait.query.operator import Operator
 from plait.query.stream import Stream
 from plait.spark import formats
 from plait.spark.cell.keyed import Keyed
-from plait.spark.cell.live import Live, _as, rows_schema, times
+from plait.spark.cell.live import Live
 from plait.spark.cell.pickled import Pickled
+from plait.spark.cell.rows import as_array, rows_schema, times
 from plait.spark.formats import ROUTE, ROUTE_TYPE, Chunk, Step
 from plait.spark.pack.positions import told
 from plait.spark.pack.route import AGAIN, codes_of, stream_name
@@ -53,7 +54,7 @@ class LiveOperator(Live):
     def prepared(self, input: int, table: pa.Table) -> pa.Table:
         """What no bucket sees was here to be shown, had it been dropped."""
         table = table.select(self.schemas[input].names)
-        codes, _ = codes_of(_as(table.column(ROUTE), ROUTE_TYPE))
+        codes, _ = codes_of(as_array(table.column(ROUTE), ROUTE_TYPE))
         return table if (codes != NONE).all() else table.filter(pa.array(codes != NONE))
 
     def waiting(self, table: pa.Table, frontier: int) -> pa.Table:
@@ -136,8 +137,8 @@ class _Batch:
         own = np.concatenate([np.arange(table.num_rows) for table in ready])
         order = np.lexsort((input, ts))
         self.ts, self.input, self.own = ts[order], input[order].tolist(), own[order].tolist()
-        self.key = pa.concat_arrays([_as(t.column(formats.KEY), pa.binary()) for t in ready]).take(pa.array(order))
-        self.route = pa.concat_arrays([_as(t.column(ROUTE), ROUTE_TYPE) for t in ready]).take(pa.array(order))
+        self.key = pa.concat_arrays([as_array(t.column(formats.KEY), pa.binary()) for t in ready]).take(pa.array(order))
+        self.route = pa.concat_arrays([as_array(t.column(ROUTE), ROUTE_TYPE) for t in ready]).take(pa.array(order))
         self.rows = [
             Rows(table.select(i.schema.names), times(table), stream_name(bound, n))
             for n, (table, i) in enumerate(zip(ready, bound.inputs, strict=True))

@@ -21,7 +21,7 @@ from plait.errors import RunError
 from plait.query.bind import Bound
 from plait.query.operator import Operator
 from plait.spark import formats
-from plait.spark.cell.live import in_order
+from plait.spark.cell.rows import in_order
 from plait.spark.formats import MANIFEST, ROUTE, ROUTE_TYPE, Chunk, Manifest, Step, state_number
 from plait.spark.pack.route import codes_of, places
 from plait.spark.plan.hash_layout import hash_columns, words

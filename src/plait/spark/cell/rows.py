@@ -1,0 +1,83 @@
+"""Tuples as cells hold them: Arrow tables in total order, with each one's ts and key."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from plait.core import keys
+from plait.spark import formats
+
+#: Dead rows that are not worth a rewrite.
+SLACK = 256
+
+
+def crowded(held: int, alive: int) -> bool:
+    """Whether so many of the rows held are dead that writing the others anew is worth it: it takes as many dead ones."""
+    return held > 2 * alive + SLACK
+
+
+def rows_schema(schema: pa.Schema, *, hashes: bool = False) -> pa.Schema:
+    """Columns of tuples as cells keep them."""
+    extra = [pa.field(formats.TS, pa.int64()), pa.field(formats.KEY, pa.binary())]
+    return pa.schema([*schema, *extra, *([pa.field(formats.HASH, pa.uint64())] if hashes else [])])
+
+
+def numbered(ready: pa.Table) -> pa.Table:
+    """Tuples in order, of which some may have one key: equal rows, ordered by content. Each but the first has its number
+    among them in its key, so that a key is one tuple's."""
+    if formats.KEY not in ready.column_names or ready.num_rows < 2:
+        return ready
+    own = as_array(ready.column(formats.KEY), pa.binary())
+    same = np.zeros(len(own), bool)
+    same[1:] = pc.equal(own.slice(1), own.slice(0, len(own) - 1)).to_numpy(zero_copy_only=False)
+    if not same.any():
+        return ready
+    at = np.arange(len(own))
+    number = at - np.maximum.accumulate(np.where(same, 0, at))
+    made = keys.join(own, pc.if_else(pa.array(same), keys.ints(number), b""), n=len(own))
+    return ready.set_column(ready.column_names.index(formats.KEY), pa.field(formats.KEY, pa.binary()), made)
+
+
+def in_order(table: pa.Table) -> pa.Table:
+    """Tuples in total order; partial panes, which have no key, by time."""
+    if _is_in_order(table):
+        return table.combine_chunks()
+    by = [(name, "ascending") for name in (formats.TS, formats.KEY) if name in table.column_names]
+    return table.take(pc.sort_indices(table, sort_keys=by))
+
+
+def _is_in_order(table: pa.Table) -> bool:
+    """Whether rows stand in order already, as those of one source mostly do."""
+    ts = times(table)
+    if (ts[1:] < ts[:-1]).any():
+        return False
+    ties = np.flatnonzero(ts[1:] == ts[:-1])
+    if formats.KEY not in table.column_names or len(ties) == 0:
+        return True
+    keys = (table.column(formats.KEY).take(pa.array(ties + after)) for after in (0, 1))
+    return bool(pc.all(pc.less(*keys)).as_py())
+
+
+def times(table: pa.Table) -> np.ndarray:
+    found: np.ndarray = table.column(formats.TS).to_numpy()
+    return found
+
+
+def interleaved(ready: list[pa.Table]) -> np.ndarray:
+    """The order in which two sides' tuples interleave, as the input of each: by ts, then left before right."""
+    # A key begins with (ts, input): left precedes right at one ts, and within a side the order is there already.
+    left, right = (times(table) for table in ready)
+    side = np.zeros(len(left) + len(right), np.uint8)
+    side[np.arange(len(right)) + np.searchsorted(left, right, "right")] = 1
+    return side
+
+
+def as_array(column: Any, kind: pa.DataType) -> pa.Array:
+    """A column in one piece, as this type."""
+    if isinstance(column, pa.ChunkedArray):
+        column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+    return column if column.type == kind else column.cast(kind)
