@@ -27,6 +27,22 @@ class Stopped(Exception):
     """The run is being stopped; what was asked for no longer matters."""
 
 
+class StoppableLock:
+    """A lock that an interrupt may leave taken: Python runs the end of a `with` outside of its guard, and a signal's handler that
+    raises just there keeps the lock for ever. Such an interrupt stops the run; whoever waits for the lock is told by `over`."""
+
+    def __init__(self) -> None:
+        self._lock, self.over = threading.Lock(), False
+
+    def __enter__(self) -> None:
+        while not self._lock.acquire(timeout=0.1):
+            if self.over:
+                raise Stopped
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
 class Pauser:
     """Counts workers in and out. `describe` says what each of them does, for the watchdog."""
 
