@@ -28,7 +28,7 @@ import pyarrow as pa
 import plait
 from plait.errors import RunError
 from plait_bench import aggregate_queries as paper
-from plait_bench import multi_queues as _queues  # noqa: F401  (makes `mq` and `mq_lockfree` known)
+from plait_bench import multi_queues
 from plait_bench.aggregate_runs import on_threads as pushed
 from plait_bench.join_peers import missing
 from plait_bench.machine import machine
@@ -144,7 +144,7 @@ def run(quick: bool = False) -> dict[str, Any]:
     last = {row["contender"]: row["tuples_per_s"] for row in rows if row["tuples"] == most}
     best = max(rate for name, rate in last.items() if name.startswith("threads"))
     paper.warm()
-    for name, designs in (("K-OI", ("mq", "mq_lockfree", "wiml")), ("K-OS", ("mq", "mq_lockfree", "tuml_sc"))):
+    for name, designs in (("K-OI", (*multi_queues.NAMES, "wiml")), ("K-OS", (*multi_queues.NAMES, "tuml_sc"))):
         # Four times as long as in `aggregate_queries`: of a run of a fifth of a second much is its beginning.
         tuples = 20_000 if quick else 4 * paper.MANY
         rows += paper.case(name, 20, times=1 if quick else 3, tuples=tuples, designs=designs)

@@ -23,7 +23,7 @@ from plait.connectors.synthetic import energy, songs
 from plait.errors import RunError
 from plait.query.functions import Function
 from plait.query.identical import difference
-from plait_bench import multi_queues as _queues  # noqa: F401  (makes `mq` and `mq_lockfree` known)
+from plait_bench import multi_queues
 from plait_bench.aggregate_runs import Outcome, on_threads
 from plait_bench.machine import machine
 
@@ -47,7 +47,7 @@ class PaperQuery:
 
     @property
     def designs(self) -> tuple[str, ...]:
-        return ("mq", "mq_lockfree", "tuml_sc", *(("wiml",) if self.name.endswith("OI") else ("tuml_mc",)))
+        return (*multi_queues.NAMES, "tuml_sc", *(("wiml",) if self.name.endswith("OI") else ("tuml_mc",)))
 
     def query(self, inputs: int) -> plait.Query:
         time_type = {"unit": "us"}

@@ -29,8 +29,7 @@ import pyarrow as pa
 from plait.connectors import synthetic
 from plait.connectors.synthetic.workload import tables
 from plait_bench import join_peers as peers
-from plait_bench import kernels
-from plait_bench import rivals as _rivals  # noqa: F401  (makes their strategies known)
+from plait_bench import kernels, rivals
 from plait_bench.band import data, query
 from plait_bench.handoff import hand_off
 from plait_bench.join_runs import (
@@ -58,9 +57,7 @@ STRATEGIES: tuple[dict[str, Any], ...] = (
     {"strategy": "dpjoin", "workers": 2, "layout": (2, 1)},
     {"strategy": "dpjoin", "workers": 2, "layout": (1, 2)},
     {"strategy": "dpjoin", "workers": 4, "layout": (2, 2)},
-    {"strategy": "celljoin", "workers": 2, "order": "none"},
-    {"strategy": "handshake", "workers": 2, "order": "none"},
-    {"strategy": "low_latency_handshake", "workers": 2, "order": "none"},
+    *({"strategy": name, "workers": 2, "order": "none"} for name in rivals.NAMES),
 )
 SKEWS = (synthetic.scalejoin_constant, synthetic.scalejoin_fluctuating, synthetic.scalejoin_peaks)
 

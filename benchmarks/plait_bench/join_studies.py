@@ -17,7 +17,7 @@ import pyarrow as pa
 from plait.connectors import synthetic
 from plait.connectors.synthetic.workload import tables
 from plait_bench import join_peers as peers
-from plait_bench import rivals as _rivals  # noqa: F401  (makes their strategies known)
+from plait_bench import rivals
 from plait_bench.band import data, query
 from plait_bench.join import Rows, balance, latency_row
 from plait_bench.join_runs import digests, flat_out, paced, preloaded, same
@@ -46,7 +46,7 @@ def workers(quick: bool = False) -> dict[str, Any]:
         plans += [({"strategy": "scalejoin", "workers": 2, "order": "none"}, False)]
         plans += [
             ({"strategy": name, "workers": n, "order": "none"}, False)
-            for name in ("celljoin", "handshake", "low_latency_handshake") for n in (1, 2, 4)
+            for name in rivals.NAMES for n in (1, 2, 4)
         ]  # fmt: skip
         for options, ahead in plans:
 
@@ -116,7 +116,7 @@ def latency(quick: bool = False) -> dict[str, Any]:
             rows.append({"streams": name, "window_s": window} | latency_row(contender, runs, workers=4))
     short = 1 if quick else 4
     given, seen = tables(synthetic.band_join(left=1000, right=1000, seconds=3 * short, seed=1)), None
-    for contender in ("scalejoin", "celljoin", "low_latency_handshake", "handshake"):
+    for contender in ("scalejoin", *rivals.NAMES):
         made = paced(query(short, band=100), given, warm=0.01, rate=pace, size=PAIR, index="scan", strategy=contender,
                      workers=2, order="none")  # fmt: skip
         unordered = digests(made.table)[1]

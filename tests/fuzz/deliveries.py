@@ -26,7 +26,7 @@ from plait.query.aggregate import Aggregate
 from plait.query.join import Join
 from plait.query.operator import Operator
 from plait.threads.run import Run
-from plait_bench import multi_queues as _queues  # noqa: F401  (makes `mq` and `mq_lockfree` known)
+from plait_bench import multi_queues
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ def _options(chance: random.Random, group: Group, ways: Ways) -> dict[str, Any]:
     if isinstance(query, Join):
         options |= _join_options(chance, query, options["workers"])
     elif isinstance(query, Aggregate) and chance.random() < 0.5:
-        options["strategy"] = chance.choice(("mq", "mq_lockfree", "tuml_sc", "wiml", "wiml_shared", "tuml_mc"))
+        options["strategy"] = chance.choice((*multi_queues.NAMES, "tuml_sc", "wiml", "wiml_shared", "tuml_mc"))
         if options["strategy"] == "tuml_mc" and not query.by:
             options["strategy"] = "tuml_sc"
         if options["strategy"] != "tuml_mc":

@@ -44,8 +44,7 @@ from plait.query.join import Asof, TimeWindow
 from plait.spark.formats import Pins
 from plait.spark.plan.stages import layouts
 from plait.spark.run import _pins, fingerprint
-from plait_bench import multi_queues as _queues  # noqa: F401  (makes `mq` and `mq_lockfree` known)
-from plait_bench import rivals as _rivals  # noqa: F401  (the record has the papers' rivals too)
+from plait_bench import multi_queues, rivals
 
 FILE = Path(__file__).with_name("golden.json")
 
@@ -130,10 +129,9 @@ def ways(group: Group) -> dict[str, dict[str, Any]]:
         }
         found |= {f"index {index}": {"index": index, "workers": 1} for index in ("scan", "hash", "grid", "sorted")}
     if isinstance(query, Join) and isinstance(query.window, TimeWindow):
-        rivals = ("celljoin", "handshake", "low_latency_handshake")
-        found |= {name: {"strategy": name, "workers": 2, "order": "none", "index": "scan"} for name in rivals}
+        found |= {name: {"strategy": name, "workers": 2, "order": "none", "index": "scan"} for name in rivals.NAMES}
     if isinstance(query, Aggregate):
-        found |= {name: {"strategy": name} for name in ("mq", "mq_lockfree", "tuml_sc", "wiml", "wiml_shared")}
+        found |= {name: {"strategy": name} for name in (*multi_queues.NAMES, "tuml_sc", "wiml", "wiml_shared")}
         found["tuml_mc"] = {"strategy": "tuml_mc", "workers": 2}
     if not isinstance(query, (Join, Aggregate, Asof, Operator)):
         raise AssertionError(type(query))

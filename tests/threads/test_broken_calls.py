@@ -7,6 +7,7 @@ drawn by a recorded seed, the long one (`make soak`) at every one.
 from __future__ import annotations
 
 import contextlib
+import dis
 import gc
 import random
 import sys
@@ -33,6 +34,16 @@ def rows(*pairs: tuple[int, int | None]) -> pa.Table:
     return pa.table({"ts": [ts for ts, _ in pairs], "k": [k for _, k in pairs]}, SCHEMA)
 
 
+def leaving_with(frame: Any) -> bool:
+    """Whether a line begins by leaving a `with`: from here to the end of its lock's `__exit__` no handler of a signal runs,
+    while a tracer would raise."""
+    at, code = frame.f_lasti, frame.f_code
+    at += 2 * (code.co_code[at] == dis.opmap["SWAP"])  # a value is returned from inside
+    return code.co_code[at : at + 6 : 2] == bytes([dis.opmap["LOAD_CONST"]] * 3) and all(
+        code.co_consts[each] is None for each in code.co_code[at + 1 : at + 6 : 2]
+    )
+
+
 class Striking:
     """Raises `error` at the n-th line run inside plait by this thread; counts the lines if there are fewer."""
 
@@ -50,7 +61,7 @@ class Striking:
         return self._line if frame.f_code.co_filename.startswith(HOME) else None
 
     def _line(self, frame: Any, event: str, argument: Any) -> Any:
-        if event == "line" and not self.struck:
+        if event == "line" and not self.struck and not leaving_with(frame):
             self.left -= 1
             if self.left < 0:
                 self.struck = True

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import random
-import threading
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from plait.threads.pause import Stopped
 from plait.threads.payload import EXTRA, Payload
 
 KINDS: dict[str, Any] = {
@@ -57,22 +55,3 @@ def test_rows_come_back_as_they_were(seed: int, sparse: bool) -> None:
         assert payload.take(refs).combine_chunks().equals(expected.combine_chunks())
         assert payload.take(refs, extra=False).combine_chunks().equals(expected.select(schema.names).combine_chunks())
         assert payload.take(refs[:0]).num_rows == 0
-
-
-def test_a_lock_that_an_interrupt_left_taken_does_not_hold_whoever_waits_once_the_run_has_stopped() -> None:
-    payload = Payload(pa.schema([("ts", pa.int64())]))
-    payload._lock._lock.acquire()  # as a handler leaves it that raises at the end of a `with`
-    told: list[BaseException] = []
-
-    def wait() -> None:
-        try:
-            with payload._lock:
-                pass
-        except Stopped as error:
-            told.append(error)
-
-    thread = threading.Thread(target=wait, daemon=True)
-    thread.start()
-    payload.give_up()
-    thread.join(20)
-    assert len(told) == 1

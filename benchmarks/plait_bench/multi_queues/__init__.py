@@ -1,6 +1,6 @@
 """Multi-queues, which the aggregation paper starts from (sections 3 and 5.3): a queue a source, and one thread that looks at all.
 
-Importing this package makes `on_threads(strategy="mq" | "mq_lockfree")` known, for aggregates: the same rows as every design.
+Importing this package makes `on_threads(strategy=...)` know `NAMES`, for aggregates: the same rows as every design.
 """
 
 from __future__ import annotations

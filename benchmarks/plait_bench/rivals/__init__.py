@@ -5,7 +5,7 @@ handshake               two streams flow past each other through a chain of work
 low_latency_handshake   the same chain, with tuples hurried through it and kept at one worker each
 moving                  what the three share: windows in shared memory, in which tuples move by their position
 
-Importing this package makes `on_threads(strategy="celljoin" | "handshake" | "low_latency_handshake")` known.
+Importing this package makes `on_threads(strategy=...)` know `NAMES`.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ plan       which strategy each operator comes to           dag       queries of 
 engine     what the engines of all operators share         pause     letting all workers stand still
 payload    whole rows, until no result can name them       results   pairs into Arrow batches
 memory     a run's arrays, as Python sees them             stats     what a run measures of itself
-parts      what every engine looks at of its parts
+parts      what every engine looks at of its parts         guard     locks that an interrupt can't leave taken
 
 input/     from a user's batch to the gate                 gate/     many sources in, one total order out
 join/      workers, their loop, the papers' strategies     aggregate/  update threads, or windows that all share

@@ -32,7 +32,6 @@ from plait.threads.memory import lines
 from plait.threads.options import Options
 from plait.threads.parts import Encodes, Gathers, Seated
 from plait.threads.pause import Pauser, Stopped
-from plait.threads.payload import Payload
 from plait.threads.plan import labelled
 from plait.threads.stats import Latency, Stats, measured, stages, variation_percent, waiting_for
 
@@ -185,19 +184,12 @@ class Engine(Resizing, Generic[W]):
             self.spread(error)
         self.pauser.stop()
         self.gate.close()
-        self._give_up()
-
-    def _give_up(self) -> None:
-        for payload in self.payloads.values():
-            if isinstance(payload, Payload):
-                payload.give_up()
 
     def abandon(self) -> None:
         """Tell all threads to end, and wait for none: nobody is there any more who would."""
         self._stopped = True
         self.pauser.stop()
         self.gate.close()
-        self._give_up()
         if self.watch is not None:
             self.watch.stop()
 

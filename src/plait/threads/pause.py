@@ -11,7 +11,6 @@ whatever it is, they are stopped and not let go.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,27 +19,12 @@ import numpy as np
 
 from plait.core.machine.marks import compiling
 from plait.errors import RunError
+from plait.threads.guard import guarded
 from plait.threads.join.loop.halt import RUNNING, STILL, STOPPING, halt
 
 
 class Stopped(Exception):
     """The run is being stopped; what was asked for no longer matters."""
-
-
-class StoppableLock:
-    """A lock that an interrupt may leave taken: Python runs the end of a `with` outside of its guard, and a signal's handler that
-    raises just there keeps the lock for ever. Such an interrupt stops the run; whoever waits for the lock is told by `over`."""
-
-    def __init__(self) -> None:
-        self._lock, self.over = threading.Lock(), False
-
-    def __enter__(self) -> None:
-        while not self._lock.acquire(timeout=0.1):
-            if self.over:
-                raise Stopped
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
 
 
 class Pauser:
@@ -49,7 +33,7 @@ class Pauser:
     def __init__(self, gate: np.ndarray, control: np.ndarray, workers: int, describe: Callable[[], str],
                  stall_after_s: float) -> None:  # fmt: skip
         self._gate, self._control, self._describe, self._stall = gate, control, describe, stall_after_s
-        self._lock = threading.Condition()
+        self._lock, self._changed = guarded()
         self._alive, self._arrived = workers, 0
         self._halted = self._stopping = False
 
@@ -57,22 +41,22 @@ class Pauser:
         """A worker was told to stand still: until it may go on."""
         with self._lock:
             self._arrived += 1
-            self._lock.notify_all()
+            self._changed.notify_all()
             while self._halted and not self._stopping:
-                self._lock.wait()
+                self._changed.wait()
             self._arrived -= 1
 
     def gone(self) -> None:
         """A worker has ended."""
         with self._lock:
             self._alive -= 1
-            self._lock.notify_all()
+            self._changed.notify_all()
 
     def stop(self) -> None:
         with self._lock:
             self._stopping = True
             halt(self._gate, self._control, STOPPING)
-            self._lock.notify_all()
+            self._changed.notify_all()
 
     @contextmanager
     def still(self, *, worker: bool = False) -> Iterator[None]:
@@ -80,8 +64,8 @@ class Pauser:
         with self._lock:
             while self._halted and not self._stopping:
                 self._arrived += worker
-                self._lock.notify_all()
-                self._lock.wait()
+                self._changed.notify_all()
+                self._changed.wait()
                 self._arrived -= worker
             if self._stopping:
                 raise Stopped
@@ -89,7 +73,7 @@ class Pauser:
             halt(self._gate, self._control, STILL)
             since = time.monotonic()
             while self._arrived + worker < self._alive and not self._stopping:
-                self._lock.wait(0.5)
+                self._changed.wait(0.5)
                 since = time.monotonic() if compiling() else since
                 if time.monotonic() - since > self._stall:
                     self._halted = False
@@ -110,4 +94,4 @@ class Pauser:
                 self._stopping |= not whole
                 self._halted = False
                 halt(self._gate, self._control, STOPPING if self._stopping else RUNNING)
-                self._lock.notify_all()
+                self._changed.notify_all()

@@ -7,6 +7,7 @@ are few.
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections import deque
@@ -18,7 +19,6 @@ import pyarrow as pa
 
 from plait.core.kernels.texts import copy_pieces
 from plait.schema import takeable
-from plait.threads.pause import StoppableLock
 
 #: Rows in a batch that is no longer merged with its neighbours.
 MERGED = 1 << 16
@@ -202,14 +202,10 @@ class Payload:
         self._views = {f.name: f.type for f, given in zip(kept, self.schema, strict=True) if f.type != given.type}
         self._capacity = _CAPACITY
         self._batches: deque[_Batch] = deque()
-        self._lock = StoppableLock()
+        self._lock = threading.Lock()
         self._firsts: list[int] = []  # of each push: its first row, and when it came
         self._pushed_ns: list[int] = []
         self.next_ref = 0
-
-    def give_up(self) -> None:
-        """The run has stopped: nobody waits here any more, whoever was interrupted inside."""
-        self._lock.over = True
 
     @property
     def rows(self) -> int:

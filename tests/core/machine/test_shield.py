@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import threading
-import time
 from typing import Any
 
 import numba
@@ -23,12 +22,14 @@ class _Strikes(event.Listener):
 
     def __init__(self) -> None:
         self.by: list[threading.Thread] = []
+        self.struck = threading.Event()
 
     def on_start(self, _: Any) -> None:
         if not self.by:
             self.by.append(threading.current_thread())
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
-            time.sleep(0.05)  # the handler runs in the main thread before anything else does there
+            if self.by[0] is not threading.main_thread():
+                assert self.struck.wait(60)
 
     def on_end(self, _: Any) -> None:
         pass
@@ -36,12 +37,15 @@ class _Strikes(event.Listener):
 
 @pytest.fixture
 def strikes() -> Any:
+    made = _Strikes()
+
     def handler(*_: object) -> None:
+        made.struck.set()
         raise Struck
 
     before = signal.signal(signal.SIGUSR1, handler)
     try:
-        with event.install_listener("numba:compile", _Strikes()) as made:
+        with event.install_listener("numba:compile", made):
             yield made
     finally:
         signal.signal(signal.SIGUSR1, before)

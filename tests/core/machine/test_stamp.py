@@ -8,8 +8,12 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from plait.core.machine.shield import njit
+from plait.core.machine.stamp import stamp_of
 
 PACKAGE = {
     "low.py": '''
@@ -17,6 +21,7 @@ PACKAGE = {
         from plait.threads.atomics import compiled
         STEP = 3
         OTHER = 5
+        LATER = 7
 
         @compiled
         def low(x):
@@ -26,6 +31,7 @@ PACKAGE = {
     "high.py": '''
         """Calls the kernel of another file, and takes a constant from there."""
         from plait.threads.atomics import compiled
+        import low as low_file
         from low import OTHER, low
 
         @compiled
@@ -37,6 +43,10 @@ PACKAGE = {
             return x * OTHER
 
         @compiled
+        def through(x):
+            return x + low_file.LATER
+
+        @compiled
         def looping(x):
             return x if x < 2 else looping(x - 1) + 1
     ''',
@@ -44,7 +54,7 @@ PACKAGE = {
 }
 RUN = """
 import json, high, low, plain
-made = {"low": low.low, "high": high.high, "alone": high.alone, "looping": high.looping}
+made = {"low": low.low, "high": high.high, "alone": high.alone, "looping": high.looping, "through": high.through}
 values = {name: f(4) for name, f in made.items()}
 print(json.dumps([values, sorted(name for name, f in made.items() if sum(f.stats.cache_misses.values()))]))
 """
@@ -57,6 +67,7 @@ EDITS = {
     "a kernel": ("low.py", "return x + STEP", "return x - STEP", ["high", "low"]),
     "a constant": ("low.py", "STEP = 3", "STEP = 4", ["high", "low"]),
     "a constant that another file takes": ("low.py", "OTHER = 5", "OTHER = 6", ["alone"]),
+    "a constant that is read from its file's name": ("low.py", "LATER = 7", "LATER = 8", ["through"]),
     "a function that calls itself": ("high.py", "looping(x - 1) + 1", "looping(x - 1) + 2", ["looping"]),
 }
 
@@ -73,7 +84,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("package")
     for name, text in PACKAGE.items():
         (folder / name).write_text("\n".join(line[8:] if line[:8].isspace() else line for line in text.split("\n")))
-    assert _run(folder)[1] == ["alone", "high", "looping", "low"]
+    assert _run(folder)[1] == ["alone", "high", "looping", "low", "through"]
     assert _run(folder)[1] == []
     return folder
 
@@ -90,6 +101,19 @@ def test_what_an_edit_compiles_again(package: Path, tmp_path: Path, edit: str) -
     assert compiled == expected
     if edit == "a constant":
         assert values["high"] == 16
+
+
+def test_one_function_compiled_in_two_ways_has_two_stamps() -> None:
+    def twice(x: int) -> int:
+        return x + x
+
+    ways = [njit(nogil=True)(twice), njit(nogil=False)(twice)]
+
+    def calls(way: Any) -> Any:
+        return njit(nogil=True)(lambda x: way(x) + 1)
+
+    assert len({stamp_of(way) for way in ways}) == 2
+    assert len({stamp_of(calls(way)) for way in ways}) == 2
 
 
 STAMPS = """

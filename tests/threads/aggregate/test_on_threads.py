@@ -15,7 +15,7 @@ from tests.reference.judge import assert_same
 from tests.strategies import Case
 from tests.threads.delivery import on_threads
 
-from plait_bench import multi_queues as _queues  # noqa: F401  (makes `mq` and `mq_lockfree` known)
+from plait_bench import multi_queues
 
 KEY = "_plait_key"
 #: More of them for a soak.
@@ -24,8 +24,7 @@ EXAMPLES = int(os.environ.get("PLAIT_EXAMPLES", "20"))
 DESIGNS: dict[str, dict[str, Any]] = {
     "one update thread": {"strategy": "tuml_sc"},
     "update threads by key": {"workers": 3},  # without a key, one
-    "multi-queue": {"strategy": "mq"},
-    "lock-free multi-queue": {"strategy": "mq_lockfree"},
+    **{name: {"strategy": name} for name in multi_queues.NAMES},
 }
 #: What the W-Hive can merge.
 MERGING = (

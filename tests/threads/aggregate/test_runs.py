@@ -16,7 +16,7 @@ import plait
 from plait import DataError, PendingError, QueryError, RunError
 from plait_bench import aggregate as bench
 from plait_bench import aggregate_queries as paper
-from plait_bench import multi_queues as _queues  # noqa: F401  (makes `mq` and `mq_lockfree` known)
+from plait_bench import multi_queues
 
 SOURCES = ("p", "q", "r")
 STREAM = plait.stream("s", unit="us", source="src", sources=SOURCES)
@@ -25,7 +25,7 @@ COMPUTE = {
     "low": plait.min("x"), "all": plait.collect("k"), "many": plait.distinct("t"),
 }  # fmt: skip
 DESIGNS: list[dict[str, Any]] = [
-    {"strategy": "tuml_sc"}, {"strategy": "tuml_mc", "workers": 2}, {"strategy": "mq"}, {"strategy": "mq_lockfree"},
+    {"strategy": "tuml_sc"}, {"strategy": "tuml_mc", "workers": 2}, *({"strategy": name} for name in multi_queues.NAMES),
 ]  # fmt: skip
 MERGING = {
     "n": plait.count(), "mean": plait.mean("x"), "var": plait.var("x"), "first": plait.first("x"), "last": plait.last("x"),

@@ -41,16 +41,9 @@ from math import inf, nan
 
 _COMPILED_TYPES = """from numba import float32, float64, int32, int64, uint8, uint64
 
-from plait.core.machine.kept import keep
+from plait.core.machine.marks import entry
+from plait.core.machine.marks import inlined as compiled
 from plait.core.machine.shield import njit
-
-
-def compiled(function):
-    return njit(nogil=True, boundscheck=False, error_model="numpy")(function)
-
-
-def entry(function):
-    return keep(njit(nogil=True, boundscheck=False, error_model="numpy")(function))
 """
 
 _PLAIN_TYPES = """from numpy import float32, float64, int32, int64, uint8, uint64

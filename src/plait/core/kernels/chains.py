@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 from numba import float64, int32, int64, uint64
 
-from plait.core.kernels.compiled import entry, inlined
+from plait.core.machine.marks import entry, inlined
 
 # A node's fields. The coordinates are floats in the same bytes: kernels are given both views.
 PREV, KEY, X, Y = 0, 1, 2, 3

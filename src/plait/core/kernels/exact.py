@@ -14,7 +14,7 @@ import math
 
 import numpy as np
 
-from plait.core.kernels.compiled import entry, inlined
+from plait.core.machine.marks import entry, inlined
 
 COUNT, ODD, LIMBS = 0, 1, 2
 NAN, PLUS, MINUS = 1, 2, 4

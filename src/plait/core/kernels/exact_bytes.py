@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from plait.core.kernels.compiled import entry, inlined
 from plait.core.kernels.exact import COUNT, LIMBS, ODD, carried
+from plait.core.machine.marks import entry, inlined
 
 _ZERO, _LOW, _SIGN = np.uint64(0), np.uint64(0xFFFFFFFF), np.uint64(0x80000000)
 PLACE = 2  # bytes

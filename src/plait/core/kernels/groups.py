@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from plait.core.kernels.compiled import entry, inlined
+from plait.core.machine.marks import entry, inlined
 
 
 @inlined

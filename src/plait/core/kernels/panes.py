@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from plait.core.kernels.compiled import entry, inlined
+from plait.core.machine.marks import entry, inlined
 
 # State of windows of time. Panes and slots are runs of their arrays: [FIRST, END); the newest pane is the open one. ADDED and
 # SHIFT: see `core.kernels.sliding`.

@@ -13,9 +13,9 @@ first is number 1), and where its rows end; row 0 is how things stood, and the l
 
 from __future__ import annotations
 
-from plait.core.kernels.compiled import entry, inlined
 from plait.core.kernels.exact import COUNT, LIMBS, ODD
 from plait.core.kernels.panes import ADDED, NEXT_WINDOW, PANE_END, PANE_FIRST, SHIFT, SLOT_END, SLOT_FIRST
+from plait.core.machine.marks import entry, inlined
 
 GONE, IN, ROWS = range(3)
 

@@ -12,7 +12,7 @@ import numpy as np
 from numba import int64
 
 from plait.core.kernels.chains import X
-from plait.core.kernels.compiled import entry, inlined
+from plait.core.machine.marks import entry, inlined
 
 
 @entry

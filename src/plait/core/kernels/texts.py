@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from plait.core.kernels.compiled import entry
+from plait.core.machine.marks import entry
 
 
 @entry

@@ -1,10 +1,10 @@
-"""How shared-memory code is compiled: without the GIL, cached, and never from a stale cache (`plait.core.machine.stamp`)."""
+"""How all of plait is compiled: without the GIL, cached, and never from a stale cache (`plait.core.machine.stamp`)."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from numba import typeof, uint64
 from numba.core import event
@@ -15,10 +15,14 @@ from plait.core.machine.shield import njit
 #: In compiled code an index of this type lets LLVM vectorise a loop. Mixing it with int64 gives a float: cast both.
 unsigned = uint64
 
+#: Divisions as the machine does them, no checks of bounds: kernels are given arrays that fit.
+_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "boundscheck": False}
+F = TypeVar("F", bound=Callable[..., Any])
+
 
 def compiled(function: Callable[..., Any]) -> Any:
     """Mark a function that takes atomic steps, or calls one that does: in the twin it becomes a generator."""
-    return keep(njit(nogil=True, error_model="numpy", boundscheck=False)(function))
+    return keep(njit(**_OPTIONS)(function))
 
 
 def pure(function: Callable[..., Any]) -> Any:
@@ -28,8 +32,17 @@ def pure(function: Callable[..., Any]) -> Any:
 
 def inner(function: Callable[..., Any]) -> Any:
     """As `compiled`, for what Python never calls: without what Numba adds for that, a third of its compile time."""
-    options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-    return keep(njit(nogil=True, error_model="numpy", boundscheck=False, **options)(function))
+    return keep(njit(**_OPTIONS, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function))
+
+
+def entry(function: F) -> F:
+    """A kernel that Python calls, no part of the twin: it keeps its types for those who read and check the calls."""
+    return cast(F, compiled(function))
+
+
+def inlined(function: F) -> F:
+    """A part of other kernels, compiled into them, and kept with them."""
+    return cast(F, njit(**_OPTIONS)(function))
 
 
 class _Compiling(event.Listener):

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
-_known: dict[int, tuple[Any, str]] = {}  # by id, with the object itself, so that its id stays its own
+#: By function and options of the compiler; the function stands with it, so that its id stays its own.
+_known: dict[tuple[int, str], tuple[Any, str]] = {}
 
 
 def stamp_of(function: Any) -> str:
@@ -43,19 +44,20 @@ class _Reach:
         function = _function(value)
         if function is None:
             return _named(value)
-        if id(function) in _known:
-            return _known[id(function)][1]
+        options = repr(sorted(getattr(value, "targetoptions", {}).items()))
+        if (id(function), options) in _known:
+            return _known[id(function), options][1]
         if id(function) in self.open:
             at = self.open.index(id(function))
             self.lowest = min(self.lowest, at)
-            return f"^{len(self.open) - at}"
-        return self._told_function(function, getattr(value, "targetoptions", None))
+            return f"^{len(self.open) - at} {options}"
+        return self._told_function(function, options)
 
-    def _told_function(self, function: types.FunctionType, options: Any) -> str:
+    def _told_function(self, function: types.FunctionType, options: str) -> str:
         depth, outer = len(self.open), self.lowest
         self.open.append(id(function))
         self.lowest = depth
-        parts = [_instructions(function.__code__, function.__doc__), self.told(function.__defaults__), repr(options)]
+        parts = [_instructions(function.__code__, function.__doc__), self.told(function.__defaults__), options]
         parts += [self.told(cell.cell_contents) for cell in function.__closure__ or ()]
         for name in sorted(_names(function.__code__)):
             if name in function.__globals__:
@@ -63,14 +65,14 @@ class _Reach:
         self.open.pop()
         text = hashlib.sha256("\n".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
         if self.lowest >= depth:
-            _known[id(function)] = (function, text)
+            _known[id(function), options] = (function, text)
         self.lowest = min(outer, self.lowest)
         return text
 
     def _global(self, value: Any, function: types.FunctionType) -> str:
         if not isinstance(value, types.ModuleType):
             return self.told(value)
-        if value.__name__.split(".")[0] != "plait":
+        if _installed(value.__name__):
             return value.__name__
         names = sorted(name for name in _names(function.__code__) if name in vars(value))
         return f"{{{', '.join(f'{name}: {self.told(vars(value)[name])}' for name in names)}}}"
@@ -84,7 +86,8 @@ def _function(value: Any) -> types.FunctionType | None:
 
 
 def _installed(module: str | None) -> bool:
-    return (module or "").split(".")[0] in ("numba", "llvmlite", "numpy") or module in sys.stdlib_module_names
+    top = (module or "").split(".")[0]
+    return top in ("numba", "llvmlite", "numpy") or top in sys.stdlib_module_names
 
 
 def _named(value: Any) -> str:

@@ -23,11 +23,12 @@ from plait.query.aggregate import Aggregate
 from plait.query.bind import Bound
 from plait.query.identical import KEY
 from plait.schema import takeable, taken
+from plait.threads.guard import guarded
 from plait.threads.stats import Latency
 
 
 class OrderedResults:
-    """`lock` is for readers, one at a time; what threads share is under `_changed`.
+    """`lock` is for readers, one at a time; what threads share is under `_guard`.
 
     Rows come with their places, int64 in ascending order: one array, or several of which the first decides what is
     complete.
@@ -37,7 +38,7 @@ class OrderedResults:
         self.schema = pa.schema([*bound.schema, pa.field(KEY, pa.binary())]) if keys else bound.schema
         self._latency, self._room = latency, max(room // crew, 1)
         self.lock = threading.Lock()
-        self._changed = threading.Condition()
+        self._guard, self._changed = guarded()
         self._rows: list[deque[tuple[Any, np.ndarray]]] = [deque() for _ in range(crew)]
         self._unread = [0] * crew
         self._until = [BEFORE_ALL] * crew
@@ -54,7 +55,7 @@ class OrderedResults:
         """
         self.offer(seat, rows, until, frontier)
         while until < AFTER_ALL:
-            with self._changed:
+            with self._guard:
                 if self._unread[seat] <= self._room:
                     return
                 self._changed.wait(0.02)
@@ -62,7 +63,7 @@ class OrderedResults:
 
     def offer(self, seat: int, rows: list[tuple[pa.RecordBatch, np.ndarray]], until: int, frontier: int) -> None:
         """As `put`, without the wait: for a thread that has other shares to serve meanwhile."""
-        with self._changed:
+        with self._guard:
             self._rows[seat].extend(rows)
             self._unread[seat] += sum(batch.num_rows for batch, _ in rows)
             self._until[seat], self._passed[seat] = until, frontier
@@ -75,7 +76,7 @@ class OrderedResults:
         """
         if self._unread[seat] <= self._room:
             return False
-        with self._changed:
+        with self._guard:
             least = min(self._until)
             waiting = any(queue and np.atleast_2d(queue[0][1])[0, 0] < least for queue in self._rows)
             return waiting or self._until[seat] > least
@@ -83,7 +84,7 @@ class OrderedResults:
     def next(self, wait_ns: int) -> pa.RecordBatch | bool | None:
         """A batch of rows; None if there is none in time; False at the end."""
         deadline = time.monotonic_ns() + wait_ns
-        with self._changed:
+        with self._guard:
             while True:
                 until = min(self._until)
                 parts = self._complete(until)

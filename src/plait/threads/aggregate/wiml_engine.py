@@ -27,6 +27,7 @@ from plait.threads.aggregate.hive.functions import check, refuse
 from plait.threads.aggregate.hive.windows import HiveWindows
 from plait.threads.aggregate.wiml import await_frontier
 from plait.threads.gate import layout
+from plait.threads.guard import guarded
 from plait.threads.input.intake import Intake, Source
 from plait.threads.input.push import Pusher
 from plait.threads.join.loop import layout as o
@@ -38,9 +39,10 @@ class HivePusher(Pusher):
     """Sources in front of the W-Hive."""
 
     def __init__(self, *arguments: Any, windows: HiveWindows, make: Callable[[int], Cells], taken: Callable[[], int],
-                 moved: threading.Condition, **options: Any) -> None:  # fmt: skip
+                 moved: tuple[Any, threading.Condition], **options: Any) -> None:  # fmt: skip
         self.cells: dict[int, Cells] = {}
-        self._windows, self._make, self._taken, self._moved = windows, make, taken, moved
+        self._windows, self._make, self._taken = windows, make, taken
+        self._guard, self._moved = moved
         super().__init__(*arguments, **options)
         for intake in self.intakes.values():
             intake.positions = False  # no row is kept
@@ -96,7 +98,7 @@ class HivePusher(Pusher):
                     why=f"it has parts in {cells.live()} windows of panes that are complete and were not taken",
                     do="Read results() in another thread while you push, or raise capacity= and unread_results=",
                 )
-            with self._moved:
+            with self._guard:
                 self._moved.wait(0.02)
 
     def _too_far(self, slot: int, ahead: int) -> PendingError:
@@ -120,7 +122,7 @@ class HiveEngine(AggregateEngine):
         reason = check(self.bound.node, self.bound.inputs[0].schema)
         if reason is not None:
             raise refuse(reason, self.bound.node, self.plan.strategy)
-        self._moved = threading.Condition()
+        self._moved = guarded()
         self._shared = self.plan.strategy == "wiml_shared"
         self._windows = HiveWindows(self.bound, lambda: self.pusher.in_order(), slots, shared=self._shared)
         self._frontier = np.zeros(1, np.int64)
@@ -158,8 +160,9 @@ class HiveEngine(AggregateEngine):
             w[o.BATCHES] += 1
             self._hand_over(worker, closed, 0, frontier)
             w[o.NS_EMIT] += time.monotonic_ns() - done
-            with self._moved:
-                self._moved.notify_all()
+            guard, moved = self._moved
+            with guard:
+                moved.notify_all()
         self._pause()
         return frontier < AFTER_ALL
 

@@ -7,7 +7,6 @@ only wait there is: between two growths sources and taker never wait for one ano
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -15,6 +14,7 @@ import numpy as np
 
 from plait.core.machine.line import LINE
 from plait.threads.aggregate.hive import layout as y
+from plait.threads.guard import guarded
 
 FIRST_NODES, FIRST_WORDS = 256, 1 << 16
 
@@ -28,19 +28,19 @@ class Hive:
         self.words[: len(header)] = header
         y.prepare(self.words)
         self.slots, self.keys = slots, keys
-        self._changed = threading.Condition()
+        self._guard, self._changed = guarded()
         self._inside, self._growing = 0, False
 
     @contextmanager
     def inside(self) -> Iterator[np.ndarray]:
-        with self._changed:
+        with self._guard:
             while self._growing:
                 self._changed.wait()
             self._inside += 1
         try:
             yield self.words
         finally:
-            with self._changed:
+            with self._guard:
                 self._inside -= 1
                 if self._growing:
                     self._changed.notify_all()
@@ -50,7 +50,7 @@ class Hive:
 
         All get as much: what one needs the others will need soon, and pages that nobody touches cost nothing.
         """
-        with self._changed:
+        with self._guard:
             while self._growing:
                 self._changed.wait()
             self._growing = True

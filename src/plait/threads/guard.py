@@ -1,0 +1,18 @@
+"""Locks that an interrupt can't leave taken.
+
+The rule: *what a caller's thread enters with `with` is a lock of C's own.* A handler of a signal raises between two
+instructions, and such a lock is taken and let go inside one. `threading.Condition` is written in Python, as any class
+with an `__enter__` of its own is: an interrupt that strikes in there keeps the lock for ever, and whoever waits for it,
+`stop` among them, waits for ever (tests/threads/test_guard.py strikes both).
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+
+def guarded() -> tuple[Any, threading.Condition]:
+    """A lock to enter, and a condition over it, which is only waited for and notified inside."""
+    lock = threading.RLock()
+    return lock, threading.Condition(lock)
