@@ -203,8 +203,8 @@ class Made:
             said = " ".join(str(error).split())
             raise NotCompiled(f"Numba does not compile it: {said[:200]}") from error
 
-    def buckets(self, share: int, shares: int) -> CompiledBuckets:
-        return CompiledBuckets(self, share, shares)
+    def buckets(self, share: int, shares: int, between: Callable[[], None]) -> CompiledBuckets:
+        return CompiledBuckets(self, share, shares, between)
 
     def describe(self) -> list[str]:
         read = ", ".join(name for name, _ in self.columns) or "no column"
@@ -222,7 +222,7 @@ class CompiledBuckets:
 
     compiled = True
 
-    def __init__(self, made: Made, share: int, shares: int) -> None:
+    def __init__(self, made: Made, share: int, shares: int, between: Callable[[], None] = nothing) -> None:
         from numba import types
 
         self.made, self.node, self.first, self.step = made, made.node, share, shares
@@ -236,7 +236,7 @@ class CompiledBuckets:
         self._log = _empty_list(types.Tuple((place, number)))  # type: ignore[no-untyped-call]  # Numba's own
         self._waiting = _empty_list(types.int64)
         self.ran = np.full(2, -1, np.int64)
-        self.width, self.calls, self.between = made.width, 0, nothing
+        self.width, self.calls, self._between = made.width, 0, between
         self._parts: list[Any] = []  # of `drive`: three arrays; of Python: places and columns
         self._python = PlainBuckets(made.node)  # makes the calls that machine code can't
         self._set: list[tuple[int, int]] = []  # timers that Python has set
@@ -261,7 +261,7 @@ class CompiledBuckets:
                 one = slice(done, done + 1)
                 self._call(int(buckets[done]), partial(_taken, ts, first_rank, which[one], buckets[one], view))
                 done += 1
-            self.between()
+            self._between()
         self.calls += len(which)
 
     def pass_time(self, ts: int, most: int | None = None) -> bool:
@@ -274,7 +274,7 @@ class CompiledBuckets:
                 break
             if most is not None and more[0] == MORE:
                 return False
-            self.between()
+            self._between()
         return True
 
     def _drive(self, ts: np.ndarray, inputs: np.ndarray, rank: int, which: np.ndarray, buckets: np.ndarray, numbers: np.ndarray,
@@ -355,12 +355,11 @@ class CompiledBuckets:
 
     def plain(self) -> PlainBuckets:
         """The same states and timers, for plain Python to go on with."""
-        made = PlainBuckets(self.node)
+        made = PlainBuckets(self.node, self._between)
         for k, bucket in enumerate(range(self.first, self.node.buckets, self.step)):
             made._states[bucket] = self.states[k]
         made._timers = sorted([*((int(at), int(bucket)) for at, bucket in set_timers(self.timers, ALL)), *self._set])
         made._ran = (int(self.ran[0]), int(self.ran[1]))
-        made.between = self.between
         return made
 
 

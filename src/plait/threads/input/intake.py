@@ -78,14 +78,14 @@ class Intake:
     replaced, so that whoever goes through it, in any thread, sees it as it was at one moment.
     """
 
-    def __init__(self, stream: Stream, schema: pa.Schema) -> None:
-        self.stream, self.schema = stream, schema
+    def __init__(self, stream: Stream, schema: pa.Schema, *, positions: bool = True) -> None:
+        """`positions`: whether anybody wants to know where a row stood in its source."""
+        self.stream, self.schema, self.positions = stream, schema, positions
         self.sources: dict[SourceName, Source] = {}
         self.ended = False
         self.late: list[pa.RecordBatch] = []
         self.behind: list[pa.RecordBatch] = []
         self.taken = 0
-        self.positions = True  # whether anybody wants to know where a row stood in its source
         declared = stream.declared()
         for position, name in enumerate(declared or ()):
             self.add(self.made(name, position))
