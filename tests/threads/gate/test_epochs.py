@@ -111,7 +111,7 @@ class World:
         return memory.words if isinstance(memory, races.Memory) else memory
 
     def thread(self, me: int) -> Steps:
-        """As `threads.elastic.crew` and `threads.elastic.serve` do it."""
+        """As `threads.elastic.crew` and `threads.join.serve` do it."""
         epochs = self.epochs
         while (yield from self._ended()) < self.shares:
             if not (yield from epochs["owns_any"](self.e, me)):
