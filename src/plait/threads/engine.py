@@ -30,7 +30,7 @@ from plait.threads.input.idle import let_go
 from plait.threads.input.push import Pusher
 from plait.threads.parts import Encodes, Gathers, Seated
 from plait.threads.pause import Pauser, Stopped
-from plait.threads.plan import labelled
+from plait.threads.plan import AnyPlan, labelled
 from plait.threads.stats import Stats, measured, stages, variation_percent
 
 TICK_ROWS = 1 << 14  # rows pushed between two looks at what can be forgotten
@@ -42,7 +42,7 @@ W = TypeVar("W", bound=Seated)
 class Engine(ABC, Generic[W]):
     """One operator of a run. `threads`: as many as there may be; without `elastic=` one a worker."""
 
-    def __init__(self, ground: Ground, plan: Any, *, workers: list[W], encoder: Encodes, payloads: Mapping[str, Any],
+    def __init__(self, ground: Ground, plan: AnyPlan, *, workers: list[W], encoder: Encodes, payloads: Mapping[str, Any],
                  pauser: Pauser, pusher: Pusher, gatherer: Gathers, epochs: Epochs | None) -> None:  # fmt: skip
         self.ground, self.plan, self.workers = ground, plan, workers
         self.bound, self.options, self.together = ground.bound, ground.options, ground.together
@@ -64,9 +64,9 @@ class Engine(ABC, Generic[W]):
         self.together.join(self)
         self.pauser.begin(len(self.threads))
         policy = policy_of(self.options.policy)
-        if policy is not None and self.epochs is not None:
-            self.watch = Watch(policy, self.epochs, self.fail)
         try:
+            if policy is not None and self.epochs is not None:
+                self.watch = Watch(policy, self.epochs, self.fail)
             for thread in self.threads:
                 thread.start()
         except BaseException:
@@ -199,7 +199,7 @@ class Engine(ABC, Generic[W]):
 
     # --- what is going on ---
 
-    def plans(self) -> list[tuple[str, Any]]:
+    def plans(self) -> list[tuple[str, AnyPlan]]:
         """Each operator's name and how it is run: here there is but one."""
         return [(self.label, self.plan)]
 

@@ -128,6 +128,10 @@ class Sharing:
         return tuple(range(self.shares))
 
 
+#: How an operator is run: of a join, of an aggregate, of a user's operator.
+AnyPlan = Plan | designs.Design | Sharing
+
+
 def _sharing(query: Operator, options: Options) -> Sharing:
     if options.strategy != "auto" or options.index != "auto" or options.layout != "auto":
         raise QueryError(
@@ -148,7 +152,7 @@ def _sharing(query: Operator, options: Options) -> Sharing:
     return Sharing(shares, min(workers, shares), why)
 
 
-def plan(query: Query, options: Options) -> Plan | designs.Design | Sharing:
+def plan(query: Query, options: Options) -> AnyPlan:
     """The strategy, chosen and laid out; `why` says what decided."""
     _check_elastic(options)
     if isinstance(query, Operator):

@@ -35,7 +35,7 @@ from plait.threads.elastic.manager import Epochs
 from plait.threads.engine import Engine
 from plait.threads.gate import codes
 from plait.threads.ground import Ground
-from plait.threads.input.push import Pusher
+from plait.threads.input.push import Pusher, one_type
 from plait.threads.options import Options
 from plait.threads.pause import Pauser
 from plait.threads.payload import Payload
@@ -314,7 +314,3 @@ class AggregateEngine(PaneEngine):
         w[shared.BATCHES] += 1
         w[shared.COMPARISONS] = worker.windows.updates
         return closed
-
-
-def one_type() -> None:
-    """Columns have one type for good: there is nothing to widen."""

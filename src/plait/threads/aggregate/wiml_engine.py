@@ -22,7 +22,7 @@ from plait.query.aggregate import Aggregate
 from plait.query.bind import Bound
 from plait.threads import words as shared
 from plait.threads.aggregate.designs import Design
-from plait.threads.aggregate.engine import WAIT_NS, NoPayload, PaneEncoder, PaneEngine, Updater, one_type
+from plait.threads.aggregate.engine import WAIT_NS, NoPayload, PaneEncoder, PaneEngine, Updater
 from plait.threads.aggregate.hive import hive
 from plait.threads.aggregate.hive.cells import Cells
 from plait.threads.aggregate.hive.functions import check, refuse
@@ -31,7 +31,7 @@ from plait.threads.aggregate.wiml import await_frontier
 from plait.threads.ground import Ground
 from plait.threads.guard import guarded
 from plait.threads.input.intake import Intake, Source
-from plait.threads.input.push import Pusher
+from plait.threads.input.push import Pusher, one_type
 from plait.threads.options import Options
 from plait.threads.parts import Encodes
 from plait.threads.pause import Pauser

@@ -17,7 +17,7 @@ from plait.threads.gate import calls, codes, elastic, frontier, ring, skiplist
 from plait.threads.gate import words as g
 
 
-class Waiting(Protocol):
+class WaitingCalls(Protocol):
     """The calls of a gate's module that Python makes: they sleep where compiled loops would look again."""
 
     @property
@@ -30,7 +30,7 @@ class Waiting(Protocol):
 class Gate:
     """What all gates share. It begins with one source, slot 0, that has not spoken: without any it would be at its end."""
 
-    kind: ClassVar[Waiting]
+    kind: ClassVar[WaitingCalls]
     store: ClassVar[str]
 
     def __init__(self, *, slots: int, readers: int, capacity: int, pending: int) -> None:
@@ -149,13 +149,15 @@ class Gate:
 class SkipListGate(Gate):
     """Sources sort as they insert, once for all readers."""
 
-    kind, store = skiplist, "nodes"
+    kind: ClassVar[WaitingCalls] = skiplist
+    store: ClassVar[str] = "nodes"
 
 
 class RingGate(Gate):
     """Sources only append; every reader merges for itself."""
 
-    kind, store = ring, "rings"
+    kind: ClassVar[WaitingCalls] = ring
+    store: ClassVar[str] = "rings"
 
 
 def inside(who: str) -> RunError:

@@ -58,6 +58,10 @@ def _declared(stream: Stream, schema: pa.Schema | None, source: Any = ...) -> St
 Part = tuple[SourceName, pa.RecordBatch, np.ndarray, np.ndarray | None]
 
 
+def one_type() -> None:
+    """Columns have one type for good: there is nothing to widen."""
+
+
 class Pusher(Sources):
     """What comes of the sources. Any thread may push; one at a time pushes a source."""
 

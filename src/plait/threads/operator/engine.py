@@ -31,7 +31,6 @@ from plait.order import AFTER_ALL, AFTER_INPUTS, BEFORE_ALL
 from plait.query.bind import Bound
 from plait.query.operator import Operator
 from plait.threads import words as shared
-from plait.threads.aggregate.engine import one_type
 from plait.threads.aggregate.results import OrderedResults
 from plait.threads.aggregate.tuml import lay_out
 from plait.threads.elastic.crew import BLOCKED, FINISHED, IDLE, WORKED, Crew, Taken, refused
@@ -39,7 +38,7 @@ from plait.threads.elastic.manager import Epochs
 from plait.threads.engine import Engine
 from plait.threads.gate import codes
 from plait.threads.ground import Ground
-from plait.threads.input.push import Pusher
+from plait.threads.input.push import Pusher, one_type
 from plait.threads.operator.route import SEVERAL, Router
 from plait.threads.options import Options
 from plait.threads.pause import Pauser, Stopped
@@ -187,7 +186,7 @@ class OperatorEngine(Engine[Share]):
             share.wide[0, :n],
             lambda i: self._several(int(origin[i]), int(seq[i])),
             share.number,
-            self.plan.shares,
+            len(self.workers),
             self._buckets,
         )
         with self._calling(share, ts, origin):
