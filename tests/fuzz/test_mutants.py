@@ -41,7 +41,7 @@ MUTANTS = (
     Mutant("a window that is a microsecond wider", "plait.threads.join.memory", ("join",),
            "w[o.WINDOW], w[o.BEFORE], w[o.AFTER] = o.TIME, before, after",
            "w[o.WINDOW], w[o.BEFORE], w[o.AFTER] = o.TIME, before, after + 1"),
-    Mutant("dictionary entries for values", "plait.layouts", ("join", "counts"),
+    Mutant("dictionary entries for values", "plait.encodings", ("join", "counts"),
            "return plain_array(array.dictionary).take(array.indices)",
            "return plain_array(array.dictionary).take(array.indices.fill_null(0))"),
 )  # fmt: skip

@@ -35,8 +35,8 @@ from typing import Any, Self
 import pyarrow as pa
 
 from plait import order as total_order
+from plait.encodings import plain_schema
 from plait.errors import QueryError, RunError
-from plait.layouts import plain_schema
 from plait.query.aggregate import Aggregate
 from plait.query.base import Query
 from plait.query.bind import bind

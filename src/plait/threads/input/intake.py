@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from plait import layouts, order
+from plait import encodings, order
 from plait.core.kernels.runs import out_of_order
 from plait.errors import BehindError, DataError, LateError, RunError
 from plait.order import AFTER_ALL, BEFORE_ALL
@@ -139,7 +139,7 @@ class Intake:
                 f"Stream {self.stream.name!r}, row {row}: source column {self.stream.source!r} is NULL",
                 why="every tuple comes from a source",
             )
-        encoded = pc.dictionary_encode(column)  # plain, as all columns are here (`layouts`): a name stands there once
+        encoded = pc.dictionary_encode(column)  # plain, as all columns are here (`encodings`): a name stands there once
         codes = encoded.indices.to_numpy(zero_copy_only=False)
         return [
             (name, np.flatnonzero(codes == code))
@@ -294,4 +294,4 @@ def stored(column: Any) -> Any:
     """Moments, days and spans as the integers Arrow stores; dictionaries as their values."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
-    return layouts.stored(column.dictionary_decode() if pa.types.is_dictionary(column.type) else column)
+    return encodings.stored(column.dictionary_decode() if pa.types.is_dictionary(column.type) else column)
