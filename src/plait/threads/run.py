@@ -30,7 +30,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import pyarrow as pa
 
@@ -96,6 +96,14 @@ def supports(query: Query) -> str | None:
     return next((why for node in query.inputs if isinstance(node, Query) and (why := supports(node))), None)
 
 
+class Begun(NamedTuple):
+    """What runs, the thread that looks at the clock, and what stops both when the run is dropped."""
+
+    engine: Running
+    clock: Clock
+    dropped: weakref.finalize[..., Run]
+
+
 class Run:
     """See the module. Made by `query.on_threads(...)`; the options are those of `options.Options`."""
 
@@ -112,7 +120,7 @@ class Run:
         self._lock = threading.RLock()  # held by who collects calls, and by who carries the collected ones out
         self._early: list[Callable[[Running], None]] = []
         self._phase = COLLECTING
-        self._engine: Running | None = None
+        self._begun: Begun | None = None
         self._known = threading.Event()  # there is an engine, or there will be none
         self._error: BaseException | None = None  # one that came before there was an engine
         self._calls: dict[threading.Lock, str] = {}
@@ -132,11 +140,11 @@ class Run:
 
     def _begin(self) -> None:
         engine = begin(bind(self.query, self._schemas), self._schemas, self._steps)
-        self._clock = Clock(self._streams.values(), engine.let_go, engine.fail)
+        clock = Clock(self._streams.values(), engine.let_go, engine.fail)
         # Its threads hold the engine, and not the run: a run that nobody has any more is stopped.
-        self._dropped_run = weakref.finalize(self, _abandon, engine, self._clock)
-        self._dropped_run.atexit = False
-        self._engine = engine
+        dropped = weakref.finalize(self, _abandon, engine, clock)
+        dropped.atexit = False
+        self._begun = Begun(engine, clock, dropped)
         self._known.set()
         if self._closed:  # by another thread, meanwhile
             self.stop()
@@ -145,11 +153,16 @@ class Run:
         """End all threads now; nothing is flushed."""
         self._closed = True
         self._known.set()
-        if self._engine is not None:
-            self._dropped_run.detach()
-            self._clock.stop()
-            self._engine.stop()
-            _ENDED.add(self._engine)
+        if self._begun is not None:
+            self._begun.dropped.detach()
+            self._begun.clock.stop()
+            self._begun.engine.stop()
+            _ENDED.add(self._begun.engine)
+
+    @property
+    def _engine(self) -> Running | None:
+        """What runs, once all columns are known."""
+        return None if self._begun is None else self._begun.engine
 
     def _check(self, doing: str) -> None:
         """Raise what stopped the run, if anything did."""
