@@ -239,7 +239,7 @@ class AggregateEngine(PaneEngine):
         if options.elastic is not None:
             # As many threads as there may be: an aggregate without by= has fewer shares than that.
             epochs = Epochs(ground.gate, ground.control, crew, options.workers or 1, max(crew, options.elastic))
-        pusher = Pusher(ground, pauser, {name: payload}, encoder, widen=one_type, epochs=epochs)  # fmt: skip
+        pusher = Pusher(ground, pauser, {name: payload}, encoder, widen=one_type, epochs=epochs)
         super().__init__(ground, made, updaters=updaters, encoder=encoder, payload=payload, pauser=pauser, pusher=pusher,
                          epochs=epochs)  # fmt: skip
         self._crew = None if epochs is None else Crew(ground.gate.words, ground.control, epochs.words, pauser)

@@ -136,7 +136,7 @@ class JoinEngine(Engine[Worker]):
             epochs = Epochs(ground.gate, ground.control, count, options.workers or 1, max(count, options.elastic))
         self.windows = Windows(made, encoder, segments, workers, ground.arenas, pauser)
         payloads = {name: Payload(schemas[name], sparse=isinstance(query, Asof)) for name in ground.intakes}
-        pusher = Pusher(ground, pauser, payloads, encoder, widen=self.windows.widen, epochs=epochs)  # fmt: skip
+        pusher = Pusher(ground, pauser, payloads, encoder, widen=self.windows.widen, epochs=epochs)
         left, right = ground.names
         gatherer = Gatherer(bound, (ground.intakes[left], ground.intakes[right]), (payloads[left], payloads[right]), workers,
                             ground.control, ground.latency, forget=pusher.forget, keep_latest=self.windows.keep_latest,

@@ -30,6 +30,7 @@ from plait.errors import PlaitError, user_raised
 from plait.order import AFTER_ALL, AFTER_INPUTS, BEFORE_ALL
 from plait.query.bind import Bound
 from plait.query.operator import Operator
+from plait.query.stream import SourceName
 from plait.threads import words as shared
 from plait.threads.aggregate.results import OrderedResults
 from plait.threads.aggregate.tuml import lay_out
@@ -115,7 +116,7 @@ class OperatorEngine(Engine[Share]):
         epochs = Epochs(ground.gate, ground.control, count, made.workers, max(count, options.elastic or 0))
         self.router = Router(bound, compiled, _plainly(self.shares, pauser))
         payloads = {name: Payload(schemas[name]) for name in ground.intakes}
-        pusher = Pusher(ground, pauser, payloads, self.router, widen=one_type, epochs=epochs)  # fmt: skip
+        pusher = Pusher(ground, pauser, payloads, self.router, widen=one_type, epochs=epochs)
         self.results = OrderedResults(bound, count, ground.latency, keys=options.keys, room=options.unread_results)
         super().__init__(ground, made, workers=self.shares.all, encoder=self.router, payloads=payloads, pauser=pauser,
                          pusher=pusher, gatherer=self.results, epochs=epochs)  # fmt: skip
@@ -127,16 +128,16 @@ class OperatorEngine(Engine[Share]):
 
     # --- calls of Run ---
 
-    def push(self, *arguments: Any) -> None:
-        super().push(*arguments)
+    def push(self, stream: str, source: SourceName | None, batches: list[pa.RecordBatch]) -> None:
+        super().push(stream, source, batches)
         self._note_frontier()
 
-    def heartbeat(self, *arguments: Any) -> None:
-        super().heartbeat(*arguments)
+    def heartbeat(self, stream: str, source: SourceName, ts: int) -> None:
+        super().heartbeat(stream, source, ts)
         self._note_frontier()
 
-    def close(self, *arguments: Any) -> None:
-        super().close(*arguments)
+    def close(self, stream: str, source: SourceName | None) -> None:
+        super().close(stream, source)
         self._note_frontier()
 
     def _note_frontier(self) -> None:
