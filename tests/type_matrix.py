@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import plait
-from plait.layouts import plain_array
+from plait.encodings import plain_array
 from plait.query.identical import difference
 
 D = decimal.Decimal

@@ -23,6 +23,7 @@ from plait.threads.join.engine import JoinEngine
 from plait.threads.join.strategies.plan import Plan, Seat
 from plait.threads.options import Options
 from plait.threads.pause import Stopped
+from plait.threads.together import Together
 from plait_bench.join_runs import Reader, digests, pieces, warm_up
 
 GAP_US = 1000  # between two tuples of a stream, on the average
@@ -229,7 +230,8 @@ class PureRun:
             seat = Seat((0, 0), (workers, workers), (k, k), (1, 1), (0, 0), (True, True))
             plan = Plan("pure", (seat,), (1, 1), "one of several that share nothing")
             schemas = {name: t.schema for name, t in data.items()}
-            self.engines.append(JoinEngine(bind(made, schemas), schemas, plan, Options(keys=True)))
+            self.engines.append(JoinEngine(bind(made, schemas), schemas, plan, Options(keys=True), Together()))
+            self.engines[-1].begin()
         self.readers = [Reader(_Results(engine)) for engine in self.engines]
 
     def push(self, data: Tables, size: int = 512) -> None:

@@ -21,7 +21,7 @@ import numpy as np
 
 from plait.errors import RunError
 from plait.threads.atomics import compiled, pure, sched_yield, unsigned
-from plait.threads.gate import layout
+from plait.threads.gate import words as gate_words
 from plait.threads.gate.calls import end
 from plait.threads.gate.codes import DONE, FULL, STUCK
 from plait.threads.gate.ring import add_waiting as ring_add
@@ -199,10 +199,10 @@ class Contender(NamedTuple):
 
 def _gate(store: str) -> Callable[[int, int], np.ndarray]:
     def make(sources: int, readers: int) -> np.ndarray:
-        words = layout.allocate(slots=sources, seats=readers, capacity=LIMIT, pending=LIMIT, store=store)
-        layout.prepare(words, list(range(sources)), readers)
+        words = gate_words.allocate(slots=sources, seats=readers, capacity=LIMIT, pending=LIMIT, store=store)
+        gate_words.prepare(words, list(range(sources)), readers)
         if store == "nodes":
-            layout.prepare_nodes(words)
+            gate_words.prepare_nodes(words)
         return words
 
     return make

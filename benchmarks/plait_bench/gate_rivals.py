@@ -23,7 +23,9 @@ from plait.threads.gate.calls import enter_reader, enter_source, leave_reader, l
 from plait.threads.gate.codes import DONE
 from plait.threads.gate.flow import room
 from plait.threads.gate.frontier import lowest
-from plait.threads.gate.layout import (
+from plait.threads.gate.nodes import climb, give, node_at, raise_towers
+from plait.threads.gate.skiplist import anchor, write
+from plait.threads.gate.words import (
     HANDLES,
     HANDLES_TS,
     HEAD,
@@ -46,8 +48,6 @@ from plait.threads.gate.layout import (
     scratch_at,
     source_at,
 )
-from plait.threads.gate.nodes import climb, give, node_at, raise_towers
-from plait.threads.gate.skiplist import anchor, write
 from plait_bench.spinlock import lock, unlock
 
 # --- multi-queues: header, then a block a (reader, source), then its columns -------------------------------------

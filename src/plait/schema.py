@@ -15,8 +15,8 @@ from typing import Any, Final, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from plait.encodings import plain_schema, plain_type
 from plait.errors import DataError, QueryError
-from plait.layouts import plain_schema, plain_type
 from plait.order import TS_MAX
 
 _UNITS_US: Final[dict[str, Fraction]] = {
@@ -243,7 +243,7 @@ _TYPE_WORDS: Final = {
 
 
 def arrow_type(value: Any, name: str) -> pa.DataType:
-    """An Arrow type, given as such or by its usual word; in its plain layout (`layouts`)."""
+    """An Arrow type, given as such or by its usual word; in its plain layout (`encodings`)."""
     if isinstance(value, pa.DataType):
         return plain_type(value, f"{name}=")
     if isinstance(value, str) and value.lower() in _TYPE_WORDS:
@@ -252,7 +252,7 @@ def arrow_type(value: Any, name: str) -> pa.DataType:
 
 
 def arrow_schema(value: Any, name: str) -> pa.Schema:
-    """A pyarrow schema, or a mapping of column names to types; in plain layouts (`layouts`)."""
+    """A pyarrow schema, or a mapping of column names to types; in plain layouts (`encodings`)."""
     if isinstance(value, pa.Schema):
         for column in value.names:
             if value.names.count(column) > 1:

@@ -63,4 +63,4 @@ def hunt(scenario):
 @pytest.mark.parametrize("kind", [QueueGate, LockFreeQueueGate])
 def test_one_reader_only(kind):
     with pytest.raises(QueryError, match="A tuple is dequeued once"):
-        kind(2, readers=2)
+        kind(slots=2, readers=2, capacity=8, pending=8)

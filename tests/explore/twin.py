@@ -10,7 +10,7 @@
 so a scheduler (`tests.explore.schedule`) can let any thread take the next step. Memory is a list of ints, or anything that
 is indexed like one. One step is one access, in one order that all threads agree on: **the twin explores sequentially
 consistent executions only.** A fence does nothing there, and a missing one is not found; why each order weaker than
-sequentially consistent suffices is argued beside the word it protects (`threads.gate.layout`). What the twin can check of it
+sequentially consistent suffices is argued beside the word it protects (`threads.gate.words`). What the twin can check of it
 is that plain words are never touched by two threads without a release and an acquire between them: `races.Memory`.
 """
 

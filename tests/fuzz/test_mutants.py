@@ -38,10 +38,10 @@ MUTANTS = (
            "rank: Any = name.encode() if isinstance(name, str) else name", "rank: Any = len(self.sources)"),
     Mutant("ties inside a source by content backwards", "plait.threads.input.intake", ("counts",),
            "key=lambda k: (all_ts[k], tie[k]))", "key=lambda k: (all_ts[k], bytes(255 - b for b in tie[k])))"),
-    Mutant("a window that is a microsecond wider", "plait.threads.memory", ("join",),
+    Mutant("a window that is a microsecond wider", "plait.threads.join.memory", ("join",),
            "w[o.WINDOW], w[o.BEFORE], w[o.AFTER] = o.TIME, before, after",
            "w[o.WINDOW], w[o.BEFORE], w[o.AFTER] = o.TIME, before, after + 1"),
-    Mutant("dictionary entries for values", "plait.layouts", ("join", "counts"),
+    Mutant("dictionary entries for values", "plait.encodings", ("join", "counts"),
            "return plain_array(array.dictionary).take(array.indices)",
            "return plain_array(array.dictionary).take(array.indices.fill_null(0))"),
 )  # fmt: skip

@@ -341,7 +341,7 @@ def test_what_came_first_enters_first(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_source_is_let_in_with_the_columns_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another source's rows widen the columns while a new one gets its memory."""
-    from plait.threads.memory import Arena
+    from plait.threads.input.arenas import Arena
 
     query = plait.join(plait.stream("a", unit="us"), plait.stream("b", unit="us"),
                        on=lambda l, r: (l.k == r.k) | l.k.is_null(), within=100)  # fmt: skip
@@ -474,10 +474,11 @@ def test_who_compiles_does_not_stall() -> None:
     """A first run on a busy machine: a worker that compiles for longer than a stall takes is waited for."""
     from numba.core import event
 
-    from plait.threads.join.loop import layout
+    from plait.threads import words
     from plait.threads.pause import Pauser
 
-    pauser = Pauser(np.zeros(4096, np.int64), np.zeros(layout.CONTROL_WORDS, np.int64), 1, lambda: "works", 0.01)
+    pauser = Pauser(np.zeros(4096, np.int64), np.zeros(words.CONTROL_WORDS, np.int64), lambda: "works", 0.01)
+    pauser.begin(1)
     over = threading.Event()
 
     def work() -> None:

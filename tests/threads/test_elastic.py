@@ -271,7 +271,8 @@ def test_a_load_that_swings_about_a_threshold_changes_nothing() -> None:
         epochs.log.append(type("Change", (), {"state": "done", "number": len(epochs.log)}))
         return epochs.log[-1]
 
-    watch = Watch(Thresholds(), epochs, resize, lambda error: None, every_s=60, patience=3)
+    epochs.resize = resize
+    watch = Watch(Thresholds(), epochs, lambda error: None, every_s=60, patience=3)
     try:
         for k in range(60):
             watch.look(load(2, 0.95 if k % 2 else 0.85))
@@ -325,7 +326,8 @@ def played(demand: Sequence[float], workers: int = 1) -> list[int]:
         epochs.log.append(type("Change", (), {"state": "done", "number": len(epochs.log)}))
         return epochs.log[-1]
 
-    watch = Watch(Thresholds(), epochs, resize, lambda error: None, every_s=60)
+    epochs.resize = resize
+    watch = Watch(Thresholds(), epochs, lambda error: None, every_s=60)
     behind = 0.0
     try:
         for more in demand:
@@ -356,7 +358,8 @@ def test_a_policy_that_is_held_asks_for_nothing() -> None:
         epochs.log.append(type("Change", (), {"state": "done", "number": len(epochs.log)}))
         return epochs.log[-1]
 
-    watch = Watch(Thresholds(), epochs, resize, lambda error: None, every_s=60, patience=3)
+    epochs.resize = resize
+    watch = Watch(Thresholds(), epochs, lambda error: None, every_s=60, patience=3)
     try:
         watch.hold(True)
         for _ in range(20):

@@ -245,7 +245,7 @@ def test_a_condition_that_raises_stops_the_run() -> None:
 
 def test_a_worker_that_raises_stops_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever it is: here, memory that does not grow."""
-    from plait.threads.memory import Segment
+    from plait.threads.join.memory import Segment
 
     def refuse(*_: Any) -> None:
         raise MemoryError("no more")

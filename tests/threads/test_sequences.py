@@ -13,8 +13,8 @@ import pytest
 from tests.reference.judge import assert_same
 
 import plait
-from plait.threads.join.loop import layout as o
 from plait.threads.join.loop import segment as seg
+from plait.threads.join.loop import words as o
 
 SOURCES = ("p", "q", "r")
 
@@ -252,7 +252,7 @@ def test_memory_stays_in_proportion_to_the_window(plan: dict[str, Any], window: 
             held = max(held, *(p.rows for p in run._engine.payloads.values()))
         run.drain()
         got += sum(b.num_rows for b in run.results())
-        segments = [s for side in run._engine.segments for s in side]
+        segments = [s for side in run._engine.windows.segments for s in side]
         assert all(int(s.block[seg.CAP]) <= 16384 for s in segments)
         assert all(int(s.block[seg.END]) - s.first <= 200 for s in segments)
         assert held <= 20_000
@@ -383,7 +383,7 @@ def test_segments_that_come_round_many_times(index: str) -> None:
             pushing.start()
             got = pa.Table.from_batches(list(run.results()), run.schema)
             pushing.join()
-            caps = {int(s.block[seg.CAP]) for side in run._engine.segments for s in side}
+            caps = {int(s.block[seg.CAP]) for side in run._engine.windows.segments for s in side}
         triggers_ts = got.column("ts").to_numpy()
         partners = np.minimum(got.column("a_ts").to_numpy(), got.column("b_ts").to_numpy())
         assert list(zip(triggers_ts.tolist(), partners.tolist(), strict=True)) == want

@@ -9,24 +9,24 @@ from typing import Any, ClassVar
 
 from plait.errors import QueryError
 from plait.threads.aggregate.designs import Kind, register
-from plait.threads.gate import AnyGate, layout
+from plait.threads.gate import Gate
 from plait_bench.multi_queues import queues
 
 NAMES = ("mq", "mq_lockfree")
 
 
-class QueueGate(AnyGate):
+class QueueGate(Gate):
     """A queue for each source under a lock, and one reader that looks at all of them: MQ of the aggregation paper."""
 
     kind: ClassVar[Any] = queues
     store: ClassVar[str] = "nodes"
     locked = True
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        if self.seats > 1:
-            raise QueryError(f"A multi-queue with {self.seats} readers", why="a tuple is dequeued once")
-        self.words[layout.LOCKED] = int(self.locked)
+    def __init__(self, *, slots: int, readers: int, capacity: int, pending: int) -> None:
+        super().__init__(slots=slots, readers=readers, capacity=capacity, pending=pending)
+        if readers > 1:
+            raise QueryError(f"A multi-queue with {readers} readers", why="a tuple is dequeued once")
+        self.words[queues.LOCKED] = int(self.locked)
 
 
 class LockFreeQueueGate(QueueGate):

@@ -16,20 +16,23 @@ The reader's work for a tuple is in proportion to the number of sources: what th
 
 from __future__ import annotations
 
+from typing import Final
+
+from plait.core.machine.line import LINE
 from plait.order import AFTER_ALL
 from plait.threads.atomics import cas, compiled, load_acquire, pause, pure, store_release
 from plait.threads.gate.calls import enter_reader, enter_source, leave_reader, leave_source
 from plait.threads.gate.codes import DONE, FULL
 from plait.threads.gate.flow import FIRST_LOOK, LAST_LOOK, NO_EVENT, awaited, room, wait
 from plait.threads.gate.frontier import settle
-from plait.threads.gate.layout import (
+from plait.threads.gate.nodes import node_at
+from plait.threads.gate.ring import in_order
+from plait.threads.gate.words import (
     FREED,
     FRONTIER,
     LAST_SEQ,
     LAST_TS,
     LIMIT,
-    LOCK,
-    LOCKED,
     NEXT,
     NIL,
     NODE_WORDS,
@@ -48,9 +51,11 @@ from plait.threads.gate.layout import (
     reader_at,
     source_at,
 )
-from plait.threads.gate.nodes import node_at
-from plait.threads.gate.ring import in_order
 from plait_bench.spinlock import lock, unlock
+
+LOCKED: Final = 15  # of the gate's header: 1 if each queue has a lock
+# LOCK: of a source's block. 0, or 1 while a thread is at the source's queue (CAS in, release out).
+LOCK: Final = 2 * LINE + 2
 
 
 @pure

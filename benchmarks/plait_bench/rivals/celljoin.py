@@ -19,14 +19,14 @@ from typing import Final
 from plait.core.condition import native
 from plait.core.machine.line import LINE
 from plait.order import AFTER_ALL
+from plait.threads import words as shared
 from plait.threads.atomics import fence, load_acquire, store_release
-from plait.threads.atomics.native import compiled, inner
+from plait.threads.atomics.native import compiled, inner, ints
 from plait.threads.gate.flow import cancel, prepare, sleep
-from plait.threads.join.loop import layout as o
 from plait.threads.join.loop import segment as seg
+from plait.threads.join.loop import words as o
 from plait.threads.join.loop.feed import wake_feed
 from plait.threads.join.loop.probe import ranges_of, segment_of
-from plait.threads.join.loop.segment import ints
 from plait.threads.join.loop.worker import SLICE_NS, take, take_once
 from plait.threads.join.strategies.plan import Plan, Wish
 from plait_bench.rivals import moving as mv
@@ -128,14 +128,14 @@ def serve(c, w, h, size, ps, pairs, tally, out):
 def wait(c, w, h):
     """A worker without tasks."""
     own = HEADS + w[o.SEAT] * LINE
-    store_release(w, o.WAITS, o.FOR_TUPLES)
+    store_release(w, shared.WAITS, shared.FOR_TUPLES)
     ticket = prepare(c, o.FEED_EVENT)
     more = h[own] < load_acquire(h, TAILS) or h[own + 1] < load_acquire(h, TAILS + 1)
-    if more or load_acquire(h, ENDED) != 0 or load_acquire(c, o.HALT) != 0:
+    if more or load_acquire(h, ENDED) != 0 or load_acquire(c, shared.HALT) != 0:
         cancel(c, o.FEED_EVENT)
     else:
         sleep(c, o.FEED_EVENT, ticket, SLICE_NS)
-    store_release(w, o.WAITS, o.NOTHING)
+    store_release(w, shared.WAITS, shared.NOTHING)
 
 
 @compiled
@@ -144,7 +144,7 @@ def work(gate, c, w, arena, batch, p0, p1, u0, u1, pairs, over, ranges, walk, ta
     h, size = ints(w[o.SHARED], 1 << 30), ring_size(w)
     own = HEADS + w[o.SEAT] * LINE
     while True:
-        halt = load_acquire(c, o.HALT)
+        halt = load_acquire(c, shared.HALT)
         if halt != 0:
             return o.HALTED if halt == 1 else o.STOPPED
         if w[mv.JOB]:

@@ -20,12 +20,12 @@ from typing import Final
 from plait.core.condition import native
 from plait.core.machine.line import LINE
 from plait.order import AFTER_ALL, BEFORE_ALL
+from plait.threads import words as shared
 from plait.threads.atomics import load_acquire, store_release
-from plait.threads.atomics.native import compiled, inner
-from plait.threads.join.loop import layout as o
+from plait.threads.atomics.native import compiled, inner, ints
 from plait.threads.join.loop import segment as seg
+from plait.threads.join.loop import words as o
 from plait.threads.join.loop.probe import segment_of
-from plait.threads.join.loop.segment import ints
 from plait.threads.join.strategies.plan import Plan, Wish
 from plait_bench.rivals import moving as mv
 
@@ -110,7 +110,7 @@ def work(gate, c, w, arena, batch, p0, p1, u0, u1, pairs, over, ranges, walk, ta
     me, last = w[o.SEAT], w[o.CREW] - 1
     h = ints(w[o.SHARED], 1 << 30)
     while True:
-        halt = load_acquire(c, o.HALT)
+        halt = load_acquire(c, shared.HALT)
         if halt != 0:
             return o.HALTED if halt == 1 else o.STOPPED
         did = False

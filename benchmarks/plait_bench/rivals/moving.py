@@ -18,16 +18,16 @@ from plait.core.condition import native
 from plait.core.machine.line import LINE
 from plait.errors import QueryError
 from plait.order import AFTER_ALL
+from plait.threads import words as shared
 from plait.threads.atomics import fence, load_acquire, sched_yield, store_release
-from plait.threads.atomics.native import address_of, call_at, inner, nap
+from plait.threads.atomics.native import address_of, call_at, inner, ints, nap, octets
 from plait.threads.gate import codes
 from plait.threads.gate.frontier import wake_sources
-from plait.threads.gate.layout import SLOTS, read_at
-from plait.threads.join.loop import layout as o
+from plait.threads.gate.words import SLOTS, read_at
 from plait.threads.join.loop import segment as seg
+from plait.threads.join.loop import words as o
 from plait.threads.join.loop.emit import put, room, wake_gatherer
 from plait.threads.join.loop.probe import segment_of
-from plait.threads.join.loop.segment import ints, octets
 from plait.threads.join.loop.worker import arrange, lay_out, take_once
 from plait.threads.join.strategies.plan import Plan, Seat, Wish
 
@@ -229,9 +229,9 @@ def begin(w, side, first, n, found, tally):
     """The pairs of a job were found: it is under way until they are given out."""
     w[JOB], w[JOB_SIDE], w[JOB_FIRST], w[JOB_COUNT] = 1, side, first, n
     w[o.PAIRS], w[o.EMITTED] = found, 0
-    w[o.COMPARISONS] += tally[1]
-    w[o.TUPLES] += n
-    w[o.BATCHES] += 1
+    w[shared.COMPARISONS] += tally[1]
+    w[shared.TUPLES] += n
+    w[shared.BATCHES] += 1
 
 
 @inner

@@ -1,7 +1,7 @@
 """Do these columns fit that schema? The one place where data from outside is held against what is expected.
 
 Columns are found by name and put in the schema's order. A type has to be the very one, except that values are the same
-however they are laid out (`layouts`), and text is text and bytes are bytes (`large_string` or `string`): which of those a
+however they are laid out (`encodings`), and text is text and bytes are bytes (`large_string` or `string`): which of those a
 writer chose says nothing about the values. Nothing else is converted: a silent cast would hide a broken feed.
 """
 
@@ -13,8 +13,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from plait.encodings import plain_array, plain_schema, plain_type
 from plait.errors import DataError
-from plait.layouts import plain_array, plain_schema, plain_type
 from plait.schema import is_text
 
 _DECLARE: Final = "Make them agree, or declare the columns you want with schema= if only some are needed"

@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from plait.encodings import plain_type
 from plait.errors import DataError
-from plait.layouts import plain_type
 from plait.schema import is_bytes, is_text
 
 _MEND = "Mend the values, or declare the type with schema="

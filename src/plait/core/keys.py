@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from plait import order
-from plait.layouts import stored
+from plait.encodings import stored
 
 _TUPLE, _END = b"\x05", b"\x00"
 

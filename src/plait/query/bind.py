@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from plait.encodings import plain_schema
 from plait.errors import QueryError
-from plait.layouts import plain_schema
 from plait.query.aggregate import Aggregate
 from plait.query.base import Node, Query
 from plait.query.join import Asof, Join, side_names

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from plait import order as total_order
-from plait.layouts import plain_array, plain_schema, rebuilt
+from plait.encodings import plain_array, plain_schema, rebuilt
 
 KEY = "_plait_key"
 

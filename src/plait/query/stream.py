@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from plait.encodings import plain_type
 from plait.errors import QueryError
-from plait.layouts import plain_type
 from plait.schema import TIME_UNITS, arrow_schema, check_time_type, duration_us, is_bytes, is_text
 
 #: `source=plait.FILE`: the file's path, relative to its folder, names the source, which ends with the file.

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from plait.connectors.values import first_changed
+from plait.encodings import rebuilt
 from plait.errors import DataError
-from plait.layouts import rebuilt
 from plait.reference.values import Value
 
 Key = tuple[Any, ...]

@@ -18,8 +18,8 @@ import pyarrow as pa
 from plait import order as total_order
 from plait.connectors import memory
 from plait.connectors.contract import Chunk, Feed, Lane
+from plait.encodings import plain_batch, plain_schema
 from plait.errors import DataError, RunError
-from plait.layouts import plain_batch, plain_schema
 from plait.query.aggregate import Aggregate
 from plait.query.base import Query, check_order
 from plait.query.bind import Bound, bind, check_data

@@ -2,10 +2,12 @@
 
 run        `Run`: push, results, close, drain, stats       options   what `on_threads` takes, checked
 plan       which strategy each operator comes to           dag       queries of queries: results carried on
-engine     what the engines of all operators share         pause     letting all workers stand still
-payload    whole rows, until no result can name them       results   pairs into Arrow batches
-memory     a run's arrays, as Python sees them             stats     what a run measures of itself
-parts      what every engine looks at of its parts         guard     locks that an interrupt can't leave taken
+together   what the operators of a run have in common      ground    what an engine stands on: streams, gate, memory
+engine     what the engines of all operators share         parts     the parts of a run as the others see them
+words      the words that all engines share                pause     letting all workers stand still
+payload    whole rows, until no result can name them       halt      the word that stops workers, and waking sleepers
+results    pairs into Arrow batches                        stats     what a run measures of itself
+guard      locks that an interrupt can't leave taken
 
 input/     from a user's batch to the gate                 gate/     many sources in, one total order out
 join/      workers, their loop, the papers' strategies     aggregate/  update threads, or windows that all share

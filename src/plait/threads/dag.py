@@ -42,41 +42,43 @@ from plait.threads.aggregate.designs import Design
 from plait.threads.aggregate.engine import AggregateEngine
 from plait.threads.aggregate.wiml_engine import HiveEngine
 from plait.threads.elastic.manager import Change
-from plait.threads.engine import Engine, raise_again
-from plait.threads.gate import layout
+from plait.threads.engine import Engine
+from plait.threads.input.arenas import CHUNK
 from plait.threads.input.idle import let_go
 from plait.threads.input.intake import QUERY
-from plait.threads.input.push import CHUNK
-from plait.threads.input.sources import Front
 from plait.threads.join.engine import JoinEngine
 from plait.threads.join.strategies.plan import Plan
 from plait.threads.operator.engine import OperatorEngine
+from plait.threads.parts import Running
 from plait.threads.pause import Stopped
-from plait.threads.plan import Sharing, Step, labelled, plan
+from plait.threads.plan import Sharing, Step, plan
 from plait.threads.stats import Stats
+from plait.threads.together import Front, Together
 
 WAIT_NS = 20_000_000
 PENDING = 1 << 18  # results of one ts that an operator may have to take in before any of them is ready
 
 
-def begin(bound: Bound, schemas: Mapping[str, pa.Schema], steps: list[Step]) -> Engine | Dag:
-    """What runs a bound query, once the columns of all streams are known."""
-    if len(steps) == 1:
-        return _engine(bound, schemas, steps[0], None)
-    return Dag(bound, schemas, steps)
+def begin(bound: Bound, schemas: Mapping[str, pa.Schema], steps: list[Step]) -> Running:
+    """What runs a bound query, once the columns of all streams are known; its threads have started."""
+    made: Engine | Dag = (
+        _engine(bound, schemas, steps[0], Together()) if len(steps) == 1 else Dag(bound, schemas, steps)
+    )
+    made.begin()
+    return made
 
 
-def _engine(bound: Bound, schemas: Mapping[str, pa.Schema], step: Step, front: Front | None) -> Engine:
+def _engine(bound: Bound, schemas: Mapping[str, pa.Schema], step: Step, together: Together) -> Engine:
     if isinstance(bound.node, Aggregate):
         # Only now are all columns known, which have a say in the design.
         made = plan(bound.node, dataclasses.replace(step.options, schemas=schemas))
         assert isinstance(made, Design)
-        return (HiveEngine if made.merges_windows else AggregateEngine)(bound, schemas, made, step.options, front)
+        return (HiveEngine if made.merges_windows else AggregateEngine)(bound, schemas, made, step.options, together)
     if isinstance(bound.node, Operator):
         assert isinstance(step.plan, Sharing)
-        return OperatorEngine(bound, schemas, step.plan, step.options, front)
+        return OperatorEngine(bound, schemas, step.plan, step.options, together)
     assert isinstance(step.plan, Plan)
-    return JoinEngine(bound, schemas, step.plan, step.options, front)
+    return JoinEngine(bound, schemas, step.plan, step.options, together)
 
 
 class Waiting:
@@ -160,27 +162,24 @@ class Dag:
         self._names = {id(step.query): name for step, name in zip(steps, names, strict=False)}
         # Where all streams go to one operator, its own frontier is that of all.
         several = sum(any(isinstance(child, Stream) for child in step.query.inputs) for step in steps) > 1
-        self._front = Front() if several else None
+        self.together = Together(Front() if several else None)
         self.engines: dict[str, Engine] = {}  # inputs before users
         self._inlets: dict[str, list[tuple[Inlet, str]]] = {}
-        self._reached = BEFORE_ALL  # the last frontier before the end of input
-        self._turn, self._failing = threading.Lock(), threading.Lock()
-        self.error: BaseException | None = None
-        self._stopped = False
-        try:
-            self.last = self._build(bound)
-        except BaseException:
-            self.abandon()
-            raise
+        self._turn = threading.Lock()
+        self.last = self._build(bound)
         self._readers = {
             name: [e for e in self.engines.values() if name in e.intakes] for name in dict.fromkeys(self._streams)
         }
-        self.began = time.monotonic()
         self._carriers = [
             threading.Thread(target=self._carry, args=(name,), name=f"plait-carries-{name}", daemon=True)
             for name in self._inlets
         ]
+
+    def begin(self) -> None:
+        """Start all threads."""
         try:
+            for engine in self.engines.values():
+                engine.begin()
             for thread in self._carriers:
                 thread.start()
         except BaseException:
@@ -203,12 +202,7 @@ class Dag:
         if inner:
             options = dataclasses.replace(step.options, pending=max(step.options.pending or 0, PENDING))
             step = dataclasses.replace(step, options=options)
-        leaves = any(i.node.name not in inner for i in inputs)
-        made = _engine(_over(bound, tuple(inputs)), self._schemas, step, self._front if leaves else None)
-        made.spread = self.fail
-        if isinstance(made, OperatorEngine):
-            made.elsewhere = self._last_ts
-        made.pusher.watch(self.progressed, self.waiting)
+        made = _engine(_over(bound, tuple(inputs)), self._schemas, step, self.together)
         self.engines[name] = made
         inlet = Inlet(made, list(inner))
         for each in inner:
@@ -230,7 +224,7 @@ class Dag:
         engine = self.engines[name]
         told = BEFORE_ALL
         try:
-            while told < AFTER_ALL and not self._stopped and self.error is None:
+            while told < AFTER_ALL and not self.together.over:
                 batch = engine.take(WAIT_NS)
                 if isinstance(batch, bool):
                     engine.check()
@@ -249,35 +243,25 @@ class Dag:
 
     def fail(self, error: BaseException) -> None:
         """The first error stops all operators."""
-        with self._failing:
-            if self.error is None and not self._stopped:
-                self.error = error
-        if self.error is not None:
-            for engine in self.engines.values():
-                engine.fail(self.error)
+        self.together.fail(error)
 
     @property
     def nbytes(self) -> int:
         return sum(engine.nbytes for engine in self.engines.values())
 
     def check(self) -> None:
-        if self.error is not None:
-            raise_again(self.error)
-        if self._stopped:
-            raise RunError("The run was stopped", do="Call on_threads again for a new run")
+        self.together.check()
 
     def abandon(self) -> None:
-        """As `Engine.abandon`, all of them."""
-        self._stopped = True
-        for engine in self.engines.values():
-            engine.abandon()
+        self.together.abandon()
 
     def stop(self) -> None:
         self.abandon()
         for engine in self.engines.values():
             engine.stop()
         for thread in self._carriers:
-            thread.join()
+            if thread.ident is not None:
+                thread.join()
 
     # --- calls of Run ---
 
@@ -285,8 +269,8 @@ class Dag:
         with self._turn:
             for batch in batches:
                 # In slices: what is pushed is not ready before all gates have it, and a gate has room for so much.
-                most = min([CHUNK, *(e.gate.words[layout.PENDING] // 2 for e in self._readers[name])])
-                most = max(1, int(most if self._front is not None else batch.num_rows))
+                most = min([CHUNK, *(e.gate.pending // 2 for e in self._readers[name])])
+                most = max(1, int(most if self.together.front is not None else batch.num_rows))
                 for first in range(0, max(batch.num_rows, 1), most):  # an empty one makes its source known
                     part = [batch.slice(first, most)]
                     for engine in self._readers[name]:
@@ -324,18 +308,12 @@ class Dag:
         reached = self._holder()[0]
         self.last.latency.advanced(reached, now)
         if reached < AFTER_ALL:
-            self._reached = max(self._reached, reached)
-        if self._front is not None and reached > self._front.released:
-            self._front.released = reached
+            self.together.reached = max(self.together.reached, reached)
+        if self.together.front is not None and reached > self.together.front.released:
+            self.together.front.released = reached
             # Users before inputs: results must not come to a gate that holds them back.
             for engine in reversed(self.engines.values()):
                 engine.pusher.allow(reached)
-
-    def _last_ts(self) -> int:
-        """How far time has passed when all streams have ended: to the last tuple of any, or a promise beyond it."""
-        streams = [engine.intakes[name] for name, readers in self._readers.items() for engine in readers]
-        known = [source.largest for intake in streams for source in list(intake.sources.values())]
-        return max([self._reached, *known])
 
     def _holder(self) -> tuple[int, str | None, SourceName | None]:
         return min((e.pusher.holder() for e in self.engines.values()), key=lambda found: found[0])
@@ -382,8 +360,11 @@ class Dag:
     def schema(self) -> pa.Schema:
         return self.last.schema
 
-    def dropped(self, name: str, which: str) -> pa.Table:
-        return self._readers[name][0].dropped(name, which)
+    def late(self, name: str) -> pa.Table:
+        return self._readers[name][0].late(name)
+
+    def behind(self, name: str) -> pa.Table:
+        return self._readers[name][0].behind(name)
 
     def frontier(self) -> int:
         return self._holder()[0]
@@ -391,24 +372,15 @@ class Dag:
     def holder(self) -> tuple[str | None, SourceName | None]:
         return self._holder()[1:]
 
-    def progressed(self) -> int:
-        return sum(engine.progressed() for engine in self.engines.values())
-
-    def waiting(self) -> str:
-        return "; ".join(f"{label}: {engine.waiting()}" for label, engine in self._labelled())
-
-    def _labelled(self) -> list[tuple[str, Engine]]:
-        return [(labelled(engine.bound.node), engine) for engine in self.engines.values()]
-
     def plans(self) -> list[tuple[str, Any]]:
         return [plan for engine in self.engines.values() for plan in engine.plans()]
 
     def describe(self) -> list[str]:
-        return [f"{label}: {line}" for label, engine in self._labelled() for line in engine.describe()]
+        return [f"{engine.label}: {line}" for engine in self.engines.values() for line in engine.describe()]
 
     def stats(self) -> Stats:
         """All operators together; results and their latency are the last one's, from when their ts was ready."""
-        found = [(label, engine.stats()) for label, engine in self._labelled()]
+        found = [(engine.label, engine.stats()) for engine in self.engines.values()]
         last = found[-1][1]
         workers = [worker for _, part in found for worker in part.workers]
         first = {name: readers[0].intakes[name] for name, readers in self._readers.items()}

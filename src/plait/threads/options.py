@@ -48,12 +48,9 @@ class Options:
 
     def __post_init__(self) -> None:
         check_order(self.order)
-        for name in ("capacity", "unread_results", "batch", "workers", "pending", "max_sources", "elastic"):
-            value = getattr(self, name)
+        for name, (value, counted) in self._counted().items():
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-                raise QueryError(
-                    f"{name}={value!r} is no number of {_COUNTED[name]}", do="Pass a whole number, at least 1"
-                )
+                raise QueryError(f"{name}={value!r} is no number of {counted}", do="Pass a whole number, at least 1")
         known = ("auto", *registry.names(), *designs.names())
         if self.strategy not in known:
             raise QueryError(f"strategy={self.strategy!r} is not known", do=f"Use one of {', '.join(map(repr, known))}")
@@ -77,6 +74,18 @@ class Options:
         self.precision()
         policy_of(self.policy)
 
+    def _counted(self) -> dict[str, tuple[Any, str]]:
+        """The options that are numbers, and of what."""
+        return {
+            "capacity": (self.capacity, "tuples"),
+            "unread_results": (self.unread_results, "results"),
+            "batch": (self.batch, "tuples"),
+            "workers": (self.workers, "workers"),
+            "pending": (self.pending, "tuples"),
+            "max_sources": (self.max_sources, "sources"),
+            "elastic": (self.elastic, "shares"),
+        }
+
     def precision(self) -> int:
         """How exactly results are ordered, as `threads.join.loop.gather` takes it."""
         wanted = self.punctuate
@@ -92,9 +101,3 @@ class Options:
             f"punctuate={wanted!r} is no interval",
             do="Pass 'comparison' (exact), a number of tuples (1: the papers' outer order), or None (as results come)",
         )
-
-
-_COUNTED = {
-    "capacity": "tuples", "unread_results": "results", "batch": "tuples", "workers": "workers", "pending": "tuples",
-    "max_sources": "sources", "elastic": "shares",
-}  # fmt: skip

@@ -1,12 +1,17 @@
-"""What every engine looks at of its parts, whichever engine it is: rows encoded, workers, results gathered."""
+"""The parts of a run as the others see them: rows encoded, workers, results gathered, and what stands behind a `Run`."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
+
+from plait.query.stream import SourceName
+from plait.threads.elastic.manager import Change
+from plait.threads.stats import Stats
 
 
 class Encodes(Protocol):
@@ -33,11 +38,23 @@ class Encodes(Protocol):
     def forget(self, stamp: int, /) -> None: ...
 
 
-class Seated(Protocol):
-    """What an engine looks at of a worker's memory: `words` are laid out as `threads.join.loop.layout` says."""
+class Converts(Protocol):
+    """An encoder whose columns may have to be stored in another way than before."""
 
-    number: int
-    words: np.ndarray
+    def converted(self, old: np.ndarray | None, new: tuple[str, Any], side: int, /) -> np.ndarray | None: ...
+
+
+class Seated(Protocol):
+    """A worker. Its memory, `words`, begins as `threads.words` says."""
+
+    @property
+    def number(self) -> int: ...
+
+    @property
+    def words(self) -> np.ndarray: ...
+
+    def progressed(self) -> int:
+        """A number that changes whenever the worker does something."""
 
 
 class Gathers(Protocol):
@@ -52,3 +69,70 @@ class Gathers(Protocol):
     def next(self, wait_ns: int) -> pa.RecordBatch | bool | None: ...
 
     def tick(self) -> None: ...
+
+
+class Running(Protocol):
+    """What stands behind a `Run`: one operator's engine, or all operators of a query of queries (`dag`)."""
+
+    # --- its life ---
+    def check(self) -> None:
+        """Raise what stopped the run, if anything did."""
+
+    def fail(self, error: BaseException, /) -> None:
+        """The first error stops the run."""
+
+    def abandon(self) -> None:
+        """Tell all threads to end, and wait for none."""
+
+    def stop(self) -> None:
+        """Tell all threads to end, and wait until they have."""
+
+    @property
+    def nbytes(self) -> int: ...
+
+    # --- input ---
+    def push(self, stream: str, source: SourceName | None, batches: list[pa.RecordBatch], /) -> None: ...
+
+    def heartbeat(self, stream: str, source: SourceName, ts: int, /) -> None: ...
+
+    def close(self, stream: str, source: SourceName | None, /) -> None: ...
+
+    def ended(self, stream: str, source: SourceName | None, /) -> str | None:
+        """What has ended, if rows of this source would come too late: the stream, or the source."""
+
+    def let_go(self, now_ns: int, /) -> None:
+        """The clock ticks: see `input.idle`."""
+
+    # --- output ---
+    def take(self, wait_ns: int, /) -> pa.RecordBatch | bool | None:
+        """A batch of results; None if there are none in time; False at the end."""
+
+    @property
+    def schema(self) -> pa.Schema: ...
+
+    # --- threads that come and go ---
+    def resize(self, workers: int, reason: str, /) -> Change: ...
+
+    def rebalance(self, owners: Sequence[int] | None, reason: str, /) -> Change: ...
+
+    def owners(self) -> list[int]: ...
+
+    def hold_policy(self, held: bool, /) -> None: ...
+
+    # --- what is going on ---
+    def frontier(self) -> int: ...
+
+    def holder(self) -> tuple[str | None, SourceName | None]: ...
+
+    def late(self, stream: str, /) -> pa.Table:
+        """Rows of a stream that were dropped as late."""
+
+    def behind(self, stream: str, /) -> pa.Table: ...
+
+    def plans(self) -> list[tuple[str, Any]]: ...
+
+    def describe(self) -> list[str]: ...
+
+    def stats(self) -> Stats: ...
+
+    def reset_latency(self) -> None: ...

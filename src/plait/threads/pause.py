@@ -20,7 +20,8 @@ import numpy as np
 from plait.core.machine.marks import compiling
 from plait.errors import RunError
 from plait.threads.guard import guarded
-from plait.threads.join.loop.halt import RUNNING, STILL, STOPPING, halt
+from plait.threads.halt import halt
+from plait.threads.words import HALT, RUNNING, STILL, STOPPING
 
 
 class Stopped(Exception):
@@ -28,14 +29,28 @@ class Stopped(Exception):
 
 
 class Pauser:
-    """Counts workers in and out. `describe` says what each of them does, for the watchdog."""
+    """Counts workers in and out; until they `begin` there are none. `describe` says what each does, for the watchdog."""
 
-    def __init__(self, gate: np.ndarray, control: np.ndarray, workers: int, describe: Callable[[], str],
-                 stall_after_s: float) -> None:  # fmt: skip
+    def __init__(
+        self, gate: np.ndarray, control: np.ndarray, describe: Callable[[], str], stall_after_s: float
+    ) -> None:
         self._gate, self._control, self._describe, self._stall = gate, control, describe, stall_after_s
         self._lock, self._changed = guarded()
-        self._alive, self._arrived = workers, 0
+        self._alive = self._arrived = 0
         self._halted = self._stopping = False
+
+    def begin(self, workers: int) -> None:
+        """So many are about to start."""
+        with self._lock:
+            self._alive += workers
+
+    def pause(self) -> None:
+        """A worker between two steps: it stands still while others change shared memory, and ends if the run is being stopped."""
+        halted = int(self._control[HALT])
+        if halted == STILL:
+            self.stand()
+        elif halted == STOPPING:
+            raise Stopped
 
     def stand(self) -> None:
         """A worker was told to stand still: until it may go on."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
+from typing import Any
 
 from plait.core.aggregate.panes import window_record
 from plait.errors import QueryError, counted
@@ -44,7 +45,7 @@ def steps(query: Query, options: Options) -> list[Step]:
     )
     if not ruled or not (joins or options.index == options.layout == "auto"):
         raise QueryError(
-            f"{_given(options, 'strategy', 'index', 'layout')} for a query of "
+            f"{_given(strategy=options.strategy, index=options.index, layout=options.layout)} for a query of "
             f"{' and '.join(sorted({type(node).__name__ for node in nodes}))}",
             why="no operator of it has such an option",
             do="Leave it out",
@@ -66,9 +67,9 @@ def labelled(query: Node) -> str:
     return query.name or type(query).__name__.lower()
 
 
-def _given(options: Options, *names: str) -> str:
+def _given(**options: Any) -> str:
     """Those of these options that somebody asked for, as they were written."""
-    return ", ".join(f"{name}={value!r}" for name in names if (value := getattr(options, name)) != "auto")
+    return ", ".join(f"{name}={value!r}" for name, value in options.items() if value != "auto")
 
 
 def described(plans: list[tuple[str, Plan | designs.Design | Sharing]]) -> list[str]:
@@ -127,10 +128,14 @@ class Sharing:
         return tuple(range(self.shares))
 
 
+#: How an operator is run: of a join, of an aggregate, of a user's operator.
+AnyPlan = Plan | designs.Design | Sharing
+
+
 def _sharing(query: Operator, options: Options) -> Sharing:
     if options.strategy != "auto" or options.index != "auto" or options.layout != "auto":
         raise QueryError(
-            f"{_given(options, 'strategy', 'index', 'layout')} for an operator",
+            f"{_given(strategy=options.strategy, index=options.index, layout=options.layout)} for an operator",
             why="these are options of joins and aggregates",
             do="Leave them out",
         )
@@ -147,7 +152,7 @@ def _sharing(query: Operator, options: Options) -> Sharing:
     return Sharing(shares, min(workers, shares), why)
 
 
-def plan(query: Query, options: Options) -> Plan | designs.Design | Sharing:
+def plan(query: Query, options: Options) -> AnyPlan:
     """The strategy, chosen and laid out; `why` says what decided."""
     _check_elastic(options)
     if isinstance(query, Operator):
@@ -155,7 +160,7 @@ def plan(query: Query, options: Options) -> Plan | designs.Design | Sharing:
     if isinstance(query, Aggregate):
         if options.index != "auto" or options.layout != "auto":
             raise QueryError(
-                f"{_given(options, 'index', 'layout')} for an aggregate",
+                f"{_given(index=options.index, layout=options.layout)} for an aggregate",
                 why="these are options of joins",
                 do="Leave them out",
             )

@@ -13,14 +13,15 @@ import pyarrow.compute as pc
 
 from plait import order
 from plait.core import keys
+from plait.core.machine.line import address
 from plait.errors import DataError
 from plait.query.bind import Bound
 from plait.query.identical import KEY
 from plait.query.join import Asof, Join
 from plait.threads.input.intake import QUERY, Intake, content_keys
 from plait.threads.join.loop import gather
-from plait.threads.join.loop import layout as o
-from plait.threads.memory import Worker, address
+from plait.threads.join.loop import words as o
+from plait.threads.join.memory import Worker
 from plait.threads.payload import SEQ, SOURCE, TS, Payload
 from plait.threads.stats import Latency
 

@@ -30,14 +30,14 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import pyarrow as pa
 
 from plait import order as total_order
 from plait.core.machine.shield import struck
+from plait.encodings import plain_schema
 from plait.errors import QueryError, RunError
-from plait.layouts import plain_schema
 from plait.query.aggregate import Aggregate
 from plait.query.base import Query
 from plait.query.bind import bind
@@ -45,15 +45,16 @@ from plait.query.join import Asof, Join
 from plait.query.operator import Operator
 from plait.query.stream import SourceName, Stream
 from plait.schema import micros_of
-from plait.threads.dag import Dag, begin
+from plait.threads.dag import begin
 from plait.threads.elastic.manager import Change
-from plait.threads.engine import Engine, raise_again
 from plait.threads.input.idle import Clock
 from plait.threads.input.push import batches_of
 from plait.threads.options import Options
+from plait.threads.parts import Running
 from plait.threads.pause import Stopped
 from plait.threads.plan import described, labelled, steps
 from plait.threads.stats import Stats
+from plait.threads.together import raise_again
 
 WORDS = {"ring": "rings, which every reader merges for itself", "skiplist": "one skip list, into which they sort"}
 SLICE_S = 0.1  # how often whoever waits for results looks whether the run has stopped
@@ -79,7 +80,7 @@ def start(query: Query, **options: Any) -> Run:
 
 #: Engines that have ended. Their parts refer to one another, so they are there until Python's collector comes by, which counts
 #: objects and does not see that an engine is a few of them and many megabytes.
-_ENDED: weakref.WeakSet[Engine | Dag] = weakref.WeakSet()
+_ENDED: weakref.WeakSet[Running] = weakref.WeakSet()
 MOST_ENDED_BYTES = 1 << 30
 
 
@@ -96,6 +97,14 @@ def supports(query: Query) -> str | None:
     return next((why for node in query.inputs if isinstance(node, Query) and (why := supports(node))), None)
 
 
+class Begun(NamedTuple):
+    """What runs, the thread that looks at the clock, and what stops both when the run is dropped."""
+
+    engine: Running
+    clock: Clock
+    dropped: weakref.finalize[..., Run]
+
+
 class Run:
     """See the module. Made by `query.on_threads(...)`; the options are those of `options.Options`."""
 
@@ -110,9 +119,9 @@ class Run:
         }
         self._schemas |= {n: plain_schema(s, f"Stream {n!r}") for n, s in (options.schemas or {}).items()}
         self._lock = threading.RLock()  # held by who collects calls, and by who carries the collected ones out
-        self._early: list[Callable[[Engine | Dag], None]] = []
+        self._early: list[Callable[[Running], None]] = []
         self._phase = COLLECTING
-        self._engine: Engine | Dag | None = None
+        self._begun: Begun | None = None
         self._known = threading.Event()  # there is an engine, or there will be none
         self._error: BaseException | None = None  # one that came before there was an engine
         self._calls: dict[threading.Lock, str] = {}
@@ -132,11 +141,11 @@ class Run:
 
     def _begin(self) -> None:
         engine = begin(bind(self.query, self._schemas), self._schemas, self._steps)
-        self._clock = Clock(self._streams.values(), engine.let_go, engine.fail)
+        clock = Clock(self._streams.values(), engine.let_go, engine.fail)
         # Its threads hold the engine, and not the run: a run that nobody has any more is stopped.
-        self._dropped_run = weakref.finalize(self, _abandon, engine, self._clock)
-        self._dropped_run.atexit = False
-        self._engine = engine
+        dropped = weakref.finalize(self, _abandon, engine, clock)
+        dropped.atexit = False
+        self._begun = Begun(engine, clock, dropped)
         self._known.set()
         if self._closed:  # by another thread, meanwhile
             self.stop()
@@ -145,11 +154,16 @@ class Run:
         """End all threads now; nothing is flushed."""
         self._closed = True
         self._known.set()
-        if self._engine is not None:
-            self._dropped_run.detach()
-            self._clock.stop()
-            self._engine.stop()
-            _ENDED.add(self._engine)
+        if self._begun is not None:
+            self._begun.dropped.detach()
+            self._begun.clock.stop()
+            self._begun.engine.stop()
+            _ENDED.add(self._begun.engine)
+
+    @property
+    def _engine(self) -> Running | None:
+        """What runs, once all columns are known."""
+        return None if self._begun is None else self._begun.engine
 
     def _check(self, doing: str) -> None:
         """Raise what stopped the run, if anything did."""
@@ -226,7 +240,7 @@ class Run:
             self._schemas.setdefault(name, schema)
             self._enter(lambda engine: engine.push(name, source, batches))
 
-    def _enter(self, act: Callable[[Engine | Dag], None]) -> None:
+    def _enter(self, act: Callable[[Running], None]) -> None:
         """Carry out a call, after all that came before all columns were known: a source's rows keep their order."""
         if self._phase != OPEN:
             with self._lock:
@@ -236,7 +250,7 @@ class Run:
         assert self._engine is not None
         act(self._engine)
 
-    def _collect(self, act: Callable[[Engine | Dag], None]) -> None:
+    def _collect(self, act: Callable[[Running], None]) -> None:
         if self._phase == ENTERING:  # and the lock is free: who carried them out did not come to the end
             self._check("push")
             raise Stopped
@@ -281,7 +295,7 @@ class Run:
             )
         self._do("drain", self._enter, self._end_all)
 
-    def _end_all(self, engine: Engine | Dag) -> None:
+    def _end_all(self, engine: Running) -> None:
         for name in self._streams:
             engine.close(name, None)
 
@@ -357,7 +371,7 @@ class Run:
         """Let `policy=` ask for no change until it is called with False: while windows fill, for one."""
         self._changeable("hold_policy").hold_policy(held)
 
-    def _changeable(self, call: str) -> Engine | Dag:
+    def _changeable(self, call: str) -> Running:
         self._check(call)
         if self._engine is None:
             raise RunError(f"{call} before anything runs", do="Push a batch of each stream first, or pass schemas=")
@@ -377,17 +391,13 @@ class Run:
 
     def late(self, stream: str) -> pa.Table:
         """Rows dropped as late (late='drop')."""
-        return self._dropped(stream, "late")
+        self._stream(stream)
+        return self._schemas[stream].empty_table() if self._engine is None else self._engine.late(stream)
 
     def behind(self, stream: str) -> pa.Table:
         """Rows dropped as behind (behind='drop')."""
-        return self._dropped(stream, "behind")
-
-    def _dropped(self, stream: str, which: str) -> pa.Table:
         self._stream(stream)
-        if self._engine is None:
-            return self._schemas[stream].empty_table()
-        return self._engine.dropped(stream, which)
+        return self._schemas[stream].empty_table() if self._engine is None else self._engine.behind(stream)
 
     def explain(self) -> str:
         """The query, the strategy and why, and which index serves."""
@@ -424,7 +434,7 @@ class Patience:
         return self._until is not None and time.monotonic() >= self._until
 
 
-def _abandon(engine: Engine | Dag, clock: Clock) -> None:
+def _abandon(engine: Running, clock: Clock) -> None:
     """Nobody has the run any more. Called by the collector of garbage, in whatever thread: it waits for nobody."""
     clock.abandon()
     engine.abandon()

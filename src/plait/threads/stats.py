@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from plait.threads import words as shared
 from plait.threads.elastic.manager import Change
-from plait.threads.join.loop import layout as o
 
 _SAMPLES = 1 << 19
 _PAST = 1 << 14
@@ -69,29 +69,29 @@ class Stats:
 
 
 _WAITING = {
-    o.NOTHING: "is working",
-    o.FOR_TUPLES: "waits for tuples to become ready",
-    o.FOR_CONSUMER: "waits for results() to be read",
-    o.FOR_WRITER: "waits for the worker that writes a window segment it shares",
-    o.FOR_SHARER: "waits for a worker that shares its window segment and is behind",
-    o.FOR_CHILD: "waits for a worker below it in the distribution tree",
+    shared.NOTHING: "is working",
+    shared.FOR_TUPLES: "waits for tuples to become ready",
+    shared.FOR_CONSUMER: "waits for results() to be read",
+    shared.FOR_WRITER: "waits for the worker that writes a window segment it shares",
+    shared.FOR_SHARER: "waits for a worker that shares its window segment and is behind",
+    shared.FOR_CHILD: "waits for a worker below it in the distribution tree",
 }
 
 
 def waiting_for(words: np.ndarray) -> str:
-    return _WAITING[int(words[o.WAITS])]
+    return _WAITING[int(words[shared.WAITS])]
 
 
 def measured(worker: int, w: np.ndarray) -> WorkerStats:
     """What a worker's words say of it."""
-    busy_s = int(w[o.NS_STORE] + w[o.NS_PROBE] + w[o.NS_EMIT] + w[o.NS_READ]) / 1e9
-    tuples, comparisons = int(w[o.TUPLES]), int(w[o.COMPARISONS])
+    busy_s = int(w[shared.NS_STORE] + w[shared.NS_PROBE] + w[shared.NS_EMIT] + w[shared.NS_READ]) / 1e9
+    tuples, comparisons = int(w[shared.TUPLES]), int(w[shared.COMPARISONS])
     return WorkerStats(
         worker=worker,
         tuples=tuples,
         comparisons=comparisons,
-        results=int(w[o.RESULTS]),
-        batches=int(w[o.BATCHES]),
+        results=int(w[shared.RESULTS]),
+        batches=int(w[shared.BATCHES]),
         busy_s=busy_s,
         tuples_per_s=tuples / max(busy_s, 1e-9),
         comparisons_per_s=comparisons / max(busy_s, 1e-9),
@@ -102,9 +102,9 @@ def measured(worker: int, w: np.ndarray) -> WorkerStats:
 def stages(workers: list[np.ndarray], gathering_ns: int) -> dict[str, float]:
     """Shares of all time spent; `gathering_ns` is what it took to take results from the workers."""
     spent = {
-        "distribution": sum(int(w[o.NS_READ]) for w in workers),
-        "execution": sum(int(w[o.NS_STORE] + w[o.NS_PROBE]) for w in workers),
-        "gathering": gathering_ns + sum(int(w[o.NS_EMIT]) for w in workers),
+        "distribution": sum(int(w[shared.NS_READ]) for w in workers),
+        "execution": sum(int(w[shared.NS_STORE] + w[shared.NS_PROBE]) for w in workers),
+        "gathering": gathering_ns + sum(int(w[shared.NS_EMIT]) for w in workers),
     }
     total = max(sum(spent.values()), 1)
     return {name: ns / total for name, ns in spent.items()}

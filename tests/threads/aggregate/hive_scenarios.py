@@ -14,7 +14,7 @@ from tests.explore.linearize import Call, require
 from tests.explore.schedule import Clock, Scenario
 from tests.explore.twin import Patches, Twin
 
-from plait.threads.aggregate.hive import layout as y
+from plait.threads.aggregate.hive import words as y
 
 Steps = Generator[Any, None, Any]
 CELLS = 16  # a source's, in tests: words behind the hive's own
@@ -71,7 +71,7 @@ class TwinHive:
                 self.cells[slot] += 1
                 mine[key] = cell
             h[self._cell_at(slot, mine[key])] += value
-        h[self.case.layout["piece_at"](h, member) + y.M_END] = self.cells[slot]
+        h[self.case.words["piece_at"](h, member) + y.M_END] = self.cells[slot]
 
     def _cell_at(self, slot: int, cell: int) -> int:
         """A cell: its value, and the place of its window."""
@@ -110,7 +110,7 @@ class TwinHive:
         winset = yield from hive["take"](h, y.LAST)
         if winset == y.NIL:
             return None
-        pane = h[self.case.layout["node_at"](h, winset) + y.PANE]
+        pane = h[self.case.words["node_at"](h, winset) + y.PANE]
         stack, key = [0] * 1024, [0] * 64
         windows = hive["list_windows"](h, winset, stack, 0, key)
         assert len(set(key[:windows])) == windows, f"a key has two windows: {key[:windows]}"
@@ -120,7 +120,7 @@ class TwinHive:
         for slot in range(self.case.slots):
             for cell in range(first[slot], end[slot]):
                 at = self._cell_at(slot, cell)
-                number = h[self.case.layout["piece_at"](h, h[at + 1]) + y.W_NUMBER]
+                number = h[self.case.words["piece_at"](h, h[at + 1]) + y.W_NUMBER]
                 sums[key[number]] += h[at]
         yield from hive["let_go"](h, pane + 1)
         return pane, tuple(sorted(sums.items()))
@@ -161,7 +161,7 @@ class Case:
                 ("WALK: Final = 4", f"WALK: Final = {walk}")
             )
         twin = Twin("plait.threads.aggregate.hive", patches=changed, steps=races if find_races else None)
-        self.hive, self.layout = twin("plait.threads.aggregate.hive.hive"), twin("plait.threads.aggregate.hive.layout")
+        self.hive, self.words = twin("plait.threads.aggregate.hive.hive"), twin("plait.threads.aggregate.hive.words")
         self.races, self.threads, self.slots, self.hash = find_races, 8, slots, hashes
         *header, total = y.header(slots=slots, keys=1, nodes=nodes, words=words, levels=levels)
         self.memory = header + [0] * (total - len(header) + 2 * slots * CELLS)

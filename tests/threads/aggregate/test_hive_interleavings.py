@@ -12,7 +12,7 @@ import pytest
 from tests.explore.schedule import explore, sample
 from tests.threads.aggregate.hive_scenarios import Case, TwinHive
 
-from plait.threads.aggregate.hive import layout as y
+from plait.threads.aggregate.hive import words as y
 
 # Longer runs: PLAIT_SOAK=20 pytest tests/windows -m "slow or not slow"
 SOAK = int(os.environ.get("PLAIT_SOAK", "1"))

@@ -11,7 +11,8 @@ from tests.explore.schedule import Clock, Scenario
 from tests.explore.twin import Patches, Twin
 
 from plait.order import AFTER_ALL, BEFORE_ALL
-from plait.threads.gate import codes, layout
+from plait.threads.gate import codes
+from plait.threads.gate import words as gate_words
 
 Steps = Generator[Any, None, Any]
 KINDS = ("skiplist", "ring")
@@ -78,15 +79,15 @@ class TwinGate:
     def until(self, reader: int, state: int) -> Steps:
         """Sleep until this reader has been announced, or removed."""
         words = self.g.words if self.case.races else self.g
-        at = words[layout.READERS_AT] + reader * layout.READER_WORDS + layout.STATE
+        at = words[gate_words.READERS_AT] + reader * gate_words.READER_WORDS + gate_words.STATE
         while words[at] != state:
             yield words, at, words[at]
 
     def until_changed(self, times: int) -> Steps:
         """Sleep until the set of readers has changed so many times."""
         words = self.g.words if self.case.races else self.g
-        while words[layout.READERS_VERSION] < times:
-            yield words, layout.READERS_VERSION, words[layout.READERS_VERSION]
+        while words[gate_words.READERS_VERSION] < times:
+            yield words, gate_words.READERS_VERSION, words[gate_words.READERS_VERSION]
 
     def announce_sources(self, slots: list[int], origins: list[int], min_ts: int, change: int = 0) -> Steps:
         work = self.case.elastic["announce_sources"](self.g, slots, origins, len(slots), min_ts, change)
@@ -135,18 +136,19 @@ class Case:
         self.races, self.threads = find_races, 8
         self.origins, self.readers = origins, readers
         store = "rings" if kind == "ring" else "nodes"
-        *words, total = layout.header(
+        *words, total = gate_words.header(
             slots=slots or len(origins), seats=seats or readers, capacity=capacity, pending=pending, store=store
         )
         if levels is not None:
-            words[layout.LEVELS] = levels
+            words[gate_words.LEVELS] = levels
         if ring is not None:
             # Less memory than the limits ask for: then it is what holds sources back, and is used again at once.
-            words[layout.RING], words[layout.RING_LOG], words[layout.RING_MASK] = ring, ring.bit_length() - 1, ring - 1
+            words[gate_words.RING], words[gate_words.RING_MASK] = ring, ring - 1
+            words[gate_words.RING_LOG] = ring.bit_length() - 1
         self.memory = words + [0] * (total - len(words))
-        layout.prepare(self.memory, origins, readers)
+        gate_words.prepare(self.memory, origins, readers)
         if store == "nodes":
-            layout.prepare_nodes(self.memory)
+            gate_words.prepare_nodes(self.memory)
 
     def scenario(
         self, threads: Callable[[TwinGate], list[Steps]], *, check: Callable[[TwinGate], None] | None = None
@@ -169,11 +171,11 @@ class Case:
 
     def drain(self, gate: TwinGate) -> None:
         g = gate.g.words if self.races else gate.g
-        for slot in range(g[layout.SLOTS]):
-            if g[layout.SOURCES_AT + slot * layout.SOURCE_WORDS + layout.STATE] == layout.LIVE:
+        for slot in range(g[gate_words.SLOTS]):
+            if g[gate_words.SOURCES_AT + slot * gate_words.SOURCE_WORDS + gate_words.STATE] == gate_words.LIVE:
                 exhaust(gate, gate.end(slot))
-        for reader in range(g[layout.SEATS]):
-            if g[g[layout.READERS_AT] + reader * layout.READER_WORDS + layout.STATE] == layout.LIVE:
+        for reader in range(g[gate_words.SEATS]):
+            if g[g[gate_words.READERS_AT] + reader * gate_words.READER_WORDS + gate_words.STATE] == gate_words.LIVE:
                 for _ in range(100):
                     gate.clock.now += 1
                     if exhaust(gate, gate.read(reader)) == codes.DONE:

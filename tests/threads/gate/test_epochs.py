@@ -16,8 +16,9 @@ from tests.explore.twin import Patches, Twin
 from tests.threads.gate.gate_scenarios import Steps
 
 from plait.order import AFTER_ALL
-from plait.threads.gate import codes, layout
+from plait.threads.gate import codes
 from plait.threads.gate import epochs as words_of
+from plait.threads.gate import words as gate_words
 
 SEED = int(os.environ.get("PLAIT_SEED", "20190624"))
 HALT = 0  # in the control words
@@ -38,9 +39,9 @@ class World:
     def __init__(self, clock: Clock, twin: Twin, owners: list[int], find_races: bool) -> None:
         self.epochs, self.ring = twin("plait.threads.gate.epochs"), twin("plait.threads.gate.ring")
         self.calls, self.flow = twin("plait.threads.gate.calls"), twin("plait.threads.gate.flow")
-        *head, total = layout.header(slots=3, seats=len(owners), capacity=8, pending=8, store="rings")
+        *head, total = gate_words.header(slots=3, seats=len(owners), capacity=8, pending=8, store="rings")
         gate = head + [0] * (total - len(head))
-        layout.prepare(gate, [0, 1], len(owners))
+        gate_words.prepare(gate, [0, 1], len(owners))
         e = [0] * words_of.words(len(owners), 2)
         words_of.prepare(e, owners, 2)
         made: Callable[[list[int]], Any] = (lambda w: races.Memory(w, clock, 6)) if find_races else (lambda w: w)
@@ -84,8 +85,8 @@ class World:
                     self.g, self.e, [2], [words_of.SWITCH_ORIGIN], owners, epoch, ts, seq, ref
                 )
                 if code == codes.DRAINING:
-                    tail = self._plain(self.g)[layout.SOURCES_AT + 2 * layout.SOURCE_WORDS + layout.TAIL]
-                    yield self._late(lambda k: layout.read_at.py_func(self._plain(self.g), k) + 2, self.g, tail)
+                    tail = self._plain(self.g)[gate_words.SOURCES_AT + 2 * gate_words.SOURCE_WORDS + gate_words.TAIL]
+                    yield self._late(lambda k: gate_words.read_at.py_func(self._plain(self.g), k) + 2, self.g, tail)
             if code == codes.DONE:
                 return
             assert code == 0, code
@@ -100,7 +101,7 @@ class World:
     def _frontier(self) -> int:
         """Of both streams, now: it only rises."""
         g = self._plain(self.g)
-        return min(g[layout.SOURCES_AT + slot * layout.SOURCE_WORDS + layout.PROGRESS] for slot in (0, 1))
+        return min(g[gate_words.SOURCES_AT + slot * gate_words.SOURCE_WORDS + gate_words.PROGRESS] for slot in (0, 1))
 
     def _looks(self, at: int) -> int:
         return int(self._plain(self.e)[at])
@@ -110,7 +111,7 @@ class World:
         return memory.words if isinstance(memory, races.Memory) else memory
 
     def thread(self, me: int) -> Steps:
-        """As `threads.elastic.crew` and `threads.elastic.serve` do it."""
+        """As `threads.elastic.crew` and `threads.join.serve` do it."""
         epochs = self.epochs
         while (yield from self._ended()) < self.shares:
             if not (yield from epochs["owns_any"](self.e, me)):

@@ -1,4 +1,4 @@
-"""The gates as Python objects: order, readiness, limits, disorder, payload, elasticity and what the errors say."""
+"""Compiled gates, called one by one: order, readiness, limits, elasticity; and the gate that a run holds."""
 
 from __future__ import annotations
 
@@ -6,167 +6,137 @@ import threading
 import time
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.explore.called_gate import KINDS, CalledGate, rank
 
-from plait.errors import BehindError, DataError, LateError, PendingError, QueryError, RunError
-from plait.threads.gate import Gate, Origin, RingGate, SkipListGate
+from plait.errors import BehindError, DataError, QueryError, RunError
+from plait.order import AFTER_ALL, BEFORE_ALL
+from plait.threads.gate import RingGate, SkipListGate, codes
 
-GATES = pytest.mark.parametrize("make", [SkipListGate, RingGate], ids=["skiplist", "ring"])
+EITHER = pytest.mark.parametrize("kind", KINDS)
+OF_A_RUN = pytest.mark.parametrize("make", [SkipListGate, RingGate])
 
 
-def everything(gate: Gate, reader: int = 0, most: int = 7) -> list[tuple[int, int, int]]:
+def everything(gate: CalledGate, reader: int = 0, most: int = 7) -> list[tuple[int, int, int]]:
     out: list[tuple[int, int, int]] = []
     while (ready := gate.read(reader, most)) is not None:
-        out += zip(ready.ts.tolist(), ready.origin.tolist(), ready.seq.tolist(), strict=True)
-        assert len(ready) > 0, "nothing is ready, and there is no end"
+        assert len(ready.ts) > 0, "nothing is ready, and there is no end"
+        out += ready.rows()
     return out
 
 
-def batch(ts, **columns):
-    return pa.record_batch({"ts": pa.array(ts, pa.int64()), **columns})
-
-
-@GATES
-def test_ties_follow_input_then_position_then_seq(make):
-    gate = make([(1, 0), (0, 1), (0, 0)])
+@EITHER
+def test_ties_follow_input_then_position_then_seq(kind):
+    gate = CalledGate(kind, [(1, 0), (0, 1), (0, 0)])
     for source in (0, 1, 2):
-        gate.add_words(source, np.array([5, 5]))
+        gate.add(source, [5, 5])
         gate.end(source)
-    ranks = [Origin(0, 0).rank, Origin(0, 1).rank, Origin(1, 0).rank]
-    assert everything(gate) == [(5, rank, seq) for rank in ranks for seq in (0, 1)]
+    ranks = [rank((0, 0)), rank((0, 1)), rank((1, 0))]
+    assert everything(gate) == [(5, origin, seq) for origin in ranks for seq in (0, 1)]
 
 
-@GATES
-def test_nothing_is_given_before_it_is_ready(make):
-    gate = make(2)
-    gate.add_words(0, np.array([1, 2, 3]))
-    assert len(gate.read()) == 0, "the second source has not spoken"
+@EITHER
+def test_nothing_is_given_before_it_is_ready(kind):
+    gate = CalledGate(kind, 2)
+    gate.add(0, [1, 2, 3])
+    assert len(gate.read().ts) == 0, "the second source has not spoken"
     assert gate.frontier() == (-(2**63), 1)
-    gate.add_words(1, np.array([2]))
+    gate.add(1, [2])
     assert gate.read().ts.tolist() == [1], "ts 2 equals the frontier: the second source may bring another"
     gate.heartbeat(1, 3)
     assert gate.read().ts.tolist() == [2, 2]
     gate.end(1)
-    assert len(gate.read()) == 0, "the first source may bring another ts 3"
+    assert len(gate.read().ts) == 0, "the first source may bring another ts 3"
     gate.end(0)
     assert gate.read().ts.tolist() == [3]
     assert gate.read() is None
 
 
-@GATES
-def test_a_read_sleeps_until_something_is_ready(make):
-    gate = make(1)
-    timer = threading.Timer(0.1, lambda: gate.add_words(0, np.array([1, 2])))
+@EITHER
+def test_a_read_sleeps_until_something_is_ready(kind):
+    gate = CalledGate(kind, 1)
+    timer = threading.Timer(0.1, lambda: gate.add(0, [1, 2]))
     timer.start()
     start = time.monotonic()
     assert gate.read(timeout_s=10).ts.tolist() == [1]
     assert time.monotonic() - start < 5
-    assert len(gate.read(timeout_s=0.02)) == 0
+    assert len(gate.read(timeout_s=0.02).ts) == 0
 
 
-@GATES
+@EITHER
 @given(data=st.data())
 @settings(max_examples=40)
-def test_as_a_sort_whatever_the_batches(make, data):
+def test_as_a_sort_whatever_the_batches(kind, data):
     sources = data.draw(st.integers(1, 5))
-    gate = make(sources, readers=2, capacity=50, pending=200, disorder_us=data.draw(st.sampled_from([0, 3])))
+    gate = CalledGate(kind, sources, readers=2, capacity=50, pending=200)
     sent = []
     for source in range(sources):
         steps = data.draw(st.lists(st.integers(0, 4), max_size=20))
         ts = np.cumsum(np.array([0, *steps]))[1:]
         cuts = sorted(data.draw(st.lists(st.integers(0, len(ts)), max_size=3)))
         for part in np.split(ts, cuts):
-            gate.add_words(source, part)
+            if len(part):
+                gate.add(source, part.tolist())
         gate.end(source)
         sent += [(int(t), source, seq) for seq, t in enumerate(ts)]
     most = data.draw(st.integers(1, 9))
     assert everything(gate, 0, most) == everything(gate, 1, most) == sorted(sent)
 
 
-@GATES
-@given(data=st.data())
-@settings(max_examples=40)
-def test_disorder_is_settled_in_front(make, data):
-    disorder = data.draw(st.integers(1, 6))
-    gate = make(2, disorder_us=disorder, late="drop")
-    sent, late = [], 0
-    for source in (0, 1):
-        ts = data.draw(st.lists(st.integers(0, 25), max_size=25))
-        largest = None
-        for seq, value in enumerate(ts):
-            if largest is not None and value < largest - disorder:
-                late += 1
-            else:
-                sent.append((value, source, seq))
-            largest = value if largest is None else max(largest, value)
-        for low in range(0, len(ts), 4):
-            gate.add_words(source, np.array(ts[low : low + 4]))
-        gate.end(source)
-    assert everything(gate) == sorted(sent)
-    assert sum(rows.num_rows for _, rows in gate.late_rows) == late
-
-
-@GATES
-def test_late_tuples_are_refused_by_name(make):
-    gate = make(1, names=["nyse"], disorder_us=2)
-    gate.add_words(0, np.array([10, 8]))
-    with pytest.raises(LateError, match=r"nyse, row 1 of the batch: ts 7 after 10"):
-        gate.add_words(0, np.array([9, 7]))
-    gate = make(1)
+@EITHER
+def test_what_breaks_a_sources_order_is_refused_whole(kind):
+    gate = CalledGate(kind, 1)
+    assert gate.offer(0, [10, 12]) == 2
+    assert gate.offer(0, [11]) == codes.LATE
+    assert gate.offer(0, [13, 12]) == codes.LATE
+    assert gate.offer(0, [13, 13], seq=[9, 7]) == codes.UNSORTED
     gate.heartbeat(0, 50)
-    with pytest.raises(LateError, match="ts 49"):
-        gate.add_words(0, np.array([49]))
+    assert gate.offer(0, [49]) == codes.LATE
+    gate.end(0)
+    assert [ts for ts, _, _ in everything(gate)] == [10, 12]
 
 
-@GATES
-def test_too_many_unready_tuples_name_who_holds_the_frontier(make):
-    gate = make(2, names=["nyse", "arca"], pending=10)
-    gate.add_words(1, np.array([4]))
-    with pytest.raises(PendingError, match=r"nyse has 10 .* The frontier is held by arca, at ts 4") as caught:
-        gate.add_words(0, np.arange(5, 25))
-    assert "10 of 20 were added" in str(caught.value)
+@EITHER
+def test_too_many_unready_tuples_are_stuck(kind):
+    gate = CalledGate(kind, 2, pending=10)
+    gate.add(1, [4])
+    assert gate.offer(0, range(5, 25)) == 10
+    assert gate.add(0, range(15, 25)) == codes.STUCK
+    assert gate.frontier() == (4, 1)
     gate.heartbeat(1, 100)
-    gate.add_words(0, np.arange(5 + gate.count(0), 25))
+    assert gate.add(0, range(15, 25)) == 10
     gate.end(0)
     gate.end(1)
     assert [ts for ts, _, _ in everything(gate)] == [4, *range(5, 25)]
-    silent = make(2, pending=3)
-    with pytest.raises(PendingError, match="it has not spoken"):
-        silent.add_words(0, np.arange(9))
 
 
-@GATES
-def test_ready_tuples_hold_the_source_back(make):
-    gate = make(1, capacity=4, pending=2, full="refuse")
-    assert gate.add_words(0, np.arange(20)) == 5, "four ready and unread, and the last, which is not ready"
-    assert gate.add_words(0, np.array([5])) == 0
+@EITHER
+def test_ready_tuples_hold_the_source_back(kind):
+    gate = CalledGate(kind, 1, capacity=4, pending=2)
+    assert gate.offer(0, range(20)) == 5, "four ready and unread, and the last, which is not ready"
+    assert gate.offer(0, [5]) == codes.FULL
     assert gate.read(0, 2).ts.tolist() == [0, 1]
-    assert gate.add_words(0, np.arange(5, 20)) == 2
-    assert gate.add_tuple(0, 9) is False
+    assert gate.offer(0, range(5, 20)) == 2
+    assert gate.offer(0, [9]) == codes.FULL
 
 
-@GATES
-def test_a_reader_that_stops_is_named(make):
-    gate = make(1, readers=2, capacity=4, pending=4, stall_after_s=0.1, names=["nyse"])
-    gate.add_words(0, np.arange(4))
-    assert len(gate.read(0)) == 3
-    with pytest.raises(RunError, match=r"nyse waited .* reader 1 has not read \d ready tuples"):
-        gate.add_words(0, np.arange(4, 30))
-    assert gate.lag()[0].reader == 1
+@EITHER
+def test_a_reader_that_is_removed_holds_nobody_back(kind):
+    gate = CalledGate(kind, 1, readers=2, capacity=4, pending=4)
+    gate.offer(0, range(4))
+    assert len(gate.read(0).ts) == 3
+    gate.offer(0, range(4, 30))
+    assert gate.offer(0, [30]) == codes.FULL
     gate.remove_readers([1])
-    pushed = gate.count(0)
     gate.read(0)
-    gate.add_words(0, np.arange(pushed, pushed + 3))
-    with pytest.raises(RunError, match=r"waited 0\.05 s"):
-        make(1, capacity=1, pending=2).add_words(0, np.arange(10), timeout_s=0.05)
+    assert gate.offer(0, [30]) == 1
 
 
-@GATES
-def test_a_blocked_source_goes_on_when_readers_read(make):
-    gate = make(1, capacity=8, pending=8)
+@EITHER
+def test_a_blocked_source_goes_on_when_readers_read(kind):
+    gate = CalledGate(kind, 1, capacity=8, pending=8)
     seen = []
 
     def pull():
@@ -175,108 +145,64 @@ def test_a_blocked_source_goes_on_when_readers_read(make):
 
     thread = threading.Thread(target=pull)
     thread.start()
-    gate.add_words(0, np.arange(5000))
+    gate.add(0, range(5000))
     gate.end(0)
     thread.join(timeout=30)
     assert seen == list(range(5000))
 
 
-@GATES
-def test_rows_stay_in_arrow_and_are_let_go(make):
-    gate = make([(0, 0), (1, 0)], readers=2)
-    gate.add(0, batch([1, 3], name=["a", "c"]))
-    gate.add(1, pa.table({"ts": pa.array([2, 4], pa.int64()), "price": [0.5, 1.5]}))
-    gate.end(0)
-    gate.end(1)
-    first = gate.read(0)
-    assert first.ts.tolist() == [1, 2, 3, 4]
-    which, left = first.by_input()[0]
-    assert which.tolist() == [0, 2]
-    assert left.column("name").to_pylist() == ["a", "c"]
-    which, right = first.by_input()[1]
-    assert which.tolist() == [1, 3]
-    assert right.column("price").to_pylist() == [0.5, 1.5]
-    assert len(gate._payload) == 2, "the other reader has yet to take them"
-    assert len(gate.read(1)) == 4
-    assert len(gate._payload) == 0
-
-
-@GATES
-def test_rows_of_a_batch_that_did_not_get_in_are_let_go_too(make):
-    gate = make(2, pending=3)
-    with pytest.raises(PendingError):
-        gate.add(0, batch(range(9)))
-    gate.end(1)
-    gate.end(0)
-    assert gate.read().table().column("ts").to_pylist() == [0, 1, 2]
-    assert len(gate._payload) == 0
-
-
-@GATES
-def test_seq_may_be_a_column(make):
-    gate = make(1, seq="n")
-    gate.add(0, batch([1, 1], n=[7, 9]))
-    gate.end(0)
-    assert everything(gate) == [(1, 0, 7), (1, 0, 9)]
-    with pytest.raises(DataError, match="seq does not rise"):
-        make(1, seq="n").add(0, batch([1, 1], n=[9, 7]))
-
-
-@GATES
-def test_readers_come_and_go(make):
-    gate = make(1, max_readers=3)
-    gate.add_words(0, np.arange(6))
+@EITHER
+def test_readers_come_and_go(kind):
+    gate = CalledGate(kind, 1, max_readers=3)
+    gate.add(0, range(6))
     gate.read(0, 2)
-    assert gate.announce_readers([2, 1], parent=0)
-    assert not gate.announce_readers([1], parent=0), "it is in already"
+    assert gate.announce_readers([2, 1], parent=0) == 0
+    assert gate.announce_readers([1], parent=0) == codes.NOT_TAKEN, "it is in already"
     assert gate.read(1, 2).ts.tolist() == [2, 3]
-    assert gate.remove_readers([1])
-    with pytest.raises(RunError, match="Reader 1 was removed"):
-        gate.read(1)
+    assert gate.remove_readers([1]) == 1
+    assert gate.read(1) == codes.GONE
     gate.remove_readers([0])
-    with pytest.raises(RunError, match="last reader"):
-        gate.remove_readers([2])
+    assert gate.remove_readers([2]) == codes.LAST_READER
     gate.end(0)
     assert [ts for ts, _, _ in everything(gate, 2)] == [2, 3, 4, 5]
 
 
-@GATES
-def test_sources_come_and_go(make):
-    gate = make(1, max_sources=3)
-    gate.add_words(0, np.array([1, 5]))
+@EITHER
+def test_sources_come_and_go(kind):
+    gate = CalledGate(kind, 1, max_sources=3)
+    gate.add(0, [1, 5])
     assert gate.read().ts.tolist() == [1]
-    with pytest.raises(BehindError, match="promised up to 5"):
-        gate.announce_sources([1], origins=[(0, 1)], min_ts=4)
-    assert gate.announce_sources([2, 1], origins=[(0, 2), (0, 1)], min_ts=5)
-    assert not gate.announce_sources([1], origins=[(0, 1)], min_ts=5)
-    gate.add_words(0, np.array([9]))
-    assert len(gate.read()) == 0, "the new ones hold the frontier at 5"
-    gate.add_words(1, np.array([5, 6]))
-    gate.add_words(2, np.array([5]))
-    assert gate.remove_sources([1, 2])
-    assert not gate.remove_sources([1, 2])
-    with pytest.raises(RunError, match="has ended or was removed"):
-        gate.add_words(1, np.array([8]))
+    assert gate.announce_sources([1], [(0, 1)], 4) == codes.BEHIND, "a reader was promised up to 5"
+    assert gate.announce_sources([2, 1], [(0, 2), (0, 1)], 5) == 0
+    assert gate.announce_sources([1], [(0, 1)], 5) == codes.NOT_TAKEN
+    gate.add(0, [9])
+    assert len(gate.read().ts) == 0, "the new ones hold the frontier at 5"
+    gate.add(1, [5, 6])
+    gate.add(2, [5])
+    assert gate.remove_sources([1, 2]) == 2
+    assert gate.remove_sources([1, 2]) == codes.NOT_TAKEN
+    assert gate.add(1, [8]) == codes.GONE
+    assert gate.announce_sources([1], [(0, 1)], 9) == codes.DRAINING, "its former source's tuples are unread"
     gate.end(0)
     assert everything(gate) == [(5, 0, 1), (5, 1, 0), (5, 2, 0), (6, 1, 1), (9, 0, 2)]
 
 
-@GATES
-def test_of_concurrent_changes_one_takes_effect(make):
+@EITHER
+def test_of_concurrent_changes_one_takes_effect(kind):
     for change in (0, 1):
-        gate = make(1, max_sources=2, max_readers=2)
+        gate = CalledGate(kind, 1, max_sources=2, max_readers=2)
         gate.heartbeat(0, 1)
         taken: list[str] = []
         barrier = threading.Barrier(4)
 
         def work(gate=gate, taken=taken, barrier=barrier, change=change):
             barrier.wait()
-            if gate.announce_sources([1], origins=[(0, 1)], min_ts=3, change=change):
+            if gate.announce_sources([1], [(0, 1)], 3, change) == 0:
                 taken.append("sources")
-            if gate.announce_readers([1], parent=0, change=change):
+            if gate.announce_readers([1], 0, change) == 0:
                 taken.append("readers")
             barrier.wait()
-            if gate.remove_sources([1], change=change):
+            if gate.remove_sources([1], change) > 0:
                 taken.append("removed")
 
         threads = [threading.Thread(target=work) for _ in range(4)]
@@ -287,39 +213,83 @@ def test_of_concurrent_changes_one_takes_effect(make):
         assert sorted(taken) == ["readers", "removed", "sources"]
 
 
-@GATES
-def test_a_numbered_change_takes_effect_once(make):
-    gate = make(1, max_readers=2)
-    assert gate.announce_readers([1], parent=0, change=7)
-    assert gate.remove_readers([1], change=7)
-    assert not gate.announce_readers([1], parent=0, change=7), "a late repetition of an old call"
-    assert gate.announce_readers([1], parent=0, change=8)
+@EITHER
+def test_a_numbered_change_takes_effect_once(kind):
+    gate = CalledGate(kind, 1, max_readers=2)
+    assert gate.announce_readers([1], 0, change=7) == 0
+    assert gate.remove_readers([1], change=7) == 1
+    assert gate.announce_readers([1], 0, change=7) == codes.NOT_TAKEN, "a late repetition of an old call"
+    assert gate.announce_readers([1], 0, change=8) == 0
 
 
-@GATES
-def test_a_second_thread_for_one_source_is_told(make):
-    gate = make(1, capacity=1, pending=2)
-
-    def push():
-        with pytest.raises(RunError, match="closed"):
-            gate.add_words(0, np.arange(50))
-
-    blocked = threading.Thread(target=push)
+@EITHER
+def test_who_sleeps_hears_that_the_gate_is_closed(kind):
+    gate = CalledGate(kind, 1, capacity=1, pending=2)
+    told = []
+    blocked = threading.Thread(target=lambda: told.append(gate.add(0, range(50))))
     blocked.start()
     time.sleep(0.1)
-    with pytest.raises(RunError, match="Another thread is inside"):
-        gate.add_words(0, np.array([99]))
     gate.close()
     blocked.join(timeout=10)
-    assert not blocked.is_alive()
-    with pytest.raises(RunError, match="closed"):
-        gate.read()
+    assert told == [codes.CLOSED_CODE]
+    assert gate.read() == codes.CLOSED_CODE
+    assert gate.heartbeat(0, 99) == codes.CLOSED_CODE
 
 
-def test_what_makes_no_gate_is_refused():
-    for wrong in ({"sources": 0}, {"sources": [(0, 0), (0, 0)]}, {"sources": 1, "readers": 0}, {"sources": 1, "pending": 1},
-                  {"sources": 1, "full": "drop"}, {"sources": 3, "max_sources": 2}):  # fmt: skip
-        with pytest.raises(QueryError):
-            RingGate(**wrong)
+# --- the gate that a run holds ---
+
+
+@OF_A_RUN
+def test_a_run_lets_sources_in_by_name(make):
+    gate = make(slots=3, readers=2, capacity=8, pending=8)
+    gate.open(0, "nyse", origin=0, min_ts=BEFORE_ALL)
+    gate.open(1, "arca", origin=1, min_ts=BEFORE_ALL)
+    assert gate.held() == "nyse: it has not spoken"
+    assert gate.heartbeat(0, 5) == gate.heartbeat(1, 7) == 0
+    assert (gate.progress(0), gate.progress(1), gate.frontier()) == (5, 7, (5, 0))
+    assert gate.held() == "nyse: it is at ts 5"
+    columns = [np.zeros(4, np.int64) for _ in range(4)]
+    assert gate.read_waiting(1, 4, *columns, 0) == 0
+    assert (gate.frontier_of(1), gate.frontier_of(0)) == (5, BEFORE_ALL)
+    with pytest.raises(BehindError, match=r"bats is let in from ts 4, but workers were promised up to 5"):
+        gate.open(2, "bats", origin=2, min_ts=4)
+    gate.open(2, "bats", origin=2, min_ts=5)
+    for slot in range(3):
+        assert gate.end(slot) == 0
+    assert gate.held().startswith("nobody")
+    assert gate.frontier() == (AFTER_ALL, None)
+
+
+@OF_A_RUN
+def test_ties_follow_ranks_that_are_given_later(make):
+    gate = make(slots=2, readers=1, capacity=8, pending=8)
+    gate.open(0, "b", origin=0, min_ts=BEFORE_ALL)
+    gate.open(1, "a", origin=1, min_ts=BEFORE_ALL)
+    assert gate.ranked({0: 0, 1: 1})
+    gate.rank({0: 9, 1: 3})
+    assert gate.ranked({0: 9, 1: 3})
+    assert not gate.ranked({0: 0})
+    one, seq, ref = np.array([5], np.int64), np.zeros(1, np.int64), np.zeros(1, np.int64)
+    for slot in (0, 1):
+        assert gate.add_waiting(slot, one, seq, ref, 0, 1, 5, 0, False) == 1
+        gate.end(slot)
+    columns = [np.zeros(4, np.int64) for _ in range(4)]
+    assert gate.read_waiting(0, 4, *columns, 0) == 2
+    assert columns[1][:2].tolist() == [3, 9]
+
+
+@OF_A_RUN
+def test_what_a_gate_refuses_is_said_with_the_source(make):
+    gate = make(slots=1, readers=1, capacity=8, pending=8)
+    gate.open(0, "nyse", origin=0, min_ts=BEFORE_ALL)
+    gate.end(0)
+    error = gate.refused(0, gate.heartbeat(0, 1))
+    assert isinstance(error, RunError)
+    assert "nyse has ended" in str(error)
+    gate.close()
+    assert "nyse has ended" in str(gate.refused(0, gate.heartbeat(0, 1)))
+    assert "The gate was closed" in str(gate.refused(0, codes.CLOSED_CODE))
+    assert "Another thread is inside a call for nyse" in str(gate.refused(0, codes.INSIDE))
+    assert isinstance(gate.refused(0, codes.UNSORTED), DataError)
     with pytest.raises(QueryError, match="max_sources"):
-        RingGate(1).heartbeat(3, 1)
+        make(slots=2**15, readers=1, capacity=8, pending=8)

@@ -12,7 +12,7 @@ import pytest
 from tests.explore.schedule import explore, sample
 from tests.threads.gate.gate_scenarios import KINDS, Case, TwinGate
 
-from plait.threads.gate import layout
+from plait.threads.gate import words as gate_words
 
 # Longer runs: PLAIT_SOAK=20 pytest tests/gate -m "slow or not slow"
 SOAK = int(os.environ.get("PLAIT_SOAK", "1"))
@@ -120,7 +120,7 @@ def reader_comes_wrapping(gate: TwinGate):
     return [
         sequence(gate.add_all(0, *((n, n) for n in range(1, 6))), gate.end(0)),
         sequence(gate.read(0, 1), gate.announce_readers([1], 0), gate.read_all(0, 2)),
-        sequence(gate.until(1, layout.LIVE), gate.read(1, 1), gate.read(1, 1), gate.remove_readers([1])),
+        sequence(gate.until(1, gate_words.LIVE), gate.read(1, 1), gate.read(1, 1), gate.remove_readers([1])),
     ]
 
 
@@ -129,7 +129,7 @@ def reader_returns(gate: TwinGate):
     return [
         sequence(gate.add_all(0, *((n, n) for n in range(1, 8))), gate.end(0)),
         sequence(gate.remove_readers([0]), gate.read(1, 1), gate.announce_readers([0], 1), gate.read_all(1, 2)),
-        sequence(gate.until_changed(2), gate.until(0, layout.LIVE), gate.read_all(0, 2)),
+        sequence(gate.until_changed(2), gate.until(0, gate_words.LIVE), gate.read_all(0, 2)),
     ]
 
 

@@ -10,7 +10,8 @@ import pytest
 from tests.threads.gate.gate_scenarios import KINDS
 
 from plait.threads.atomics import compiled
-from plait.threads.gate import calls, codes, elastic, layout, ring, skiplist
+from plait.threads.gate import calls, codes, elastic, ring, skiplist
+from plait.threads.gate import words as gate_words
 from plait.threads.gate.codes import DONE, FULL, STUCK
 from plait.threads.gate.skiplist import add_waiting as add_to_list
 from plait.threads.gate.skiplist import read_waiting as read_list
@@ -89,12 +90,12 @@ DRAIN = {"skiplist": drain_list, "ring": drain_ring}
 
 def make_gate(kind, origins, *, readers, capacity, pending, slots=0, seats=0):
     store = "nodes" if kind == "skiplist" else "rings"
-    g = layout.allocate(
+    g = gate_words.allocate(
         slots=slots or len(origins), seats=seats or readers, capacity=capacity, pending=pending, store=store
     )
-    layout.prepare(g, origins, readers)
+    gate_words.prepare(g, origins, readers)
     if store == "nodes":
-        layout.prepare_nodes(g)
+        gate_words.prepare_nodes(g)
     return g
 
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 from plait.core.aggregate.closed import Pairs, Slid
 from plait.core.aggregate.columns import Read, array_of, bits_of, is_fixed, number_kind, one_array
 from plait.core.kernels import exact, panes, sliding
-from plait.layouts import recast
+from plait.encodings import recast
 
 #: What another thread may read of a source's cells: arrays that, for complete panes, no longer change. A later growth makes new
 #: arrays and leaves these be.

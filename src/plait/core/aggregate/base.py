@@ -17,7 +17,7 @@ from plait.core.aggregate.groups import Groups
 from plait.core.aggregate.kept_rows import KeptRows
 from plait.core.aggregate.lists import Fold, Lists
 from plait.core.aggregate.reads import Columns, uses
-from plait.layouts import recast
+from plait.encodings import recast
 from plait.order import AFTER_ALL
 from plait.query.aggregate import Aggregate
 from plait.query.bind import Bound

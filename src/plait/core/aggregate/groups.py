@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from plait.core.aggregate.columns import Read, array_of, bits_of, is_fixed, none_null, one_array, plain
 from plait.core.kernels import groups as table
-from plait.layouts import recast
+from plait.encodings import recast
 from plait.order import BEFORE_ALL
 from plait.query.aggregate import Aggregate
 from plait.schema import takeable

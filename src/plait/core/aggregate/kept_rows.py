@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from plait.layouts import recast
+from plait.encodings import recast
 from plait.schema import takeable
 
 FEW = 1 << 16

@@ -23,8 +23,8 @@ from plait.core.aggregate.closed import Pairs
 from plait.core.aggregate.columns import Read, one_array, plain, user_values
 from plait.core.aggregate.kept_rows import KeptRows
 from plait.core.kernels import panes
+from plait.encodings import stored
 from plait.errors import DataError, user_raised
-from plait.layouts import stored
 from plait.query.functions import Function
 from plait.schema import takeable
 

@@ -25,7 +25,7 @@ from plait.core.aggregate.reads import uses
 from plait.core.aggregate.span import SpanPanes, span_window
 from plait.core.aggregate.values import Values, spread
 from plait.core.kernels import panes
-from plait.layouts import recast
+from plait.encodings import recast
 from plait.query.aggregate import Aggregate
 from plait.query.bind import Bound
 

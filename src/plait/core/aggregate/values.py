@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from plait.core.aggregate.columns import is_fixed, one_array, plain
-from plait.layouts import recast
+from plait.encodings import recast
 from plait.schema import takeable
 
 #: Of values by their slot and their code, a place in a dictionary of which no two are equal: those that are kept. The last number

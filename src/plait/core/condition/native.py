@@ -110,6 +110,8 @@ def _wrapper(shape: Shape, signature: Signature, which: int) -> str:
 class Native:
     """A condition's kernels for one signature, compiled when first asked for; keep it as long as its addresses."""
 
+    error: BaseException | None = None  # machine code answers FAILED, and keeps nothing of what was raised
+
     def __init__(self, module: ModuleType) -> None:
         self.module = module
 

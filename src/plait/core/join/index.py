@@ -167,6 +167,34 @@ def ranges_of(dimensions: tuple[Band, ...], rows: Rows, side: int) -> np.ndarray
     return ranges
 
 
+def grid_shape(
+    dimensions: tuple[Band, ...], keyed: bool, coords: np.ndarray, capacity: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """A grid's cells after the spread of the live rows' coordinates: cells a unit, by dimension, and masks (`chains`)."""
+    bits = _power(capacity).bit_length() - 1
+    inverse = np.ones(2)
+    cells = [1.0, 1.0]
+    for at, band in enumerate(dimensions):
+        values = coords[:, at]
+        spread = float(values.max() - values.min()) if len(values) else 0.0
+        finest = spread / (4.0 * max(1.0, float(len(values))) ** (1.0 / len(dimensions)))
+        # What rounding adds to a probe's range must not make it cover many cells.
+        slop = band.eps * (2 * float(np.abs(values).max(initial=0.0)) + band.weight)
+        width = max((band.high - band.low) / 2, finest, slop, 1e-300)
+        if width == 1e-300:
+            width = 1.0  # one point so far: any width will do
+        inverse[at] = 1.0 / width
+        cells[at] = spread / width + 2
+    wanted = [int(np.ceil(np.log2(c))) if c > 1 else 0 for c in cells]
+    if len(dimensions) == 1:
+        first, second = bits, 0
+    else:
+        # Each dimension gets what it needs, and what one does not need the other may have.
+        second = min(wanted[1], max(bits // 2, bits - wanted[0]))
+        first = bits - second
+    return inverse, np.array([2**first - 1, 2**second - 1, second, 2**bits - 1, int(keyed)], np.uint64)
+
+
 class GridIndex(_Chained):
     """Rows chained by the cell of one or two bands, and by the equality key where there is one.
 
@@ -182,29 +210,8 @@ class GridIndex(_Chained):
 
     def _build(self, segment: Segment) -> None:
         super()._build(segment)
-        coords = _coords(segment)[segment.start : segment.end, chains.X :]
-        bits = _power(segment.capacity).bit_length() - 1
-        self.inverse = np.ones(2)
-        cells = [1.0, 1.0]
-        for at, band in enumerate(self.dimensions):
-            values = coords[:, at]
-            spread = float(values.max() - values.min()) if len(values) else 0.0
-            finest = spread / (4.0 * max(1.0, float(len(values))) ** (1.0 / len(self.dimensions)))
-            # What rounding adds to a probe's range must not make it cover many cells.
-            slop = band.eps * (2 * float(np.abs(values).max(initial=0.0)) + band.weight)
-            width = max((band.high - band.low) / 2, finest, slop, 1e-300)
-            if width == 1e-300:
-                width = 1.0  # one point so far: any width will do
-            self.inverse[at] = 1.0 / width
-            cells[at] = spread / width + 2
-        wanted = [int(np.ceil(np.log2(c))) if c > 1 else 0 for c in cells]
-        if len(self.dimensions) == 1:
-            first, second = bits, 0
-        else:
-            # Each dimension gets what it needs, and what one does not need the other may have.
-            second = min(wanted[1], max(bits // 2, bits - wanted[0]))
-            first = bits - second
-        self.masks = np.array([2**first - 1, 2**second - 1, second, 2**bits - 1, int(self.keyed)], np.uint64)
+        live = _coords(segment)[segment.start : segment.end, chains.X :]
+        self.inverse, self.masks = grid_shape(self.dimensions, self.keyed, live, segment.capacity)
 
     def _insert(self, segment: Segment, first: int, last: int) -> None:
         nodes, usable = segment.columns["node"], segment.columns["usable"]

@@ -149,13 +149,18 @@ class Outputs:
     values: list[list[Any]] = field(default_factory=list)
 
 
+def nothing() -> None:
+    """What happens between two timers, unless somebody wants to be asked."""
+
+
 class PlainBuckets:
     """The user's functions as they are."""
 
     compiled = False
 
-    def __init__(self, node: Operator) -> None:
-        self.node = node
+    def __init__(self, node: Operator, between: Callable[[], None] = nothing) -> None:
+        """`between` is called before each timer: it raises where the run has been stopped."""
+        self.node, self._between = node, between
         self._states: dict[int, Any] = {}
         self._timers: list[tuple[int, int]] = []  # a heap of (at, bucket); one that stands there twice runs once
         self._ran: tuple[int, int] | None = None
@@ -166,7 +171,6 @@ class PlainBuckets:
         #: The function that runs: its name, the tuple's place in the batch or the timer's time, and the bucket.
         self.calling = ("process", -1, -1)
         self.touched: set[int] = set()  # buckets whose state may have changed; who stores them clears it
-        self.between = nothing
 
     def take(self, ts: np.ndarray, first_rank: int, which: np.ndarray, buckets: np.ndarray,
              view: Callable[[int], RowView]) -> None:  # fmt: skip
@@ -183,17 +187,14 @@ class PlainBuckets:
         self.calls += len(which)
 
     def pass_time(self, ts: int, most: int | None = None) -> bool:
-        """Run the timers at or before `ts`, by time, then bucket, but no more than `most`. Says whether all of them have run.
-
-        `between` is called before each: it raises where the run has been stopped.
-        """
+        """Run the timers at or before `ts`, by time, then bucket, but no more than `most`. Says whether all of them have run."""
         check_passed(ts)
         while self._timers and self._timers[0][0] <= ts:
             if most is not None:
                 if most == 0:
                     return False
                 most -= 1
-            self.between()
+            self._between()
             due = heapq.heappop(self._timers)
             if due == self._ran:
                 continue
@@ -288,10 +289,6 @@ class PlainBuckets:
             checked(list(column), kind, f"The operator's output {name!r}")
             for column, (name, kind) in zip(columns, self._kinds, strict=True)
         ]
-
-
-def nothing() -> None:
-    """What happens between two timers, unless somebody wants to be asked."""
 
 
 def end_of_timers(pending: Iterable[int | None]) -> int | None:

@@ -201,8 +201,8 @@ class Made:
             said = " ".join(str(error).split())
             raise NotCompiled(f"Numba does not compile it: {said[:200]}") from error
 
-    def buckets(self, share: int, shares: int) -> CompiledBuckets:
-        return CompiledBuckets(self, share, shares)
+    def buckets(self, share: int, shares: int, between: Callable[[], None] = nothing) -> CompiledBuckets:
+        return CompiledBuckets(self, share, shares, between)
 
     def describe(self) -> list[str]:
         read = ", ".join(name for name, _ in self.columns) or "no column"
@@ -214,7 +214,7 @@ class CompiledBuckets:
 
     compiled = True
 
-    def __init__(self, made: Made, share: int, shares: int) -> None:
+    def __init__(self, made: Made, share: int, shares: int, between: Callable[[], None] = nothing) -> None:
         self.made, self.node, self.first, self.step = made, made.node, share, shares
         states = [made.node.first_state(b) for b in range(share, made.node.buckets, shares)] or [made.state]
         if any(s.shape != made.state.shape or s.dtype != made.state.dtype for s in states):
@@ -222,7 +222,7 @@ class CompiledBuckets:
         self.states = np.array(states)
         self.timers = no_timers()
         self.ran = np.full(2, -1, np.int64)
-        self.width, self.calls, self.between = made.width, 0, nothing
+        self.width, self.calls, self._between = made.width, 0, between
         self._parts: list[Any] = []  # of `drive`: three arrays; of Python: places and columns
         self._python = PlainBuckets(made.node)  # makes the calls that machine code can't
         self._set: list[tuple[int, int]] = []  # timers that Python has set
@@ -247,7 +247,7 @@ class CompiledBuckets:
                 one = slice(done, done + 1)
                 self._call(int(buckets[done]), partial(_taken, ts, first_rank, which[one], buckets[one], view))
                 done += 1
-            self.between()
+            self._between()
         self.calls += len(which)
 
     def pass_time(self, ts: int, most: int | None = None) -> bool:
@@ -260,7 +260,7 @@ class CompiledBuckets:
                 break
             if most is not None and more[0] == MORE:
                 return False
-            self.between()
+            self._between()
         return True
 
     def _drive(self, ts: np.ndarray, inputs: np.ndarray, rank: int, which: np.ndarray, buckets: np.ndarray, numbers: np.ndarray,
@@ -340,12 +340,11 @@ class CompiledBuckets:
 
     def plain(self) -> PlainBuckets:
         """The same states and timers, for plain Python to go on with."""
-        made = PlainBuckets(self.node)
+        made = PlainBuckets(self.node, self._between)
         for k, bucket in enumerate(range(self.first, self.node.buckets, self.step)):
             made._states[bucket] = self.states[k]
         made._timers = sorted([*self._pending(), *self._set])
         made._ran = (int(self.ran[0]), int(self.ran[1]))
-        made.between = self.between
         return made
 
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
@@ -25,6 +24,7 @@ from plait.errors import QueryError
 from plait.query.aggregate import Aggregate
 from plait.query.stream import Stream
 from plait.threads.aggregate.hive import functions
+from plait.threads.gate import Gate
 
 #: With WiML a source has its own part of every window it is in: work that pays while there are cores to share it.
 SOURCES_A_CORE = 4
@@ -36,7 +36,7 @@ class Kind:
 
     name: str
     merges: bool = False  # windows, and not tuples: the threads that push update them, each source its own part
-    gate: Any = None  # the class of gate where tuples wait for one another; None: the run's own
+    gate: type[Gate] | None = None  # the class of gate where tuples wait for one another; None: the run's own
 
 
 _OURS = (
@@ -77,7 +77,7 @@ class Design:
         return _known[self.strategy].merges
 
     @property
-    def gate(self) -> Any:
+    def gate(self) -> type[Gate] | None:
         return _known[self.strategy].gate
 
     @property

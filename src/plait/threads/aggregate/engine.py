@@ -1,4 +1,4 @@
-"""What runs behind a `Run` of an aggregate: the gate, update threads with their windows, and the rows they close.
+"""What runs behind a `Run` of an aggregate by TuML: the gate, update threads with their windows, and the rows they close.
 
 Sources, gate, errors, pauses and the end are every engine's (`engine`, `push`); update threads are the workers
 here. Invariant: every update thread sees all tuples, in total order, and hands its windows the ones of its own groups
@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,23 +21,27 @@ from plait.core import keys
 from plait.core.aggregate.base import Closed, Later, PaneWindows
 from plait.core.aggregate.panes import pane_windows, window_record
 from plait.core.aggregate.reads import Columns
+from plait.core.machine.line import lines
 from plait.errors import RunError
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.aggregate import Aggregate
 from plait.query.bind import Bound
+from plait.threads import words as shared
 from plait.threads.aggregate.designs import Design
 from plait.threads.aggregate.results import AggregateResults
 from plait.threads.aggregate.tuml import lay_out
 from plait.threads.elastic.crew import BLOCKED, FINISHED, IDLE, WORKED, Crew, Taken, refused
+from plait.threads.elastic.manager import Epochs
 from plait.threads.engine import Engine
-from plait.threads.gate import codes, layout
-from plait.threads.input.sources import Front
-from plait.threads.join.loop import layout as o
-from plait.threads.memory import lines
+from plait.threads.gate import codes
+from plait.threads.ground import Ground
+from plait.threads.input.push import Pusher, one_type
 from plait.threads.options import Options
+from plait.threads.pause import Pauser
 from plait.threads.payload import Payload
 from plait.threads.results import full_key
 from plait.threads.stats import Stats
+from plait.threads.together import Together
 
 WAIT_NS = 20_000_000
 BATCH = 1 << 15  # tuples an update thread takes at once, unless batch= says otherwise
@@ -99,139 +104,59 @@ class NoPayload:
 
 
 class Updater:
-    """One update thread's memory: its windows, a batch of tuples, and counters laid out as a worker's."""
+    """One update thread's memory: its windows, a batch of tuples, and its counters."""
 
     def __init__(self, number: int, windows: PaneWindows, most: int, crew: int) -> None:
         self.number, self.windows = number, windows
         self.windows.share(crew, number)
-        self.words = lines(o.WORDS)
-        self.tuples = np.zeros((4, most), np.int64)  # ts, origin, seq, ref
+        self.words = lines(shared.WORKER_WORDS)
+        self.taken = Taken(most)
+        self.tuples = self.taken.rows  # ts, origin, seq, ref
         kinds = [int(kind == "int64") for _, kind in self.windows.columns.layout()]
         self.kinds = np.array(kinds, np.int64)
         self.wide = np.zeros((max(sum(kinds), 1), most), np.int64)
         self.narrow = np.zeros((max(len(kinds) - sum(kinds), 1), most), np.uint8)
         self.passed, self.rank, self.cpu_ns = BEFORE_ALL, 0, 0
-        self.taken: Taken  # of an elastic run
+
+    def progressed(self) -> int:
+        return self.rank + int(self.words[shared.BATCHES])
 
     def arrays(self, n: int) -> list[np.ndarray]:
         wide, narrow = list(self.wide)[::-1], list(self.narrow)[::-1]
         return [(wide if kind else narrow).pop()[:n] for kind in self.kinds]
 
 
-class AggregateEngine(Engine[Updater]):
-    """What runs, once the stream's columns are known."""
+class PaneEngine(Engine[Updater]):
+    """What the designs for aggregates have in common: update threads that hand over the rows of closed windows."""
 
-    plan: Design
-    gatherer: AggregateResults
-
-    def __init__(self, bound: Bound, schemas: Mapping[str, pa.Schema], made: Design, options: Options,
-                 front: Front | None = None) -> None:  # fmt: skip
-        super().__init__(bound, schemas, made, options, front)
-        query = bound.node
+    def __init__(self, ground: Ground, made: Design, *, updaters: list[Updater], encoder: PaneEncoder,
+                 payload: Payload | NoPayload, pauser: Pauser, pusher: Pusher, epochs: Epochs | None = None) -> None:  # fmt: skip
+        (name,), query, options = ground.intakes, ground.bound.node, ground.options
         assert isinstance(query, Aggregate)
-        (name,) = self.intakes
-        crew, self.most = made.workers, options.batch or BATCH
-        self._open_gate(crew, self.most, switches=options.elastic is not None, kind=made.gate)
-        self._arena_mask = self.arena_rows - 1
-        self.workers = [self._updater(k, self.slots) for k in range(crew)]
-        windows = self.workers[0].windows
-        self.encoder = PaneEncoder(windows.columns, name)
-        self._rows_needed = windows.needs_rows and not made.merges_windows
-        self._by_time = window_record(query).by_time
-        kept = self._rows_needed or (options.keys and not self._by_time)
-        self.payload = Payload(schemas[name]) if kept else NoPayload()
-        self.payloads = {name: self.payload}
-        self._connect(columns=len(self.workers[0].kinds))
-        self.gatherer = AggregateResults(bound, crew, self.latency, keys=options.keys, room=options.unread_results)
-        if options.elastic is None:
-            self._begin(lambda number: self._serve(self.workers[number]))
-            return
-        memory = self._share_out(crew, options.workers or 1)
-        self.crew = Crew(self.gate.words, self.control, memory, self._step_share, self._pause)
-        for updater in self.workers:
-            updater.taken = Taken(self.most)
-            updater.tuples = updater.taken.rows
-        self._begin(self._serve_crew)
+        self.query, self.payload, self._by_time = query, payload, window_record(query).by_time
+        self.results = AggregateResults(ground.bound, made.workers, ground.latency, keys=options.keys,
+                                        room=options.unread_results)  # fmt: skip
+        super().__init__(ground, made, workers=updaters, encoder=encoder, payloads={name: payload}, pauser=pauser,
+                         pusher=pusher, gatherer=self.results, epochs=epochs)  # fmt: skip
 
-    def _updater(self, number: int, slots: int) -> Updater:
-        return Updater(number, pane_windows(self.bound), self.most, self.plan.workers)
-
-    # --- update threads ---
-
-    def _serve(self, worker: Updater) -> None:
+    def _serve(self, thread: int) -> None:
+        worker = self.workers[thread]
         try:
             while self._step(worker):
                 pass
         finally:
             worker.cpu_ns = time.thread_time_ns()
 
+    @abstractmethod
     def _step(self, worker: Updater) -> bool:
-        """Take ready tuples, update windows, hand over what has closed; False at the end."""
-        w, words, seat = worker.words, self.gate.words, worker.number
-        began = time.monotonic_ns()
-        ts, origin, seq, ref = worker.tuples
-        w[o.WAITS] = o.FOR_TUPLES
-        n = int(self.gate.kind.read_waiting(words, seat, self.most, ts, origin, seq, ref, WAIT_NS))
-        w[o.WAITS] = o.NOTHING
-        if n < 0 and n != codes.DONE:
-            self._pause()
-            if self._stopped or self.error is not None:
-                return False
-            raise RunError(f"The gate answered {n} to update thread {seat}", do="Report this")
-        frontier = AFTER_ALL if n == codes.DONE else int(words[self.gate._reader(seat) + layout.FRONTIER])
-        if n == self.most:
-            frontier = int(ts[n - 1])  # there may be more below the frontier
-        n = max(n, 0)
-        read = time.monotonic_ns()
-        w[o.NS_READ if n else o.NS_WAIT] += read - began
-        if n or frontier > worker.passed:
-            closed = self._update(worker, n, frontier)
-            done = time.monotonic_ns()
-            w[o.NS_STORE] += done - read
-            self._hand_over(worker, closed, n, frontier)
-            w[o.NS_EMIT] += time.monotonic_ns() - done
-        self._pause()
-        return frontier < AFTER_ALL
+        """Take what is ready, update windows, hand over what has closed; False at the end."""
 
-    def _step_share(self, number: int) -> int:
-        """As `_step`, of an elastic run: a batch of a share, up to the next switch; it never waits."""
-        worker = self.workers[number]
-        if self.gatherer.crowded(number):
-            worker.words[o.WAITS] = o.FOR_CONSUMER
-            return BLOCKED
-        assert self.epochs is not None
-        began = time.monotonic_ns()
-        n, frontier = worker.taken.next(self.gate.words, self.epochs.words, number, self.most)
-        worker.words[o.WAITS] = o.FOR_TUPLES if n == 0 else o.NOTHING
-        if n == codes.DONE:
-            n, frontier = 0, AFTER_ALL
-        elif n < 0:
-            refused(n, number, self._stopped or self.error is not None)
-        worked, frontier = n > 0 or frontier > worker.passed, max(frontier, worker.passed)
-        if worked:
-            self._hand_over(worker, self._update(worker, n, frontier), n, frontier)
-            worker.words[o.NS_STORE] += time.monotonic_ns() - began
-        epoch = worker.taken.epoch
-        if epoch:
-            self.crew.hand_on(number, epoch)  # from here on the share is another's
-        return FINISHED if frontier == AFTER_ALL else WORKED if worked or epoch else IDLE
-
-    def _loads(self) -> list[float]:
-        return [float(w.words[o.NS_STORE]) for w in self.workers]
-
-    def _update(self, worker: Updater, n: int, frontier: int) -> list[Closed]:
-        ts, origin, seq, ref = (column[:n] for column in worker.tuples)
-        lay_out(n, origin, seq, self.arena, self._arena_mask, worker.kinds, worker.wide, worker.narrow)
-        rows = None
-        if self._rows_needed:
-            assert isinstance(self.payload, Payload)
-            rows = self.payload.take(ref).select(list(worker.windows.columns.varied))
-        closed = worker.windows.take(ts, worker.arrays(n), rows, frontier)
-        w = worker.words
-        w[o.TUPLES] += n
-        w[o.BATCHES] += 1
-        w[o.COMPARISONS] = worker.windows.updates
-        return closed
+    def _answered(self, code: int, who: str) -> bool:
+        """The gate answered a code to a thread: False if that is because the run has ended."""
+        self.pauser.pause()
+        if self.together.over:
+            return False
+        raise RunError(f"The gate answered {code} to {who}", do="Report this")
 
     def _hand_over(self, worker: Updater, closed: list[Closed], n: int, frontier: int) -> None:
         out = []
@@ -247,27 +172,25 @@ class AggregateEngine(Engine[Updater]):
             if self.options.keys:
                 batch = batch.built() if isinstance(batch, Later) else batch
                 key = self._span_keys(batch) if each.triggers is None else self._counted_keys(worker, each.triggers)
-                batch = pa.RecordBatch.from_arrays([*batch.columns, key], schema=self.gatherer.schema)
+                batch = pa.RecordBatch.from_arrays([*batch.columns, key], schema=self.results.schema)
             out.append((batch, places))
-            worker.words[o.RESULTS] += batch.num_rows
+            worker.words[shared.RESULTS] += batch.num_rows
         worker.rank += n
         worker.passed = frontier
-        worker.words[o.RANK] = worker.rank
-        worker.words[o.WAITS] = o.FOR_CONSUMER
+        worker.words[shared.WAITS] = shared.FOR_CONSUMER
         until = frontier if self._by_time or frontier == AFTER_ALL else worker.rank
         if self.epochs is None:
-            self.gatherer.put(worker.number, out, until, frontier, self._pause)
+            self.results.put(worker.number, out, until, frontier, self.pauser.pause)
         else:
-            self.gatherer.offer(worker.number, out, until, frontier)
-        worker.words[o.WAITS] = o.NOTHING
+            self.results.offer(worker.number, out, until, frontier)
+        worker.words[shared.WAITS] = shared.NOTHING
         self.payload.expire(min(w.passed for w in self.workers))
 
     def _span_keys(self, batch: pa.RecordBatch) -> pa.Array:
         """(the window's last microsecond, key columns ...) as bytes."""
-        assert isinstance(self.bound.node, Aggregate)
         n, ts = batch.num_rows, batch.column(0)
         numbers = (ts.view(pa.int64()) if pa.types.is_temporal(ts.type) else ts).to_numpy(zero_copy_only=False)
-        columns = [keys.wrapped(batch.column(name)) for name in self.bound.node.by]
+        columns = [keys.wrapped(batch.column(name)) for name in self.query.by]
         return keys.join(keys.ints(numbers), *columns, n=n)
 
     def _counted_keys(self, worker: Updater, triggers: np.ndarray) -> pa.Array:
@@ -285,8 +208,109 @@ class AggregateEngine(Engine[Updater]):
     def _served(self, side: int) -> str:
         return "panes"
 
+    def _loads(self) -> list[float]:
+        return [float(w.words[shared.NS_STORE]) for w in self.workers]
+
     def _windows_nbytes(self) -> int:
         return sum(w.windows.nbytes for w in self.workers)
 
     def stats(self) -> Stats:
         return dataclasses.replace(super().stats(), update_cpu_s=sum(w.cpu_ns for w in self.workers) / 1e9)
+
+
+class AggregateEngine(PaneEngine):
+    """An aggregate by TuML, or another design whose tuples come from a gate."""
+
+    def __init__(self, bound: Bound, schemas: Mapping[str, pa.Schema], made: Design, options: Options,
+                 together: Together) -> None:  # fmt: skip
+        crew, self.most = made.workers, options.batch or BATCH
+        updaters = [Updater(k, pane_windows(bound), self.most, crew) for k in range(crew)]
+        windows, query = updaters[0].windows, bound.node
+        assert isinstance(query, Aggregate)
+        ground = Ground(bound, schemas, options, together, readers=crew, most=self.most, columns=len(updaters[0].kinds),
+                        switches=options.elastic is not None, kind=made.gate)  # fmt: skip
+        (name,) = ground.intakes
+        encoder = PaneEncoder(windows.columns, name)
+        self._rows_needed = windows.needs_rows
+        kept = self._rows_needed or (options.keys and not window_record(query).by_time)
+        payload = Payload(schemas[name]) if kept else NoPayload()
+        pauser = ground.pauser(updaters)
+        epochs = None
+        if options.elastic is not None:
+            # As many threads as there may be: an aggregate without by= has fewer shares than that.
+            epochs = Epochs(ground.gate, ground.control, crew, options.workers or 1, max(crew, options.elastic))
+        pusher = Pusher(ground, pauser, {name: payload}, encoder, widen=one_type, epochs=epochs)
+        super().__init__(ground, made, updaters=updaters, encoder=encoder, payload=payload, pauser=pauser, pusher=pusher,
+                         epochs=epochs)  # fmt: skip
+        self._crew = None if epochs is None else Crew(ground.gate.words, ground.control, epochs.words, pauser)
+
+    # --- update threads ---
+
+    def _serve(self, thread: int) -> None:
+        if self._crew is None:
+            super()._serve(thread)
+        else:
+            self._crew.serve(thread, self._step_share)
+
+    def _step(self, worker: Updater) -> bool:
+        w, seat = worker.words, worker.number
+        began = time.monotonic_ns()
+        ts, origin, seq, ref = worker.tuples
+        w[shared.WAITS] = shared.FOR_TUPLES
+        n = self.gate.read_waiting(seat, self.most, ts, origin, seq, ref, WAIT_NS)
+        w[shared.WAITS] = shared.NOTHING
+        if n < 0 and n != codes.DONE:
+            return self._answered(n, f"update thread {seat}")
+        frontier = AFTER_ALL if n == codes.DONE else self.gate.frontier_of(seat)
+        if n == self.most:
+            frontier = int(ts[n - 1])  # there may be more below the frontier
+        n = max(n, 0)
+        read = time.monotonic_ns()
+        w[shared.NS_READ if n else shared.NS_WAIT] += read - began
+        if n or frontier > worker.passed:
+            closed = self._update(worker, n, frontier)
+            done = time.monotonic_ns()
+            w[shared.NS_STORE] += done - read
+            self._hand_over(worker, closed, n, frontier)
+            w[shared.NS_EMIT] += time.monotonic_ns() - done
+        self.pauser.pause()
+        return frontier < AFTER_ALL
+
+    def _step_share(self, number: int) -> int:
+        """As `_step`, of an elastic run: a batch of a share, up to the next switch; it never waits."""
+        worker = self.workers[number]
+        if self.results.crowded(number):
+            worker.words[shared.WAITS] = shared.FOR_CONSUMER
+            return BLOCKED
+        assert self.epochs is not None
+        assert self._crew is not None
+        began = time.monotonic_ns()
+        n, frontier = worker.taken.next(self.gate, self.epochs.words, number, self.most)
+        worker.words[shared.WAITS] = shared.FOR_TUPLES if n == 0 else shared.NOTHING
+        if n == codes.DONE:
+            n, frontier = 0, AFTER_ALL
+        elif n < 0:
+            refused(n, number, self.together.over)
+        worked, frontier = n > 0 or frontier > worker.passed, max(frontier, worker.passed)
+        if worked:
+            self._hand_over(worker, self._update(worker, n, frontier), n, frontier)
+            worker.words[shared.NS_STORE] += time.monotonic_ns() - began
+        epoch = worker.taken.epoch
+        if epoch:
+            self._crew.hand_on(number, epoch)  # from here on the share is another's
+        return FINISHED if frontier == AFTER_ALL else WORKED if worked or epoch else IDLE
+
+    def _update(self, worker: Updater, n: int, frontier: int) -> list[Closed]:
+        ts, origin, seq, ref = (column[:n] for column in worker.tuples)
+        arenas = self.arenas
+        lay_out(n, origin, seq, arenas.table, arenas.size - 1, worker.kinds, worker.wide, worker.narrow)
+        rows = None
+        if self._rows_needed:
+            assert isinstance(self.payload, Payload)
+            rows = self.payload.take(ref).select(list(worker.windows.columns.varied))
+        closed = worker.windows.take(ts, worker.arrays(n), rows, frontier)
+        w = worker.words
+        w[shared.TUPLES] += n
+        w[shared.BATCHES] += 1
+        w[shared.COMPARISONS] = worker.windows.updates
+        return closed

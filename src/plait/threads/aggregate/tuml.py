@@ -13,9 +13,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from plait.threads.atomics.native import compiled
-from plait.threads.join.loop import layout as o
-from plait.threads.join.loop.segment import ints, octets
+from plait.threads import words as shared
+from plait.threads.atomics.native import compiled, ints, octets
 
 
 @compiled
@@ -23,12 +22,12 @@ def lay_out(n: Any, origin: Any, seq: Any, arena: Any, mask: Any, kinds: Any, wi
     """Copy columns out of the sources' arenas: of 8 bytes (kinds[c] 1) into rows of `wide`, of 1 byte into `narrow`."""
     w, b = 0, 0
     for c in range(len(kinds)):
-        at = o.A_COLUMNS + c
+        at = shared.A_COLUMNS + c
         if kinds[c] == 1:
             for k in range(n):
-                wide[w, k] = ints(arena[origin[k] & o.SLOT_MASK, at], mask + 1)[seq[k] & mask]
+                wide[w, k] = ints(arena[origin[k] & shared.SLOT_MASK, at], mask + 1)[seq[k] & mask]
             w += 1
         else:
             for k in range(n):
-                narrow[b, k] = octets(arena[origin[k] & o.SLOT_MASK, at], mask + 1)[seq[k] & mask]
+                narrow[b, k] = octets(arena[origin[k] & shared.SLOT_MASK, at], mask + 1)[seq[k] & mask]
             b += 1

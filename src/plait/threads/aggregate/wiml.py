@@ -14,7 +14,7 @@ from plait.threads.atomics.native import compiled
 from plait.threads.gate.calls import enter_reader, leave_reader
 from plait.threads.gate.flow import cancel, prepare, sleep
 from plait.threads.gate.frontier import settle
-from plait.threads.gate.layout import READY_EVENT
+from plait.threads.gate.words import READY_EVENT
 
 
 @compiled

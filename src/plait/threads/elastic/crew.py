@@ -13,12 +13,13 @@ import numpy as np
 
 from plait.errors import RunError
 from plait.order import BEFORE_ALL
+from plait.threads import words as shared
 from plait.threads.atomics.native import made_ready
-from plait.threads.elastic import serve as serving
-from plait.threads.gate import codes, epochs, layout
-from plait.threads.pause import Stopped
+from plait.threads.gate import Gate, codes, epochs
+from plait.threads.pause import Pauser, Stopped
 
 WAIT_NS = 20_000_000
+PARKED_NS = 1_000_000_000
 
 #: What a step of a share answers.
 IDLE, WORKED, BLOCKED, FINISHED = range(4)
@@ -36,53 +37,51 @@ class Taken:
         """Of the switch that follows what was given last; 0: none."""
         return int(self._words[epochs.SWITCHING])
 
-    def next(self, gate: np.ndarray, e: np.ndarray, share: int, most: int) -> tuple[int, int]:
+    def next(self, gate: Gate, e: np.ndarray, share: int, most: int) -> tuple[int, int]:
         """How many tuples there are in `rows`, or a code of the gate's; and how far time has passed."""
         w = self._words
-        n = int(epochs.take(gate, e, share, most, *self.rows, w, 0))
+        n = int(epochs.take(gate.words, e, share, most, *self.rows, w, 0))
         if w[epochs.AHEAD]:
             return n, int(self.rows[0, int(w[epochs.AHEAD_FROM])])
         if w[epochs.ALL]:
-            return n, int(gate[int(layout.reader_at(gate, share)) + layout.FRONTIER])
+            return n, gate.frontier_of(share)
         # There may be more behind: of the tuples at the last ts some may be missing.
         return n, int(self.rows[0, n - 1]) if n > 0 else BEFORE_ALL
 
 
 class Crew:
-    """See the module. `step(share)` takes one batch of a share, if there is one, and answers as above."""
+    """See the module. `words` is the memory of `threads.gate.epochs`."""
 
-    def __init__(self, gate: np.ndarray, control: np.ndarray, words: np.ndarray, step: Callable[[int], int],
-                 pause: Callable[[], None]) -> None:  # fmt: skip
-        self._gate, self._control, self._words = gate, control, words
-        self._step, self._pause = step, pause
+    def __init__(self, gate: np.ndarray, control: np.ndarray, words: np.ndarray, pauser: Pauser) -> None:
+        self._gate, self._control, self._words, self._pauser = gate, control, words, pauser
         # As in `Epochs`: not when a share is to be handed on.
         made_ready(epochs.hand_on, gate, words, 0, 0, 1, 1)
-        made_ready(serving.park, control, words, 0)
+        made_ready(epochs.park, control, shared.HALT, words, 0, PARKED_NS)
         made_ready(epochs.nears, words, 0)
 
-    def serve(self, thread: int) -> None:
-        """Until every share has come to its end."""
+    def serve(self, thread: int, step: Callable[[int], int]) -> None:
+        """Until every share has come to its end. `step(share)` takes one batch of it, if there is one, and answers as above."""
         e, line = self._words, int(epochs.thread_at(self._words, thread))
         while e[epochs.ENDED] < e[epochs.SHARES]:
-            self._pause()
+            self._pauser.pause()
             if not epochs.owns_any(e, thread):
-                serving.park(self._control, e, thread)
+                epochs.park(self._control, shared.HALT, e, thread, PARKED_NS)
                 continue
-            answers = self._turn(thread, line)
+            answers = self._turn(thread, line, step)
             if WORKED in answers:
                 continue
             if BLOCKED in answers:
                 time.sleep(0.0005)
                 continue
             ticket = epochs.prepare_at_gate(self._gate, e, thread)
-            answers = self._turn(thread, line)
+            answers = self._turn(thread, line, step)
             if answers and not {WORKED, BLOCKED} & set(answers) and e[epochs.ENDED] < e[epochs.SHARES]:
                 epochs.sleep_at_gate(self._gate, e, thread, ticket, WAIT_NS)
             else:
                 epochs.stay_awake(self._gate, e, thread)
         epochs.wake_threads(self._gate, e)
 
-    def _turn(self, thread: int, line: int) -> list[int]:
+    def _turn(self, thread: int, line: int, step: Callable[[int], int]) -> list[int]:
         e, answers = self._words, []
         for share in range(int(e[epochs.SHARES])):
             if epochs.owner_of(e, share) != thread:
@@ -90,10 +89,10 @@ class Crew:
             began = time.monotonic_ns()
             epochs.take_up(e, share, began)
             at = int(epochs.share_at(e, share))
-            answer = FINISHED if e[at + epochs.FINISHED] else self._step(share)
-            # As in `serve.turn`: a share on its way to a switch goes there at once.
+            answer = FINISHED if e[at + epochs.FINISHED] else step(share)
+            # As in `join.serve.turn`: a share on its way to a switch goes there at once.
             while answer == WORKED and epochs.owner_of(e, share) == thread and epochs.nears(e, share):
-                answer = self._step(share)
+                answer = step(share)
                 if answer == IDLE:
                     answer = WORKED
                     break

@@ -17,9 +17,11 @@ from typing import Any
 
 import numpy as np
 
+from plait.core.machine.line import address, lines
 from plait.errors import RunError
+from plait.threads import words as shared
 from plait.threads.atomics.native import made_ready
-from plait.threads.gate import RingGate, codes, epochs
+from plait.threads.gate import Gate, codes, epochs
 
 PENDING, DONE, SUPERSEDED, REFUSED = "pending", "done", "superseded", "refused"
 
@@ -47,23 +49,26 @@ class Change:
 
 
 class Epochs:
-    """See the module. `words` is the memory of `threads.gate.epochs`; `slot` the gate's source for switches."""
+    """See the module. `words` is the memory of `threads.gate.epochs`, which the run's control words name."""
 
-    def __init__(self, gate: RingGate, words: np.ndarray, slot: int, owners: Sequence[int], threads: int) -> None:
-        self.gate, self.words, self.threads = gate, words, threads
+    def __init__(self, gate: Gate, control: np.ndarray, shares: int, workers: int, threads: int) -> None:
+        """Of a run that begins: its shares go to the first `workers` of its threads. The gate's last slot is for switches."""
+        owners = spread([0] * shares, min(workers, shares))
+        self.gate, self.words, self.threads = gate, lines(epochs.words(shares, threads)), threads
+        control[shared.EPOCHS] = address(self.words)
+        slot = gate.slots - 1
         self.lock = threading.Lock()
         self._slots, self._origins = np.array([slot], np.int64), np.array([epochs.SWITCH_ORIGIN], np.int64)
-        self.slot = slot
         self._tuple = tuple(np.zeros(1, np.int64) for _ in range(3))
         self._map = np.array(owners, np.int64)
-        self._owners = list(owners)  # of the newest epoch in the gate
+        self._owners = owners  # of the newest epoch in the gate
         self.epoch = 0
         self._began = time.monotonic_ns()
         self._log: list[Change] = []
         self._asked_ns: dict[int, int] = {}
         self._wanted: tuple[int, list[int]] | None = None  # a request that waits: its number and map
         self._current: int | None = None  # the request whose switch is in the gate
-        epochs.prepare(words, list(owners), threads)
+        epochs.prepare(self.words, owners, threads)
         self._make_ready()
 
     def _make_ready(self) -> None:
@@ -89,6 +94,16 @@ class Epochs:
     @property
     def active(self) -> int:
         return len(set(self.owners))
+
+    def resize(self, workers: int, reason: str) -> Change:
+        """Let so many threads serve the shares."""
+        if isinstance(workers, bool) or not isinstance(workers, int) or not 1 <= workers <= self.threads:
+            raise RunError(
+                f"resize({workers!r})",
+                why=f"the state is in {self.shares} shares, and 1 to {self.threads} threads can serve it",
+                do="Ask for a number in between, or raise elastic= in on_threads",
+            )
+        return self.request(spread(self.owners, min(workers, self.shares)), reason)
 
     def request(self, owners: Sequence[int], reason: str) -> Change:
         """Ask for a map; says what is known now, `changes` has the rest later."""

@@ -52,8 +52,7 @@ class Thresholds:
     lower: float = 0.45
 
     def __post_init__(self) -> None:
-        for name in ("upper", "target", "lower"):
-            value = getattr(self, name)
+        for name, value in (("upper", self.upper), ("target", self.target), ("lower", self.lower)):
             if isinstance(value, bool) or not isinstance(value, (int, float)):
                 raise QueryError(f"policy: {name}={value!r} is no number")
             if value > 1:
@@ -93,9 +92,9 @@ def policy_of(given: Any) -> Policy | None:
 class Watch:
     """Asks the policy every so often, in a thread of its own, and has its answers carried out."""
 
-    def __init__(self, policy: Policy, epochs: Epochs, resize: Callable[[int, str], Change],
-                 fail: Callable[[BaseException], None], *, every_s: float = EVERY_S, patience: int = 3) -> None:  # fmt: skip
-        self._policy, self._epochs, self._resize, self._fail = policy, epochs, resize, fail
+    def __init__(self, policy: Policy, epochs: Epochs, fail: Callable[[BaseException], None], *, every_s: float = EVERY_S,
+                 patience: int = 3) -> None:  # fmt: skip
+        self._policy, self._epochs, self._fail = policy, epochs, fail
         self._every, self._patience = every_s, patience
         self._stop = threading.Event()
         self._called: tuple[int, int] = (0, 0)  # for how many threads, and how many looks in a row
@@ -154,7 +153,7 @@ class Watch:
             # Let go too early; or rightly, since still fewer will do.
             self._keep = min(2 * self._keep, LONGEST * self._patience) if rising else KEEP * self._patience
         self._called, self._rising = (0, 0), rising
-        made = self._resize(workers, reason)
+        made = self._epochs.resize(workers, reason)
         self._last = made.number
         if made.state == REFUSED:
             self._stop.set()  # the input has ended: there is nothing left to switch for

@@ -12,7 +12,7 @@ from plait.order import AFTER_ALL
 from plait.threads.atomics import cas, compiled, fence, fetch_add, load_acquire, store_release
 from plait.threads.gate.codes import CLOSED_CODE, GONE, INSIDE
 from plait.threads.gate.frontier import wake_readers, wake_sources
-from plait.threads.gate.layout import (
+from plait.threads.gate.words import (
     BUSY,
     CLOSED,
     ENDED,

@@ -23,7 +23,7 @@ from plait.threads.atomics import cas, compiled, fence, fetch_add, load_acquire,
 from plait.threads.gate.calls import enter_reader, leave_reader, leave_source
 from plait.threads.gate.codes import BEHIND, DRAINING, INSIDE, LAST_READER, NOT_TAKEN
 from plait.threads.gate.frontier import wake_readers
-from plait.threads.gate.layout import (
+from plait.threads.gate.words import (
     ANNOUNCE_READERS,
     ANNOUNCE_SOURCES,
     BUSY,

@@ -49,7 +49,7 @@ from plait.threads.gate.elastic import announce_sources
 from plait.threads.gate.flow import cancel, sleep
 from plait.threads.gate.flow import prepare as prepare_sleep
 from plait.threads.gate.frontier import wake_readers
-from plait.threads.gate.layout import FREE, FRONTIER, READY_EVENT, SEATS, STATE, reader_at
+from plait.threads.gate.words import FREE, FRONTIER, READY_EVENT, SEATS, STATE, reader_at
 
 #: Origin of switch tuples: below all others, so that a switch stands before every tuple of its ts.
 SWITCH_ORIGIN: Final = -1

@@ -19,7 +19,7 @@ from plait.order import AFTER_ALL
 from plait.threads.atomics import compiled, fence, fetch_add, load_acquire, pure, sched_yield, sleep_on
 from plait.threads.gate.codes import FULL, STUCK
 from plait.threads.gate.frontier import lowest
-from plait.threads.gate.layout import (
+from plait.threads.gate.words import (
     CAPACITY,
     FREE,
     FREED,

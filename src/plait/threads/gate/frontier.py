@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from plait.order import AFTER_ALL
 from plait.threads.atomics import compiled, fence, fetch_add, load_acquire, store_release, wake_all
-from plait.threads.gate.layout import (
+from plait.threads.gate.words import (
     FRONTIER,
     HOLDER,
     PROGRESS,

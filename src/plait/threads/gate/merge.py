@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from plait.order import AFTER_ALL
 from plait.threads.atomics import pure, unsigned
-from plait.threads.gate.layout import COLUMNS, RING, RING_MASK, STORE_AT, WIDTH, scratch_at
+from plait.threads.gate.words import COLUMNS, RING, RING_MASK, STORE_AT, WIDTH, scratch_at
 
 
 @pure

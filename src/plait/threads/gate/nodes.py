@@ -19,7 +19,7 @@ from __future__ import annotations
 from typing import Final
 
 from plait.threads.atomics import cas, compiled, load_acquire, pure, store_release, trailing_zeros
-from plait.threads.gate.layout import (
+from plait.threads.gate.words import (
     HANDLES,
     HANDLES_TS,
     LEVELS,

@@ -19,7 +19,8 @@ from plait.threads.gate.calls import enter_reader, enter_source, leave_reader, l
 from plait.threads.gate.codes import DONE, LATE, UNSORTED
 from plait.threads.gate.flow import FIRST_LOOK, LAST_LOOK, NO_EVENT, awaited, first_at, room, wait
 from plait.threads.gate.frontier import settle
-from plait.threads.gate.layout import (
+from plait.threads.gate.merge import build, merge_many, merge_one, merge_two, ring_at
+from plait.threads.gate.words import (
     BUILT,
     COLUMNS,
     FRONTIER,
@@ -38,7 +39,6 @@ from plait.threads.gate.layout import (
     scratch_at,
     source_at,
 )
-from plait.threads.gate.merge import build, merge_many, merge_one, merge_two, ring_at
 
 # --- sources ----------------------------------------------------------------------------------------------------
 

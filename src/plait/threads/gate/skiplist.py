@@ -21,7 +21,8 @@ from plait.threads.gate.calls import enter_reader, enter_source, leave_reader, l
 from plait.threads.gate.codes import DONE, LATE, UNSORTED
 from plait.threads.gate.flow import FIRST_LOOK, LAST_LOOK, NO_EVENT, awaited, room, wait
 from plait.threads.gate.frontier import settle
-from plait.threads.gate.layout import (
+from plait.threads.gate.nodes import give, height, link, node_at, remember, tallest
+from plait.threads.gate.words import (
     FREE,
     FRONTIER,
     HANDLES,
@@ -55,7 +56,6 @@ from plait.threads.gate.layout import (
     scratch_at,
     source_at,
 )
-from plait.threads.gate.nodes import give, height, link, node_at, remember, tallest
 
 # --- sources ----------------------------------------------------------------------------------------------------
 

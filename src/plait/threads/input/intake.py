@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from plait import layouts, order
+from plait import encodings, order
 from plait.core.kernels.runs import out_of_order
 from plait.errors import BehindError, DataError, LateError, RunError
 from plait.order import AFTER_ALL, BEFORE_ALL
@@ -78,14 +78,14 @@ class Intake:
     replaced, so that whoever goes through it, in any thread, sees it as it was at one moment.
     """
 
-    def __init__(self, stream: Stream, schema: pa.Schema) -> None:
-        self.stream, self.schema = stream, schema
+    def __init__(self, stream: Stream, schema: pa.Schema, *, positions: bool = True) -> None:
+        """`positions`: whether anybody wants to know where a row stood in its source."""
+        self.stream, self.schema, self.positions = stream, schema, positions
         self.sources: dict[SourceName, Source] = {}
         self.ended = False
         self.late: list[pa.RecordBatch] = []
         self.behind: list[pa.RecordBatch] = []
         self.taken = 0
-        self.positions = True  # whether anybody wants to know where a row stood in its source
         declared = stream.declared()
         for position, name in enumerate(declared or ()):
             self.add(self.made(name, position))
@@ -139,7 +139,7 @@ class Intake:
                 f"Stream {self.stream.name!r}, row {row}: source column {self.stream.source!r} is NULL",
                 why="every tuple comes from a source",
             )
-        encoded = pc.dictionary_encode(column)  # plain, as all columns are here (`layouts`): a name stands there once
+        encoded = pc.dictionary_encode(column)  # plain, as all columns are here (`encodings`): a name stands there once
         codes = encoded.indices.to_numpy(zero_copy_only=False)
         return [
             (name, np.flatnonzero(codes == code))
@@ -294,4 +294,4 @@ def stored(column: Any) -> Any:
     """Moments, days and spans as the integers Arrow stores; dictionaries as their values."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
-    return layouts.stored(column.dictionary_decode() if pa.types.is_dictionary(column.type) else column)
+    return encodings.stored(column.dictionary_decode() if pa.types.is_dictionary(column.type) else column)

@@ -22,13 +22,15 @@ from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.stream import SourceName, Stream
 from plait.schema import taken, to_micros
 from plait.threads.elastic.manager import Epochs
-from plait.threads.gate import RingGate, calls, codes, layout, messages
+from plait.threads.gate import codes
+from plait.threads.gate.gates import inside
+from plait.threads.ground import Ground
+from plait.threads.input.arenas import CHUNK
 from plait.threads.input.intake import NO_TIES, Intake, Source, content_keys
-from plait.threads.input.sources import Front, Holding, Sources, ended
+from plait.threads.input.sources import Holding, Sources, ended
 from plait.threads.parts import Encodes
-from plait.threads.stats import Latency
+from plait.threads.pause import Pauser
 
-CHUNK = 8192
 SLICE_NS = 20_000_000
 
 
@@ -56,24 +58,21 @@ def _declared(stream: Stream, schema: pa.Schema | None, source: Any = ...) -> St
 Part = tuple[SourceName, pa.RecordBatch, np.ndarray, np.ndarray | None]
 
 
+def one_type() -> None:
+    """Columns have one type for good: there is nothing to widen."""
+
+
 class Pusher(Sources):
     """What comes of the sources. Any thread may push; one at a time pushes a source."""
 
-    def __init__(self, gate: RingGate, intakes: dict[str, Intake], inputs: dict[str, tuple[int, ...]],
-                 payloads: Mapping[str, Any], encoder: Encodes, arena: np.ndarray, arena_rows: int,
-                 latency: Latency, *, widen: Callable[[], None],
-                 rank: Callable[[dict[int, int]], None], check: Callable[[], None], waits: Callable[[], str],
-                 progressed: Callable[[], int], stall_after_s: float, front: Front | None = None) -> None:  # fmt: skip
-        self.payloads, self.latency = payloads, latency
-        self._widen, self._waits, self._progressed, self._stall = widen, waits, progressed, stall_after_s
+    def __init__(self, ground: Ground, pauser: Pauser, payloads: Mapping[str, Any], encoder: Encodes, *,
+                 widen: Callable[[], None], epochs: Epochs | None = None) -> None:  # fmt: skip
+        """`widen` changes how columns are stored; `epochs`: of an elastic run, whose switches go through the gate, too."""
+        self.payloads, self.latency, self.epochs = payloads, ground.latency, epochs
+        self._widen, self._stall = widen, ground.options.stall_after_s
         self._armed = False
         self.rows = 0
-        self.epochs: Epochs | None = None  # of an elastic run: switches go through the gate, too
-        super().__init__(gate, intakes, inputs, encoder, arena, arena_rows, rank=rank, check=check, front=front)
-
-    def watch(self, progressed: Callable[[], int], waits: Callable[[], str]) -> None:
-        """A push may have to wait for more workers than those that read this gate."""
-        self._progressed, self._waits = progressed, waits
+        super().__init__(ground, pauser, encoder)
 
     def _written(self, slot: int, progress: int) -> None:
         """A source is about to promise that nothing below comes any more."""
@@ -89,7 +88,7 @@ class Pusher(Sources):
         try:
             if silent.source is None:
                 if self._nobody.get(silent.intake.stream.name) == silent.slot:
-                    self._answer(silent.slot, calls.heartbeat(self.gate.words, silent.slot, ts))
+                    self._answer(silent.slot, self.gate.heartbeat(silent.slot, ts))
             elif not silent.source.ended:
                 silent.source.let_go = max(silent.source.let_go, ts)
                 self._advance(silent.intake, silent.source)
@@ -188,7 +187,7 @@ class Pusher(Sources):
         began = time.monotonic_ns()
         for slot in source.slots.values():
             self._written(slot, progress)
-            self._answer(slot, calls.heartbeat(self.gate.words, slot, progress))
+            self._answer(slot, self.gate.heartbeat(slot, progress))
         self.latency.advanced(self.gate.frontier()[0], began)
 
     def _enter(self, intake: Intake, source: Source, rows: pa.Table | pa.RecordBatch, ts: np.ndarray, ref: np.ndarray,
@@ -217,7 +216,7 @@ class Pusher(Sources):
                 if self.encoder.admit(input, made) or not self._armed:
                     self._widen()
                     self._armed = True  # the kernels are there: nothing was probed before the first rows
-                self.arenas[slot].write(source.added, made, self.encoder.encoded(input, made))
+                self.arenas.by_slot[slot].write(source.added, made, self.encoder.encoded(input, made))
 
     def forget(self, stamp: int) -> None:
         """Text that only rows pushed before `stamp` hold has no code any more."""
@@ -236,20 +235,20 @@ class Pusher(Sources):
             began = time.monotonic_ns()
             # Tuples that only wait for other operators will be ready without another push: wait for that.
             patient = not result and self.front is not None and gate.frontier()[0] < self.front.released
-            number = gate.kind.add_waiting(gate.words, slot, ts, seq, ref, done, last, progress, SLICE_NS, patient)
+            number = gate.add_waiting(slot, ts, seq, ref, done, last, progress, SLICE_NS, patient)
             if number > 0:
-                done += int(number)
+                done += number
                 self.latency.advanced(gate.frontier()[0], began)
                 since = time.monotonic()
             elif number == codes.FULL or (number == codes.STUCK and patient):
-                self.check()
-                moved = self._progressed()
+                self._together.check()
+                moved = self._together.progressed()
                 if moved != seen or result or compiling():
                     since, seen = time.monotonic(), moved
                 elif time.monotonic() - since > self._stall:
                     raise RunError(
-                        f"push of {gate.name(slot)} waited {self._stall:g} s for the workers; {self._waits()}",
-                        why=f"a source may have {int(gate.words[layout.CAPACITY])} ready tuples that a worker has not read",
+                        f"push of {gate.name(slot)} waited {self._stall:g} s for the workers; {self._together.waiting()}",
+                        why=f"a source may have {gate.capacity} ready tuples that a worker has not read",
                         do="Read results() in another thread while you push, or raise capacity= and unread_results=",
                     )
             elif number == codes.STUCK:
@@ -275,7 +274,7 @@ class Pusher(Sources):
             held, who = self.front.released, "a stream that another operator of the query reads"
         at = "it has not spoken" if held == BEFORE_ALL else f"it is at ts {held}"
         return PendingError(
-            f"{self.gate.name(slot)} has {int(self.gate.words[layout.PENDING])} tuples that wait for the frontier, "
+            f"{self.gate.name(slot)} has {self.gate.pending} tuples that wait for the frontier, "
             f"which is held by {who}: {at}",
             why="waiting could be for ever, if the same thread feeds both",
             do="Push sources by turns, send heartbeats for a silent one, close it, or raise pending=",
@@ -283,7 +282,7 @@ class Pusher(Sources):
 
     def _crowded(self, slot: int) -> PendingError:
         return PendingError(
-            f"{self.gate.name(slot)} has more than {int(self.gate.words[layout.PENDING])} results of one ts",
+            f"{self.gate.name(slot)} has more than {self.gate.pending} results of one ts",
             why="results of one ts have to be there before any of them is ready for the next operator",
             do="Raise pending=",
         )
@@ -325,7 +324,7 @@ class Pusher(Sources):
             began = time.monotonic_ns()
             for slot in source.slots.values():
                 self._written(slot, AFTER_ALL)
-                self._answer(slot, calls.end(self.gate.words, slot))
+                self._answer(slot, self.gate.end(slot))
             self.latency.advanced(self.gate.frontier()[0], began)
 
 
@@ -343,7 +342,7 @@ class _Inside:
 
     def __enter__(self) -> None:
         if not self._source.lock.acquire(blocking=False):
-            raise messages.inside(self._who)
+            raise inside(self._who)
         self._source.turn.acquire()
 
     def __exit__(self, *_: object) -> None:

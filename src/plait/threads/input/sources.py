@@ -4,29 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
-
-import numpy as np
 
 from plait.errors import DataError, RunError
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.stream import SourceName
-from plait.threads.gate import RingGate, calls, layout, messages
+from plait.threads import words as shared
+from plait.threads.ground import Ground
 from plait.threads.input.intake import QUERY, Intake, Source
-from plait.threads.join.loop import layout as o
-from plait.threads.memory import Arena
 from plait.threads.parts import Encodes
-
-
-@dataclass
-class Front:
-    """How far all streams of a query of queries have come: what lies below is at the gates of all operators that read it.
-
-    One thread at a time raises it (`dag`). An operator whose gate is not that far only waits for other operators.
-    """
-
-    released: int = BEFORE_ALL
+from plait.threads.pause import Pauser
 
 
 def ended(intake: Intake) -> RunError:
@@ -53,21 +40,18 @@ class Sources:
     before. Locks are taken in this order: `_joining`, `_encoding`.
     """
 
-    def __init__(self, gate: RingGate, intakes: dict[str, Intake], inputs: dict[str, tuple[int, ...]], encoder: Encodes,
-                 arena: np.ndarray, arena_rows: int, *, rank: Callable[[dict[int, int]], None],
-                 check: Callable[[], None], front: Front | None) -> None:  # fmt: skip
-        self.gate, self.intakes, self.inputs, self.encoder = gate, intakes, inputs, encoder
-        self.arena, self.arena_rows, self.check, self._rank = arena, arena_rows, check, rank
+    def __init__(self, ground: Ground, pauser: Pauser, encoder: Encodes) -> None:
+        self.gate, self.intakes, self.inputs, self.arenas = ground.gate, ground.intakes, ground.inputs, ground.arenas
+        self.encoder, self._pauser, self._together, self.front = encoder, pauser, ground.together, ground.front
         self._joining = threading.Lock()
         self._encoding = threading.Lock()  # columns' types are one for all: see `columns`
         self._next_slot = 0
         self._nobody: dict[str, int] = {}  # streams of which no source is known: who holds the frontier for them
-        self.arenas: dict[int, Arena] = {}
         self._owner: dict[int, tuple[str, SourceName | None]] = {}  # whose a slot is
         self._began_ns = time.monotonic_ns()
-        self.front, self._others = front, -1
+        self._others = -1
         with self._joining:
-            for name, intake in intakes.items():
+            for name, intake in self.intakes.items():
                 for source in intake.sources.values():
                     self._admit(intake, source, BEFORE_ALL)
                     self._own(intake, source)
@@ -75,24 +59,20 @@ class Sources:
                     slot = self._open(f"stream {name!r}, of which no source is known", 0, BEFORE_ALL)
                     self._nobody[name], self._owner[slot] = slot, (name, None)
             self._order()
-            if front is not None:
+            if self.front is not None:
                 self._others = self._open("streams that other operators of the query read", 0, BEFORE_ALL)
 
     def _open(self, name: str, input: int, min_ts: int) -> int:
         """A slot of the gate. Its place among the sources is settled by `_order`."""
         slot = self._next_slot
-        if slot >= len(self.arena):
+        if slot >= self.arenas.slots:
             raise RunError(
-                f"There are more than {len(self.arena)} sources, counting a stream that is read twice twice",
+                f"There are more than {self.arenas.slots} sources, counting a stream that is read twice twice",
                 why="memory for them is set aside when the run begins",
                 do="Raise max_sources=, or declare the sources with sources=",
             )
         self._next_slot += 1
-        self.gate._names[slot : slot + 1] = [name]
-        if slot == 0:
-            return slot  # the gate was made with it
-        if not self.gate.announce_sources([slot], origins=[(input, (1 << 31) | slot)], min_ts=min_ts):
-            raise RunError(f"The gate did not let {name} in", do="Report this")
+        self.gate.open(slot, name, origin=input << 32 | 1 << 31 | slot, min_ts=min_ts)
         return slot
 
     def _admit(self, intake: Intake, source: Source, min_ts: int) -> None:
@@ -106,8 +86,7 @@ class Sources:
     def _furnish(self, slot: int, input: int, min_ts: int) -> None:
         """Memory for a source that is let in."""
         with self._encoding:
-            arena = self.arenas[slot] = Arena(self.arena_rows, input, self.encoder)
-            arena.name_in(self.arena[slot])
+            self.arenas.furnish(slot, input, self.encoder)
 
     def _own(self, intake: Intake, source: Source) -> None:
         """A source that is known may hold the frontier."""
@@ -126,8 +105,10 @@ class Sources:
             for place, source in enumerate(sorted(known, key=lambda s: s.rank)):
                 for input in inputs:
                     if input in source.slots:
-                        origins[source.slots[input]] = input << 32 | place << o.SLOT_BITS | source.slots[input]
-        self._rank(origins)
+                        origins[source.slots[input]] = input << 32 | place << shared.SLOT_BITS | source.slots[input]
+        if not self.gate.ranked(origins):
+            with self._pauser.still():  # a merge under way holds the old ones
+                self.gate.rank(origins)
 
     def _source(self, intake: Intake, name: SourceName, released: int) -> Source:
         """The source of a name, let in if it was not known. Those who see it in `intake.sources` find it whole."""
@@ -153,7 +134,7 @@ class Sources:
         """Nobody has to hold the frontier for a stream without sources: it has one, or has ended. Under `_joining`."""
         slot = self._nobody.pop(intake.stream.name, None)
         if slot is not None:
-            self._answer(slot, calls.end(self.gate.words, slot))
+            self._answer(slot, self.gate.end(slot))
 
     @staticmethod
     def _check_kind(intake: Intake, name: SourceName) -> None:
@@ -174,18 +155,16 @@ class Sources:
         return least
 
     def progress(self, slot: int) -> int:
-        return int(self.gate.words[layout.SOURCES_AT + slot * layout.SOURCE_WORDS + layout.PROGRESS])
+        return self.gate.progress(slot)
 
     def _is_result(self, stream: str) -> bool:
         return self.intakes[stream].stream.source == QUERY
 
     def allow(self, frontier: int) -> None:
         """All streams of the query have come that far; what is read here must not run ahead of the others."""
-        words, slot = self.gate.words, self._others
+        slot = self._others
         if slot >= 0:
-            self._answer(
-                slot, calls.end(words, slot) if frontier == AFTER_ALL else calls.heartbeat(words, slot, frontier)
-            )
+            self._answer(slot, self.gate.end(slot) if frontier == AFTER_ALL else self.gate.heartbeat(slot, frontier))
 
     def _released(self) -> int:
         """Below it nothing may come any more."""
@@ -211,5 +190,5 @@ class Sources:
 
     def _answer(self, slot: int, code: int) -> None:
         if code < 0:
-            self.check()
-            raise messages.of_source(self.gate, slot, code)
+            self._together.check()
+            raise self.gate.refused(slot, code)

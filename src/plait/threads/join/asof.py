@@ -8,12 +8,12 @@ value, the last right tuple that precedes it, because tuples are taken in total 
 from __future__ import annotations
 
 from plait.order import BEFORE_ALL
+from plait.threads import words as shared
 from plait.threads.atomics import load_acquire
-from plait.threads.atomics.native import clock_ns, compiled, inner
+from plait.threads.atomics.native import clock_ns, compiled, inner, ints
 from plait.threads.gate import epochs
-from plait.threads.join.loop import layout as o
+from plait.threads.join.loop import words as o
 from plait.threads.join.loop.emit import put, room
-from plait.threads.join.loop.segment import ints
 from plait.threads.join.loop.worker import publish_progress, read
 from plait.threads.join.strategies.plan import Plan, Seat, Wish
 
@@ -31,7 +31,7 @@ def pass_tuples(c, w, arena, batch, table, out):
         origin, ts = batch[o.B_ORIGIN, i], batch[o.B_TS, i]
         side = origin >> 32
         number = w[o.NEXT + side]
-        code = ints(arena[origin & o.SLOT_MASK, o.A_COLUMNS], size)[batch[o.B_SEQ, i] & w[o.ARENA_MASK]]
+        code = ints(arena[origin & shared.SLOT_MASK, shared.A_COLUMNS], size)[batch[o.B_SEQ, i] & w[o.ARENA_MASK]]
         if code >= table.shape[1]:
             return o.GROW_PAIRS
         if side == 1:
@@ -42,8 +42,8 @@ def pass_tuples(c, w, arena, batch, table, out):
         elif number % w[o.PROBE_EVERY] == w[o.PROBE_AT]:
             if room(c, w) != 0:
                 return o.HALTED
-            w[o.TUPLES] += 1
-            w[o.COMPARISONS] += 1
+            w[shared.TUPLES] += 1
+            w[shared.COMPARISONS] += 1
             trigger = 2 * (w[o.RANK] + i)
             # Not the age, which may be more than 63 bits hold.
             if code >= 0 and table[LAST_ID, code] > 0 and (within < 0 or table[LAST_TS, code] >= ts - within):
@@ -59,7 +59,7 @@ def pass_tuples(c, w, arena, batch, table, out):
 def work_asof(gate, c, w, arena, batch, p0, p1, u0, u1, table, over, ranges, walk, tally, out):
     """As `worker.work`, with the same arguments; the pairs' array is the table."""
     while True:
-        halt = load_acquire(c, o.HALT)
+        halt = load_acquire(c, shared.HALT)
         if halt != 0:
             return o.HALTED if halt == 1 else o.STOPPED
         if w[o.PHASE] == o.READING:
@@ -70,7 +70,7 @@ def work_asof(gate, c, w, arena, batch, p0, p1, u0, u1, table, over, ranges, wal
         if w[o.PHASE] == o.PROBING:
             began = clock_ns(w, o.CLOCK)
             code = pass_tuples(c, w, arena, batch, table, out)
-            w[o.NS_PROBE] += clock_ns(w, o.CLOCK) - began
+            w[shared.NS_PROBE] += clock_ns(w, o.CLOCK) - began
             if code != 0:
                 return code
             w[o.LAST_TS] = batch[o.B_TS, w[o.COUNT] - 1]

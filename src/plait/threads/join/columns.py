@@ -10,7 +10,7 @@ signature, so that a change of it alone, with every column stored as before, is 
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +26,20 @@ from plait.core.join.rows import LARGEST, Intake, Rows
 from plait.query.predicate import Predicate
 
 Column = tuple[str, str]  # name, NumPy type
+
+
+class Kernels(Protocol):
+    """A condition's kernels: `scans`, by side, and `verify`, each with an `address`."""
+
+    @property
+    def scans(self) -> tuple[Any, Any]: ...
+
+    @property
+    def verify(self) -> Any: ...
+
+    @property
+    def error(self) -> BaseException | None:
+        """What was raised in a call that answered FAILED, where that is known."""
 
 
 class Encoder:
@@ -119,8 +133,8 @@ class Encoder:
         """Whether Python judges: a function is called as it is where nothing is compiled."""
         return signature.in_python or (self.plain and self.shape.opaque)
 
-    def kernels(self) -> Any:
-        """Something with `scans` and `verify`, each with an `address`; to be kept as long as that is used."""
+    def kernels(self) -> Kernels:
+        """To be kept as long as their addresses are used."""
         from plait.threads.join.python_kernels import ExactKernels, PlainKernels
 
         if self._called(self.signature):

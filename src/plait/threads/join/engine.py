@@ -13,168 +13,94 @@ import numpy as np
 import pyarrow as pa
 
 from plait.core.condition import judge
+from plait.core.machine.line import address, lines
 from plait.errors import PlaitError
 from plait.query.bind import Bound
 from plait.query.join import Asof, Join, TimeWindow
-from plait.threads.elastic import serve
+from plait.threads import words as shared
+from plait.threads.elastic.manager import Epochs
 from plait.threads.engine import Engine
-from plait.threads.input.sources import Front
+from plait.threads.ground import Ground
+from plait.threads.input.arenas import Arenas
+from plait.threads.input.push import Pusher
+from plait.threads.join import serve
 from plait.threads.join.asof import LAST_ID, LAST_REF
 from plait.threads.join.asof_codes import AsofCodes
-from plait.threads.join.columns import Encoder
-from plait.threads.join.loop import layout as o
+from plait.threads.join.columns import Encoder, Kernels
+from plait.threads.join.loop import words as o
 from plait.threads.join.loop.worker import work
+from plait.threads.join.memory import Segment, Worker, plant
 from plait.threads.join.strategies.plan import Plan
-from plait.threads.memory import Segment, Worker, address, lines, plant
 from plait.threads.options import Options
+from plait.threads.pause import Pauser
 from plait.threads.payload import Payload
 from plait.threads.results import Gatherer
+from plait.threads.together import Together
 
 BATCH = 2048  # tuples a worker takes at once, unless batch= says otherwise
 
 
-class JoinEngine(Engine[Worker]):
-    """A join or an as-of join, by any strategy."""
+class Windows:
+    """The memory of a join's workers, and all that changes it while they run: they stand still meanwhile."""
 
-    plan: Plan
-    encoder: Encoder | AsofCodes
-    gatherer: Gatherer
+    def __init__(self, plan: Plan, encoder: Encoder | AsofCodes, segments: tuple[list[Segment], list[Segment]],
+                 workers: list[Worker], arenas: Arenas, pauser: Pauser) -> None:  # fmt: skip
+        self.plan, self.encoder, self.segments, self.workers = plan, encoder, segments, workers
+        self._arenas, self._pauser = arenas, pauser
+        self._kernels: Kernels | None = None  # until the first rows say which ones; as-of has none
 
-    def __init__(self, bound: Bound, schemas: Mapping[str, pa.Schema], made: Plan, options: Options,
-                 front: Front | None = None) -> None:  # fmt: skip
-        super().__init__(bound, schemas, made, options, front)
-        assert isinstance(bound.node, (Join, Asof))
-        self.payloads = {name: Payload(schemas[name], sparse=isinstance(bound.node, Asof)) for name in self.intakes}
-        self.encoder = _encoder(bound, options)
-        count, most = len(made.seats), min(options.batch or BATCH, 1 << 14)
-        self._open_gate(count, most, switches=options.elastic is not None)
-        self.segments = self._make_segments(bound.node)
-        self.workers = self._make_workers(bound.node, most)
-        self._kept = self._share_memory(most)
-        self.work = made.loop or work
-        self.kernels: Any = None  # until the first rows say which ones
-        self._connect()
-        left, right = self.names
-        both = self.intakes[left], self.intakes[right]
-        paid = self.payloads[left], self.payloads[right]
-        self.gatherer = Gatherer(bound, both, paid, self.workers, self.control, self.latency,
-                                 forget=self.pusher.forget, keep_latest=self._keep_latest, precision=options.precision(),
-                                 keys=options.keys)  # fmt: skip
-        if options.elastic is None:
-            self._begin(lambda number: self._serve(self.workers[number]))
-            return
-        memory = self._share_out(count, options.workers or 1)
-        self._table = np.zeros((count, serve.T_FIELDS), np.int64)
-        for worker in self.workers:
-            worker.words[o.SLICED], worker.words[o.ASOF] = address(memory), int(isinstance(bound.node, Asof))
-            self._table[worker.number] = worker.tabled()
-        self._begin(self._serve_shares)
-
-    # --- memory ---
-
-    def _make_segments(self, query: Join | Asof) -> tuple[list[Segment], list[Segment]]:
-        window = query.window if isinstance(query, Join) else None
-        reach = (window.after_us, window.before_us) if isinstance(window, TimeWindow) else (0, 0)
-        matched = isinstance(query, Join) and query.how != "inner"
-
-        def side_of(side: int) -> list[Segment]:
-            return [
-                Segment(side, len(self.plan.sharers(side, k)), self.encoder, matched=matched and side == 0, reach_us=reach[side])
-                for k in range(self.plan.segments[side])
-            ]  # fmt: skip
-
-        return side_of(0), side_of(1)
-
-    def _make_workers(self, query: Join | Asof, most: int) -> list[Worker]:
-        if isinstance(query, Join):
-            window: Any = query.window
-        else:
-            window = -1 if query.within_us is None else query.within_us
-        count, room = len(self.plan.seats), 1
-        while room < max(self.options.unread_results // count, 1024):
-            room *= 2
-        return [
-            Worker(k, self.plan, self.segments, self.encoder, window, query.how, most=most, results=room,
-                   arena_mask=self.arena_rows - 1)
-            for k in range(count)
-        ]  # fmt: skip
-
-    def _share_memory(self, most: int) -> list[Any]:
-        """What workers of one strategy have in common beside windows; it has to be kept alive."""
-        kept = plant(self.plan, self.workers, self.slots) if self.plan.tree else []
-        if self.plan.shared:
-            count = len(self.workers)
-            kept.append(lines(self.plan.shared(count, most)))
+    def widen(self) -> None:
+        """Columns are stored in another way than before, or for the first time."""
+        self.encoder.preload()  # a kernel may have to be compiled: not while everybody waits
+        with self._pauser.still():
+            _, after = self.encoder.widen()
+            for side in (0, 1):
+                for segment in self.segments[side]:
+                    segment.convert(after[side])
+            self._arenas.convert(after, self.encoder)
             for worker in self.workers:
-                worker.words[o.SHARED], worker.words[o.CREW] = address(kept[-1]), count
-        return kept
+                worker.set_columns()
+            self._kernels = self.encoder.kernels()
+            if self._kernels is not None:
+                for worker in self.workers:
+                    worker.set_kernels(self._kernels)
 
-    def _windows_nbytes(self) -> int:
-        return sum(s.nbytes for side in self.segments for s in side)
-
-    # --- workers ---
-
-    def _serve(self, worker: Worker) -> None:
-        """A worker's thread: the compiled loop, and what it asks for."""
-        while self._go_on(worker, int(self.work(*worker.arguments(self.gate.words, self.control, self.arena)))):
-            pass
-
-    def _serve_shares(self, thread: int) -> None:
-        """A thread of an elastic run: as `_serve`, for the shares that are its own, whatever their numbers."""
-        assert self.epochs is not None
-        told = np.zeros(2, np.int64)
-        while True:
-            answer = int(
-                serve.serve(self.gate.words, self.control, self.epochs.words, thread, self.arena, self._table, told)
-            )
-            share = self.workers[int(told[0])]
-            if not self._go_on(share, answer):
-                break
-            if answer == o.GROW_PAIRS:
-                self._table[share.number] = share.tabled()
-
-    def _go_on(self, worker: Worker, answer: int) -> bool:
+    def see_to(self, worker: Worker, answer: int) -> bool:
+        """What a worker's loop has come back for; false if it has come to its end."""
         w = worker.words
         if answer == o.HALTED:
-            self.pauser.stand()
+            self._pauser.stand()
         elif answer == o.GROW_PAIRS:
             worker.grow_pairs()
         elif answer in (o.GROW_SEGMENT, o.BUILD_INDEX):
             side = int(w[o.NEED_SIDE])
             segment = self.segments[side][self.plan.seats[worker.number].segment[side]]
-            with self.pauser.still(worker=True):
+            with self._pauser.still(worker=True):
                 if answer == o.GROW_SEGMENT:
                     segment.grow(int(w[o.NEED]))
                 else:
                     segment.build(int(w[o.NEED]))
         elif answer == o.KERNEL_FAILED:
-            assert isinstance(self.encoder, Encoder)
-            error = getattr(self.kernels, "error", None)
-            if isinstance(error, PlaitError) or not self.encoder.shape.opaque:
-                assert error is not None
-                raise error
-            raise judge.failed(self.encoder.shape, error) from error
+            raise self._failed()
         else:
             return False
         return True
 
-    def _widen(self) -> None:
-        self.encoder.preload()  # a kernel may have to be compiled: not while everybody waits
-        with self.pauser.still():
-            _, after = self.encoder.widen()
-            for side in (0, 1):
-                for segment in self.segments[side]:
-                    segment.convert(after[side])
-            for slot, arena in self.pusher.arenas.items():
-                arena.convert(after[arena.side], self.encoder)
-                arena.name_in(self.arena[slot])
-            for worker in self.workers:
-                worker.set_columns()
-            self._set_kernels()
+    def _failed(self) -> BaseException:
+        """Why a kernel has failed."""
+        assert isinstance(self.encoder, Encoder)
+        assert self._kernels is not None
+        error = self._kernels.error
+        if isinstance(error, PlaitError) or not self.encoder.shape.opaque:
+            assert error is not None
+            return error
+        told = judge.failed(self.encoder.shape, error)
+        told.__cause__ = error
+        return told
 
-    def _keep_latest(self, payload: Payload) -> int:
+    def keep_latest(self, payload: Payload) -> int:
         """As-of: of the right rows all workers have passed, keep those that are the last of their value; gives how many."""
-        with self.pauser.still():
+        with self._pauser.still():
             found = []
             for worker in self.workers:
                 w = worker.words
@@ -186,25 +112,88 @@ class JoinEngine(Engine[Worker]):
             payload.keep(refs, min(int(w.words[o.LAST_TS]) for w in self.workers))
         return len(refs)
 
-    def _set_kernels(self) -> None:
-        self.kernels = self.encoder.kernels()
-        for worker in self.workers if self.kernels is not None else ():
-            worker.set_kernels(self.kernels)
+    @property
+    def nbytes(self) -> int:
+        return sum(s.nbytes for side in self.segments for s in side)
+
+
+class JoinEngine(Engine[Worker]):
+    """A join or an as-of join, by any strategy."""
+
+    def __init__(self, bound: Bound, schemas: Mapping[str, pa.Schema], made: Plan, options: Options,
+                 together: Together) -> None:  # fmt: skip
+        query = bound.node
+        assert isinstance(query, (Join, Asof))
+        count, most = len(made.seats), min(options.batch or BATCH, 1 << 14)
+        ground = Ground(bound, schemas, options, together, readers=count, most=most, events=o.EVENTS,
+                        switches=options.elastic is not None)  # fmt: skip
+        encoder = _encoder(bound, options)
+        segments = _segments(query, made, encoder)
+        workers = _workers(query, made, encoder, segments, most, options.unread_results // count, ground.arenas.size)
+        pauser = ground.pauser(workers)
+        epochs = None
+        if options.elastic is not None:
+            epochs = Epochs(ground.gate, ground.control, count, options.workers or 1, max(count, options.elastic))
+        self.windows = Windows(made, encoder, segments, workers, ground.arenas, pauser)
+        payloads = {name: Payload(schemas[name], sparse=isinstance(query, Asof)) for name in ground.intakes}
+        pusher = Pusher(ground, pauser, payloads, encoder, widen=self.windows.widen, epochs=epochs)
+        left, right = ground.names
+        gatherer = Gatherer(bound, (ground.intakes[left], ground.intakes[right]), (payloads[left], payloads[right]), workers,
+                            ground.control, ground.latency, forget=pusher.forget, keep_latest=self.windows.keep_latest,
+                            precision=options.precision(), keys=options.keys)  # fmt: skip
+        super().__init__(ground, made, workers=workers, encoder=encoder, payloads=payloads, pauser=pauser, pusher=pusher,
+                         gatherer=gatherer, epochs=epochs)  # fmt: skip
+        self._kept = _share_memory(made, workers, ground.slots, most)
+        self._work = made.loop or work
+        self._table = np.zeros((count, serve.T_FIELDS), np.int64)
+        if epochs is not None:
+            for worker in workers:
+                worker.words[o.SLICED], worker.words[o.ASOF] = address(epochs.words), int(isinstance(query, Asof))
+                self._table[worker.number] = worker.tabled()
+
+    # --- workers ---
+
+    def _serve(self, thread: int) -> None:
+        """The compiled loop, and what it asks for."""
+        if self.epochs is not None:
+            self._serve_shares(thread, self.epochs.words)
+            return
+        worker = self.workers[thread]
+        arguments = (self.gate.words, self.control, self.arenas.table)
+        while self.windows.see_to(worker, int(self._work(*worker.arguments(*arguments)))):
+            pass
+
+    def _serve_shares(self, thread: int, epochs: np.ndarray) -> None:
+        """A thread of an elastic run: the same for the shares that are its own, whatever their numbers."""
+        told = np.zeros(2, np.int64)
+        while True:
+            answer = int(
+                serve.serve(self.gate.words, self.control, epochs, thread, self.arenas.table, self._table, told)
+            )
+            share = self.workers[int(told[0])]
+            if not self.windows.see_to(share, answer):
+                break
+            if answer == o.GROW_PAIRS:
+                self._table[share.number] = share.tabled()
 
     # --- what is going on ---
 
     def describe(self) -> list[str]:
-        found = self.encoder.describe()
-        if isinstance(self.encoder, AsofCodes):
+        encoder = self.windows.encoder
+        found = encoder.describe()
+        if isinstance(encoder, AsofCodes):
             return found
-        return found + [f"probes into {self.encoder.names[side]}: {self._served(side)}" for side in (0, 1)]
+        return found + [f"probes into {encoder.names[side]}: {self._served(side)}" for side in (0, 1)]
 
     def _served(self, side: int) -> str:
         kinds = {o.SCAN: "scan", 1: "hash", 2: "grid", 3: "sorted"}
         return ", ".join(sorted({kinds[int(w.words[o.SERVED + side])] for w in self.workers}))
 
+    def _windows_nbytes(self) -> int:
+        return self.windows.nbytes
+
     def _loads(self) -> list[float]:
-        counters = (o.NS_READ, o.NS_STORE, o.NS_PROBE, o.NS_EMIT)
+        counters = (shared.NS_READ, shared.NS_STORE, shared.NS_PROBE, shared.NS_EMIT)
         return [float(sum(int(w.words[c]) for c in counters)) for w in self.workers]
 
 
@@ -214,3 +203,42 @@ def _encoder(bound: Bound, options: Options) -> Encoder | AsofCodes:
     assert bound.predicate is not None
     left, right = (i.schema for i in bound.inputs)
     return Encoder(bound.predicate, left, right, index=options.index, cache_dir=options.cache_dir, plain=options.plain)
+
+
+def _segments(query: Join | Asof, plan: Plan, encoder: Encoder | AsofCodes) -> tuple[list[Segment], list[Segment]]:
+    window = query.window if isinstance(query, Join) else None
+    reach = (window.after_us, window.before_us) if isinstance(window, TimeWindow) else (0, 0)
+    matched = isinstance(query, Join) and query.how != "inner"
+
+    def side_of(side: int) -> list[Segment]:
+        return [
+            Segment(side, len(plan.sharers(side, k)), encoder, matched=matched and side == 0, reach_us=reach[side])
+            for k in range(plan.segments[side])
+        ]
+
+    return side_of(0), side_of(1)
+
+
+def _workers(query: Join | Asof, plan: Plan, encoder: Encoder | AsofCodes, segments: tuple[list[Segment], list[Segment]],
+             most: int, unread: int, arena_size: int) -> list[Worker]:  # fmt: skip
+    if isinstance(query, Join):
+        window: Any = query.window
+    else:
+        window = -1 if query.within_us is None else query.within_us
+    room = 1
+    while room < max(unread, 1024):
+        room *= 2
+    return [
+        Worker(k, plan, segments, encoder, window, query.how, most=most, results=room, arena_mask=arena_size - 1)
+        for k in range(len(plan.seats))
+    ]
+
+
+def _share_memory(plan: Plan, workers: list[Worker], slots: int, most: int) -> list[Any]:
+    """What workers of one strategy have in common beside windows; it has to be kept alive."""
+    kept = plant(plan, workers, slots) if plan.tree else []
+    if plan.shared:
+        kept.append(lines(plan.shared(len(workers), most)))
+        for worker in workers:
+            worker.words[o.SHARED], worker.words[o.CREW] = address(kept[-1]), len(workers)
+    return kept

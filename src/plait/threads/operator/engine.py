@@ -23,26 +23,30 @@ import numpy as np
 import pyarrow as pa
 
 from plait.core import keys
+from plait.core.machine.line import lines
 from plait.core.operator.buckets import PlainBuckets, Rows, RowView, end_of_timers, pairs
-from plait.core.operator.compiled import made_for
+from plait.core.operator.compiled import Made, made_for
 from plait.errors import PlaitError, user_raised
 from plait.order import AFTER_ALL, AFTER_INPUTS, BEFORE_ALL
 from plait.query.bind import Bound
 from plait.query.operator import Operator
+from plait.query.stream import SourceName
+from plait.threads import words as shared
 from plait.threads.aggregate.results import OrderedResults
 from plait.threads.aggregate.tuml import lay_out
 from plait.threads.elastic.crew import BLOCKED, FINISHED, IDLE, WORKED, Crew, Taken, refused
+from plait.threads.elastic.manager import Epochs
 from plait.threads.engine import Engine
 from plait.threads.gate import codes
-from plait.threads.input.sources import Front
-from plait.threads.join.loop import layout as o
-from plait.threads.memory import lines
+from plait.threads.ground import Ground
+from plait.threads.input.push import Pusher, one_type
 from plait.threads.operator.route import SEVERAL, Router
 from plait.threads.options import Options
-from plait.threads.pause import Stopped
+from plait.threads.pause import Pauser, Stopped
 from plait.threads.payload import Payload
 from plait.threads.plan import Sharing
 from plait.threads.results import full_key
+from plait.threads.together import Together
 
 BATCH = 1 << 12  # tuples a thread takes of a share at once, unless batch= says otherwise
 TIMERS = 1 << 12  # timers that run in one step of a share
@@ -52,11 +56,11 @@ _NONE = np.empty(0, np.int64)
 
 
 class Share:
-    """One share's memory: its buckets, tuples taken for it, and counters laid out as a worker's."""
+    """One share's memory: its buckets, tuples taken for it, and its counters."""
 
     def __init__(self, number: int, buckets: Any, most: int) -> None:
         self.number, self.buckets = number, buckets
-        self.words = lines(o.WORDS)
+        self.words = lines(shared.WORKER_WORDS)
         self.taken = Taken(most)
         kinds = 1 + (0 if not buckets.compiled else buckets.width)
         self.kinds = np.ones(kinds, np.int64)
@@ -67,60 +71,73 @@ class Share:
         self.ending = False  # after that, it has said what is pending
         self.pending: int | None = None
 
+    def progressed(self) -> int:
+        return self.rank + int(self.words[shared.BATCHES])
 
-class OperatorEngine(Engine[Share]):
-    """What runs, once all streams' columns are known."""
 
-    plan: Sharing
-    encoder: Router
-    gatherer: OrderedResults
+class Shares:
+    """All shares, and how the user's functions are run in them: as machine code (`compiled`), or in Python, and then why."""
 
-    def __init__(self, bound: Bound, schemas: Mapping[str, pa.Schema], made: Sharing, options: Options,
-                 front: Front | None = None) -> None:  # fmt: skip
-        super().__init__(bound, schemas, made, options, front)
-        query = bound.node
-        assert isinstance(query, Operator)
-        self.payloads: dict[str, Payload] = {name: Payload(schemas[name]) for name in self.intakes}
-        self._of_input = [self.payloads[name] for name in self.names]
-        self._intake_of_input = [self.intakes[name] for name in self.names]
-        shares, self.most = made.shares, options.batch or BATCH
-        self._open_gate(shares, self.most, switches=True)
-        self._arena_mask = self.arena_rows - 1
-        self.compiled, self.why_plain = (None, "plain=True") if options.plain else made_for(bound, options.cache_dir)
-        self.encoder = Router(bound, self.compiled, self._go_plain)
-        self.workers = [
-            Share(k, PlainBuckets(query) if self.compiled is None else self.compiled.buckets(k, shares), self.most)
+    def __init__(self, query: Operator, compiled: Made | None, why_plain: str, shares: int, most: int,
+                 between: Callable[[], None]) -> None:  # fmt: skip
+        self.compiled, self.why_plain = compiled, why_plain
+        self.all = [
+            Share(k, PlainBuckets(query, between) if compiled is None else compiled.buckets(k, shares, between), most)
             for k in range(shares)
         ]
-        self._reached = BEFORE_ALL  # the last frontier before the end of input
-        self.elsewhere: Callable[[], int] = lambda: BEFORE_ALL  # how far the streams have come that others read
-        for share in self.workers:
-            share.buckets.between = self._unless_stopped
-        self._connect(columns=2 + (0 if self.compiled is None else len(self.compiled.layout())))
-        self.gatherer = OrderedResults(bound, shares, self.latency, keys=options.keys, room=options.unread_results)
-        self.memory_ = self._share_out(shares, made.workers)
-        self.crew = Crew(self.gate.words, self.control, self.memory_, self._step, self._pause)
-        self._begin(self._serve_crew)
 
-    def _go_plain(self, why: str) -> None:
-        """From compiled functions to plain Python, which goes on with the same states."""
-        with self.pauser.still():
-            for share in self.workers:
-                share.buckets = share.buckets.plain()
-            self.compiled, self.why_plain = None, why
+    def go_plain(self, why: str) -> None:
+        """From compiled functions to plain Python, which goes on with the same states; while nobody serves a share."""
+        for share in self.all:
+            share.buckets = share.buckets.plain()
+        self.compiled, self.why_plain = None, why
+
+    def describe(self) -> list[str]:
+        if self.compiled is None:
+            return [f"the operator's functions run in plain Python: {self.why_plain}"]
+        redone = sum(share.buckets.redone for share in self.all)
+        by_python = f"{redone} calls that machine code can't make as Python does were undone, and made by Python"
+        return [*self.compiled.describe(), *([by_python] if redone else [])]
+
+
+class OperatorEngine(Engine[Share]):
+    """A user's operator."""
+
+    def __init__(self, bound: Bound, schemas: Mapping[str, pa.Schema], made: Sharing, options: Options,
+                 together: Together) -> None:  # fmt: skip
+        query = bound.node
+        assert isinstance(query, Operator)
+        count, self.most = made.shares, options.batch or BATCH
+        compiled, why_plain = (None, "plain=True") if options.plain else made_for(bound, options.cache_dir)
+        ground = Ground(bound, schemas, options, together, readers=count, most=self.most, switches=True,
+                        columns=2 + (0 if compiled is None else len(compiled.layout())))  # fmt: skip
+        self.shares = Shares(query, compiled, why_plain, count, self.most, together.unless_over)
+        pauser = ground.pauser(self.shares.all)
+        epochs = Epochs(ground.gate, ground.control, count, made.workers, max(count, options.elastic or 0))
+        self.router = Router(bound, compiled, _plainly(self.shares, pauser))
+        payloads = {name: Payload(schemas[name]) for name in ground.intakes}
+        pusher = Pusher(ground, pauser, payloads, self.router, widen=one_type, epochs=epochs)
+        self.results = OrderedResults(bound, count, ground.latency, keys=options.keys, room=options.unread_results)
+        super().__init__(ground, made, workers=self.shares.all, encoder=self.router, payloads=payloads, pauser=pauser,
+                         pusher=pusher, gatherer=self.results, epochs=epochs)  # fmt: skip
+        self._buckets, self._words = query.buckets, epochs.words
+        self._of_input = [payloads[name] for name in ground.names]
+        self._intake_of_input = [ground.intakes[name] for name in ground.names]
+        self._reached = BEFORE_ALL  # the last frontier before the end of input
+        self._crew = Crew(ground.gate.words, ground.control, epochs.words, pauser)
 
     # --- calls of Run ---
 
-    def push(self, *arguments: Any) -> None:
-        super().push(*arguments)
+    def push(self, stream: str, source: SourceName | None, batches: list[pa.RecordBatch]) -> None:
+        super().push(stream, source, batches)
         self._note_frontier()
 
-    def heartbeat(self, *arguments: Any) -> None:
-        super().heartbeat(*arguments)
+    def heartbeat(self, stream: str, source: SourceName, ts: int) -> None:
+        super().heartbeat(stream, source, ts)
         self._note_frontier()
 
-    def close(self, *arguments: Any) -> None:
-        super().close(*arguments)
+    def close(self, stream: str, source: SourceName | None) -> None:
+        super().close(stream, source)
         self._note_frontier()
 
     def _note_frontier(self) -> None:
@@ -130,45 +147,48 @@ class OperatorEngine(Engine[Share]):
 
     # --- threads ---
 
+    def _serve(self, thread: int) -> None:
+        self._crew.serve(thread, self._step)
+
     def _step(self, number: int) -> int:
         """Take ready tuples of a share, hand them to their buckets, and what comes out to the reader of results."""
         share = self.workers[number]
         w = share.words
-        if self.gatherer.crowded(number):
-            w[o.WAITS] = o.FOR_CONSUMER
+        if self.results.crowded(number):
+            w[shared.WAITS] = shared.FOR_CONSUMER
             return BLOCKED
         if share.until is not None:
             self._pass_time(share, share.until)
             return WORKED
         began = time.monotonic_ns()
-        n, frontier = share.taken.next(self.gate.words, self.memory_, number, self.most)
-        w[o.WAITS] = o.FOR_TUPLES if n == 0 else o.NOTHING
+        n, frontier = share.taken.next(self.gate, self._words, number, self.most)
+        w[shared.WAITS] = shared.FOR_TUPLES if n == 0 else shared.NOTHING
         if n == codes.DONE:
             return self._end(share)
         if n < 0:
-            refused(n, number, self._stopped or self.error is not None)
+            refused(n, number, self.together.over)
         if frontier == AFTER_ALL:  # the input's end has a rule of its own: here time passes to what is there
             frontier = max(share.passed, int(share.taken.rows[0, n - 1]) if n else BEFORE_ALL)
         worked = n > 0 or frontier > share.passed
         if worked:
             read = time.monotonic_ns()
-            w[o.NS_READ] += read - began
+            w[shared.NS_READ] += read - began
             self._update(share, n, frontier)
-            w[o.NS_STORE] += time.monotonic_ns() - read
+            w[shared.NS_STORE] += time.monotonic_ns() - read
         epoch = share.taken.epoch
         if epoch:
-            self.crew.hand_on(number, epoch)  # from here on the share is another's
+            self._crew.hand_on(number, epoch)  # from here on the share is another's
         return WORKED if worked or epoch else IDLE
 
     def _update(self, share: Share, n: int, frontier: int) -> None:
         ts, origin, seq, ref = (column[:n] for column in share.taken.rows)
-        lay_out(n, origin, seq, self.arena, self._arena_mask, share.kinds, share.wide, share.narrow)
+        lay_out(n, origin, seq, self.arenas.table, self.arenas.size - 1, share.kinds, share.wide, share.narrow)
         which, buckets = pairs(
             share.wide[0, :n],
             lambda i: self._several(int(origin[i]), int(seq[i])),
             share.number,
-            self.plan.shares,
-            self.bound.node.buckets,  # type: ignore[union-attr]
+            len(self.workers),
+            self._buckets,
         )
         with self._calling(share, ts, origin):
             if len(which) and not share.buckets.compiled:
@@ -177,11 +197,10 @@ class OperatorEngine(Engine[Share]):
                 view = lambda i: self._views(ts, origin, ref, np.array([i]))(i)  # noqa: E731  # for a call that Python makes
                 share.buckets.take(ts, origin >> 32, share.rank, which, buckets, share.wide[1:, :n], view)
         w = share.words
-        w[o.TUPLES] += n
-        w[o.COMPARISONS] = share.buckets.calls
+        w[shared.TUPLES] += n
+        w[shared.COMPARISONS] = share.buckets.calls
         self._pass_time(share, frontier, origin, ref)
         share.rank += n
-        w[o.RANK] = share.rank
         least = min(s.passed for s in self.workers)
         for payload in self.payloads.values():
             payload.expire(least)
@@ -199,12 +218,8 @@ class OperatorEngine(Engine[Share]):
         if not share.ending:
             # Later an operator that reads these results hears of the rows alone: for it, time passes to the last of them.
             share.told = share.passed
-        share.words[o.BATCHES] += 1
-        self.gatherer.offer(share.number, rows, share.passed, share.told)
-
-    def _unless_stopped(self) -> None:
-        if self._stopped or self.error is not None:
-            raise Stopped
+        share.words[shared.BATCHES] += 1
+        self.results.offer(share.number, rows, share.passed, share.told)
 
     @contextmanager
     def _calling(self, share: Share, ts: np.ndarray, origin: np.ndarray) -> Iterator[None]:
@@ -221,12 +236,14 @@ class OperatorEngine(Engine[Share]):
                 case "state":
                     why = "it makes what the bucket begins with"
                 case _:
-                    stream = self.encoder.names[int(origin[at]) >> 32]
+                    stream = self.router.names[int(origin[at]) >> 32]
                     why = f"it was called with the tuple of {stream!r} at ts {int(ts[at])}"
             raise user_raised(error, f"The operator's {function} of bucket {bucket}", why) from error
 
     def _several(self, origin: int, seq: int) -> tuple[int, ...]:
-        found: tuple[int, ...] = self.pusher.arenas[origin & o.SLOT_MASK].columns[SEVERAL][seq & self._arena_mask]
+        found: tuple[int, ...] = self.arenas.by_slot[origin & shared.SLOT_MASK].columns[SEVERAL][
+            seq & (self.arenas.size - 1)
+        ]
         return found
 
     def _views(self, ts: np.ndarray, origin: np.ndarray, ref: np.ndarray, own: np.ndarray) -> Any:
@@ -236,7 +253,7 @@ class OperatorEngine(Engine[Share]):
         for side in np.unique(of).tolist():
             places = own[of == side]
             table = self._of_input[side].take(ref[places], extra=False)
-            rows = Rows(table, ts[places], self.encoder.names[side])
+            rows = Rows(table, ts[places], self.router.names[side])
             by_input[side] = (rows, {place: k for k, place in enumerate(places.tolist())})
 
         def view(i: int) -> RowView:
@@ -250,12 +267,12 @@ class OperatorEngine(Engine[Share]):
         out, columns = share.buckets.taken_out()
         if not len(out.ts):
             return []
-        share.words[o.RESULTS] += len(out.ts)
+        share.words[shared.RESULTS] += len(out.ts)
         places = np.array([out.ts, out.rank, out.bucket], np.int64)
         arrays = [pa.array(places[0]).cast(self.bound.schema.field(0).type), *columns]
         if self.options.keys:
             arrays.append(self._keys(out, places, origin, ref))
-        return [(pa.RecordBatch.from_arrays(arrays, schema=self.gatherer.schema), places)]
+        return [(pa.RecordBatch.from_arrays(arrays, schema=self.results.schema), places)]
 
     def _keys(self, out: Any, places: np.ndarray, origin: np.ndarray, ref: np.ndarray) -> pa.Array:
         """((the tuple's key), bucket, index), or ((ts, AFTER_INPUTS), bucket, index) for a timer's."""
@@ -278,7 +295,7 @@ class OperatorEngine(Engine[Share]):
         """The input has ended: see the module."""
         if not share.at_last:
             share.at_last = True
-            self._pass_time(share, max([self._reached, self.elsewhere(), *self._known()]))
+            self._pass_time(share, max(self._reached, self.together.last_ts()))
             return WORKED
         if not share.ending:
             share.pending, share.ending = share.buckets.last_timer(), True
@@ -289,24 +306,26 @@ class OperatorEngine(Engine[Share]):
         if last is not None and last > share.passed:
             self._pass_time(share, last)
             return WORKED
-        self.gatherer.offer(share.number, [], AFTER_ALL, AFTER_ALL)
+        self.results.offer(share.number, [], AFTER_ALL, AFTER_ALL)
         return FINISHED
-
-    def _known(self) -> list[int]:
-        """The last tuple of each source."""
-        return [s.largest for intake in self.intakes.values() for s in list(intake.sources.values())]
 
     # --- what is going on ---
 
     def describe(self) -> list[str]:
-        if self.compiled is None:
-            return [f"the operator's functions run in plain Python: {self.why_plain}"]
-        redone = sum(share.buckets.redone for share in self.workers)
-        by_python = f"{redone} calls that machine code can't make as Python does were undone, and made by Python"
-        return [*self.compiled.describe(), *([by_python] if redone else [])]
+        return self.shares.describe()
 
     def _served(self, side: int) -> str:
         return "buckets"
 
     def _loads(self) -> list[float]:
-        return [float(w.words[o.NS_STORE] + w.words[o.NS_READ]) for w in self.workers]
+        return [float(w.words[shared.NS_STORE] + w.words[shared.NS_READ]) for w in self.workers]
+
+
+def _plainly(shares: Shares, pauser: Pauser) -> Callable[[str], None]:
+    """What gives compiled functions up while threads serve shares."""
+
+    def go_plain(why: str) -> None:
+        with pauser.still():
+            shares.go_plain(why)
+
+    return go_plain

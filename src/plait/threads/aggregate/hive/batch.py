@@ -12,7 +12,7 @@ import numpy as np
 from plait.core.kernels.groups import mixed
 from plait.core.kernels.panes import pane_of
 from plait.threads.aggregate.hive.hive import join, list_members, list_windows, open_winset, take, window_of
-from plait.threads.aggregate.hive.layout import (
+from plait.threads.aggregate.hive.words import (
     ARENA_END,
     KEYS,
     M_END,

@@ -21,7 +21,7 @@ from plait.query.aggregate import Aggregate
 from plait.query.bind import Bound
 from plait.threads.aggregate.hive import batch as hive_batch
 from plait.threads.aggregate.hive import hive
-from plait.threads.aggregate.hive import layout as y
+from plait.threads.aggregate.hive import words as y
 from plait.threads.aggregate.hive.functions import accumulators
 from plait.threads.aggregate.hive.memory import Hive
 

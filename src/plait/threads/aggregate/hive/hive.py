@@ -30,7 +30,9 @@ has grown.
 
 from __future__ import annotations
 
-from plait.threads.aggregate.hive.layout import (
+from plait.threads.aggregate.hive.table import STACK, join, list_members, list_windows, window_of
+from plait.threads.aggregate.hive.winsets import open_winset
+from plait.threads.aggregate.hive.words import (
     HEAD,
     HEAD_PANE,
     LAST,
@@ -43,8 +45,6 @@ from plait.threads.aggregate.hive.layout import (
     node_at,
     source_at,
 )
-from plait.threads.aggregate.hive.table import STACK, join, list_members, list_windows, window_of
-from plait.threads.aggregate.hive.winsets import open_winset
 from plait.threads.atomics import compiled, load_acquire, store_release
 
 __all__ = [

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from plait.core.machine.line import LINE
-from plait.threads.aggregate.hive import layout as y
+from plait.core.machine.line import lines
+from plait.threads.aggregate.hive import words as y
 from plait.threads.guard import guarded
 
 FIRST_NODES, FIRST_WORDS = 256, 1 << 16
@@ -24,7 +24,7 @@ class Hive:
 
     def __init__(self, *, slots: int, keys: int, nodes: int = FIRST_NODES, words: int = FIRST_WORDS) -> None:
         *header, total = y.header(slots=slots, keys=keys, nodes=nodes, words=words)
-        self.words = _zeros(total)
+        self.words = lines(total)
         self.words[: len(header)] = header
         y.prepare(self.words)
         self.slots, self.keys = slots, keys
@@ -71,7 +71,7 @@ class Hive:
         }
         header = y.SOURCES_AT + slots * y.SOURCE_WORDS
         total = header + sum(sizes[y.NODES_MASK]) * y.NODE_WORDS + sum(sizes[y.ARENA_MASK])
-        new = _zeros(total + y.NODE_WORDS)
+        new = lines(total + y.NODE_WORDS)
         new[:header] = old[:header]
         at = header
         for s, count in zip(blocks, sizes[y.NODES_MASK], strict=True):
@@ -94,10 +94,3 @@ class Hive:
     @property
     def nbytes(self) -> int:
         return int(self.words.nbytes)
-
-
-def _zeros(words: int) -> np.ndarray:
-    """On a cache line's border."""
-    raw = np.zeros(words + LINE, np.int64)
-    skip = (-raw.ctypes.data % (8 * LINE)) // 8
-    return raw[skip : skip + words]

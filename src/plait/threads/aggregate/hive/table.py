@@ -17,7 +17,7 @@ Memory comes from the source's arena, and goes back with the pane; what a lost r
 
 from __future__ import annotations
 
-from plait.threads.aggregate.hive.layout import (
+from plait.threads.aggregate.hive.words import (
     ARENA_END,
     ARENA_FREED,
     ARENA_MASK,

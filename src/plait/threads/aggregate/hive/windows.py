@@ -19,7 +19,7 @@ from plait.order import AFTER_ALL
 from plait.query.aggregate import Aggregate
 from plait.query.bind import Bound
 from plait.threads.aggregate.hive import batch, hive
-from plait.threads.aggregate.hive import layout as y
+from plait.threads.aggregate.hive import words as y
 from plait.threads.aggregate.hive.cells import FAR, Cells, pane_of_promise
 from plait.threads.aggregate.hive.functions import Absorbing
 from plait.threads.aggregate.hive.memory import Hive
@@ -37,11 +37,15 @@ class HiveWindows(SpanPanes):
         assert isinstance(bound.node, Aggregate)
         super().__init__(bound, span_window(bound))
         self.hive = Hive(slots=slots, keys=len(bound.node.by) + 1)
-        self._sources, self._shared = sources, shared
+        self._bound, self._sources, self._shared = bound, sources, shared
         self._stack = np.zeros(hive.STACK, np.int64)
         self._key = np.zeros(4096 * self.hive.keys, np.int64)
         self._spans = np.zeros((WINSETS, 2, slots), np.int64)
         self._ids, self._ends = np.zeros(WINSETS, np.int64), np.zeros(WINSETS, np.int64)
+
+    def cells(self, slot: int) -> Cells:
+        """A new source's part of the windows."""
+        return Cells(self._bound, self.hive, slot, self.columns, self.groups, shared=self._shared)
 
     def _rows(self, closed: Pairs | Slid, group: np.ndarray, edges: list[np.ndarray]) -> Later:
         return self._later(closed, group, edges)  # the thread that reads results has time for the rest

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from plait.threads.aggregate.hive.layout import (
+from plait.threads.aggregate.hive.words import (
     FIRST,
     HANDLES,
     HANDLES_PANE,

@@ -9,12 +9,12 @@ pushers.
 from __future__ import annotations
 
 from plait.order import AFTER_ALL
+from plait.threads import words as shared
 from plait.threads.atomics import fence, fetch_add, load_acquire, sleep_on, store_release, wake_all
-from plait.threads.atomics.native import inner, nap
-from plait.threads.join.loop import layout as o
+from plait.threads.atomics.native import inner, ints, nap, octets
 from plait.threads.join.loop import segment as seg
+from plait.threads.join.loop import words as o
 from plait.threads.join.loop.probe import segment_of
-from plait.threads.join.loop.segment import ints, octets
 
 SLICE_NS = 1_000_000_000
 
@@ -42,21 +42,21 @@ def room(c, w):
     store_release(w, o.DONE_RANK, w[o.RANK] + (0 if w[o.PHASE] == o.CLOSING else w[o.AT]))
     fence()
     wake_gatherer(c)
-    store_release(w, o.WAITS, o.FOR_CONSUMER)
+    store_release(w, shared.WAITS, shared.FOR_CONSUMER)
     if w[o.SLICED]:
         return o.HALTED
     code = 0
     while tail - load_acquire(w, o.OUT_HEAD) > w[o.OUT_MASK]:
-        if load_acquire(c, o.HALT) != 0:
+        if load_acquire(c, shared.HALT) != 0:
             code = o.HALTED
             break
         fetch_add(c, o.ROOM_SLEEPERS, 1)
         ticket = load_acquire(c, o.ROOM_EVENT)
         fence()  # the count must be seen before this looks again: the gatherer does the mirror image
-        if tail - load_acquire(w, o.OUT_HEAD) > w[o.OUT_MASK] and load_acquire(c, o.HALT) == 0:
+        if tail - load_acquire(w, o.OUT_HEAD) > w[o.OUT_MASK] and load_acquire(c, shared.HALT) == 0:
             sleep_on(c, o.ROOM_EVENT, ticket, SLICE_NS)
         fetch_add(c, o.ROOM_SLEEPERS, -1)
-    store_release(w, o.WAITS, o.NOTHING)
+    store_release(w, shared.WAITS, shared.NOTHING)
     return code
 
 
@@ -69,7 +69,7 @@ def put(w, out, ts, trigger, partner, left, right):
     out[at, o.E_LEFT] = left
     out[at, o.E_RIGHT] = right
     w[o.EMIT_TAIL] += 1
-    w[o.RESULTS] += 1
+    w[shared.RESULTS] += 1
 
 
 @inner

@@ -21,13 +21,13 @@ from numba import carray
 
 from plait.core.machine.line import LINE
 from plait.order import AFTER_ALL
+from plait.threads import words as shared
 from plait.threads.atomics import fence, fetch_add, load_acquire, store_release, wake_all
-from plait.threads.atomics.native import inner, pointer_at
+from plait.threads.atomics.native import inner, ints, pointer_at
 from plait.threads.gate import codes
 from plait.threads.gate.frontier import wake_sources
-from plait.threads.gate.layout import read_at
-from plait.threads.join.loop import layout as o
-from plait.threads.join.loop.segment import ints
+from plait.threads.gate.words import read_at
+from plait.threads.join.loop import words as o
 
 MASK: Final = 0
 READERS: Final = 1
@@ -65,12 +65,12 @@ def read_feed(gate, c, w, batch):
         for k in range(number):
             batch[row, k] = data[row, (head + k) & mask]
     store_release(f, own, head + number)
-    counts = ints(w[o.READ_COUNTS], 1 << o.SLOT_BITS)
+    counts = ints(w[o.READ_COUNTS], 1 << shared.SLOT_BITS)
     for k in range(number):
-        counts[batch[o.B_ORIGIN, k] & o.SLOT_MASK] += 1
+        counts[batch[o.B_ORIGIN, k] & shared.SLOT_MASK] += 1
     at = read_at(gate, w[o.SEAT])
     for k in range(number):
-        slot = batch[o.B_ORIGIN, k] & o.SLOT_MASK
+        slot = batch[o.B_ORIGIN, k] & shared.SLOT_MASK
         if gate[at + slot] != counts[slot]:
             store_release(gate, at + slot, counts[slot])
     fence()

@@ -19,11 +19,11 @@ import numpy as np
 from numba import carray
 
 from plait.order import AFTER_ALL
+from plait.threads import words as shared
 from plait.threads.atomics import fence, fetch_add, load_acquire, sched_yield, store_release, wake_all
-from plait.threads.atomics.native import clock_ns, compiled, inner, pointer_at
+from plait.threads.atomics.native import clock_ns, compiled, inner, ints, pointer_at
 from plait.threads.gate.flow import cancel, prepare, sleep
-from plait.threads.join.loop import layout as o
-from plait.threads.join.loop.segment import ints
+from plait.threads.join.loop import words as o
 
 STRICT: Final = 0
 NEVER: Final = -1
@@ -171,13 +171,13 @@ def gather_waiting(c, workers, taken, known, precision, most, dest, seen, nanose
     while True:
         sleep(c, o.OUT_EVENT, ticket, nanoseconds)
         number = gather(c, workers, taken, known, precision, most, dest, seen)
-        if number != 0 or seen[3] > ts or load_acquire(c, o.HALT) != 0:
+        if number != 0 or seen[3] > ts or load_acquire(c, shared.HALT) != 0:
             return number
         nanoseconds = until - clock_ns(seen, CLOCK)
         if nanoseconds <= 0:
             return number
         ticket = prepare(c, o.OUT_EVENT)
         number = gather(c, workers, taken, known, precision, most, dest, seen)
-        if number != 0 or seen[3] > ts or load_acquire(c, o.HALT) != 0:
+        if number != 0 or seen[3] > ts or load_acquire(c, shared.HALT) != 0:
             cancel(c, o.OUT_EVENT)
             return number

@@ -12,10 +12,10 @@ from plait.core.condition import native
 from plait.core.join.choice import CHAIN_LONG, REST_LONGEST, SCAN_BELOW
 from plait.core.kernels.chains import probe_ranges
 from plait.threads.atomics import store_release
-from plait.threads.atomics.native import address_of, call_at, inner
-from plait.threads.join.loop import layout as o
+from plait.threads.atomics.native import address_of, call_at, floats, inner, ints, octets
 from plait.threads.join.loop import segment as seg
-from plait.threads.join.loop.segment import coords, floats, ints, octets
+from plait.threads.join.loop import words as o
+from plait.threads.join.loop.segment import coords
 
 SEGMENT_WORDS = 1 << 12  # of a segment's block, at most: the array's length is not checked
 

@@ -28,7 +28,7 @@ from plait.core.kernels.chains import KEY, PREV, X, Y, cell, mixed
 from plait.core.kernels.sorted import lower, upper
 from plait.core.machine.line import LINE
 from plait.threads.atomics import load_acquire, store_release
-from plait.threads.atomics.native import compiled, inner, pointer_at
+from plait.threads.atomics.native import compiled, floats, inner, ints, octets, pointer_at
 
 CAP: Final = 0
 MASK: Final = 1
@@ -70,21 +70,6 @@ CELLS: Final = 25  # cells of one probe, at most
 
 def words(sharers: int) -> int:
     return FIRST + sharers * LINE
-
-
-@inner
-def ints(address, n):
-    return carray(pointer_at(address), n, dtype=np.int64)
-
-
-@inner
-def floats(address, n):
-    return carray(pointer_at(address), n, dtype=np.float64)
-
-
-@inner
-def octets(address, n):
-    return carray(pointer_at(address), n, dtype=np.uint8)
 
 
 @inner

@@ -1,6 +1,6 @@
 """The loop that every worker runs, whatever the strategy: read, store, probe, emit. One compiled function, no GIL.
 
-A strategy is words in the worker's memory (`layout`): which tuples it stores, which it compares, in which segments,
+A strategy is words in the worker's memory (`words`): which tuples it stores, which it compares, in which segments,
 who writes these. Invariants:
 
 - Every worker takes the same sequence of ready tuples from the gate (or from its parent in a distribution tree), so
@@ -23,18 +23,18 @@ from numba import carray
 from plait.core.condition import native
 from plait.core.machine.line import LINE
 from plait.order import AFTER_ALL, BEFORE_ALL
+from plait.threads import words as shared
 from plait.threads.atomics import fence, load_acquire, sched_yield, store_release
-from plait.threads.atomics.native import clock_ns, compiled, inner, nap, pointer_at
+from plait.threads.atomics.native import clock_ns, compiled, inner, ints, nap, octets, pointer_at
 from plait.threads.gate import codes, either, epochs
 from plait.threads.gate.flow import cancel, prepare, sleep
-from plait.threads.gate.layout import FRONTIER as GATE_FRONTIER
-from plait.threads.gate.layout import READY_EVENT, reader_at
-from plait.threads.join.loop import layout as o
+from plait.threads.gate.words import FRONTIER as GATE_FRONTIER
+from plait.threads.gate.words import READY_EVENT, reader_at
 from plait.threads.join.loop import segment as seg
+from plait.threads.join.loop import words as o
 from plait.threads.join.loop.emit import emit, pass_time, wake_gatherer
 from plait.threads.join.loop.feed import publish_frontier, read_feed, write_feed
 from plait.threads.join.loop.probe import in_order, probe_side, segment_of
-from plait.threads.join.loop.segment import ints, octets
 
 SPINS = 8  # looks at the gate before a worker sleeps
 SLICE_NS = 1_000_000_000
@@ -53,22 +53,22 @@ def take(gate, c, w, batch):
         number = take_once(gate, c, w, batch)
     if number != 0:
         return number
-    store_release(w, o.WAITS, o.FOR_TUPLES)
+    store_release(w, shared.WAITS, shared.FOR_TUPLES)
     if w[o.FEED]:
         ticket = prepare(c, o.FEED_EVENT)
         number = take_once(gate, c, w, batch)
-        if number != 0 or load_acquire(c, o.HALT) != 0:
+        if number != 0 or load_acquire(c, shared.HALT) != 0:
             cancel(c, o.FEED_EVENT)
         else:
             sleep(c, o.FEED_EVENT, ticket, SLICE_NS)
     else:
         ticket = prepare(gate, READY_EVENT)
         number = take_once(gate, c, w, batch)
-        if number != 0 or load_acquire(c, o.HALT) != 0:
+        if number != 0 or load_acquire(c, shared.HALT) != 0:
             cancel(gate, READY_EVENT)
         else:
             sleep(gate, READY_EVENT, ticket, SLICE_NS)
-    store_release(w, o.WAITS, o.NOTHING)
+    store_release(w, shared.WAITS, shared.NOTHING)
     return number
 
 
@@ -99,15 +99,15 @@ def take_slice(gate, w, batch):
 def feed(c, w, batch):
     """Hand the batch down to the children; false if the workers are to stand still first."""
     while not write_feed(c, w, batch):
-        store_release(w, o.WAITS, o.FOR_CHILD)
-        if load_acquire(c, o.HALT) != 0:
+        store_release(w, shared.WAITS, shared.FOR_CHILD)
+        if load_acquire(c, shared.HALT) != 0:
             return False
         ticket = prepare(c, o.FEED_EVENT)
-        if not write_feed(c, w, batch) and load_acquire(c, o.HALT) == 0:
+        if not write_feed(c, w, batch) and load_acquire(c, shared.HALT) == 0:
             sleep(c, o.FEED_EVENT, ticket, SLICE_NS)
         else:
             cancel(c, o.FEED_EVENT)
-    store_release(w, o.WAITS, o.NOTHING)
+    store_release(w, shared.WAITS, shared.NOTHING)
     return True
 
 
@@ -140,7 +140,7 @@ def arrange(w, batch, n, ps):
             p[o.P_BATCH, k] = i
             p[o.P_HI, k] = w[o.ENDS + 1 - side]
             p[o.P_PRECEDING, k] = w[o.NEXT + 1 - side]
-            p[o.P_SLOT, k] = origin & o.SLOT_MASK
+            p[o.P_SLOT, k] = origin & shared.SLOT_MASK
             p[o.P_PLACE, k] = batch[o.B_SEQ, i] & w[o.ARENA_MASK]
             p[o.P_POSITION, k] = w[o.ENDS + side]
             if own == w[o.STORE_AT + side]:
@@ -158,13 +158,13 @@ def lay_out(w, side, p, usable, arena):
     if w[o.HAS_NODE]:
         for f in range(3):
             for k in range(n):
-                p[o.P_KEY + f, k] = ints(arena[slots[k], o.A_KEY + f], size)[places[k]]
+                p[o.P_KEY + f, k] = ints(arena[slots[k], shared.A_KEY + f], size)[places[k]]
         for k in range(n):
-            usable[k] = octets(arena[slots[k], o.A_USABLE], size)[places[k]]
+            usable[k] = octets(arena[slots[k], shared.A_USABLE], size)[places[k]]
     for c in range(w[o.NCOLS + side]):
         width = w[o.LEFT_SIZES + o.MAX_COLS * side + c]
         target = w[o.COLUMNS + o.MAX_COLS * side + c]
-        at = o.A_COLUMNS + c
+        at = shared.A_COLUMNS + c
         if width == 8:
             a = ints(target, w[o.MOST])
             for k in range(n):
@@ -182,8 +182,8 @@ def lay_out(w, side, p, usable, arena):
 @inner
 def pass_a_while(c, w, whom, spins):
     """One turn of waiting for another worker, told to the watchdog; false if the run is being halted."""
-    store_release(w, o.WAITS, whom)
-    if load_acquire(c, o.HALT) != 0:
+    store_release(w, shared.WAITS, whom)
+    if load_acquire(c, shared.HALT) != 0:
         return False
     if spins < 63:
         sched_yield()
@@ -206,10 +206,10 @@ def store(c, w, side, p, usable):
             w[o.NEED_SIDE] = side
             w[o.NEED] = n
             return o.GROW_SEGMENT
-        if not pass_a_while(c, w, o.FOR_SHARER, spins):
+        if not pass_a_while(c, w, shared.FOR_SHARER, spins):
             return o.HALTED
         spins += 1
-    store_release(w, o.WAITS, o.NOTHING)
+    store_release(w, shared.WAITS, shared.NOTHING)
     columns = w[o.COLUMNS + o.MAX_COLS * side : o.COLUMNS + o.MAX_COLS * side + o.MAX_COLS]
     seg.append(s, n, p[o.P_STORE], p[o.P_TS], p[o.P_ID], p[o.P_REF], p[o.P_KEY], p[o.P_X], p[o.P_Y], usable, columns)
     w[o.STORES + side] = 0
@@ -223,10 +223,10 @@ def meet(c, w):
         s = segment_of(w, side)
         spins = 0
         while load_acquire(s, seg.END) < w[o.ENDS + side]:
-            if not pass_a_while(c, w, o.FOR_WRITER, spins):
+            if not pass_a_while(c, w, shared.FOR_WRITER, spins):
                 return o.HALTED
             spins += 1
-    store_release(w, o.WAITS, o.NOTHING)
+    store_release(w, shared.WAITS, shared.NOTHING)
     return 0
 
 
@@ -259,8 +259,8 @@ def probe(w, batch, ps, us, pairs, over, ranges, walk, tally):
             return o.GROW_PAIRS
         w[o.TO] = w[o.FROM] + (w[o.TO] - w[o.FROM]) // 2
     w[o.DONE_PROBES], w[o.DONE_PROBES + 1] = tally[2], tally[3]
-    w[o.COMPARISONS] += tally[1]
-    w[o.TUPLES] += tuples
+    w[shared.COMPARISONS] += tally[1]
+    w[shared.TUPLES] += tuples
     in_order(batch, w[o.FROM], w[o.TO], ps, found, split, pairs)
     w[o.PAIRS] = found
     w[o.EMITTED] = 0
@@ -346,25 +346,25 @@ def read(gate, c, w, batch, then):
         w[o.ENDED] = 1
         w[o.PHASE] = o.CLOSING
     elif number == 0:
-        w[o.NS_WAIT] += got - began
+        w[shared.NS_WAIT] += got - began
         # Time may have passed all the same: a heartbeat, or the end of a source.
         if w[o.FRONTIER] > w[o.DONE_TS]:
             w[o.PHASE] = o.CLOSING
     else:
         w[o.COUNT], w[o.FED], w[o.AT] = number, 0, 0
-        w[o.BATCHES] += 1
-        w[o.NS_READ] += got - began
+        w[shared.BATCHES] += 1
+        w[shared.NS_READ] += got - began
         w[o.PHASE] = then
     return True
 
 
 @compiled
 def work(gate, c, w, arena, batch, p0, p1, u0, u1, pairs, over, ranges, walk, tally, out):
-    """Run until there is a reason to return to Python: one of the answers of `layout`."""
+    """Run until there is a reason to return to Python: one of the answers of `words`."""
     # By side, and looped over: called with a literal 0 and 1, Numba would compile everything below twice.
     ps, us = (p0, p1), (u0, u1)
     while True:
-        halt = load_acquire(c, o.HALT)
+        halt = load_acquire(c, shared.HALT)
         if halt != 0:
             return o.HALTED if halt == 1 else o.STOPPED
         if w[o.PHASE] == o.READING:
@@ -382,21 +382,21 @@ def work(gate, c, w, arena, batch, p0, p1, u0, u1, pairs, over, ranges, walk, ta
             w[o.FROM], w[o.TO] = 0, w[o.COUNT]
             w[o.DONE_PROBES], w[o.DONE_PROBES + 1] = 0, 0
             w[o.PHASE] = o.STORING
-            w[o.NS_READ] += clock_ns(w, o.CLOCK) - began
+            w[shared.NS_READ] += clock_ns(w, o.CLOCK) - began
         if w[o.PHASE] == o.STORING:
             began = clock_ns(w, o.CLOCK)
             code = 0
             for side in range(2):
                 if code == 0:
                     code = store(c, w, side, ps[side], us[side])
-            w[o.NS_STORE] += clock_ns(w, o.CLOCK) - began
+            w[shared.NS_STORE] += clock_ns(w, o.CLOCK) - began
             if code != 0:
                 return code
             w[o.PHASE] = o.MEETING
         if w[o.PHASE] == o.MEETING:
             began = clock_ns(w, o.CLOCK)
             code = meet(c, w)
-            w[o.NS_BLOCKED] += clock_ns(w, o.CLOCK) - began
+            w[shared.NS_BLOCKED] += clock_ns(w, o.CLOCK) - began
             if code != 0:
                 return code
             w[o.PHASE] = o.PROBING
@@ -404,13 +404,13 @@ def work(gate, c, w, arena, batch, p0, p1, u0, u1, pairs, over, ranges, walk, ta
             if w[o.PHASE] == o.PROBING:
                 began = clock_ns(w, o.CLOCK)
                 code = probe(w, batch, ps, us, pairs, over, ranges, walk, tally)
-                w[o.NS_PROBE] += clock_ns(w, o.CLOCK) - began
+                w[shared.NS_PROBE] += clock_ns(w, o.CLOCK) - began
                 if code != 0:
                     return code
                 w[o.PHASE] = o.EMITTING
             began = clock_ns(w, o.CLOCK)
             code = emit(c, w, batch, p0, pairs, out)
-            w[o.NS_EMIT] += clock_ns(w, o.CLOCK) - began
+            w[shared.NS_EMIT] += clock_ns(w, o.CLOCK) - began
             if code != 0:
                 return code
             if w[o.TO] == w[o.COUNT]:

@@ -14,7 +14,7 @@ the same sequence.
   orders.
 
 A strategy that does not fit the common loop (other flows, other windows) names one of its own in `Plan.loop`, as
-`asof` does: it gets the same memory, and answers with the same codes (`layout`). What it puts into its ring with
+`asof` does: it gets the same memory, and answers with the same codes (`join.loop.words`). What it puts into its ring with
 `emit.put`, and publishes with `worker.publish_progress`, is gathered like everybody's.
 """
 

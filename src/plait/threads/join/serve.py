@@ -1,4 +1,4 @@
-"""Threads that serve shares (`threads.gate.epochs`): handing one on, waking whoever it goes to, and waiting for work.
+"""Threads that serve shares of an elastic join (`threads.gate.epochs`): the whole turn is compiled.
 
 A thread with shares sleeps at the gate, for tuples; one without is parked, where tuples do not wake it and `halt` does.
 """
@@ -8,23 +8,16 @@ from __future__ import annotations
 import numpy as np
 from numba import carray
 
+from plait.threads import words as shared
 from plait.threads.atomics import load_acquire, sched_yield
-from plait.threads.atomics.native import clock_ns, compiled, inner, nap, pointer_at
+from plait.threads.atomics.native import clock_ns, compiled, inner, ints, nap, octets, pointer_at
 from plait.threads.gate import epochs
 from plait.threads.join.asof import work_asof
-from plait.threads.join.loop import layout as o
-from plait.threads.join.loop.segment import ints, octets
+from plait.threads.join.loop import words as o
 from plait.threads.join.loop.worker import work
 
 PARKED_NS = 1_000_000_000
 
-
-@compiled
-def park(c, e, me):
-    epochs.park(c, o.HALT, e, me, PARKED_NS)
-
-
-# --- joins: the whole turn is compiled ---------------------------------------------------------------------------
 
 # A row of the table of shares: addresses, and the widths of what grows. Written by Python before the threads start, and
 # by the share's owner when it has grown something.
@@ -106,7 +99,7 @@ def turn(gate, c, e, me, arena, table, told):
                 w[o.OWN + epochs.SWITCHING] = 0
                 epochs.hand_on(gate, e, me, share, epoch, now)
         elif code == o.HALTED:
-            if load_acquire(c, o.HALT) != 0:
+            if load_acquire(c, shared.HALT) != 0:
                 return o.HALTED
             told[1] = 1
         elif code == o.FINISHED:
@@ -123,14 +116,14 @@ def serve(gate, c, e, me, arena, table, told):
     """A thread of an elastic join: serve its shares until there is a reason to return to Python, one of `work`'s answers."""
     spins = 0
     while True:
-        halt = load_acquire(c, o.HALT)
+        halt = load_acquire(c, shared.HALT)
         if halt != 0:
             return o.HALTED if halt == 1 else o.STOPPED
         if load_acquire(e, epochs.ENDED) == e[epochs.SHARES]:
             epochs.wake_threads(gate, e)
             return o.FINISHED
         if not epochs.owns_any(e, me):
-            park(c, e, me)
+            epochs.park(c, shared.HALT, e, me, PARKED_NS)
             continue
         code = turn(gate, c, e, me, arena, table, told)
         if code != o.IDLE and code != o.SLICE:
@@ -145,7 +138,7 @@ def serve(gate, c, e, me, arena, table, told):
         else:
             ticket = epochs.prepare_at_gate(gate, e, me)
             code = turn(gate, c, e, me, arena, table, told)
-            if code == o.IDLE and not told[1] and load_acquire(c, o.HALT) == 0 and epochs.owns_any(e, me):
+            if code == o.IDLE and not told[1] and load_acquire(c, shared.HALT) == 0 and epochs.owns_any(e, me):
                 epochs.sleep_at_gate(gate, e, me, ticket, SLEEP_NS)
             else:
                 epochs.stay_awake(gate, e, me)

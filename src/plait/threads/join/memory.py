@@ -1,7 +1,6 @@
-"""The memory of a run, as Python sees it: arrays that are kept alive, and the words that name them.
+"""The memory of a join's workers, as Python holds it: arrays that are kept alive, and the words that name them.
 
-Everything here is changed only before the workers start or while they stand still, but for a new source's arena,
-which nobody looks at before the gate has given out a tuple of it.
+Everything here is changed only before the workers start or while they stand still (`threads.pause`).
 """
 
 from __future__ import annotations
@@ -10,32 +9,22 @@ from typing import Any
 
 import numpy as np
 
-from plait.core.join.index import GridIndex
-from plait.core.machine.line import LINE
+from plait.core.join.index import grid_shape
+from plait.core.kernels import chains
+from plait.core.machine.line import LINE, address, lines
 from plait.order import BEFORE_ALL
 from plait.query.join import CountWindow, TimeWindow, TumblingWindow, Window
+from plait.threads import words as shared
 from plait.threads.join.asof_codes import AsofCodes
-from plait.threads.join.columns import Column, Encoder
+from plait.threads.join.columns import Column, Encoder, Kernels
 from plait.threads.join.loop import feed
-from plait.threads.join.loop import layout as o
 from plait.threads.join.loop import segment as seg
+from plait.threads.join.loop import words as o
 from plait.threads.join.strategies.plan import Plan
-from plait.threads.parts import Encodes
 
 KINDS = {"scan": o.SCAN, "hash": seg.HASH, "grid": seg.GRID, "sorted": seg.SORTED}
 HOWS = {"inner": o.INNER, "left": o.LEFT, "semi": o.SEMI, "anti": o.ANTI}
 FIRST_ROWS = 4096
-
-
-def lines(words: int) -> np.ndarray:
-    """Zeroed words that begin on a cache line's border."""
-    raw = np.zeros(words + LINE, np.int64)
-    skip = (-raw.ctypes.data % (8 * LINE)) // 8
-    return raw[skip : skip + words]
-
-
-def address(array: np.ndarray) -> int:
-    return int(array.ctypes.data)
 
 
 class Segment:
@@ -161,57 +150,11 @@ class Segment:
         at = np.arange(first, end) & (cap - 1)
         live = self.arrays["usable"][at] != 0
         assert isinstance(self.encoder, Encoder)
-        grid = GridIndex(self.encoder.dimensions, bool(self.encoder.shape.terms.equalities))
-        grid._build(_Rows(self.arrays["node"][at][live], cap))  # type: ignore[arg-type]
-        self.arrays["inverse"] = np.ascontiguousarray(grid.inverse)
-        self.arrays["masks"] = np.ascontiguousarray(grid.masks)
-        self.block[seg.INVERSE], self.block[seg.MASKS] = address(self.arrays["inverse"]), address(self.arrays["masks"])
-
-
-class _Rows:
-    """What `GridIndex._build` reads of a segment."""
-
-    def __init__(self, nodes: np.ndarray, capacity: int) -> None:
-        self.columns = {"node": np.ascontiguousarray(nodes)}
-        self.start, self.end, self.capacity = 0, len(nodes), capacity
-
-
-class Arena:
-    """The encoded columns of one source, in the order in which its tuples entered the gate."""
-
-    def __init__(self, size: int, side: int, encoder: Encodes) -> None:
-        self.side, self.size = side, size
-        self.fixed = [np.zeros(size, np.int64) for _ in range(3)] if encoder.has_node else []
-        self.usable = np.empty(size, np.uint8)
-        self.columns = {name: np.zeros(size, kind) for name, kind in encoder.columns(side)}
-
-    def name_in(self, row: np.ndarray) -> None:
-        for at, array in enumerate(self.fixed):
-            row[o.A_KEY + at] = address(array)
-        row[o.A_USABLE] = address(self.usable)
-        for at, column in enumerate(self.columns.values()):
-            row[o.A_COLUMNS + at] = address(column)
-
-    def write(self, count: int, rows: Any, columns: list[np.ndarray]) -> None:
-        """Rows at places `count`, `count` + 1, ...; the gate must have let go of what was there."""
-        n, first = len(rows), count & (self.size - 1)
-        cut = min(n, self.size - first)
-        pieces = list(zip(self.columns.values(), columns, strict=True))
-        if self.fixed:
-            if rows.key is not None:
-                pieces.append((self.fixed[0], rows.key))
-            if rows.coord is not None:
-                pieces += [(self.fixed[1 + d], rows.coord[:, d].view(np.int64)) for d in (0, 1)]
-            pieces.append((self.usable, rows.usable))
-        for target, source in pieces:
-            target[first : first + cut] = source[:cut]
-            target[: n - cut] = source[cut:]
-
-    def convert(self, after: list[Column], encoder: Encoder | AsofCodes) -> None:
-        old, self.columns = self.columns, {}
-        for column in after:
-            made = encoder.converted(old.get(column[0]), column, self.side)
-            self.columns[column[0]] = np.ones(self.size, column[1]) if made is None else made
+        coords = np.ascontiguousarray(self.arrays["node"][at][live]).view(np.float64)[:, chains.X :]
+        keyed = bool(self.encoder.shape.terms.equalities)
+        inverse, masks = grid_shape(self.encoder.dimensions, keyed, coords, cap)
+        self.arrays |= {"inverse": inverse, "masks": masks}
+        self.block[seg.INVERSE], self.block[seg.MASKS] = address(inverse), address(masks)
 
 
 class Worker:
@@ -288,10 +231,15 @@ class Worker:
                 if column[0] == "alive":
                     w[o.ALIVE + side] = at
 
-    def set_kernels(self, kernels: Any) -> None:
+    def set_kernels(self, kernels: Kernels) -> None:
         w = self.words
         w[o.SCANS], w[o.SCANS + 1] = kernels.scans[0].address, kernels.scans[1].address
         w[o.VERIFY] = kernels.verify.address
+
+    def progressed(self) -> int:
+        """A number that changes whenever the worker does something."""
+        w = self.words
+        return int(w[o.RANK]) + int(w[o.EMIT_TAIL]) + int(w[shared.BATCHES])
 
     def grow_pairs(self) -> None:
         grown = np.zeros((4, 2 * self.pairs.shape[1]), np.int64)
@@ -299,7 +247,7 @@ class Worker:
         self.pairs = grown
 
     def tabled(self) -> list[int]:
-        """The row of `threads.elastic.serve`'s table: where a thread that serves this memory finds it."""
+        """The row of `threads.join.serve`'s table: where a thread that serves this memory finds it."""
         arrays = (self.words, self.batch, *self.probes, *self.usable, self.pairs, self.over, self.ranges, self.walk,
                   self.tally, self.out)  # fmt: skip
         return [*map(address, arrays), self.pairs.shape[1], self.walk.shape[1]]
@@ -332,7 +280,7 @@ def plant(plan: Plan, workers: list[Worker], slots: int) -> list[Any]:
         kept.append(made)
         worker.words[o.FEED_OUT] = address(made.block)
         for at, child in enumerate(children):
-            counts = np.zeros(max(slots, 1 << o.SLOT_BITS), np.int64)
+            counts = np.zeros(max(slots, 1 << shared.SLOT_BITS), np.int64)
             kept.append(counts)
             workers[child].words[o.FEED], workers[child].words[o.FEED_SEAT] = address(made.block), at
             workers[child].words[o.READ_COUNTS] = address(counts)

@@ -18,7 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from plait.core.machine.line import LINE
+from plait.core.machine.line import LINE, lines
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.threads.atomics import pure
 
@@ -38,7 +38,7 @@ STORE_AT: Final = 11
 SCRATCH_AT: Final = 12  # per reader, private
 SCRATCH: Final = 13  # words a reader
 WIDTH: Final = 14  # SLOTS, rounded up to a power of two
-LOCKED: Final = 15  # multi-queues: 1 if each has a lock
+# The header's last word is nobody's: gates that stand beside the product may use it.
 
 # --- events: one word a line ---------------------------------------------------------------------------------
 # SOURCES_VERSION, READERS_VERSION: raised (fetch_add) by every change to the set of sources or readers, after the
@@ -87,8 +87,6 @@ BUSY: Final = 2 * LINE
 # PIN: skip list only. While the source is inside `add`, every node it may touch has ts >= PIN; AFTER_ALL otherwise.
 # Release, then a fence, then a look at where readers are: see `skiplist.pin`.
 PIN: Final = 2 * LINE + 1
-# LOCK: multi-queues only. 0, or 1 while a thread is at the source's queue (CAS in, release out).
-LOCK: Final = 2 * LINE + 2
 # Private to the holder of BUSY (each holder acquires what the last one released with it):
 FREED: Final = 3 * LINE  # tuples whose memory may be used again
 LIMIT: Final = 3 * LINE + 1  # TAIL may come up to here without another look at the limits
@@ -162,7 +160,7 @@ def scratch_at(g, reader):
     return g[SCRATCH_AT] + reader * g[SCRATCH]
 
 
-def _lines(words: int) -> int:
+def _whole_lines(words: int) -> int:
     return -(-words // LINE) * LINE
 
 
@@ -185,11 +183,11 @@ def levels_for(size: int) -> int:
 def header(*, slots: int, seats: int, capacity: int, pending: int, store: str) -> list[int]:
     """The header of a gate, and in its last element how many words the whole gate has."""
     size = ring_size(capacity, pending)
-    columns = _lines(slots + 1)  # one more for the skip list's first node, which belongs to no source
+    columns = _whole_lines(slots + 1)  # one more for the skip list's first node, which belongs to no source
     leaves = 1
     while leaves < slots:
         leaves *= 2
-    scratch = _lines(columns + 7 * leaves)
+    scratch = _whole_lines(columns + 7 * leaves)
     readers_at = SOURCES_AT + slots * SOURCE_WORDS
     read_rows = readers_at + seats * READER_WORDS
     scratch_rows = read_rows + seats * columns
@@ -241,10 +239,8 @@ def prepare_nodes(words: Sequence[int] | np.ndarray) -> None:
 
 
 def allocate(*, slots: int, seats: int, capacity: int, pending: int, store: str) -> np.ndarray:
-    """Zeroed memory for a gate, on a cache line's border; pages are taken from the system when first written."""
+    """Zeroed memory for a gate; pages are taken from the system when first written."""
     *words, total = header(slots=slots, seats=seats, capacity=capacity, pending=pending, store=store)
-    raw = np.zeros(total + LINE, dtype=np.int64)
-    skip = (-raw.ctypes.data % (8 * LINE)) // 8
-    memory = raw[skip : skip + total]
+    memory = lines(total)
     memory[: len(words)] = words
     return memory

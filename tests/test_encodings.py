@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 import pytest
 
 import plait
+from plait.encodings import plain_array, plain_type
 from plait.errors import QueryError
-from plait.layouts import plain_array, plain_type
 from plait.query.identical import difference
 
 VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 from numba import carray
 
+from plait.core.machine.line import LINE
+from plait.threads import words as shared
 from plait.threads.atomics import fetch_add, store_release, wake_all
 from plait.threads.atomics.native import compiled, pointer_at
 from plait.threads.gate import epochs
-from plait.threads.gate.layout import READY_EVENT
-from plait.threads.join.loop import layout as o
-
-RUNNING: Final = 0
-STILL: Final = 1
-STOPPING: Final = 2
+from plait.threads.gate.words import READY_EVENT
 
 
 @compiled
 def halt(gate, control, value):
     """Set HALT, then wake all: a sleeper looks at HALT between saying that it will sleep and sleeping."""
-    store_release(control, o.HALT, value)
+    store_release(control, shared.HALT, value)
     fetch_add(gate, READY_EVENT, 1)
     wake_all(gate, READY_EVENT)
-    for event in (o.ROOM_EVENT, o.FEED_EVENT, o.OUT_EVENT):
-        fetch_add(control, event, 1)
-        wake_all(control, event)
-    if control[o.EPOCHS]:
-        epochs.wake_threads(gate, carray(pointer_at(control[o.EPOCHS]), (1 << 40,), dtype=np.int64))
+    for event in range(control[shared.EVENTS]):
+        at = shared.CONTROL_WORDS + event * LINE
+        fetch_add(control, at, 1)
+        wake_all(control, at)
+    if control[shared.EPOCHS]:
+        epochs.wake_threads(gate, carray(pointer_at(control[shared.EPOCHS]), (1 << 40,), dtype=np.int64))

@@ -1,12 +1,12 @@
-"""How values are laid out says nothing about them: past the way in, a column has one layout, and it is a plain one.
+"""How values are encoded says nothing about them: past the way in, a column has one encoding, and it is the plain one.
 
 Arrow can hold the same values in many ways: under codes (dictionaries, in which a value may stand twice, and NULL beside the
-codes that are NULL; every batch may have another one), as runs, as views. Whoever looked at codes, or met a layout that one of
+codes that are NULL; every batch may have another one), as runs, as views. Whoever looked at codes, or met an encoding that one of
 Arrow's functions does not know, gave another answer or none. So the rule: **a stream's columns are of plain types**
-(`plain_type`), and so are results; data in another layout is decoded as it comes in (`plain_array`). Nothing behind that has
+(`plain_type`), and so are results; data in another encoding is decoded as it comes in (`plain_array`). Nothing behind that has
 to know of them.
 
-What has no plain layout is refused where its type is first seen.
+What has no plain encoding is refused where its type is first seen.
 """
 
 from __future__ import annotations

@@ -1,0 +1,153 @@
+"""A join worker's memory: one int64 array of words, and two-dimensional int64 arrays for the batch it is at.
+
+The first two lines are every worker's (`threads.words`); the join's own begin behind them. Words of the first part are written
+by Python before the loop starts, or while it stands still. Those of the second part are the loop's own. Those of the third are
+shared, a line each: who writes and who reads is said there.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from plait.core.machine.line import LINE
+from plait.threads.words import CONTROL_WORDS
+
+# --- set by Python ----------------------------------------------------------------------------------------------
+SEAT: Final = 32  # which of the gate's readers it is
+MOST: Final = 33  # tuples it takes at once, at most
+WINDOW: Final = 34  # TIME, COUNT or TUMBLING
+BEFORE: Final = 35  # us; of a count window: how many tuples; of a tumbling one: us
+AFTER: Final = 36
+HOW: Final = 37  # INNER, LEFT, SEMI or ANTI
+ARENA_MASK: Final = 38
+BLOCK: Final = 39  # address of the kernels' argument block
+VERIFY: Final = 40  # address of a kernel, see predicates.native
+SCANS: Final = 41  # two
+FORCED: Final = 43  # AUTO, or the index that was asked for (SCAN: none)
+WANTED: Final = 44  # the index that auto would choose for probes into either window
+HAS_NODE: Final = 45
+OUT_MASK: Final = 46
+OUT: Final = 47  # address of the results' ring
+# By side, 0 left and 1 right:
+SEGMENT: Final = 48  # address of the window segment it uses
+SHARER: Final = 50  # which of the segment's sharers it is
+WRITER: Final = 52  # 1 if it is the segment's writer
+STORE_EVERY: Final = 54  # its segment holds the tuples whose number in their stream is STORE_AT modulo STORE_EVERY
+STORE_AT: Final = 56
+PROBE_EVERY: Final = 58  # and it compares those whose number is PROBE_AT modulo PROBE_EVERY
+PROBE_AT: Final = 60
+NCOLS: Final = 62
+ALIVE: Final = 64  # which column says whether a row can match at all; -1: all can
+SEEN: Final = 66  # count windows: address of the last ts of the stream; SEEN_MASK beside it
+SEEN_MASK: Final = 68
+FEED: Final = (
+    70  # distribution tree: address of the feed it reads from (0: the gate), and of the one it writes (0: none)
+)
+FEED_OUT: Final = 71
+FEED_SEAT: Final = 72  # which of the feed's readers it is
+# Bands, by dimension (2 x 6): low, high, eps, weight, limit; an unused one has 0 dimensions
+DIMENSIONS: Final = 73
+BANDS: Final = 74  # address of float64[2, 5]
+BAND_TERMS: Final = 75  # 1 if the dimensions are bands, which a grid can serve
+SHARED: Final = 76  # address of what a plan of its own loop shares among workers (Plan.shared); 0: nothing
+CREW: Final = 77  # how many workers there are
+SLICED: Final = (
+    78  # address of the epochs' words (`threads.gate.epochs`), where threads serve shares by turns; 0: one each
+)
+ASOF: Final = 79  # sliced: 1 if the loop is `asof.work_asof`
+LEFT_SIZES: Final = 80  # bytes a value, by column; then the right side's
+MAX_COLS: Final = 24  # of one side
+COLUMNS: Final = 128  # addresses of the batch's columns, MAX_COLS of the left side, then as many of the right
+
+# --- the loop's own ---------------------------------------------------------------------------------------------
+PHASE: Final = 192
+COUNT: Final = 193  # tuples of the batch
+RANK: Final = 194  # of the batch's first tuple among all
+NEXT: Final = 195  # by side: tuples of the stream so far, at the end of the batch
+ENDS: Final = 197  # by side: rows of its segment, at the end of the batch
+LO: Final = 199  # by side: no later probe looks at rows of this segment below
+PROBES: Final = 201  # by side: how many of the batch it compares
+STORES: Final = 203
+FROM: Final = 205  # the part of the batch that is being probed: from, to (batch positions)
+TO: Final = 206
+DONE_PROBES: Final = 207  # by side: probes below are done
+PAIRS: Final = 209  # found, in order, and how many of them are out
+EMITTED: Final = 210
+AT: Final = 211  # the batch position whose results are being emitted
+UNDECIDED: Final = 212  # left rows below have been decided: matched, or given out as unmatched
+FRONTIER: Final = 213  # as far as time has passed
+NEED: Final = 214  # what a GROW asks for: rows; and the side in NEED_SIDE
+NEED_SIDE: Final = 215
+STORED: Final = 216  # whether the batch's rows are in
+REST: Final = 217  # by side: batches the index over that window rests; then how long next time
+NEXT_REST: Final = 219
+SERVED: Final = 221  # by side: the index that served the last probes into that window
+CLOCK: Final = 225  # two words of scratch
+STORE_TURN: Final = 228  # by side: the number of the next tuple, modulo
+PROBE_TURN: Final = 230
+LAST_TS: Final = 232
+EMIT_TAIL: Final = 233
+ENDED: Final = 234
+FED: Final = 235  # tuples of the batch that were handed down
+READ_COUNTS: Final = 236  # address of int64[slots]: distribution tree, tuples of each source taken
+OWN: Final = 240  # to 287: words of a loop of a strategy's own; or, sliced, what `threads.gate.epochs.take` keeps
+
+# --- shared -----------------------------------------------------------------------------------------------------
+# The worker releases, the gatherer acquires: results below are in the ring.
+OUT_TAIL: Final = 18 * LINE
+# All results of triggers below this rank, and all unmatched rows due before this ts, are in the ring. Release after
+# OUT_TAIL, the rank first: who sees a DONE_TS finds the rank of every tuple below it.
+DONE_RANK: Final = 19 * LINE
+DONE_TS: Final = 19 * LINE + 1
+# By side: no row with a lower ts can be in a result that is not in the ring yet. Release after these two; the gatherer
+# acquires it first, so that it finds the results of the rows given up.
+LIVE_TS: Final = 19 * LINE + 2
+# The gatherer releases, the worker acquires: results below were taken.
+OUT_HEAD: Final = 20 * LINE
+WORDS: Final = 21 * LINE
+
+# --- values -----------------------------------------------------------------------------------------------------
+TIME, TUMBLING, COUNTED = 0, 1, 2
+INNER, LEFT, SEMI, ANTI = range(4)
+AUTO: Final = -1
+SCAN: Final = 0
+READING, FEEDING, STORING, MEETING, PROBING, EMITTING, CLOSING = range(7)
+
+# What the loop answers.
+HALTED: Final = 1
+FINISHED: Final = 2
+GROW_SEGMENT: Final = 3
+GROW_PAIRS: Final = 4
+BUILD_INDEX: Final = 5
+KERNEL_FAILED: Final = 6
+STOPPED: Final = 7
+# Sliced only: a batch is done; there was nothing to do; all before a switch is done.
+SLICE: Final = 8
+IDLE: Final = 9
+SWITCH: Final = 10
+
+# --- rows of the batch arrays -----------------------------------------------------------------------------------
+B_TS, B_ORIGIN, B_SEQ, B_REF, B_PROBE, B_STARTS = range(6)  # B_PROBE: its number among its side's probes, or -1
+B_ROWS: Final = 6
+# A side's probes:
+P_TS, P_REF, P_ID, P_BATCH, P_HI, P_LO, P_PRECEDING, P_KEY, P_X, P_Y, P_POSITION, P_SLOT, P_PLACE = range(13)
+P_FROM, P_UNTIL, P_STORE, P_TAIL = range(
+    13, 17
+)  # physical ranges for scans; which probes are stored; unsorted from here
+P_ROWS: Final = 17
+
+# An entry of the results' ring: ts, 2 * rank + side of the trigger (UNMATCHED: a left row that found none), the
+# partner's number in its stream, and both rows' references.
+E_TS, E_TRIGGER, E_PARTNER, E_LEFT, E_RIGHT = range(5)
+E_WORDS: Final = 5
+UNMATCHED: Final = 2**62
+NO_ROW: Final = -1
+
+# --- control words of a join's run: a line an event, behind those that every run has ---------------------------------
+OUT_EVENT: Final = CONTROL_WORDS  # slept on by the gatherer; SLEEPERS beside it
+OUT_SLEEPERS: Final = OUT_EVENT + 1
+ROOM_EVENT: Final = CONTROL_WORDS + LINE  # slept on by workers whose ring is full
+ROOM_SLEEPERS: Final = ROOM_EVENT + 1
+FEED_EVENT: Final = CONTROL_WORDS + 2 * LINE  # slept on by workers of a distribution tree, for tuples or for room
+FEED_SLEEPERS: Final = FEED_EVENT + 1
+EVENTS: Final = 3
