@@ -45,9 +45,9 @@ from plait.threads.elastic.manager import Change
 from plait.threads.engine import Engine, raise_again
 from plait.threads.gate import layout
 from plait.threads.input.idle import let_go
+from plait.threads.input.inlets import Front
 from plait.threads.input.intake import QUERY
 from plait.threads.input.push import CHUNK
-from plait.threads.input.sources import Front
 from plait.threads.join.engine import JoinEngine
 from plait.threads.join.strategies.plan import Plan
 from plait.threads.operator.engine import OperatorEngine
@@ -334,7 +334,7 @@ class Dag:
     def _last_ts(self) -> int:
         """How far time has passed when all streams have ended: to the last tuple of any, or a promise beyond it."""
         streams = [engine.intakes[name] for name, readers in self._readers.items() for engine in readers]
-        known = [source.largest for intake in streams for source in list(intake.sources.values())]
+        known = [inlet.largest for intake in streams for inlet in intake.inlets.values()]
         return max([self._reached, *known])
 
     def _holder(self) -> tuple[int, str | None, SourceName | None]:

@@ -24,9 +24,9 @@ from plait.query.stream import SourceName, Stream
 from plait.threads.elastic.resize import Resizing
 from plait.threads.gate import GATES, layout
 from plait.threads.input.idle import let_go
-from plait.threads.input.intake import QUERY, Intake
+from plait.threads.input.inlets import Front
+from plait.threads.input.intake import QUERY, StreamIntake
 from plait.threads.input.push import CHUNK, Pusher
-from plait.threads.input.sources import Front
 from plait.threads.join.loop import layout as o
 from plait.threads.memory import lines
 from plait.threads.options import Options
@@ -75,7 +75,7 @@ class Engine(Resizing, Generic[W]):
         streams = inputs_of(bound)
         self.names = [str(i.node.name) for i in bound.inputs]  # of the streams, by input
         self.inputs = {name: tuple(k for k, n in enumerate(self.names) if n == name) for name in streams}
-        self.intakes = {name: Intake(stream, schemas[name]) for name, stream in streams.items()}
+        self.intakes = {name: StreamIntake(stream, schemas[name]) for name, stream in streams.items()}
         self.slots = self._slots(streams, options.max_sources) + (front is not None)
         self._front = front
         self.control = lines(o.CONTROL_WORDS)
@@ -243,7 +243,7 @@ class Engine(Resizing, Generic[W]):
     def ended(self, stream: str, source: SourceName | None) -> str | None:
         """What has ended, if rows of this source would come too late: the stream, or the source."""
         intake = self.intakes[stream]
-        found = None if source is None else intake.sources.get(source)
+        found = None if source is None else intake.inlets.get(source)
         if intake.ended:
             return f"Stream {stream!r}"
         return f"Stream {stream!r}: source {source!r}" if found is not None and found.ended else None

@@ -30,7 +30,7 @@ from plait.threads.aggregate.tuml import lay_out
 from plait.threads.elastic.crew import BLOCKED, FINISHED, IDLE, WORKED, Crew, Taken, refused
 from plait.threads.engine import Engine
 from plait.threads.gate import codes, layout
-from plait.threads.input.sources import Front
+from plait.threads.input.inlets import Front
 from plait.threads.join.loop import layout as o
 from plait.threads.memory import lines
 from plait.threads.options import Options

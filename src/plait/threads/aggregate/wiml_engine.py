@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 from plait.core.machine.marks import compiling
-from plait.errors import PendingError, RunError
-from plait.order import AFTER_ALL, BEFORE_ALL
+from plait.errors import RunError
+from plait.order import AFTER_ALL
 from plait.query.aggregate import Aggregate
 from plait.threads.aggregate.engine import WAIT_NS, AggregateEngine, Updater
 from plait.threads.aggregate.hive import hive
@@ -28,7 +28,7 @@ from plait.threads.aggregate.hive.windows import HiveWindows
 from plait.threads.aggregate.wiml import await_frontier
 from plait.threads.gate import layout
 from plait.threads.guard import guarded
-from plait.threads.input.intake import Intake, Source
+from plait.threads.input.intake import Inlet, StreamIntake
 from plait.threads.input.push import Pusher
 from plait.threads.join.loop import layout as o
 
@@ -50,8 +50,8 @@ class HivePusher(Pusher):
     def in_order(self) -> Iterable[Cells]:
         """Every source's cells, in the order that settles ties."""
         for intake in self.intakes.values():
-            for source in sorted(intake.sources.values(), key=lambda s: s.rank):
-                for slot in source.slots.values():
+            for inlet in sorted(intake.inlets.values(), key=lambda each: each.rank):
+                for slot in inlet.slots.values():
                     yield self.cells[slot]
 
     def _furnish(self, slot: int, input: int, min_ts: int) -> None:
@@ -62,20 +62,20 @@ class HivePusher(Pusher):
     def _written(self, slot: int, progress: int) -> None:
         self.cells[slot].written(progress)
 
-    def _enter(self, intake: Intake, source: Source, rows: pa.Table | pa.RecordBatch, ts: np.ndarray, ref: np.ndarray,
+    def _enter(self, intake: StreamIntake, inlet: Inlet, rows: pa.Table | pa.RecordBatch, ts: np.ndarray, ref: np.ndarray,
                progress: int) -> None:  # fmt: skip
         n = len(ts)
         if n == 0:
-            self._promise(source, progress)
+            self._promise(inlet, progress)
             return
-        (slot,) = source.slots.values()
+        (slot,) = inlet.slots.values()
         cells, ts = self.cells[slot], np.ascontiguousarray(ts)
         for first in range(0, n, CHUNK):
             last = min(first + CHUNK, n)
             self._wait_for_room(slot, cells)
             cells.take(rows if last - first == n else rows.slice(first, last - first), ts[first:last])
-            source.added += last - first
-            self._promise(source, progress if last == n else int(ts[last - 1]))
+            inlet.added += last - first
+            self._promise(inlet, progress if last == n else int(ts[last - 1]))
 
     def _wait_for_room(self, slot: int, cells: Cells) -> None:
         """Too many cells in panes that wait for another source are an error; in complete ones that nobody took, a wait."""
@@ -85,7 +85,7 @@ class HivePusher(Pusher):
             frontier = self.gate.frontier()[0]
             ahead = cells.ahead(frontier)
             if ahead > pending:
-                raise self._too_far(slot, ahead)
+                raise self._stuck(f"{self.gate.name(slot)} has parts in {ahead} windows")
             if self._taken() >= frontier or cells.live() - ahead <= capacity:
                 return  # what is left belongs to the pane that the frontier lies in
             self.check()
@@ -100,16 +100,6 @@ class HivePusher(Pusher):
                 )
             with self._guard:
                 self._moved.wait(0.02)
-
-    def _too_far(self, slot: int, ahead: int) -> PendingError:
-        held, holder = self.gate.frontier()
-        at = "it has not spoken" if held == BEFORE_ALL else f"it is at ts {held}"
-        return PendingError(
-            f"{self.gate.name(slot)} has parts in {ahead} windows that wait for the frontier, "
-            f"which is held by {'nobody' if holder is None else self.gate.name(holder)}: {at}",
-            why="waiting could be for ever, if the same thread feeds both",
-            do="Push sources by turns, send heartbeats for a silent one, close it, or raise pending=",
-        )
 
 
 class HiveEngine(AggregateEngine):

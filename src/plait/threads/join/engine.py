@@ -18,7 +18,7 @@ from plait.query.bind import Bound
 from plait.query.join import Asof, Join, TimeWindow
 from plait.threads.elastic import serve
 from plait.threads.engine import Engine
-from plait.threads.input.sources import Front
+from plait.threads.input.inlets import Front
 from plait.threads.join.asof import LAST_ID, LAST_REF
 from plait.threads.join.asof_codes import AsofCodes
 from plait.threads.join.columns import Encoder

@@ -34,7 +34,7 @@ from plait.threads.aggregate.tuml import lay_out
 from plait.threads.elastic.crew import BLOCKED, FINISHED, IDLE, WORKED, Crew, Taken, refused
 from plait.threads.engine import Engine
 from plait.threads.gate import codes
-from plait.threads.input.sources import Front
+from plait.threads.input.inlets import Front
 from plait.threads.join.loop import layout as o
 from plait.threads.memory import lines
 from plait.threads.operator.route import SEVERAL, Router
@@ -294,7 +294,7 @@ class OperatorEngine(Engine[Share]):
 
     def _known(self) -> list[int]:
         """The last tuple of each source."""
-        return [s.largest for intake in self.intakes.values() for s in list(intake.sources.values())]
+        return [inlet.largest for intake in self.intakes.values() for inlet in intake.inlets.values()]
 
     # --- what is going on ---
 
