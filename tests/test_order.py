@@ -3,12 +3,11 @@
 import math
 
 import pytest
-from hypothesis import assume, example, given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from plait import order
 from plait.errors import DataError
-from plait.order import AFTER_ALL, AFTER_INPUTS, BEFORE_ALL, TS_MAX, TS_MIN, decode, encode, key_value
+from plait.order import AFTER_ALL, AFTER_INPUTS, BEFORE_ALL, TS_MAX, TS_MIN, Key, decode, encode, key_value
 from plait.reference.intake import sort_value
 
 timestamps = st.integers(TS_MIN, TS_MAX) | st.integers(-3, 3)
@@ -24,14 +23,14 @@ columns = st.sampled_from([integers, floats | st.just(math.nan), texts, raws, st
 
 
 @st.composite
-def two_keys(draw: st.DrawFn, depth: int = 2) -> tuple[order.Key, order.Key]:
+def two_keys(draw: st.DrawFn, depth: int = 2) -> tuple[Key, Key]:
     """Two keys of one shape, as two tuples have that meet in one input; equal in front as often as not."""
     sources = draw(st.sampled_from([st.integers(0, 3), raws]))
     seqs = draw(st.sampled_from(["position", "column", "content", "nested"][: 4 if depth else 3]))
     if seqs == "nested":
         inner = two_keys(depth=depth - 1)
         first, second = draw(inner)
-        tails: list[order.Key] = [first, second if draw(st.booleans()) else first]
+        tails: list[Key] = [first, second if draw(st.booleans()) else first]
     else:
         column = draw(columns)
         values = {
@@ -49,14 +48,14 @@ def two_keys(draw: st.DrawFn, depth: int = 2) -> tuple[order.Key, order.Key]:
 
 
 @given(two_keys())
-def test_bytes_are_ordered_as_keys_are(keys: tuple[order.Key, order.Key]) -> None:
+def test_bytes_are_ordered_as_keys_are(keys: tuple[Key, Key]) -> None:
     a, b = keys
     assert (encode(a) < encode(b)) == (a < b)
     assert (encode(a) == encode(b)) == (a == b)
 
 
 @given(st.lists(st.tuples(timestamps, st.integers(0, 1), st.integers(0, 2), st.integers(0, 9)), max_size=20))
-def test_bytes_sort_tuples_of_a_stream(keys: list[order.Key]) -> None:
+def test_bytes_sort_tuples_of_a_stream(keys: list[Key]) -> None:
     assert sorted(keys, key=encode) == sorted(keys)
 
 
@@ -92,7 +91,7 @@ def test_what_follows_text_does_not_reach_into_it(a: bytes, b: bytes, m: int, n:
 
 
 @given(two_keys())
-def test_decoding_gives_the_key_back(keys: tuple[order.Key, order.Key]) -> None:
+def test_decoding_gives_the_key_back(keys: tuple[Key, Key]) -> None:
     for key in keys:
         assert decode(encode(key)) == key
 
@@ -148,9 +147,7 @@ def test_a_left_row_without_a_partner_has_a_key() -> None:
 
 
 @given(timestamps, timestamps, two_keys())
-def test_the_next_operator_puts_ts_and_input_in_front(
-    first_ts: int, second_ts: int, keys: tuple[order.Key, order.Key]
-) -> None:
+def test_the_next_operator_puts_ts_and_input_in_front(first_ts: int, second_ts: int, keys: tuple[Key, Key]) -> None:
     a, b = ((first_ts, 0, *keys[0]), (second_ts, 0, *keys[1]))
     assert (encode(a) < encode(b)) == ((first_ts, keys[0]) < (second_ts, keys[1]))
 
@@ -187,7 +184,7 @@ def test_text_is_a_key_by_bytes_and_not_by_code_units() -> None:
         ({"a": "x", "b": math.nan}, (0, ((0, b"x"), (1,)))),
     ],
 )
-def test_values_as_parts_of_keys(value: object, key: order.Key) -> None:
+def test_values_as_parts_of_keys(value: object, key: Key) -> None:
     assert key_value(value) == key
     assert math.copysign(1, key_value(-0.0)[1]) == 1
     assert type(key_value(value)[-1]) is not bool
@@ -205,48 +202,8 @@ def test_what_has_no_order_is_no_key() -> None:
         key_value(1j)
 
 
-# --- lateness, progress, frontier ---------------------------------------------------------------------------
-
-
 def test_limits() -> None:
     assert (TS_MIN, TS_MAX) == (-(2**62), 2**62)
-    assert order.progress(TS_MIN, 2**62) >= BEFORE_ALL  # nothing that has spoken falls below one that has not
+    assert BEFORE_ALL < TS_MIN
     assert AFTER_ALL > TS_MAX
     assert AFTER_INPUTS == 2**31 - 1
-
-
-@given(timestamps, timestamps, st.integers(0, 2**62))
-def test_late_is_below_the_progress_and_only_then(ts: int, largest: int, disorder: int) -> None:
-    assert order.is_late(ts, largest, disorder) == (ts < order.progress(largest, disorder))
-    assert order.progress(largest, disorder) == largest - disorder
-    assert not order.is_late(largest - disorder, largest, disorder)
-    assert order.is_late(largest - disorder - 1, largest, disorder)
-
-
-@given(st.lists(timestamps | st.sampled_from([BEFORE_ALL, AFTER_ALL])))
-def test_frontier_is_the_slowest_source(progresses: list[int]) -> None:
-    frontier = order.frontier(iter(progresses))
-    assert all(frontier <= progress for progress in progresses)
-    assert frontier in progresses or not progresses
-
-
-def test_without_sources_everything_is_ready() -> None:
-    assert order.frontier([]) == AFTER_ALL
-    assert order.is_ready(TS_MAX, AFTER_ALL)
-
-
-def test_a_silent_source_holds_everything_and_an_ended_one_nothing() -> None:
-    assert not order.is_ready(TS_MIN, order.frontier([5, BEFORE_ALL]))
-    assert order.frontier([5, AFTER_ALL]) == 5
-
-
-@given(timestamps, timestamps)
-def test_ready_is_strictly_below_the_frontier(ts: int, frontier: int) -> None:
-    assert order.is_ready(ts, frontier) == (ts < frontier)
-    assert not order.is_ready(frontier, frontier)
-
-
-@given(timestamps, timestamps, st.integers(0, 2**62))
-def test_what_is_not_late_was_not_ready(ts: int, largest: int, disorder: int) -> None:
-    assume(not order.is_late(ts, largest, disorder))
-    assert not order.is_ready(ts, order.frontier([order.progress(largest, disorder)]))

@@ -1,4 +1,4 @@
-"""The total order: what a key is, when a tuple is late, ready or behind, and keys as sortable bytes.
+"""The total order: what a key is, and keys as sortable bytes. When a tuple is late, ready or behind: `core/sources.py`.
 
 A tuple's key is ``(ts, input, source, seq)``. A query's output is a stream with one source whose key is the
 result's own, so keys nest: the next operator puts ``(ts, input)`` in front of it. Comparison is that of Python
@@ -24,7 +24,6 @@ import datetime as dt
 import decimal
 import math
 import struct
-from collections.abc import Iterable
 from typing import Any, Final
 
 from plait.errors import DataError
@@ -38,29 +37,6 @@ AFTER_ALL: Final = 2**63 - 1  # progress of a source that has ended
 AFTER_INPUTS: Final = 2**31 - 1
 
 Key = tuple[Any, ...]
-
-
-# --- lateness, progress, frontier ---------------------------------------------------------------------------
-
-
-def progress(max_ts: int, disorder_us: int) -> int:
-    """How far a source has come: it may still run back by its disorder, and no further."""
-    return max_ts - disorder_us
-
-
-def is_late(ts: int, max_ts_before: int, disorder_us: int) -> bool:
-    """A fact of the data: judged against the largest ts before it, by seq, in its own source."""
-    return ts < max_ts_before - disorder_us
-
-
-def frontier(progresses: Iterable[int]) -> int:
-    """The minimum over all sources; with no source at all nothing can come, so everything is ready."""
-    return min(progresses, default=AFTER_ALL)
-
-
-def is_ready(ts: int, frontier_ts: int) -> bool:
-    """Strictly below: a source at progress F may still deliver tuples of ts F."""
-    return ts < frontier_ts
 
 
 # --- values inside keys -------------------------------------------------------------------------------------

@@ -122,10 +122,10 @@ CASES: dict[str, Case] = {
         {"a": rows("ts x", (0, 1e17), (1, 0.25), (2, -1e17), (3, None))},
         [(3, 0, 4, 0.25, 0.25 / 3)],
     ),
-    "count windows close at a tuple; one not filled gives no row": Case(
+    "count windows number the tuples of a key and close at one; one not filled gives no row": Case(
         plait.aggregate(A, size=2, advance=1, by="k", compute={"first": plait.first("i"), "last": plait.last("i")}),
         {"a": rows("ts k i", (0, 1, 10), (1, 2, 20), (2, 1, 11), (3, 1, 12))},
-        [(2, 0, 2, 1, 10, 11), (3, 2, 3, 1, 11, 12)],
+        [(2, 0, 2, 1, 10, 11), (3, 1, 3, 1, 11, 12)],
     ),
     "ties: by source, then by place": Case(
         plait.aggregate(stream("a", source="src"), size="4us", compute={"all": plait.collect("i")}),

@@ -31,11 +31,11 @@ class Mutant:
 
 
 MUTANTS = (
-    Mutant("late: <= for <", "plait.threads.input.intake", ("counts",), "late = ts < bound", "late = ts <= bound"),
-    Mutant("late: no disorder", "plait.threads.input.intake", ("counts",), "BEFORE_ALL, before - stream.disorder_us)",
-           "BEFORE_ALL, before)"),
+    Mutant("late: <= for <", "plait.core.sources", ("counts",), "np.ndarray = ts < bound", "np.ndarray = ts <= bound"),
+    Mutant("late: no disorder", "plait.core.sources", ("counts",),
+           "bound = before if slack == 0 else np.maximum(before, BEFORE_ALL + slack) - slack", "bound = before"),
     Mutant("sources in the order of first sight", "plait.threads.input.intake", ("counts",),
-           "rank: Any = name.encode() if isinstance(name, str) else name", "rank: Any = len(self.sources)"),
+           "rank: Any = name.encode() if isinstance(name, str) else name", "rank: Any = len(self.inlets)"),
     Mutant("ties inside a source by content backwards", "plait.threads.input.intake", ("counts",),
            "key=lambda k: (all_ts[k], tie[k]))", "key=lambda k: (all_ts[k], bytes(255 - b for b in tie[k])))"),
     Mutant("a window that is a microsecond wider", "plait.threads.join.memory", ("join",),

@@ -7,6 +7,7 @@ import random
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import assume, given, note, settings
@@ -20,8 +21,10 @@ from tests.reference.schedules import Frontier, Schedule, apply, assert_results,
 from tests.strategies import Case, Given, batch, interleaved, streams, table
 
 import plait
-from plait import BehindError, DataError, LateError, RunError, order
+from plait import BehindError, DataError, LateError, RunError
 from plait.connectors.contract import Chunk, Feed, Lane
+from plait.core import sources
+from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.reference import run as reference_run
 from plait.reference.run import Run, outcome
 
@@ -145,7 +148,7 @@ def test_lanes_with_and_without_a_name_side_by_side() -> None:
     assert result.table["of"].to_pylist() == ["a", "c", "b", "c"]
 
 
-# --- order.py says the same ---------------------------------------------------------------------------------
+# --- core/sources.py says the same --------------------------------------------------------------------------
 
 
 def each_tuple(stream: plait.Stream) -> plait.Query:
@@ -157,24 +160,24 @@ PLAIN = pa.schema([("ts", pa.int64()), ("src", pa.string())])
 
 
 @given(times=st.lists(st.tuples(st.integers(0, 9), st.sampled_from("ab")), max_size=12), disorder=st.integers(0, 3))
-def test_order_agrees_with_the_intake(times: list[tuple[int, str]], disorder: int) -> None:
-    """`is_late`, `progress`, `frontier` and `is_ready` are the executors' form of what the intake does."""
+def test_the_executors_rules_agree_with_the_intake(times: list[tuple[int, str]], disorder: int) -> None:
+    """`core.sources` is the executors' form of what the intake does."""
     stream = plait.stream("s", unit="us", source="src", sources=["a", "b"], disorder=disorder, late="drop")
     run = Run(each_tuple(stream), {"s": PLAIN})
     largest: dict[str, int] = {}
     kept, late = [], []
     for ts, source in times:
         run.push("s", batch(PLAIN, [(ts, source)]))
-        before = largest.get(source)
-        (late if before is not None and order.is_late(ts, before, disorder) else kept).append(ts)
-        largest[source] = ts if before is None else max(before, ts)
-        heard = [order.progress(largest[s], disorder) if s in largest else order.BEFORE_ALL for s in "ab"]
-        assert run.frontier == order.frontier(heard)
-        ready = sorted(t for t in kept if order.is_ready(t, run.frontier))
+        before = largest.get(source, BEFORE_ALL)
+        largest[source], found = sources.judge_next(stream, np.array([ts]), before, BEFORE_ALL, BEFORE_ALL)
+        (kept if found is None else late).append(ts)
+        heard = [sources.Holding(sources.come_to(stream, largest.get(s, BEFORE_ALL), BEFORE_ALL), s) for s in "ab"]
+        assert run.frontier == sources.frontier(heard, BEFORE_ALL)[0]
+        ready = sorted(t for t in kept if t < run.frontier)
         assert [row.ts for row in run.results] == ready
     assert run.intake.streams["s"].late_table()["ts"].to_pylist() == late
     run.close()
-    assert run.frontier == order.AFTER_ALL == order.frontier([])
+    assert run.frontier == AFTER_ALL == sources.frontier([], BEFORE_ALL)[0]
 
 
 # --- sources that are silent, end, or promise ---------------------------------------------------------------
@@ -194,7 +197,7 @@ def push(run: Run, *rows: tuple[int, str]) -> list[int]:
 def test_a_declared_source_holds_the_frontier_until_it_speaks() -> None:
     run = started(sources=["a", "b"])
     assert push(run, (1, "a"), (9, "a")) == []
-    assert run.frontier == order.BEFORE_ALL
+    assert run.frontier == BEFORE_ALL
     assert push(run, (5, "b")) == [1]
     assert run.frontier == 5
 

@@ -131,7 +131,7 @@ class Grid:
         self.packs: dict[str, list[PackPlan]] = {name: [] for name in self.feeds}
         for plans in self.first:
             for plan in plans:
-                self.packs[plan.stream].append(plan)
+                self.packs[plan.stream.name].append(plan)
         self.states: list[list[dict[Any, bytes]]] = [[{} for _ in s.plan.layout.keys] for s in self.stages]
         self.schema = pa.schema([*self.bound.schema, pa.field(formats.KEY, pa.binary())])
         self.results: list[pa.Table] = []
@@ -241,7 +241,7 @@ def _is_event(body: bytes) -> bool:
 def frames_of(each: Given, chance: random.Random) -> list[Frame]:
     """Where a stream's sources and positions come from, as `frames.frames_of` finds it for DataFrames."""
     stream = each.stream
-    seq: tuple[str, str | None] = (chance.choice(("offset", "row", "block")), "@offset")
+    seq: tuple[str, str | None] = (chance.choice(("kafka", "row", "block")), None)
     if stream.seq_column is not None:
         seq = ("column", stream.seq_column)
     elif stream.seq == "content":
@@ -259,8 +259,8 @@ def frames_of(each: Given, chance: random.Random) -> list[Frame]:
 def positioned(each: Given, seq: str, rows: list[tuple[Any, ...]], chance: random.Random) -> pa.Table:
     """Rows in order of position, with the columns that tell it. Files are cut anywhere, some of them in blocks."""
     made = table(each.schema, rows)
-    if seq == "offset":
-        return made.append_column("@offset", pa.array([3 * n for n in range(len(rows))], pa.int64()))
+    if seq == "kafka":
+        return at_offsets(made, pa.array([3 * n for n in range(len(rows))], pa.int64()))
     if seq not in ("row", "block"):
         return made
     paths, numbers, blocks, file, row, block = [], [], [], 0, 0, 0
@@ -275,6 +275,18 @@ def positioned(each: Given, seq: str, rows: list[tuple[Any, ...]], chance: rando
         row += 1
     made = made.append_column(PATH, pa.array(paths, pa.string()))
     return made.append_column(ROW, pa.array(numbers, pa.int64())).append_column(BLOCK, pa.array(blocks, pa.int64()))
+
+
+def at_offsets(rows: pa.Table, offsets: pa.Array) -> pa.Table:
+    """Rows as they come from a partition of Kafka's."""
+    rows = rows.append_column("topic", pa.array(["t"] * len(rows), pa.string()))
+    return rows.append_column("partition", pa.array([0] * len(rows), pa.int32())).append_column("offset", offsets)
+
+
+def at_places(rows: pa.Table, numbers: pa.Array) -> pa.Table:
+    """Rows that stand at these numbers, however a position is told: offsets, rows of one file, or blocks of it."""
+    rows = at_offsets(rows, numbers).append_column(PATH, pa.array(["p"] * len(rows), pa.string()))
+    return rows.append_column(ROW, numbers).append_column(BLOCK, numbers)
 
 
 def batches(grid: Grid, case: Case, *, longest: int = 6, events: bool = False) -> Iterator[Batch]:
@@ -344,7 +356,7 @@ def split(plan: PackPlan, rows: pa.Table, chance: random.Random) -> list[pa.Tabl
             parts = [picked(rows, (tasks[name] == t for name in names)) for t in range(2)]
             return [shuffled(part, chance) for part in parts if part.num_rows]
         return [shuffled(rows, chance)]
-    if plan.seq == "offset":
+    if plan.seq == "kafka":
         cut = chance.randrange(rows.num_rows + 1)
         return [shuffled(part, chance) for part in (rows.slice(0, cut), rows.slice(cut)) if part.num_rows]
     places = list(zip(rows.column(PATH).to_pylist(), rows.column(BLOCK).to_pylist(), strict=True))

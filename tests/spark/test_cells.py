@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests import strategies
 from tests.reference.judge import assert_same, canonical, on_reference
 from tests.reference.programs import operators
-from tests.spark.grid import Batch, Grid, Store, batches, deliver, drain, packed, shuffled
+from tests.spark.grid import Batch, Grid, Store, at_places, batches, deliver, drain, packed, shuffled
 from tests.strategies import Case
 
 import plait
@@ -23,10 +23,9 @@ from plait.query.bind import bind
 from plait.spark import formats
 from plait.spark.cell import cell
 from plait.spark.cell import join as cell_join
-from plait.spark.cell.progress import StreamProgress, frontier_of
+from plait.spark.cell.progress import StreamProgress, held
 from plait.spark.cell.results import read
 from plait.spark.keep import recent
-from plait.spark.pack.positions import BLOCK, PATH, ROW
 from plait.spark.plan import layout
 from plait.spark.plan.frames import Frame
 from plait.spark.plan.stages import layouts, stages
@@ -280,9 +279,7 @@ def tick(grid: Grid, case: Case, at: int, rows: list[tuple[Any, ...]]) -> Batch:
     for each in case.given:
         (plan,) = grid.packs[each.stream.name]
         numbers = pa.array(range(at * 10, at * 10 + len(rows)), pa.int64())
-        part = strategies.table(each.schema, rows).append_column("@offset", numbers)
-        part = part.append_column(PATH, pa.array(["p"] * len(rows)))
-        tasks.append((plan, part.append_column(ROW, numbers).append_column(BLOCK, numbers)))
+        tasks.append((plan, at_places(strategies.table(each.schema, rows), numbers)))
     return Batch(tasks)
 
 
@@ -364,24 +361,24 @@ def test_a_silent_source_lets_go_of_the_frontier_and_takes_it_again() -> None:
     b.sources[0].largest = 500
     for second in range(4):
         a.sources[0].largest = 100 + second
-        assert frontier_of([a, b]) == -(2**63)
+        assert held([a, b])[0] == -(2**63)
         a.tick(1_000_000, {0})
         a, b = told(a, b)
-    assert frontier_of([a, b]) == 101
+    assert held([a, b])[0] == 101
     a.sources[1].largest = 50
     a.tick(0, {1})
-    assert frontier_of([a, b]) == 48
+    assert held([a, b])[0] == 48
     # However long a batch says it was, it counts for a quarter: rows that waited must have a chance to be read.
     for _ in range(3):
         a.tick(3_600_000_000, set())
         a, b = told(a, b)
-        assert frontier_of([a, b]) == 48
+        assert held([a, b])[0] == 48
     a.tick(3_600_000_000, set())
-    assert frontier_of([a, b]) == 500, "only b holds it"
+    assert held([a, b])[0] == 500, "only b holds it"
     b.ended = True
-    assert frontier_of([a, b]) == 500, "nobody does, and nothing is promised beyond what was seen"
+    assert held([a, b])[0] == 500, "nobody does, and nothing is promised beyond what was seen"
     a.ended = True
-    assert frontier_of([a, b]) == 2**63 - 1
+    assert held([a, b])[0] == 2**63 - 1
 
 
 def test_a_stream_no_source_of_which_is_known_may_be_idle_too() -> None:
@@ -389,10 +386,10 @@ def test_a_stream_no_source_of_which_is_known_may_be_idle_too() -> None:
     b = StreamProgress(plait.stream("b"), (0,), open_ended=False)
     b.sources[0].largest = 7
     for _ in range(4):
-        assert frontier_of([a, b]) == -(2**63)
+        assert held([a, b])[0] == -(2**63)
         a.tick(1_000_000, set())
         a, b = told(a, b)
-    assert frontier_of([a, b]) == 7
+    assert held([a, b])[0] == 7
 
 
 # --- the cache of indexes ---------------------------------------------------------------------------------------

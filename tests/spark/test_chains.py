@@ -14,7 +14,7 @@ from tests import strategies
 from tests.reference.dags import dags, operator_over_join
 from tests.reference.judge import on_reference
 from tests.reference.programs import PROGRAMS
-from tests.spark.grid import Batch, Grid, batches, deliver, drain
+from tests.spark.grid import Batch, Grid, at_places, batches, deliver, drain
 from tests.spark.test_cells import SEEDS, judge, plain_kernels
 from tests.strategies import Case, Given, distinct
 
@@ -24,7 +24,6 @@ from plait.query.aggregate import RESERVED
 from plait.query.bind import bind
 from plait.query.types import column_type
 from plait.spark.cell import rows as cell_rows
-from plait.spark.pack.positions import BLOCK, PATH, ROW
 
 __all__ = ["plain_kernels"]  # a fixture that holds for all of this module
 
@@ -119,9 +118,7 @@ def grid_of(query: Any, cells: int = 2) -> Grid:
 def tasks(grid: Grid, number: int, rows: list[tuple[int, int]]) -> Iterator[Any]:
     (plan,) = grid.packs["s"]
     numbers = pa.array(range(number, number + len(rows)), pa.int64())
-    part = strategies.table(SCHEMA, rows).append_column("@offset", numbers)
-    part = part.append_column(PATH, pa.array(["p"] * len(rows))).append_column(ROW, numbers)
-    yield plan, part.append_column(BLOCK, numbers)
+    yield plan, at_places(strategies.table(SCHEMA, rows), numbers)
 
 
 WINDOWS: dict[str, tuple[dict[str, Any], int]] = {
@@ -185,3 +182,17 @@ def test_late_rows_of_an_earlier_batch_are_found_in_partial_panes_too(late: str)
     with pytest.warns(UserWarning, match="1 late"):
         expected = query.reference({"s": pa.table({"ts": [1, 20, 18, 19, 17, 30], "k": [1, 2, 1, 1, 3, 1]})})
     assert grid.table.drop_columns(["_plait_key"]).equals(expected)
+
+
+def test_a_late_tuple_that_no_cell_gets_is_late() -> None:
+    """Splits tell it, in every cell: `route` sends the tuple nowhere, and the reference refuses it all the same."""
+    query = plait.operator(
+        S, buckets=2, route=lambda t: None if t.k == 3 else t.k, state=list, process=lambda state, t: [t.k],
+        output={"k": "int64"},
+    )  # fmt: skip
+    grid = grid_of(query)
+    grid.run(Batch(list(tasks(grid, 0, [(20, 1)]))))
+    with pytest.raises(LateError, match="ts 5 is late, 15 us behind 20"):
+        grid.run(Batch(list(tasks(grid, 1, [(5, 3)]))))
+    with pytest.raises(LateError, match="ts 5 is late"):
+        query.reference({"s": pa.table({"ts": [20, 5], "k": [1, 3]})})

@@ -20,6 +20,7 @@ from tests.spark.kills import killed_at
 
 import plait
 import plait.spark
+from plait.core.sources import Holding
 from plait.spark.cell import arrive
 from plait.spark.cell.progress import StreamProgress
 from plait.spark.formats import Event, Sources
@@ -133,10 +134,10 @@ def test_an_event_that_is_seen_after_a_later_one_counts() -> None:
     events = [Event(0, "heartbeat", "a", 0, 5), Event(1, "end", "a", 1)]
     for event in reversed(events):
         arrive._hear(known, arrive._Bodies(events=[event]), {})
-    assert progress["a"].progress() == (5, 0)
+    assert progress["a"].holding() == [Holding(5, ("a", 0))]
     assert known.events == 1
     arrive._hear(known, arrive._Bodies(events=events), {})  # again: nothing changes
-    assert progress["a"].progress() == (5, 0)
+    assert progress["a"].holding() == [Holding(5, ("a", 0))]
 
 
 def test_numbers_are_taken_for_what_they_are_worth(tmp_path: Path) -> None:

@@ -443,7 +443,7 @@ def test_the_clock_is_no_second_thread() -> None:
 def test_who_pushes_waits_for_the_clock() -> None:
     with begun(JOIN) as run:
         run.push("a", None, A)
-        source, told = run._engine.intakes["a"].sources[0], []
+        source, told = run._engine.intakes["a"].inlets[0], []
 
         def push() -> None:
             try:
@@ -463,7 +463,7 @@ def test_a_source_that_speaks_is_not_idle() -> None:
     stream = plait.stream("a", unit="us", sources=[0, 1], idle_after="1h")
     query = plait.aggregate(stream, size="10us", compute={"n": plait.count()})
     with query.on_threads(workers=1, schemas={"a": SCHEMA}) as run:
-        known = run._engine.intakes["a"].sources
+        known = run._engine.intakes["a"].inlets
         run.push("a", 0, rows((1, 1)))
         before = known[0].spoke_ns
         run.push("a", 0, rows((2, 1)))

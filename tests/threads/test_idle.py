@@ -100,7 +100,7 @@ def test_heartbeats_are_speech() -> None:
         push(run, "a", 0, 5)
         push(run, "b", 0, 5)
         run.heartbeat("a", 1, 2)
-        source = run._engine.intakes["a"].sources[1]
+        source = run._engine.intakes["a"].inlets[1]
         source.spoke_ns += 2 * HOUR_NS  # as if it had just come
         pass_hours(run)
         assert run.frontier == 2

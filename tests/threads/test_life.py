@@ -272,7 +272,7 @@ def test_a_result_that_can_not_be_counted_stops_the_run() -> None:
 def test_two_threads_can_not_push_one_source() -> None:
     with start() as run:
         run.push("a", None, rows((1, 1)))
-        source = run._engine.intakes["a"].sources[0]
+        source = run._engine.intakes["a"].inlets[0]
         with source.lock, pytest.raises(RunError, match="Another thread is inside a call for source 0 of stream 'a'"):
             run.push("a", None, rows((2, 1)))
 

@@ -52,6 +52,14 @@ class Stream:
             return tuple(range(self.sources))
         return self.sources
 
+    def meaning(self) -> list[Any]:
+        """What a checkpoint is bound to: what changes a tuple's place, or whether it is late. In this order, for good.
+
+        `late`, `behind` and `idle_after` are not: a run that stopped at a tuple goes on with another word for it.
+        """
+        sources = list(self.sources) if isinstance(self.sources, tuple) else self.sources
+        return [self.name, self.time, self.unit, self.source, sources, self.seq, self.disorder_us]
+
     def check(self, schema: pa.Schema) -> None:
         """Refuse a schema that lacks what the declaration names, or has it in a type that can't serve."""
         for option, column in (("time", self.time), ("source", self.source_column), ("seq", self.seq_column)):

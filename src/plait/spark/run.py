@@ -222,11 +222,7 @@ def fingerprint(query: Query, bound: Bound, cells: Layout, *inner: Layout, funct
 
     `functions=False`: without what is in users' functions, by which a checkpoint is known again when those have changed.
     """
-    streams = [
-        [s.name, s.time, s.unit, s.source, s.sources if not isinstance(s.sources, tuple) else list(s.sources), s.seq,
-         s.disorder_us]
-        for s in query.streams().values()
-    ]  # fmt: skip
+    streams = [stream.meaning() for stream in query.streams().values()]
     words = [line for line in explain(query).split("\n") if not line.lstrip().startswith("stream ")]
     # A user's operator by its buckets, not by the name of its function: see `_meaning`.
     words = [line.rpartition(":")[0] if line.lstrip().startswith("operator") else line for line in words]

@@ -149,7 +149,7 @@ class Engine(ABC, Generic[W]):
 
     def ended(self, stream: str, source: SourceName | None) -> str | None:
         intake = self.intakes[stream]
-        found = None if source is None else intake.sources.get(source)
+        found = None if source is None else intake.inlets.get(source)
         if intake.ended:
             return f"Stream {stream!r}"
         return f"Stream {stream!r}: source {source!r}" if found is not None and found.ended else None
@@ -223,8 +223,8 @@ class Engine(ABC, Generic[W]):
         return self.pusher.holder()[1:]
 
     def last_ts(self) -> int:
-        sources = [s for intake in self.intakes.values() for s in list(intake.sources.values())]
-        return max((source.largest for source in sources), default=BEFORE_ALL)
+        inlets = [inlet for intake in self.intakes.values() for inlet in list(intake.inlets.values())]
+        return max((inlet.largest for inlet in inlets), default=BEFORE_ALL)
 
     def progressed(self) -> int:
         return sum(worker.progressed() for worker in self.workers)

@@ -12,7 +12,7 @@ from plait.query.stream import Stream
 from plait.threads import words as shared
 from plait.threads.gate import GATES, Gate
 from plait.threads.input.arenas import CHUNK, Arenas
-from plait.threads.input.intake import QUERY, Intake
+from plait.threads.input.intake import QUERY, StreamIntake
 from plait.threads.options import Options
 from plait.threads.parts import Seated
 from plait.threads.pause import Pauser
@@ -29,7 +29,7 @@ class Ground:
     """See the module.
 
     `readers` take up to `most` tuples at once; what sources write of a row has so many `columns`; `events`: how many of
-    its own the engine's threads sleep on; `switches`: epochs will need a source of their own; `positions`: see `Intake`.
+    its own the engine's threads sleep on; `switches`: epochs will need a source of their own; `positions`: see `StreamIntake`.
     """
 
     def __init__(self, bound: Bound, schemas: Mapping[str, pa.Schema], options: Options, together: Together, *, readers: int,
@@ -41,7 +41,7 @@ class Ground:
         self.front = together.front if any(stream.source != QUERY for stream in streams.values()) else None
         self.names = [str(i.node.name) for i in bound.inputs]  # of the streams, by input
         self.inputs = {name: tuple(k for k, n in enumerate(self.names) if n == name) for name in streams}
-        self.intakes = {name: Intake(stream, schemas[name], positions=positions) for name, stream in streams.items()}
+        self.intakes = {name: StreamIntake(stream, schemas[name], positions=positions) for name, stream in streams.items()}
         self.slots = self._slots(streams, options.max_sources) + (self.front is not None)
         pending = options.pending or min(max((1 << 21) // self.slots, 1 << 13), 1 << 16)
         self.gate = (kind or GATES[options.gate])(

@@ -18,7 +18,7 @@ from plait.errors import DataError
 from plait.query.bind import Bound
 from plait.query.identical import KEY
 from plait.query.join import Asof, Join
-from plait.threads.input.intake import QUERY, Intake, content_keys
+from plait.threads.input.intake import QUERY, StreamIntake, content_keys
 from plait.threads.join.loop import gather
 from plait.threads.join.loop import words as o
 from plait.threads.join.memory import Worker
@@ -32,7 +32,7 @@ _FEW = 1 << 14  # rows of an as-of join's right side that are not worth a compac
 class Gatherer:
     """Takes results from the workers' rings. One thread at a time: `lock`."""
 
-    def __init__(self, bound: Bound, intakes: tuple[Intake, Intake], payloads: tuple[Payload, Payload],
+    def __init__(self, bound: Bound, intakes: tuple[StreamIntake, StreamIntake], payloads: tuple[Payload, Payload],
                  workers: list[Worker], control: np.ndarray, latency: Latency, *, forget: Callable[[int], None],
                  keep_latest: Callable[[Payload], int], precision: int,
                  keys: bool) -> None:  # fmt: skip
@@ -179,7 +179,7 @@ class Gatherer:
         self.latency.note(some[o.E_TS], pushed, now)
 
 
-def full_key(intake: Intake, side: int, rows: pa.Table, n: int) -> pa.Array:
+def full_key(intake: StreamIntake, side: int, rows: pa.Table, n: int) -> pa.Array:
     """(ts, input, source, seq) of each row, as bytes; NULL for a row that is not there.
 
     Of another operator's result: (ts, input) and the result's own key, which came along with it.
@@ -188,8 +188,8 @@ def full_key(intake: Intake, side: int, rows: pa.Table, n: int) -> pa.Array:
         at = as_array(rows.column(TS), pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
         # NULL for a row that is not there, since its own key is.
         return keys.join(keys.ints(at), keys.constant(side, n), as_array(rows.column(KEY), pa.binary()), n=n)
-    sources = sorted(intake.sources.values(), key=lambda s: s.number)
-    pieces = pa.array([order.encode((s.rank,)) for s in sources], pa.binary())
+    inlets = sorted(intake.inlets.values(), key=lambda each: each.number)
+    pieces = pa.array([order.encode((inlet.rank,)) for inlet in inlets], pa.binary())
     ts = as_array(rows.column(TS), pa.int64())
     there = ts.is_valid()
     source = pieces.take(as_array(rows.column(SOURCE), pa.int32()))

@@ -29,7 +29,7 @@ from plait.core.aggregate.columns import one_array
 from plait.core.condition import store
 from plait.core.operator.buckets import EVERY, NONE, PlainBuckets, RowView, check_passed, nothing
 from plait.core.operator.machine_steps import no_timers
-from plait.core.operator.rewrite import NotCompiled, Source, Typed, Writer
+from plait.core.operator.rewrite import NotCompiled, Typed, UserFunction, Writer
 from plait.errors import DataError
 from plait.query.bind import Bound
 from plait.query.operator import Operator
@@ -64,11 +64,11 @@ class Made:
         self.state = first
         self.outputs = [(f.name, _output_kind(f)) for f in self.node.output]
         readers: list[tuple[str, Any]] = [("route", self.node.route), ("process", self.node.process)]
-        sources = {name: Source(name, function) for name, function in readers}
+        functions = {name: UserFunction(name, function) for name, function in readers}
         if self.node.on_timer is not None:
-            sources["on_timer"] = Source("on_timer", self.node.on_timer)
-        self.columns = self._columns({c for name in ("route", "process") for c in sources[name].reads})
-        text = self._text(sources)
+            functions["on_timer"] = UserFunction("on_timer", self.node.on_timer)
+        self.columns = self._columns({c for name in ("route", "process") for c in functions[name].reads})
+        text = self._text(functions)
         module = store.load(store.kernel_text(text), cache_dir)
         self.module = module
         self._compile()
@@ -148,37 +148,35 @@ class Made:
 
     # --- text ---
 
-    def _text(self, sources: dict[str, Source]) -> str:
+    def _text(self, functions: dict[str, UserFunction]) -> str:
         reads = "".join(
             {"int": ", ci[{k}, i]", "float": ", cf[{k}, i]", "bool": ", ci[{k}, i] != 0"}[kind].format(k=k)
             for k, (_, kind) in enumerate(self.columns)
         )
         kinds = [kind for _, kind in self.outputs]
         state = ("int" if self.state.dtype.kind == "i" else "float", self.state.ndim)
-        functions = "".join(
-            Writer(source, self._fields(source), state, self.outputs).function() for source in sources.values()
-        )
+        texts = "".join(Writer(user, self._fields(user), state, self.outputs).function() for user in functions.values())
         places = {kind: iter(range(len(kinds))) for kind in ("int", "float")}
         stores = "".join(
             f"        out_{'f' if kind == 'float' else 'i'}[{next(places['float' if kind == 'float' else 'int'])}, count] = "
             f"{'' if kind == 'float' else 'int'}(item[{2 + k}])\n"
             for k, kind in enumerate(kinds)
         )
-        made = calls("process", "plait_process(state, row, log)", stores, sources["process"].yields)
+        made = calls("process", "plait_process(state, row, log)", stores, functions["process"].yields)
         on_timer = "pass"
-        if "on_timer" in sources:
-            made += calls("on_timer", "plait_on_timer(state, row, log)", stores, sources["on_timer"].yields)
+        if "on_timer" in functions:
+            made += calls("on_timer", "plait_on_timer(state, row, log)", stores, functions["on_timer"].yields)
             on_timer = """places, out_i, out_f, count = call_on_timer(
                     state, at, log, waiting, places, out_i, out_f, count,
                     at - 1, 9223372036854775807, bucket, -1, at + 1, timed)"""
         fields = ["ts", "stream", "side", *(f"c{k}" for k in range(len(self.columns)))]
-        return _TEXT.format(streams=tuple(self.names), fields=fields, reads=reads, functions=functions,
+        return _TEXT.format(streams=tuple(self.names), fields=fields, reads=reads, functions=texts,
                             calls=made, on_timer=on_timer, place=_place(self.state.ndim), number=state[0],
                             every=EVERY, none=NONE, more=MORE, beyond_tuple=BEYOND_TUPLE, beyond_timer=BEYOND_TIMER)  # fmt: skip
 
-    def _fields(self, source: Source) -> dict[str, Typed]:
+    def _fields(self, user: UserFunction) -> dict[str, Typed]:
         """How a function's text reads each column of its tuple."""
-        row = source.row
+        row = user.row
         found = {"ts": Typed(f"{row}.ts", "int"), "stream": Typed(f"{row}.stream", "text")}
         for k, (name, kind) in enumerate(self.columns):
             inputs = sum(1 << n for n, bound in enumerate(self.bound.inputs) if name in bound.schema.names)

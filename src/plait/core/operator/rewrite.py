@@ -42,7 +42,7 @@ class NotCompiled(Exception):
     """Why a function runs in plain Python."""
 
 
-class Source:
+class UserFunction:
     """A user's function as a syntax tree, and the columns of its tuple that it reads."""
 
     def __init__(self, role: str, function: Callable[..., Any]) -> None:
@@ -103,24 +103,24 @@ def _call(name: str, *given: Typed | str, kind: str) -> Typed:
 class Expressions:
     """Expressions of one function. `names` are those that have a value here, with their kinds."""
 
-    def __init__(self, source: Source, columns: dict[str, Typed], state: tuple[str, int]) -> None:
+    def __init__(self, user: UserFunction, columns: dict[str, Typed], state: tuple[str, int]) -> None:
         """`columns`: how each column is read. `state`: the kind of its numbers, and its dimensions."""
-        self.source, self.columns, self.state = source, columns, state
+        self.user, self.columns, self.state = user, columns, state
         self.names: dict[str, str] = {}
-        self.kept = None if source.role == "route" else source.parameters[0]
-        if source.role == "on_timer":
-            self.names[source.parameters[1]] = "int"
+        self.kept = None if user.role == "route" else user.parameters[0]
+        if user.role == "on_timer":
+            self.names[user.parameters[1]] = "int"
         # As in Python, a name that is assigned anywhere in a function is nowhere a global.
-        code = source.function.__code__
+        code = user.function.__code__
         self.locals = {*code.co_varnames, *code.co_cellvars}
         if any(name.startswith(MINE) for name in (*self.locals, *code.co_names)):
-            raise NotCompiled(f"{source.role} uses a name that begins with {MINE}")
+            raise NotCompiled(f"{user.role} uses a name that begins with {MINE}")
 
     def no(self, what: str) -> NotCompiled:
-        return NotCompiled(f"{self.source.role} {what}")
+        return NotCompiled(f"{self.user.role} {what}")
 
     def typed(self, node: ast.expr) -> Typed:
-        column = column_read(node, self.source.row)
+        column = column_read(node, self.user.row)
         if column is not None:
             return self.columns[column]
         match node:
@@ -178,18 +178,18 @@ class Expressions:
     def _name(self, name: str) -> Typed:
         if name in self.names:
             return Typed(name, self.names[name])
-        if name in self.source.parameters:
+        if name in self.user.parameters:
             raise self.no(f"uses {name!r} as a whole")
         if name in self.locals:
             raise self.no(f"may read {name!r} before it has a value")
-        scope = self.source.function.__globals__
+        scope = self.user.function.__globals__
         if name not in scope:
             raise self.no(f"uses {name!r}, which is no number")
         return self.constant(scope[name])
 
     def _global(self, node: ast.expr) -> Any:
         """What a name that is no local, or a module's attribute, stands for."""
-        scope = self.source.function.__globals__
+        scope = self.user.function.__globals__
         if isinstance(node, ast.Name) and node.id not in self.locals:
             builtins = scope["__builtins__"]
             return scope.get(node.id, (builtins if isinstance(builtins, dict) else vars(builtins)).get(node.id))
@@ -353,20 +353,20 @@ _CALLS: dict[tuple[Any, str], tuple[str, str]] = {
 class Writer(Expressions):
     """A function's text for the module."""
 
-    def __init__(self, source: Source, columns: dict[str, Typed], state: tuple[str, int],
+    def __init__(self, user: UserFunction, columns: dict[str, Typed], state: tuple[str, int],
                  outputs: list[tuple[str, str]]) -> None:  # fmt: skip
-        super().__init__(source, columns, state)
+        super().__init__(user, columns, state)
         self.outputs = outputs
         self.kinds: dict[str, str] = dict(self.names)  # of every name, throughout the function
         self.temporaries = 0
 
     def function(self) -> str:
-        given = [*self.source.parameters, *([] if self.source.role == "route" else [f"{MINE}log"])]
-        body = self._block(self.source.node.body, 1)
-        if self.source.role == "route":
+        given = [*self.user.parameters, *([] if self.user.role == "route" else [f"{MINE}log"])]
+        body = self._block(self.user.node.body, 1)
+        if self.user.role == "route":
             body.append(f"    return {NONE}")
         head = "@njit(nogil=True, error_model='python', boundscheck=True)"
-        return "\n".join(["", "", head, f"def {MINE}{self.source.role}({', '.join(given)}):", *body, ""])
+        return "\n".join(["", "", head, f"def {MINE}{self.user.role}({', '.join(given)}):", *body, ""])
 
     # --- statements: each gives its lines; `names` follows what has a value after it ---
 
@@ -429,7 +429,7 @@ class Writer(Expressions):
         return [f"{MINE}put({self.kept}, {MINE}log, {at}, {MINE}{kind}64({value.text}))"]
 
     def _named(self, name: str, kind: str) -> None:
-        if name in self.source.parameters:
+        if name in self.user.parameters:
             raise self.no(f"assigns to its parameter {name!r}")
         if name not in self.locals:
             raise self.no(f"assigns to the global {name!r}")
@@ -470,7 +470,7 @@ class Writer(Expressions):
         return lines
 
     def _return(self, value: ast.expr | None) -> list[str]:
-        if self.source.role == "route":
+        if self.user.role == "route":
             return [f"return {self._bucket(value)}"]
         if value is not None and not (isinstance(value, ast.Constant) and value.value is None):
             raise self.no("returns a value")

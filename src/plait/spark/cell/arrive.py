@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from plait.core.sources import judge
 from plait.errors import RunError
 from plait.order import AFTER_ALL, BEFORE_ALL, decode, encode
 from plait.spark import formats
-from plait.spark.cell.progress import StreamProgress, Upstream, frontier_of
+from plait.spark.cell.progress import StreamProgress, Upstream, held
 from plait.spark.cell.rows import in_order
 from plait.spark.formats import Event, OperatorRows, Passed, Split, StreamRows, Tick
 from plait.spark.plan.layout import Layout
@@ -32,6 +33,10 @@ class Known:
     drained: bool
     events: int  # the largest number of a control event applied
     reached: int = BEFORE_ALL  # how far events have moved the frontier of the streams, short of the end
+
+    def holders(self) -> list[StreamProgress | Upstream]:
+        """What the frontier depends on."""
+        return [*self.streams.values(), *self.upstreams.values()]
 
     def last_ts(self) -> int:
         """How far time has passed at the end of input: to the last tuple of any stream, or a heartbeat beyond it."""
@@ -87,20 +92,18 @@ def arrive(known: Known, layout: Layout, cell: int, bodies: Iterable[bytes], *, 
         splits.setdefault(head.stream, []).extend(head.splits if head.tells else ())
     if known.drained and found.rows:
         raise RunError("The query has been drained", why="rows came after its end", do="Use another checkpoint folder")
-    limits = {name: known.streams[name].fold(own, known.frontier) for name, own in splits.items()}
+    before = {name: known.streams[name].fold(own, known.frontier) for name, own in splits.items()}
     parts: dict[int, list[pa.Table]] = {}
     late: dict[str, list[pa.Table]] = {}
     for head, rest in found.rows:
         stream = known.streams[head.stream]
         table = formats.rows(rest)
-        if head.panes and head.tells:
-            _judge_splits(stream, limits[head.stream], head.splits, known.frontier)
         if table is None:
             continue
         assert head.input is not None, "rows of a stream that is only heard"
         dropped = None
-        if not head.panes:
-            table, dropped = _judge(stream, limits[head.stream], head.splits, table, known.frontier)
+        if not head.panes:  # which hold no tuple to leave out: `fold` has judged them
+            table, dropped = _parted(stream, before[head.stream], head.splits, table, known.frontier)
         parts.setdefault(head.input, []).append(table)
         if dropped is not None and formats.OWN in dropped.column_names:
             dropped = dropped.filter(dropped.column(formats.OWN))
@@ -123,27 +126,13 @@ def _hear(known: Known, found: _Bodies, splits: dict[str, list[Split]]) -> None:
         # Also one whose number is below the last: a listing may have seen the later one first. Twice does no harm.
         known.events = max(known.events, event.no)
         _apply(event, known.streams)
-        at = frontier_of(known.streams.values()) if known.streams else AFTER_ALL
+        at, _ = held(known.streams.values())
         known.reached = max(known.reached, at) if at < AFTER_ALL else known.reached
     for name, stream in known.streams.items():
         if stream.stream.idle_after_us is not None:
             spoke = {split.source for split in splits.get(name, ())}
             spoke |= {event.source for event in found.events if event.do == "heartbeat" and event.stream == name}
             stream.tick(found.elapsed_us, spoke)
-
-
-def _judge_splits(stream: StreamProgress, limits: dict[tuple[Any, str], int], splits: list[Split],
-                  released: int) -> None:  # fmt: skip
-    """Partial panes hold no tuple to leave out: none may be late or behind, and their least ts tell whether one is."""
-    for split in splits:
-        name, ts = split.source, split.least
-        limit, promised = limits[(name, split.first)], stream.sources[name].heartbeat
-        if ts < limit:
-            raise stream.late(name, ts, limit + stream.stream.disorder_us, bytes.fromhex(split.least_seq))
-        if ts < promised:
-            raise stream.broken_promise(name, ts, promised)
-        if ts < released:
-            raise stream.behind(name, ts, released)
 
 
 def _aside(tables: list[pa.Table]) -> pa.Table:
@@ -182,31 +171,23 @@ def _apply(event: Event, progress: dict[str, StreamProgress]) -> None:
         source.heartbeat = max(source.heartbeat, event.ts)
 
 
-def _judge(stream: StreamProgress, limits: dict[tuple[Any, str], int], splits: list[Split], table: pa.Table,
-           released: int) -> tuple[pa.Table, pa.Table | None]:  # fmt: skip
-    """Part a packed row's tuples into those that count and those that are late or behind."""
-    ts = table.column(formats.TS).to_numpy()
-    split = table.column(formats.SPLIT).to_numpy()
-    per_split = np.array([limits[(s.source, s.first)] for s in splits], np.int64)
-    wrong = ts < per_split[split]
-    if formats.LATE_FLAG in table.column_names:
-        wrong |= table.column(formats.LATE_FLAG).to_numpy(zero_copy_only=False)
+def _parted(stream: StreamProgress, before: dict[tuple[Any, str], int], splits: list[Split], table: pa.Table,
+            released: int) -> tuple[pa.Table, pa.Table | None]:  # fmt: skip
+    """A packed row's tuples: those that count, and those that are late or behind."""
     names = [n for n in table.column_names if n not in (formats.SPLIT, formats.LATE_FLAG)]
-    behind = ts < released
-    promised = np.array([stream.sources[s.source].heartbeat for s in splits], np.int64)[split]
-    if not wrong.any() and not behind.any() and not (ts < promised).any():
-        return table.select(names), None
-    if wrong.any() and stream.stream.late == "error":
-        at = int(np.flatnonzero(wrong)[0])
-        name = splits[split[at]].source
-        seq = encode(decode(table.column(formats.KEY)[at].as_py())[3:])
-        raise stream.late(name, int(ts[at]), int(per_split[split[at]]) + stream.stream.disorder_us, seq)
-    if (broken := np.flatnonzero(~wrong & (ts < promised))).size:
-        at = int(broken[0])
-        raise stream.broken_promise(splits[split[at]].source, int(ts[at]), int(promised[at]))
-    behind &= ~wrong
-    if behind.any() and stream.stream.behind == "error":
-        at = int(np.flatnonzero(behind)[0])
-        raise stream.behind(splits[split[at]].source, int(ts[at]), released)
-    gone = wrong | behind
-    return table.select(names).filter(pa.array(~gone)), table.select(names).filter(pa.array(gone))
+    plain = table.select(names)
+    if "drop" not in (stream.stream.late, stream.stream.behind):
+        return plain, None  # `fold` has found that no tuple is either
+    split = table.column(formats.SPLIT).to_numpy()
+    flag = None
+    if formats.LATE_FLAG in table.column_names:
+        flag = table.column(formats.LATE_FLAG).to_numpy(zero_copy_only=False)
+    largest = np.array([before[(s.source, s.first)] for s in splits], np.int64)
+    judged = judge(stream.stream, table.column(formats.TS).to_numpy(), largest[split], stream.heartbeats(splits)[split],
+                   released, flag)  # fmt: skip
+    if judged.offence is not None:
+        row = judged.offence.row
+        seq = encode(decode(table.column(formats.KEY)[row].as_py())[3:])
+        raise stream.refusal(splits[split[row]].source, judged.offence, seq.hex())
+    gone = judged.late | judged.behind
+    return (plain.filter(pa.array(~gone)), plain.filter(pa.array(gone))) if gone.any() else (plain, None)

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from plait.errors import PendingError
+from plait.core.sources import told, too_many_wait
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.bind import Bound
 from plait.query.stream import Stream
@@ -30,7 +30,7 @@ from plait.spark.cell import end_of_input
 from plait.spark.cell.arrive import Known, arrive
 from plait.spark.cell.live import Live, live
 from plait.spark.cell.onward import Onward
-from plait.spark.cell.progress import StreamProgress, Upstream, frontier_of
+from plait.spark.cell.progress import StreamProgress, Upstream, held
 from plait.spark.cell.rows import in_order
 from plait.spark.formats import Chunk, Manifest, Step
 from plait.spark.keep.recent import NONE, Recent
@@ -113,7 +113,7 @@ def step(plan: CellPlan, cell: int, store: Store, bodies: Iterable[bytes], *, ca
             stream.ended = True
         for upstream in known.upstreams.values():  # one without any row has had no cell that could say so
             upstream.frontier = AFTER_ALL
-    frontier = max(manifest.frontier, frontier_of([*known.streams.values(), *known.upstreams.values()]))
+    frontier = max(manifest.frontier, held(known.holders())[0])
     new = Step(uuid.uuid4().hex, frontier)
     tables = {input: contents.prepared(input, table) for input, table in arrived.tables.items() if table.num_rows}
     for input, table in tables.items():
@@ -253,13 +253,10 @@ def _chunks(store: Store, steps: list[Step], near: Recent) -> list[tuple[int, pa
 def _check_pending(plan: CellPlan, contents: Live, known: Known, frontier: int) -> None:
     if plan.max_pending is None or contents.pending_rows <= plan.max_pending:
         return
-    holders: list[StreamProgress | Upstream] = [*known.streams.values(), *known.upstreams.values()]
-    holder = min(holders, key=lambda p: p.progress()[0])
-    who = "an operator before it"
-    if isinstance(holder, StreamProgress):
-        who = f"source {holder.progress()[1]!r} of stream {holder.stream.name!r}"
-    raise PendingError(
-        f"{contents.pending_rows} tuples wait for the frontier in one cell, more than max_pending={plan.max_pending}",
-        why=f"{who} holds it at {frontier}",
-        do="Feed or end that source, send it heartbeats, or raise max_pending",
-    )
+    _, holder = held(known.holders())
+    who = "nobody" if holder is None else "an operator before it"
+    if holder is not None and holder.who is not None:
+        stream, source = holder.who
+        who = told(stream, source, known=bool(known.streams[stream].sources))
+    waiting = f"{contents.pending_rows} tuples wait for the frontier in one cell"
+    raise too_many_wait(waiting, plan.max_pending, who, frontier)

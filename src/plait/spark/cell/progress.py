@@ -1,8 +1,8 @@
 """What every cell knows of the sources, folded from punctuation: the same in all cells, so none has to be asked.
 
 A task's split says where a source's run of positions begins and how far its time got. Splits of one source, ordered by
-first position, continue what the state remembers; a tuple is late iff it lies below the largest ts before it, less the
-disorder, be that within its split (the task has seen that), in an earlier split of the batch, or in an earlier batch.
+first position, continue what the state remembers: so the largest ts before a tuple is in its split (the task has seen that),
+in an earlier split of the batch, or in an earlier batch. What follows from it is `core/sources.py`'s to say.
 """
 
 from __future__ import annotations
@@ -11,7 +11,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from plait.errors import BehindError, DataError, LateError, RunError
+import numpy as np
+
+from plait.core.sources import Holding, Offence, come_to, frontier, has_ended, is_idle, judge, not_declared, refusal
+from plait.errors import DataError
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.stream import FILE, Stream
 from plait.spark.formats import SourceState, Split, StreamState
@@ -21,18 +24,8 @@ from plait.spark.pack.positions import of_one_file, told
 MOST = 4
 
 
-def _come_to(source: SourceState, disorder_us: int) -> int:
-    """The ts below which a source gives nothing any more, unless it has ended."""
-    return max(BEFORE_ALL if source.largest is None else source.largest - disorder_us, source.heartbeat)
-
-
-def frontier_of(streams: Iterable[StreamProgress | Upstream]) -> int:
-    """The least progress of any source that holds the frontier. If only idle ones are left, what any has come to."""
-    streams = list(streams)
-    least = min(stream.progress()[0] for stream in streams)
-    if least < AFTER_ALL or all(stream.done() for stream in streams):
-        return least
-    return max(stream.reached() for stream in streams)
+#: A stream and its source; None: an operator before this one.
+Who = tuple[str, Any] | None
 
 
 @dataclass
@@ -41,14 +34,18 @@ class Upstream:
 
     frontier: int = BEFORE_ALL
 
-    def progress(self) -> tuple[int, Any]:
-        return self.frontier, None
-
-    def done(self) -> bool:
-        return self.frontier == AFTER_ALL
+    def holding(self) -> list[Holding[Who]]:
+        return [] if self.frontier == AFTER_ALL else [Holding(self.frontier, None)]
 
     def reached(self) -> int:
-        return BEFORE_ALL if self.done() else self.frontier
+        return BEFORE_ALL if self.frontier == AFTER_ALL else self.frontier
+
+
+def held(streams: Iterable[StreamProgress | Upstream]) -> tuple[int, Holding[Who] | None]:
+    """The frontier of an operator that reads these, and who holds it."""
+    streams = list(streams)
+    holding = [each for stream in streams for each in stream.holding()]
+    return frontier(holding, max((stream.reached() for stream in streams), default=BEFORE_ALL))
 
 
 class StreamProgress:
@@ -61,23 +58,26 @@ class StreamProgress:
         self.ended = False
         self.silent_us = 0  # how long none of its sources has said anything
 
-    def progress(self) -> tuple[int, Any]:
-        """How far the stream has come, and the source that holds it."""
+    def holding(self) -> list[Holding[Who]]:
+        """Those that may hold the frontier."""
         if self.ended:
-            return AFTER_ALL, None
-        least, holder = AFTER_ALL, None
-        for name, source in self.sources.items():
-            at = AFTER_ALL if source.ended else _come_to(source, self.stream.disorder_us)
-            if at < least and not source.idle:
-                least, holder = at, name
-        if least == AFTER_ALL and self.open_ended and not self._idle(self.silent_us):
-            # All known sources have ended, and another may come: nothing is promised beyond what has been seen.
-            seen = [s.largest for s in self.sources.values() if s.largest is not None]
-            return max(seen, default=BEFORE_ALL), None
-        return least, holder
+            return []
+        name = self.stream.name
+        found: list[Holding[Who]] = [
+            Holding(self._come_to(source), (name, own), source.idle)
+            for own, source in self.sources.items()
+            if not source.ended
+        ]
+        if self.open_ended and all(each.idle for each in found):
+            # None that is known holds it, and another may come: nothing is promised beyond what has been seen.
+            seen = self.largest()
+            found.append(
+                Holding(BEFORE_ALL if seen is None else seen, (name, None), is_idle(self.stream, self.silent_us))
+            )
+        return found
 
-    def _idle(self, silent_us: int) -> bool:
-        return self.stream.idle_after_us is not None and silent_us >= self.stream.idle_after_us
+    def _come_to(self, source: SourceState) -> int:
+        return come_to(self.stream, BEFORE_ALL if source.largest is None else source.largest, source.heartbeat)
 
     def tick(self, elapsed_us: int, spoke: set[Any]) -> None:
         """Time has passed in which only the sources that spoke said anything."""
@@ -86,55 +86,68 @@ class StreamProgress:
         self.silent_us = 0 if spoke else self.silent_us + elapsed_us
         for name, source in self.sources.items():
             source.silent_us = 0 if name in spoke else source.silent_us + elapsed_us
-            source.idle = self._idle(source.silent_us)
-
-    def done(self) -> bool:
-        """Whether nothing can come any more, as opposed to being idle."""
-        return self.ended or (not self.open_ended and all(s.ended for s in self.sources.values()))
+            source.idle = is_idle(self.stream, source.silent_us)
 
     def largest(self) -> int | None:
         return max((s.largest for s in self.sources.values() if s.largest is not None), default=None)
 
     def reached(self) -> int:
         """The furthest any source has come."""
-        disorder = self.stream.disorder_us
-        return max((_come_to(source, disorder) for source in self.sources.values()), default=BEFORE_ALL)
+        return max((self._come_to(source) for source in self.sources.values()), default=BEFORE_ALL)
 
     def fold(self, splits: list[Split], released: int) -> dict[tuple[Any, str], int]:
-        """Take a batch's splits; gives for each (source, first position) the ts below which its tuples are late."""
-        limits: dict[tuple[Any, str], int] = {}
-        disorder = self.stream.disorder_us
+        """Take a batch's splits; gives for each (source, first position) the largest ts before it in its source.
+
+        Splits tell enough to refuse a batch, in every cell alike, unless late tuples are dropped: then which tuples are
+        left to be behind is known only where the tuples are (`arrive`).
+        """
+        found: dict[tuple[Any, str], int] = {}
+        splits = sorted(splits, key=lambda s: (str(s.source), s.first))
         at_start = {name: source.largest for name, source in self.sources.items()}
-        for split in sorted(splits, key=lambda s: (str(s.source), s.first)):
-            name, first, largest, offence = split.source, split.first, split.largest, split.offence
+        for split in splits:
+            name, first = split.source, split.first
             source = self._source(name)
             if first and source.last and first <= source.last:
                 raise self.out_of_order(name, first, source.last)
             source.last = split.last
             # Rows without a position have no order among those of their batch: only earlier batches came before them.
             before = source.largest if first else at_start.get(name)
-            limits[(name, first)] = BEFORE_ALL if before is None else before - disorder
-            if offence is not None and self.stream.late == "error":
-                largest_before = offence.largest if before is None else max(offence.largest, before)
-                raise self.late(name, offence.ts, largest_before, bytes.fromhex(offence.seq))
-            if (
-                released > BEFORE_ALL
-                and source.largest is None
-                and largest < released
-                and self.stream.behind == "error"
-            ):
-                raise self.behind(name, largest, released)
-            source.largest = largest if source.largest is None else max(source.largest, largest)
+            found[(name, first)] = BEFORE_ALL if before is None else before
+            if split.offence is not None and self.stream.late == "error":
+                late = split.offence
+                limit = late.largest if before is None else max(late.largest, before)
+                raise self.refusal(name, Offence("late", 0, late.ts, limit), late.seq)
+            source.largest = split.largest if source.largest is None else max(source.largest, split.largest)
             source.ended = source.ended or (split.ended and self.stream.source == FILE)
-        return limits
+        self._judge(splits, found, released)
+        return found
+
+    def _judge(self, splits: list[Split], before: dict[tuple[Any, str], int], released: int) -> None:
+        """Refuse what splits show to be refused: by a tuple of each that is not late within it, the least if none is."""
+        least = self.stream.late == "error"
+        ts = np.array([split.least if least else split.largest for split in splits], np.int64)
+        judged = judge(self.stream, ts, np.array([before[(s.source, s.first)] for s in splits], np.int64),
+                       self.heartbeats(splits), released)  # fmt: skip
+        if judged.offence is not None:
+            split = splits[judged.offence.row]
+            raise self.refusal(split.source, judged.offence, split.least_seq if least else "")
+
+    def heartbeats(self, splits: list[Split]) -> np.ndarray:
+        """Of each split's source."""
+        return np.array([self.sources[split.source].heartbeat for split in splits], np.int64)
+
+    def refusal(self, name: Any, offence: Offence, seq: str) -> DataError:
+        """The error for a tuple of a source, by its seq's key piece as hexadecimal."""
+        at = told(bytes.fromhex(seq)) if offence.kind == "late" else ""
+        return refusal(self.stream, name, at, offence, idle=self.sources[name].idle, resumes=True)
 
     def _source(self, name: Any) -> SourceState:
         """The source of a split; it must not have ended."""
         if self.ended:
-            raise RunError(f"Stream {self.stream.name!r} has ended", why="rows came after its end")
+            raise has_ended(self.stream)
         source = self.know(name)
         if source.ended and self.stream.source != FILE:
-            raise RunError(f"Stream {self.stream.name!r}: source {name!r} has ended", why="rows came after its end")
+            raise has_ended(self.stream, name)
         return source
 
     def know(self, name: Any) -> SourceState:
@@ -142,35 +155,9 @@ class StreamProgress:
         source = self.sources.get(name)
         if source is None:
             if not self.open_ended:
-                declared = ", ".join(map(repr, self.sources))
-                raise DataError(
-                    f"Stream {self.stream.name!r}: source {name!r} is not declared",
-                    why=f"sources= names {declared}",
-                    do="Add it to sources=",
-                )
+                raise not_declared(self.stream, name, self.sources)
             source = self.sources[name] = SourceState()
         return source
-
-    def late(self, name: Any, ts: int, largest: int, seq: bytes) -> LateError:
-        return LateError(
-            f"Stream {self.stream.name!r}, source {name!r}, {told(seq)}: "
-            f"ts {ts} is late, {largest - ts} us behind {largest} before it",
-            why=f"the source may run back by {self.stream.disorder_us} us",
-            do=f"Restart with late='drop' to skip such rows, or begin anew with disorder= of at least {largest - ts} us",
-        )
-
-    def behind(self, name: Any, ts: int, released: int) -> BehindError:
-        return BehindError(
-            f"Stream {self.stream.name!r}, source {name!r}: ts {ts} is behind the frontier {released}",
-            why="the source was not known to hold the frontier when it moved on",
-            do="Declare the sources with sources=[...], or restart with behind='drop', which gives up determinism",
-        )
-
-    def broken_promise(self, name: Any, ts: int, heartbeat: int) -> DataError:
-        return DataError(
-            f"Stream {self.stream.name!r}, source {name!r}: ts {ts} is below the source's heartbeat {heartbeat}",
-            why="a heartbeat promises no ts below its own",
-        )
 
     def out_of_order(self, name: Any, first: str, last: str) -> DataError:
         here, there = (told(bytes.fromhex(text)) for text in (first, last))

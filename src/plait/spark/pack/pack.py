@@ -21,7 +21,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from plait.core import keys
+from plait.core.sources import is_late, largest_before
 from plait.errors import DataError
+from plait.order import BEFORE_ALL
+from plait.query.stream import Stream
 from plait.schema import to_micros
 from plait.spark import formats
 from plait.spark.formats import Offence, Split
@@ -35,17 +38,13 @@ from plait.spark.plan.ship import Shipping, Tuples
 class PackPlan:
     """How one DataFrame of a stream becomes packed rows. Pickled into the tasks."""
 
-    stream: str
+    stream: Stream
     inputs: tuple[int, ...]  # the operator's inputs it feeds: two for a self-join, none if it is only heard
     columns: tuple[str, ...]  # that a task reads
-    time: str
-    unit: str | None
-    disorder_us: int
-    late: str
     source: str  # "column", "file" or "constant"
     source_name: Any  # the column, the folder's root, or the name itself
     source_rank: int  # for "constant": the declared position
-    seq: str  # "row" (path and row), "block" (path, block, running), "offset", "kafka", "column", "content"
+    seq: str  # "row" (path and row), "block" (path, block, running), "kafka", "column", "content"
     seq_column: str | None
     ship: Shipping
     scan: Scan | None = None  # the task reads the files itself: it is given which rows
@@ -72,10 +71,10 @@ def pack(plan: PackPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Recor
     tuples = Tuples(rows.table, rows.place, rows.ts, rows.own_keys, rows.hashes, beside)
     cells, schema = plan.ship.layout.keys, formats.PACKED_ROWS
     if not plan.inputs:
-        body = formats.body(formats.StreamRows(plan.stream, None, splits, tells=True, panes=False))
+        body = formats.body(formats.StreamRows(plan.stream.name, None, splits, tells=True, panes=False))
         yield pa.record_batch([list(cells), [body] * len(cells)], schema=schema)
     for number, input in enumerate(plan.inputs):
-        head = formats.StreamRows(plan.stream, input, splits, tells=number == 0, panes=plan.ship.folds)
+        head = formats.StreamRows(plan.stream.name, input, splits, tells=number == 0, panes=plan.ship.folds)
         for cell, body in zip(cells, formats.bodies(head, plan.ship.parts(input, tuples)), strict=True):
             yield pa.record_batch([[cell], [body]], schema=schema)
 
@@ -113,10 +112,10 @@ class _Rows:
 
 
 def _times(plan: PackPlan, table: pa.Table) -> np.ndarray:
-    column = table.column(plan.time)
+    stream, column = plan.stream, table.column(plan.stream.time)
 
     def micros(first: int, rows: int) -> np.ndarray:
-        return to_micros(column.slice(first, rows), plan.unit, stream=plan.stream, name=plan.time, where=plan.where)
+        return to_micros(column.slice(first, rows), stream.unit, stream=stream.name, name=stream.time, where=plan.where)
 
     try:
         return micros(0, table.num_rows)
@@ -142,7 +141,7 @@ def _placed(plan: PackPlan, table: pa.Table, row: int, error: DataError) -> Data
     place = told(_positions(plan, table).pieces(np.array([row]))[0].as_py())
     mend = "mend the file, or name a seq column and filter such rows out"
     return DataError(
-        f"Stream {plan.stream!r}, source {names[codes[row]]!r}, {place}: {error.fact.partition(': ')[2]}",
+        f"Stream {plan.stream.name!r}, source {names[codes[row]]!r}, {place}: {error.fact.partition(': ')[2]}",
         why=error.why,
         do=f"To skip it, {mend if plan.seq == 'block' else 'filter such rows out of the DataFrame'} and restart",
     )
@@ -164,7 +163,7 @@ def _ordered(plan: PackPlan, table: pa.Table) -> _Rows:
 
 
 def _positions(plan: PackPlan, table: pa.Table) -> Positions:
-    return positions(plan.seq, table, stream=plan.stream, seq_column=plan.seq_column, columns=plan.columns)
+    return positions(plan.seq, table, stream=plan.stream.name, seq_column=plan.seq_column, columns=plan.columns)
 
 
 def _check_repeated(plan: PackPlan, found: Positions, place: np.ndarray, begins: np.ndarray, names: list[Any],
@@ -174,7 +173,7 @@ def _check_repeated(plan: PackPlan, found: Positions, place: np.ndarray, begins:
         piece = found.pieces(place[at[:1]])[0].as_py()
         of_column = plan.seq == "column"
         raise DataError(
-            f"Stream {plan.stream!r}, source {names[codes[at[0]]]!r}: {told(piece)} stands twice",
+            f"Stream {plan.stream.name!r}, source {names[codes[at[0]]]!r}: {told(piece)} stands twice",
             why=f"column {plan.seq_column!r} orders a source's tuples, and two with one value have no order"
             if of_column
             else "a position orders a source's tuples, and is one tuple's",
@@ -193,14 +192,14 @@ def _source(plan: PackPlan, table: pa.Table, n: int) -> tuple[list[Any], np.ndar
         column = column.dictionary_decode()
         if not pc.all(pc.starts_with(column, plan.source_name)).as_py():
             raise DataError(
-                f"Stream {plan.stream!r}: file {column[0].as_py()!r} is not in {plan.source_name!r}",
+                f"Stream {plan.stream.name!r}: file {column[0].as_py()!r} is not in {plan.source_name!r}",
                 why="source=plait.FILE names sources by the path relative to one folder",
                 do="Read that folder, without wildcards or further paths",
             )
         column = pc.utf8_slice_codeunits(column, len(plan.source_name))
     if column.null_count:
         raise DataError(
-            f"Stream {plan.stream!r}: source column {plan.source_name!r} is NULL", why="a source needs a name"
+            f"Stream {plan.stream.name!r}: source column {plan.source_name!r} is NULL", why="a source needs a name"
         )
     encoded = pc.dictionary_encode(column)
     raw = encoded.dictionary.to_pylist()
@@ -221,13 +220,13 @@ def _splits(plan: PackPlan, rows: _Rows) -> tuple[list[Split], np.ndarray | None
         ts = rows.ts[begin:end]
         offence = None
         if plan.seq != "content":
-            largest_before = np.maximum.accumulate(ts)[:-1]
-            wrong = np.flatnonzero(ts[1:] < largest_before - plan.disorder_us) + 1
-            if len(wrong):
+            before = largest_before(ts, BEFORE_ALL)
+            wrong = is_late(plan.stream, ts, before)
+            if wrong.any():
                 late = np.zeros(len(rows.ts), bool) if late is None else late
-                late[begin + wrong] = True
-                where = rows.seq(begin + int(wrong[0])).hex()
-                offence = Offence(int(ts[wrong[0]]), int(largest_before[wrong[0] - 1]), where)
+                late[begin:end] = wrong
+                at = int(wrong.argmax())
+                offence = Offence(int(ts[at]), int(before[at]), rows.seq(begin + at).hex())
         kept = ts if late is None else ts[~late[begin:end]]
         first, last = (rows.seq(at).hex() if plan.seq != "content" else "" for at in (begin, end - 1))
         least = int(ts.argmin())

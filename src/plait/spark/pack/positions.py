@@ -75,9 +75,9 @@ def positions(
     if kind == "content":
         pieces = [keys.wrapped(table.column(c).combine_chunks(), signed_zero=True) for c in columns]
         return _spelled(keys.nest(keys.join(*pieces, n=n), n=n))
-    if kind in ("column", "offset"):
+    if kind == "column":
         assert seq_column is not None
-        return _of_column(table.column(seq_column).combine_chunks(), kind, stream, seq_column)
+        return _of_column(table.column(seq_column).combine_chunks(), stream, seq_column)
     if kind == "kafka":
         # The whole of a position: a source that a column names and that spans partitions has no order, and is refused
         # when a later batch brings an earlier partition's rows.
@@ -114,7 +114,7 @@ def positions(
     )
 
 
-def _of_column(column: pa.Array, kind: str, stream: str, name: str) -> Positions:
+def _of_column(column: pa.Array, stream: str, name: str) -> Positions:
     if column.null_count:
         raise DataError(f"Stream {stream!r}: seq column {name!r} is NULL", why="it orders the tuples")
     if not pa.types.is_integer(column.type) or pa.types.is_uint64(column.type):
@@ -122,7 +122,7 @@ def _of_column(column: pa.Array, kind: str, stream: str, name: str) -> Positions
     numbers = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
 
     def pieces(at: np.ndarray) -> pa.Array:
-        return keys.ints(numbers[at]) if kind == "offset" else keys.wrapped(column.take(pa.array(at)))
+        return keys.wrapped(column.take(pa.array(at)))
 
     return Positions((numbers,), pieces, lambda: numbers.astype(np.uint64))
 
@@ -162,10 +162,8 @@ def unquoted(paths: pa.Array) -> pa.Array:
 
 
 def told(piece: bytes) -> str:
-    """A seq's key piece for a person: the file and row, the offset, or the seq column's value."""
+    """A seq's key piece for a person: the file and row, Kafka's offset, or the seq column's value."""
     (found,) = decode(piece)
-    if not isinstance(found, tuple):
-        return f"offset {found}"
     if len(found) == 3 and isinstance(found[0], int):
         return f"offset {found[2]} of topic {found[1].decode(errors='replace')!r}, partition {found[0]}"
     if isinstance(found[0], bytes):
@@ -180,6 +178,4 @@ def told(piece: bytes) -> str:
 def of_one_file(one: bytes, other: bytes) -> bool:
     """Whether two seqs' key pieces name rows of the same file."""
     (a,), (b,) = decode(one), decode(other)
-    if not isinstance(a, tuple) or not isinstance(b, tuple):
-        return False
     return isinstance(a[0], bytes) and len(a) == len(b) and a[0] == b[0]

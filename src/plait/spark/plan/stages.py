@@ -76,8 +76,7 @@ def heard_plan(stream: Stream, frame: frames.Frame, bound: Bound, cells: Layout,
 def _pack_plan(stream: Stream, frame: frames.Frame, inputs: tuple[int, ...], columns: tuple[str, ...],
                ship: Shipping) -> PackPlan:  # fmt: skip
     return PackPlan(
-        stream=stream.name, inputs=inputs, columns=columns, time=stream.time, unit=stream.unit,
-        disorder_us=stream.disorder_us, late=stream.late, source=frame.source, source_name=frame.source_name,
+        stream=stream, inputs=inputs, columns=columns, source=frame.source, source_name=frame.source_name,
         source_rank=frame.source_rank, seq=frame.seq, seq_column=frame.seq_column, ship=ship, scan=frame.scan,
     )  # fmt: skip
 

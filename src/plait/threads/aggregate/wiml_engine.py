@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from plait.core.machine.marks import compiling
-from plait.errors import PendingError, RunError
+from plait.errors import RunError
 from plait.order import AFTER_ALL
 from plait.query.aggregate import Aggregate
 from plait.query.bind import Bound
@@ -30,7 +30,7 @@ from plait.threads.aggregate.hive.windows import HiveWindows
 from plait.threads.aggregate.wiml import await_frontier
 from plait.threads.ground import Ground
 from plait.threads.guard import guarded
-from plait.threads.input.intake import Intake, Source
+from plait.threads.input.intake import Inlet, StreamIntake
 from plait.threads.input.push import Pusher, one_type
 from plait.threads.options import Options
 from plait.threads.parts import Encodes
@@ -44,15 +44,15 @@ CHUNK = 1 << 16  # tuples at once
 class SourcesCells:
     """Every source's cells, by its slot: those that push add theirs, the output thread goes through all."""
 
-    def __init__(self, intakes: Mapping[str, Intake]) -> None:
+    def __init__(self, intakes: Mapping[str, StreamIntake]) -> None:
         self._intakes = intakes
         self.by_slot: dict[int, Cells] = {}
 
     def in_order(self) -> Iterable[Cells]:
         """In the order that settles ties."""
         for intake in self._intakes.values():
-            for source in sorted(intake.sources.values(), key=lambda s: s.rank):
-                for slot in source.slots.values():
+            for inlet in sorted(intake.inlets.values(), key=lambda each: each.rank):
+                for slot in inlet.slots.values():
                     yield self.by_slot[slot]
 
     @property
@@ -78,20 +78,20 @@ class HivePusher(Pusher):
     def _written(self, slot: int, progress: int) -> None:
         self._cells[slot].written(progress)
 
-    def _enter(self, intake: Intake, source: Source, rows: pa.Table | pa.RecordBatch, ts: np.ndarray, ref: np.ndarray,
+    def _enter(self, intake: StreamIntake, inlet: Inlet, rows: pa.Table | pa.RecordBatch, ts: np.ndarray, ref: np.ndarray,
                progress: int) -> None:  # fmt: skip
         n = len(ts)
         if n == 0:
-            self._promise(source, progress)
+            self._promise(inlet, progress)
             return
-        (slot,) = source.slots.values()
+        (slot,) = inlet.slots.values()
         cells, ts = self._cells[slot], np.ascontiguousarray(ts)
         for first in range(0, n, CHUNK):
             last = min(first + CHUNK, n)
             self._wait_for_room(slot, cells)
             cells.take(rows if last - first == n else rows.slice(first, last - first), ts[first:last])
-            source.added += last - first
-            self._promise(source, progress if last == n else int(ts[last - 1]))
+            inlet.added += last - first
+            self._promise(inlet, progress if last == n else int(ts[last - 1]))
 
     def _wait_for_room(self, slot: int, cells: Cells) -> None:
         """Too many cells in panes that wait for another source are an error; in complete ones that nobody took, a wait."""
@@ -101,7 +101,7 @@ class HivePusher(Pusher):
             frontier = self.gate.frontier()[0]
             ahead = cells.ahead(frontier)
             if ahead > pending:
-                raise self._too_far(slot, ahead)
+                raise self._stuck(f"{self.gate.name(slot)} has parts in {ahead} windows")
             if self._output.passed >= frontier or cells.live() - ahead <= capacity:
                 return  # what is left belongs to the pane that the frontier lies in
             self._together.check()
@@ -116,14 +116,6 @@ class HivePusher(Pusher):
                 )
             with self._guard:
                 self._moved.wait(0.02)
-
-    def _too_far(self, slot: int, ahead: int) -> PendingError:
-        return PendingError(
-            f"{self.gate.name(slot)} has parts in {ahead} windows that wait for the frontier, "
-            f"which is held by {self.gate.held()}",
-            why="waiting could be for ever, if the same thread feeds both",
-            do="Push sources by turns, send heartbeats for a silent one, close it, or raise pending=",
-        )
 
 
 class HiveEngine(PaneEngine):

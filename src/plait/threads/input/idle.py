@@ -1,32 +1,32 @@
 """`idle_after=`: a source that has been silent for so long by the wall clock does not hold the frontier.
 
-It is promised for, up to where those that do speak hold the frontier; if none is left that speaks, up to the furthest that
-any has come to. So what is promised for it lies never above the frontier, and when it comes back it is judged by that
-alone: a tuple below the frontier is behind, the others are welcome. What is behind then depends on when tuples arrived:
-this gives up determinism, as the documentation says.
+At the gate it is promised for, up to where the frontier is without it (`core.sources.frontier`). So what is promised for it
+lies never above the frontier, and when it comes back it is judged by that alone: a tuple below the frontier is behind, the
+others are welcome. What is behind then depends on when tuples arrived: this gives up determinism, as the documentation says.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
+from plait.core.sources import frontier
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.stream import Stream
 from plait.threads.input.push import Pusher
 
 
-def let_go(pushers: Iterable[Pusher], now_ns: int) -> None:
+def let_go(pushers: Sequence[Pusher], now_ns: int) -> None:
     """Promise for every source that has been silent for too long."""
     found = [(pusher, each) for pusher in pushers for each in pusher.holding(now_ns)]
-    speaking = [each.progress for _, each in found if not each.idle]
-    if not found or len(speaking) == len(found):
+    idle = [(pusher, each) for pusher, each in found if each.idle]
+    if not idle:
         return
-    reached = min(speaking) if speaking else max(each.reached for _, each in found)
-    for pusher, each in found:
-        if each.idle and BEFORE_ALL < reached < AFTER_ALL:
-            pusher.promise_for(each, reached)
+    at, _ = frontier((each for _, each in found), max(pusher.reached() for pusher in pushers))
+    if BEFORE_ALL < at < AFTER_ALL:
+        for pusher, each in idle:
+            pusher.promise_for(each.who, at)
 
 
 class Clock:

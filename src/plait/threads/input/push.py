@@ -1,4 +1,8 @@
-"""From a user's batch to the gate: source, time, judgement, payload, columns, and then the tuples themselves.
+"""From a user's batch to the gate: time, source, judgement, payload, order in the source, columns, and then the tuples.
+
+A batch is cut into parts, one for each source that it has rows of (`push`). Each part is judged (`StreamIntake.admit`), its
+rows are kept (`_keep`), it waits for others of its source if it must (`StreamIntake.release`), and what leaves there enters
+the gate (`_enter`).
 
 The order matters. A row's payload is kept and its columns are in its source's arena before the gate has its tuple;
 after that any worker may read it. An arena has room for what the gate can hold of the source, for what a worker has
@@ -10,13 +14,14 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from plait.connectors import memory as tables
 from plait.core.machine.marks import compiling
+from plait.core.sources import has_ended, judge_next, may_be_behind, told
 from plait.errors import DataError, PendingError, RunError
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.stream import SourceName, Stream
@@ -26,8 +31,8 @@ from plait.threads.gate import codes
 from plait.threads.gate.gates import inside
 from plait.threads.ground import Ground
 from plait.threads.input.arenas import CHUNK
-from plait.threads.input.intake import NO_TIES, Intake, Source, content_keys
-from plait.threads.input.sources import Holding, Sources, ended
+from plait.threads.input.inlets import AtGate, Inlets
+from plait.threads.input.intake import EMPTY, NO_TIES, Inlet, StreamIntake, content_keys
 from plait.threads.parts import Encodes
 from plait.threads.pause import Pauser
 
@@ -54,15 +59,20 @@ def _declared(stream: Stream, schema: pa.Schema | None, source: Any = ...) -> St
     return dataclasses.replace(stream, **changes)
 
 
-#: What a batch has of one source: its name, the rows, their ts, and their numbers in the batch (None: it is all of it).
-Part = tuple[SourceName, pa.RecordBatch, np.ndarray, np.ndarray | None]
+class Part(NamedTuple):
+    """What a batch has of one source."""
+
+    name: SourceName
+    batch: pa.RecordBatch
+    ts: np.ndarray
+    rows: np.ndarray | None  # their numbers in the user's batch; None: it is all of it
 
 
 def one_type() -> None:
     """Columns have one type for good: there is nothing to widen."""
 
 
-class Pusher(Sources):
+class Pusher(Inlets):
     """What comes of the sources. Any thread may push; one at a time pushes a source."""
 
     def __init__(self, ground: Ground, pauser: Pauser, payloads: Mapping[str, Any], encoder: Encodes, *,
@@ -77,146 +87,143 @@ class Pusher(Sources):
     def _written(self, slot: int, progress: int) -> None:
         """A source is about to promise that nothing below comes any more."""
 
-    def promise_for(self, silent: Holding, ts: int) -> None:
+    def promise_for(self, silent: AtGate, ts: int) -> None:
         """A silent source does not hold the frontier below `ts`; unless it has begun to speak by now.
 
         The clock never waits for a push, nor is it taken for one: who pushes while the clock is here waits until it has gone.
         """
-        lock = self._joining if silent.source is None else silent.source.turn
+        intake, inlet, slot = silent.intake, silent.inlet, silent.slot
+        lock = self._joining if inlet is None else inlet.turn
         if not lock.acquire(blocking=False):
             return
         try:
-            if silent.source is None:
-                if self._nobody.get(silent.intake.stream.name) == silent.slot:
-                    self._answer(silent.slot, self.gate.heartbeat(silent.slot, ts))
-            elif not silent.source.ended:
-                silent.source.let_go = max(silent.source.let_go, ts)
-                self._advance(silent.intake, silent.source)
+            if inlet is None:
+                if self._nobody.get(intake.stream.name) == slot:
+                    self._answer(slot, self.gate.heartbeat(slot, ts))
+            elif not inlet.ended:
+                inlet.let_go = max(inlet.let_go, ts)
+                self._advance(intake, inlet)
         finally:
             lock.release()
 
     # --- pushing ---
 
-    def push(self, intake: Intake, name: SourceName | None, batch: pa.RecordBatch) -> None:
+    def push(self, intake: StreamIntake, name: SourceName | None, batch: pa.RecordBatch) -> None:
         stream = intake.stream
         pushed_ns = time.monotonic_ns()
         ts = to_micros(
             batch.column(batch.schema.get_field_index(stream.time)), stream.unit, stream=stream.name, name=stream.time
         )
         if intake.ended:
-            raise ended(intake)
+            raise has_ended(stream)
         if stream.source_column is None:
-            parts: list[Part] = [(intake.named(name, ""), batch, ts, None)]
+            parts = [Part(intake.named(name), batch, ts, None)]
         else:
             parts = []
             for own, rows in intake.split(batch):
                 part, times = (batch, ts) if len(rows) == len(ts) else (taken(batch, rows), ts[rows])
-                parts.append((intake.named(own, f", row {int(rows[0])}"), part, times, rows))
+                parts.append(Part(intake.named(own, f"row {int(rows[0])}"), part, times, rows))
         # All sources of a batch are there before the first one's rows are: else these could leave the others behind.
-        self._let_in(intake, parts)
+        self._let_in(intake, [part for part in parts if part.name not in intake.inlets])
         for part in parts:
-            self._push(intake, *part, pushed_ns)
+            self._push(intake, part, pushed_ns)
 
-    def _let_in(self, intake: Intake, parts: list[Part]) -> None:
-        """Make sources known that were not."""
-        stream, released = intake.stream, self._bound(intake)
-        new = [part for part in parts if part[0] not in intake.sources]
-        if released > BEFORE_ALL and stream.behind == "error":
-            for name, batch, ts, rows in new:
-                # Judged before the source is let in, where it would hold the frontier.
-                if len(ts) and int(ts.min()) < released:
-                    intake.judge(Source(name, 0, 0), batch, ts, rows, released, keep=False)
-        for name, _, _, _ in new:
-            self._source(intake, name, released)
+    def _let_in(self, intake: StreamIntake, new: list[Part]) -> None:
+        """Make sources known that were not. Their rows are judged before: once let in, they would hold the frontier."""
+        released = self._bound(intake)
+        for name, _, ts, rows in new:
+            _, found = judge_next(intake.stream, ts, BEFORE_ALL, BEFORE_ALL, released)
+            if found is not None and found.offence is not None and found.offence.kind == "behind":
+                raise intake.refusal(name, found.offence, rows, idle=False)
+        for part in new:
+            self._inlet(intake, part.name, released)
 
-    def _bound(self, intake: Intake) -> int:
-        """What a tuple that comes now may be below; a source that holds the frontier, and is not let go of, never is."""
-        loose = intake.stream.declared() is None or intake.stream.idle_after_us is not None
-        return self._released() if loose else BEFORE_ALL
+    def _bound(self, intake: StreamIntake) -> int:
+        """What a tuple that comes now is behind, if it lies below."""
+        return self._released() if may_be_behind(intake.stream) else BEFORE_ALL
 
-    def _push(self, intake: Intake, name: SourceName, batch: pa.RecordBatch, ts: np.ndarray, rows: np.ndarray | None,
-              pushed_ns: int) -> None:  # fmt: skip
-        stream, source = intake.stream, intake.sources[name]
-        with _Inside(source, stream.name):
-            batch, ts, positions = intake.judge(source, batch, ts, rows, self._bound(intake))
+    def _push(self, intake: StreamIntake, part: Part, pushed_ns: int) -> None:
+        stream, inlet = intake.stream, intake.inlets[part.name]
+        with _Inside(inlet, stream.name):
+            batch, ts, positions = intake.admit(inlet, part.batch, part.ts, part.rows, self._bound(intake))
             if not len(ts):
-                self._advance(intake, source)
+                self._advance(intake, inlet)
                 return
             ties = content_keys(batch) if intake.by_content else NO_TIES
             if intake.by_content and intake.positions:
-                positions = intake.numbered(source, ts, ties)
-            refs = self._keep(intake, source, batch, ts, positions, pushed_ns)
-            progress = source.progress(stream.disorder_us)
-            out, out_ts, out_ref = intake.release(source, batch, ts, refs, progress, ties)
-            self._enter(intake, source, out, out_ts, out_ref, progress)
+                positions = intake.numbered(inlet, ts, ties)
+            refs = self._keep(intake, inlet, batch, ts, positions, pushed_ns)
+            progress = inlet.progress(stream)
+            out, out_ts, out_ref = intake.release(inlet, batch, ts, refs, progress, ties)
+            self._enter(intake, inlet, out, out_ts, out_ref, progress)
 
-    def _keep(self, intake: Intake, source: Source, batch: pa.RecordBatch, ts: np.ndarray, positions: np.ndarray,
+    def _keep(self, intake: StreamIntake, inlet: Inlet, batch: pa.RecordBatch, ts: np.ndarray, positions: np.ndarray,
               pushed_ns: int) -> np.ndarray:  # fmt: skip
         """Keep whole rows; gives the numbers under which they are found."""
         with self._encoding:
             stamp = self.encoder.stamp + 1
-        first = self.payloads[intake.stream.name].append(batch, ts, source.number, positions, pushed_ns, stamp)
+        first = self.payloads[intake.stream.name].append(batch, ts, inlet.number, positions, pushed_ns, stamp)
         self.rows += len(ts)
         intake.taken += len(ts)
         return np.arange(first, first + len(ts)) if intake.positions else np.broadcast_to(np.int64(first), len(ts))
 
-    def bring(self, intake: Intake, batch: pa.RecordBatch, ts: np.ndarray, until: int) -> None:
+    def bring(self, intake: StreamIntake, batch: pa.RecordBatch, ts: np.ndarray, until: int) -> None:
         """Results of another operator: in order, and by construction neither late nor behind. `until`: its frontier."""
-        source = intake.sources[0]
-        with _Inside(source, intake.stream.name):
+        inlet = intake.inlets[0]
+        with _Inside(inlet, intake.stream.name):
             if len(ts) == 0:
-                self._promise(source, until)
+                self._promise(inlet, until)
                 return
-            positions = np.arange(source.delivered + 1, source.delivered + len(ts) + 1)
-            source.delivered += len(ts)
-            refs = self._keep(intake, source, batch, ts, positions, time.monotonic_ns())
-            self._enter(intake, source, batch, ts, refs, until)
+            positions = np.arange(inlet.delivered + 1, inlet.delivered + len(ts) + 1)
+            inlet.delivered += len(ts)
+            refs = self._keep(intake, inlet, batch, ts, positions, time.monotonic_ns())
+            self._enter(intake, inlet, batch, ts, refs, until)
 
-    def _advance(self, intake: Intake, source: Source, progress: int | None = None) -> None:
+    def _advance(self, intake: StreamIntake, inlet: Inlet, progress: int | None = None) -> None:
         """Progress without rows: a heartbeat, an end, or a batch of which nothing was left."""
         if progress is None:
-            progress = source.progress(intake.stream.disorder_us)
-        if intake.holds:
-            self._enter(intake, source, *intake.release(source, None, EMPTY, EMPTY, progress), progress)
+            progress = inlet.progress(intake.stream)
+        if intake.reorders:
+            self._enter(intake, inlet, *intake.release(inlet, None, EMPTY, EMPTY, progress), progress)
             return
-        self._promise(source, progress)
+        self._promise(inlet, progress)
 
-    def _promise(self, source: Source, progress: int) -> None:
+    def _promise(self, inlet: Inlet, progress: int) -> None:
         if progress == BEFORE_ALL:
             return
         began = time.monotonic_ns()
-        for slot in source.slots.values():
+        for slot in inlet.slots.values():
             self._written(slot, progress)
             self._answer(slot, self.gate.heartbeat(slot, progress))
         self.latency.advanced(self.gate.frontier()[0], began)
 
-    def _enter(self, intake: Intake, source: Source, rows: pa.Table | pa.RecordBatch, ts: np.ndarray, ref: np.ndarray,
+    def _enter(self, intake: StreamIntake, inlet: Inlet, rows: pa.Table | pa.RecordBatch, ts: np.ndarray, ref: np.ndarray,
                progress: int) -> None:  # fmt: skip
         """Rows of one source, in order, through the arena into the gate, a chunk at a time."""
         n = len(ts)
         if n == 0:
-            self._promise(source, progress)
+            self._promise(inlet, progress)
             return
-        seq = np.arange(source.added, source.added + n)
+        seq = np.arange(inlet.added, inlet.added + n)
         ts = np.ascontiguousarray(ts)
         for first in range(0, n, CHUNK):
             last = min(first + CHUNK, n)
             whole = first == 0 and last == n
             part = rows if whole else rows.slice(first, last - first)
-            self._write(intake, source, part, ts[first:last])
+            self._write(intake, inlet, part, ts[first:last])
             now = progress if last == n else int(ts[last - 1])
-            for slot in source.slots.values():
+            for slot in inlet.slots.values():
                 self._add(slot, ts, seq, ref, first, last, now, result=self._is_result(intake.stream.name))
-            source.added += last - first
+            inlet.added += last - first
 
-    def _write(self, intake: Intake, source: Source, rows: pa.Table | pa.RecordBatch, ts: np.ndarray) -> None:
+    def _write(self, intake: StreamIntake, inlet: Inlet, rows: pa.Table | pa.RecordBatch, ts: np.ndarray) -> None:
         with self._encoding:
-            for input, slot in source.slots.items():
+            for input, slot in inlet.slots.items():
                 made: Any = self.encoder.rows(input, rows, ts)
                 if self.encoder.admit(input, made) or not self._armed:
                     self._widen()
                     self._armed = True  # the kernels are there: nothing was probed before the first rows
-                self.arenas.by_slot[slot].write(source.added, made, self.encoder.encoded(input, made))
+                self.arenas.by_slot[slot].write(inlet.added, made, self.encoder.encoded(input, made))
 
     def forget(self, stamp: int) -> None:
         """Text that only rows pushed before `stamp` hold has no code any more."""
@@ -257,28 +264,10 @@ class Pusher(Sources):
                     patience -= 1
                     with self.epochs.lock:
                         continue
-                raise self._crowded(slot) if result else self._stuck(slot)
+                tuples = f"{gate.name(slot)} has {gate.pending} tuples"
+                raise self._crowded(slot) if result else self._stuck(tuples)
             else:
                 self._answer(slot, number)
-
-    def _stuck(self, slot: int) -> PendingError:
-        held, stream, source = self.holder()
-        who = "nobody"
-        if stream is not None:
-            who = (
-                f"stream {stream!r}, of which no source is known"
-                if source is None
-                else f"source {source!r} of stream {stream!r}"
-            )
-        if self.front is not None and self.front.released < held:
-            held, who = self.front.released, "a stream that another operator of the query reads"
-        at = "it has not spoken" if held == BEFORE_ALL else f"it is at ts {held}"
-        return PendingError(
-            f"{self.gate.name(slot)} has {self.gate.pending} tuples that wait for the frontier, "
-            f"which is held by {who}: {at}",
-            why="waiting could be for ever, if the same thread feeds both",
-            do="Push sources by turns, send heartbeats for a silent one, close it, or raise pending=",
-        )
 
     def _crowded(self, slot: int) -> PendingError:
         return PendingError(
@@ -289,46 +278,41 @@ class Pusher(Sources):
 
     # --- promises and ends ---
 
-    def heartbeat(self, intake: Intake, name: SourceName, ts: int) -> None:
-        source = self._source(intake, intake.named(name, ""), self._released())
-        with _Inside(source, intake.stream.name):
-            if source.ended or intake.ended:
-                raise RunError(
-                    f"Stream {intake.stream.name!r}: source {name!r} has ended", why="a heartbeat came after its end"
-                )
-            source.heartbeat, source.spoke_ns = max(source.heartbeat, ts), time.monotonic_ns()
-            self._advance(intake, source)
+    def heartbeat(self, intake: StreamIntake, name: SourceName, ts: int) -> None:
+        inlet = self._inlet(intake, intake.named(name), self._released())
+        with _Inside(inlet, intake.stream.name):
+            if inlet.ended or intake.ended:
+                raise has_ended(intake.stream, name, came="a heartbeat")
+            inlet.heartbeat, inlet.spoke_ns = max(inlet.heartbeat, ts), time.monotonic_ns()
+            self._advance(intake, inlet)
 
-    def end(self, intake: Intake, name: SourceName | None) -> None:
+    def end(self, intake: StreamIntake, name: SourceName | None) -> None:
         """End one source, or with None all of the stream's, those to come included."""
         if name is not None:
-            self._end(intake, self._source(intake, intake.named(name, ""), self._released()))
+            self._end(intake, self._inlet(intake, intake.named(name), self._released()))
             return
         with self._joining:
             intake.ended = True  # so no source comes that the end would not meet
-        for source in intake.sources.values():
-            self._end(intake, source)
+        for inlet in intake.inlets.values():
+            self._end(intake, inlet)
         with self._joining:
             self._nobody_any_more(intake)
         self.latency.advanced(self.gate.frontier()[0], time.monotonic_ns())
 
-    def _end(self, intake: Intake, source: Source) -> None:
-        with _Inside(source, intake.stream.name):
-            if source.ended:
+    def _end(self, intake: StreamIntake, inlet: Inlet) -> None:
+        with _Inside(inlet, intake.stream.name):
+            if inlet.ended:
                 return
-            source.ended = True
-            if intake.holds:
-                rows = intake.release(source, None, EMPTY, EMPTY, AFTER_ALL)
+            inlet.ended = True
+            if intake.reorders:
+                rows = intake.release(inlet, None, EMPTY, EMPTY, AFTER_ALL)
                 if len(rows[1]):
-                    self._enter(intake, source, *rows, int(rows[1][-1]))
+                    self._enter(intake, inlet, *rows, int(rows[1][-1]))
             began = time.monotonic_ns()
-            for slot in source.slots.values():
+            for slot in inlet.slots.values():
                 self._written(slot, AFTER_ALL)
                 self._answer(slot, self.gate.end(slot))
             self.latency.advanced(self.gate.frontier()[0], began)
-
-
-EMPTY = np.empty(0, np.int64)
 
 
 class _Inside:
@@ -337,14 +321,14 @@ class _Inside:
     The clock may be there for a moment: it is waited for.
     """
 
-    def __init__(self, source: Source, stream: str) -> None:
-        self._source, self._who = source, f"source {source.name!r} of stream {stream!r}"
+    def __init__(self, inlet: Inlet, stream: str) -> None:
+        self._inlet, self._who = inlet, told(stream, inlet.name)
 
     def __enter__(self) -> None:
-        if not self._source.lock.acquire(blocking=False):
+        if not self._inlet.lock.acquire(blocking=False):
             raise inside(self._who)
-        self._source.turn.acquire()
+        self._inlet.turn.acquire()
 
     def __exit__(self, *_: object) -> None:
-        self._source.turn.release()
-        self._source.lock.release()
+        self._inlet.turn.release()
+        self._inlet.lock.release()

@@ -1,39 +1,36 @@
-"""The sources of an operator, in front of its gate: who they are, their places in ties, and who holds the frontier."""
+"""The inlets of an operator, one for each source, in front of its gate: who they are, their places in ties, and who of them
+holds the frontier.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from plait.errors import DataError, RunError
+from plait.core.sources import Holding, frontier, has_ended, is_idle, stuck, told
+from plait.errors import DataError, PendingError, RunError
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.stream import SourceName
 from plait.threads import words as shared
 from plait.threads.ground import Ground
-from plait.threads.input.intake import QUERY, Intake, Source
+from plait.threads.input.intake import QUERY, Inlet, StreamIntake
 from plait.threads.parts import Encodes
 from plait.threads.pause import Pauser
 
 
-def ended(intake: Intake) -> RunError:
-    return RunError(f"Stream {intake.stream.name!r} has ended", why="rows came after its end")
+@dataclass(frozen=True, slots=True)
+class AtGate:
+    """A place at the gate that may hold the frontier: a source's, or with None a stream's of which no source is known."""
 
-
-@dataclass(frozen=True)
-class Holding:
-    """A source (None: a stream of which none is known) that may hold the frontier: how far it is, how far it came by itself."""
-
-    intake: Intake
-    source: Source | None
+    intake: StreamIntake
+    inlet: Inlet | None
     slot: int
-    progress: int
-    reached: int
-    idle: bool
 
 
-class Sources:
-    """All sources of all streams.
+class Inlets:
+    """Those of all sources of all streams.
 
     Those that turn up while the run goes on are let in under `_joining`, and streams end under it: so a stream's end meets every
     source it has. Their memory is made under `_encoding`, under which columns are widened: so none is left with columns of
@@ -52,11 +49,11 @@ class Sources:
         self._others = -1
         with self._joining:
             for name, intake in self.intakes.items():
-                for source in intake.sources.values():
-                    self._admit(intake, source, BEFORE_ALL)
-                    self._own(intake, source)
-                if not intake.sources:
-                    slot = self._open(f"stream {name!r}, of which no source is known", 0, BEFORE_ALL)
+                for inlet in intake.inlets.values():
+                    self._admit(intake, inlet, BEFORE_ALL)
+                    self._own(intake, inlet)
+                if not intake.inlets:
+                    slot = self._open(told(name, None), 0, BEFORE_ALL)
                     self._nobody[name], self._owner[slot] = slot, (name, None)
             self._order()
             if self.front is not None:
@@ -75,25 +72,25 @@ class Sources:
         self.gate.open(slot, name, origin=input << 32 | 1 << 31 | slot, min_ts=min_ts)
         return slot
 
-    def _admit(self, intake: Intake, source: Source, min_ts: int) -> None:
+    def _admit(self, intake: StreamIntake, inlet: Inlet, min_ts: int) -> None:
         """Let a source in, once for each input that reads its stream."""
         name = intake.stream.name
         for input in self.inputs[name]:
-            slot = self._open(f"source {source.name!r} of stream {name!r}", input, min_ts)
+            slot = self._open(told(name, inlet.name), input, min_ts)
             self._furnish(slot, input, min_ts)
-            source.slots[input] = slot
+            inlet.slots[input] = slot
 
     def _furnish(self, slot: int, input: int, min_ts: int) -> None:
         """Memory for a source that is let in."""
         with self._encoding:
             self.arenas.furnish(slot, input, self.encoder)
 
-    def _own(self, intake: Intake, source: Source) -> None:
+    def _own(self, intake: StreamIntake, inlet: Inlet) -> None:
         """A source that is known may hold the frontier."""
-        for slot in source.slots.values():
-            self._owner[slot] = (intake.stream.name, source.name)
+        for slot in inlet.slots.values():
+            self._owner[slot] = (intake.stream.name, inlet.name)
 
-    def _order(self, new: Source | None = None, of: Intake | None = None) -> None:
+    def _order(self, new: Inlet | None = None, of: StreamIntake | None = None) -> None:
         """Sources' ranks at the gate, after their names or positions. Changed only where a new one comes between.
 
         `new` is one `of` a stream that is about to be known: before it may be pushed, since ranks settle ties.
@@ -101,26 +98,26 @@ class Sources:
         origins: dict[int, int] = {}
         for name, inputs in self.inputs.items():
             intake = self.intakes[name]
-            known = [*intake.sources.values(), new] if new is not None and of is intake else intake.sources.values()
-            for place, source in enumerate(sorted(known, key=lambda s: s.rank)):
+            known = [*intake.inlets.values(), new] if new is not None and of is intake else intake.inlets.values()
+            for place, inlet in enumerate(sorted(known, key=lambda each: each.rank)):
                 for input in inputs:
-                    if input in source.slots:
-                        origins[source.slots[input]] = input << 32 | place << shared.SLOT_BITS | source.slots[input]
+                    if input in inlet.slots:
+                        origins[inlet.slots[input]] = input << 32 | place << shared.SLOT_BITS | inlet.slots[input]
         if not self.gate.ranked(origins):
             with self._pauser.still():  # a merge under way holds the old ones
                 self.gate.rank(origins)
 
-    def _source(self, intake: Intake, name: SourceName, released: int) -> Source:
-        """The source of a name, let in if it was not known. Those who see it in `intake.sources` find it whole."""
-        found = intake.sources.get(name)
+    def _inlet(self, intake: StreamIntake, name: SourceName, released: int) -> Inlet:
+        """That of a source, which is let in if it was not known. Those who see it in `intake.inlets` find it whole."""
+        found = intake.inlets.get(name)
         if found is not None:
             return found
         with self._joining:
-            found = intake.sources.get(name)
+            found = intake.inlets.get(name)
             if found is not None:
                 return found
             if intake.ended:
-                raise ended(intake)
+                raise has_ended(intake.stream)
             self._check_kind(intake, name)
             made = intake.made(name)
             self._admit(intake, made, max(released, self.gate.frontier()[0]))
@@ -130,29 +127,58 @@ class Sources:
             self._nobody_any_more(intake)
             return made
 
-    def _nobody_any_more(self, intake: Intake) -> None:
+    def _nobody_any_more(self, intake: StreamIntake) -> None:
         """Nobody has to hold the frontier for a stream without sources: it has one, or has ended. Under `_joining`."""
         slot = self._nobody.pop(intake.stream.name, None)
         if slot is not None:
             self._answer(slot, self.gate.end(slot))
 
     @staticmethod
-    def _check_kind(intake: Intake, name: SourceName) -> None:
-        for known in intake.sources:
+    def _check_kind(intake: StreamIntake, name: SourceName) -> None:
+        for known in intake.inlets:
             if type(known) is not type(name):
                 raise DataError(
                     f"Stream {intake.stream.name!r}: source {name!r} beside {known!r}",
                     why="the names of a stream's sources are all integers or all text",
                 )
 
+    # --- who holds the frontier ---
+
     def holder(self) -> tuple[int, str | None, SourceName | None]:
         """How far the streams have come that are read here, and the stream and source that hold them there."""
-        least: tuple[int, str | None, SourceName | None] = (AFTER_ALL, None, None)
+        at, found = frontier(self._holding(), AFTER_ALL)
+        return (at, None, None) if found is None else (at, *found.who)
+
+    def _holding(self) -> Iterator[Holding[tuple[str, SourceName | None]]]:
+        """Every place at the gate. What is promised for idle sources stands there."""
+        for slot, owner in list(self._owner.items()):
+            if not self._is_result(owner[0]) and (at := self.progress(slot)) < AFTER_ALL:
+                yield Holding(at, owner)
+
+    def holding(self, now_ns: int) -> Iterator[Holding[AtGate]]:
+        """The same for the clock: which of them are idle by now."""
         for slot, (name, source) in list(self._owner.items()):
-            at = self.progress(slot)
-            if at < least[0] and not self._is_result(name):
-                least = (at, name, source)
-        return least
+            intake = self.intakes[name]
+            if self._is_result(name) or (at := self.progress(slot)) == AFTER_ALL:
+                continue
+            inlet = None if source is None else intake.inlets[source]
+            spoke_ns = self._began_ns if inlet is None else inlet.spoke_ns
+            busy = inlet is not None and inlet.lock.locked()  # a push that waits is no silence
+            idle = not busy and is_idle(intake.stream, (now_ns - spoke_ns) // 1000)
+            yield Holding(at, AtGate(intake, inlet, slot), idle)
+
+    def reached(self) -> int:
+        """The furthest that any source has come to."""
+        streams = [intake for name, intake in self.intakes.items() if not self._is_result(name)]
+        return max((inlet.progress(i.stream) for i in streams for inlet in i.inlets.values()), default=BEFORE_ALL)
+
+    def _stuck(self, waiting: str) -> PendingError:
+        """So much waits for the frontier that no more may."""
+        held, stream, source = self.holder()
+        who = "nobody" if stream is None else told(stream, source)
+        if self.front is not None and self.front.released < held:
+            held, who = self.front.released, "a stream that another operator of the query reads"
+        return stuck(waiting, who, held)
 
     def progress(self, slot: int) -> int:
         return self.gate.progress(slot)
@@ -169,24 +195,6 @@ class Sources:
     def _released(self) -> int:
         """Below it nothing may come any more."""
         return self.gate.frontier()[0] if self.front is None else self.front.released
-
-    def holding(self, now_ns: int) -> list[Holding]:
-        """Every source that has not ended, and whether it has been silent for `idle_after=`."""
-        found = []
-        furthest = {
-            name: max((s.progress(i.stream.disorder_us) for s in i.sources.values()), default=BEFORE_ALL)
-            for name, i in self.intakes.items()
-        }
-        for slot, (name, named) in list(self._owner.items()):
-            at, intake = self.progress(slot), self.intakes[name]
-            if at == AFTER_ALL or self._is_result(name):
-                continue
-            source = None if named is None else intake.sources[named]
-            spoke, idle_after = self._began_ns if source is None else source.spoke_ns, intake.stream.idle_after_us
-            idle = idle_after is not None and now_ns - spoke >= 1000 * idle_after
-            busy = source is not None and source.lock.locked()  # a push that waits is no silence
-            found.append(Holding(intake, source, slot, at, furthest[name], idle and not busy))
-        return found
 
     def _answer(self, slot: int, code: int) -> None:
         if code < 0:
