@@ -21,12 +21,13 @@ from plait.core.condition.leaves import shape as shape_of
 from plait.core.join.choice import Choice, check_index, dimensions
 from plait.core.join.index import GridIndex, HashIndex, Index, SortedIndex
 from plait.core.join.match import Matcher
+from plait.core.join.reach import reach_of
 from plait.core.join.rows import Intake, Rows
 from plait.core.join.segment import Segment
 from plait.core.kernels import pairs as pair_kernels
 from plait.errors import RunError
-from plait.order import BEFORE_ALL
-from plait.query.join import CountWindow, TimeWindow, TumblingWindow, Window
+from plait.order import BEFORE_ALL, TS_MIN
+from plait.query.join import Window
 from plait.query.predicate import Predicate
 
 _RUN_SHORTEST, _RUN_LONGEST = 4096, 1 << 16
@@ -53,7 +54,7 @@ class JoinWindow:
 
     def __init__(self, predicate: Predicate, left: pa.Schema, right: pa.Schema, window: Window, *, index: str = "auto",
                  cache_dir: str | os.PathLike[str] | None = None, plain: bool = False) -> None:  # fmt: skip
-        self.window = window
+        self.reach = reach_of(window)
         self.shape = shape_of(predicate, left, right)
         check_index(index, self.shape)
         self.dimensions = dimensions(self.shape)
@@ -187,7 +188,6 @@ class JoinWindow:
     def _ranges(self, s: int, side: np.ndarray, positions: np.ndarray, rows: Rows, stored: np.ndarray | None,
                 first: int, first_id: int) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
         """Each probe's range of the other side's window: what precedes it, as far back as the window reaches."""
-        segment = self.segments[1 - s]
         others = side != s
         before = np.cumsum(others)[positions]  # rows of the other side that precede the probe in this run
         if stored is None:
@@ -195,13 +195,7 @@ class JoinWindow:
         else:
             kept = np.concatenate([[0], np.cumsum(stored)])
             hi = first + kept[before]
-        window = self.window
-        if isinstance(window, TimeWindow):
-            lo = segment.position_of_ts(rows.ts - _reach(window, s))
-        elif isinstance(window, TumblingWindow):
-            lo = segment.position_of_ts(rows.ts // window.size_us * window.size_us)
-        else:
-            lo = segment.position_of_id(first_id + before - window.count)
+        lo = self.reach.first_row(self.segments[1 - s], s, rows.ts, first_id + before)
         return np.minimum(lo, hi).astype(np.int64), hi.astype(np.int64)
 
     def _probe(
@@ -265,21 +259,13 @@ class JoinWindow:
     def _purge(self, ts: int) -> None:
         """Drop what no tuple at or after `ts` can join with."""
         for s, segment in enumerate(self.segments):
-            window = self.window
-            if isinstance(window, TimeWindow):
-                oldest = ts - _reach(window, 1 - s)
-            elif isinstance(window, TumblingWindow):
-                oldest = ts // window.size_us * window.size_us
-            else:
-                segment.expire(int(segment.position_of_id(np.array([self.next_id[s] - window.count]))[0]))
-                continue
-            segment.expire(int(segment.position_of_ts(np.array([oldest]))[0]))
+            first = self.reach.first_row(segment, 1 - s, np.array([ts]), np.array([self.next_id[s]]))
+            segment.expire(int(first[0]))
 
     def advance(self, ts: int) -> None:
         """No tuple below `ts` will come any more: purge, though nothing entered."""
-        if not isinstance(self.window, CountWindow):
-            self._purge(ts)
-            self._forget()
+        self._purge(max(ts, TS_MIN))  # no tuple lies below, and what a window is less may be beyond 64 bits
+        self._forget()
 
     def _forget(self) -> None:
         """Give up the codes of text that no live row holds."""
@@ -311,11 +297,6 @@ class JoinWindow:
 
 def _part(values: np.ndarray | None, at: slice) -> np.ndarray | None:
     return None if values is None else values[at]
-
-
-def _reach(window: TimeWindow, probe_side: int) -> int:
-    """How far back a probe's partners lie: a right tuple looks `after` back, a left one `before`."""
-    return window.after_us if probe_side == 1 else window.before_us
 
 
 def _joined(pieces: list[Pairs]) -> Pairs:

@@ -14,7 +14,7 @@ from plait.core.join.payload import Payload
 from plait.core.join.window import JoinWindow, Pairs
 from plait.errors import DataError
 from plait.query.bind import Bound
-from plait.query.join import Join, TimeWindow, TumblingWindow
+from plait.query.join import Join
 from plait.spark import formats
 from plait.spark.cell.live import LivePairs
 from plait.spark.cell.results import Results, distinct, merge_pairs
@@ -86,20 +86,19 @@ class LiveJoin(LivePairs):
 
     def _unmatched(self, frontier: int) -> Results:
         """Left rows that no partner can reach any more, at the ts of their last chance."""
-        window = self.window.window
-        assert isinstance(window, TimeWindow)
+        after = self.window.reach.back[1]  # so far back does a right tuple look
         # Python's integers: ts + after may lie beyond the last ts, the frontier at the end of all.
-        past = int(np.searchsorted(self.left_ts, max(frontier - window.after_us, order.BEFORE_ALL), "left"))
+        past = int(np.searchsorted(self.left_ts, max(frontier - after, order.BEFORE_ALL), "left"))
         if frontier == order.AFTER_ALL:
             past = len(self.left_ts)
         alone = np.flatnonzero(~self.matched[:past])
-        if len(alone) and int(self.left_ts[alone[-1]]) + window.after_us > order.AFTER_ALL:
+        if len(alone) and int(self.left_ts[alone[-1]]) + after > order.AFTER_ALL:
             raise DataError(
-                f"A result's ts, {int(self.left_ts[alone[-1]])} + {window.after_us}, lies beyond 64 bits",
+                f"A result's ts, {int(self.left_ts[alone[-1]])} + {after}, lies beyond 64 bits",
                 why="a ts this near to the end of time, and a window this long, have a sum that can't be counted",
                 do="Use a shorter window, or leave such tuples out",
             )
-        ids, ts = self.first + alone, self.left_ts[alone] + window.after_us
+        ids, ts = self.first + alone, self.left_ts[alone] + after
         rows = self.payload[0].take(ids, self.shown[0])
         own = self._keys(0, ids)
         self.first += past
@@ -121,19 +120,16 @@ class LiveJoin(LivePairs):
             self.first, self.left_ts, self.matched = self.first + gone, self.left_ts[gone:], self.matched[gone:]
 
     def outlived(self, chunk: Chunk, frontier: int, steps: list[Step]) -> bool:
-        input, max_ts = chunk.input, chunk.last_ts
-        window = self.window.window
+        input, max_ts, reach = chunk.input, chunk.last_ts, self.window.reach
         if max_ts >= frontier:
             return False
-        if isinstance(window, TimeWindow):
-            reach = window.after_us if input == 0 else window.before_us
-            if input == 1 and self.how != "inner":
-                reach += (
-                    window.after_us
-                )  # a left row that still waits must be seen to have matched, after a restart too
-            return max_ts < frontier - reach
-        if isinstance(window, TumblingWindow):
-            return frontier == order.AFTER_ALL or max_ts < frontier // window.size_us * window.size_us
-        # Of the tuples released after the frontier had passed the chunk, all follow it.
-        later = sum(s.released[input] for s, before in zip(steps[1:], steps, strict=False) if before.frontier > max_ts)
-        return bool(later >= window.count)
+        if reach.counts:
+            # Of the tuples released after the frontier had passed the chunk, all follow it: the first of them is number 0 here.
+            passed = zip(steps[1:], steps, strict=False)
+            later = sum(step.released[input] for step, before in passed if before.frontier > max_ts)
+            return bool(reach.first(1 - input, later) >= 0)
+        since = frontier
+        if input == 1 and self.how != "inner":
+            # A left row that still waits must be seen to have matched, after a restart too.
+            since = reach.first(1, frontier)
+        return frontier == order.AFTER_ALL or bool(max_ts < reach.first(1 - input, since))

@@ -13,9 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from plait.core.condition import judge
+from plait.core.join.reach import Reach, reach_of
 from plait.errors import PlaitError
 from plait.query.bind import Bound
-from plait.query.join import Asof, Join, TimeWindow
+from plait.query.join import Asof, Join
 from plait.threads.elastic import serve
 from plait.threads.engine import Engine
 from plait.threads.input.sources import Front
@@ -73,28 +74,31 @@ class JoinEngine(Engine[Worker]):
     # --- memory ---
 
     def _make_segments(self, query: Join | Asof) -> tuple[list[Segment], list[Segment]]:
-        window = query.window if isinstance(query, Join) else None
-        reach = (window.after_us, window.before_us) if isinstance(window, TimeWindow) else (0, 0)
+        reach = reach_of(query.window) if isinstance(query, Join) else None
+        # How long a row is met: as far back as tuples of the other side look.
+        stays_us = (0, 0) if reach is None or reach.counts else reach.back[::-1]
         matched = isinstance(query, Join) and query.how != "inner"
 
         def side_of(side: int) -> list[Segment]:
             return [
-                Segment(side, len(self.plan.sharers(side, k)), self.encoder, matched=matched and side == 0, reach_us=reach[side])
+                Segment(side, len(self.plan.sharers(side, k)), self.encoder, matched=matched and side == 0,
+                        stays_us=stays_us[side])
                 for k in range(self.plan.segments[side])
             ]  # fmt: skip
 
         return side_of(0), side_of(1)
 
     def _make_workers(self, query: Join | Asof, most: int) -> list[Worker]:
+        reach: Reach | int
         if isinstance(query, Join):
-            window: Any = query.window
+            reach = reach_of(query.window)
         else:
-            window = -1 if query.within_us is None else query.within_us
+            reach = -1 if query.within_us is None else query.within_us
         count, room = len(self.plan.seats), 1
         while room < max(self.options.unread_results // count, 1024):
             room *= 2
         return [
-            Worker(k, self.plan, self.segments, self.encoder, window, query.how, most=most, results=room,
+            Worker(k, self.plan, self.segments, self.encoder, reach, query.how, most=most, results=room,
                    arena_mask=self.arena_rows - 1)
             for k in range(count)
         ]  # fmt: skip

@@ -13,9 +13,8 @@ from plait.core.machine.line import LINE
 # --- set by Python ----------------------------------------------------------------------------------------------
 SEAT: Final = 0  # which of the gate's readers it is
 MOST: Final = 1  # tuples it takes at once, at most
-WINDOW: Final = 2  # TIME, COUNT or TUMBLING
-BEFORE: Final = 3  # us; of a count window: how many tuples; of a tumbling one: us
-AFTER: Final = 4
+PLACES: Final = 2  # the window's reach (`core.join.reach`): what it measures by; BACK, by side; and STEP
+BACK: Final = 3  # as-of: of the left side, how old a partner may be in us, -1 without bound
 HOW: Final = 5  # INNER, LEFT, SEMI or ANTI
 ARENA_MASK: Final = 6
 BLOCK: Final = 7  # address of the kernels' argument block
@@ -36,7 +35,7 @@ PROBE_EVERY: Final = 26  # and it compares those whose number is PROBE_AT modulo
 PROBE_AT: Final = 28
 NCOLS: Final = 30
 ALIVE: Final = 32  # which column says whether a row can match at all; -1: all can
-SEEN: Final = 34  # count windows: address of the last ts of the stream; SEEN_MASK beside it
+SEEN: Final = 34  # windows that count: address of the last ts of the stream; SEEN_MASK beside it
 SEEN_MASK: Final = 36
 FEED: Final = (
     38  # distribution tree: address of the feed it reads from (0: the gate), and of the one it writes (0: none)
@@ -56,6 +55,7 @@ ASOF: Final = 47  # sliced: 1 if the loop is `asof.work_asof`
 LEFT_SIZES: Final = 48  # bytes a value, by column; then the right side's
 MAX_COLS: Final = 24  # of one side
 COLUMNS: Final = 96  # addresses of the batch's columns, MAX_COLS of the left side, then as many of the right
+STEP: Final = 144
 
 # --- the loop's own ---------------------------------------------------------------------------------------------
 PHASE: Final = 160
@@ -120,7 +120,6 @@ WORDS: Final = 21 * LINE
 NOTHING, FOR_TUPLES, FOR_CONSUMER, FOR_WRITER, FOR_SHARER, FOR_CHILD = range(6)
 
 # --- values -----------------------------------------------------------------------------------------------------
-TIME, TUMBLING, COUNTED = 0, 1, 2
 INNER, LEFT, SEMI, ANTI = range(4)
 AUTO: Final = -1
 SCAN: Final = 0
