@@ -13,13 +13,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from plait.core.values import key_codes
+from plait.layouts import as_array
 from plait.query.bind import Bound
 from plait.query.join import Asof
 from plait.query.types import column_type, is_float, is_int
 from plait.spark import formats
 from plait.spark.cell.live import LivePairs
 from plait.spark.cell.results import Results, distinct
-from plait.spark.cell.rows import as_array, crowded, times
+from plait.spark.cell.rows import crowded, times
 from plait.spark.formats import Chunk, Step
 
 

@@ -13,12 +13,13 @@ from plait.core import keys
 from plait.core.join.payload import Payload
 from plait.core.join.window import JoinWindow, Pairs
 from plait.errors import DataError
+from plait.layouts import as_array
 from plait.query.bind import Bound
 from plait.query.join import Join
 from plait.spark import formats
 from plait.spark.cell.live import LivePairs
 from plait.spark.cell.results import Results, distinct, merge_pairs
-from plait.spark.cell.rows import as_array, interleaved, times
+from plait.spark.cell.rows import interleaved, times
 from plait.spark.formats import Chunk, Step
 from plait.spark.plan.layout import Layout
 
@@ -106,7 +107,7 @@ class LiveJoin(LivePairs):
         n = len(ts)
         if n == 0:
             return self.nothing
-        last = keys.join(keys.ints(ts), keys.constant(order.AFTER_INPUTS, n), n=n)
+        last = keys.at_last(ts)
         place = np.arange(n)
         return Results(self.columns(pa.array(ts), rows, None), pa.concat_arrays([last, own]), place, n + place)
 
