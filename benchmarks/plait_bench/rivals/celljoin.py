@@ -29,7 +29,7 @@ from plait.threads.join.loop.probe import ranges_of, segment_of
 from plait.threads.join.loop.segment import ints
 from plait.threads.join.loop.worker import SLICE_NS, take, take_once
 from plait.threads.join.strategies.plan import Plan, Wish
-from plait_bench.rivals import moving as mv
+from plait_bench.rivals import moves as mv
 
 # Shared words. The coordinator releases TAILS (by side), then what holds once these tasks are done; workers acquire
 # the other way round.

@@ -30,7 +30,7 @@ from plait.threads.join.loop import segment as seg
 from plait.threads.join.loop.probe import segment_of
 from plait.threads.join.loop.segment import ints
 from plait.threads.join.strategies.plan import Plan, Wish
-from plait_bench.rivals import moving as mv
+from plait_bench.rivals import moves as mv
 
 # Own words: left tuples [FIRST_L, END_L) are held, those below SENT_L were sent on; right tuples [FIRST_R, END_R).
 FIRST_L: Final = mv.REST

@@ -27,7 +27,7 @@ from plait.threads.join.loop import segment as seg
 from plait.threads.join.loop.probe import segment_of
 from plait.threads.join.loop.segment import ints
 from plait.threads.join.strategies.plan import Plan, Wish
-from plait_bench.rivals import moving as mv
+from plait_bench.rivals import moves as mv
 
 HOME: Final = 256  # tuples in a row that one worker keeps: scans need them side by side
 
