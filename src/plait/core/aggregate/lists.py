@@ -21,8 +21,8 @@ from plait.core.aggregate import custom as users
 from plait.core.aggregate.accumulators import Accumulator
 from plait.core.aggregate.closed import Pairs
 from plait.core.aggregate.columns import Read, one_array, plain, user_values
-from plait.core.aggregate.kept_rows import KeptRows
 from plait.core.kernels import panes
+from plait.core.rows import KeptRows
 from plait.errors import DataError, user_raised
 from plait.layouts import stored
 from plait.query.functions import Function

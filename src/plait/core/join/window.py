@@ -19,10 +19,10 @@ import pyarrow as pa
 from plait.core.condition.columns import Interner
 from plait.core.condition.leaves import shape as shape_of
 from plait.core.join.choice import Choice, check_index, dimensions
+from plait.core.join.encoded import EncodedRows, RowEncoder
 from plait.core.join.index import GridIndex, HashIndex, Index, SortedIndex
 from plait.core.join.match import Matcher
 from plait.core.join.reach import reach_of
-from plait.core.join.rows import Intake, Rows
 from plait.core.join.segment import Segment
 from plait.core.kernels import pairs as pair_kernels
 from plait.errors import RunError
@@ -59,7 +59,7 @@ class JoinWindow:
         check_index(index, self.shape)
         self.dimensions = dimensions(self.shape)
         self.interner = Interner(self.shape.literals)
-        self.intake = Intake(self.shape, self.dimensions, self.interner)
+        self.encoder = RowEncoder(self.shape, self.dimensions, self.interner)
         self.matcher = Matcher(self.shape, self.interner, cache_dir=cache_dir, plain=plain)
         self.segments = (Segment(), Segment())
         self.choices = (Choice(self.shape, index), Choice(self.shape, index))  # for probes into that side
@@ -107,7 +107,7 @@ class JoinWindow:
         """The same, piece by piece, so that a run with very many pairs need not hold them all; to be exhausted."""
         side = np.ascontiguousarray(side, dtype=np.uint8)
         self.interner.new_stamp()
-        rows = tuple(self.intake.rows(s, batches[s], self._times(s, ts[s])) for s in (0, 1))
+        rows = tuple(self.encoder.rows(s, batches[s], self._times(s, ts[s])) for s in (0, 1))
         at, done = 0, [0, 0]
         while at < len(side):
             live = self.segments[0].live + self.segments[1].live
@@ -138,7 +138,7 @@ class JoinWindow:
             self._last_ts[side] = int(ts[-1])
         return ts
 
-    def _step(self, side: np.ndarray, rows: tuple[Rows, Rows], stored: tuple[np.ndarray | None, ...],
+    def _step(self, side: np.ndarray, rows: tuple[EncodedRows, EncodedRows], stored: tuple[np.ndarray | None, ...],
               probe: bool) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:  # fmt: skip
         first_ids = list(self.next_id)
         ends = [segment.end for segment in self.segments]
@@ -161,7 +161,7 @@ class JoinWindow:
             self._purge(max(last))
         return out
 
-    def _enter(self, side: int, rows: Rows, stored: np.ndarray | None) -> int:
+    def _enter(self, side: int, rows: EncodedRows, stored: np.ndarray | None) -> int:
         """Append rows to their segment; gives the position of the first of them."""
         segment = self.segments[side]
         kept = rows if stored is None else rows.take(np.flatnonzero(stored))
@@ -185,7 +185,7 @@ class JoinWindow:
         segment.append(kept.ts, columns)
         return position
 
-    def _ranges(self, s: int, side: np.ndarray, positions: np.ndarray, rows: Rows, stored: np.ndarray | None,
+    def _ranges(self, s: int, side: np.ndarray, positions: np.ndarray, rows: EncodedRows, stored: np.ndarray | None,
                 first: int, first_id: int) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
         """Each probe's range of the other side's window: what precedes it, as far back as the window reaches."""
         others = side != s
@@ -199,7 +199,7 @@ class JoinWindow:
         return np.minimum(lo, hi).astype(np.int64), hi.astype(np.int64)
 
     def _probe(
-        self, s: int, rows: Rows, columns: dict[str, np.ndarray], lo: np.ndarray, hi: np.ndarray
+        self, s: int, rows: EncodedRows, columns: dict[str, np.ndarray], lo: np.ndarray, hi: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         segment, choice = self.segments[1 - s], self.choices[1 - s]
         if rows.alive is not None:

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 
 from plait import order
 from plait.core import keys
-from plait.core.join.payload import Payload
 from plait.core.join.window import JoinWindow, Pairs
+from plait.core.rows import NumberedRows
 from plait.errors import DataError
 from plait.layouts import as_array
 from plait.query.bind import Bound
@@ -32,7 +32,7 @@ class LiveJoin(LivePairs):
         self.how, self.layout, self.cell = bound.node.how, layout, cell
         left, right = (i.schema for i in bound.inputs)
         self.window = JoinWindow(bound.predicate, left, right, bound.node.window, index=index)
-        self.payload = tuple(Payload(schema) for schema in self.schemas)
+        self.rows = tuple(NumberedRows(schema) for schema in self.schemas)
         # For left, semi and anti: of left rows that may still match, by id from `first` on, ts and whether they have.
         self.first, self.left_ts, self.matched = 0, np.zeros(0, np.int64), np.zeros(0, bool)
 
@@ -42,7 +42,7 @@ class LiveJoin(LivePairs):
         if self.layout.kind == "see_all":
             stored = tuple(self.layout.stored(self.cell, t.column(formats.HASH).to_numpy()) for t in ready)
         for input in (0, 1):
-            self.payload[input].append(ready[input])
+            self.rows[input].append(ready[input])
         ts = (times(ready[0]), times(ready[1]))
         # A replay looks for pairs only where it must know again which left rows have matched.
         probe = results or self.how != "inner"
@@ -71,7 +71,7 @@ class LiveJoin(LivePairs):
     def _pairs(self, side: np.ndarray, pairs: Pairs) -> Results:
         if len(pairs) == 0:
             return self.nothing
-        left, right = (self.payload[i].take(ids, self.shown[i]) for i, ids in enumerate((pairs.left, pairs.right)))
+        left, right = (self.rows[i].take(ids, self.shown[i]) for i, ids in enumerate((pairs.left, pairs.right)))
         (lefts, of_left), (rights, of_right) = distinct(pairs.left), distinct(pairs.right)
         by_left = side[pairs.trigger] == 0
         of_right += len(lefts)
@@ -83,7 +83,7 @@ class LiveJoin(LivePairs):
         )
 
     def _keys(self, input: int, ids: np.ndarray) -> pa.Array:
-        return as_array(self.payload[input].take(ids, [formats.KEY]).column(0), pa.binary())
+        return as_array(self.rows[input].take(ids, [formats.KEY]).column(0), pa.binary())
 
     def _unmatched(self, frontier: int) -> Results:
         """Left rows that no partner can reach any more, at the ts of their last chance."""
@@ -100,7 +100,7 @@ class LiveJoin(LivePairs):
                 do="Use a shorter window, or leave such tuples out",
             )
         ids, ts = self.first + alone, self.left_ts[alone] + after
-        rows = self.payload[0].take(ids, self.shown[0])
+        rows = self.rows[0].take(ids, self.shown[0])
         own = self._keys(0, ids)
         self.first += past
         self.left_ts, self.matched = self.left_ts[past:], self.matched[past:]
@@ -115,7 +115,7 @@ class LiveJoin(LivePairs):
         if frontier > order.BEFORE_ALL:
             self.window.advance(min(frontier, order.TS_MAX + 1))
         for input in (0, 1):
-            self.payload[input].expire(self.window.live_from(input))
+            self.rows[input].expire(self.window.live_from(input))
         if self.how == "semi":
             gone = self.window.live_from(0) - self.first
             self.first, self.left_ts, self.matched = self.first + gone, self.left_ts[gone:], self.matched[gone:]

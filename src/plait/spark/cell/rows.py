@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from plait.core import keys
+from plait.core import rows as core_rows
 from plait.layouts import as_array
 from plait.spark import formats
 
@@ -15,8 +16,8 @@ SLACK = 256
 
 
 def crowded(held: int, alive: int) -> bool:
-    """Whether so many of the rows held are dead that writing the others anew is worth it: it takes as many dead ones."""
-    return held > 2 * alive + SLACK
+    """Whether so many of the rows held are dead that writing the others anew is worth it."""
+    return core_rows.crowded(held, alive, few=SLACK)
 
 
 def rows_schema(schema: pa.Schema, *, hashes: bool = False) -> pa.Schema:
