@@ -18,8 +18,9 @@ import numpy as np
 import pyarrow as pa
 
 from plait.core.aggregate.closed import Pairs, Slid
-from plait.core.aggregate.columns import Read, array_of, bits_of, is_fixed, number_kind, one_array
+from plait.core.aggregate.columns import Read, array_of, bits_of, is_fixed, number_kind
 from plait.core.kernels import exact, panes, slides
+from plait.core.values import one_array
 from plait.layouts import recast
 
 #: What another thread may read of a source's cells: arrays that, for complete panes, no longer change. A later growth makes new
