@@ -91,7 +91,7 @@ class _Scan:
         self.join = _window(condition, SCAN_WINDOW)
         empty = np.zeros(0, np.int64)
         ones = np.ones(window.num_rows, np.uint8)
-        rows = self.join.intake.rows(0, probes, np.zeros(probes.num_rows, np.int64))
+        rows = self.join.encoder.rows(0, probes, np.zeros(probes.num_rows, np.int64))
         self.join.process(ones, (probes.slice(0, 0), window), (empty, np.zeros(window.num_rows, np.int64)), probe=False)
         self.join.matcher.admit(0, rows, self.join.segments[0])
         self.columns = self.join.matcher.columns(0, rows)

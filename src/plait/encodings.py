@@ -141,6 +141,20 @@ def _list(values: pa.Array, ends: np.ndarray, kind: pa.DataType, mask: pa.Array 
     return (pa.LargeListArray if large else pa.ListArray).from_arrays(offsets, values, type=kind, mask=mask)
 
 
+def one_piece(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """A column without its chunks."""
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
+def as_array(column: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
+    """A column in one piece, as this type."""
+    return recast(one_piece(column), kind)
+
+
 def recast(array: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
     """The column in that type: the very object if it has it, since Arrow's cast breaks lists of type null."""
     return array if array.type == kind else array.cast(kind)

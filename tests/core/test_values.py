@@ -10,11 +10,9 @@ import pyarrow as pa
 import pytest
 
 import plait
-from plait.core.aggregate.columns import user_values
+from plait.core.values import KeyNumbers, compared_as, joint_column, joint_numbers, key_words, user_values
 from plait.query.identical import difference
-from plait.query.types import column_type, is_float
-from plait.spark.cell.asof import _joint
-from plait.spark.plan.hash_layout import HashColumns, _form, words
+from plait.spark.plan.hash_layout import HashColumns, words
 
 END = 2**63
 DAY_MS = 86_400_000
@@ -43,7 +41,7 @@ PAIRS = list(itertools.product(COLUMNS, COLUMNS))
 
 def equal(a: pa.Array, b: pa.Array) -> np.ndarray:
     """By Python's own values: which of `a` equals which of `b`."""
-    as_float = any(is_float(column_type(x.type) or "") for x in (a, b))
+    as_float = any(pa.types.is_floating(x.type) for x in (a, b))
     left, right = ([v if v is None or not as_float else float(v) for v in user_values(x)] for x in (a, b))
     return np.array([[x is not None and x == y for y in right] for x in left])
 
@@ -65,7 +63,7 @@ def test_asof_on_threads_gives_the_references_rows(left: str) -> None:
 
 def test_asof_on_spark_finds_equal_keys() -> None:
     for a, b in ((COLUMNS[x], COLUMNS[y]) for x, y in PAIRS):
-        joint: Any = _joint(a, b).to_pylist()
+        joint: Any = joint_column(a, b).to_pylist()
         left, right = joint[: len(a)], joint[len(a) :]
         found = np.array([[x is not None and x == x and x == y for y in right] for x in left])
         assert (found == equal(a, b)).all(), (a.type, b.type)
@@ -73,6 +71,34 @@ def test_asof_on_spark_finds_equal_keys() -> None:
 
 def test_equal_keys_go_to_one_cell_on_spark() -> None:
     for a, b in ((COLUMNS[x], COLUMNS[y]) for x, y in PAIRS):
-        plan = HashColumns((("k",), ("k",)), (_form(column_type(a.type) or "", column_type(b.type) or ""),))
+        plan = HashColumns((("k",), ("k",)), (compared_as(a.type, b.type),))
         left, right = (words(plan, n, pa.table({"k": x})) for n, x in enumerate((a, b)))
         assert (left[:, None] == right[None, :])[equal(a, b)].all(), (a.type, b.type)
+
+
+@pytest.mark.parametrize("left", COLUMNS)
+def test_numbers_are_equal_where_values_are_and_nowhere_else(left: str) -> None:
+    """As threads give them, batch by batch, and as Spark does, both sides at once; a second column may tell keys apart."""
+    for right in COLUMNS:
+        a, b = COLUMNS[left], COLUMNS[right]
+        known = KeyNumbers([compared_as(a.type, b.type)])
+        parts = [known.of([part], len(part)) for part in (a.slice(0, 3), b, a.slice(3))]
+        whole = np.concatenate([parts[0], parts[2]])
+        assert ((whole[:, None] == parts[1][None, :]) & (whole[:, None] >= 0) == equal(a, b)).all(), right
+        other = pa.array([0, 1, 0, 1, 0, 1, 0])
+        both = equal(a, b) & equal(other, other)
+        numbers = joint_numbers([(a, b), (other, other)], len(a), len(b))
+        assert ((numbers[0][:, None] == numbers[1][None, :]) & (numbers[0][:, None] >= 0) == both).all(), right
+        known = KeyNumbers([compared_as(a.type, b.type), "int"])
+        found = [known.of([column, other], len(column)) for column in (a, b)]
+        assert ((found[0][:, None] == found[1][None, :]) & (found[0][:, None] >= 0) == both).all(), right
+
+
+def test_text_of_any_layout_has_the_words_of_the_same_text() -> None:
+    texts = ["a", "", None, "é" * 20, "a"]
+    plain = key_words(pa.array(texts), "value")
+    assert plain[0] == plain[4] != plain[3]
+    for kind in (pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())):
+        assert (
+            key_words(pa.chunked_array([pa.array(texts[:2], kind), pa.array(texts[2:], kind)]), "value") == plain
+        ).all()

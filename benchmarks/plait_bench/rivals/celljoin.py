@@ -29,7 +29,7 @@ from plait.threads.join.loop.feed import wake_feed
 from plait.threads.join.loop.probe import ranges_of, segment_of
 from plait.threads.join.loop.worker import SLICE_NS, take, take_once
 from plait.threads.join.strategies.plan import Plan, Wish
-from plait_bench.rivals import moving as mv
+from plait_bench.rivals import moves as mv
 
 # Shared words. The coordinator releases TAILS (by side), then what holds once these tasks are done; workers acquire
 # the other way round.
@@ -80,7 +80,7 @@ def cut(c, w, h, size, ps):
                 h[at + j] = lo + rows * j // n
     for side in range(2):
         s = segment_of(w, side)
-        bound = w[o.LAST_TS] - (w[o.AFTER] if side == 0 else w[o.BEFORE])
+        bound = w[o.LAST_TS] - w[o.BACK + 1 - side]
         times = ints(s[seg.TS], s[seg.CAP])
         w[o.LO + side] = mv.first_at_least(times, s[seg.MASK], w[o.LO + side], w[o.ENDS + side], bound)
     for side in range(2):
@@ -179,7 +179,7 @@ def work(gate, c, w, arena, batch, p0, p1, u0, u1, pairs, over, ranges, walk, ta
             for side in range(2):
                 mv.hold(w, side, min(expired[side], h[own + side]))
             if some:
-                mv.publish(c, w, last - w[o.AFTER], last - w[o.BEFORE], False)
+                mv.publish(c, w, last - w[o.BACK + 1], last - w[o.BACK], False)
             if w[o.SEAT] != 0:
                 mv.follow(gate, w)
             w[mv.IDLE] = 0

@@ -30,7 +30,7 @@ from plait.threads.join.loop import segment as seg
 from plait.threads.join.loop import words as o
 from plait.threads.join.loop.probe import segment_of
 from plait.threads.join.strategies.plan import Plan, Wish
-from plait_bench.rivals import moving as mv
+from plait_bench.rivals import moves as mv
 
 # Own words: left tuples [FIRST_L, END_L) are held, those below SENT_L were sent on; right tuples [FIRST_R, END_R).
 FIRST_L: Final = mv.REST
@@ -62,7 +62,7 @@ def compare(w, side, first, count, p, low, high, pairs, tally):
     """New tuples of a side against the tuples [low, high) of the other: how many were compared, or a code < 0."""
     own, s = segment_of(w, side), segment_of(w, 1 - side)
     times, others = ints(own[seg.TS], own[seg.CAP]), ints(s[seg.TS], s[seg.CAP])
-    back, ahead = (w[o.BEFORE], w[o.AFTER]) if side == 0 else (w[o.AFTER], w[o.BEFORE])
+    back, ahead = w[o.BACK + side], w[o.BACK + 1 - side]
     while True:
         for k in range(count):
             ts = times[(first + k) & own[seg.MASK]]
@@ -89,7 +89,7 @@ def aged(w, side, low, high, now, share, of, leaving):
         return high
     if now == BEFORE_ALL:  # what lies below it can't be counted
         return low
-    reach = w[o.AFTER] if side == 0 else w[o.BEFORE]
+    reach = w[o.BACK + 1 - side]
     bound = now - reach if leaving else now - reach // of * share + 1
     return mv.first_at_least(ints(s[seg.TS], s[seg.CAP]), s[seg.MASK], low, high, bound)
 

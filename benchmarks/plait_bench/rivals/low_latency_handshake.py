@@ -27,7 +27,7 @@ from plait.threads.join.loop import segment as seg
 from plait.threads.join.loop import words as o
 from plait.threads.join.loop.probe import segment_of
 from plait.threads.join.strategies.plan import Plan, Wish
-from plait_bench.rivals import moving as mv
+from plait_bench.rivals import moves as mv
 
 HOME: Final = 256  # tuples in a row that one worker keeps: scans need them side by side
 
@@ -51,7 +51,7 @@ def compare(w, side, count, ps, pairs, tally):
     """The next tuples of a side against this worker's part of the other window: how many were compared, or a code < 0."""
     own, s, p, first = segment_of(w, side), segment_of(w, 1 - side), ps[side], w[NEXT + side]
     times, preceding = ints(own[seg.TS], own[seg.CAP]), ints(own[seg.ID], own[seg.CAP])
-    others, reach = ints(s[seg.TS], s[seg.CAP]), w[o.BEFORE] if side == 0 else w[o.AFTER]
+    others, reach = ints(s[seg.TS], s[seg.CAP]), w[o.BACK + side]
     while True:
         low = w[o.LO + 1 - side]
         for k in range(count):
@@ -85,7 +85,7 @@ def compared(w):
     own, s = segment_of(w, side), segment_of(w, 1 - side)
     at = (w[NEXT + side] + count - 1) & own[seg.MASK]
     ts = ints(own[seg.TS], own[seg.CAP])[at]
-    reach = w[o.BEFORE] if side == 0 else w[o.AFTER]
+    reach = w[o.BACK + side]
     until = ints(own[seg.ID], own[seg.CAP])[at]
     others = ints(s[seg.TS], s[seg.CAP])
     w[o.LO + 1 - side] = mv.first_at_least(others, s[seg.MASK], w[o.LO + 1 - side], until, ts - reach)
@@ -155,7 +155,7 @@ def work(gate, c, w, arena, batch, p0, p1, u0, u1, pairs, over, ranges, walk, ta
                 mv.hold(w, side, min(w[o.LO + side], w[NEXT + side]))
             left, right = BEFORE_ALL, BEFORE_ALL
             if w[NEXT] > 0 and w[NEXT + 1] > 0:
-                left, right = min(w[LAST], w[LAST + 1] - w[o.AFTER]), min(w[LAST + 1], w[LAST] - w[o.BEFORE])
+                left, right = min(w[LAST], w[LAST + 1] - w[o.BACK + 1]), min(w[LAST + 1], w[LAST] - w[o.BACK])
             mv.publish(c, w, left, right, False)
         if did or began:
             w[mv.IDLE] = 0

@@ -1,10 +1,13 @@
-"""Order keys as bytes, a whole column at a time: what `order.encode` gives for one tuple, for many.
+"""Order keys as bytes, a whole column at a time: what `order.encode` gives for one tuple, for many; and merging by them.
 
-A key is the concatenation of its parts' encodings, so a column of keys is the element-wise join of columns of pieces.
+A key is the concatenation of its parts' encodings, so a column of keys is the element-wise join of columns of pieces. Parts of
+a result that are in order each are put in one order by their keys, or, where that says the same, by the columns and times that
+keys are made of: bytes are compared only where nothing else tells two keys apart.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -12,9 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from plait import order
-from plait.encodings import stored
+from plait.encodings import one_piece, stored
+from plait.schema import takeable
 
 _TUPLE, _END = b"\x05", b"\x00"
+
+# --- pieces and keys ----------------------------------------------------------------------------------------------
 
 
 def ints(values: np.ndarray) -> pa.Array:
@@ -60,3 +66,94 @@ def nest(*keys: pa.Array, n: int) -> pa.Array:
     for key in keys:
         parts += [_TUPLE, key, _END]
     return join(*parts, n=n)
+
+
+def window_rows(ts: Any, by: Iterable[Any]) -> pa.Array:
+    """Keys of rows of windows of time: (the row's ts, its key columns ...)."""
+    numbers = ts_numbers(ts)
+    return join(ints(numbers), *(wrapped(one_piece(column)) for column in by), n=len(numbers))
+
+
+def at_last(ts: np.ndarray) -> pa.Array:
+    """(ts, AFTER_INPUTS): what stands before the keys of results that follow every other one at that ts."""
+    return join(ints(ts), constant(order.AFTER_INPUTS, len(ts)), n=len(ts))
+
+
+def told_apart(keys: pa.Array, number: np.ndarray) -> pa.Array:
+    """Keys of rows that may be equal, each but the first with its number among its like: so that a key is one row's."""
+    if not number.any():
+        return keys
+    return join(keys, pc.if_else(pa.array(number > 0), ints(number), b""), n=len(keys))
+
+
+def ts_numbers(ts: Any) -> np.ndarray:
+    """A column of times as microseconds."""
+    whole = one_piece(ts)
+    found: np.ndarray = (whole.view(pa.int64()) if pa.types.is_temporal(whole.type) else whole).to_numpy(
+        zero_copy_only=False
+    )
+    return found
+
+
+# --- merging ------------------------------------------------------------------------------------------------------
+
+
+def in_order_of(columns: Iterable[Any]) -> pa.Array:
+    """The places of rows in the order of these columns, the first of them first; rows that are alike in all stay as they are.
+
+    Arrow's order is the keys': text by bytes, then NaN, then NULL.
+    """
+    by = {str(k): _sortable(column) for k, column in enumerate(columns)}
+    return pc.sort_indices(pa.table(by), sort_keys=[(name, "ascending") for name in by])
+
+
+def _sortable(column: Any) -> Any:
+    if isinstance(column, np.ndarray):
+        return column
+    if pa.types.is_null(column.type):
+        return np.zeros(len(column), np.int8)
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    return column if takeable(kind) == column.type else column.cast(takeable(kind))
+
+
+def in_order_of_pairs(keys: pa.Array, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """The places of results in the order of their keys (first, second), each of which is a place in `keys`."""
+    rank = _ranks(keys)
+    return np.argsort((rank[first] << np.uint64(32)) | rank[second], kind="stable")
+
+
+def _ranks(found: pa.Array) -> np.ndarray:
+    """Each key's rank among the different ones. Most keys differ in time or input already; only those that do not are
+    compared byte by byte. The same tuple's key may be there several times.
+    """
+    ts, input = _heads(found)
+    placed = np.lexsort((input, ts))
+    ts, input = ts[placed], input[placed]
+    near = (ts[1:] == ts[:-1]) & (input[1:] == input[:-1])
+    ordered = found.take(pa.array(placed))
+    same = pc.equal(ordered.slice(1), ordered.slice(0, len(ordered) - 1)).to_numpy(zero_copy_only=False)
+    # A run of keys alike in ts and input needs their bytes, unless it is one key all along.
+    run = np.concatenate([[0], np.cumsum(~near)])
+    unclear = np.zeros(run[-1] + 1, bool)
+    unclear[run[1:][near & ~same]] = True
+    at = np.flatnonzero(unclear[run])
+    if len(at):
+        placed[at] = placed[at][in_order_of((run[at], ordered.take(pa.array(at)))).to_numpy()]
+        ordered = found.take(pa.array(placed))
+        same = pc.equal(ordered.slice(1), ordered.slice(0, len(ordered) - 1)).to_numpy(zero_copy_only=False)
+    rank = np.empty(len(placed), np.uint64)
+    rank[placed] = np.concatenate([[0], np.cumsum(~same)])
+    return rank
+
+
+def _heads(found: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """Of each key, its ts and its input, as unsigned numbers that order alike; 0 for the empty key."""
+    n = len(found)
+    offsets = np.frombuffer(found.buffers()[1], np.int32)[found.offset : found.offset + n + 1].astype(np.int64)
+    raw = np.frombuffer(found.buffers()[2] or b"", np.uint8)
+    out = np.zeros((2, n), np.uint64)
+    full = np.flatnonzero(offsets[1:] > offsets[:-1])
+    words = np.ndarray(max(len(raw) - 7, 0), ">u8", raw, strides=(1,))  # the one that begins at each byte
+    for row, skip in enumerate((1, 10)):  # a tag, then eight bytes; twice
+        out[row, full] = words[offsets[full] + skip]
+    return out[0], out[1]

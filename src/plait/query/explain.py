@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from plait.query.aggregate import Aggregate
 from plait.query.base import Node, Query
-from plait.query.join import Asof, CountWindow, Join, TimeWindow, Window
+from plait.query.join import Asof, Join
 from plait.query.operator import Operator
 from plait.query.stream import FILE, PARTITION, Stream
 from plait.schema import duration_text
@@ -48,7 +48,7 @@ def _query(query: Query) -> str:
     label = f" {query.name!r}" if query.name else ""
     match query:
         case Join():
-            return f"{query.how} join{label}, {_window(query.window)}, on {query.predicate.describe()}"
+            return f"{query.how} join{label}, {query.window.describe()}, on {query.predicate.describe()}"
         case Asof():
             by = f", by {', '.join(a if a == b else f'{a} = {b}' for a, b in query.by)}" if query.by else ""
             age = f", at most {duration_text(query.within_us)} old" if query.within_us is not None else ""
@@ -61,15 +61,3 @@ def _query(query: Query) -> str:
             return f"operator{label}, {query.buckets} buckets: {getattr(query.process, '__name__', 'process')}"
         case _:
             return type(query).__name__
-
-
-def _window(window: Window) -> str:
-    match window:
-        case TimeWindow(before, after) if before == after:
-            return f"within {duration_text(before)}"
-        case TimeWindow(before, after):
-            return f"right from {duration_text(before)} before to {duration_text(after)} after left"
-        case CountWindow(count):
-            return f"last {count} tuples"
-        case _:
-            return f"tumbling {duration_text(window.size_us)}"

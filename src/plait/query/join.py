@@ -1,43 +1,90 @@
-"""Joins: which pairs of tuples are results, and what a result looks like."""
+"""Joins: which pairs of tuples are results, and what a result looks like.
+
+A kind of window is a class here, with what a query has to know of it. How far back it reaches is said in its record in
+`core.join.reach`, from which every executor takes it; the reference has its own rule for it.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from plait.errors import QueryError
 from plait.query.base import Node, Query, check_name, check_node
 from plait.query.predicate import Predicate, predicate
 from plait.query.stream import Stream
-from plait.schema import duration_us, listed
+from plait.schema import duration_text, duration_us, listed
 
 HOWS = ("inner", "left", "semi", "anti")
 
 
+#: Every kind of window that there is.
+WINDOWS: list[type[Window]] = []
+
+
+class Window(ABC):
+    """A kind of window. Classes that derive from it are in `WINDOWS` by that."""
+
+    #: What messages call it: "a ... window".
+    name: ClassVar[str]
+
+    #: Whether it says when a row can find no partner any more, as every `how=` but "inner" needs it to.
+    ends: ClassVar[bool]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        for word in ("name", "ends"):
+            if word not in vars(cls):
+                raise TypeError(f"the kind of window {cls.__name__} does not say its `{word}`: see plait.query.join")
+        WINDOWS.append(cls)
+
+    @abstractmethod
+    def describe(self) -> str:
+        """For `explain`. On Spark it is part of what a checkpoint knows a query by."""
+
+
 @dataclass(frozen=True)
-class TimeWindow:
+class TimeWindow(Window):
     """`-before <= r.ts - l.ts <= after`, in microseconds."""
 
     before_us: int
     after_us: int
 
+    name: ClassVar[str] = "time"
+    ends: ClassVar[bool] = True
+
+    def describe(self) -> str:
+        if self.before_us == self.after_us:
+            return f"within {duration_text(self.before_us)}"
+        return f"right from {duration_text(self.before_us)} before to {duration_text(self.after_us)} after left"
+
 
 @dataclass(frozen=True)
-class CountWindow:
+class CountWindow(Window):
     """The earlier tuple is among the last `count` of its stream that precede the later one."""
 
     count: int
 
+    name: ClassVar[str] = "count"
+    ends: ClassVar[bool] = False
+
+    def describe(self) -> str:
+        return f"last {self.count} tuples"
+
 
 @dataclass(frozen=True)
-class TumblingWindow:
+class TumblingWindow(Window):
     """Both tuples fall into the same `[k*size, (k+1)*size)`."""
 
     size_us: int
 
+    name: ClassVar[str] = "tumbling"
+    ends: ClassVar[bool] = False
 
-Window = TimeWindow | CountWindow | TumblingWindow
+    def describe(self) -> str:
+        return f"tumbling {duration_text(self.size_us)}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,9 +150,9 @@ def join(
     window = _window(within, last, tumbling)
     if how not in HOWS:
         raise QueryError(f"how={how!r} is no kind of join", do=f"Use one of {', '.join(map(repr, HOWS))}")
-    if how != "inner" and not isinstance(window, TimeWindow):
+    if how != "inner" and not window.ends:
         raise QueryError(
-            f"how={how!r} with a {'count' if isinstance(window, CountWindow) else 'tumbling'} window",
+            f"how={how!r} with a {window.name} window",
             why="only a time window says when a row can find no partner any more",
             do="Use within=, or how='inner'",
         )
@@ -194,6 +241,7 @@ def _by(by: Any) -> tuple[tuple[str, str], ...]:
 
 
 __all__ = [
+    "WINDOWS",
     "Asof",
     "CountWindow",
     "Join",

@@ -79,8 +79,10 @@ class JoinMachine:
                 return -before <= right.ts - left.ts <= after
             case TumblingWindow(size):
                 return left.ts // size == right.ts // size
+            case CountWindow():
+                return True  # its deque holds exactly the last N
             case _:
-                return True  # a count window's deque holds exactly the last N
+                raise TypeError(f"{type(self.window).__name__} is no kind of window that the reference knows")
 
     def _match(self, left: Entry, right: Entry, trigger: Entry, partner: Entry) -> None:
         first = not left.matched

@@ -41,7 +41,9 @@ class Ground:
         self.front = together.front if any(stream.source != QUERY for stream in streams.values()) else None
         self.names = [str(i.node.name) for i in bound.inputs]  # of the streams, by input
         self.inputs = {name: tuple(k for k, n in enumerate(self.names) if n == name) for name in streams}
-        self.intakes = {name: StreamIntake(stream, schemas[name], positions=positions) for name, stream in streams.items()}
+        self.intakes = {
+            name: StreamIntake(stream, schemas[name], positions=positions) for name, stream in streams.items()
+        }
         self.slots = self._slots(streams, options.max_sources) + (self.front is not None)
         pending = options.pending or min(max((1 << 21) // self.slots, 1 << 13), 1 << 16)
         self.gate = (kind or GATES[options.gate])(

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from plait import order
 from plait.core import keys
 from plait.core.machine.line import address
+from plait.encodings import as_array
 from plait.errors import DataError
 from plait.query.bind import Bound
 from plait.query.identical import KEY
@@ -146,7 +147,7 @@ class Gatherer:
         n = entries.shape[1]
         left_key = self._full_key(0, left, n)
         if right is None and not self.asof:
-            return self._unmatched_keys(entries[o.E_TS], left_key, n)
+            return keys.nest(keys.at_last(entries[o.E_TS]), left_key, n=n)
         if right is None:
             right_key = pa.repeat(pa.scalar(b"", pa.binary()), n)
         else:
@@ -154,12 +155,8 @@ class Gatherer:
         by_left = pa.array(entries[o.E_TRIGGER] & 1 == 0)
         key = keys.nest(pc.if_else(by_left, left_key, right_key), pc.if_else(by_left, right_key, left_key), n=n)
         if alone.any() and not self.asof:
-            key = pc.if_else(pa.array(alone), self._unmatched_keys(entries[o.E_TS], left_key, n), key)
+            key = pc.if_else(pa.array(alone), keys.nest(keys.at_last(entries[o.E_TS]), left_key, n=n), key)
         return key
-
-    def _unmatched_keys(self, ts: np.ndarray, left_key: pa.Array, n: int) -> pa.Array:
-        last = keys.join(keys.ints(ts), keys.constant(order.AFTER_INPUTS, n), n=n)
-        return keys.nest(last, left_key, n=n)
 
     def _full_key(self, side: int, rows: pa.Table, n: int) -> pa.Array:
         return full_key(self.intakes[side], side, rows, n)
@@ -197,19 +194,12 @@ def full_key(intake: StreamIntake, side: int, rows: pa.Table, n: int) -> pa.Arra
         seq = keys.ints(as_array(rows.column(SEQ), pa.int64()).fill_null(0).to_numpy(zero_copy_only=False))
     elif intake.by_content:
         # The tuple of the row's values, each with its place among its like.
-        seq = pa.array([b"\x05" + key + b"\x00" for key in content_keys(rows.select(intake.schema.names))], pa.binary())
+        seq = keys.nest(pa.array(content_keys(rows.select(intake.schema.names)), pa.binary()), n=n)
         number = as_array(rows.column(SEQ), pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-        if number.any():  # equal rows, told apart by their number among their like
-            seq = keys.join(seq, pc.if_else(pa.array(number > 0), keys.ints(number), b""), n=n)
+        seq = keys.told_apart(seq, number)
     else:
         seq = keys.wrapped(as_array(rows.column(intake.stream.seq), intake.schema.field(intake.stream.seq).type))
     made = keys.join(
         keys.ints(ts.fill_null(0).to_numpy(zero_copy_only=False)), keys.constant(side, n), source, seq, n=n
     )
     return pc.if_else(there, made, pa.scalar(None, pa.binary()))
-
-
-def as_array(column: Any, kind: pa.DataType) -> pa.Array:
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
-    return column if column.type == kind else column.cast(kind)

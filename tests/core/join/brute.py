@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from plait.core.join.window import JoinWindow
-from plait.query.join import CountWindow, TimeWindow, Window
+from plait.query.join import CountWindow, TimeWindow, TumblingWindow, Window
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,7 @@ def expected(run: Run, window: Window, matches: Callable[[int, int], bool]) -> l
             elif isinstance(window, CountWindow):
                 inside = k >= len(partners) - window.count
             else:
+                assert isinstance(window, TumblingWindow)
                 inside = l_ts // window.size_us == r_ts // window.size_us
             l, r = (row, other) if s == 0 else (other, row)
             if inside and matches(l, r):

@@ -15,8 +15,8 @@ from tests.reference.conditions import CONDITIONS, Condition
 
 import plait
 from plait.core.join.choice import possible
-from plait.core.join.payload import Payload
 from plait.core.join.window import JoinWindow
+from plait.core.rows import NumberedRows
 from plait.query.bind import bind
 from plait.query.join import Join
 
@@ -51,7 +51,7 @@ def joined(query: Join, left: pa.RecordBatch, right: pa.RecordBatch, batch: int,
     assert bound.predicate is not None
     window = JoinWindow(bound.predicate, left.schema, right.schema, query.window, **options)
     run = merged(left.column("ts").to_pylist(), right.column("ts").to_pylist(), left, right)
-    payloads = (Payload(left.schema), Payload(right.schema))
+    payloads = (NumberedRows(left.schema), NumberedRows(right.schema))
     done, out = [0, 0], []
     for at in range(0, len(run.side), batch):
         side = run.side[at : at + batch]

@@ -8,8 +8,8 @@ import tracemalloc
 import numpy as np
 import pyarrow as pa
 
-from plait.core.join.payload import Payload
 from plait.core.join.window import JoinWindow
+from plait.core.rows import NumberedRows
 from plait.query.join import CountWindow, TimeWindow, Window
 from plait.query.predicate import predicate
 
@@ -23,7 +23,7 @@ def held(window: Window, on: object, *, rows: int, windows: int, index: str = "a
     """
     bound = predicate(on, ("left", "right"), {"l": 0, "r": 1}).bind(SCHEMA, SCHEMA)  # type: ignore[arg-type]
     join = JoinWindow(bound, SCHEMA, SCHEMA, window, index=index)
-    payloads = (Payload(SCHEMA), Payload(SCHEMA))
+    payloads = (NumberedRows(SCHEMA), NumberedRows(SCHEMA))
     random = np.random.default_rng(1)
     batch, sizes, now = rows // 8, [], 0
     try:

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from plait.core.join.payload import Payload
 from plait.core.join.window import JoinWindow
+from plait.core.rows import NumberedRows
 from plait.errors import QueryError, RunError
 from plait.query.join import CountWindow, TimeWindow, TumblingWindow, Window
 from plait.query.predicate import predicate
@@ -82,7 +82,7 @@ def test_a_restored_window_goes_on_as_if_nothing_had_happened() -> None:
 
 def test_purging_frees_rows_and_payload_and_codes() -> None:
     window = join(TimeWindow(10, 10), "l.s = r.s")
-    payload = Payload(SCHEMA)
+    payload = NumberedRows(SCHEMA)
     random = np.random.default_rng(4)
     for step in range(50):
         rows = batch(random, 20, keys=10**9)
@@ -99,7 +99,7 @@ def test_purging_frees_rows_and_payload_and_codes() -> None:
 
 
 def test_payload_is_taken_in_the_order_asked_for() -> None:
-    payload = Payload(SCHEMA)
+    payload = NumberedRows(SCHEMA)
     every = batch(np.random.default_rng(1), 1000, keys=10**6)
     for at in range(0, 1000, 37):
         payload.append(every.slice(at, 37))

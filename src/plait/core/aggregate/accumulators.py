@@ -18,8 +18,9 @@ import numpy as np
 import pyarrow as pa
 
 from plait.core.aggregate.closed import Pairs, Slid
-from plait.core.aggregate.columns import Read, array_of, bits_of, is_fixed, number_kind, one_array
-from plait.core.kernels import exact, panes, sliding
+from plait.core.aggregate.columns import Read, array_of, bits_of, is_fixed, number_kind
+from plait.core.kernels import exact, panes, slides
+from plait.core.values import one_array
 from plait.encodings import recast
 
 #: What another thread may read of a source's cells: arrays that, for complete panes, no longer change. A later growth makes new
@@ -148,9 +149,7 @@ class Count(Accumulator):
     def _slid(self, closed: Slid) -> np.ndarray:
         self._running = closed.running(self._running, 1)
         into = np.empty((closed.number, 1), np.int64)
-        sliding.counts(
-            closed.bounds, closed.shift, closed.slot_group, closed.row_group, self.slots, self._running, into
-        )
+        slides.counts(closed.bounds, closed.shift, closed.slot_group, closed.row_group, self.slots, self._running, into)
         return into
 
     @property
@@ -240,7 +239,7 @@ class Edge(Accumulator):
 
     def _slid(self, closed: Slid) -> np.ndarray:
         into = np.empty((closed.number, self.width), np.int64)
-        sliding.edges(closed.bounds, closed.shift, closed.slot_next, closed.row_head, self.last, self.slots, into)
+        slides.edges(closed.bounds, closed.shift, closed.slot_next, closed.row_head, self.last, self.slots, into)
         return into
 
     def column(self, rows: np.ndarray, name: str) -> pa.Array:

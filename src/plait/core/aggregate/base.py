@@ -14,9 +14,9 @@ from plait.core.aggregate.closed import Pairs, Slid
 from plait.core.aggregate.columns import Read
 from plait.core.aggregate.functions import accumulator_of, fold_of
 from plait.core.aggregate.groups import Groups
-from plait.core.aggregate.kept_rows import KeptRows
 from plait.core.aggregate.lists import Fold, Lists
 from plait.core.aggregate.reads import Columns, uses
+from plait.core.rows import KeptRows
 from plait.encodings import recast
 from plait.order import AFTER_ALL
 from plait.query.aggregate import Aggregate

@@ -1,6 +1,6 @@
 """Windows that have closed, as rows made of slots: what functions merge from.
 
-`Pairs` lists the slots of every row. `Slid` is for windows of time, which follow one another: see `core.kernels.sliding`.
+`Pairs` lists the slots of every row. `Slid` is for windows of time, which follow one another: see `core.kernels.slides`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from plait.core.kernels import sliding
+from plait.core.kernels import slides
 
 
 class Pairs:
@@ -49,9 +49,9 @@ class Slid:
         """The same as pairs."""
         given = (self.bounds, self.shift, self.slot_next, self.row_head)
         none = np.empty(0, np.int64)
-        room = int(sliding.list_pairs(*given, none, none))
+        room = int(slides.list_pairs(*given, none, none))
         targets, slots = np.empty(room, np.int64), np.empty(room, np.int64)
-        sliding.list_pairs(*given, targets, slots)
+        slides.list_pairs(*given, targets, slots)
         return Pairs(self.number, targets, slots)
 
     def running(self, totals: np.ndarray, width: int) -> np.ndarray:

@@ -12,12 +12,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from plait.core.kernels import exact
-from plait.errors import DataError
-
-_MICROS = {"s": 1_000_000, "ms": 1_000, "us": 1}
+from plait.core.values import one_array
 
 
 def plain(kind: pa.DataType) -> pa.DataType:
@@ -36,12 +33,6 @@ def number_kind(kind: pa.DataType) -> int:
     if pa.types.is_floating(kind):
         return exact.FLOAT
     return exact.UNSIGNED if pa.types.is_uint64(kind) else exact.SIGNED
-
-
-def one_array(values: Any) -> pa.Array:
-    if isinstance(values, pa.ChunkedArray):
-        values = values.combine_chunks() if values.num_chunks != 1 else values.chunk(0)
-    return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
 
 
 def bits_of(values: Any) -> tuple[np.ndarray, np.ndarray | None]:
@@ -104,49 +95,3 @@ class Read:
 
     def __len__(self) -> int:
         return len(self.ones)
-
-
-def user_values(values: Any) -> list[Any]:
-    """A column as a user's functions see it: Python's own values; moments, days and spans in microseconds."""
-    values = one_array(values)
-    kind = values.type
-    if pa.types.is_nested(kind):
-        return _user_nested(values)
-    if not pa.types.is_temporal(kind) or pa.types.is_interval(kind):
-        return list(values.to_pylist())
-    if pa.types.is_date32(kind) or pa.types.is_time32(kind):
-        stored = values.view(pa.int32()).to_pylist()
-    else:
-        stored = values.view(pa.int64()).to_pylist()
-    if pa.types.is_time(kind):
-        return list(stored)
-    if pa.types.is_date32(kind):
-        return [None if v is None else v * 86_400_000_000 for v in stored]
-    unit = "ms" if pa.types.is_date64(kind) else kind.unit
-    if unit != "ns":
-        return [None if v is None else v * _MICROS[unit] for v in stored]
-    for value in stored:
-        if value is not None and value % 1_000:
-            raise DataError(f"A {kind} of {value} is no whole microsecond", why="nothing is rounded silently")
-    return [None if v is None else v // 1_000 for v in stored]
-
-
-def _user_nested(values: pa.Array) -> list[Any]:
-    """As `user_values`: moments inside structs, lists and maps are microseconds, too."""
-    kind, there = values.type, values.is_valid().to_pylist()
-    if pa.types.is_struct(kind):
-        names = [kind.field(k).name for k in range(kind.num_fields)]
-        columns = [user_values(child) for child in values.flatten()]
-        rows = zip(*columns, strict=True) if columns else [()] * len(values)
-        return [dict(zip(names, row, strict=True)) if ok else None for ok, row in zip(there, rows, strict=True)]
-    if pa.types.is_map(kind):
-        values = values.take(
-            pa.array(range(len(values)), pa.int64())
-        )  # nothing lies under a NULL, nor before the first
-        sizes = np.diff(values.offsets.to_numpy(zero_copy_only=False)).tolist()
-        flat = list(zip(user_values(values.keys), user_values(values.items), strict=True))
-    else:
-        sizes = [size or 0 for size in pc.list_value_length(values).to_pylist()]
-        flat = user_values(values.flatten())
-    ends = np.cumsum(sizes).tolist()
-    return [flat[end - n : end] if ok else None for ok, n, end in zip(there, sizes, ends, strict=True)]

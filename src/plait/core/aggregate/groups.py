@@ -8,7 +8,6 @@ numbers run out, groups that nobody holds are forgotten first, and with them the
 from __future__ import annotations
 
 import threading
-import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -16,8 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from plait.core.aggregate.columns import Read, array_of, bits_of, is_fixed, none_null, one_array, plain
+from plait.core.aggregate.columns import Read, array_of, bits_of, is_fixed, none_null, plain
 from plait.core.kernels import groups as table
+from plait.core.values import key_words, normal_bits, one_array
 from plait.encodings import recast
 from plait.order import BEFORE_ALL
 from plait.query.aggregate import Aggregate
@@ -159,7 +159,7 @@ class Groups:
                 words[k], null = self._texts[name].encode(rows.column(name), until)
             else:
                 bits, valid = read.bits[name]
-                words[k] = _normal(bits) if pa.types.is_floating(plain(kind)) else bits
+                words[k] = _normal(bits, kind)
                 if none_null(valid):
                     continue
                 null = valid == 0
@@ -200,10 +200,10 @@ class Groups:
         for k, (name, kind) in enumerate(self.by):
             if name in self._texts:
                 assert rows is not None
-                words[k] = _hashed(rows.column(name))
+                words[k] = key_words(rows.column(name), "value").view(np.int64)
             else:
                 bits, valid = read.bits[name]
-                words[k] = np.where(valid != 0, _normal(bits) if pa.types.is_floating(plain(kind)) else bits, -1)
+                words[k] = np.where(valid != 0, _normal(bits, kind), -1)
         out = np.empty(n, np.int64)
         table.owners(words, n, crew, out)
         return out
@@ -302,17 +302,6 @@ class Groups:
         return np.asarray(groups[np.lexsort(by[::-1])])
 
 
-def _hashed(column: Any) -> np.ndarray:
-    values = one_array(column)
-    if pa.types.is_null(values.type):
-        return np.zeros(len(values), np.int64)
-    found = pc.dictionary_encode(recast(values, takeable(values.type)))
-    raw = [v.encode("utf-8", "surrogatepass") if isinstance(v, str) else v for v in found.dictionary.to_pylist()]
-    hashes = np.array([*(zlib.crc32(v) for v in raw), 0], np.int64)
-    return np.asarray(hashes[found.indices.fill_null(len(raw)).to_numpy(zero_copy_only=False)])
-
-
-def _normal(bits: np.ndarray) -> np.ndarray:
-    values = np.ascontiguousarray(bits).view(np.float64) + 0.0
-    values[np.isnan(values)] = np.nan
-    return values.view(np.int64)
+def _normal(bits: np.ndarray, kind: pa.DataType) -> np.ndarray:
+    """Bits of which equal values have equal ones."""
+    return normal_bits(bits.view(np.float64)) if pa.types.is_floating(plain(kind)) else bits

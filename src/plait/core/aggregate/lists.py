@@ -20,9 +20,10 @@ from plait.connectors.values import first_changed
 from plait.core.aggregate import custom as users
 from plait.core.aggregate.accumulators import Accumulator
 from plait.core.aggregate.closed import Pairs
-from plait.core.aggregate.columns import Read, one_array, plain, user_values
-from plait.core.aggregate.kept_rows import KeptRows
+from plait.core.aggregate.columns import Read, plain
 from plait.core.kernels import panes
+from plait.core.rows import KeptRows
+from plait.core.values import one_array, user_values
 from plait.encodings import stored
 from plait.errors import DataError, user_raised
 from plait.query.functions import Function

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from plait.core.aggregate.columns import Read, bits_of, is_fixed, ones, plain, user_values
+from plait.core.aggregate.columns import Read, bits_of, is_fixed, ones, plain
 from plait.core.aggregate.functions import Use, keeps_rows
 from plait.core.condition.columns import Interner, column, texts
 from plait.core.condition.evaluate import evaluate, truth
+from plait.core.values import user_values
 from plait.errors import DataError, RunError
 from plait.query.aggregate import Aggregate
 from plait.query.expression import Column, Expr, Literal, walk

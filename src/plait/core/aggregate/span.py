@@ -1,4 +1,4 @@
-"""Windows of event time: panes that slide (`core.kernels.sliding`)."""
+"""Windows of event time: panes that slide (`core.kernels.slides`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy as np
 from plait.core.aggregate.base import CHUNK, Closed, PaneWindows
 from plait.core.aggregate.closed import Slid
 from plait.core.aggregate.columns import Read
-from plait.core.kernels import panes, sliding
+from plait.core.kernels import panes, slides
 from plait.errors import DataError
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.aggregate import Aggregate, SpanWindow
@@ -124,12 +124,12 @@ class SpanPanes(PaneWindows):
         group, window, head = (np.empty(room, np.int64) for _ in range(3))
         bounds = np.empty((WINDOWS + 2, 3), np.int64)
         ranked = self.groups.in_order() if held * FEW_SLOTS >= self.groups.number else np.zeros(0, np.int64)
-        windows = sliding.slide(
+        windows = slides.slide(
             frontier, self.size, self.advance, state, self._pane_id, self._pane_slot, self._slot_group, self._slot_next,
             self._head, self._tail, ranked, group, window, head, bounds,
         )  # fmt: skip
         bounds = bounds[: windows + 2]
-        number = int(bounds[-1, sliding.ROWS])
+        number = int(bounds[-1, slides.ROWS])
         group, window, head = group[:number], window[:number], head[:number]
         if number and len(ranked) == 0:
             order = np.lexsort((self.groups.ranks(group), window))

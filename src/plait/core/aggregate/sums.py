@@ -10,7 +10,7 @@ import pyarrow as pa
 from plait.core.aggregate.accumulators import Accumulator, Frozen
 from plait.core.aggregate.closed import Pairs, Slid
 from plait.core.aggregate.columns import Read, number_kind
-from plait.core.kernels import exact, exact_bytes, sliding
+from plait.core.kernels import exact, exact_bytes, slides
 from plait.errors import DataError
 
 
@@ -25,7 +25,7 @@ class Sum(Accumulator):
         super().__init__()
         self.column_name, self.kind, self.mean, self.square = column, number_kind(kind), mean, square
         self.base, self._adds = 0, 0
-        self._running = np.zeros((0, self.width), np.int64)  # of groups: see `core.kernels.sliding`
+        self._running = np.zeros((0, self.width), np.int64)  # of groups: see `core.kernels.slides`
 
     def update(self, low: int, high: int, slot: np.ndarray, read: Read, refs: np.ndarray) -> None:
         bits, valid = read.bits[self.column_name]
@@ -71,7 +71,7 @@ class Sum(Accumulator):
         width = self.slots.shape[1]
         self._running = closed.running(self._running, width)
         into = np.empty((closed.number, width), np.int64)
-        sliding.sums(
+        slides.sums(
             closed.bounds, closed.shift, closed.slot_group, closed.slot_next, closed.row_group, closed.row_head,
             self.slots, self._running, into,
         )  # fmt: skip

@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from plait.core.aggregate.columns import is_fixed, one_array, plain
+from plait.core.aggregate.columns import is_fixed, plain
+from plait.core.values import one_array
 from plait.encodings import recast
 from plait.schema import takeable
 

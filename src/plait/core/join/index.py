@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from plait.core.condition.terms import Band
-from plait.core.join.rows import LARGEST, Rows
+from plait.core.join.encoded import LARGEST, EncodedRows
 from plait.core.join.segment import Segment
 from plait.core.kernels import chains
 from plait.core.kernels import sorted as sorted_chunks
@@ -30,7 +30,7 @@ class Index(Protocol):
     def probe(
         self,
         segment: Segment,
-        rows: Rows,
+        rows: EncodedRows,
         side: int,
         lo: np.ndarray,
         hi: np.ndarray,
@@ -126,7 +126,7 @@ class HashIndex(_Chained):
     def probe(
         self,
         segment: Segment,
-        rows: Rows,
+        rows: EncodedRows,
         side: int,
         lo: np.ndarray,
         hi: np.ndarray,
@@ -153,7 +153,7 @@ def _coords(segment: Segment) -> np.ndarray:
     return segment.columns["node"].view(np.float64)
 
 
-def ranges_of(dimensions: tuple[Band, ...], rows: Rows, side: int) -> np.ndarray:
+def ranges_of(dimensions: tuple[Band, ...], rows: EncodedRows, side: int) -> np.ndarray:
     """Where partners' coordinates must lie: two bounds a dimension, [0, 0] for a missing second one."""
     assert rows.coord is not None, "an index on bands has coordinates"
     ranges = np.zeros((len(rows), 4))
@@ -220,7 +220,7 @@ class GridIndex(_Chained):
     def probe(
         self,
         segment: Segment,
-        rows: Rows,
+        rows: EncodedRows,
         side: int,
         lo: np.ndarray,
         hi: np.ndarray,
@@ -295,7 +295,7 @@ class SortedIndex(_Follower):
     def probe(
         self,
         segment: Segment,
-        rows: Rows,
+        rows: EncodedRows,
         side: int,
         lo: np.ndarray,
         hi: np.ndarray,

@@ -20,7 +20,7 @@ from plait.core.condition.bounds import Interval
 from plait.core.condition.columns import Interner
 from plait.core.condition.leaves import Shape
 from plait.core.condition.words import Signature, choose, storage, widened
-from plait.core.join.rows import Rows, leaf_interval, stored
+from plait.core.join.encoded import EncodedRows, leaf_interval, stored
 from plait.core.join.segment import Segment
 from plait.errors import PlaitError
 
@@ -47,7 +47,7 @@ class Matcher:
 
     # --- how leaves are stored ---
 
-    def admit(self, side: int, rows: Rows, segment: Segment) -> None:
+    def admit(self, side: int, rows: EncodedRows, segment: Segment) -> None:
         """Widen what is stored so that these rows fit in."""
         for k, array in enumerate(rows.leaves):
             interval = leaf_interval(array)
@@ -82,7 +82,7 @@ class Matcher:
         leaf = self.shape.leaves[side][k]
         return not leaf.needed and leaf.kind != "bool"
 
-    def columns(self, side: int, rows: Rows) -> dict[str, np.ndarray]:
+    def columns(self, side: int, rows: EncodedRows) -> dict[str, np.ndarray]:
         """Rows as the columns of a segment."""
         out: dict[str, np.ndarray] = {"usable": rows.usable}
         for k, array in enumerate(rows.leaves):

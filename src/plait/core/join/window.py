@@ -19,14 +19,15 @@ import pyarrow as pa
 from plait.core.condition.columns import Interner
 from plait.core.condition.leaves import shape as shape_of
 from plait.core.join.choice import Choice, check_index, dimensions
+from plait.core.join.encoded import EncodedRows, RowEncoder
 from plait.core.join.index import GridIndex, HashIndex, Index, SortedIndex
 from plait.core.join.match import Matcher
-from plait.core.join.rows import Intake, Rows
+from plait.core.join.reach import reach_of
 from plait.core.join.segment import Segment
 from plait.core.kernels import pairs as pair_kernels
 from plait.errors import RunError
-from plait.order import BEFORE_ALL
-from plait.query.join import CountWindow, TimeWindow, TumblingWindow, Window
+from plait.order import BEFORE_ALL, TS_MIN
+from plait.query.join import Window
 from plait.query.predicate import Predicate
 
 _RUN_SHORTEST, _RUN_LONGEST = 4096, 1 << 16
@@ -53,12 +54,12 @@ class JoinWindow:
 
     def __init__(self, predicate: Predicate, left: pa.Schema, right: pa.Schema, window: Window, *, index: str = "auto",
                  cache_dir: str | os.PathLike[str] | None = None, plain: bool = False) -> None:  # fmt: skip
-        self.window = window
+        self.reach = reach_of(window)
         self.shape = shape_of(predicate, left, right)
         check_index(index, self.shape)
         self.dimensions = dimensions(self.shape)
         self.interner = Interner(self.shape.literals)
-        self.intake = Intake(self.shape, self.dimensions, self.interner)
+        self.encoder = RowEncoder(self.shape, self.dimensions, self.interner)
         self.matcher = Matcher(self.shape, self.interner, cache_dir=cache_dir, plain=plain)
         self.segments = (Segment(), Segment())
         self.choices = (Choice(self.shape, index), Choice(self.shape, index))  # for probes into that side
@@ -106,7 +107,7 @@ class JoinWindow:
         """The same, piece by piece, so that a run with very many pairs need not hold them all; to be exhausted."""
         side = np.ascontiguousarray(side, dtype=np.uint8)
         self.interner.new_stamp()
-        rows = tuple(self.intake.rows(s, batches[s], self._times(s, ts[s])) for s in (0, 1))
+        rows = tuple(self.encoder.rows(s, batches[s], self._times(s, ts[s])) for s in (0, 1))
         at, done = 0, [0, 0]
         while at < len(side):
             live = self.segments[0].live + self.segments[1].live
@@ -137,7 +138,7 @@ class JoinWindow:
             self._last_ts[side] = int(ts[-1])
         return ts
 
-    def _step(self, side: np.ndarray, rows: tuple[Rows, Rows], stored: tuple[np.ndarray | None, ...],
+    def _step(self, side: np.ndarray, rows: tuple[EncodedRows, EncodedRows], stored: tuple[np.ndarray | None, ...],
               probe: bool) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:  # fmt: skip
         first_ids = list(self.next_id)
         ends = [segment.end for segment in self.segments]
@@ -160,7 +161,7 @@ class JoinWindow:
             self._purge(max(last))
         return out
 
-    def _enter(self, side: int, rows: Rows, stored: np.ndarray | None) -> int:
+    def _enter(self, side: int, rows: EncodedRows, stored: np.ndarray | None) -> int:
         """Append rows to their segment; gives the position of the first of them."""
         segment = self.segments[side]
         kept = rows if stored is None else rows.take(np.flatnonzero(stored))
@@ -184,10 +185,9 @@ class JoinWindow:
         segment.append(kept.ts, columns)
         return position
 
-    def _ranges(self, s: int, side: np.ndarray, positions: np.ndarray, rows: Rows, stored: np.ndarray | None,
+    def _ranges(self, s: int, side: np.ndarray, positions: np.ndarray, rows: EncodedRows, stored: np.ndarray | None,
                 first: int, first_id: int) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
         """Each probe's range of the other side's window: what precedes it, as far back as the window reaches."""
-        segment = self.segments[1 - s]
         others = side != s
         before = np.cumsum(others)[positions]  # rows of the other side that precede the probe in this run
         if stored is None:
@@ -195,17 +195,11 @@ class JoinWindow:
         else:
             kept = np.concatenate([[0], np.cumsum(stored)])
             hi = first + kept[before]
-        window = self.window
-        if isinstance(window, TimeWindow):
-            lo = segment.position_of_ts(rows.ts - _reach(window, s))
-        elif isinstance(window, TumblingWindow):
-            lo = segment.position_of_ts(rows.ts // window.size_us * window.size_us)
-        else:
-            lo = segment.position_of_id(first_id + before - window.count)
+        lo = self.reach.first_row(self.segments[1 - s], s, rows.ts, first_id + before)
         return np.minimum(lo, hi).astype(np.int64), hi.astype(np.int64)
 
     def _probe(
-        self, s: int, rows: Rows, columns: dict[str, np.ndarray], lo: np.ndarray, hi: np.ndarray
+        self, s: int, rows: EncodedRows, columns: dict[str, np.ndarray], lo: np.ndarray, hi: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         segment, choice = self.segments[1 - s], self.choices[1 - s]
         if rows.alive is not None:
@@ -265,21 +259,13 @@ class JoinWindow:
     def _purge(self, ts: int) -> None:
         """Drop what no tuple at or after `ts` can join with."""
         for s, segment in enumerate(self.segments):
-            window = self.window
-            if isinstance(window, TimeWindow):
-                oldest = ts - _reach(window, 1 - s)
-            elif isinstance(window, TumblingWindow):
-                oldest = ts // window.size_us * window.size_us
-            else:
-                segment.expire(int(segment.position_of_id(np.array([self.next_id[s] - window.count]))[0]))
-                continue
-            segment.expire(int(segment.position_of_ts(np.array([oldest]))[0]))
+            first = self.reach.first_row(segment, 1 - s, np.array([ts]), np.array([self.next_id[s]]))
+            segment.expire(int(first[0]))
 
     def advance(self, ts: int) -> None:
         """No tuple below `ts` will come any more: purge, though nothing entered."""
-        if not isinstance(self.window, CountWindow):
-            self._purge(ts)
-            self._forget()
+        self._purge(max(ts, TS_MIN))  # no tuple lies below, and what a window is less may be beyond 64 bits
+        self._forget()
 
     def _forget(self) -> None:
         """Give up the codes of text that no live row holds."""
@@ -311,11 +297,6 @@ class JoinWindow:
 
 def _part(values: np.ndarray | None, at: slice) -> np.ndarray | None:
     return None if values is None else values[at]
-
-
-def _reach(window: TimeWindow, probe_side: int) -> int:
-    """How far back a probe's partners lie: a right tuple looks `after` back, a left one `before`."""
-    return window.after_us if probe_side == 1 else window.before_us
 
 
 def _joined(pieces: list[Pairs]) -> Pairs:

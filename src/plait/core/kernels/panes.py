@@ -9,7 +9,7 @@ a window is at most two panes an advance, however odd its size: window k is the 
 `k + size // advance`.
 
 A *slot* is a place for one group of one pane in every accumulator. Kernels run a function at a time over a batch: slots
-are found first, then every function updates its own accumulator, then closed windows are merged from slots (`sliding`).
+are found first, then every function updates its own accumulator, then closed windows are merged from slots (`slides`).
 Order within a batch is the total order, and slots of one window are listed in the order of their panes: so first and last
 merge as well.
 
@@ -23,7 +23,7 @@ import numpy as np
 from plait.core.machine.marks import entry, inlined
 
 # State of windows of time. Panes and slots are runs of their arrays: [FIRST, END); the newest pane is the open one. ADDED and
-# SHIFT: see `core.kernels.sliding`.
+# SHIFT: see `core.kernels.slides`.
 PANE_FIRST, PANE_END, SLOT_FIRST, SLOT_END, OPEN_LOW, OPEN_HIGH, NEXT_WINDOW, STARTED, ADDED, SHIFT = range(10)
 STATE_WORDS = 10
 

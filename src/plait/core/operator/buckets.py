@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from plait.core.aggregate.columns import user_values
 from plait.core.aggregate.lists import checked
+from plait.core.values import user_values
 from plait.errors import DataError, RunError
 from plait.order import AFTER_ALL
 from plait.query.operator import ALL, Operator, Timer

@@ -25,11 +25,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from plait.core.aggregate.columns import one_array
 from plait.core.condition import store
 from plait.core.operator.buckets import EVERY, NONE, PlainBuckets, RowView, check_passed, nothing
 from plait.core.operator.machine_steps import no_timers
 from plait.core.operator.rewrite import NotCompiled, Typed, UserFunction, Writer
+from plait.core.values import one_array
 from plait.errors import DataError
 from plait.query.bind import Bound
 from plait.query.operator import Operator

@@ -22,13 +22,14 @@ from plait.core.aggregate.parts import PaneFold, PartPanes, layout
 from plait.core.aggregate.ranks import RankedPanes
 from plait.core.aggregate.reads import Columns
 from plait.core.aggregate.span import SpanPanes, span_window
+from plait.encodings import as_array
 from plait.order import AFTER_ALL
 from plait.query.aggregate import Aggregate, SpanWindow, TupleWindow
 from plait.query.bind import Bound
 from plait.spark import formats
 from plait.spark.cell.keyed import Keyed
 from plait.spark.cell.live import Live
-from plait.spark.cell.rows import as_array, crowded, rows_schema, times
+from plait.spark.cell.rows import crowded, rows_schema, times
 from plait.spark.formats import RANK, Chunk, Step
 
 

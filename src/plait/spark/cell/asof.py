@@ -6,20 +6,17 @@ Every left tuple released at a frontier comes after all right tuples released be
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from plait.core.values import key_codes
+from plait.core.values import joint_numbers
+from plait.encodings import as_array
 from plait.query.bind import Bound
 from plait.query.join import Asof
-from plait.query.types import column_type, is_float, is_int
 from plait.spark import formats
 from plait.spark.cell.live import LivePairs
 from plait.spark.cell.results import Results, distinct
-from plait.spark.cell.rows import as_array, crowded, times
+from plait.spark.cell.rows import crowded, times
 from plait.spark.formats import Chunk, Step
 
 
@@ -41,18 +38,8 @@ class LiveAsof(LivePairs):
 
     def _codes(self, left: pa.Table, right: pa.Table) -> tuple[np.ndarray, np.ndarray]:
         """A number for each different `by` value; -1 where NULL or NaN keeps it from equalling anything."""
-        n, codes = left.num_rows, np.zeros(left.num_rows + right.num_rows, np.int64)
-        for a, b in self.node.by:
-            column = _joint(
-                as_array(left.column(a), left.schema.field(a).type),
-                as_array(right.column(b), right.schema.field(b).type),
-            )
-            encoded = pc.dictionary_encode(column)
-            part = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
-            # Two columns' numbers become one; renumbered each time so that they stay small.
-            joint = codes * (len(encoded.dictionary) + 1) + part
-            codes = np.where((codes < 0) | (part < 0), -1, np.unique(joint, return_inverse=True)[1])
-        return codes[:n], codes[n:]
+        pairs = ((left.column(a), right.column(b)) for a, b in self.node.by)
+        return joint_numbers(pairs, left.num_rows, right.num_rows)
 
     def _partners(self, left: pa.Table, right: pa.Table, left_codes: np.ndarray, right_codes: np.ndarray) -> np.ndarray:
         """For each left tuple the position of its partner, or -1."""
@@ -113,42 +100,3 @@ class LiveAsof(LivePairs):
         # a chunk with none of the kept ones' may go.
         kept = times(self.latest)
         return len(kept) == 0 or int(kept.min()) > max_ts
-
-
-def _joint(a: pa.Array, b: pa.Array) -> pa.Array:
-    """Two columns as one, in a type in which equal values are equal; NaN becomes NULL, -0.0 becomes 0.0."""
-    kinds = [column_type(x.type) or "" for x in (a, b)]
-    if any(_far(x) or (pa.types.is_temporal(x.type) and any(map(is_float, kinds))) for x in (a, b)):
-        known: dict[Any, int] = {}
-        codes = np.concatenate([key_codes(x, known, as_float=any(map(is_float, kinds))) for x in (a, b)])
-        return pa.array(codes, mask=codes < 0)
-    if any(is_float(k) for k in kinds):
-        both = pa.concat_arrays([x.cast(pa.float64(), safe=False) for x in (a, b)])
-        numbers = both.to_numpy(zero_copy_only=False) + 0.0
-        return pa.array(numbers, from_pandas=True)
-    if all(is_int(k) for k in kinds):
-        micros = [_micros(x) for x in (a, b)]
-        if "uint64" in kinds and kinds[0] != kinds[1]:
-            return pa.concat_arrays([x.cast(pa.decimal128(20, 0)) for x in micros])
-        return pa.concat_arrays(
-            [x.cast(pa.int64()) if k != "uint64" else x for x, k in zip(micros, kinds, strict=True)]
-        )
-    text = pa.large_string() if kinds[0] == "text" else pa.bool_() if kinds[0] == "bool" else pa.large_binary()
-    return pa.concat_arrays([x.cast(text) for x in (a, b)])
-
-
-def _far(column: pa.Array) -> bool:
-    """Whether Arrow can't say it in microseconds: moments beyond 64 bits, or nanoseconds that don't divide."""
-    try:
-        _micros(column)
-    except pa.ArrowInvalid:
-        return True
-    return False
-
-
-def _micros(column: pa.Array) -> pa.Array:
-    if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
-        return column.cast(pa.timestamp("us")).view(pa.int64())
-    if pa.types.is_duration(column.type):
-        return column.cast(pa.duration("us")).view(pa.int64())
-    return column

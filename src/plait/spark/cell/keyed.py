@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from plait.core import keys
+from plait.encodings import one_piece
 from plait.spark import formats
 
 
@@ -26,10 +25,7 @@ class Keyed:
         """`_plait_key` of each row."""
         if self.key is not None:
             return self.key
-        ts = _array(self.columns.column(0))
-        numbers = (ts.view(pa.int64()) if pa.types.is_temporal(ts.type) else ts).to_numpy(zero_copy_only=False)
-        parts = [keys.wrapped(_array(self.columns.column(name))) for name in self.by]
-        return keys.join(keys.ints(numbers), *parts, n=self.rows)
+        return keys.window_rows(self.columns.column(0), (self.columns.column(name) for name in self.by))
 
     def table(self) -> pa.Table:
         """The columns, and `_plait_key` spelled out."""
@@ -47,7 +43,7 @@ class Keyed:
         rows = formats.table(rest)
         if not head.spelled:
             return cls(rows, tuple(head.by))
-        return cls(rows.drop_columns([formats.KEY]), tuple(head.by), _array(rows.column(formats.KEY)))
+        return cls(rows.drop_columns([formats.KEY]), tuple(head.by), one_piece(rows.column(formats.KEY)))
 
 
 def merge(parts: list[Keyed]) -> Keyed:
@@ -58,19 +54,7 @@ def merge(parts: list[Keyed]) -> Keyed:
     key = None
     if parts[0].key is not None:
         key = pa.concat_arrays([part.key for part in parts])
-        by = {"ts": columns.column(0), "key": key}
+        order = keys.in_order_of((columns.column(0), key))
     else:
-        # Arrow's order is the keys': text by bytes, then NaN, then NULL.
-        by = {str(n): _ordering(columns.column(name)) for n, name in enumerate((0, *parts[0].by))}
-    order = pc.sort_indices(pa.table(by), sort_keys=[(name, "ascending") for name in by])
+        order = keys.in_order_of(columns.column(name) for name in (0, *parts[0].by))
     return Keyed(columns.take(order).combine_chunks(), parts[0].by, None if key is None else key.take(order))
-
-
-def _ordering(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    if pa.types.is_null(column.type):
-        return pa.chunked_array([np.zeros(len(column), np.int8)])
-    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
-
-
-def _array(column: pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)

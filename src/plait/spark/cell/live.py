@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from plait import order
+from plait.encodings import as_array
 from plait.query.aggregate import Aggregate
 from plait.query.bind import Bound
 from plait.query.join import Asof
@@ -22,7 +23,7 @@ from plait.query.stream import Stream
 from plait.spark import formats
 from plait.spark.cell.keyed import Keyed
 from plait.spark.cell.results import Results
-from plait.spark.cell.rows import as_array, in_order, numbered, rows_schema, times
+from plait.spark.cell.rows import in_order, numbered, rows_schema, times
 from plait.spark.formats import Chunk, Step
 from plait.spark.plan.layout import Layout
 

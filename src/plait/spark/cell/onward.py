@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from plait.core import keys
+from plait.encodings import one_piece
 from plait.spark import formats
 from plait.spark.cell.keyed import Keyed
 from plait.spark.cell.results import Results
@@ -30,12 +32,10 @@ class Onward:
     ) -> list[tuple[int, bytes]]:
         """Packed rows for the next operator: (cell, body)."""
         table = results.table()
-        key = table.column(formats.KEY)
-        key = pa.concat_arrays(key.chunks) if key.num_chunks else pa.array([], pa.binary())
-        ts = table.column(0)
-        numbers = (ts.cast(pa.int64()) if pa.types.is_temporal(ts.type) else ts).to_numpy()
+        key = one_piece(table.column(formats.KEY))
+        ts = keys.ts_numbers(table.column(0))
         tuples = Tuples(
-            table.drop_columns([formats.KEY]), None, numbers, lambda at: key if at is None else key.take(pa.array(at)),
+            table.drop_columns([formats.KEY]), None, ts, lambda at: key if at is None else key.take(pa.array(at)),
             lambda: mix(np.fromiter((zlib.crc32(k) for k in key.to_pylist()), np.uint64, len(key))), {},
         )  # fmt: skip
         cells = self.ship.layout.keys

@@ -20,8 +20,9 @@ import pyarrow.compute as pc
 import plait
 from plait.core import keys
 from plait.core.operator.buckets import NONE, SEVERAL, PlainBuckets, Rows, RowView, pairs, routed
+from plait.encodings import as_array
 from plait.errors import PlaitError, RunError
-from plait.order import AFTER_ALL, AFTER_INPUTS, decode, encode
+from plait.order import AFTER_ALL, decode, encode
 from plait.query.bind import Bound
 from plait.query.operator import Operator
 from plait.query.stream import Stream
@@ -29,7 +30,7 @@ from plait.spark import formats
 from plait.spark.cell.keyed import Keyed
 from plait.spark.cell.live import Live
 from plait.spark.cell.pickled import Pickled
-from plait.spark.cell.rows import as_array, rows_schema, times
+from plait.spark.cell.rows import rows_schema, times
 from plait.spark.formats import ROUTE, ROUTE_TYPE, Chunk, Step
 from plait.spark.pack.positions import told
 from plait.spark.pack.route import AGAIN, codes_of, stream_name
@@ -117,7 +118,7 @@ def results_of(bound: Bound, buckets: PlainBuckets, key: pa.Array) -> Keyed:
     n = len(out.ts)
     ts, cause = np.array(out.ts, np.int64), np.array(out.cause, np.int64)
     timed = cause < 0
-    causes = keys.join(keys.ints(ts), keys.constant(AFTER_INPUTS, n), n=n)
+    causes = keys.at_last(ts)
     if not timed.all():
         causes = pc.if_else(pa.array(timed), causes, key.take(pa.array(np.maximum(cause, 0))))
     numbers = [keys.ints(np.array(each, np.int64)) for each in (out.bucket, out.index)]

@@ -4,8 +4,7 @@ A result's key is (trigger, partner), two tuples' keys, and a tuple has many res
 all columns together. So a result has two numbers, places in one list of keys, and is spelled out (`table`) only where
 somebody asks for `_plait_key`.
 
-Cells put out sorted results, and `merge` orders those of several by their keys' ranks. Most keys differ in time or
-input already; only those that do not are compared byte by byte.
+Cells put out sorted results, and `merge` orders those of several by their keys (`core.keys`).
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from plait.core import keys
+from plait.encodings import one_piece
 from plait.spark import formats
 from plait.spark.cell import keyed
 from plait.spark.cell.keyed import Keyed
@@ -66,7 +65,7 @@ class Results:
     def of(cls, rows: pa.Table, found: pa.Table) -> Self:
         places = [rows.column(name).to_numpy().astype(np.int64) for name in (FIRST, SECOND)]
         keys_ = found.column(formats.KEY).combine_chunks()
-        return cls(rows.drop_columns([FIRST, SECOND]), _flat(keys_), *places)
+        return cls(rows.drop_columns([FIRST, SECOND]), one_piece(keys_), *places)
 
 
 def read(body: Any) -> Results | Keyed:
@@ -107,48 +106,4 @@ def merge_pairs(parts: list[Results]) -> Results:
         np.concatenate([part.first + start for part, start in zip(parts, starts, strict=False)]),
         np.concatenate([part.second + start for part, start in zip(parts, starts, strict=False)]),
     )
-    rank = _ranks(whole.keys)
-    return whole.take(np.argsort((rank[whole.first] << np.uint64(32)) | rank[whole.second], kind="stable"))
-
-
-def _ranks(found: pa.Array) -> np.ndarray:
-    """Each key's rank among the different ones. The same tuple's key may come from several cells."""
-    ts, input = _head(found)
-    order = np.lexsort((input, ts))
-    ts, input = ts[order], input[order]
-    near = (ts[1:] == ts[:-1]) & (input[1:] == input[:-1])
-    ordered = found.take(pa.array(order))
-    same = pc.equal(ordered.slice(1), ordered.slice(0, len(ordered) - 1)).to_numpy(zero_copy_only=False)
-    # A run of keys alike in ts and input needs their bytes, unless it is one key all along.
-    run = np.concatenate([[0], np.cumsum(~near)])
-    unclear = np.zeros(run[-1] + 1, bool)
-    unclear[run[1:][near & ~same]] = True
-    at = np.flatnonzero(unclear[run])
-    if len(at):
-        by = pa.table({"run": run[at], "key": ordered.take(pa.array(at))})
-        again = pc.sort_indices(by, sort_keys=[("run", "ascending"), ("key", "ascending")])
-        order[at] = order[at][again.to_numpy()]
-        ordered = found.take(pa.array(order))
-        same = pc.equal(ordered.slice(1), ordered.slice(0, len(ordered) - 1)).to_numpy(zero_copy_only=False)
-    rank = np.empty(len(order), np.uint64)
-    rank[order] = np.concatenate([[0], np.cumsum(~same)])
-    return rank
-
-
-def _head(found: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """Of each key, its ts and its input, as unsigned numbers that order alike; 0 for the empty key."""
-    n = len(found)
-    offsets = np.frombuffer(found.buffers()[1], np.int32)[found.offset : found.offset + n + 1].astype(np.int64)
-    raw = np.frombuffer(found.buffers()[2] or b"", np.uint8)
-    out = np.zeros((2, n), np.uint64)
-    full = np.flatnonzero(offsets[1:] > offsets[:-1])
-    words = np.ndarray(max(len(raw) - 7, 0), ">u8", raw, strides=(1,))  # the one that begins at each byte
-    for row, skip in enumerate((1, 10)):  # a tag, then eight bytes; twice
-        out[row, full] = words[offsets[full] + skip]
-    return out[0], out[1]
-
-
-def _flat(column: Any) -> pa.Array:
-    if isinstance(column, pa.ChunkedArray):
-        return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], pa.binary())
-    return column
+    return whole.take(keys.in_order_of_pairs(whole.keys, whole.first, whole.second))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from plait.core import keys
+from plait.core import rows as core_rows
+from plait.encodings import as_array
 from plait.spark import formats
 
 #: Dead rows that are not worth a rewrite.
@@ -16,8 +16,8 @@ SLACK = 256
 
 
 def crowded(held: int, alive: int) -> bool:
-    """Whether so many of the rows held are dead that writing the others anew is worth it: it takes as many dead ones."""
-    return held > 2 * alive + SLACK
+    """Whether so many of the rows held are dead that writing the others anew is worth it."""
+    return core_rows.crowded(held, alive, few=SLACK)
 
 
 def rows_schema(schema: pa.Schema, *, hashes: bool = False) -> pa.Schema:
@@ -37,8 +37,7 @@ def numbered(ready: pa.Table) -> pa.Table:
     if not same.any():
         return ready
     at = np.arange(len(own))
-    number = at - np.maximum.accumulate(np.where(same, 0, at))
-    made = keys.join(own, pc.if_else(pa.array(same), keys.ints(number), b""), n=len(own))
+    made = keys.told_apart(own, at - np.maximum.accumulate(np.where(same, 0, at)))
     return ready.set_column(ready.column_names.index(formats.KEY), pa.field(formats.KEY, pa.binary()), made)
 
 
@@ -46,8 +45,8 @@ def in_order(table: pa.Table) -> pa.Table:
     """Tuples in total order; partial panes, which have no key, by time."""
     if _is_in_order(table):
         return table.combine_chunks()
-    by = [(name, "ascending") for name in (formats.TS, formats.KEY) if name in table.column_names]
-    return table.take(pc.sort_indices(table, sort_keys=by))
+    by = (table.column(name) for name in (formats.TS, formats.KEY) if name in table.column_names)
+    return table.take(keys.in_order_of(by))
 
 
 def _is_in_order(table: pa.Table) -> bool:
@@ -58,8 +57,8 @@ def _is_in_order(table: pa.Table) -> bool:
     ties = np.flatnonzero(ts[1:] == ts[:-1])
     if formats.KEY not in table.column_names or len(ties) == 0:
         return True
-    keys = (table.column(formats.KEY).take(pa.array(ties + after)) for after in (0, 1))
-    return bool(pc.all(pc.less(*keys)).as_py())
+    own, next_one = (table.column(formats.KEY).take(pa.array(ties + after)) for after in (0, 1))
+    return bool(pc.all(pc.less(own, next_one)).as_py())
 
 
 def times(table: pa.Table) -> np.ndarray:
@@ -74,10 +73,3 @@ def interleaved(ready: list[pa.Table]) -> np.ndarray:
     side = np.zeros(len(left) + len(right), np.uint8)
     side[np.arange(len(right)) + np.searchsorted(left, right, "right")] = 1
     return side
-
-
-def as_array(column: Any, kind: pa.DataType) -> pa.Array:
-    """A column in one piece, as this type."""
-    if isinstance(column, pa.ChunkedArray):
-        column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
-    return column if column.type == kind else column.cast(kind)

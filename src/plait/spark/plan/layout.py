@@ -5,7 +5,7 @@ grid       m x n cells; a left tuple goes to one row of them, a right one to one
 hash       cells in a line; tuples go by the values that must be equal (`hash_layout`), and none is copied. Aggregates have this
            one, by their key.
 buckets    cells in a line; a tuple goes to those of the buckets that `route` names (`routing`).
-see_all    every cell sees every tuple and stores one in C of them (ScaleJoin): count windows need each tuple's rank.
+see_all    every cell sees every tuple and stores one in C of them (ScaleJoin): windows that count need each tuple's rank.
 
 Cell keys are chosen so that they spread evenly over the state's partitions: Spark puts key k into partition
 pmod(murmur3(k), P), which is inverted here by trying small keys.
@@ -17,10 +17,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from plait.core.join.reach import reach_of
 from plait.errors import QueryError
 from plait.query.aggregate import Aggregate
 from plait.query.base import Query
-from plait.query.join import Asof, CountWindow, Join
+from plait.query.join import Asof, Join
 from plait.query.operator import Operator
 
 
@@ -70,7 +71,7 @@ def mix(words: np.ndarray) -> np.ndarray:
 
 def choose(query: Query, wanted: str | tuple[int, int], partitions: int, parallelism: int) -> Layout:
     """The layout of a query: as asked for, or as square as the number of cores allows."""
-    kind = "see_all" if isinstance(query, Join) and isinstance(query.window, CountWindow) else "grid"
+    kind = "see_all" if isinstance(query, Join) and reach_of(query.window).counts else "grid"
     one_column = isinstance(query, Asof) or (isinstance(query, Join) and query.how != "inner")
     if isinstance(query, (Aggregate, Operator)):
         most = query.buckets if isinstance(query, Operator) else parallelism

@@ -165,8 +165,7 @@ class PaneEngine(Engine[Updater]):
             if isinstance(batch, Later):
                 places = batch.edges[0]
             elif each.triggers is None:
-                ts = batch.column(0)
-                places = (ts.view(pa.int64()) if pa.types.is_temporal(ts.type) else ts).to_numpy(zero_copy_only=False)
+                places = keys.ts_numbers(batch.column(0))
             else:
                 places = worker.rank + each.triggers
             if self.options.keys:
@@ -188,10 +187,7 @@ class PaneEngine(Engine[Updater]):
 
     def _span_keys(self, batch: pa.RecordBatch) -> pa.Array:
         """(the window's last microsecond, key columns ...) as bytes."""
-        n, ts = batch.num_rows, batch.column(0)
-        numbers = (ts.view(pa.int64()) if pa.types.is_temporal(ts.type) else ts).to_numpy(zero_copy_only=False)
-        columns = [keys.wrapped(batch.column(name)) for name in self.query.by]
-        return keys.join(keys.ints(numbers), *columns, n=n)
+        return keys.window_rows(batch.column(0), (batch.column(name) for name in self.query.by))
 
     def _counted_keys(self, worker: Updater, triggers: np.ndarray) -> pa.Array:
         """The closing tuple's key, as a part of its own."""

@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from plait.core import keys
 from plait.core.aggregate.base import Later
-from plait.core.aggregate.columns import plain
 from plait.core.aggregate.panes import window_record
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.aggregate import Aggregate
 from plait.query.bind import Bound
 from plait.query.identical import KEY
-from plait.schema import takeable, taken
+from plait.schema import taken
 from plait.threads.guard import guarded
 from plait.threads.stats import Latency
 
@@ -31,8 +31,10 @@ class OrderedResults:
     """`lock` is for readers, one at a time; what threads share is under `_guard`.
 
     Rows come with their places, int64 in ascending order: one array, or several of which the first decides what is
-    complete.
+    complete. Rows that are alike in all of them are one thread's, or in the order of the columns `_by`.
     """
+
+    _by: tuple[str, ...] = ()
 
     def __init__(self, bound: Bound, crew: int, latency: Latency, *, keys: bool, room: int) -> None:
         self.schema = pa.schema([*bound.schema, pa.field(KEY, pa.binary())]) if keys else bound.schema
@@ -136,16 +138,14 @@ class OrderedResults:
         """Several threads' rows, each in order, as one sequence."""
         table = pa.Table.from_batches([_built(batch) for batch, _ in parts]).combine_chunks()
         places = np.concatenate([np.atleast_2d(places) for _, places in parts], axis=1)
-        # Stable, and the last array decides first: rows that are equal in all of them are one thread's.
-        made: pa.RecordBatch = taken(table, np.lexsort(places[::-1])).combine_chunks().to_batches()[0]
+        order = keys.in_order_of((*places, *(table.column(name) for name in self._by)))
+        made: pa.RecordBatch = taken(table, order.to_numpy()).combine_chunks().to_batches()[0]
         return made
 
     def _note(self, batch: pa.RecordBatch) -> None:
         """From when the frontier passed a row's ts to now, of a sample."""
         step = max(1, batch.num_rows // 32)
-        ts = batch.column(0)
-        ts = ts.view(pa.int64()) if pa.types.is_temporal(ts.type) else ts
-        some = ts.to_numpy(zero_copy_only=False)[::step]
+        some = keys.ts_numbers(batch.column(0))[::step]
         self._latency.note(some, self._latency.passed_ns(some), time.monotonic_ns())
 
 
@@ -155,19 +155,8 @@ class AggregateResults(OrderedResults):
     def __init__(self, bound: Bound, crew: int, latency: Latency, *, keys: bool, room: int) -> None:
         assert isinstance(bound.node, Aggregate)
         super().__init__(bound, crew, latency, keys=keys, room=room)
-        self._by, self._by_time = list(bound.node.by), window_record(bound.node).by_time
-
-    def _merged(self, parts: list[tuple[Any, np.ndarray]]) -> pa.RecordBatch:
-        table = pa.Table.from_batches([_built(batch) for batch, _ in parts]).combine_chunks()
-        by = {"place": pa.array(np.concatenate([places for _, places in parts]))}
-        if self._by_time:
-            for k, name in enumerate(self._by):
-                column = table.column(name)
-                by[f"key {k}"] = column.cast(takeable(plain(column.type)))
-        # Arrow's order is the keys': text by bytes, then NaN, then NULL.
-        order = pa.compute.sort_indices(pa.table(by), sort_keys=[(name, "ascending") for name in by])
-        made: pa.RecordBatch = taken(table, order.to_numpy()).combine_chunks().to_batches()[0]
-        return made
+        if window_record(bound.node).by_time:
+            self._by = bound.node.by
 
 
 def _built(rows: pa.RecordBatch | Later) -> pa.RecordBatch:

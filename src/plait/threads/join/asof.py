@@ -25,7 +25,7 @@ LAST_TS, LAST_REF, LAST_ID = range(3)
 def pass_tuples(c, w, arena, batch, table, out):
     """Take the batch's tuples from where it stood: 0, or a code."""
     size = w[o.ARENA_MASK] + 1
-    within = w[o.BEFORE]
+    within = w[o.BACK]
     while w[o.AT] < w[o.COUNT]:
         i = w[o.AT]
         origin, ts = batch[o.B_ORIGIN, i], batch[o.B_TS, i]
@@ -79,7 +79,7 @@ def work_asof(gate, c, w, arena, batch, p0, p1, u0, u1, table, over, ranges, wal
         if w[o.PHASE] == o.CLOSING:
             last = w[o.LAST_TS]
             if w[o.RANK] > 0:
-                publish_progress(c, w, last, last, BEFORE_ALL if w[o.BEFORE] < 0 else last - w[o.BEFORE])
+                publish_progress(c, w, last, last, BEFORE_ALL if w[o.BACK] < 0 else last - w[o.BACK])
             else:
                 publish_progress(c, w, last, BEFORE_ALL, BEFORE_ALL)
             w[o.PHASE] = o.READING

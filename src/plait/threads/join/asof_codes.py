@@ -1,4 +1,4 @@
-"""What as-of compares of a row: one number for its `by` values. Equal numbers mean equal values, by construction.
+"""What as-of compares of a row: one number for its `by` values (`core.values`).
 
 Stands where `columns.Encoder` stands for other joins; there is no condition, so there is no kernel and nothing to widen.
 """
@@ -6,15 +6,13 @@ Stands where `columns.Encoder` stands for other joins; there is no condition, so
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from plait.core.values import key_codes
+from plait.core.values import KeyNumbers, compared_as
 from plait.query.bind import Bound
 from plait.query.join import Asof, side_names
-from plait.query.types import column_type, is_float
 from plait.threads.join.columns import Column
 
 
@@ -42,32 +40,16 @@ class AsofCodes:
         self.node = bound.node
         self.names = side_names(self.node.left, self.node.right)
         schemas = [i.schema for i in bound.inputs]
-        self.by = [[(pair[side], schemas[side].field(pair[side]).type) for pair in self.node.by] for side in (0, 1)]
-        self._as_float = [
-            any(is_float(column_type(schemas[side].field(pair[side]).type) or "") for side in (0, 1))
-            for pair in self.node.by
-        ]
-        self._values: list[dict[Any, int]] = [{} for _ in self.node.by]
-        self._tuples: dict[tuple[int, ...], int] = {}
+        self._numbers = KeyNumbers(
+            [
+                compared_as(*(schema.field(name).type for schema, name in zip(schemas, pair, strict=True)))
+                for pair in self.node.by
+            ]
+        )
         self.stamp = 0
 
     def rows(self, side: int, batch: pa.RecordBatch | pa.Table, ts: np.ndarray) -> CodedRows:
-        n = len(ts)
-        if not self.by[side]:
-            return CodedRows(np.zeros(n, np.int64))
-        parts = [self._codes(at, batch.column(name)) for at, (name, _) in enumerate(self.by[side])]
-        if len(parts) == 1:
-            return CodedRows(parts[0])
-        joint = np.stack(parts, axis=1)
-        different, back = np.unique(joint, axis=0, return_inverse=True)
-        codes = np.array([self._tuple(tuple(row)) for row in different.tolist()], np.int64)
-        return CodedRows(codes[back.reshape(-1)] if n else np.zeros(0, np.int64))
-
-    def _tuple(self, row: tuple[int, ...]) -> int:
-        return -1 if -1 in row else self._tuples.setdefault(row, len(self._tuples))
-
-    def _codes(self, at: int, column: Any) -> np.ndarray:
-        return key_codes(column, self._values[at], as_float=self._as_float[at])
+        return CodedRows(self._numbers.of([batch.column(pair[side]) for pair in self.node.by], len(ts)))
 
     def admit(self, side: int, rows: CodedRows) -> bool:
         return False

@@ -21,8 +21,8 @@ from plait.core.condition.leaves import Shape
 from plait.core.condition.leaves import shape as shape_of
 from plait.core.condition.words import Signature
 from plait.core.join.choice import check_index, dimensions, possible
+from plait.core.join.encoded import LARGEST, EncodedRows, RowEncoder
 from plait.core.join.match import Matcher
-from plait.core.join.rows import LARGEST, Intake, Rows
 from plait.query.predicate import Predicate
 
 Column = tuple[str, str]  # name, NumPy type
@@ -52,7 +52,7 @@ class Encoder:
         self.index, self.cache_dir, self.plain = index, cache_dir, plain
         self.dimensions = dimensions(self.shape)
         self.interner = Interner(self.shape.literals)
-        self.intake = Intake(self.shape, self.dimensions, self.interner)
+        self.encoder = RowEncoder(self.shape, self.dimensions, self.interner)
         self._matcher = Matcher(self.shape, self.interner, cache_dir=cache_dir)
         self.has_node = bool(self.dimensions or self.shape.terms.equalities)
         self.exact = Exact()
@@ -78,11 +78,11 @@ class Encoder:
     def describe(self) -> list[str]:
         return self.shape.terms.describe() + self.signature.describe()
 
-    def rows(self, side: int, batch: pa.RecordBatch, ts: np.ndarray) -> Rows:
+    def rows(self, side: int, batch: pa.RecordBatch, ts: np.ndarray) -> EncodedRows:
         self.exact.stamp = self.interner.new_stamp()
-        return self.intake.rows(side, batch, ts)
+        return self.encoder.rows(side, batch, ts)
 
-    def admit(self, side: int, rows: Rows) -> bool:
+    def admit(self, side: int, rows: EncodedRows) -> bool:
         """Take note of these rows' values; true if columns have to be stored in another way than before."""
         self._matcher.admit(side, rows, _NOWHERE)  # type: ignore[arg-type]
         return self._matcher.signature() != self.signature
@@ -92,7 +92,7 @@ class Encoder:
         found = native.columns(self.signature, side)
         return [*found, ("alive", "uint8")] if self.signature.alive[side] else found
 
-    def encoded(self, side: int, rows: Rows) -> list[np.ndarray]:
+    def encoded(self, side: int, rows: EncodedRows) -> list[np.ndarray]:
         """Rows as those columns."""
         made = self._matcher.columns(side, rows)
         return [

@@ -13,10 +13,11 @@ import numpy as np
 import pyarrow as pa
 
 from plait.core.condition import judge
+from plait.core.join.reach import Reach, reach_of
 from plait.core.machine.line import address, lines
 from plait.errors import PlaitError
 from plait.query.bind import Bound
-from plait.query.join import Asof, Join, TimeWindow
+from plait.query.join import Asof, Join
 from plait.threads import words as shared
 from plait.threads.elastic.manager import Epochs
 from plait.threads.engine import Engine
@@ -206,13 +207,14 @@ def _encoder(bound: Bound, options: Options) -> Encoder | AsofCodes:
 
 
 def _segments(query: Join | Asof, plan: Plan, encoder: Encoder | AsofCodes) -> tuple[list[Segment], list[Segment]]:
-    window = query.window if isinstance(query, Join) else None
-    reach = (window.after_us, window.before_us) if isinstance(window, TimeWindow) else (0, 0)
+    reach = reach_of(query.window) if isinstance(query, Join) else None
+    # How long a row is met: as far back as tuples of the other side look.
+    stays_us = (0, 0) if reach is None or reach.counts else reach.back[::-1]
     matched = isinstance(query, Join) and query.how != "inner"
 
     def side_of(side: int) -> list[Segment]:
         return [
-            Segment(side, len(plan.sharers(side, k)), encoder, matched=matched and side == 0, reach_us=reach[side])
+            Segment(side, len(plan.sharers(side, k)), encoder, matched=matched and side == 0, stays_us=stays_us[side])
             for k in range(plan.segments[side])
         ]
 
@@ -221,15 +223,16 @@ def _segments(query: Join | Asof, plan: Plan, encoder: Encoder | AsofCodes) -> t
 
 def _workers(query: Join | Asof, plan: Plan, encoder: Encoder | AsofCodes, segments: tuple[list[Segment], list[Segment]],
              most: int, unread: int, arena_size: int) -> list[Worker]:  # fmt: skip
+    reach: Reach | int
     if isinstance(query, Join):
-        window: Any = query.window
+        reach = reach_of(query.window)
     else:
-        window = -1 if query.within_us is None else query.within_us
+        reach = -1 if query.within_us is None else query.within_us
     room = 1
     while room < max(unread, 1024):
         room *= 2
     return [
-        Worker(k, plan, segments, encoder, window, query.how, most=most, results=room, arena_mask=arena_size - 1)
+        Worker(k, plan, segments, encoder, reach, query.how, most=most, results=room, arena_mask=arena_size - 1)
         for k in range(len(plan.seats))
     ]
 

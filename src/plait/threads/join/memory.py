@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from plait.core.join.index import grid_shape
+from plait.core.join.reach import Reach
 from plait.core.kernels import chains
 from plait.core.machine.line import LINE, address, lines
 from plait.order import BEFORE_ALL
-from plait.query.join import CountWindow, TimeWindow, TumblingWindow, Window
 from plait.threads import words as shared
 from plait.threads.join.asof_codes import AsofCodes
 from plait.threads.join.columns import Column, Encoder, Kernels
@@ -37,14 +37,14 @@ class Segment:
         encoder: Encoder | AsofCodes,
         *,
         matched: bool,
-        reach_us: int = 0,
+        stays_us: int = 0,
         rows: int = FIRST_ROWS,
     ) -> None:
         self.side, self.encoder = side, encoder
         self.block = lines(seg.words(sharers))
         self.block[seg.SHARERS] = sharers
         self.block[seg.HAS_NODE] = int(encoder.has_node)
-        self.matched, self.reach_us = matched, reach_us
+        self.matched, self.stays_us = matched, stays_us
         self.arrays: dict[str, np.ndarray] = {}
         self.columns: dict[str, np.ndarray] = {}
         self._allocate(rows)
@@ -105,10 +105,10 @@ class Segment:
         Every worker stands still meanwhile. No more than sixteen times what there is: a rate may have been a burst.
         """
         live = end - first
-        if self.reach_us <= 0 or live < 2:
+        if self.stays_us <= 0 or live < 2:
             return 0
         span = int(self.arrays["ts"][(end - 1) & mask]) - int(self.arrays["ts"][first & mask])
-        return min(live * self.reach_us // max(span, 1) * 5 // 4, 16 * live)
+        return min(live * self.stays_us // max(span, 1) * 5 // 4, 16 * live)
 
     def convert(self, after: list[Column]) -> None:
         old = self.columns
@@ -161,7 +161,7 @@ class Worker:
     """The memory of one worker: `words`, the arrays of its batch, its ring of results."""
 
     def __init__(self, number: int, plan: Plan, segments: tuple[list[Segment], list[Segment]], encoder: Encoder | AsofCodes,
-                 window: Window | int, how: str, *, most: int, results: int, arena_mask: int) -> None:  # fmt: skip
+                 reach: Reach | int, how: str, *, most: int, results: int, arena_mask: int) -> None:  # fmt: skip
         seat = plan.seats[number]
         self.number, self.encoder, self.most = number, encoder, most
         self.words = w = lines(o.WORDS)
@@ -195,25 +195,22 @@ class Worker:
             w[o.LIVE_TS + side] = BEFORE_ALL
         for word in (o.FRONTIER, o.LAST_TS, o.DONE_TS):
             w[word] = BEFORE_ALL
-        self._set_window(window)
+        self._set_reach(reach)
         self.set_columns()
 
-    def _set_window(self, window: Window | int) -> None:
-        """`window` is a number for as-of: how old a partner may be, -1 without bound."""
+    def _set_reach(self, reach: Reach | int) -> None:
+        """`reach` is a number for as-of: how old a partner may be, -1 without bound."""
         w = self.words
-        match window:
-            case int():
-                w[o.BEFORE] = window
-            case TimeWindow(before, after):
-                w[o.WINDOW], w[o.BEFORE], w[o.AFTER] = o.TIME, before, after
-            case TumblingWindow(size):
-                w[o.WINDOW], w[o.BEFORE] = o.TUMBLING, size
-            case CountWindow(count):
-                w[o.WINDOW], w[o.BEFORE] = o.COUNTED, count
-                size = 1 << count.bit_length()
-                self.seen = [np.zeros(size, np.int64), np.zeros(size, np.int64)]
-                for side in (0, 1):
-                    w[o.SEEN + side], w[o.SEEN_MASK + side] = address(self.seen[side]), size - 1
+        if isinstance(reach, int):
+            w[o.BACK] = reach
+            return
+        w[o.PLACES], w[o.STEP] = reach.places, reach.step
+        w[o.BACK], w[o.BACK + 1] = reach.back
+        if reach.counts:
+            size = 1 << reach.longest.bit_length()
+            self.seen = [np.zeros(size, np.int64), np.zeros(size, np.int64)]
+            for side in (0, 1):
+                w[o.SEEN + side], w[o.SEEN_MASK + side] = address(self.seen[side]), size - 1
 
     def set_columns(self) -> None:
         """Columns of the batch in the encoder's present types; a batch under way keeps its values."""

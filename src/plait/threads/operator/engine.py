@@ -27,7 +27,7 @@ from plait.core.machine.line import lines
 from plait.core.operator.buckets import PlainBuckets, Rows, RowView, end_of_timers, pairs
 from plait.core.operator.compiled import Made, made_for
 from plait.errors import PlaitError, user_raised
-from plait.order import AFTER_ALL, AFTER_INPUTS, BEFORE_ALL
+from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.bind import Bound
 from plait.query.operator import Operator
 from plait.query.stream import SourceName
@@ -280,8 +280,7 @@ class OperatorEngine(Engine[Share]):
         causes = np.full(len(cause), None, object)
         timed = cause < 0
         if timed.any():
-            m = int(timed.sum())
-            causes[timed] = keys.join(keys.ints(places[0][timed]), keys.constant(AFTER_INPUTS, m), n=m).to_pylist()
+            causes[timed] = keys.at_last(places[0][timed]).to_pylist()
         sides = np.where(timed, -1, (origin[cause] if len(origin) else cause) >> 32)
         for side in np.unique(sides[~timed]).tolist():
             at = np.flatnonzero(sides == side)

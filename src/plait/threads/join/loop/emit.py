@@ -83,7 +83,7 @@ def pass_time(c, w, out, ts):
         ints(s[seg.REF], cap),
         octets(s[seg.MATCHED], cap),
     )
-    after = w[o.AFTER]
+    after = w[o.BACK + 1]  # so far back does a right tuple look
     while w[o.UNDECIDED] < s[seg.END]:
         at = w[o.UNDECIDED] & mask
         # Not ts of the row + after, which may be more than 63 bits hold.

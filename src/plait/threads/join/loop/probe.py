@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from plait.core.condition import native
 from plait.core.join.choice import CHAIN_LONG, REST_LONGEST, SCAN_BELOW
+from plait.core.join.reach import NUMBER, first_met_compiled
 from plait.core.kernels.chains import probe_ranges
 from plait.threads.atomics import store_release
 from plait.threads.atomics.native import address_of, call_at, floats, inner, ints, octets
@@ -32,30 +33,14 @@ def ranges_of(w, side, p, first, last):
     """Where the partners of this side's probes lie, as positions; moves LO of the other side's segment up."""
     other = 1 - side
     s = segment_of(w, other)
-    cap, mask = s[seg.CAP], s[seg.MASK]
     lo = w[o.LO + other]
     alive = w[o.ALIVE + side]
     living = octets(w[o.COLUMNS + o.MAX_COLS * side + max(alive, 0)], w[o.MOST])
-    if w[o.WINDOW] == o.COUNTED:
-        ids = ints(s[seg.ID], cap)
-        for k in range(first, last):
-            bound = p[o.P_PRECEDING, k] - w[o.BEFORE]
-            hi = p[o.P_HI, k]
-            while lo < hi and ids[lo & mask] < bound:
-                lo += 1
-            p[o.P_LO, k] = lo
-    else:
-        times = ints(s[seg.TS], cap)
-        reach = w[o.AFTER] if side == 1 else w[o.BEFORE]
-        for k in range(first, last):
-            if w[o.WINDOW] == o.TIME:
-                bound = p[o.P_TS, k] - reach
-            else:
-                bound = p[o.P_TS, k] // w[o.BEFORE] * w[o.BEFORE]
-            hi = p[o.P_HI, k]
-            while lo < hi and times[lo & mask] < bound:
-                lo += 1
-            p[o.P_LO, k] = lo
+    places, back, step = w[o.PLACES], w[o.BACK + side], w[o.STEP]
+    at = p[o.P_PRECEDING if places == NUMBER else o.P_TS]
+    for k in range(first, last):
+        lo = seg.first_from(s, places, lo, p[o.P_HI, k], first_met_compiled(back, step, at[k]))
+        p[o.P_LO, k] = lo
     w[o.LO + other] = lo
     total, probes = 0, 0
     for k in range(first, last):

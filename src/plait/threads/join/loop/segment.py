@@ -24,6 +24,7 @@ from typing import Final
 import numpy as np
 from numba import carray, int64, uint64
 
+from plait.core.join.reach import NUMBER
 from plait.core.kernels.chains import KEY, PREV, X, Y, cell, mixed
 from plait.core.kernels.sorted import lower, upper
 from plait.core.machine.line import LINE
@@ -89,6 +90,15 @@ def first_valid(s):
     for k in range(1, s[SHARERS]):
         least = min(least, load_acquire(s, FIRST + k * LINE))
     return least
+
+
+@inner
+def first_from(s, places, lo, hi, first):
+    """The first position of [lo, hi) whose row is at `first` or after it; `places`: TS or NUMBER (`core.join.reach`)."""
+    column, mask = ints(s[ID] if places == NUMBER else s[TS], s[CAP]), s[MASK]
+    while lo < hi and column[lo & mask] < first:
+        lo += 1
+    return lo
 
 
 @inner

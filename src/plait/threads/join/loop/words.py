@@ -15,9 +15,8 @@ from plait.threads.words import CONTROL_WORDS
 # --- set by Python ----------------------------------------------------------------------------------------------
 SEAT: Final = 32  # which of the gate's readers it is
 MOST: Final = 33  # tuples it takes at once, at most
-WINDOW: Final = 34  # TIME, COUNT or TUMBLING
-BEFORE: Final = 35  # us; of a count window: how many tuples; of a tumbling one: us
-AFTER: Final = 36
+PLACES: Final = 34  # the window's reach (`core.join.reach`): what it measures by; BACK, by side; and STEP
+BACK: Final = 35  # as-of: of the left side, how old a partner may be in us, -1 without bound
 HOW: Final = 37  # INNER, LEFT, SEMI or ANTI
 ARENA_MASK: Final = 38
 BLOCK: Final = 39  # address of the kernels' argument block
@@ -38,7 +37,7 @@ PROBE_EVERY: Final = 58  # and it compares those whose number is PROBE_AT modulo
 PROBE_AT: Final = 60
 NCOLS: Final = 62
 ALIVE: Final = 64  # which column says whether a row can match at all; -1: all can
-SEEN: Final = 66  # count windows: address of the last ts of the stream; SEEN_MASK beside it
+SEEN: Final = 66  # windows that count: address of the last ts of the stream; SEEN_MASK beside it
 SEEN_MASK: Final = 68
 FEED: Final = (
     70  # distribution tree: address of the feed it reads from (0: the gate), and of the one it writes (0: none)
@@ -58,6 +57,7 @@ ASOF: Final = 79  # sliced: 1 if the loop is `asof.work_asof`
 LEFT_SIZES: Final = 80  # bytes a value, by column; then the right side's
 MAX_COLS: Final = 24  # of one side
 COLUMNS: Final = 128  # addresses of the batch's columns, MAX_COLS of the left side, then as many of the right
+STEP: Final = 176
 
 # --- the loop's own ---------------------------------------------------------------------------------------------
 PHASE: Final = 192
@@ -107,7 +107,6 @@ OUT_HEAD: Final = 20 * LINE
 WORDS: Final = 21 * LINE
 
 # --- values -----------------------------------------------------------------------------------------------------
-TIME, TUMBLING, COUNTED = 0, 1, 2
 INNER, LEFT, SEMI, ANTI = range(4)
 AUTO: Final = -1
 SCAN: Final = 0

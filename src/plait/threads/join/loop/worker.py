@@ -21,6 +21,7 @@ import numpy as np
 from numba import carray
 
 from plait.core.condition import native
+from plait.core.join.reach import NUMBER, first_met_compiled
 from plait.core.machine.line import LINE
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.threads import words as shared
@@ -269,26 +270,18 @@ def probe(w, batch, ps, us, pairs, over, ranges, walk, tally):
 
 
 @inner
+def first_live(w, side, last_ts):
+    """The first place of this side's stream that a tuple after the batch can meet."""
+    at = w[o.NEXT + side] if w[o.PLACES] == NUMBER else last_ts
+    return first_met_compiled(w[o.BACK + 1 - side], w[o.STEP], at)
+
+
+@inner
 def expire(w, last_ts):
     """Find what no tuple at or after `last_ts` can meet, and publish where the rest begins."""
     for side in range(2):
         s = segment_of(w, side)
-        cap, mask = s[seg.CAP], s[seg.MASK]
-        end = w[o.ENDS + side]
-        lo = w[o.LO + side]
-        if w[o.WINDOW] == o.COUNTED:
-            bound = w[o.NEXT + side] - w[o.BEFORE]
-            ids = ints(s[seg.ID], cap)
-            while lo < end and ids[lo & mask] < bound:
-                lo += 1
-        else:
-            if w[o.WINDOW] == o.TIME:
-                bound = last_ts - (w[o.AFTER] if side == 0 else w[o.BEFORE])
-            else:
-                bound = last_ts // w[o.BEFORE] * w[o.BEFORE]
-            times = ints(s[seg.TS], cap)
-            while lo < end and times[lo & mask] < bound:
-                lo += 1
+        lo = seg.first_from(s, w[o.PLACES], w[o.LO + side], w[o.ENDS + side], first_live(w, side, last_ts))
         w[o.LO + side] = lo
         first = min(lo, w[o.UNDECIDED]) if side == 0 and (w[o.HOW] == o.LEFT or w[o.HOW] == o.ANTI) else lo
         store_release(s, seg.FIRST + w[o.SHARER + side] * LINE, first)
@@ -297,15 +290,13 @@ def expire(w, last_ts):
 @inner
 def live_ts(w, side, last_ts):
     """No row of this side with a lower ts can be in a result whose trigger follows this batch."""
-    if w[o.WINDOW] == o.TIME:
-        return last_ts - (w[o.AFTER] if side == 0 else w[o.BEFORE])
-    if w[o.WINDOW] == o.TUMBLING:
-        return last_ts // w[o.BEFORE] * w[o.BEFORE]
-    oldest = w[o.NEXT + side] - w[o.BEFORE]
-    if oldest <= 0:
+    first = first_live(w, side, last_ts)
+    if w[o.PLACES] != NUMBER:
+        return first
+    if first <= 0:
         return BEFORE_ALL
     mask = w[o.SEEN_MASK + side]
-    return ints(w[o.SEEN + side], mask + 1)[oldest & mask]
+    return ints(w[o.SEEN + side], mask + 1)[first & mask]
 
 
 @inner

@@ -28,7 +28,7 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass(frozen=True)
-class Rows:
+class EncodedRows:
     """Rows of one side. `alive` and the leaves' masks are None where all are; `usable` rows may be in an index."""
 
     ts: np.ndarray
@@ -51,24 +51,24 @@ class Rows:
     def __len__(self) -> int:
         return len(self.ts)
 
-    def take(self, at: np.ndarray | slice) -> Rows:
+    def take(self, at: np.ndarray | slice) -> EncodedRows:
         def part(values: np.ndarray | None) -> np.ndarray | None:
             return None if values is None else values[at]
 
         leaves = tuple(Array(leaf.kind, leaf.data[at], part(leaf.valid)) for leaf in self.leaves)
-        return Rows(self.ts[at], leaves, part(self.alive), part(self.key), part(self.coord), self.usable[at])
+        return EncodedRows(self.ts[at], leaves, part(self.alive), part(self.key), part(self.coord), self.usable[at])
 
 
 Values = Callable[[Expr], Array]
 
 
-class Intake:
-    """Turns Arrow rows of either side into `Rows`. `dimensions` are the bands an index may use, at most two."""
+class RowEncoder:
+    """Turns Arrow rows of either side into `EncodedRows`. `dimensions` are the bands an index may use, at most two."""
 
     def __init__(self, shape: Shape, dimensions: tuple[Band, ...], interner: Interner) -> None:
         self.shape, self.dimensions, self.interner = shape, dimensions, interner
 
-    def rows(self, side: int, batch: pa.RecordBatch | pa.Table, ts: np.ndarray) -> Rows:
+    def rows(self, side: int, batch: pa.RecordBatch | pa.Table, ts: np.ndarray) -> EncodedRows:
         n = len(ts)
         columns: dict[Expr, Array] = {
             Column(side, name): column(batch.column(name), self.interner, name) for name in self.shape.reads(side)
@@ -90,7 +90,7 @@ class Intake:
         marked = np.ones(n, np.uint8) if usable is None else usable.astype(np.uint8)
         if alive is not None and alive.all():
             alive = None
-        return Rows(ts, leaves, alive, key, coord, marked)
+        return EncodedRows(ts, leaves, alive, key, coord, marked)
 
     def _alive(self, side: int, n: int, leaves: tuple[Array, ...], value: Values) -> np.ndarray | None:
         alive = np.zeros(n, bool) if self.shape.terms.never else None

@@ -1,0 +1,465 @@
+"""Rows kept until nothing names them: each has a number, by which results and accumulators name it.
+
+Numbers rise as rows come and are never used again. There are two ways to let rows go, by who names them:
+
+    NumberedRows   rows are named for a while after they came, the oldest the shortest (a window's rows, those of a pushed
+                   stream): they go from the oldest on, below a number or below a ts
+    KeptRows       any row may be named for ever (some group's last one): whoever names rows says which, and the others go
+
+Either way what is held stays within a constant factor of what can be named, and a row is copied a constant number of times.
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from plait.core.kernels.texts import copy_pieces
+from plait.encodings import recast
+from plait.order import AFTER_ALL
+from plait.schema import takeable
+
+_CAPACITY = 1 << 12  # rows of a ring, at first
+
+
+def crowded(held: int, needed: int, *, few: int) -> bool:
+    """Whether so many of the rows held are dead that copying the others is worth it: as many as these, and `few` more."""
+    return held > 2 * needed + few
+
+
+# --- columns as rings ---------------------------------------------------------------------------------------------
+
+
+class _Ring(ABC):
+    """One column. `valid` is there once a NULL has been seen."""
+
+    def __init__(self, kind: pa.DataType) -> None:
+        self.kind = kind
+        self.valid: np.ndarray | None = None
+
+    def put(self, places: np.ndarray, column: pa.Array, oldest: int | None) -> None:
+        """Rows at these places; `oldest` is the place of the oldest row that is still needed."""
+        if column.null_count:
+            if self.valid is None:
+                self.valid = np.ones(self.capacity, bool)
+            self.valid[places] = column.is_valid().to_numpy(zero_copy_only=False)
+        elif self.valid is not None:
+            self.valid[places] = True
+        self._put(places, column, oldest)
+
+    def take(self, places: np.ndarray) -> pa.Array:
+        nulls = None
+        if self.valid is not None and not (valid := self.valid[places]).all():
+            nulls = pa.py_buffer(np.packbits(valid, bitorder="little"))
+        return pa.Array.from_buffers(self.kind, len(places), [nulls, *self._take(places)])
+
+    def move(self, old: np.ndarray, new: np.ndarray, capacity: int) -> None:
+        """Into arrays of another size: rows at the places `old` to `new`."""
+        if self.valid is not None:
+            self.valid = _moved(self.valid, old, new, capacity)
+        self._move(old, new, capacity)
+
+    @property
+    @abstractmethod
+    def capacity(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int: ...
+
+    @abstractmethod
+    def _put(self, places: np.ndarray, column: pa.Array, oldest: int | None) -> None: ...
+
+    @abstractmethod
+    def _take(self, places: np.ndarray) -> list[pa.Buffer]: ...
+
+    @abstractmethod
+    def _move(self, old: np.ndarray, new: np.ndarray, capacity: int) -> None: ...
+
+
+class _Numbers(_Ring):
+    """Values of fixed width, and booleans, a byte each."""
+
+    def __init__(self, kind: pa.DataType) -> None:
+        super().__init__(kind)
+        self.boolean = pa.types.is_boolean(kind)
+        self.values = np.zeros(_CAPACITY, "u1" if self.boolean else f"u{kind.bit_width // 8}")
+
+    @property
+    def capacity(self) -> int:
+        return len(self.values)
+
+    @property
+    def nbytes(self) -> int:
+        return self.values.nbytes
+
+    def _put(self, places: np.ndarray, column: pa.Array, oldest: int | None) -> None:
+        stored = column.cast(pa.uint8()) if self.boolean else column
+        data = np.frombuffer(stored.buffers()[1], self.values.dtype)
+        self.values[places] = data[stored.offset : stored.offset + len(stored)]
+
+    def _take(self, places: np.ndarray) -> list[pa.Buffer]:
+        found = self.values[places]
+        return [pa.py_buffer(np.packbits(found, bitorder="little") if self.boolean else found)]
+
+    def _move(self, old: np.ndarray, new: np.ndarray, capacity: int) -> None:
+        self.values = _moved(self.values, old, new, capacity)
+
+
+class _Texts(_Ring):
+    """Text or bytes: of each row where its bytes begin, counted from the run's first, and how many they are.
+
+    Bytes lie in one array in the order they came. When it is full, those from the oldest row's on move to another of
+    twice their size, so that each is copied O(1) times.
+    """
+
+    def __init__(self, kind: pa.DataType) -> None:
+        super().__init__(kind)
+        large = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
+        self.offset_type = np.dtype(np.int64 if large else np.int32)
+        self.begin, self.size = np.zeros(_CAPACITY, np.int64), np.zeros(_CAPACITY, np.int64)
+        self.data = np.zeros(16 * _CAPACITY, np.uint8)
+        self.base = self.head = 0  # counts of the array's first byte, and of the next to come
+
+    @property
+    def capacity(self) -> int:
+        return len(self.begin)
+
+    @property
+    def nbytes(self) -> int:
+        return self.begin.nbytes + self.size.nbytes + self.data.nbytes
+
+    def _put(self, places: np.ndarray, column: pa.Array, oldest: int | None) -> None:
+        n = len(column)
+        _, offset_buffer, data_buffer = column.buffers()
+        offsets = np.frombuffer(offset_buffer, self.offset_type)[column.offset : column.offset + n + 1].astype(np.int64)
+        length = int(offsets[-1] - offsets[0])
+        if self.head - self.base + length > len(self.data):
+            tail = self.head if oldest is None else int(self.begin[oldest])
+            live = self.data[tail - self.base : self.head - self.base]
+            self.data = np.empty(max(16 * _CAPACITY, 2 * (len(live) + length)), np.uint8)
+            self.data[: len(live)] = live
+            self.base = tail
+        if length:
+            at = self.head - self.base
+            self.data[at : at + length] = np.frombuffer(data_buffer, np.uint8)[offsets[0] : offsets[-1]]
+        self.begin[places] = self.head + offsets[:-1] - offsets[0]
+        self.size[places] = np.diff(offsets)
+        self.head += length
+
+    def _take(self, places: np.ndarray) -> list[pa.Buffer]:
+        ends = np.zeros(len(places) + 1, np.int64)
+        np.cumsum(self.size[places], out=ends[1:])
+        out = np.empty(int(ends[-1]), np.uint8)
+        copy_pieces(self.data, self.begin[places] - self.base, ends, out)
+        return [pa.py_buffer(ends.astype(self.offset_type)), pa.py_buffer(out)]
+
+    def _move(self, old: np.ndarray, new: np.ndarray, capacity: int) -> None:
+        self.begin, self.size = (_moved(column, old, new, capacity) for column in (self.begin, self.size))
+
+
+def _moved(column: np.ndarray, old: np.ndarray, new: np.ndarray, capacity: int) -> np.ndarray:
+    made = np.ones(capacity, column.dtype)
+    made[new] = column[old]
+    return made
+
+
+def _ring(kind: pa.DataType) -> _Ring | None:
+    """A ring for a column's type, if there is one."""
+    if pa.types.is_boolean(kind) or (pa.types.is_primitive(kind) and kind.bit_width in (8, 16, 32, 64)):
+        return _Numbers(kind)
+    if any(is_(kind) for is_ in (pa.types.is_string, pa.types.is_binary, pa.types.is_large_string,
+                                 pa.types.is_large_binary)):  # fmt: skip
+        return _Texts(kind)
+    return None
+
+
+# --- rows that go from the oldest on ------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Rows that came together or were merged; `rows` has the columns that are no rings."""
+
+    first: int
+    count: int
+    rows: pa.RecordBatch
+    last_ts: int
+    stamp: int
+    numbers: np.ndarray | None = None  # the rows' numbers, where they do not follow one another
+
+    @property
+    def end(self) -> int:
+        """Above all of its numbers."""
+        return self.first + self.count if self.numbers is None else int(self.numbers[-1]) + 1
+
+    def take(self, numbers: np.ndarray, names: list[str]) -> pa.RecordBatch:
+        at = numbers - self.first if self.numbers is None else np.searchsorted(self.numbers, numbers)
+        return self.rows.select(names).take(pa.array(at))
+
+
+class NumberedRows:
+    """Rows in Arrow batches, untouched until they are taken; some threads may append while others take and let go.
+
+    rings   columns of numbers and of text lie in rings instead: a row's number, modulo their capacity, is its place, so that
+            taking a few rows costs a few microseconds however many there are. Only whole stretches of rows can go then
+    merged  neighbouring batches are merged up to so many rows: tuple by tuple there would be a batch a row. A merged batch
+            goes as a whole
+    """
+
+    def __init__(self, schema: pa.Schema, *, rings: bool = False, merged: int = 0) -> None:
+        self.schema = schema
+        kept = [pa.field(f.name, takeable(f.type)) for f in schema]
+        found = {f.name: _ring(f.type) if rings else None for f in kept}
+        self._rings = {name: ring for name, ring in found.items() if ring is not None}
+        self._rest = pa.schema([f for f in kept if f.name not in self._rings])
+        self._views = {f.name: f.type for f, given in zip(kept, schema, strict=True) if f.type != given.type}
+        self._capacity, self._merged = _CAPACITY, merged
+        self._batches: deque[_Batch] = deque()
+        self._lock = threading.Lock()
+        self.next = 0  # the number of the next row
+
+    @property
+    def rows(self) -> int:
+        with self._lock:
+            return sum(b.count for b in self._batches)
+
+    @property
+    def nbytes(self) -> int:
+        with self._lock:
+            rest: int = sum(b.rows.nbytes for b in self._batches)
+            return rest + sum(r.nbytes for r in self._rings.values())
+
+    @property
+    def oldest(self) -> int:
+        """The least number of the rows that are held; the next one's, if none are."""
+        with self._lock:
+            return self._oldest
+
+    @property
+    def _oldest(self) -> int:
+        return self._batches[0].first if self._batches else self.next
+
+    def oldest_stamp(self) -> int | None:
+        with self._lock:
+            return self._batches[0].stamp if self._batches else None
+
+    def append(self, rows: pa.RecordBatch | pa.Table) -> None:
+        """Keep rows that go by their numbers (`expire`)."""
+        for batch in rows.to_batches() if isinstance(rows, pa.Table) else [rows]:
+            if batch.num_rows:
+                self.add(batch.columns, batch.num_rows)
+
+    def add(self, columns: Sequence[pa.Array], n: int, *, last_ts: int = AFTER_ALL, stamp: int = 0) -> int:
+        """Keep `n` rows, of which these are the columns; gives the number of the first.
+
+        None of them is after `last_ts`; `stamp` says what has to be remembered as long as they are held (`oldest_stamp`).
+        """
+        named = dict(zip(self.schema.names, columns, strict=True))
+        named |= {name: named[name].cast(kind) for name, kind in self._views.items()}
+        rest = pa.RecordBatch.from_arrays([named[name] for name in self._rest.names], schema=self._rest)
+        with self._lock:
+            first = self.next
+            self._reserve(n)
+            places = np.arange(first, first + n) & (self._capacity - 1)
+            oldest = self._oldest & (self._capacity - 1) if self._batches else None
+            for name, ring in self._rings.items():
+                ring.put(places, named[name], oldest)
+            self.next += n
+            self._keep(_Batch(first, n, rest, last_ts, stamp))
+        return first
+
+    def _reserve(self, rows: int) -> None:
+        """Room in the rings for so many more."""
+        oldest = self._oldest
+        if not self._rings or self.next - oldest + rows <= self._capacity:
+            return
+        capacity = 1 << (2 * (self.next - oldest + rows) - 1).bit_length()
+        live = np.arange(oldest, self.next)
+        for ring in self._rings.values():
+            ring.move(live & (self._capacity - 1), live & (capacity - 1), capacity)
+        self._capacity = capacity
+
+    def _keep(self, made: _Batch) -> None:
+        # Each row is merged a few times at most.
+        while self._batches:
+            last = self._batches[-1]
+            if last.numbers is not None or last.count + made.count > self._merged or last.count > 2 * made.count:
+                break
+            self._batches.pop()
+            rows = made.rows
+            if self._rest.names:
+                rows = _one_batch([last.rows, made.rows])
+            span = max(last.last_ts, made.last_ts), min(last.stamp, made.stamp)
+            made = _Batch(last.first, last.count + made.count, rows, *span)
+        self._batches.append(made)
+
+    def expire(self, number: int) -> None:
+        """Let go of batches, the oldest first, all of whose rows have lower numbers."""
+        with self._lock:
+            while self._batches and self._batches[0].end <= number:
+                self._batches.popleft()
+
+    def expire_before(self, ts: int) -> None:
+        """Let go of batches, the oldest first, all of whose rows lie below `ts`."""
+        with self._lock:
+            while self._batches and self._batches[0].last_ts < ts:
+                self._batches.popleft()
+
+    def keep(self, numbers: np.ndarray, before_ts: int) -> None:
+        """Of the batches, the oldest first, all of whose rows lie below a ts, only these rows (ascending) are needed."""
+        assert not self._rings, "rows in rings go from the oldest on"
+        with self._lock:
+            old = []
+            while self._batches and self._batches[0].last_ts < before_ts:
+                old.append(self._batches.popleft())
+            kept, named = [], []
+            for batch in old:
+                own = numbers[np.searchsorted(numbers, batch.first) : np.searchsorted(numbers, batch.end)]
+                if len(own):
+                    kept.append(batch.take(own, self._rest.names))
+                    named.append(own)
+            if kept:
+                joined = np.concatenate(named)
+                span = max(b.last_ts for b in old), min(b.stamp for b in old)
+                self._batches.appendleft(_Batch(int(joined[0]), len(joined), _one_batch(kept), *span, joined))
+
+    def take(self, numbers: np.ndarray, names: list[str] | None = None) -> pa.Table:
+        """The rows of these numbers, in this order, once for each time they are named; of them these columns, or all."""
+        wanted = self.schema if names is None else pa.schema([self.schema.field(name) for name in names])
+        if len(numbers) == 0:
+            return wanted.empty_table()
+        rest = [name for name in wanted.names if name not in self._rings]
+        with self._lock:
+            places = numbers & (self._capacity - 1)
+            columns = {name: self._rings[name].take(places) for name in wanted.names if name in self._rings}
+            batches = list(self._batches) if rest else []
+        if rest:
+            found = _taken(batches, numbers, rest)
+            columns |= dict(zip(rest, found.columns, strict=True))
+        for name in self._views.keys() & columns.keys():
+            columns[name] = columns[name].cast(self.schema.field(name).type)
+        return pa.Table.from_arrays([columns[name] for name in wanted.names], schema=wanted)
+
+
+def _one_batch(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return pa.Table.from_batches(parts).combine_chunks().to_batches()[0]
+
+
+def _taken(batches: list[_Batch], numbers: np.ndarray, names: list[str]) -> pa.Table:
+    """Rows of these numbers from the batches that hold them."""
+    starts = [batch.first for batch in batches]
+    first, last = bisect_right(starts, int(numbers.min())) - 1, bisect_right(starts, int(numbers.max())) - 1
+    if first == last:
+        return pa.Table.from_batches([batches[first].take(numbers, names)])
+    # One take a batch, then one to restore the order: both in proportion to the result, not to what is held.
+    which = np.searchsorted(np.array(starts), numbers, "right") - 1
+    by = np.argsort(which, kind="stable")
+    cuts = np.searchsorted(which[by], np.arange(first, last + 2))
+    parts = []
+    for k, (begin, end) in enumerate(pairwise(cuts)):
+        if begin < end:
+            parts.append(batches[first + k].take(numbers[by[begin:end]], names))
+    back = np.empty(len(numbers), np.int64)
+    back[by] = np.arange(len(numbers))
+    return pa.Table.from_batches(parts).combine_chunks().take(pa.array(back))
+
+
+# --- rows that are named one by one -------------------------------------------------------------------------------
+
+FEW = 1 << 16  # dead rows that are not worth a copy of the others
+SPARSE = 8  # numbers a row: where there are more, rows are found by search, else by a place for every number
+
+
+class KeptRows:
+    """Rows that accumulators name one by one; whoever names them calls `keep` when they are `crowded`.
+
+    First come the rows that were kept at last, by their numbers; after them those that came since, whose numbers are in a row.
+    """
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.schema = pa.schema([pa.field(field.name, takeable(field.type)) for field in schema])
+        self._chunks: list[pa.Table] = []
+        self._numbers = np.empty(0, np.int64)  # of the rows that were kept
+        self._places: np.ndarray | None = None  # where they are, by their numbers, from the first on
+        self._since = 0  # the number of the first row that came since
+        self.next = 0
+        self.rows = 0
+        self._needed = 0
+
+    def append(self, rows: pa.Table) -> int:
+        """Keep rows; gives the number of the first."""
+        first = self.next
+        columns = [recast(rows.column(field.name), field.type) for field in self.schema]
+        self._chunks.append(pa.Table.from_arrays(columns, schema=self.schema))
+        self.next += rows.num_rows
+        self.rows += rows.num_rows
+        return first
+
+    def append_column(self, name: str, values: pa.Array) -> int:
+        """Keep rows of which only one column will be asked for."""
+        n = len(values)
+        columns = [recast(values, f.type) if f.name == name else pa.nulls(n, f.type) for f in self.schema]
+        return self.append(pa.Table.from_arrays(columns, schema=self.schema))
+
+    @property
+    def crowded(self) -> bool:
+        """Whether it is time to call `keep`."""
+        return crowded(self.rows, self._needed, few=FEW)
+
+    def take(self, refs: np.ndarray, name: str) -> pa.Array:
+        """One column of the rows of these numbers, in this order; text of views in its takeable type."""
+        kind = self.schema.field(name).type
+        if len(refs) == 0:
+            return pa.array([], kind)
+        if pa.types.is_null(kind):
+            return pa.nulls(len(refs))
+        taken = self._joined().column(name).take(pa.array(self._at(refs)))
+        return taken.combine_chunks() if taken.num_chunks != 1 else taken.chunk(0)
+
+    def keep(self, refs: np.ndarray) -> None:
+        """Only these rows are needed."""
+        if self._chunks:
+            refs = self._once(refs)
+            self._chunks = [self._joined().take(pa.array(self._at(refs)))] if len(refs) else []
+            self._numbers, self._since, self._places = refs, self.next, None
+            if len(refs) and self.next - int(refs[0]) <= SPARSE * len(refs):
+                self._places = np.zeros(self.next - int(refs[0]), np.int64)
+                self._places[refs - refs[0]] = np.arange(len(refs))
+        self.rows = self._needed = len(refs)
+
+    def _once(self, refs: np.ndarray) -> np.ndarray:
+        """Each of these numbers once, in order."""
+        first = int(self._numbers[0]) if len(self._numbers) else self._since
+        if self.next - first > SPARSE * len(refs):
+            return np.unique(refs)
+        named = np.zeros(self.next - first, bool)
+        named[refs - first] = True
+        return np.flatnonzero(named) + first
+
+    def _at(self, refs: np.ndarray) -> np.ndarray:
+        """Where the rows of these numbers are."""
+        at = refs - self._since + len(self._numbers)
+        old = np.flatnonzero(refs < self._since)
+        if len(old):
+            named = refs[old]
+            at[old] = (
+                np.searchsorted(self._numbers, named)
+                if self._places is None
+                else self._places[named - self._numbers[0]]
+            )
+        return at
+
+    def _joined(self) -> pa.Table:
+        """All rows; their columns may still be in pieces."""
+        if len(self._chunks) > 1:
+            self._chunks = [pa.concat_tables(self._chunks)]
+        return self._chunks[0]
