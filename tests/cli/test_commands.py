@@ -13,7 +13,9 @@ from click.testing import CliRunner, Result
 from plait.cli import execute
 from plait.cli.job import Job
 from plait.cli.main import cli, main
-from plait.cli.progress import Display, moment
+from plait.cli.progress import Display
+from plait.cli.reference_engine import ReferenceEngine
+from plait.core.metrics import Metrics, moment
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.*"))
 
@@ -83,10 +85,13 @@ def test_explain_needs_no_data(tmp_path: Path) -> None:
 def pretend(monkeypatch: pytest.MonkeyPatch, spoil) -> None:
     """Install a wrong executor: the reference's result, spoiled."""
 
-    def collect(job: Job, display: Display) -> pa.Table:
-        return spoil(execute.collect("reference", job, display))
+    class Spoiled(ReferenceEngine):
+        name = "threads"
 
-    monkeypatch.setitem(execute._ENGINES, "threads", (execute._run_reference, collect))
+        def collect(self, job: Job, display: Display) -> pa.Table:
+            return spoil(execute.collect("reference", job, display))
+
+    monkeypatch.setitem(execute.ENGINES, "threads", Spoiled())
     monkeypatch.setattr(execute, "has_executor", lambda name: name != "spark")
 
 
@@ -173,7 +178,7 @@ def test_progress_is_plain_lines_where_there_is_no_terminal(
     monkeypatch.setattr("plait.cli.progress.time.monotonic", lambda: now[0])
     with Display("work", total=10) as display:
         for rows in range(11):
-            display.update(rows, rows // 2, 0)
+            display.update(Metrics(rows=rows, results=rows // 2, frontier=0))
             now[0] += 0.9
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "work: 2 s, 2 rows in, 1 results, frontier 0 s (20%)"
@@ -185,7 +190,7 @@ def test_quiet_progress_says_nothing(monkeypatch: pytest.MonkeyPatch, capsys: py
     monkeypatch.setattr("plait.cli.progress.time.monotonic", lambda: now[0])
     with Display("work", quiet=True) as display:
         now[0] += 60
-        display.update(1, 1, 0)
+        display.update(Metrics(rows=1, results=1, frontier=0))
     assert capsys.readouterr().err == ""
 
 

@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, NoReturn, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
+from plait.core.metrics import amount, total
 from plait.errors import PlaitError, RunError
+from plait.order import BEFORE_ALL
 from plait.query.bind import Bound
 from plait.query.stream import SourceName, Stream
 from plait.threads.elastic.resize import Resizing
@@ -53,6 +55,18 @@ def raise_again(error: BaseException) -> NoReturn:
         why="a call was left half done" if not isinstance(error, Exception) else "",
         do="Call on_threads again for a new run",
     ) from error
+
+
+def dropped_rows(intakes: Mapping[str, Intake]) -> tuple[dict[str, int], dict[str, int]]:
+    """Of each stream, how many rows were late, and how many behind."""
+    late = {name: sum(batch.num_rows for batch in intake.late) for name, intake in intakes.items()}
+    return late, {name: sum(batch.num_rows for batch in intake.behind) for name, intake in intakes.items()}
+
+
+def newest_of(intakes: Iterable[Intake]) -> int | None:
+    """The largest ts that any source has delivered."""
+    newest = max((s.largest for intake in intakes for s in intake.sources.values()), default=BEFORE_ALL)
+    return None if newest == BEFORE_ALL else newest
 
 
 W = TypeVar("W", bound=Seated)
@@ -307,23 +321,29 @@ class Engine(Resizing, Generic[W]):
         self.latency.reset()
 
     def stats(self) -> Stats:
-        workers = tuple(measured(worker.number, worker.words) for worker in self.workers)
+        workers = tuple(measured(worker) for worker in self.workers)
         push, ready = self.latency.quantiles()
-        return Stats(
-            strategy=self.plan.strategy,
-            seconds=time.monotonic() - self.began,
-            tuples=self.pusher.rows,
+        late, behind = dropped_rows(self.intakes)
+        memory = {"windows": self._windows_nbytes(), "payload": sum(p.nbytes for p in self.payloads.values())}
+        return Stats.of(
+            total(workers),
+            rows=self.pusher.rows + amount(late) + amount(behind),
             results=self.gatherer.results,
-            comparisons=sum(w.comparisons for w in workers),
+            late=late,
+            behind=behind,
+            frontier=self.frontier(),
+            newest=newest_of(self.intakes.values()),
+            holder=self.holder(),
+            state_bytes=sum(memory.values()),
+            seconds=time.monotonic() - self.began,
+            strategy=self.plan.strategy,
             workers=workers,
-            balance_cv_percent=variation_percent([w.comparisons for w in workers]),
+            balance_cv_percent=variation_percent([w.work for w in workers]),
             latency_from_push_ms=push,
             latency_from_ready_ms=ready,
             stages=stages([worker.words for worker in self.workers], self.gatherer.ns),
             index={name: self._served(side) for side, name in enumerate(self.encoder.names)},
-            late={name: sum(b.num_rows for b in i.late) for name, i in self.intakes.items()},
-            behind={name: sum(b.num_rows for b in i.behind) for name, i in self.intakes.items()},
+            memory=memory,
             changes=() if self.epochs is None else self.epochs.changes(),
             threads_busy_s=() if self.epochs is None else tuple(ns / 1e9 for ns in self.epochs.busy_ns()),
-            memory={"windows": self._windows_nbytes(), "payload": sum(p.nbytes for p in self.payloads.values())},
         )

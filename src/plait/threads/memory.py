@@ -12,6 +12,7 @@ import numpy as np
 
 from plait.core.join.index import GridIndex
 from plait.core.machine.line import LINE
+from plait.core.metrics import Counts
 from plait.order import BEFORE_ALL
 from plait.query.join import CountWindow, TimeWindow, TumblingWindow, Window
 from plait.threads.join.asof_codes import AsofCodes
@@ -254,6 +255,10 @@ class Worker:
             w[word] = BEFORE_ALL
         self._set_window(window)
         self.set_columns()
+
+    def counts(self) -> Counts:
+        w = self.words
+        return Counts(comparisons=int(w[o.COMPARISONS]), results=int(w[o.RESULTS]), batches=int(w[o.BATCHES]))
 
     def _set_window(self, window: Window | int) -> None:
         """`window` is a number for as-of: how old a partner may be, -1 without bound."""

@@ -8,6 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
+from plait.core.metrics import Counts
+
 
 class Encodes(Protocol):
     """What rows become before they enter the gate, as sources and arenas see it: each engine has its own."""
@@ -38,6 +40,9 @@ class Seated(Protocol):
 
     number: int
     words: np.ndarray
+
+    def counts(self) -> Counts:
+        """What it has counted so far."""
 
 
 class Gathers(Protocol):

@@ -28,6 +28,7 @@ import pyarrow as pa
 from plait.core.aggregate.columns import one_array
 from plait.core.condition import store
 from plait.core.machine.shield import out_of_reach
+from plait.core.metrics import Counts
 from plait.core.operator.buckets import EVERY, NONE, PlainBuckets, RowView, check_passed, nothing
 from plait.core.operator.machine_steps import set_timers
 from plait.core.operator.rewrite import NotCompiled, Source, Typed, Writer
@@ -236,7 +237,7 @@ class CompiledBuckets:
         self._log = _empty_list(types.Tuple((place, number)))  # type: ignore[no-untyped-call]  # Numba's own
         self._waiting = _empty_list(types.int64)
         self.ran = np.full(2, -1, np.int64)
-        self.width, self.calls, self.between = made.width, 0, nothing
+        self.width, self.counts, self.between = made.width, Counts(), nothing
         self._parts: list[Any] = []  # of `drive`: three arrays; of Python: places and columns
         self._python = PlainBuckets(made.node)  # makes the calls that machine code can't
         self._set: list[tuple[int, int]] = []  # timers that Python has set
@@ -262,7 +263,7 @@ class CompiledBuckets:
                 self._call(int(buckets[done]), partial(_taken, ts, first_rank, which[one], buckets[one], view))
                 done += 1
             self.between()
-        self.calls += len(which)
+        self.counts.calls += len(which)
 
     def pass_time(self, ts: int, most: int | None = None) -> bool:
         """As `buckets.PlainBuckets.pass_time`."""
@@ -360,7 +361,7 @@ class CompiledBuckets:
             made._states[bucket] = self.states[k]
         made._timers = sorted([*((int(at), int(bucket)) for at, bucket in set_timers(self.timers, ALL)), *self._set])
         made._ran = (int(self.ran[0]), int(self.ran[1]))
-        made.between = self.between
+        made.between, made.counts = self.between, self.counts
         return made
 
 

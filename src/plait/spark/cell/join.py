@@ -12,6 +12,7 @@ from plait import order
 from plait.core import keys
 from plait.core.join.payload import Payload
 from plait.core.join.window import JoinWindow, Pairs
+from plait.core.metrics import Counts
 from plait.errors import DataError
 from plait.query.bind import Bound
 from plait.query.join import Join, TimeWindow, TumblingWindow
@@ -34,6 +35,10 @@ class LiveJoin(LivePairs):
         self.payload = tuple(Payload(schema) for schema in self.schemas)
         # For left, semi and anti: of left rows that may still match, by id from `first` on, ts and whether they have.
         self.first, self.left_ts, self.matched = 0, np.zeros(0, np.int64), np.zeros(0, bool)
+
+    @property
+    def counts(self) -> Counts:
+        return self.window.counts
 
     def _process(self, ready: list[pa.Table], frontier: int, *, results: bool) -> Results:
         side = interleaved(ready)

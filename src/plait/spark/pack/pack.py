@@ -233,6 +233,6 @@ def _splits(plan: PackPlan, rows: _Rows) -> tuple[list[Split], np.ndarray | None
         least = int(ts.argmin())
         splits.append(
             Split(rows.names[source], first, last, int(kept.max()), plan.source == "file", int(ts[least]),
-                  rows.seq(begin + least).hex(), offence)
+                  rows.seq(begin + least).hex(), offence, end - begin)
         )  # fmt: skip
     return splits, late

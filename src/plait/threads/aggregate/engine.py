@@ -20,6 +20,7 @@ from plait.core import keys
 from plait.core.aggregate.base import Closed, Later, PaneWindows
 from plait.core.aggregate.panes import pane_windows, window_record
 from plait.core.aggregate.reads import Columns
+from plait.core.metrics import Counts
 from plait.errors import RunError
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.aggregate import Aggregate
@@ -112,6 +113,10 @@ class Updater:
         self.narrow = np.zeros((max(len(kinds) - sum(kinds), 1), most), np.uint8)
         self.passed, self.rank, self.cpu_ns = BEFORE_ALL, 0, 0
         self.taken: Taken  # of an elastic run
+
+    def counts(self) -> Counts:
+        w = self.words
+        return self.windows.counts + Counts(results=int(w[o.RESULTS]), batches=int(w[o.BATCHES]))
 
     def arrays(self, n: int) -> list[np.ndarray]:
         wide, narrow = list(self.wide)[::-1], list(self.narrow)[::-1]
@@ -230,7 +235,6 @@ class AggregateEngine(Engine[Updater]):
         w = worker.words
         w[o.TUPLES] += n
         w[o.BATCHES] += 1
-        w[o.COMPARISONS] = worker.windows.updates
         return closed
 
     def _hand_over(self, worker: Updater, closed: list[Closed], n: int, frontier: int) -> None:

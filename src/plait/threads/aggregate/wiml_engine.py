@@ -156,7 +156,7 @@ class HiveEngine(AggregateEngine):
             closed = self._windows.take_complete(frontier)
             done = time.monotonic_ns()
             w[o.NS_STORE] += done - read
-            w[o.TUPLES] = w[o.COMPARISONS] = self.pusher.rows
+            w[o.TUPLES] = self._windows.counts.updates = self.pusher.rows
             w[o.BATCHES] += 1
             self._hand_over(worker, closed, 0, frontier)
             w[o.NS_EMIT] += time.monotonic_ns() - done
@@ -169,8 +169,6 @@ class HiveEngine(AggregateEngine):
     def describe(self) -> list[str]:
         return [f"{line}, by every source for itself" for line in super().describe()]
 
-    def stats(self) -> Any:
-        made = super().stats()
+    def _windows_nbytes(self) -> int:
         cells = sum(cells.nbytes for cells in list(self.pusher.cells.values()))
-        made.memory["windows"] += cells + self._windows.hive.nbytes
-        return made
+        return super()._windows_nbytes() + cells + self._windows.hive.nbytes

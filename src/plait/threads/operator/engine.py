@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from plait.core import keys
+from plait.core.metrics import Counts
 from plait.core.operator.buckets import PlainBuckets, Rows, RowView, end_of_timers, pairs
 from plait.core.operator.compiled import made_for
 from plait.errors import PlaitError, user_raised
@@ -66,6 +67,11 @@ class Share:
         self.at_last = False  # the input has ended, and time has passed to the last tuple of all
         self.ending = False  # after that, it has said what is pending
         self.pending: int | None = None
+
+    def counts(self) -> Counts:
+        w = self.words
+        made: Counts = self.buckets.counts
+        return made + Counts(results=int(w[o.RESULTS]), batches=int(w[o.BATCHES]))
 
 
 class OperatorEngine(Engine[Share]):
@@ -178,7 +184,6 @@ class OperatorEngine(Engine[Share]):
                 share.buckets.take(ts, origin >> 32, share.rank, which, buckets, share.wide[1:, :n], view)
         w = share.words
         w[o.TUPLES] += n
-        w[o.COMPARISONS] = share.buckets.calls
         self._pass_time(share, frontier, origin, ref)
         share.rank += n
         w[o.RANK] = share.rank
