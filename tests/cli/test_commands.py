@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
 
-from plait.cli import execute
+from plait.cli import commands, execute
 from plait.cli.job import Job
 from plait.cli.main import cli, main
 from plait.cli.progress import Display
 from plait.cli.reference_engine import ReferenceEngine
 from plait.core.metrics import Metrics, moment
+from plait.query.base import EXECUTORS
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.*"))
 
@@ -211,3 +214,59 @@ def test_without_the_benchmarks_bench_says_where_they_are(
         main()
     assert exit.value.code == 2
     assert 'pip install ".[bench]" ./benchmarks' in capsys.readouterr().err
+
+
+# --- what can be added ----------------------------------------------------------------------------------------
+
+
+TOY = '''
+import click
+
+@click.command("toy")
+def command() -> None:
+    """Say a word."""
+    click.echo("a word")
+'''
+
+
+@pytest.fixture
+def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder whose modules are commands too."""
+    monkeypatch.setattr(commands, "__path__", [*commands.__path__, str(tmp_path)])
+    yield tmp_path
+    for name in [name for name in sys.modules if name.startswith("plait.cli.commands.toy")]:
+        del sys.modules[name]
+
+
+def test_a_new_command_is_one_module(beside: Path) -> None:
+    (beside / "toy.py").write_text(TOY)
+    assert invoke("toy").output == "a word\n"
+    assert "toy      Say a word." in invoke("--help").output
+
+
+@pytest.mark.parametrize(
+    ("text", "lacks"),
+    [
+        ("", "the command 'toy' has no `command`"),
+        (TOY.replace('"toy"', '"play"'), "the command 'toy' calls itself 'play'"),
+        (TOY.replace("Say a word.", ""), "the command 'toy' has no help"),
+    ],
+)
+def test_what_a_command_lacks_is_named(beside: Path, text: str, lacks: str) -> None:
+    (beside / "toy.py").write_text(text)
+    with pytest.raises(ImportError, match=lacks):
+        invoke("--help")
+
+
+def test_every_command_is_whole() -> None:
+    context = click.Context(cli)
+    names = cli.list_commands(context)
+    assert names == ["bench", "demo", "explain", "run", "verify"]
+    for name in names:
+        assert cli.get_command(context, name) is not None
+
+
+def test_every_executor_has_an_engine() -> None:
+    assert set(execute.ENGINES) == set(EXECUTORS)
+    for name, engine in execute.ENGINES.items():
+        assert engine.name == name

@@ -7,7 +7,7 @@ keeps what the winning attempt wrote. Everything else an attempt did must leave 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -150,7 +150,8 @@ class Grid:
 
     def relayout(self, layout: str | tuple[int, int]) -> None:
         """Stop, and go on with other cells, in other processes."""
-        self.latest.clear()
+        # What closings have given out at the end of input is in no cell's state.
+        self.latest = {at: report for at, report in self.latest.items() if report.cell < 0}
         self._lay_out(layout)
         Grid.number += 1
         self.workers = [f"grid {Grid.number}, worker {n}" for n in range(len(self.workers))]
@@ -254,7 +255,7 @@ def _is_event(body: bytes) -> bool:
 def frames_of(each: Given, chance: random.Random) -> list[Frame]:
     """Where a stream's sources and positions come from, as `frames.frames_of` finds it for DataFrames."""
     stream = each.stream
-    seq: tuple[str, str | None] = (chance.choice(("offset", "row", "block")), "@offset")
+    seq: tuple[str, str | None] = (chance.choice(("kafka", "row", "block")), None)
     if stream.seq_column is not None:
         seq = ("column", stream.seq_column)
     elif stream.seq == "content":
@@ -272,8 +273,8 @@ def frames_of(each: Given, chance: random.Random) -> list[Frame]:
 def positioned(each: Given, seq: str, rows: list[tuple[Any, ...]], chance: random.Random) -> pa.Table:
     """Rows in order of position, with the columns that tell it. Files are cut anywhere, some of them in blocks."""
     made = table(each.schema, rows)
-    if seq == "offset":
-        return made.append_column("@offset", pa.array([3 * n for n in range(len(rows))], pa.int64()))
+    if seq == "kafka":
+        return at_offsets(made, [3 * n for n in range(len(rows))])
     if seq not in ("row", "block"):
         return made
     paths, numbers, blocks, file, row, block = [], [], [], 0, 0, 0
@@ -288,6 +289,14 @@ def positioned(each: Given, seq: str, rows: list[tuple[Any, ...]], chance: rando
         row += 1
     made = made.append_column(PATH, pa.array(paths, pa.string()))
     return made.append_column(ROW, pa.array(numbers, pa.int64())).append_column(BLOCK, pa.array(blocks, pa.int64()))
+
+
+def at_offsets(rows: pa.Table, offsets: Sequence[int]) -> pa.Table:
+    """Rows as Kafka gives them, of one partition."""
+    columns = {"topic": pa.array(["t"] * len(offsets)), "partition": pa.array([0] * len(offsets), pa.int32())}
+    for name, column in (columns | {"offset": pa.array(offsets, pa.int64())}).items():
+        rows = rows.append_column(name, column)
+    return rows
 
 
 def batches(grid: Grid, case: Case, *, longest: int = 6, events: bool = False) -> Iterator[Batch]:
@@ -357,7 +366,7 @@ def split(plan: PackPlan, rows: pa.Table, chance: random.Random) -> list[pa.Tabl
             parts = [picked(rows, (tasks[name] == t for name in names)) for t in range(2)]
             return [shuffled(part, chance) for part in parts if part.num_rows]
         return [shuffled(rows, chance)]
-    if plan.seq == "offset":
+    if plan.seq == "kafka":
         cut = chance.randrange(rows.num_rows + 1)
         return [shuffled(part, chance) for part in (rows.slice(0, cut), rows.slice(cut)) if part.num_rows]
     places = list(zip(rows.column(PATH).to_pylist(), rows.column(BLOCK).to_pylist(), strict=True))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests import strategies
 from tests.reference.judge import assert_same, canonical, on_reference
 from tests.reference.programs import operators
-from tests.spark.grid import Batch, Grid, Store, batches, deliver, drain, packed, shuffled
+from tests.spark.grid import Batch, Grid, Store, at_offsets, batches, deliver, drain, packed, shuffled
 from tests.strategies import Case
 
 import plait
@@ -286,7 +286,7 @@ def tick(grid: Grid, case: Case, at: int, rows: list[tuple[Any, ...]]) -> Batch:
     for each in case.given:
         (plan,) = grid.packs[each.stream.name]
         numbers = pa.array(range(at * 10, at * 10 + len(rows)), pa.int64())
-        part = strategies.table(each.schema, rows).append_column("@offset", numbers)
+        part = at_offsets(strategies.table(each.schema, rows), numbers.to_pylist())
         part = part.append_column(PATH, pa.array(["p"] * len(rows)))
         tasks.append((plan, part.append_column(ROW, numbers).append_column(BLOCK, numbers)))
     return Batch(tasks)

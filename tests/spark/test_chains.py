@@ -14,7 +14,7 @@ from tests import strategies
 from tests.reference.dags import dags, operator_over_join
 from tests.reference.judge import on_reference
 from tests.reference.programs import PROGRAMS
-from tests.spark.grid import Batch, Grid, batches, deliver, drain
+from tests.spark.grid import Batch, Grid, at_offsets, batches, deliver, drain
 from tests.spark.test_cells import SEEDS, judge, plain_kernels
 from tests.strategies import Case, Given, distinct
 
@@ -119,7 +119,7 @@ def grid_of(query: Any, cells: int = 2) -> Grid:
 def tasks(grid: Grid, number: int, rows: list[tuple[int, int]]) -> Iterator[Any]:
     (plan,) = grid.packs["s"]
     numbers = pa.array(range(number, number + len(rows)), pa.int64())
-    part = strategies.table(SCHEMA, rows).append_column("@offset", numbers)
+    part = at_offsets(strategies.table(SCHEMA, rows), numbers.to_pylist())
     part = part.append_column(PATH, pa.array(["p"] * len(rows))).append_column(ROW, numbers)
     yield plan, part.append_column(BLOCK, numbers)
 

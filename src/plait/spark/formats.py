@@ -705,13 +705,9 @@ def event_name(number: int) -> str:
     return f"{number:012d}.json"
 
 
-#: Parts by the endings of their formats.
-ENDINGS: Final = {"parquet": ".parquet", "jsonl": ".jsonl"}
-
-
-def part_name(batch: int, format: str, cell: int | None = None) -> str:
+def part_name(batch: int, ending: str, cell: int | None = None) -> str:
     """A batch's file of results, or a cell's of dropped rows."""
-    return f"part-{batch:012d}{'' if cell is None else f'-{cell}'}{ENDINGS[format]}"
+    return f"part-{batch:012d}{'' if cell is None else f'-{cell}'}{ending}"
 
 
 def batch_name(batch: int) -> str:

@@ -22,7 +22,8 @@ from typing import Any
 import pyarrow as pa
 
 from plait import paths
-from plait.connectors.sinks import open_sink, sync_folder
+from plait.connectors.files import ENDINGS
+from plait.connectors.sinks import FORMS, open_sink, sync_folder
 from plait.core.metrics import Metrics, amount, total
 from plait.errors import QueryError
 from plait.spark import formats
@@ -121,8 +122,9 @@ def write_ordered(df: Any, path: str | os.PathLike[str], *, checkpoint: str | os
             why="it publishes what the cells put out, batch by batch",
             do="Pass it unchanged; for a batch result use df.orderBy('_plait_key')",
         )
-    if format not in formats.ENDINGS:
-        raise QueryError(f"format={format!r} is no format", do="Use 'parquet' or 'jsonl'")
+    if format not in FORMS or not FORMS[format].parts:
+        written = [name for name, form in FORMS.items() if form.parts]
+        raise QueryError(f"format={format!r} is no format", do=f"Use {' or '.join(map(repr, written))}")
     if drain and trigger is not None and "availableNow" not in trigger:
         raise QueryError(
             f"drain=True with trigger={trigger!r}", why="draining takes what is there and ends", do="Leave trigger out"
@@ -208,7 +210,7 @@ class _Publisher:
             return 0
         results = merge(cells)
         kept = results.table() if self.keep_key else results.columns
-        with open_sink(self.target.folder / formats.part_name(batch, self.format), kept.schema) as sink:
+        with open_sink(self.target.folder / formats.part_name(batch, ENDINGS[self.format][0]), kept.schema) as sink:
             sink.write(kept.combine_chunks())
         return results.rows
 
@@ -227,7 +229,9 @@ class _Publisher:
             for head, table in tables:
                 folder = self.late.folder / quoted(head.stream)
                 paths.folder(folder, self.late.what)
-                with open_sink(folder / formats.part_name(batch, self.format, head.cell), table.schema) as sink:
+                with open_sink(
+                    folder / formats.part_name(batch, ENDINGS[self.format][0], head.cell), table.schema
+                ) as sink:
                     sink.write(table)
 
     def _write_distributed(self, frame: Any, batch: int) -> int:
@@ -274,7 +278,7 @@ def _part_writer(
             kept = batch if keep_key else batch.drop_columns([formats.KEY])
             if sink is None:
                 # A retried or speculative task writes the same rows under the same name.
-                sink = open_sink(Path(folder) / f"part-{part:05d}{formats.ENDINGS[format]}", kept.schema)
+                sink = open_sink(Path(folder) / f"part-{part:05d}{ENDINGS[format][0]}", kept.schema)
             sink.write(kept)
             rows += batch.num_rows
         if sink is not None:
