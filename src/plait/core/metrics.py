@@ -61,6 +61,7 @@ BYTES: Final = Unit("bytes", lambda n: f"{n / 1e6:,.1f} MB")
 PERCENT: Final = Unit("percent", "{:.1f}%".format)
 SHARE: Final = Unit("share of 1", "{:.2f}".format)
 NAME: Final = Unit("name", str)
+RECORDS: Final = Unit("records", str)
 
 
 # --- entries ------------------------------------------------------------------------------------------------------

@@ -321,7 +321,7 @@ class Engine(Resizing, Generic[W]):
         self.latency.reset()
 
     def stats(self) -> Stats:
-        workers = tuple(measured(worker) for worker in self.workers)
+        workers = tuple(measured(worker.number, worker.words, worker.counts()) for worker in self.workers)
         push, ready = self.latency.quantiles()
         late, behind = dropped_rows(self.intakes)
         memory = {"windows": self._windows_nbytes(), "payload": sum(p.nbytes for p in self.payloads.values())}

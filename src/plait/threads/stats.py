@@ -16,6 +16,7 @@ from plait.core.metrics import (
     NAME,
     PER_SECOND,
     PERCENT,
+    RECORDS,
     SECONDS,
     SHARE,
     THREADS,
@@ -27,7 +28,6 @@ from plait.core.metrics import (
 )  # fmt: skip
 from plait.threads.elastic.manager import Change
 from plait.threads.join.loop import layout as o
-from plait.threads.parts import Seated
 
 _SAMPLES = 1 << 19
 _PAST = 1 << 14
@@ -73,7 +73,7 @@ class Stats(Metrics):
     strategy: str = metric(
         NAME, "how the work is shared among workers; of several operators each one's", filled=(THREADS,)
     )
-    workers: tuple[WorkerStats, ...] = metric(NAME, "what each worker tells, see there", filled=(THREADS,))
+    workers: tuple[WorkerStats, ...] = metric(RECORDS, "what each worker tells: see below", filled=(THREADS,))
     balance_cv_percent: float = metric(
         PERCENT, "standard deviation of the workers' comparisons, updates and calls together, in percent of their mean",
         filled=(THREADS,),
@@ -94,7 +94,7 @@ class Stats(Metrics):
     index: dict[str, str] = metric(NAME, "by what each input's tuples are found again", filled=(THREADS,))
     memory: dict[str, int] = metric(BYTES, "`state_bytes` by what takes it: windows, payload", filled=(THREADS,))
     changes: tuple[Change, ...] = metric(
-        NAME,
+        RECORDS,
         "changes of who serves which share, each with its reason and its cost; elastic runs",
         filled=(THREADS,),
         default=(),
@@ -127,14 +127,13 @@ def waiting_for(words: np.ndarray) -> str:
     return _WAITING[int(words[o.WAITS])]
 
 
-def measured(worker: Seated) -> WorkerStats:
-    """What a worker tells."""
-    w, counts = worker.words, worker.counts()
+def measured(worker: int, w: np.ndarray, counts: Counts) -> WorkerStats:
+    """What a worker tells: by its words, and by what it has counted."""
     busy_s = int(w[o.NS_STORE] + w[o.NS_PROBE] + w[o.NS_EMIT] + w[o.NS_READ]) / 1e9
     tuples = int(w[o.TUPLES])
     return WorkerStats(
         **vars(counts),
-        worker=worker.number,
+        worker=worker,
         tuples=tuples,
         busy_s=busy_s,
         tuples_per_s=tuples / max(busy_s, 1e-9),
