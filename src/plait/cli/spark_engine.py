@@ -104,7 +104,7 @@ def _streamed(job: Job, display: Display, *, keep_key: bool = False) -> Iterator
 
             def report(batch: plait.spark.BatchReport) -> None:
                 watch.report(batch)
-                seen.run = batch.run
+                seen.last = batch.run
 
             for drain in (False, True):
                 query = plait.spark.write_ordered(
@@ -114,7 +114,7 @@ def _streamed(job: Job, display: Display, *, keep_key: bool = False) -> Iterator
                 seen.wait(query)
                 watch.ended.wait(5)
         # A run that had ended before has no batch, and so nobody tells of its rows again.
-        yield _Done(folder, schema, dataclasses.replace(seen.run, rows=laid))
+        yield _Done(folder, schema, dataclasses.replace(seen.last, rows=laid))
 
 
 @contextmanager
@@ -207,13 +207,14 @@ def _noise_aside() -> Iterator[None]:
 
 
 class _Seen:
-    """What a running query has told."""
+    """What a running query has told: of the last batch that was committed, and of the last one that was published."""
 
     def __init__(self, display: Display) -> None:
         self.display = display
-        self.run = Metrics()
+        self.run = self.last = Metrics()
 
     def batch(self, number: int, run: Metrics) -> None:
+        self.run = run
         self.display.batch(number, run)
 
     def wait(self, query: Any) -> None:
