@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
 
-from plait.cli import execute
+from plait.cli import commands, execute
 from plait.cli.job import Job
 from plait.cli.main import cli, main
-from plait.cli.progress import Display, moment
+from plait.cli.progress import Display
+from plait.cli.reference_engine import ReferenceEngine
+from plait.core.metrics import Metrics, moment
+from plait.query.base import EXECUTORS
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.*"))
 
@@ -83,10 +88,13 @@ def test_explain_needs_no_data(tmp_path: Path) -> None:
 def pretend(monkeypatch: pytest.MonkeyPatch, spoil) -> None:
     """Install a wrong executor: the reference's result, spoiled."""
 
-    def collect(job: Job, display: Display) -> pa.Table:
-        return spoil(execute.collect("reference", job, display))
+    class Spoiled(ReferenceEngine):
+        name = "threads"
 
-    monkeypatch.setitem(execute._ENGINES, "threads", (execute._run_reference, collect))
+        def collect(self, job: Job, display: Display) -> pa.Table:
+            return spoil(execute.collect("reference", job, display))
+
+    monkeypatch.setitem(execute.ENGINES, "threads", Spoiled())
     monkeypatch.setattr(execute, "has_executor", lambda name: name != "spark")
 
 
@@ -173,7 +181,7 @@ def test_progress_is_plain_lines_where_there_is_no_terminal(
     monkeypatch.setattr("plait.cli.progress.time.monotonic", lambda: now[0])
     with Display("work", total=10) as display:
         for rows in range(11):
-            display.update(rows, rows // 2, 0)
+            display.update(Metrics(rows=rows, results=rows // 2, frontier=0))
             now[0] += 0.9
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "work: 2 s, 2 rows in, 1 results, frontier 0 s (20%)"
@@ -185,7 +193,7 @@ def test_quiet_progress_says_nothing(monkeypatch: pytest.MonkeyPatch, capsys: py
     monkeypatch.setattr("plait.cli.progress.time.monotonic", lambda: now[0])
     with Display("work", quiet=True) as display:
         now[0] += 60
-        display.update(1, 1, 0)
+        display.update(Metrics(rows=1, results=1, frontier=0))
     assert capsys.readouterr().err == ""
 
 
@@ -206,3 +214,59 @@ def test_without_the_benchmarks_bench_says_where_they_are(
         main()
     assert exit.value.code == 2
     assert 'pip install ".[bench]" ./benchmarks' in capsys.readouterr().err
+
+
+# --- what can be added ----------------------------------------------------------------------------------------
+
+
+TOY = '''
+import click
+
+@click.command("toy")
+def command() -> None:
+    """Say a word."""
+    click.echo("a word")
+'''
+
+
+@pytest.fixture
+def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder whose modules are commands too."""
+    monkeypatch.setattr(commands, "__path__", [*commands.__path__, str(tmp_path)])
+    yield tmp_path
+    for name in [name for name in sys.modules if name.startswith("plait.cli.commands.toy")]:
+        del sys.modules[name]
+
+
+def test_a_new_command_is_one_module(beside: Path) -> None:
+    (beside / "toy.py").write_text(TOY)
+    assert invoke("toy").output == "a word\n"
+    assert "toy      Say a word." in invoke("--help").output
+
+
+@pytest.mark.parametrize(
+    ("text", "lacks"),
+    [
+        ("", "the command 'toy' has no `command`"),
+        (TOY.replace('"toy"', '"play"'), "the command 'toy' calls itself 'play'"),
+        (TOY.replace("Say a word.", ""), "the command 'toy' has no help"),
+    ],
+)
+def test_what_a_command_lacks_is_named(beside: Path, text: str, lacks: str) -> None:
+    (beside / "toy.py").write_text(text)
+    with pytest.raises(ImportError, match=lacks):
+        invoke("--help")
+
+
+def test_every_command_is_whole() -> None:
+    context = click.Context(cli)
+    names = cli.list_commands(context)
+    assert names == ["bench", "demo", "explain", "run", "verify"]
+    for name in names:
+        assert cli.get_command(context, name) is not None
+
+
+def test_every_executor_has_an_engine() -> None:
+    assert set(execute.ENGINES) == set(EXECUTORS)
+    for name, engine in execute.ENGINES.items():
+        assert engine.name == name

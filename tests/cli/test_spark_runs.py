@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 from plait.cli import spark_engine
 from plait.cli.job import Job
 from plait.cli.main import cli
+from plait.core.metrics import Metrics
 from plait.errors import DataError, RunError
 from plait.spark.formats import Note
 from plait.spark.publish.collect import quoted
@@ -59,7 +60,7 @@ def invoke(*arguments: str) -> Result:
 
 def stop_after_a_batch(self: Any, query: Any) -> None:
     for _ in range(2_000):
-        if self.rows:
+        if self.run.rows:
             break
         time.sleep(0.05)
     query.stop()
@@ -107,7 +108,7 @@ def test_late_rows_are_found_beside_the_note(tmp_path: Path) -> None:
         folder.mkdir(parents=True)
         pq.write_table(pa.table({"x": [1]}), folder / "part-000000000000-0.parquet")
     (tmp_path / "late" / Note.NAME).write_text("{}")
-    spark_engine._Done(tmp_path, pa.schema([]), 0, 2).write_late(str(tmp_path / "late.parquet"))
+    spark_engine._Done(tmp_path, pa.schema([]), Metrics()).write_late(str(tmp_path / "late.parquet"))
     assert pq.read_table(tmp_path / "late.parquet")["stream"].to_pylist() == ["a", "b/c"]
 
 

@@ -7,11 +7,14 @@ import os
 import stat
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from plait.connectors import files, folder, sinks
 from plait.connectors.folder import feed
 from plait.connectors.sinks import ROW_GROUP_ROWS, open_sink
 from plait.errors import DataError, RunError
@@ -314,3 +317,54 @@ def test_a_closed_pipe_is_not_dressed_up(monkeypatch):
 def test_errors_are_data_errors(tmp_path):
     with pytest.raises(DataError):
         open_sink(tmp_path, FLAT.schema, format="csv")
+
+
+# --- formats --------------------------------------------------------------------------------------------------
+
+
+class Lines:
+    """A toy: each row as Python shows it."""
+
+    def __init__(self, schema: pa.Schema, out: Any) -> None:
+        self.out = out
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self.out.writelines(f"{row}\n".encode() for row in batch.to_pylist())
+
+    def finish(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def test_a_new_format_is_an_entry_and_its_ending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    toy = sinks.Form(title="Toy lines", encoder=Lines, holds=pa.types.is_integer)
+    monkeypatch.setitem(sinks.FORMS, "toy", toy)  # type: ignore[arg-type]
+    monkeypatch.setitem(files.ENDINGS, "toy", (".toy",))
+    rows = pa.table({"x": [1, 2]})
+    with sinks.open_sink(tmp_path / "out.toy", rows.schema) as sink:
+        sink.write(rows)
+    assert (tmp_path / "out.toy").read_text() == "{'x': 1}\n{'x': 2}\n"
+    assert list(files.data_files(tmp_path)) == ["out.toy"], "who publishes into this folder sees that it holds data"
+    with pytest.raises(DataError, match=r"Toy has no form for such values\. Write Parquet or JSON lines or CSV"):
+        sinks.open_sink(tmp_path / "text.toy", pa.schema([("s", pa.string())]))
+    with pytest.raises(DataError, match="Plait writes toy files and does not read them"):
+        folder.feed(stream("a"), tmp_path)
+
+
+def test_every_format_is_whole() -> None:
+    assert sinks.missing(sinks.FORMS, files.ENDINGS) == []
+    assert folder.missing(folder.READERS, files.ENDINGS, files.WRITE_ONLY) == []
+
+
+def test_what_a_format_lacks_is_named() -> None:
+    csv = sinks.FORMS["csv"]
+    assert sinks.missing({"csv": csv, "toy": csv}, {"csv": (".csv",), "toy": ()}) == [
+        "the format 'toy' has no ending in plait.connectors.files"
+    ]
+    assert sinks.missing({"csv": csv}, {"csv": (".csv",), "toy": (".toy",)}) == [
+        "files of format 'toy' have no form to be written in"
+    ]
+    assert folder.missing({}, ["toy"], []) == [
+        "files of format 'toy' have no reader, and are not WRITE_ONLY in plait.connectors.files"
+    ]
+    assert folder.missing({}, ["toy"], ["toy"]) == []

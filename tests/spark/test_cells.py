@@ -29,6 +29,7 @@ from plait.spark.keep import recent
 from plait.spark.plan import layout
 from plait.spark.plan.frames import Frame
 from plait.spark.plan.stages import layouts, stages
+from plait.spark.publish.collect import metrics_of
 from plait.spark.run import fingerprint
 
 SEEDS = st.integers(0, 2**32)
@@ -92,7 +93,12 @@ def judge(grid: Grid, case: Case) -> None:
     assert_same(grid.table.drop_columns([formats.KEY]), expected(case))
     for each in case.given:
         assert dropped(grid.late[each.stream.name]) == dropped(each.late)
-    assert sum(report.late for report in grid.reports) == sum(len(each.late) for each in case.given)
+    run = metrics_of(grid.latest.values())
+    assert run.rows == sum(len(rows) for each in case.given for rows in each.sources.values())
+    assert run.results == grid.table.num_rows
+    lost = {each.stream.name: len(each.late) for each in case.given if each.late}
+    assert {name: count for name, count in run.late.items() if count} == lost
+    assert sum(run.behind.values()) == 0
 
 
 @settings(max_examples=100)

@@ -14,6 +14,7 @@ import pytest
 
 import plait
 import plait.spark
+from plait.core.metrics import Counts
 from plait.core.operator.buckets import PlainBuckets, Rows
 from plait.spark import formats
 from plait.spark.cell.pickled import Pickled
@@ -54,7 +55,7 @@ SPLITS = [
 ]
 
 MANIFEST = Manifest(
-    "f" * 16, 40, 3, late=2, events=5,
+    "f" * 16, 40, 3, counts=Counts(rows=7, late={"a": 2}, behind={"b": 1}), events=5,
     steps=[
         Step("one", 20, [Chunk(0, 0, 3, 19), Chunk(1, 1, 4, 30)], [3, 0]), Step("two", 30),
         Step("three", 40, [Chunk(2, 0, 1, 41)]),
@@ -70,7 +71,8 @@ MANIFEST = Manifest(
 HEADS: list[Head] = [
     StreamRows("a", 1, SPLITS, tells=True, panes=False), StreamRows("ü", None, [], tells=False, panes=True),
     OperatorRows(2, 0, -(2**63)), Tick(1_000_000), Passed(formats.LATE), Event(3, "heartbeat", "a", "x", 9),
-    Event(0, "drain"), PairRows(64), KeyedRows(["x"], False), LateRows("a", 3), CellReport(1, 2**63 - 1, 5, 0, None),
+    Event(0, "drain"), PairRows(64), KeyedRows(["x"], False), LateRows("a", 3), CellReport(0, 1, 2**63 - 1, 5, None),
+    CellReport(2, -3, 7, 0, 9, ("a", "x"), Counts(rows=4, late={"ü": 1})),
     LastTimer(8), Bucket(4, [1, 9]), ChunkRows(), MANIFEST, Manifest("f"),
 ]  # fmt: skip
 

@@ -38,18 +38,6 @@ class Job:
         return self
 
 
-@dataclass(frozen=True)
-class Summary:
-    """What a run did."""
-
-    engine: str
-    rows: int
-    results: int
-    late: int
-    behind: int
-    seconds: float
-
-
 def load(path: str, inputs: Mapping[str, str] | None = None) -> Job:
     """Read a TOML or Python file. `inputs` replaces streams' data by files or folders."""
     from plait.cli import python_file, toml_file

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import sys
 import time
 from types import TracebackType
@@ -12,19 +11,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Column
 
+from plait.core import metrics
+from plait.core.metrics import Metrics
+
 FIRST_LINE_S = 1.0
 LINE_EVERY_S = 5.0
-
-
-def moment(ts: int) -> str:
-    """An event time for a person: ISO where it is a plausible date, else the count of microseconds."""
-    if abs(ts) >= 2**62:
-        return "start" if ts < 0 else "end of input"
-    try:
-        when = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=ts)
-    except OverflowError:
-        return f"{ts} us"
-    return f"{when:%Y-%m-%d %H:%M:%S}" if when.year > 1970 else f"{ts / 1e6:g} s"
 
 
 class Display:
@@ -60,27 +51,21 @@ class Display:
         elif not self.quiet:
             print(f"{self.title}: {what}", file=sys.stderr, flush=True)
 
-    def batch(self, number: int, rows: int, results: int, frontier: int, *, lag_us: int | None, buffered: int,
-              state_bytes: int) -> None:  # fmt: skip
-        """One micro-batch is done: a line each, or the live one. `rows` and `results` are totals."""
-        lag = "" if lag_us is None else f" ({lag_us / 1e6:,.1f} s behind the newest)"
-        note = (
-            f"batch {number}: {rows:,} rows in, {results:,} results, frontier {moment(frontier)}{lag}, "
-            f"{buffered:,} buffered, state {state_bytes / 1e6:,.1f} MB"
-        )
-        if self.live is not None and self.task is not None:
-            self.live.update(self.task, completed=rows, note=note)
-        elif not self.quiet:
-            print(f"{self.title}: {time.monotonic() - self.started:.0f} s, {note}", file=sys.stderr, flush=True)
+    def batch(self, number: int, run: Metrics) -> None:
+        """A micro-batch is done: a line each, or the live one."""
+        self._show(f"batch {number}: {metrics.progress(run)}", run)
 
-    def update(self, rows: int, results: int, frontier: int, extra: str = "") -> None:
-        note = f"{rows:,} rows in, {results:,} results, frontier {moment(frontier)}" + (f", {extra}" if extra else "")
-        if self.live is not None and self.task is not None:
-            self.live.update(self.task, completed=rows, note=note)
-            return
+    def update(self, run: Metrics) -> None:
         now = time.monotonic()
         due = LINE_EVERY_S if self.shown > self.started else FIRST_LINE_S
-        if not self.quiet and now - self.shown >= due:
-            self.shown = now
-            share = f" ({100 * rows / self.total:.0f}%)" if self.total else ""
-            print(f"{self.title}: {now - self.started:.0f} s, {note}{share}", file=sys.stderr, flush=True)
+        if self.live is None and (self.quiet or now - self.shown < due):
+            return
+        share = f" ({100 * run.rows / self.total:.0f}%)" if self.total and self.live is None else ""
+        self._show(metrics.progress(run) + share, run)
+
+    def _show(self, note: str, run: Metrics) -> None:
+        if self.live is not None and self.task is not None:
+            self.live.update(self.task, completed=run.rows, note=note)
+        elif not self.quiet:
+            self.shown = time.monotonic()
+            print(f"{self.title}: {self.shown - self.started:.0f} s, {note}", file=sys.stderr, flush=True)

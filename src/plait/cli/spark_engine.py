@@ -20,12 +20,14 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from plait import errors, paths
-from plait.cli.job import Job, Summary
+from plait import errors, java, paths
+from plait.cli import feeds
+from plait.cli.job import Job
 from plait.cli.progress import Display
 from plait.connectors import sinks
 from plait.connectors.contract import Feed, Lane
 from plait.connectors.dump import write_folder
+from plait.core.metrics import Metrics
 from plait.query.base import Query
 from plait.query.stream import FILE, Stream
 
@@ -35,29 +37,30 @@ BATCHES = 10
 MARK = "plait-run"
 
 
-def supports(query: Query) -> bool:
-    """Spark runs every query."""
-    return True
+class SparkEngine:
+    name = "spark"
 
+    def missing(self) -> str | None:
+        return java.missing()
 
-def run(job: Job, output: str, late: str | None, quiet: bool) -> Summary:
-    started = time.monotonic()
-    display = Display(f"{job.title} on spark", total=_total(job), quiet=quiet)
-    with display, _streamed(job, display) as done, sinks.open_sink(output, done.schema) as sink:
-        results = 0
-        for part in done.parts():
-            sink.write(part)
-            results += part.num_rows
-        if late is not None:
-            done.write_late(late)
-        rows, dropped = done.rows, done.late
-    return Summary("spark", rows, results, dropped, 0, time.monotonic() - started)
+    def refuses(self, query: Query) -> str | None:
+        return None
 
+    def run(self, job: Job, output: str, late: str | None, quiet: bool) -> Metrics:
+        started, results = time.monotonic(), 0
+        display = Display(f"{job.title} on spark", total=feeds.rows_of(job), quiet=quiet)
+        with display, _streamed(job, display) as done, sinks.open_sink(output, done.schema) as sink:
+            for part in done.parts():
+                sink.write(part)
+                results += part.num_rows
+            if late is not None:
+                done.write_late(late)
+            told = done.run
+        return dataclasses.replace(told, results=results, seconds=time.monotonic() - started)
 
-def collect(job: Job, display: Display) -> pa.Table:
-    """The whole result in memory, with its keys."""
-    with _streamed(job, display, keep_key=True) as done:
-        return pa.concat_tables([done.schema.empty_table(), *done.parts()]).combine_chunks()
+    def collect(self, job: Job, display: Display) -> pa.Table:
+        with _streamed(job, display, keep_key=True) as done:
+            return pa.concat_tables([done.schema.empty_table(), *done.parts()]).combine_chunks()
 
 
 @dataclasses.dataclass
@@ -66,19 +69,16 @@ class _Done:
 
     folder: Path
     schema: pa.Schema
-    rows: int
-    late: int
+    run: Metrics
 
     def parts(self) -> Iterator[pa.Table]:
         for file in sorted((self.folder / "out").glob("part-*.parquet")):
             yield pq.read_table(file).cast(self.schema)
 
     def write_late(self, path: str) -> None:
-        from plait.cli.execute import write_late
-
         folders = (place for place in sorted((self.folder / "late").glob("*")) if place.is_dir())
         found = {unquote(place.name): pq.read_table(place) for place in folders}
-        write_late(found, path)
+        feeds.write_late(found, path)
 
 
 @contextmanager
@@ -102,9 +102,9 @@ def _streamed(job: Job, display: Display, *, keep_key: bool = False) -> Iterator
         seen = _Seen(display)
         with watching(spark, seen.batch) as watch:
 
-            def report(batch: Any) -> None:
+            def report(batch: plait.spark.BatchReport) -> None:
                 watch.report(batch)
-                seen.late = batch.late
+                seen.last = batch.run
 
             for drain in (False, True):
                 query = plait.spark.write_ordered(
@@ -113,7 +113,8 @@ def _streamed(job: Job, display: Display, *, keep_key: bool = False) -> Iterator
                 )  # fmt: skip
                 seen.wait(query)
                 watch.ended.wait(5)
-        yield _Done(folder, schema, laid, seen.late)
+        # A run that had ended before has no batch, and so nobody tells of its rows again.
+        yield _Done(folder, schema, dataclasses.replace(seen.last, rows=laid))
 
 
 @contextmanager
@@ -206,19 +207,15 @@ def _noise_aside() -> Iterator[None]:
 
 
 class _Seen:
-    """Totals of a running query, gathered from its batches."""
+    """What a running query has told: of the last batch that was committed, and of the last one that was published."""
 
     def __init__(self, display: Display) -> None:
         self.display = display
-        self.rows = self.results = self.late = 0
+        self.run = self.last = Metrics()
 
-    def batch(self, batch: Any) -> None:
-        self.rows += batch.rows
-        self.results += batch.results
-        self.display.batch(
-            batch.batch, self.rows, self.results, batch.frontier, lag_us=batch.lag_us, buffered=batch.buffered,
-            state_bytes=batch.state_bytes,
-        )  # fmt: skip
+    def batch(self, number: int, run: Metrics) -> None:
+        self.run = run
+        self.display.batch(number, run)
 
     def wait(self, query: Any) -> None:
         import plait.spark
@@ -268,8 +265,3 @@ def _frame(spark: Any, feed: Feed, folder: Path) -> Any:
         os.utime(file, (1_000_000_000 + number, 1_000_000_000 + number))
     reader = spark.readStream.schema(spark_schema(feed.schema)).option("maxFilesPerTrigger", 1)
     return reader.parquet(paths.uri(folder))
-
-
-def _total(job: Job) -> int | None:
-    counts = [feed.rows for feed in job.feeds.values()]
-    return None if any(c is None for c in counts) else sum(c for c in counts if c is not None)

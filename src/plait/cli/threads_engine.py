@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import time
 from collections.abc import Iterator
@@ -9,10 +10,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from plait.cli.job import Job, Summary
+from plait.cli import feeds
+from plait.cli.job import Job
 from plait.cli.progress import Display
 from plait.connectors import sinks
 from plait.connectors.contract import Chunk, SourceName
+from plait.core.metrics import Metrics
 from plait.order import BEFORE_ALL
 from plait.query.base import Query
 
@@ -22,51 +25,32 @@ SLICE_ROWS = 4096
 Lanes = dict[str, dict[SourceName | None, list[Iterator[Chunk]]]]
 
 
-def supports(query: Query) -> bool:
-    """Without importing the executor, and Numba with it."""
-    from plait.query.aggregate import Aggregate
-    from plait.query.join import Asof, Join
-    from plait.query.operator import Operator
+class ThreadsEngine:
+    name = "threads"
 
-    inner = [node for node in query.inputs if isinstance(node, Query)]
-    known = isinstance(query, (Join, Asof, Aggregate, Operator))
-    return known and refused(query) is None and all(supports(node) for node in inner)
-
-
-def refused(query: Query) -> str | None:
-    """Why a query that threads could run is not run there from files."""
-    idle = [name for name, stream in query.streams().items() if stream.idle_after_us is not None]
-    if not idle:
+    def missing(self) -> str | None:
         return None
-    return f"stream {idle[0]!r} has idle_after=, and on threads silence of a slow disk would lose rows of it"
 
+    def refuses(self, query: Query) -> str | None:
+        idle = [name for name, stream in query.streams().items() if stream.idle_after_us is not None]
+        if not idle:
+            return None
+        return f"stream {idle[0]!r} has idle_after=, and on threads silence of a slow disk would lose rows of it"
 
-def run(job: Job, output: str, late: str | None, quiet: bool) -> Summary:
-    from plait.cli.execute import write_late
+    def run(self, job: Job, output: str, late: str | None, quiet: bool) -> Metrics:
+        started, total = time.monotonic(), feeds.rows_of(job.check())
+        with Display(f"{job.title} on threads", total=total, quiet=quiet) as display, _started(job, display) as made:
+            with sinks.open_sink(output, made.schema) as sink:
+                for batch in _results(job, made, display):
+                    sink.write(pa.Table.from_batches([batch]))
+                if late is not None:
+                    feeds.write_late({name: made.late(name) for name in job.query.streams()}, late)
+            told: Metrics = made.stats()
+        return dataclasses.replace(told, seconds=time.monotonic() - started)
 
-    started = time.monotonic()
-    counts = [feed.rows for feed in job.check().feeds.values()]
-    total = None if None in counts else sum(c for c in counts if c is not None)
-    results = 0
-    with Display(f"{job.title} on threads", total=total, quiet=quiet) as display, _started(job, display) as made:
-        with sinks.open_sink(output, made.schema) as sink:
-            for batch in _results(job, made, display):
-                sink.write(pa.Table.from_batches([batch]))
-                results += batch.num_rows
-            dropped = {name: made.late(name) for name in job.query.streams()}
-            if late is not None:
-                write_late(dropped, late)
-        behind = sum(made.behind(name).num_rows for name in job.query.streams())
-        rows = made.stats().tuples + sum(t.num_rows for t in dropped.values()) + behind
-    return Summary(
-        "threads", rows, results, sum(t.num_rows for t in dropped.values()), behind, time.monotonic() - started
-    )
-
-
-def collect(job: Job, display: Display) -> pa.Table:
-    """The whole result in memory, with its keys."""
-    with _started(job.check(), display, keys=True) as made:
-        return pa.Table.from_batches(list(_results(job, made, display)), made.schema).combine_chunks()
+    def collect(self, job: Job, display: Display) -> pa.Table:
+        with _started(job.check(), display, keys=True) as made:
+            return pa.Table.from_batches(list(_results(job, made, display)), made.schema).combine_chunks()
 
 
 def _started(job: Job, display: Display, **options: Any) -> Any:
@@ -88,11 +72,9 @@ def _results(job: Job, run: Any, display: Display) -> Iterator[pa.RecordBatch]:
 
     thread = threading.Thread(target=push, name="plait-feeds", daemon=True)
     thread.start()
-    results = 0
     try:
         for batch in run.results():
-            results += batch.num_rows
-            display.update(run.stats().tuples, results, run.frontier)
+            display.update(run.stats())
             yield batch
     except BaseException:
         if not failed:

@@ -8,7 +8,7 @@ the folder, by the bytes of its UTF-8 with `/` between parts: an order that no f
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -16,9 +16,16 @@ from typing import Final
 from plait import paths
 from plait.errors import DataError
 
-#: Endings by format. A compressed CSV or JSON-lines file ends in `.gz` besides.
+#: Endings by format, the one that is written first. What writes a format is in `sinks`, what reads it in `folder`.
 ENDINGS: Final = {"parquet": (".parquet",), "csv": (".csv",), "jsonl": (".jsonl", ".ndjson", ".json")}
-_ALL_ENDINGS: Final = ".parquet, .csv, .jsonl, .ndjson, .json (the text formats also with .gz)"
+
+#: Formats whose files may be compressed: they end in `.gz` besides.
+GZIPPED: Final = frozenset({"csv", "jsonl"})
+
+#: Formats that plait writes and does not read.
+WRITE_ONLY: Final[frozenset[str]] = frozenset()
+
+_ALL_ENDINGS: Final = ", ".join(e for some in ENDINGS.values() for e in some) + " (the text formats also with .gz)"
 
 
 @dataclass(frozen=True)
@@ -36,12 +43,17 @@ def check_format(format: str | None) -> None:
         raise DataError(f"format={format!r} is no format", do=f"Use one of {', '.join(map(repr, ENDINGS))}")
 
 
+def either(names: Sequence[str]) -> str:
+    """Names in a sentence: a, b or c."""
+    return " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
 def format_of(name: str) -> str | None:
     """The format a file's name claims, if any."""
     lower = name.lower()
     plain = lower.removesuffix(".gz")
     for format, endings in ENDINGS.items():
-        if (lower if format == "parquet" else plain).endswith(endings):
+        if (plain if format in GZIPPED else lower).endswith(endings):
             return format
     return None
 
@@ -63,7 +75,7 @@ def find(path: str | os.PathLike[str], format: str | None) -> tuple[list[DataFil
         raise DataError(
             f"The format of {os.fspath(path)!r} can't be told from its name",
             why=f"these endings are known: {_ALL_ENDINGS}",
-            do="Say format='parquet', 'csv' or 'jsonl'",
+            do=f"Say format={either([repr(name) for name in ENDINGS])}",
         )
     return [_data_file(root, root.name)], found
 

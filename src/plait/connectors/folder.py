@@ -11,14 +11,17 @@ file or row that does not fit is an error that names it. Rows are counted from 0
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
 
 from plait.connectors import csv_file, json_file, parquet_file
 from plait.connectors.contract import BATCH_ROWS, Chunk, Feed, Lane, SourceName
 from plait.connectors.csv_file import CsvOptions
-from plait.connectors.files import DataFile, find
+from plait.connectors.files import ENDINGS, WRITE_ONLY, DataFile, find
 from plait.connectors.fit import Wanted, check_fit, check_unique, plain
 from plait.connectors.memory import check_names
 from plait.errors import DataError
@@ -46,6 +49,8 @@ def feed(
     if batch_rows < 1:
         raise DataError(f"batch_rows={batch_rows!r}", why="a chunk has at least one row")
     files, kind = find(path, format)
+    if kind not in READERS:
+        raise DataError(f"{files[0].path!r} is {kind}", why=f"plait writes {kind} files and does not read them")
     options = CsvOptions(delimiter, null_values)
     wanted, rows = _wanted(stream, files, kind, options)
     lanes = tuple(
@@ -86,12 +91,13 @@ def _wanted(stream: Stream, files: list[DataFile], kind: str, options: CsvOption
     if stream.schema is not None:
         check_unique(stream.schema, f"The schema= of stream {stream.name!r}")
         declared = Wanted(stream.schema, "schema= declares", exact=False)
-    if kind == "parquet":
+    infer = READERS[kind].infer
+    if infer is None:
         return _from_footers(files, declared)
     if declared is not None:
         return declared, None
     for file in files:
-        schema = csv_file.infer(file, options) if kind == "csv" else json_file.infer(file)
+        schema = infer(file, options)
         if schema is not None:
             return Wanted(schema, f"{file.name!r} has", exact=True), None
     raise DataError(
@@ -115,10 +121,33 @@ def _from_footers(files: list[DataFile], wanted: Wanted | None) -> tuple[Wanted,
 
 def _read(files: list[DataFile], kind: str, wanted: Wanted, batch_rows: int, options: CsvOptions) -> Iterator[Chunk]:
     for file in files:
-        match kind:
-            case "parquet":
-                yield from parquet_file.read(file, wanted.schema, batch_rows)
-            case "csv":
-                yield from csv_file.read(file, wanted, batch_rows, options)
-            case _:
-                yield from json_file.read(file, wanted, batch_rows)
+        yield from READERS[kind].read(file, wanted, batch_rows, options)
+
+
+@dataclass(frozen=True)
+class Reader:
+    """How files of a format are read. `infer` gives a file's columns, where rows must tell them; None: its footer does."""
+
+    read: Callable[[DataFile, Wanted, int, CsvOptions], Iterator[Chunk]]
+    infer: Callable[[DataFile, CsvOptions], pa.Schema | None] | None
+
+
+READERS: Final[Mapping[str, Reader]] = {
+    "parquet": Reader(lambda file, wanted, rows, _: parquet_file.read(file, wanted.schema, rows), None),
+    "csv": Reader(csv_file.read, csv_file.infer),
+    "jsonl": Reader(
+        lambda file, wanted, rows, _: json_file.read(file, wanted, rows), lambda file, _: json_file.infer(file)
+    ),
+}
+
+
+def missing(readers: Mapping[str, Reader], endings: Iterable[str], write_only: Collection[str]) -> list[str]:
+    """What is missing, a line each, if these are the formats that are read, and those whose endings are known."""
+    unread = [name for name in endings if name not in readers and name not in write_only]
+    return [
+        f"files of format {name!r} have no reader, and are not WRITE_ONLY in plait.connectors.files" for name in unread
+    ]
+
+
+for _line in missing(READERS, ENDINGS, WRITE_ONLY):
+    raise ImportError(f"{_line}: see plait.connectors.folder")

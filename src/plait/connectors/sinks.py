@@ -1,8 +1,11 @@
-"""Where results go: a Parquet, CSV or JSON-lines file that appears whole or not at all, or standard output.
+"""Where results go: a file of one of the formats of `FORMS` that appears whole or not at all, or standard output.
 
 Rows are written under a temporary name beside the target (`.name.XXXX.tmp`, which folder feeds and Spark pass over),
 forced to disk, and renamed on `commit`. Until then nothing stands under the final name, or what stood there before. How
 the rows are cut into batches leaves no trace in the file. How values look in CSV and JSON is said in `encoding`.
+
+A format is a record in `FORMS`, which says all that sinks, the command and Spark's side have to know of it; its endings are in
+`files`, since readers must know them too. One that has not both fails at import, by name.
 """
 
 from __future__ import annotations
@@ -12,7 +15,8 @@ import json
 import os
 import secrets
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Final, Protocol, Self
@@ -23,14 +27,16 @@ import pyarrow.parquet as pq
 
 from plait import paths
 from plait.connectors.encoding import csv_column, has_csv_form, has_json_form, json_values
-from plait.connectors.files import check_format, format_of
+from plait.connectors.files import ENDINGS, check_format, either, format_of
 from plait.errors import DataError, RunError
 
 ROW_GROUP_ROWS: Final = 131_072
 STDOUT: Final = "-"
 
 
-class _Encoder(Protocol):
+class Encoder(Protocol):
+    """Writes rows of one schema into an open file."""
+
     def write(self, batch: pa.RecordBatch) -> None: ...
 
     def finish(self) -> None:
@@ -43,9 +49,7 @@ class _Encoder(Protocol):
 class Sink:
     """Made by `open_sink`. As a context manager it commits on a clean exit and aborts on an exception."""
 
-    def __init__(
-        self, target: str, schema: pa.Schema, encoder: _Encoder, out: BinaryIO, temporary: Path | None
-    ) -> None:
+    def __init__(self, target: str, schema: pa.Schema, encoder: Encoder, out: BinaryIO, temporary: Path | None) -> None:
         self.target, self.schema, self.rows = target, schema, 0
         self._encoder, self._out, self._temporary = encoder, out, temporary
         self._state = "open"
@@ -130,7 +134,7 @@ def open_sink(path: str | os.PathLike[str], schema: pa.Schema, *, format: str | 
     _check_columns(schema, kind, target)
     temporary, out = _temporary(Path(target))
     try:
-        return Sink(target, schema, _encoder(kind, schema, out), out, temporary)
+        return Sink(target, schema, FORMS[kind].encoder(schema, out), out, temporary)
     except BaseException as error:
         out.close()
         temporary.unlink(missing_ok=True)
@@ -149,7 +153,7 @@ def check_path(path: str | os.PathLike[str], *, format: str | None = None) -> st
     if kind is None or (format is None and target.lower().endswith(".gz")):
         raise DataError(
             f"The format of {target!r} can't be told from its name",
-            why="results are written as .parquet, .csv, .jsonl, .ndjson or .json",
+            why=f"results are written as {either([ending for some in ENDINGS.values() for ending in some])}",
             do="Use one of those endings, or say format=",
         )
     _check_target(Path(target))
@@ -157,25 +161,21 @@ def check_path(path: str | os.PathLike[str], *, format: str | None = None) -> st
 
 
 def _standard_output(schema: pa.Schema, kind: str) -> Sink:
-    if kind == "parquet":
-        raise DataError(
-            "Parquet can't go to standard output", why="its footer points back into the file", do="Name a file"
-        )
+    if FORMS[kind].seeks:
+        raise DataError(f"{FORMS[kind].title} can't go to standard output", why=FORMS[kind].seeks, do="Name a file")
     _check_columns(schema, kind, STDOUT)
     out = sys.stdout.buffer
-    return Sink("standard output", schema, _encoder(kind, schema, out), out, None)
+    return Sink("standard output", schema, FORMS[kind].encoder(schema, out), out, None)
 
 
 def _check_columns(schema: pa.Schema, kind: str, target: str) -> None:
-    if kind == "parquet":
-        return
-    fits = has_csv_form if kind == "csv" else has_json_form
     for field in schema:
-        if not fits(field.type):
+        if not FORMS[kind].holds(field.type):
+            others = [form.title for form in FORMS.values() if form.holds(field.type)]
             raise DataError(
                 f"Column {field.name!r} ({field.type}) can't be written to {target!r}",
                 why=f"{kind} has no form for such values",
-                do="Write Parquet" + (" or JSON lines" if kind == "csv" and has_json_form(field.type) else ""),
+                do=f"Write {' or '.join(others)}",
             )
 
 
@@ -220,12 +220,6 @@ def _columns(schema: pa.Schema) -> str:
 
 
 # --- encoders -----------------------------------------------------------------------------------------------
-
-
-def _encoder(kind: str, schema: pa.Schema, out: BinaryIO) -> _Encoder:
-    if kind == "parquet":
-        return _Parquet(schema, out)
-    return _Csv(schema, out) if kind == "csv" else _JsonLines(out)
 
 
 class _Parquet:
@@ -297,3 +291,48 @@ class _JsonLines:
 
     def close(self) -> None:
         pass
+
+
+# --- formats --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Form:
+    """A format in which rows are written.
+
+    title    what it is called
+    encoder  writes rows of a schema into an open file
+    holds    the types of columns that it has a form for
+    seeks    why it needs a file that can be read back, and so can't go to standard output; "": it does not
+    parts    whether `write_ordered` on Spark writes its parts in it
+    """
+
+    title: str
+    encoder: Callable[[pa.Schema, BinaryIO], Encoder]
+    holds: Callable[[pa.DataType], bool]
+    seeks: str = ""
+    parts: bool = False
+
+
+#: By name. Where a format has no form for a column, the others are named to the user in this order.
+FORMS: Final[Mapping[str, Form]] = {
+    "parquet": Form(
+        title="Parquet",
+        encoder=_Parquet,
+        holds=lambda kind: True,
+        seeks="its footer points back into the file",
+        parts=True,
+    ),
+    "jsonl": Form(title="JSON lines", encoder=lambda schema, out: _JsonLines(out), holds=has_json_form, parts=True),
+    "csv": Form(title="CSV", encoder=_Csv, holds=has_csv_form),
+}
+
+
+def missing(forms: Mapping[str, Form], endings: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """What is missing, a line each, if these are the formats that sinks write, and those whose endings are known."""
+    found = [f"the format {name!r} has no ending in plait.connectors.files" for name in forms if not endings.get(name)]
+    return found + [f"files of format {name!r} have no form to be written in" for name in endings if name not in forms]
+
+
+for _line in missing(FORMS, ENDINGS):
+    raise ImportError(f"{_line}: see plait.connectors.sinks")

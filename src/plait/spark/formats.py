@@ -41,6 +41,7 @@ from typing import Any, ClassVar, Final, Self, TypeVar
 import pyarrow as pa
 
 import plait
+from plait.core.metrics import Counts, entries
 from plait.core.operator.buckets import RowView, row_alone
 from plait.errors import PlaitError, RunError
 from plait.order import BEFORE_ALL
@@ -181,6 +182,9 @@ def table(rest: pa.Buffer) -> pa.Table:
 #: own key for layouts that need one.
 TS, KEY, SPLIT, LATE_FLAG, HASH = "_plait_ts", "_plait_key", "_plait_split", "_plait_late", "_plait_hash"
 
+#: Of a dropped tuple, whether it was behind and not late.
+BEHIND = "_plait_behind"
+
 #: Whether a cell is the one that shows a tuple, should it be dropped, where that is told tuple by tuple.
 OWN = "_plait_own"
 
@@ -230,6 +234,7 @@ class Split:
     least: int  # the least ts, and a tuple that has it: all there is to judge partial panes by
     least_seq: str
     offence: Offence | None = None
+    rows: int = 0  # how many tuples it has, late ones among them
 
 
 @dataclass(frozen=True)
@@ -346,21 +351,37 @@ class LateRows(Head, kind="late"):
 
 @dataclass(frozen=True)
 class CellReport(Head, kind="report"):
-    """How a cell stands after a batch."""
+    """How a cell stands after a batch, or what a closing has added at the end of input: all that `core.metrics` has of it."""
 
-    cell: int
+    operator: int
+    cell: int  # of a closing its own place, which is below 0
     frontier: int
-    pending: int
-    late: int  # rows dropped so far
-    largest: int | None  # ts seen so far
+    pending: int = 0
+    newest: int | None = None  # the largest ts seen so far
+    holder: tuple[str | None, Any] = (None, None)
+    counts: Counts = field(default_factory=Counts)
+
+    def fields(self) -> dict[str, Any]:
+        return vars(self) | {"counts": self.counts.told()}
+
+    @classmethod
+    def of(cls, found: dict[str, Any]) -> Self:
+        return cls(**found | {"holder": tuple(found["holder"]), "counts": Counts.heard(found["counts"])})
 
     @staticmethod
-    def late_of(body: Any) -> Any:
-        """The same for Spark, of a column of these bodies: how many rows were dropped."""
+    def counts_of(body: Any) -> dict[str, Any]:
+        """The same for Spark, of a column of these bodies: a column for each count, over all streams."""
         from pyspark.sql import functions as F
 
         head = F.substring(body, 9, 1 << 30).cast("string")  # behind the length
-        return F.get_json_object(head, "$.late").cast("long")
+        found = {}
+        for name, entry in entries(Counts).items():
+            told = F.get_json_object(head, f"$.counts.{name}")
+            if entry.by_stream:
+                each = F.map_values(F.from_json(told, "map<string, bigint>"))
+                told = F.aggregate(each, F.lit(0).cast("long"), lambda sum, one: sum + one)
+            found[name] = told.cast("long")
+        return found
 
 
 @dataclass(frozen=True)
@@ -470,7 +491,7 @@ class Manifest(Head, kind="manifest"):
     frontier: int = BEFORE_ALL
     next_chunk: int = 0
     drained: bool = False
-    late: int = 0
+    counts: Counts = field(default_factory=Counts)  # so far
     events: int = -1  # the largest number of a control event applied
     steps: list[Step] = field(default_factory=list)
     progress: dict[str, StreamState] = field(default_factory=dict)
@@ -491,6 +512,7 @@ class Manifest(Head, kind="manifest"):
             },
             "chunks": _columns(Chunk, chunks),
             "progress": {name: stream.fields() for name, stream in self.progress.items()},
+            "counts": self.counts.told(),
         }
 
     @classmethod
@@ -501,6 +523,10 @@ class Manifest(Head, kind="manifest"):
         found["steps"] = list(map(Step, told["id"], told["frontier"], held, told["released"]))
         found["progress"] = {name: StreamState.of(stream) for name, stream in found["progress"].items()}
         found["upstreams"] = {int(number): frontier for number, frontier in found["upstreams"].items()}
+        found.pop(
+            "late", None
+        )  # the one count that there was before they had names: it said neither of what nor of which stream
+        found["counts"] = Counts.heard(found.get("counts", {}))
         return cls(**found)
 
     def dump(self) -> bytes:
@@ -679,13 +705,9 @@ def event_name(number: int) -> str:
     return f"{number:012d}.json"
 
 
-#: Parts by the endings of their formats.
-ENDINGS: Final = {"parquet": ".parquet", "jsonl": ".jsonl"}
-
-
-def part_name(batch: int, format: str, cell: int | None = None) -> str:
+def part_name(batch: int, ending: str, cell: int | None = None) -> str:
     """A batch's file of results, or a cell's of dropped rows."""
-    return f"part-{batch:012d}{'' if cell is None else f'-{cell}'}{ENDINGS[format]}"
+    return f"part-{batch:012d}{'' if cell is None else f'-{cell}'}{ending}"
 
 
 def batch_name(batch: int) -> str:

@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from plait.core.metrics import amount, total
 from plait.errors import RunError
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.aggregate import Aggregate
@@ -42,7 +43,7 @@ from plait.threads.aggregate.designs import Design
 from plait.threads.aggregate.engine import AggregateEngine
 from plait.threads.aggregate.wiml_engine import HiveEngine
 from plait.threads.elastic.manager import Change
-from plait.threads.engine import Engine
+from plait.threads.engine import Engine, dropped_rows, newest_of
 from plait.threads.input.arenas import CHUNK
 from plait.threads.input.idle import let_go
 from plait.threads.input.intake import QUERY
@@ -384,23 +385,32 @@ class Dag:
         last = found[-1][1]
         workers = [worker for _, part in found for worker in part.workers]
         first = {name: readers[0].intakes[name] for name, readers in self._readers.items()}
+        late, behind = dropped_rows(first)
+        memory = {name: sum(part.memory[name] for _, part in found) for name in last.memory}
         busy = [sum(w.busy_s for w in part.workers) for _, part in found]
-        total = max(sum(busy), 1e-9)
+        spent = max(sum(busy), 1e-9)
         return dataclasses.replace(
             last,
             strategy=", ".join(part.strategy for _, part in found),
-            tuples=sum(intake.taken for intake in first.values()),
-            comparisons=sum(part.comparisons for _, part in found),
+            **vars(total(part for _, part in found))
+            | {
+                "rows": sum(intake.taken for intake in first.values()) + amount(late) + amount(behind),
+                "results": last.results,
+                "late": late,
+                "behind": behind,
+            },
+            frontier=self.frontier(),
+            newest=newest_of(first.values()),
+            holder=self.holder(),
+            state_bytes=sum(memory.values()),
             workers=tuple(dataclasses.replace(w, worker=number) for number, w in enumerate(workers)),
             balance_cv_percent=max(part.balance_cv_percent for _, part in found),
             stages={
-                name: sum(share * part.stages[name] for share, (_, part) in zip(busy, found, strict=True)) / total
+                name: sum(share * part.stages[name] for share, (_, part) in zip(busy, found, strict=True)) / spent
                 for name in last.stages
             },
             index={f"{label}: {name}": kind for label, part in found for name, kind in part.index.items()},
-            late={name: sum(b.num_rows for b in intake.late) for name, intake in first.items()},
-            behind={name: sum(b.num_rows for b in intake.behind) for name, intake in first.items()},
-            memory={name: sum(part.memory[name] for _, part in found) for name in last.memory},
+            memory=memory,
         )
 
 

@@ -14,12 +14,13 @@ from __future__ import annotations
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
+from plait.core.metrics import amount, total
 from plait.errors import RunError
 from plait.order import BEFORE_ALL
 from plait.query.stream import SourceName
@@ -27,6 +28,7 @@ from plait.threads.elastic.manager import Change, Epochs, balanced
 from plait.threads.elastic.policy import Watch, policy_of
 from plait.threads.ground import Ground, waiting
 from plait.threads.input.idle import let_go
+from plait.threads.input.intake import StreamIntake
 from plait.threads.input.push import Pusher
 from plait.threads.parts import Encodes, Gathers, Seated
 from plait.threads.pause import Pauser, Stopped
@@ -34,6 +36,24 @@ from plait.threads.plan import AnyPlan, labelled
 from plait.threads.stats import Stats, measured, stages, variation_percent
 
 TICK_ROWS = 1 << 14  # rows pushed between two looks at what can be forgotten
+
+
+def dropped_rows(intakes: Mapping[str, StreamIntake]) -> tuple[dict[str, int], dict[str, int]]:
+    """Of each stream, how many rows were late, and how many behind."""
+    late = {name: sum(batch.num_rows for batch in intake.late) for name, intake in intakes.items()}
+    return late, {name: sum(batch.num_rows for batch in intake.behind) for name, intake in intakes.items()}
+
+
+def last_of(intakes: Iterable[StreamIntake]) -> int:
+    """The largest ts that any source has delivered; BEFORE_ALL if none."""
+    inlets = [inlet for intake in intakes for inlet in list(intake.inlets.values())]
+    return max((inlet.largest for inlet in inlets), default=BEFORE_ALL)
+
+
+def newest_of(intakes: Iterable[StreamIntake]) -> int | None:
+    """The same for a user."""
+    newest = last_of(intakes)
+    return None if newest == BEFORE_ALL else newest
 
 
 W = TypeVar("W", bound=Seated)
@@ -223,8 +243,7 @@ class Engine(ABC, Generic[W]):
         return self.pusher.holder()[1:]
 
     def last_ts(self) -> int:
-        inlets = [inlet for intake in self.intakes.values() for inlet in list(intake.inlets.values())]
-        return max((inlet.largest for inlet in inlets), default=BEFORE_ALL)
+        return last_of(self.intakes.values())
 
     def progressed(self) -> int:
         return sum(worker.progressed() for worker in self.workers)
@@ -247,23 +266,29 @@ class Engine(ABC, Generic[W]):
         self.latency.reset()
 
     def stats(self) -> Stats:
-        workers = tuple(measured(worker.number, worker.words) for worker in self.workers)
+        workers = tuple(measured(worker.number, worker.words, worker.counts()) for worker in self.workers)
         push, ready = self.latency.quantiles()
-        return Stats(
-            strategy=self.plan.strategy,
-            seconds=time.monotonic() - self.began,
-            tuples=self.pusher.rows,
+        late, behind = dropped_rows(self.intakes)
+        memory = {"windows": self._windows_nbytes(), "payload": sum(p.nbytes for p in self.payloads.values())}
+        return Stats.of(
+            total(workers),
+            rows=self.pusher.rows + amount(late) + amount(behind),
             results=self.gatherer.results,
-            comparisons=sum(w.comparisons for w in workers),
+            late=late,
+            behind=behind,
+            frontier=self.frontier(),
+            newest=newest_of(self.intakes.values()),
+            holder=self.holder(),
+            state_bytes=sum(memory.values()),
+            seconds=time.monotonic() - self.began,
+            strategy=self.plan.strategy,
             workers=workers,
-            balance_cv_percent=variation_percent([w.comparisons for w in workers]),
+            balance_cv_percent=variation_percent([w.work for w in workers]),
             latency_from_push_ms=push,
             latency_from_ready_ms=ready,
             stages=stages([worker.words for worker in self.workers], self.gatherer.ns),
             index={name: self._served(side) for side, name in enumerate(self.encoder.names)},
-            late={name: sum(b.num_rows for b in i.late) for name, i in self.intakes.items()},
-            behind={name: sum(b.num_rows for b in i.behind) for name, i in self.intakes.items()},
+            memory=memory,
             changes=() if self.epochs is None else self.epochs.changes(),
             threads_busy_s=() if self.epochs is None else tuple(ns / 1e9 for ns in self.epochs.busy_ns()),
-            memory={"windows": self._windows_nbytes(), "payload": sum(p.nbytes for p in self.payloads.values())},
         )

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
+from plait.core.metrics import Counts
 from plait.query.stream import SourceName
 from plait.threads.elastic.manager import Change
 from plait.threads.stats import Stats
@@ -55,6 +56,9 @@ class Seated(Protocol):
 
     def progressed(self) -> int:
         """A number that changes whenever the worker does something."""
+
+    def counts(self) -> Counts:
+        """What it has counted so far."""
 
 
 class Gathers(Protocol):

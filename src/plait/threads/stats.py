@@ -1,4 +1,6 @@
-"""What a run measures of itself: work by worker, its balance, latency, and where the time went."""
+"""What a run on threads tells besides what any run does (`core.metrics`): work by worker and its balance, latency, and where
+the time went.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from plait.core.metrics import (
+    BYTES,
+    MILLISECONDS,
+    NAME,
+    PER_SECOND,
+    PERCENT,
+    RECORDS,
+    SECONDS,
+    SHARE,
+    THREADS,
+    TUPLES,
+    Counts,
+    Metrics,
+    metric,
+    missing,
+)  # fmt: skip
 from plait.threads import words as shared
 from plait.threads.elastic.manager import Change
 
@@ -25,47 +43,74 @@ class Quantiles:
     samples: int
 
 
-@dataclass(frozen=True)
-class WorkerStats:
-    """`busy_s` is time spent storing, comparing and emitting; waiting is not in it."""
+@dataclass(kw_only=True)
+class WorkerStats(Counts):
+    """What one worker tells. Of a run's counts it has those of its own work: rows are judged before workers see them."""
 
-    worker: int
-    tuples: int
-    comparisons: int
-    results: int
-    batches: int
-    busy_s: float
-    tuples_per_s: float
-    comparisons_per_s: float
-    waiting_for: str
+    worker: int = metric(NAME, "its number, from 0 on", filled=(THREADS,))
+    tuples: int = metric(
+        TUPLES, "tuples that this worker has compared, added up or handed to buckets", filled=(THREADS,)
+    )
+    busy_s: float = metric(
+        SECONDS, "time spent storing, comparing and emitting; waiting is not in it", filled=(THREADS,)
+    )
+    tuples_per_s: float = metric(PER_SECOND, "its tuples, for each second that it was busy", filled=(THREADS,))
+    comparisons_per_s: float = metric(
+        PER_SECOND, "its comparisons, for each second that it was busy", filled=(THREADS,)
+    )
+    waiting_for: str = metric(NAME, "what it waits for now, in words", filled=(THREADS,))
+
+    @property
+    def work(self) -> int:
+        """How much it had to do, whatever its operator does."""
+        return self.comparisons + self.updates + self.calls
 
 
-@dataclass(frozen=True)
-class Stats:
-    """`balance_cv_percent`: standard deviation of the workers' comparisons, in percent of their mean.
+@dataclass(kw_only=True)
+class Stats(Metrics):
+    """What a run on threads tells: what any run does (`core.metrics`), and what threads alone can say of themselves."""
 
-    `stages`: the share of the time spent on distribution (reading the gate, laying tuples out), execution (storing,
-    comparing) and gathering (results into rings, merged, into Arrow), as SplitJoin reports them.
-    """
+    strategy: str = metric(
+        NAME, "how the work is shared among workers; of several operators each one's", filled=(THREADS,)
+    )
+    workers: tuple[WorkerStats, ...] = metric(RECORDS, "what each worker tells: see below", filled=(THREADS,))
+    balance_cv_percent: float = metric(
+        PERCENT, "standard deviation of the workers' comparisons, updates and calls together, in percent of their mean",
+        filled=(THREADS,),
+    )  # fmt: skip
+    latency_from_push_ms: Quantiles = metric(
+        MILLISECONDS,
+        "from the push of a result's later tuple to the finished batch that has the result",
+        filled=(THREADS,),
+    )
+    latency_from_ready_ms: Quantiles = metric(
+        MILLISECONDS, "the same from the moment that the frontier had passed that tuple", filled=(THREADS,)
+    )
+    stages: dict[str, float] = metric(
+        SHARE, "of the time spent: distribution (reading the gate, laying tuples out), execution (storing, comparing) and "
+        "gathering (results into rings, merged, into Arrow), as SplitJoin reports them",
+        filled=(THREADS,),
+    )  # fmt: skip
+    index: dict[str, str] = metric(NAME, "by what each input's tuples are found again", filled=(THREADS,))
+    memory: dict[str, int] = metric(BYTES, "`state_bytes` by what takes it: windows, payload", filled=(THREADS,))
+    changes: tuple[Change, ...] = metric(
+        RECORDS,
+        "changes of who serves which share, each with its reason and its cost; elastic runs",
+        filled=(THREADS,),
+        default=(),
+    )
+    threads_busy_s: tuple[float, ...] = metric(
+        SECONDS, "time that each thread has spent serving shares; elastic runs", filled=(THREADS,), default=()
+    )
+    update_cpu_s: float = metric(
+        SECONDS, "processor time of threads that update windows and give results out; aggregates, once they have ended",
+        filled=(THREADS,), default=0.0,
+    )  # fmt: skip
 
-    strategy: str
-    seconds: float
-    tuples: int
-    results: int
-    comparisons: int
-    workers: tuple[WorkerStats, ...]
-    balance_cv_percent: float
-    latency_from_push_ms: Quantiles
-    latency_from_ready_ms: Quantiles
-    stages: dict[str, float]
-    index: dict[str, str]
-    late: dict[str, int]
-    behind: dict[str, int]
-    memory: dict[str, int]
-    changes: tuple[Change, ...] = ()  # of who serves which share, each with its reason and its cost
-    threads_busy_s: tuple[float, ...] = ()  # elastic runs: time that each thread has spent serving shares
-    #: Processor time of the threads that update windows and give results out; aggregates only, once they have ended.
-    update_cpu_s: float = 0.0
+
+for _kind in (WorkerStats, Stats):
+    for _line in missing(_kind):
+        raise ImportError(f"{_line}: see plait.threads.stats")
 
 
 _WAITING = {
@@ -82,19 +127,17 @@ def waiting_for(words: np.ndarray) -> str:
     return _WAITING[int(words[shared.WAITS])]
 
 
-def measured(worker: int, w: np.ndarray) -> WorkerStats:
-    """What a worker's words say of it."""
+def measured(worker: int, w: np.ndarray, counts: Counts) -> WorkerStats:
+    """What a worker tells: by its words, and by what it has counted."""
     busy_s = int(w[shared.NS_STORE] + w[shared.NS_PROBE] + w[shared.NS_EMIT] + w[shared.NS_READ]) / 1e9
-    tuples, comparisons = int(w[shared.TUPLES]), int(w[shared.COMPARISONS])
+    tuples = int(w[shared.TUPLES])
     return WorkerStats(
+        **vars(counts),
         worker=worker,
         tuples=tuples,
-        comparisons=comparisons,
-        results=int(w[shared.RESULTS]),
-        batches=int(w[shared.BATCHES]),
         busy_s=busy_s,
         tuples_per_s=tuples / max(busy_s, 1e-9),
-        comparisons_per_s=comparisons / max(busy_s, 1e-9),
+        comparisons_per_s=counts.comparisons / max(busy_s, 1e-9),
         waiting_for=waiting_for(w),
     )
 

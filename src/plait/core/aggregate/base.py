@@ -16,6 +16,7 @@ from plait.core.aggregate.functions import accumulator_of, fold_of
 from plait.core.aggregate.groups import Groups
 from plait.core.aggregate.lists import Fold, Lists
 from plait.core.aggregate.reads import Columns, uses
+from plait.core.metrics import Counts
 from plait.core.rows import KeptRows
 from plait.encodings import recast
 from plait.order import AFTER_ALL
@@ -57,7 +58,7 @@ class PaneWindows:
             self._results.append((use.name, made or fold_of(use)))
         self._refers = any(a.refs(np.zeros(0, np.int64)) is not None for a in self.accumulators)
         self.capacity = 0
-        self.updates = 0  # tuples that were its own
+        self.counts = Counts()
         self._crew, self._seat = 1, 0
 
     def share(self, crew: int, seat: int) -> None:
@@ -91,7 +92,7 @@ class PaneWindows:
             )
             ts, arrays = ts[own], [a[own] for a in arrays]
             rows = None if rows is None else taken(rows, own)
-        self.updates += len(ts)
+        self.counts.updates += len(ts)
         for low in range(0, len(ts), CHUNK):
             high = min(low + CHUNK, len(ts))
             read = self.columns.read([a[low:high] for a in arrays], high - low)

@@ -95,6 +95,7 @@ class PartPanes(SpanPanes):
 
     def absorb(self, table: pa.Table, frontier: int) -> list[Closed]:
         """Take partial panes in, and give the rows of windows that end at or before the frontier."""
+        self.counts.updates += table.num_rows
         for low in range(0, table.num_rows, CHUNK):
             part = table.slice(low, CHUNK)
             slot = self._slots_of(part)

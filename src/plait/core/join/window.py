@@ -25,6 +25,7 @@ from plait.core.join.match import Matcher
 from plait.core.join.reach import reach_of
 from plait.core.join.segment import Segment
 from plait.core.kernels import pairs as pair_kernels
+from plait.core.metrics import Counts
 from plait.errors import RunError
 from plait.order import BEFORE_ALL, TS_MIN
 from plait.query.join import Window
@@ -69,6 +70,7 @@ class JoinWindow:
         self._last_ts = [BEFORE_ALL, BEFORE_ALL]
         self._stamps: deque[tuple[int, int, int]] = deque()  # (stamp, next ids of both sides when it was taken)
         self.used = ["", ""]  # the index that served the last probes of each side
+        self.counts = Counts()
 
     def start_at(self, left_id: int, right_id: int) -> None:
         """Number rows from here, as a window that is restored must; before any row has entered."""
@@ -211,7 +213,7 @@ class JoinWindow:
         kind = choice.pick(float(spans.sum()) / probes)
         self.used[s] = kind
         if kind == "scan":
-            return self.matcher.scan(s, columns, lo, hi, segment)
+            return self._scan(s, columns, lo, hi)
         index = self._index(1 - s, kind)
         index.sync(segment)
         wanted = ((spans > 0) & (rows.usable != 0)).astype(np.uint8)
@@ -221,24 +223,27 @@ class JoinWindow:
             for p, r in index.probe(segment, rows, s, lo, hi, wanted, over)
         ]
         choice.observe(probes, int(over.sum()), index.steps)
+        self.counts.comparisons += index.steps
         # What the index does not cover is scanned: probes that gave up, and rows not sorted yet.
         if isinstance(index, SortedIndex):
-            parts.append(
-                self.matcher.scan(
-                    s, columns, np.where(over, hi, np.minimum(np.maximum(lo, index.tail), hi)), hi, segment
-                )
-            )
+            parts.append(self._scan(s, columns, np.where(over, hi, np.minimum(np.maximum(lo, index.tail), hi)), hi))
         if over.any():
             parts.append(self._scan_some(s, columns, np.flatnonzero(over), lo, hi))
         if not parts:
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         return np.concatenate([p for p, _ in parts]), np.concatenate([r for _, r in parts])
 
+    def _scan(
+        self, s: int, columns: dict[str, np.ndarray], lo: np.ndarray, hi: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        self.counts.comparisons += int((hi - lo).sum())
+        return self.matcher.scan(s, columns, lo, hi, self.segments[1 - s])
+
     def _scan_some(
         self, s: int, columns: dict[str, np.ndarray], some: np.ndarray, lo: np.ndarray, hi: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         picked = {name: np.ascontiguousarray(values[some]) for name, values in columns.items()}
-        p, r = self.matcher.scan(s, picked, lo[some], hi[some], self.segments[1 - s])
+        p, r = self._scan(s, picked, lo[some], hi[some])
         return some[p], r
 
     def _index(self, side: int, kind: str) -> Index:

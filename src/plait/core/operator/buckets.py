@@ -26,6 +26,7 @@ import numpy as np
 import pyarrow as pa
 
 from plait.core.aggregate.lists import checked
+from plait.core.metrics import Counts
 from plait.core.values import user_values
 from plait.errors import DataError, RunError
 from plait.order import AFTER_ALL
@@ -167,7 +168,7 @@ class PlainBuckets:
         self.out = Outputs()
         self._kinds = [(f.name, f.type) for f in node.output]
         self._nested = [n for n, f in enumerate(node.output) if pa.types.is_nested(f.type)]
-        self.calls = 0
+        self.counts = Counts()
         #: The function that runs: its name, the tuple's place in the batch or the timer's time, and the bucket.
         self.calling = ("process", -1, -1)
         self.touched: set[int] = set()  # buckets whose state may have changed; who stores them clears it
@@ -184,7 +185,7 @@ class PlainBuckets:
                 last, row = i, view(i)
             self.calling = ("process", i, bucket)
             self._emit(process(self._state(bucket), row), now, first_rank + i, bucket, i, earliest=now + 1)
-        self.calls += len(which)
+        self.counts.calls += len(which)
 
     def pass_time(self, ts: int, most: int | None = None) -> bool:
         """Run the timers at or before `ts`, by time, then bucket, but no more than `most`. Says whether all of them have run."""

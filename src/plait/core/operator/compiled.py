@@ -26,6 +26,7 @@ import numpy as np
 import pyarrow as pa
 
 from plait.core.condition import store
+from plait.core.metrics import Counts
 from plait.core.operator.buckets import EVERY, NONE, PlainBuckets, RowView, check_passed, nothing
 from plait.core.operator.machine_steps import no_timers
 from plait.core.operator.rewrite import NotCompiled, Typed, UserFunction, Writer
@@ -220,7 +221,7 @@ class CompiledBuckets:
         self.states = np.array(states)
         self.timers = no_timers()
         self.ran = np.full(2, -1, np.int64)
-        self.width, self.calls, self._between = made.width, 0, between
+        self.width, self.counts, self._between = made.width, Counts(), between
         self._parts: list[Any] = []  # of `drive`: three arrays; of Python: places and columns
         self._python = PlainBuckets(made.node)  # makes the calls that machine code can't
         self._set: list[tuple[int, int]] = []  # timers that Python has set
@@ -246,7 +247,7 @@ class CompiledBuckets:
                 self._call(int(buckets[done]), partial(_taken, ts, first_rank, which[one], buckets[one], view))
                 done += 1
             self._between()
-        self.calls += len(which)
+        self.counts.calls += len(which)
 
     def pass_time(self, ts: int, most: int | None = None) -> bool:
         """As `buckets.PlainBuckets.pass_time`."""
@@ -343,6 +344,7 @@ class CompiledBuckets:
             made._states[bucket] = self.states[k]
         made._timers = sorted([*self._pending(), *self._set])
         made._ran = (int(self.ran[0]), int(self.ran[1]))
+        made.counts = self.counts
         return made
 
 

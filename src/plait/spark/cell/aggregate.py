@@ -22,6 +22,7 @@ from plait.core.aggregate.parts import PaneFold, PartPanes, layout
 from plait.core.aggregate.ranks import RankedPanes
 from plait.core.aggregate.reads import Columns
 from plait.core.aggregate.span import SpanPanes, span_window
+from plait.core.metrics import Counts
 from plait.encodings import as_array
 from plait.order import AFTER_ALL
 from plait.query.aggregate import Aggregate, SpanWindow, TupleWindow
@@ -52,10 +53,16 @@ def needed_columns(bound: Bound) -> list[str]:
 class _LiveSpans(Live):
     """Windows of time: what is kept goes when the last window it is in has closed."""
 
+    windows: SpanPanes
+
     def __init__(self, bound: Bound, window: SpanWindow, schema: pa.Schema) -> None:
         assert isinstance(bound.node, Aggregate)
         super().__init__(bound, [schema])
         self.window, self.by = window, bound.node.by
+
+    @property
+    def counts(self) -> Counts:
+        return self.windows.counts
 
     def waiting(self, table: pa.Table, frontier: int) -> pa.Table:
         """Not rows all of whose windows close with this very batch: where it spans many windows, that is nearly all of them."""
@@ -78,7 +85,8 @@ class _LiveSpans(Live):
 class LivePanes(_LiveSpans):
     def __init__(self, bound: Bound, window: SpanWindow, parts: Parts) -> None:
         super().__init__(bound, window, parts.schema)
-        self.parts, self.windows = parts, PartPanes(bound, parts)
+        self.parts = parts
+        self.windows: PartPanes = PartPanes(bound, parts)
         self.open: list[pa.Table] = []  # complete panes of windows that are still open
 
     def prepared(self, input: int, table: pa.Table) -> pa.Table:
@@ -155,6 +163,10 @@ class LiveRanked(Live):
         self.windows = RankedPanes(bound, window)
         self.kept: list[pa.Table] = []
         self._alive = 0  # of the rows in `kept`, those that were needed when it was last looked
+
+    @property
+    def counts(self) -> Counts:
+        return self.windows.counts
 
     def prepared(self, input: int, table: pa.Table) -> pa.Table:
         table = table.select(self.schemas[0].names[:-1])

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from plait.core.metrics import Counts
 from plait.core.sources import judge
 from plait.errors import RunError
 from plait.order import AFTER_ALL, BEFORE_ALL, decode, encode
@@ -51,6 +52,7 @@ class Arrived:
     tables: dict[int, pa.Table]  # by input, in total order, without the late ones
     late: dict[str, pa.Table]  # by stream
     passed: list[tuple[int, bytes]]  # for the user, from the operators before this one
+    counts: Counts  # of rows, late and behind, where this cell is the one that counts them
 
 
 @dataclass
@@ -117,7 +119,20 @@ def arrive(known: Known, layout: Layout, cell: int, bodies: Iterable[bytes], *, 
             parts.setdefault(told.input, []).append(table)
     _hear(known, found, splits)
     tables = {input: in_order(pa.concat_tables(some)).combine_chunks() for input, some in parts.items()}
-    return Arrived(tables, {name: _aside(late[name]) for name in sorted(late)}, found.passed)
+    # Every cell hears of every row, so the first one counts them.
+    came = sum(split.rows for name in counts & splits.keys() for split in splits[name]) if cell == 0 else 0
+    return Arrived(
+        tables, {name: _aside(late[name]) for name in sorted(late)}, found.passed, _counted(came, late, counts)
+    )
+
+
+def _counted(rows: int, dropped: dict[str, list[pa.Table]], streams: frozenset[str]) -> Counts:
+    late = dict.fromkeys(sorted(streams), 0)
+    behind = dict(late)
+    for name, tables in dropped.items():
+        marks = np.concatenate([table.column(formats.BEHIND).to_numpy() for table in tables])
+        late[name], behind[name] = int((~marks).sum()), int(marks.sum())
+    return Counts(rows=rows, late=late, behind=behind)
 
 
 def _hear(known: Known, found: _Bodies, splits: dict[str, list[Split]]) -> None:
@@ -190,4 +205,7 @@ def _parted(stream: StreamProgress, before: dict[tuple[Any, str], int], splits: 
         seq = encode(decode(table.column(formats.KEY)[row].as_py())[3:])
         raise stream.refusal(splits[split[row]].source, judged.offence, seq.hex())
     gone = judged.late | judged.behind
-    return (plain.filter(pa.array(~gone)), plain.filter(pa.array(gone))) if gone.any() else (plain, None)
+    if not gone.any():
+        return plain, None
+    marked = plain.append_column(formats.BEHIND, pa.array(judged.behind))
+    return plain.filter(pa.array(~gone)), marked.filter(pa.array(gone))

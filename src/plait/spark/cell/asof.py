@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from plait.core.metrics import Counts
 from plait.core.values import joint_numbers
 from plait.encodings import as_array
 from plait.query.bind import Bound
@@ -26,6 +27,11 @@ class LiveAsof(LivePairs):
         super().__init__(bound)
         self.node = bound.node
         self.latest = self.schemas[1].empty_table()
+        self._counts = Counts()
+
+    @property
+    def counts(self) -> Counts:
+        return self._counts
 
     def _process(self, ready: list[pa.Table], frontier: int, *, results: bool) -> Results:
         left = ready[0]
@@ -33,6 +39,7 @@ class LiveAsof(LivePairs):
         left_codes, right_codes = self._codes(left, right)
         found = self._partners(left, right, left_codes, right_codes) if results else np.zeros(0, np.int64)
         out = self._results(left, right, found) if results else self.nothing
+        self._counts.comparisons += left.num_rows  # each looks at one right tuple, if there is any
         self.latest = self._last_of_each(right, right_codes, frontier)
         return out
 

@@ -21,6 +21,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from plait.core.metrics import Counts, total
 from plait.core.sources import told, too_many_wait
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.bind import Bound
@@ -106,6 +107,7 @@ def step(plan: CellPlan, cell: int, store: Store, bodies: Iterable[bytes], *, ca
     check_state((manifest.fingerprint, manifest.shape, manifest.functions), own, changed=plan.changed)
     manifest.fingerprint, manifest.shape, manifest.functions = own
     contents = _contents(plan, cell, store, manifest, cache_key, near)
+    before = contents.counts.copy()  # what was counted again to come here was counted before
     known = _known(plan, manifest)
     arrived = arrive(known, plan.layout, cell, bodies, counts=plan.counts)
     if end:
@@ -121,6 +123,7 @@ def step(plan: CellPlan, cell: int, store: Store, bodies: Iterable[bytes], *, ca
             _keep(manifest, store, new, input, waiting, near)
     contents.last_ts = known.last_ts()
     results = contents.advance(tables, frontier)
+    done = Counts(batches=1, results=results.rows if plan.onward is None else 0)
     new.released = list(contents.released)
     _check_pending(plan, contents, known, frontier)
     ends = frontier == AFTER_ALL and not manifest.drained
@@ -134,7 +137,7 @@ def step(plan: CellPlan, cell: int, store: Store, bodies: Iterable[bytes], *, ca
     manifest.events = known.events
     manifest.progress = {name: p.state() for name, p in known.streams.items()}
     manifest.upstreams = {number: u.frontier for number, u in known.upstreams.items()}
-    manifest.late += sum(t.num_rows for t in arrived.late.values())
+    manifest.counts += total((arrived.counts, contents.counts.since(before), done))
     _expire(contents, manifest, store)
     _compact(contents, manifest, store, near)
     contents.steps = [s.id for s in manifest.steps]
@@ -142,8 +145,9 @@ def step(plan: CellPlan, cell: int, store: Store, bodies: Iterable[bytes], *, ca
     store.put_manifest(manifest.dump())
     if cache_key is not None:
         _remember((cache_key, cell), contents, plan.layout.cells)
-    largest = max((at for p in known.streams.values() if (at := p.largest()) is not None), default=None)
-    report = formats.CellReport(cell, frontier, contents.pending_rows, manifest.late, largest)
+    newest = max((at for p in known.streams.values() if (at := p.largest()) is not None), default=None)
+    pending, holder = contents.pending_rows, _holder(known, frontier)
+    report = formats.CellReport(plan.number, cell, frontier, pending, newest, holder, manifest.counts)
     dropped = ((formats.LateRows(name, cell), table) for name, table in arrived.late.items() if table.num_rows)
     for_user = [(formats.LATE, formats.body(head, table)) for head, table in dropped]
     for_user += [(formats.PROGRESS, formats.body(report)), *arrived.passed]
@@ -248,6 +252,12 @@ def _chunks(store: Store, steps: list[Step], near: Recent) -> list[tuple[int, pa
             data = near.get(one.id, chunk.number)
             found.append((chunk.input, formats.chunk_table(store.chunk(chunk.number) if data is None else data)))
     return found
+
+
+def _holder(known: Known, frontier: int) -> tuple[str | None, Any]:
+    """The stream and the source that hold the frontier, as far as this operator knows: it may be one before it."""
+    _, holder = held(known.streams.values())
+    return (None, None) if frontier == AFTER_ALL or holder is None or holder.who is None else holder.who
 
 
 def _check_pending(plan: CellPlan, contents: Live, known: Known, frontier: int) -> None:

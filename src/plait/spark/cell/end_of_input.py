@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from plait.core.metrics import Counts
 from plait.core.operator.buckets import PlainBuckets, end_of_timers
 from plait.order import AFTER_ALL
 from plait.query.bind import Bound
@@ -61,6 +62,7 @@ class Closing:
 
     bound: Bound
     onward: Onward | None
+    place: int
     last: int | None = None
     buckets: list[bytes] = field(default_factory=list)
 
@@ -84,7 +86,8 @@ class Closing:
             raise placed(error, *buckets.calling, str) from error
         if self.onward is not None:
             return self.onward.bodies(results, AFTER_ALL, [])
-        return [(formats.RESULTS, body) for body in results.bodies()]
+        report = formats.CellReport(0, self.place, AFTER_ALL, counts=Counts(results=results.rows))
+        return [*((formats.RESULTS, body) for body in results.bodies()), (formats.PROGRESS, formats.body(report))]
 
 
 def closed(rows: list[tuple[int, bytes]], bound: Bound, onward: Onward | None) -> list[tuple[int, bytes]]:
@@ -93,7 +96,7 @@ def closed(rows: list[tuple[int, bytes]], bound: Bound, onward: Onward | None) -
     out = []
     for place, body in rows:
         if is_closing(place):
-            found.setdefault(place, Closing(bound, onward)).take(body)
+            found.setdefault(place, Closing(bound, onward, place)).take(body)
         else:
             out.append((place, body))
     for place in sorted(found, reverse=True):

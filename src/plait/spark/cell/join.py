@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from plait import order
 from plait.core import keys
 from plait.core.join.window import JoinWindow, Pairs
+from plait.core.metrics import Counts
 from plait.core.rows import NumberedRows
 from plait.encodings import as_array
 from plait.errors import DataError
@@ -35,6 +36,10 @@ class LiveJoin(LivePairs):
         self.rows = tuple(NumberedRows(schema) for schema in self.schemas)
         # For left, semi and anti: of left rows that may still match, by id from `first` on, ts and whether they have.
         self.first, self.left_ts, self.matched = 0, np.zeros(0, np.int64), np.zeros(0, bool)
+
+    @property
+    def counts(self) -> Counts:
+        return self.window.counts
 
     def _process(self, ready: list[pa.Table], frontier: int, *, results: bool) -> Results:
         side = interleaved(ready)

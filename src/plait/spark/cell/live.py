@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from plait import order
+from plait.core.metrics import Counts
 from plait.encodings import as_array
 from plait.query.aggregate import Aggregate
 from plait.query.bind import Bound
@@ -60,6 +61,11 @@ class Live(ABC):
         self.pending: list[pa.Table] = [schema.empty_table() for schema in self.schemas]
         self.steps: list[str] = []  # ids of the manifest's steps that these contents are made of
         self.released = [0] * len(self.schemas)
+
+    @property
+    @abstractmethod
+    def counts(self) -> Counts:
+        """What was counted where this operator's work is done."""
 
     @property
     def pending_rows(self) -> int:

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 import plait
 from plait.core import keys
+from plait.core.metrics import Counts
 from plait.core.operator.buckets import NONE, SEVERAL, PlainBuckets, Rows, RowView, pairs, routed
 from plait.encodings import as_array
 from plait.errors import PlaitError, RunError
@@ -51,6 +52,10 @@ class LiveOperator(Live):
         self.node, self.cell, self.cells = bound.node, cell, layout.cells
         self.buckets, self.pickled = PlainBuckets(bound.node), Pickled(bound.node)
         self._written: dict[int, bytes] = {}  # digests of what the state store has
+
+    @property
+    def counts(self) -> Counts:
+        return self.buckets.counts
 
     def prepared(self, input: int, table: pa.Table) -> pa.Table:
         """What no bucket sees was here to be shown, had it been dropped."""

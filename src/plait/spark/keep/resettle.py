@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from plait.core.metrics import Counts, total
 from plait.errors import RunError
 from plait.query.bind import Bound
 from plait.query.operator import Operator
@@ -55,7 +56,7 @@ def resettle(bound: Bound, cells: Sequence[Mapping[int, bytes]], layout: Layout,
     for number, (state, step) in enumerate(zip(new, steps, strict=True)):
         state[MANIFEST] = Manifest(
             fingerprint, shared.frontier, next_chunk=len(step.chunks), drained=shared.drained,
-            late=sum(m.late for m in manifests) if number == 0 else 0,  # counts of rows dropped: the sum matters
+            counts=total(m.counts for m in manifests) if number == 0 else Counts(),  # the sum is what matters
             events=shared.events, steps=[step], progress=shared.progress, upstreams=shared.upstreams,
             states=sorted(states[number]), operator=shared.operator,
         ).dump()  # fmt: skip

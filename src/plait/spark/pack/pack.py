@@ -28,8 +28,9 @@ from plait.query.stream import Stream
 from plait.schema import to_micros
 from plait.spark import formats
 from plait.spark.formats import Offence, Split
-from plait.spark.pack.positions import HANDED, PATH, Positions, changes, positions, told, unquoted
+from plait.spark.pack.positions import HANDED, PATH, Given, Positions, changes, kind, told, unquoted
 from plait.spark.pack.scan import Scan
+from plait.spark.pack.source_names import naming
 from plait.spark.plan.layout import mix
 from plait.spark.plan.ship import Shipping, Tuples
 
@@ -41,10 +42,10 @@ class PackPlan:
     stream: Stream
     inputs: tuple[int, ...]  # the operator's inputs it feeds: two for a self-join, none if it is only heard
     columns: tuple[str, ...]  # that a task reads
-    source: str  # "column", "file" or "constant"
-    source_name: Any  # the column, the folder's root, or the name itself
-    source_rank: int  # for "constant": the declared position
-    seq: str  # "row" (path and row), "block" (path, block, running), "kafka", "column", "content"
+    source: str  # the kind of its sources' names, by name
+    source_name: Any  # what they are told by
+    source_rank: int  # if there is one source: the declared position
+    seq: str  # the kind of position, by name
     seq_column: str | None
     ship: Shipping
     scan: Scan | None = None  # the task reads the files itself: it is given which rows
@@ -139,11 +140,10 @@ def _times(plan: PackPlan, table: pa.Table) -> np.ndarray:
 def _placed(plan: PackPlan, table: pa.Table, row: int, error: DataError) -> DataError:
     names, codes, _ = _source(plan, table, table.num_rows)
     place = told(_positions(plan, table).pieces(np.array([row]))[0].as_py())
-    mend = "mend the file, or name a seq column and filter such rows out"
     return DataError(
         f"Stream {plan.stream.name!r}, source {names[codes[row]]!r}, {place}: {error.fact.partition(': ')[2]}",
         why=error.why,
-        do=f"To skip it, {mend if plan.seq == 'block' else 'filter such rows out of the DataFrame'} and restart",
+        do=f"To skip it, {kind(plan.seq).skipping} and restart",
     )
 
 
@@ -156,47 +156,34 @@ def _ordered(plan: PackPlan, table: pa.Table) -> _Rows:
     if order is not None:
         ts, codes = ts[order], codes[order]
     begins = changes((codes, *(column[place] for column in at.runs)))
-    if plan.seq in ("column", "kafka") or (plan.seq == "row" and plan.scan is None):
+    if plan.scan is None:  # which reads each row once
         _check_repeated(plan, at, place, begins, names, codes)
     split = (np.cumsum(begins) - 1).astype(np.int32)
     return _Rows(table, ts, split, codes[begins], codes, names, ranks, at, place)
 
 
 def _positions(plan: PackPlan, table: pa.Table) -> Positions:
-    return positions(plan.seq, table, stream=plan.stream.name, seq_column=plan.seq_column, columns=plan.columns)
+    return kind(plan.seq).read(Given(table, plan.stream.name, plan.seq_column, plan.columns))
 
 
 def _check_repeated(plan: PackPlan, found: Positions, place: np.ndarray, begins: np.ndarray, names: list[Any],
                     codes: np.ndarray) -> None:  # fmt: skip
+    copies = kind(plan.seq).copies
+    if copies is None:
+        return
     at = np.flatnonzero(found.repeated(place) & ~begins[1:])
     if len(at):
         piece = found.pieces(place[at[:1]])[0].as_py()
-        of_column = plan.seq == "column"
-        raise DataError(
-            f"Stream {plan.stream.name!r}, source {names[codes[at[0]]]!r}: {told(piece)} stands twice",
-            why=f"column {plan.seq_column!r} orders a source's tuples, and two with one value have no order"
-            if of_column
-            else "a position orders a source's tuples, and is one tuple's",
-            do="Choose a column whose values do not repeat within a source, or seq='content'"
-            if of_column
-            else "Take away what makes copies of rows, or let ties go by content (seq='content')",
-        )
+        why, do = copies(plan.seq_column)
+        fact = f"Stream {plan.stream.name!r}, source {names[codes[at[0]]]!r}: {told(piece)} stands twice"
+        raise DataError(fact, why=why, do=do)
 
 
 def _source(plan: PackPlan, table: pa.Table, n: int) -> tuple[list[Any], np.ndarray, pa.Array]:
     """Names of the task's sources in order, each row's number among them, and the names' key pieces."""
-    if plan.source == "constant":
+    column = naming(plan.source).names(plan.stream.name, plan.source_name, table)
+    if column is None:
         return [plan.source_name], np.zeros(n, np.int64), keys.constant(plan.source_rank, 1)
-    column = table.column(PATH if plan.source == "file" else plan.source_name).combine_chunks()
-    if plan.source == "file":
-        column = column.dictionary_decode()
-        if not pc.all(pc.starts_with(column, plan.source_name)).as_py():
-            raise DataError(
-                f"Stream {plan.stream.name!r}: file {column[0].as_py()!r} is not in {plan.source_name!r}",
-                why="source=plait.FILE names sources by the path relative to one folder",
-                do="Read that folder, without wildcards or further paths",
-            )
-        column = pc.utf8_slice_codeunits(column, len(plan.source_name))
     if column.null_count:
         raise DataError(
             f"Stream {plan.stream.name!r}: source column {plan.source_name!r} is NULL", why="a source needs a name"
@@ -213,13 +200,13 @@ def _source(plan: PackPlan, table: pa.Table, n: int) -> tuple[list[Any], np.ndar
 
 def _splits(plan: PackPlan, rows: _Rows) -> tuple[list[Split], np.ndarray | None]:
     """The task's punctuation, and which tuples are late within their split."""
-    splits, late = [], None
+    splits, late, ordered = [], None, kind(plan.seq).ordered
     starts = np.searchsorted(rows.split, np.arange(len(rows.split_source) + 1))
     for number, source in enumerate(rows.split_source):
         begin, end = int(starts[number]), int(starts[number + 1])
         ts = rows.ts[begin:end]
         offence = None
-        if plan.seq != "content":
+        if ordered:
             before = largest_before(ts, BEFORE_ALL)
             wrong = is_late(plan.stream, ts, before)
             if wrong.any():
@@ -228,10 +215,10 @@ def _splits(plan: PackPlan, rows: _Rows) -> tuple[list[Split], np.ndarray | None
                 at = int(wrong.argmax())
                 offence = Offence(int(ts[at]), int(before[at]), rows.seq(begin + at).hex())
         kept = ts if late is None else ts[~late[begin:end]]
-        first, last = (rows.seq(at).hex() if plan.seq != "content" else "" for at in (begin, end - 1))
+        first, last = (rows.seq(at).hex() if ordered else "" for at in (begin, end - 1))
         least = int(ts.argmin())
         splits.append(
-            Split(rows.names[source], first, last, int(kept.max()), plan.source == "file", int(ts[least]),
-                  rows.seq(begin + least).hex(), offence)
+            Split(rows.names[source], first, last, int(kept.max()), naming(plan.source).ends, int(ts[least]),
+                  rows.seq(begin + least).hex(), offence, end - begin)
         )  # fmt: skip
     return splits, late

@@ -9,9 +9,10 @@ from typing import Any
 import pyarrow as pa
 
 from plait.errors import QueryError
-from plait.query.stream import FILE, PARTITION, Stream
+from plait.query.stream import FILE, Stream
+from plait.spark.pack import positions, source_names
 from plait.spark.pack import scan as scanning
-from plait.spark.pack.positions import BLOCK, HANDED, PATH, ROW
+from plait.spark.pack.positions import COLUMN, CONTENT, HANDED, ROWS, found_in
 from plait.spark.plan import plans, relations
 
 
@@ -29,16 +30,18 @@ class Frame:
 
     def reads(self, stream: Stream, shipped: Sequence[str], schema: Sequence[str]) -> tuple[str, ...]:
         """The columns that tasks need: those that go along, and what tells time, source and seq. In the schema's order."""
-        if self.seq == "content":
+        kind, naming = positions.kind(self.seq), source_names.naming(self.source)
+        if not kind.ordered:
             return tuple(schema)
-        needed = {*shipped, stream.time, *([self.source_name] if self.source == "column" else []), self.seq_column}
-        return tuple(name for name in schema if name in needed or (self.seq == "kafka" and name in KAFKA))
+        needed = {*shipped, stream.time, *([self.source_name] if naming.column else []), self.seq_column, *kind.columns}
+        return tuple(name for name in schema if name in needed)
 
     def given(self, columns: Sequence[str]) -> Any:
         """What a task is handed: rows with no columns but these, or what to read."""
         if self.scan is not None:
             return self.frame
-        extra = [name for name in (PATH, ROW, BLOCK) if name in self.frame.columns]
+        marks = (*positions.kind(self.seq).marks, *source_names.naming(self.source).marks)
+        extra = dict.fromkeys(mark for mark in marks if mark in self.frame.columns)
         return self.frame.select(*(_handed(at, name) for at, name in enumerate(columns)), *extra)
 
 
@@ -152,120 +155,20 @@ def _frame(stream: Stream, frame: Any, name: Any, rank: int, by_rows: bool) -> F
 
     columns = [F.col(quoted(c)) for c in frame.columns]
     extra: list[Any] = []
-    seq: str = "content"
-    seq_column: str | None = None
-    if stream.source == PARTITION:
-        for column in KAFKA:
-            _need(stream, frame, column, "source=plait.PARTITION reads Kafka's partition, and its position with it")
-        _check_one_topic(stream, frame)
-    if stream.seq_column is not None:
-        seq, seq_column = "column", stream.seq_column
-    elif stream.seq == "position":
-        seq, seq_column, extra = _position(stream, frame, F)
-    source, source_name = "constant", name
-    if stream.source == FILE:
-        root = relations.root(frame)
-        if root is None:
-            raise QueryError(
-                f"Stream {stream.name!r}: source=plait.FILE, and its DataFrame does not come straight from files",
-                do="Read it with spark.read or spark.readStream and hand it over as it is",
-            )
-        source, source_name = "file", root
-        if not extra:
-            extra = [F.col("_metadata.file_path").alias(PATH)]
-    elif stream.source == PARTITION:
-        source, source_name = "column", "partition"
-    elif stream.source_column is not None:
-        source, source_name = "column", stream.source_column
-    if seq == "row" and not by_rows and (scan := _scan(stream, frame)) is not None:
-        return Frame(scan.blocks(frame), source, source_name, rank, seq, seq_column, scan)
+    naming = source_names.naming_of(stream)
+    naming.check(stream, frame)
+    kind = COLUMN if stream.seq_column is not None else CONTENT
+    if stream.seq == "position":
+        kind, extra = found_in(stream, frame)
+    found = naming.finds(stream, frame, name)
+    extra = extra or list(found.extra)
+    if kind is ROWS and not by_rows and (scan := _scan(stream, frame)) is not None:
+        return Frame(scan.blocks(frame), naming.name, found.by, rank, kind.name, stream.seq_column, scan)
     selected = frame.select(*columns, *extra) if extra else frame
     if stream.seq_column is not None:
         # Splits of one source must not interleave in seq, or no task can tell what came before: one task a source.
-        selected = selected.repartition(F.col(quoted(source_name))) if source == "column" else selected.coalesce(1)
-    return Frame(selected, source, source_name, rank, seq, seq_column)
-
-
-#: Kafka's columns as Spark gives them, which tell a row's position.
-KAFKA = {"partition": "int", "offset": "bigint", "topic": "string"}
-
-
-def _is_kafka(frame: Any) -> bool:
-    types = dict(frame.dtypes)
-    return all(types.get(name) == kind for name, kind in KAFKA.items())
-
-
-def _check_one_topic(stream: Stream, frame: Any) -> None:
-    """Partition 0 of two topics is two sources, and a partition's number can't tell them apart."""
-    from py4j.protocol import Py4JError
-
-    leaves = plans.analyzed(frame).collectLeaves()
-    for at in range(leaves.size()):
-        try:
-            options = leaves.apply(at).extraOptions()  # a streaming relation's
-            topics = str(options.get("subscribe") or "")
-            several = "," in topics or options.get("subscribePattern") is not None
-        except Py4JError:
-            continue
-        if several:
-            raise QueryError(
-                f"Stream {stream.name!r}: source=plait.PARTITION, and its DataFrame reads several topics ({topics})",
-                why="each has a partition 0",
-                do="Make a column such as concat(topic, '-', partition) and name it with source=, or read one topic",
-            )
-
-
-def _need(stream: Stream, frame: Any, column: str, why: str) -> None:
-    if column not in frame.columns:
-        raise QueryError(
-            f"Stream {stream.name!r} has no column {column!r}", why=why, do="Keep Kafka's column in the select"
-        )
-
-
-def _position(stream: Stream, frame: Any, F: Any) -> tuple[str, str | None, list[Any]]:
-    """`seq="position"`: Kafka's offset, or the file and the row in it; anything else has no position."""
-    if _is_kafka(frame):
-        if stream.source is None:
-            raise QueryError(
-                f"Stream {stream.name!r}: seq='position' on Kafka's rows, all of one source",
-                why="offsets count within a partition, and there is no order between partitions",
-                do="Say source=plait.PARTITION, or name a column whose values each stay in one partition",
-            )
-        return "kafka", None, []
-    path = F.col("_metadata.file_path").alias(PATH)
-    row = F.col("_metadata.row_index").cast("long").alias(ROW)
-    block = F.col("_metadata.file_block_start").cast("long").alias(BLOCK)
-    if _has(frame, path, row):
-        return "row", None, [path, row]
-    if not _has(frame, path, block):
-        raise QueryError(
-            f"Stream {stream.name!r}: seq='position', and rows of its DataFrame have no position",
-            why="only files and Kafka give one; Spark promises no order for the rest",
-            do="Name a seq column (plait.stream(..., seq='id')), or let ties go by content (seq='content')",
-        )
-    if not plans.is_scan(frame):
-        raise QueryError(
-            f"Stream {stream.name!r}: seq='position' on a DataFrame that changes its files' rows",
-            why="CSV and JSON files have no row numbers of their own, so plait must count them as they are read",
-            do="Hand over the DataFrame as spark.read or readStream gives it, or name a seq column",
-        )
-    return "block", None, [path, block]
-
-
-def _has(frame: Any, *columns: Any) -> bool:
-    """Whether a DataFrame can tell these. PySpark logs a column that is not there with a page of stack; we only ask."""
-    from pyspark.errors import AnalysisException
-    from pyspark.logger import PySparkLogger
-
-    log = PySparkLogger.getLogger("DataFrameQueryContextLogger")
-    before, log.disabled = log.disabled, True
-    try:
-        frame.select(*columns)
-    except AnalysisException:
-        return False
-    finally:
-        log.disabled = before
-    return True
+        selected = selected.repartition(F.col(quoted(found.by))) if naming.column else selected.coalesce(1)
+    return Frame(selected, naming.name, found.by, rank, kind.name, stream.seq_column)
 
 
 def _scan(stream: Stream, frame: Any) -> scanning.Scan | None:

@@ -159,3 +159,19 @@ def _each(seq: Any) -> Iterator[Any]:
 
 def _name(node: Any) -> str:
     return str(node.getClass().getSimpleName())
+
+
+def has(frame: Any, *columns: Any) -> bool:
+    """Whether a DataFrame can tell these. PySpark logs a column that is not there with a page of stack; we only ask."""
+    from pyspark.errors import AnalysisException
+    from pyspark.logger import PySparkLogger
+
+    log = PySparkLogger.getLogger("DataFrameQueryContextLogger")
+    before, log.disabled = log.disabled, True
+    try:
+        frame.select(*columns)
+    except AnalysisException:
+        return False
+    finally:
+        log.disabled = before
+    return True

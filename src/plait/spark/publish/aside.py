@@ -16,7 +16,7 @@ from plait.spark.cell.results import read
 STREAM, ROW = "_plait_dropped", "_plait_row"
 COLUMNS = (pa.field(STREAM, pa.string()), pa.field(ROW, pa.string()))
 
-#: The name of the metric that counts dropped rows in a query's progress.
+#: The name under which a query's progress has what cells count (`core.metrics.Counts`), over all streams.
 METRIC = "plait"
 
 _listening: dict[int, Any] = {}
@@ -47,7 +47,7 @@ def unpack_both(schema: pa.Schema) -> Callable[[Iterator[pa.RecordBatch]], Itera
 
 
 def counted(raw: Any, streams: list[str], streaming: bool) -> Any:
-    """What cells put out, with a count of dropped rows in the query's progress, and a warning when it grows."""
+    """What cells put out, with their counts in the query's progress, and a warning when more rows were dropped."""
     which = ", ".join(map(repr, streams))
     if not streaming:
         warnings.warn(
@@ -58,8 +58,10 @@ def counted(raw: Any, streams: list[str], streaming: bool) -> Any:
     from pyspark.sql import functions as F
 
     _listen(raw.sparkSession)
-    late = F.when(raw.kind == formats.PROGRESS, formats.CellReport.late_of(raw.body))
-    return raw.observe(METRIC, F.sum(late).alias("late"))
+    told = raw.kind == formats.PROGRESS
+    counts = formats.CellReport.counts_of(raw.body)
+    sums = [F.coalesce(F.sum(F.when(told, count)), F.lit(0)).alias(name) for name, count in counts.items()]
+    return raw.observe(METRIC, *sums)
 
 
 def _listen(spark: Any) -> None:
@@ -77,11 +79,11 @@ def _listen(spark: Any) -> None:
 
         def onQueryProgress(self, event: Any) -> None:
             metrics = event.progress.observedMetrics.get(METRIC)
-            late = getattr(metrics, "late", None) or 0
-            if late > self.seen.get(str(event.progress.id), 0):
-                self.seen[str(event.progress.id)] = late
+            dropped = 0 if metrics is None else metrics.late + metrics.behind
+            if dropped > self.seen.get(str(event.progress.id), 0):
+                self.seen[str(event.progress.id)] = dropped
                 warnings.warn(
-                    f"{late} rows dropped as late or behind so far: on_spark(..., late_rows=True) has them in the result",
+                    f"{dropped} rows dropped as late or behind so far: on_spark(..., late_rows=True) has them in the result",
                     stacklevel=1,
                 )
 

@@ -12,16 +12,19 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import time
 import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from plait import paths
-from plait.connectors.sinks import open_sink, sync_folder
+from plait.connectors.files import ENDINGS
+from plait.connectors.sinks import FORMS, open_sink, sync_folder
+from plait.core.metrics import Metrics, amount, total
 from plait.errors import QueryError
 from plait.spark import formats
 from plait.spark.cell.keyed import Keyed
@@ -34,14 +37,54 @@ from plait.spark.publish.tell import telling
 
 @dataclass(frozen=True)
 class BatchReport:
-    """What one micro-batch did, for a progress display."""
+    """What one micro-batch did, for a progress display, and in `run` all that the query has told since its checkpoint began.
+
+    batch    its number
+    results  rows that it has published
+    run      `frontier`, `late`, `behind` and all else that `docs/metrics.md` lists. What Spark alone knows, `state_bytes`, is in
+             its own progress
+    """
 
     batch: int
     results: int
-    frontier: int
-    pending: int
-    late: int  # rows dropped so far
-    largest: int | None = None  # the largest ts seen so far; the frontier lags behind it
+    run: Metrics
+
+    @property
+    def frontier(self) -> int:
+        return self.run.frontier
+
+    @property
+    def pending(self) -> int:
+        return self.run.pending or 0
+
+    @property
+    def late(self) -> int:
+        """Rows dropped as late so far, of all streams."""
+        return int(amount(self.run.late))
+
+    @property
+    def behind(self) -> int:
+        """Rows dropped as behind so far, of all streams."""
+        return int(amount(self.run.behind))
+
+    @property
+    def largest(self) -> int | None:
+        """The largest ts seen so far; the frontier lags behind it."""
+        return self.run.newest
+
+
+def metrics_of(reports: Collection[formats.CellReport], seconds: float = 0.0) -> Metrics:
+    """What cells have reported, as what the run tells."""
+    frontier = min(report.frontier for report in reports)
+    holders = (r.holder for r in reports if r.frontier == frontier and r.holder[0] is not None)
+    return Metrics.of(
+        total(report.counts for report in reports),
+        frontier=frontier,
+        newest=max((report.newest for report in reports if report.newest is not None), default=None),
+        holder=next(holders, (None, None)),
+        pending=sum(report.pending for report in reports),
+        seconds=seconds,
+    )
 
 
 def quoted(stream: str) -> str:
@@ -79,8 +122,9 @@ def write_ordered(df: Any, path: str | os.PathLike[str], *, checkpoint: str | os
             why="it publishes what the cells put out, batch by batch",
             do="Pass it unchanged; for a batch result use df.orderBy('_plait_key')",
         )
-    if format not in formats.ENDINGS:
-        raise QueryError(f"format={format!r} is no format", do="Use 'parquet' or 'jsonl'")
+    if format not in FORMS or not FORMS[format].parts:
+        written = [name for name, form in FORMS.items() if form.parts]
+        raise QueryError(f"format={format!r} is no format", do=f"Use {' or '.join(map(repr, written))}")
     if drain and trigger is not None and "availableNow" not in trigger:
         raise QueryError(
             f"drain=True with trigger={trigger!r}", why="draining takes what is there and ends", do="Leave trigger out"
@@ -130,6 +174,9 @@ class _Publisher:
     distributed: bool
     report: Callable[[BatchReport], None] | None
     first: int = 0  # the batches that earlier checkpoints of this query had: see `relayout`
+    #: What each cell of each operator has reported last: one that gets nothing in a batch says nothing.
+    reports: dict[tuple[int, int], formats.CellReport] = field(default_factory=dict)
+    began: float = field(default_factory=time.monotonic)
 
     def __call__(self, frame: Any, batch: int) -> None:
         if not self.distributed:
@@ -153,24 +200,17 @@ class _Publisher:
         if bodies[formats.LATE]:
             self._write_late(bodies[formats.LATE], number)
         if self.report is not None and bodies[formats.PROGRESS]:
-            cells: list[formats.CellReport] = [formats.parse(body)[0] for body in bodies[formats.PROGRESS]]
-            self.report(
-                BatchReport(
-                    batch,
-                    results,
-                    min(c.frontier for c in cells),
-                    sum(c.pending for c in cells),
-                    sum(c.late for c in cells),
-                    max((c.largest for c in cells if c.largest is not None), default=None),
-                )
-            )
+            for body in bodies[formats.PROGRESS]:
+                found: formats.CellReport = formats.parse(body)[0]
+                self.reports[found.operator, found.cell] = found
+            self.report(BatchReport(batch, results, metrics_of(self.reports.values(), time.monotonic() - self.began)))
 
     def _write_one(self, cells: list[Results | Keyed], batch: int) -> int:
         if not cells:
             return 0
         results = merge(cells)
         kept = results.table() if self.keep_key else results.columns
-        with open_sink(self.target.folder / formats.part_name(batch, self.format), kept.schema) as sink:
+        with open_sink(self.target.folder / formats.part_name(batch, ENDINGS[self.format][0]), kept.schema) as sink:
             sink.write(kept.combine_chunks())
         return results.rows
 
@@ -189,7 +229,9 @@ class _Publisher:
             for head, table in tables:
                 folder = self.late.folder / quoted(head.stream)
                 paths.folder(folder, self.late.what)
-                with open_sink(folder / formats.part_name(batch, self.format, head.cell), table.schema) as sink:
+                with open_sink(
+                    folder / formats.part_name(batch, ENDINGS[self.format][0], head.cell), table.schema
+                ) as sink:
                     sink.write(table)
 
     def _write_distributed(self, frame: Any, batch: int) -> int:
@@ -236,7 +278,7 @@ def _part_writer(
             kept = batch if keep_key else batch.drop_columns([formats.KEY])
             if sink is None:
                 # A retried or speculative task writes the same rows under the same name.
-                sink = open_sink(Path(folder) / f"part-{part:05d}{formats.ENDINGS[format]}", kept.schema)
+                sink = open_sink(Path(folder) / f"part-{part:05d}{ENDINGS[format][0]}", kept.schema)
             sink.write(kept)
             rows += batch.num_rows
         if sink is not None:

@@ -22,6 +22,7 @@ from plait.core.aggregate.base import Closed, Later, PaneWindows
 from plait.core.aggregate.panes import pane_windows, window_record
 from plait.core.aggregate.reads import Columns
 from plait.core.machine.line import lines
+from plait.core.metrics import Counts
 from plait.errors import RunError
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.aggregate import Aggregate
@@ -120,6 +121,10 @@ class Updater:
 
     def progressed(self) -> int:
         return self.rank + int(self.words[shared.BATCHES])
+
+    def counts(self) -> Counts:
+        w = self.words
+        return self.windows.counts + Counts(results=int(w[shared.RESULTS]), batches=int(w[shared.BATCHES]))
 
     def arrays(self, n: int) -> list[np.ndarray]:
         wide, narrow = list(self.wide)[::-1], list(self.narrow)[::-1]
@@ -308,5 +313,4 @@ class AggregateEngine(PaneEngine):
         w = worker.words
         w[shared.TUPLES] += n
         w[shared.BATCHES] += 1
-        w[shared.COMPARISONS] = worker.windows.updates
         return closed

@@ -35,7 +35,6 @@ from plait.threads.input.push import Pusher, one_type
 from plait.threads.options import Options
 from plait.threads.parts import Encodes
 from plait.threads.pause import Pauser
-from plait.threads.stats import Stats
 from plait.threads.together import Together
 
 CHUNK = 1 << 16  # tuples at once
@@ -156,7 +155,7 @@ class HiveEngine(PaneEngine):
             closed = self._windows.take_complete(frontier)
             done = time.monotonic_ns()
             w[shared.NS_STORE] += done - read
-            w[shared.TUPLES] = w[shared.COMPARISONS] = self.pusher.rows
+            w[shared.TUPLES] = self._windows.counts.updates = self.pusher.rows
             w[shared.BATCHES] += 1
             self._hand_over(worker, closed, 0, frontier)
             w[shared.NS_EMIT] += time.monotonic_ns() - done
@@ -168,7 +167,5 @@ class HiveEngine(PaneEngine):
     def describe(self) -> list[str]:
         return [f"{line}, by every source for itself" for line in super().describe()]
 
-    def stats(self) -> Stats:
-        made = super().stats()
-        made.memory["windows"] += self._cells.nbytes + self._windows.hive.nbytes
-        return made
+    def _windows_nbytes(self) -> int:
+        return super()._windows_nbytes() + self._cells.nbytes + self._windows.hive.nbytes

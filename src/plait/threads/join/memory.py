@@ -13,6 +13,7 @@ from plait.core.join.index import grid_shape
 from plait.core.join.reach import Reach
 from plait.core.kernels import chains
 from plait.core.machine.line import LINE, address, lines
+from plait.core.metrics import Counts
 from plait.order import BEFORE_ALL
 from plait.threads import words as shared
 from plait.threads.join.asof_codes import AsofCodes
@@ -197,6 +198,12 @@ class Worker:
             w[word] = BEFORE_ALL
         self._set_reach(reach)
         self.set_columns()
+
+    def counts(self) -> Counts:
+        w = self.words
+        return Counts(
+            comparisons=int(w[shared.COMPARISONS]), results=int(w[shared.RESULTS]), batches=int(w[shared.BATCHES])
+        )
 
     def _set_reach(self, reach: Reach | int) -> None:
         """`reach` is a number for as-of: how old a partner may be, -1 without bound."""

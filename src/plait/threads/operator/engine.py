@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from plait.core import keys
 from plait.core.machine.line import lines
+from plait.core.metrics import Counts
 from plait.core.operator.buckets import PlainBuckets, Rows, RowView, end_of_timers, pairs
 from plait.core.operator.compiled import Made, made_for
 from plait.errors import PlaitError, user_raised
@@ -73,6 +74,11 @@ class Share:
 
     def progressed(self) -> int:
         return self.rank + int(self.words[shared.BATCHES])
+
+    def counts(self) -> Counts:
+        w = self.words
+        made: Counts = self.buckets.counts
+        return made + Counts(results=int(w[shared.RESULTS]), batches=int(w[shared.BATCHES]))
 
 
 class Shares:
@@ -198,7 +204,6 @@ class OperatorEngine(Engine[Share]):
                 share.buckets.take(ts, origin >> 32, share.rank, which, buckets, share.wide[1:, :n], view)
         w = share.words
         w[shared.TUPLES] += n
-        w[shared.COMPARISONS] = share.buckets.calls
         self._pass_time(share, frontier, origin, ref)
         share.rank += n
         least = min(s.passed for s in self.workers)

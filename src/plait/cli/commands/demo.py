@@ -5,15 +5,18 @@ from __future__ import annotations
 import datetime as dt
 import time
 
+import click
 import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
 import plait
+from plait.cli import options
 from plait.cli.execute import available, collect
 from plait.cli.job import Job
-from plait.cli.progress import Display, moment
+from plait.cli.progress import Display
 from plait.connectors import synthetic
+from plait.core.metrics import moment
 from plait.query.base import Query
 from plait.query.identical import KEY, digest
 
@@ -23,7 +26,11 @@ SHOWN_ROWS = 8
 Part = tuple[str, str, Job, list[str]]
 
 
-def demo(*, quiet: bool, console: Console) -> None:
+@click.command("demo")
+@options.quiet
+def command(quiet: bool) -> None:
+    """Run a small band join and an aggregate, and show the results."""
+    console = Console(quiet=quiet)
     console.print(
         "[bold]plait[/bold] joins and aggregates streams: same rows, same order, however they are delivered.\n"
     )

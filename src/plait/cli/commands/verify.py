@@ -3,19 +3,47 @@
 from __future__ import annotations
 
 import random
+import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import click
 import pyarrow as pa
 
 from plait import order as total_order
-from plait.cli.execute import MAX_PENDING, available, collect
+from plait.cli import options
+from plait.cli.execute import available, collect
+from plait.cli.exit_codes import DIFFERENT
 from plait.cli.job import Job
 from plait.cli.progress import Display
+from plait.cli.reference_engine import metrics_of, started_run
 from plait.connectors.contract import Chunk
 from plait.query.identical import KEY, Difference, difference, digest
 from plait.reference.rows import table_of
-from plait.reference.run import Run
+
+
+@click.command("verify", short_help="Compare every executor there is, byte for byte.")
+@options.file
+@options.quiet
+def command(file: str, inputs: tuple[str, ...], quiet: bool) -> None:
+    """Run FILE on every executor there is and compare the results byte for byte."""
+    from plait.cli.job import load
+
+    fingerprint, verdicts = verify(load(file, options.pairs(inputs)), quiet=quiet)
+    width = max(len(v.contender) for v in verdicts)
+    for verdict in verdicts:
+        state = "DIFFERENT" if verdict.difference else "identical" if verdict.contender != "reference" else "expected"
+        if not quiet or verdict.difference:
+            click.echo(f"{verdict.contender:{width}}  {verdict.rows:>10,} rows  {state}")
+        if verdict.difference is not None:
+            at = "" if verdict.difference.row is None else f" at row {verdict.difference.row}"
+            click.echo(f"  first difference{at} ({verdict.difference.what})")
+            click.echo(f"    expected  {verdict.difference.expected}\n    got       {verdict.difference.got}")
+    if any(v.difference for v in verdicts):
+        sys.exit(DIFFERENT)
+    if not quiet:
+        click.echo(f"identical, fingerprint {fingerprint[:16]}")
 
 
 @dataclass(frozen=True)
@@ -47,8 +75,8 @@ def verify(job: Job, *, quiet: bool, seeds: tuple[int, ...] = (1, 2)) -> tuple[s
 
 def _delivered_at_random(job: Job, seed: int, display: Display) -> pa.Table:
     """Lanes pulled in random turns, their rows cut at random: what the law says can't show."""
-    dice = random.Random(seed)
-    run = Run(job.query, {n: f.schema for n, f in job.feeds.items()}, max_pending=job.max_pending or MAX_PENDING)
+    dice, started = random.Random(seed), time.monotonic()
+    run = started_run(job)
     lanes = []
     for name, feed in job.feeds.items():
         intake = run.intake.streams[name]
@@ -56,7 +84,7 @@ def _delivered_at_random(job: Job, seed: int, display: Display) -> pa.Table:
             if lane.source is not None and intake.stream.source_column is None:
                 intake.know(lane.source)
             lanes.append((name, lane.source, _cut(lane.read(), dice)))
-    rows, taken = [], 0
+    rows = []
     while lanes:
         at = dice.randrange(len(lanes))
         name, source, chunks = lanes[at]
@@ -68,10 +96,9 @@ def _delivered_at_random(job: Job, seed: int, display: Display) -> pa.Table:
             elif name not in [lane[0] for lane in lanes]:
                 run.end(name)
         else:
-            taken += chunk.batch.num_rows
             run.push(name, chunk.batch, source=source, where=chunk.where, first_row=chunk.first_row)
         rows += run.take()
-        display.update(taken, len(rows), run.frontier)
+        display.update(metrics_of(run, len(rows), started))
     run.close()
     rows += run.take()
     keys = pa.array([total_order.encode(row.key) for row in rows], pa.binary())

@@ -1,0 +1,36 @@
+"""`plait bench`: the benchmarks, which are a package of their own (`plait_bench`) and no part of the product."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from plait.errors import RunError
+
+
+@click.command("bench")
+@click.argument("name", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line of standard output.")
+@click.option("--quick", is_flag=True, help="Smaller sizes: a look, not a measurement.")
+def command(name: str | None, as_json: bool, quick: bool) -> None:
+    """Measure plait beside its peers, on the same data, in one run. Without NAME: list the benchmarks."""
+    try:
+        import plait_bench as benchmarks
+    except ModuleNotFoundError as error:
+        if error.name != "plait_bench":
+            raise
+        raise RunError(
+            "The benchmarks are not installed",
+            why="they are no part of the product, nor are the peers that they measure",
+            do='In a clone of plait: pip install ".[bench]" ./benchmarks (make setup does it)',
+        ) from None
+    if name is None:
+        for known in benchmarks.names():
+            click.echo(known)
+        return
+    result = benchmarks.load(name)(quick=quick)
+    if as_json:
+        click.echo(json.dumps(result))
+    else:
+        benchmarks.report(result)

@@ -1,0 +1,42 @@
+"""`plait run`: a query to the end of its input, into a file or standard output."""
+
+from __future__ import annotations
+
+import click
+
+from plait.cli import options
+from plait.core import metrics
+from plait.core.metrics import Metrics
+
+
+@click.command("run", short_help="Run a query to the end of its input.")
+@options.file
+@click.option("--engine", metavar="NAME", help="reference, threads or spark; the file's choice, or the best there is.")
+@click.option(
+    "--output",
+    "-o",
+    metavar="PATH",
+    help="Where results go: .parquet, .csv, .jsonl, or - for standard output; the file's choice, or -.",
+)
+@click.option("--late", metavar="PATH", help="Where late rows go, if a stream has late='drop'.")
+@options.quiet
+def command(
+    file: str, inputs: tuple[str, ...], engine: str | None, output: str | None, late: str | None, quiet: bool
+) -> None:
+    """Run the query of FILE (TOML, or Python that defines `query`) to the end of its input."""
+    from plait.cli import execute
+    from plait.cli.job import load
+
+    job = load(file, options.pairs(inputs))
+    target = output or job.output or "-"
+    made = execute.choose(engine or job.engine, job.query)
+    run = execute.run(job, engine=made, output=target, late=late or job.late, quiet=quiet)
+    if not quiet:
+        click.echo(last_line(run, target, made), err=True)
+
+
+def last_line(run: Metrics, target: str, engine: str) -> str:
+    """What a run did, in one line."""
+    where = "standard output" if target == "-" else target
+    told = [f"{run.rows:,} rows in", f"{run.results:,} results to {where}", *metrics.summary(run)]
+    return f"{', '.join(told)}, {run.seconds:.1f} s on {engine}"

@@ -1,0 +1,303 @@
+"""What a run tells of itself: every metric once, with its name, its unit and its one meaning.
+
+**The rule.** A metric is a field that `metric` makes, and means the same wherever it is told: in `stats()` on threads, in what
+cells report and a query's progress shows on Spark, in the lines of the command. Both executors fill the same records:
+
+    Counts    what is counted where the work is done, by a part of a run: a worker on threads, a cell on Spark
+    Metrics   what a whole run tells: its parts' counts added up, and how far it is
+
+Who counts has the counts of the part it belongs to, and adds to them (`self.counts.updates += n`). From there on nobody has to
+know a metric by name: counts are stored with a cell's state, sent, added up and shown by what their entries say. So a metric is
+added here and where it is counted, and nowhere else. `threads.stats` has the fields that only threads tell.
+
+A field without an entry, and an entry that is not whole, fail at import, by name (`missing`). `docs/metrics.md` has a line for
+each (`described`).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any, Final, Self
+
+from plait.order import BEFORE_ALL, TS_MAX, TS_MIN
+
+# --- units --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What a metric counts or measures in, and how a value of it reads."""
+
+    name: str
+    text: Callable[[Any], str] = "{:,}".format
+
+
+def moment(ts: int) -> str:
+    """An event time for a person: ISO where it is a plausible date, else the count of microseconds."""
+    if abs(ts) >= 2**62:
+        return "start" if ts < 0 else "end of input"
+    try:
+        when = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=ts)
+    except OverflowError:
+        return f"{ts} us"
+    return f"{when:%Y-%m-%d %H:%M:%S}" if when.year > 1970 else f"{ts / 1e6:g} s"
+
+
+ROWS: Final = Unit("rows")
+TUPLES: Final = Unit("tuples")
+PAIRS: Final = Unit("pairs")
+ADDITIONS: Final = Unit("additions")
+CALLS: Final = Unit("calls")
+BATCHES: Final = Unit("batches")
+MOMENT: Final = Unit("us of event time", moment)
+MICROSECONDS: Final = Unit("us", lambda us: f"{us / 1e6:,.1f} s")
+MILLISECONDS: Final = Unit("ms", "{:,.1f} ms".format)
+SECONDS: Final = Unit("s", "{:,.1f} s".format)
+PER_SECOND: Final = Unit("a second", "{:,.0f} a second".format)
+BYTES: Final = Unit("bytes", lambda n: f"{n / 1e6:,.1f} MB")
+PERCENT: Final = Unit("percent", "{:.1f}%".format)
+SHARE: Final = Unit("share of 1", "{:.2f}".format)
+NAME: Final = Unit("name", str)
+RECORDS: Final = Unit("records", str)
+
+
+# --- entries ------------------------------------------------------------------------------------------------------
+
+THREADS, SPARK = "threads", "spark"
+EXECUTORS: Final = (THREADS, SPARK)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """What there is to know of a metric, but for its name, which is its field's.
+
+    unit      what it counts or measures in
+    meaning   what it says, in one sentence
+    filled    the executors that fill it
+    by_stream a number for each stream, by its name
+    progress  how a line of progress has it, with {} for the value; "": not at all. One that begins with a blank follows the one
+              before it without a comma
+    summary   how a run's last line has it, unless it is 0; "": not at all
+    """
+
+    unit: Unit
+    meaning: str
+    filled: tuple[str, ...]
+    by_stream: bool = False
+    progress: str = ""
+    summary: str = ""
+
+
+_ENTRY = "plait.metric"
+
+
+def metric(unit: Unit, meaning: str, *, filled: tuple[str, ...] = EXECUTORS, by_stream: bool = False, progress: str = "",
+           summary: str = "", **of_field: Any) -> Any:  # fmt: skip
+    """A field that is a metric. `of_field` is what `dataclasses.field` takes besides: its default, for one."""
+    entry = Entry(unit=unit, meaning=meaning, filled=filled, by_stream=by_stream, progress=progress, summary=summary)
+    if by_stream:
+        of_field.setdefault("default_factory", dict)
+    return field(metadata={_ENTRY: entry}, **of_field)
+
+
+def entries(kind: type) -> dict[str, Entry]:
+    """The metrics of a kind of record, by name, in order."""
+    return {each.name: each.metadata[_ENTRY] for each in fields(kind) if _ENTRY in each.metadata}
+
+
+# --- what parts count ---------------------------------------------------------------------------------------------
+
+
+@dataclass(kw_only=True)
+class Counts:
+    """What a part of a run has counted so far. One thread writes it; what another reads is a little old, and no less true.
+
+    Where a part has nothing to do with a metric it stays 0: workers of a join make no calls, and nobody but who lets rows in
+    knows which are late.
+    """
+
+    rows: int = metric(
+        ROWS, "rows that the streams have delivered, dropped ones among them",
+        default=0, progress="{} rows in",
+    )  # fmt: skip
+    results: int = metric(ROWS, "rows of the result that have been given out", default=0, progress="{} results")
+    late: dict[str, int] = metric(
+        ROWS, "rows dropped as late: further back than disorder= from the largest ts before them in their source",
+        by_stream=True, summary="{} late rows dropped",
+    )  # fmt: skip
+    behind: dict[str, int] = metric(
+        ROWS, "rows dropped as behind: not late, but below the frontier, up to which results are out",
+        by_stream=True, summary="{} behind rows dropped",
+    )  # fmt: skip
+    batches: int = metric(
+        BATCHES,
+        "times that a worker, or a cell on Spark, has taken what there was; added up over all of them",
+        default=0,
+    )
+    comparisons: int = metric(
+        PAIRS,
+        "pairs of tuples held against each other by joins and as-of joins: rows that a probe has looked at",
+        default=0,
+    )
+    updates: int = metric(
+        ADDITIONS,
+        "additions to panes by aggregates: of a tuple, or of a partial pane that a task made of tuples",
+        default=0,
+    )
+    calls: int = metric(CALLS, "calls of users' operators with a tuple: one for each bucket that it goes to", default=0)
+
+    def __add__(self, other: Counts) -> Counts:
+        return self._with(other, 1)
+
+    def since(self, before: Counts) -> Counts:
+        """What has been counted since these were so many."""
+        return self._with(before, -1)
+
+    def _with(self, other: Counts, sign: int) -> Counts:
+        mine, theirs = vars(self), vars(other)
+        return Counts(**{name: _added(mine[name], theirs[name], sign) for name in COUNTED})
+
+    def told(self) -> dict[str, Any]:
+        """As JSON has it: those that are not 0, by name."""
+        own = vars(self)
+        return {name: own[name] for name in COUNTED if own[name]}
+
+    def copy(self) -> Counts:
+        """As they are now."""
+        return NOTHING + self
+
+    @staticmethod
+    def heard(found: Mapping[str, Any]) -> Counts:
+        """From JSON. A metric that is no more is passed over: counts come and go, and are never a reason to refuse a state."""
+        return Counts(**{name: value for name, value in found.items() if name in COUNTED})
+
+
+def _added(a: Any, b: Any, sign: int) -> Any:
+    if isinstance(a, Mapping):
+        return {name: a.get(name, 0) + sign * b.get(name, 0) for name in (*a, *(name for name in b if name not in a))}
+    return a + sign * b
+
+
+COUNTED: Final = frozenset(entries(Counts))
+
+NOTHING: Final = Counts()
+
+
+def total(parts: Iterable[Counts]) -> Counts:
+    """All parts' counts added up."""
+    return sum(parts, NOTHING)
+
+
+# --- what a run tells ---------------------------------------------------------------------------------------------
+
+
+@dataclass(kw_only=True)
+class Metrics(Counts):
+    """What a run tells of itself: everything so far. None: this executor does not tell it, or not yet."""
+
+    tuples: int = metric(TUPLES, "rows that were let in: neither late nor behind", init=False)
+    frontier: int = metric(
+        MOMENT, "the ts below which nothing comes any more, up to which results are out",
+        default=BEFORE_ALL, progress="frontier {}",
+    )  # fmt: skip
+    newest: int | None = metric(MOMENT, "the largest ts that any source has delivered", default=None)
+    lag_us: int | None = metric(
+        MICROSECONDS, "how far the frontier is behind the newest ts", init=False, progress=" ({} behind the newest)"
+    )
+    holder: tuple[str | None, Any] = metric(
+        NAME, "the stream and the source that hold the frontier; None and None if none does", default=(None, None)
+    )
+    pending: int | None = metric(
+        TUPLES,
+        "tuples, or partial panes, that wait for the frontier",
+        filled=(SPARK,),
+        default=None,
+        progress="{} buffered",
+    )
+    state_bytes: int | None = metric(
+        BYTES, "what windows, states and waiting rows take: in memory on threads, in the state store on Spark",
+        default=None, progress="state {}",
+    )  # fmt: skip
+    seconds: float = metric(SECONDS, "wall time since the run was started, or taken up again", default=0.0)
+
+    def __post_init__(self) -> None:
+        self.tuples = self.rows - amount(self.late) - amount(self.behind)
+        at_a_moment = TS_MIN <= self.frontier <= TS_MAX
+        self.lag_us = None if self.newest is None or not at_a_moment else max(0, self.newest - self.frontier)
+
+    @classmethod
+    def of(cls, counts: Counts, **more: Any) -> Self:
+        """The counts of all parts, and what else there is to tell; which may correct a count."""
+        return cls(**{name: value for name, value in vars(counts).items() if name in COUNTED} | more)
+
+
+def amount(value: Any) -> Any:
+    """A metric's value, over all streams."""
+    return sum(value.values()) if isinstance(value, Mapping) else value
+
+
+# --- how it reads -------------------------------------------------------------------------------------------------
+
+
+def progress(run: Metrics) -> str:
+    """A line of progress."""
+    line, own = "", vars(run)
+    for name, entry in entries(type(run)).items():
+        if entry.progress and own[name] is not None:
+            text = entry.progress.format(entry.unit.text(amount(own[name])))
+            line += text if not line or text.startswith(" ") else f", {text}"
+    return line
+
+
+def summary(run: Metrics) -> list[str]:
+    """What a run's last line has besides rows, results and time."""
+    own = vars(run)
+    shown = [(entry, amount(own[name])) for name, entry in entries(type(run)).items() if entry.summary]
+    return [entry.summary.format(entry.unit.text(value)) for entry, value in shown if value]
+
+
+def described(*kinds: type) -> list[str]:
+    """A line of a table for each metric of these kinds of record: what `docs/metrics.md` has."""
+    lines = {}
+    for kind in kinds:
+        for name, entry in entries(kind).items():
+            unit = entry.unit.name + (", by stream" if entry.by_stream else "")
+            lines[name] = f"| `{name}` | {unit} | {', '.join(entry.filled)} | {entry.meaning} |"
+    return list(lines.values())
+
+
+# --- whether it is whole ------------------------------------------------------------------------------------------
+
+
+def missing(kind: type) -> list[str]:
+    """What is missing of the metrics of a kind of record, a line each."""
+    found, known = [], entries(kind)
+    for each in fields(kind):
+        lacks = ["has no entry: make it with metric(...)"] if each.name not in known else _lacks(known[each.name])
+        if each.name in COUNTED and each.default is MISSING and each.default_factory is MISSING:
+            lacks.append("has no default, and parts count some things and not others")
+        found += [f"metric {each.name!r} of {kind.__name__} {lack}" for lack in lacks]
+    return found
+
+
+def _lacks(entry: Entry) -> list[str]:
+    out = []
+    if not entry.unit.name:
+        out.append("has no unit")
+    if len(entry.meaning.split()) < 3:
+        out.append("has no meaning that says anything")
+    if not entry.filled:
+        out.append("is filled by no executor")
+    out += [f"is filled by {name!r}, which is no executor" for name in entry.filled if name not in EXECUTORS]
+    for place, text in (("progress", entry.progress), ("summary", entry.summary)):
+        if text and len(re.findall(r"\{\}", text)) != 1:
+            out.append(f"has no place for its value in `{place}`")
+    return out
+
+
+for _kind in (Counts, Metrics):
+    for _line in missing(_kind):
+        raise ImportError(f"{_line}: see plait.core.metrics")
