@@ -307,7 +307,22 @@ BAD_OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "sequential": ({"strategy": "sequential", "workers": 2}, "Kang's procedure has one"),
     "fan-out": ({"strategy": "splitjoin", "fan_out": 0}, "fan_out=0 is no number of children"),
     "stall": ({"stall_after_s": 0}, "above zero"),
+    "stall that is no number": ({"stall_after_s": "long"}, "stall_after_s='long'.*above zero"),
+    "no index": ({"index": "tree"}, "index='tree' is not known.*'auto', 'scan'"),
+    "gate": ({"gate": ["ring"]}, r"gate=\['ring'\] is not known"),
+    "keys": ({"keys": "yes"}, "keys='yes' is no truth value"),
+    "plain": ({"plain": 1}, "plain=1 is no truth value"),
+    "rates": ({"rates": (1, 0)}, r"rates=\(1, 0\) are no rates.*such as \(1000, 3000\)"),
+    "schemas": ({"schemas": {"a": None}}, "gives no columns.*stream names to Arrow schemas"),
+    "a schema of no stream": ({"schemas": {"c": pa.schema([])}}, "schemas= has columns of 'c'.*It reads a, b"),
+    "cache_dir": ({"cache_dir": 5}, "cache_dir=5 is no folder"),
 }
+
+
+def test_rows_dropped_before_columns_are_known() -> None:
+    query = plait.aggregate(plait.stream("s", unit="us"), size="1s", compute={"n": plait.count()})
+    with query.on_threads() as run, pytest.raises(RunError, match="columns of stream 's' are not known yet"):
+        run.late("s")
 
 
 @pytest.mark.parametrize("case", BAD_OPTIONS)

@@ -6,6 +6,7 @@ A query never imports an executor: it finds one by name, so that `import plait` 
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import importlib
 import importlib.util
 import reprlib
@@ -167,6 +168,7 @@ class Query:
             ...     len(run.table())
             1
         """
+        check_options("on_threads", options, ThreadsOptions)
         run: Run = executor("threads")(self, **options)
         return run
 
@@ -197,6 +199,7 @@ class Query:
             >>> df.orderBy("_plait_key").drop("_plait_key").collect()
             [Row(ts=3000000, quotes_ts=1, quotes_price=10, trades_ts=3, trades_price=10)]
         """
+        check_options("on_spark", options, SparkOptions)
         return executor("spark")(self, data, **options)
 
     def explain(self) -> str:
@@ -241,6 +244,19 @@ def check_name(name: object) -> str:
     if isinstance(name, str) and name and name.lower() not in ("l", "r", "left", "right"):
         return name
     raise QueryError(f"A query's name is {name!r}", do="Pass a non-empty text other than l, r, left and right")
+
+
+def check_options(call: str, given: Mapping[str, Any], known: type) -> None:
+    """Refuse an option that `call` does not have; `known` is the TypedDict that lists those it has."""
+    names = list(known.__annotations__)
+    for name in given:
+        if name not in names:
+            near = difflib.get_close_matches(name, names, n=1)
+            raise QueryError(
+                f"{call} has no option {name!r}",
+                why=f"there are {', '.join(names)}",
+                do=f"Did you mean {near[0]}=?" if near else "",
+            )
 
 
 def check_order(order: object) -> None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 
 class ThreadsOptions(TypedDict, total=False):
-    """The options of `Query.on_threads`. All of them change when results appear, and none what they are.
+    """The options of `Query.on_threads`. Apart from `order`, `punctuate` and `keys` they never change the results.
 
     In a query of queries they hold for every operator that has them: `workers` is the number for each.
 
@@ -47,8 +47,8 @@ class ThreadsOptions(TypedDict, total=False):
         pending: How many tuples of a source may wait for another source; beyond it `push` raises `PendingError`, and the run
             stops. None: between 8,192 and 65,536, fewer the more sources there are. Default: None.
         unread_results: How many results nobody may have read yet; beyond it workers wait. Default: 262144.
-        batch: How many tuples a worker takes at once, at most; a join never more than 16,384. None: 2,048 for joins.
-            Default: None.
+        batch: How many tuples a worker takes at once, at most; a join's never more than 16,384. None: 2,048 for joins, 4,096 for
+            operators, 32,768 for aggregates. Default: None.
         max_sources: Room for sources that turn up. None: the declared ones, or 8 a stream (16 if a column names them).
             Default: None.
         keys: Add the column `_plait_key`, bytes that sort as the results do. Default: False.

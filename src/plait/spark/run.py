@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import reprlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from plait.core.join.choice import KINDS
 from plait.errors import QueryError, RunError
 from plait.query.aggregate import Aggregate
 from plait.query.base import Query
@@ -35,16 +37,7 @@ from plait.spark.publish import aside
 def dataframe(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int, int] = "auto", index: str = "auto",
               control: str | None = None, max_pending: int | None = None, late_rows: bool = False,
               read: str = "auto", functions: str = "same") -> Any:  # fmt: skip
-    """Run a query on Spark.
-
-    data     stream name -> DataFrame (or a list or dict of them: several sources), all streaming or all batch
-    layout   "auto", or (m, n): the grid of cells; pinned by the checkpoint once a query has started
-    index    "auto", or one to force, for study
-    control  the folder of the control source: see `plait.spark.keep.control`
-    late_rows  have rows dropped as late or behind in the result, marked: for a batch, or a sink of your own
-    read     "auto": tasks read local Parquet files themselves, column by column; "rows": Spark reads all files
-    functions  "same": a checkpoint that was written with other functions of yours is refused; "changed": it goes on with these
-    """
+    """`Query.on_spark`. `plait.query.run_options.SparkOptions` says what each option means."""
     made = plan(query, data, layout=layout, index=index, control_dir=control, max_pending=max_pending, read=read,
                 functions=functions)  # fmt: skip
     if made.streaming and made.control_dir is not None:
@@ -151,14 +144,18 @@ class Plan:
 
 def plan(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int, int], index: str, control_dir: str | None,
          max_pending: int | None, read: str = "auto", functions: str = "same") -> Plan:  # fmt: skip
+    """Tie a query to DataFrames. Everything that can be refused before a row is read is refused here."""
+    _check_options(index, max_pending, read, functions)
     if control_dir is not None:
         control_dir = str(control.place(control_dir))
-    if functions not in ("same", "changed"):
-        raise QueryError(f"functions={functions!r} says nothing of them", do="Use 'same' or 'changed'")
-    if read not in ("auto", "rows"):
-        raise QueryError(f"read={read!r} is no way to read", do="Use 'auto' or 'rows'")
+    if not isinstance(data, Mapping):
+        raise QueryError(
+            f"on_spark is given {reprlib.repr(data)} as its data", do="Pass a dict of stream names to DataFrames"
+        )
     check_data(query, data)
     streams = query.streams()
+    for name in streams:
+        _check_frames(name, data[name])
     spark = _first(data[next(iter(streams))]).sparkSession
     settings.check(spark, streaming=False)
     _check_arrow(spark)
@@ -186,6 +183,30 @@ def plan(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int, int]
         return Plan(spark, pipeline, streaming, control_dir, laid_out, layout)
 
     return laid_out(layout, control_dir)
+
+
+def _check_options(index: str, max_pending: int | None, read: str, functions: str) -> None:
+    if functions not in ("same", "changed"):
+        raise QueryError(f"functions={functions!r} says nothing of them", do="Use 'same' or 'changed'")
+    if read not in ("auto", "rows"):
+        raise QueryError(f"read={read!r} is no way to read", do="Use 'auto' or 'rows'")
+    if index not in KINDS:
+        raise QueryError(f"index={index!r} is not known", do=f"Use one of {', '.join(map(repr, KINDS))}")
+    if max_pending is not None and (isinstance(max_pending, bool) or not isinstance(max_pending, int) or max_pending < 1):
+        raise QueryError(f"max_pending={max_pending!r} is no number of tuples", do="Pass a whole number, at least 1")
+
+
+def _check_frames(stream: str, data: Any) -> None:
+    """Refuse what is no DataFrame, and no list or dict of some."""
+    several = list(data.values()) if isinstance(data, Mapping) else data if isinstance(data, (list, tuple)) else [data]
+    if not several:
+        raise QueryError(f"Stream {stream!r} is given no DataFrame", do="Pass one, or one for each source")
+    for frame in several:
+        if not hasattr(frame, "sparkSession"):
+            raise QueryError(
+                f"Stream {stream!r} is given {reprlib.repr(frame)}, which is no DataFrame of Spark's",
+                do="Read it with spark.read or spark.readStream, or make it with spark.createDataFrame",
+            )
 
 
 def _check_arrow(spark: Any) -> None:
