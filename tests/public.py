@@ -41,7 +41,7 @@ class Public:
     @property
     def needs_spark(self) -> bool:
         """Its example starts a session, or reads from one."""
-        return "spark" in self.text.partition("Example:")[2]
+        return "spark.session" in self.text.partition("Example:")[2]
 
 
 def everything() -> list[Public]:

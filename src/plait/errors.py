@@ -48,7 +48,7 @@ def _sentence(text: str) -> str:
 class QueryError(PlaitError, ValueError):
     """A query that can't mean anything.
 
-    It is raised when the query is built, or when its columns become known. No row has been read by then. It is a `ValueError` too.
+    It is raised when the query is built, or when its columns become known. It is a `ValueError` too.
 
     Example:
         >>> import plait
@@ -121,7 +121,7 @@ class PendingError(DataError):
 
 
 class RunError(PlaitError, RuntimeError):
-    """A run was used in a way that its life cycle forbids, or an executor is not there. A user's function that raised is one, too.
+    """A run was used in a way that its life cycle forbids, an executor is not there, or a user's function raised.
 
     It is a `RuntimeError` too.
 

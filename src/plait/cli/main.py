@@ -26,19 +26,28 @@ def cli() -> None:
 
 
 def _file(command: Callable[..., Any]) -> Callable[..., Any]:
-    command = click.option("--input", "inputs", multiple=True, metavar="NAME=PATH", help="Read a stream from here.")(
-        command
-    )
+    command = click.option(
+        "--input",
+        "inputs",
+        multiple=True,
+        metavar="NAME=PATH",
+        help="Read the stream NAME from this file or folder, whatever FILE says; as often as needed.",
+    )(command)
     return click.argument("file", metavar="FILE")(command)
 
 
-_quiet = click.option("--quiet", "-q", is_flag=True, help="No progress, no summary; errors only.")
+_quiet = click.option("--quiet", "-q", is_flag=True, help="Show no progress and no summary, only errors.")
 
 
 @cli.command()
 @_quiet
 def demo(quiet: bool) -> None:
-    """Run a small band join and an aggregate, and show the results."""
+    """Run a small band join and an aggregate, and show the results.
+
+    \b
+    Example:
+        plait demo
+    """
     from plait.cli.demo import demo as run_demo
 
     run_demo(quiet=quiet, console=Console(quiet=quiet))
@@ -53,12 +62,21 @@ def demo(quiet: bool) -> None:
     metavar="PATH",
     help="Where results go: .parquet, .csv, .jsonl, or - for standard output; the file's choice, or -.",
 )
-@click.option("--late", metavar="PATH", help="Where late rows go, if a stream has late='drop'.")
+@click.option(
+    "--late", metavar="PATH", help="Where late rows go, as JSON, if a stream has late='drop'; the file's choice."
+)
 @_quiet
 def run(
     file: str, inputs: tuple[str, ...], engine: str | None, output: str | None, late: str | None, quiet: bool
 ) -> None:
-    """Run the query of FILE (TOML, or Python that defines `query`) to the end of its input."""
+    """Run the query of FILE to the end of its input.
+
+    FILE is TOML, or Python that defines `query`. A file of results appears whole when the run has ended, or not at all.
+
+    \b
+    Example:
+        plait run examples/band_join.toml --engine reference -o near.parquet
+    """
     from plait.cli import execute
     from plait.cli.job import load
 
@@ -83,7 +101,14 @@ def run(
 @_file
 @_quiet
 def verify(file: str, inputs: tuple[str, ...], quiet: bool) -> None:
-    """Run FILE on every executor there is and compare the results byte for byte."""
+    """Run FILE on every executor there is and compare the results byte for byte.
+
+    The reference also runs twice with rows delivered in random pieces and turns. The exit code is 1 if anything differs.
+
+    \b
+    Example:
+        plait verify examples/meters.toml
+    """
     from plait.cli.job import load
     from plait.cli.verify import verify as run_verify
 
@@ -106,7 +131,14 @@ def verify(file: str, inputs: tuple[str, ...], quiet: bool) -> None:
 @cli.command(short_help="Say what a query computes, and how.")
 @_file
 def explain(file: str, inputs: tuple[str, ...]) -> None:
-    """Say what the query of FILE computes, and what its results look like."""
+    """Say what the query of FILE computes, and what its results look like.
+
+    If FILE gives no rows of a stream, pass --input; else the columns of the results are not shown.
+
+    \b
+    Example:
+        plait explain examples/meters.toml
+    """
     from plait.cli.execute import available
     from plait.cli.job import load
     from plait.query.bind import bind
@@ -146,7 +178,14 @@ def _compiled(bound: Any) -> list[str]:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line of standard output.")
 @click.option("--quick", is_flag=True, help="Smaller sizes: a look, not a measurement.")
 def bench(name: str | None, as_json: bool, quick: bool) -> None:
-    """Measure plait beside its peers, on the same data, in one run. Without NAME: list the benchmarks."""
+    """Measure plait beside its peers, on the same data, in one run.
+
+    NAME is one of the benchmarks. Without it they are listed.
+
+    \b
+    Example:
+        plait bench
+    """
     try:
         import plait_bench as benchmarks
     except ModuleNotFoundError as error:

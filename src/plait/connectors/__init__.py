@@ -37,7 +37,24 @@ def __getattr__(name: str) -> Any:
 
 
 def feed(stream: Stream, data: Any) -> Feed:
-    """The feed of a stream from what a user hands in: a path is a folder or a file, a feed is itself, else tables."""
+    """The feed of a stream, from whatever a user hands in.
+
+    Args:
+        stream: The stream's declaration.
+        data: A path of a folder or file, a feed, or tables as `plait.connectors.memory.feed` takes them.
+
+    Returns:
+        A `Feed`. A feed that is handed in is given back as it is.
+
+    Raises:
+        DataError: The data can't be read, or does not fit the stream.
+
+    Example:
+        >>> import plait, plait.connectors
+        >>> stream = plait.stream("s", unit="s")
+        >>> plait.connectors.feed(stream, {"ts": [1, 2], "x": ["a", "b"]}).schema.names
+        ['ts', 'x']
+    """
     if isinstance(data, Feed):
         return data
     if isinstance(data, (str, os.PathLike)):

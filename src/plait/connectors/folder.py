@@ -36,12 +36,29 @@ def feed(
     delimiter: str = ",",
     null_values: Sequence[str] | None = None,
 ) -> Feed:
-    """The files under `path` as one stream.
+    r"""The files under a path as one stream.
 
-    format       "parquet", "csv" or "jsonl"; None: told from the files' endings. Given, every visible file is data
-    batch_rows   rows in a chunk, at most
-    delimiter    what separates CSV fields
-    null_values  CSV texts that mean NULL in every column, text too; None: an empty field, except in text columns
+    Args:
+        stream: The stream's declaration.
+        path: A folder, read recursively, or one file.
+        format: "parquet", "csv" or "jsonl"; then every visible file is data. None: told from the files' endings.
+        batch_rows: Rows in a chunk, at most.
+        delimiter: What separates CSV fields.
+        null_values: CSV texts that mean NULL in every column, text too. None: an empty field, except in text columns.
+
+    Returns:
+        A `Feed`, which holds one block of a file at a time. With `source=plait.FILE` it has a lane for each file.
+
+    Raises:
+        DataError: There is no data file, a file is broken or does not fit, or formats are mixed.
+
+    Example:
+        >>> import pathlib, plait
+        >>> from plait.connectors import folder
+        >>> _ = pathlib.Path("a.csv").write_text("ts;x\n1;2.5\n2;-\n")
+        >>> feed = folder.feed(plait.stream("s", unit="s"), "a.csv", delimiter=";", null_values=["-"])
+        >>> next(feed.lanes[0].read()).batch.to_pylist()
+        [{'ts': 1, 'x': 2.5}, {'ts': 2, 'x': None}]
     """
     if batch_rows < 1:
         raise DataError(f"batch_rows={batch_rows!r}", why="a chunk has at least one row")

@@ -28,11 +28,27 @@ _KINDS = "Pass an Arrow table or record batches, a pandas DataFrame, or a dict o
 
 
 def feed(stream: Stream, data: Any) -> Feed:
-    """The rows of `data` as one stream.
+    """The rows of tables in memory as one stream.
 
-    data    a pyarrow Table, a RecordBatch or a list of them, a pandas (or polars) DataFrame, a dict of columns; for a
-            stream that no column names the sources of also a list of tables (sources 0, 1, ...) or a dict of source
-            name -> table. Names are held against the stream's `sources=` where declared, and take its order.
+    Args:
+        stream: The stream's declaration.
+        data: An Arrow table, a record batch or a list of them, a pandas or Polars DataFrame, or a dict of columns. For a stream
+            whose sources no column names also a list of these (sources 0, 1, ...) or a dict by source. Names are held against
+            the stream's `sources=` where declared, and take its order. A feed is given back as it is.
+
+    Returns:
+        A `Feed` with a lane for each table. Its chunks are slices of the tables.
+
+    Raises:
+        DataError: The data is no table, has another type than declared, or names other sources than declared.
+
+    Example:
+        >>> import plait
+        >>> from plait.connectors import memory
+        >>> stream = plait.stream("s", unit="s", sources=["x", "y"])
+        >>> feed = memory.feed(stream, {"y": {"ts": [3]}, "x": {"ts": [1, 2]}})
+        >>> [lane.source for lane in feed.lanes]
+        ['x', 'y']
     """
     if isinstance(data, Feed):
         return data  # already made, by whichever connector

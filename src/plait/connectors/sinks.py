@@ -41,7 +41,23 @@ class _Encoder(Protocol):
 
 
 class Sink:
-    """Made by `open_sink`. As a context manager it commits on a clean exit and aborts on an exception."""
+    r"""Where results go. It is made by `open_sink`.
+
+    In a `with` block it commits on a clean exit and aborts on an exception. The examples of its methods go on from this one.
+
+    Attributes:
+        target: The file's absolute path, or "standard output".
+        schema: The columns that every batch must have.
+        rows: How many rows were written so far.
+
+    Example:
+        >>> import pathlib, plait.connectors, pyarrow as pa
+        >>> rows = pa.table({"x": [1, 2]})
+        >>> with plait.connectors.open_sink("out.csv", rows.schema) as sink:
+        ...     sink.write(rows)
+        >>> pathlib.Path("out.csv").read_text()
+        '"x"\n1\n2\n'
+    """
 
     def __init__(
         self, target: str, schema: pa.Schema, encoder: _Encoder, out: BinaryIO, temporary: Path | None
@@ -51,7 +67,20 @@ class Sink:
         self._state = "open"
 
     def write(self, batch: pa.RecordBatch | pa.Table) -> None:
-        """Append rows, which must have the sink's schema."""
+        """Append rows.
+
+        Args:
+            batch: A record batch or table with the sink's schema.
+
+        Raises:
+            DataError: The rows have another schema, or the file can't be written.
+            RunError: The sink was committed or aborted.
+
+        Example:
+            >>> sink.write(rows)
+            Traceback (most recent call last):
+            plait.errors.RunError: write on a sink that is committed: ...
+        """
         self._must_be_open("write")
         if not batch.schema.equals(self.schema):
             raise DataError(
@@ -63,7 +92,21 @@ class Sink:
             self.rows += part.num_rows
 
     def commit(self) -> None:
-        """Finish the file and give it its name. After that it is complete, also across a crash."""
+        r"""Finish the file and give it its name. After that it is complete, also across a crash.
+
+        Raises:
+            DataError: The file can't be written. Nothing is left under its name.
+            RunError: The sink was committed or aborted before.
+
+        Example:
+            >>> sink = plait.connectors.open_sink("again.jsonl", rows.schema)
+            >>> sink.write(rows)
+            >>> pathlib.Path("again.jsonl").exists()
+            False
+            >>> sink.commit()
+            >>> pathlib.Path("again.jsonl").read_text()
+            '{"x":1}\n{"x":2}\n'
+        """
         self._must_be_open("commit")
         try:
             self._guarded(self._finish)
@@ -73,7 +116,15 @@ class Sink:
         self._state = "committed"
 
     def abort(self) -> None:
-        """Leave no trace. What has gone to standard output can't be called back. Harmless after the end."""
+        """Leave no trace. What has gone to standard output can't be called back. After the end it does nothing.
+
+        Example:
+            >>> sink = plait.connectors.open_sink("never.parquet", rows.schema)
+            >>> sink.write(rows)
+            >>> sink.abort()
+            >>> list(pathlib.Path(".").glob("*never*"))
+            []
+        """
         if self._state != "open":
             return
         self._state = "aborted"
@@ -122,7 +173,27 @@ class Sink:
 
 
 def open_sink(path: str | os.PathLike[str], schema: pa.Schema, *, format: str | None = None) -> Sink:
-    """A sink for rows of `schema`; the ending tells the format unless given. `-` is standard output, JSON lines."""
+    """Open a file for results. It appears whole when it is committed, or not at all.
+
+    Args:
+        path: The file; `-` is standard output.
+        schema: The columns that every batch will have, as an Arrow schema.
+        format: "parquet", "csv" or "jsonl". None: told from the ending; JSON lines for standard output.
+
+    Returns:
+        A `Sink`, to be used in a `with` block.
+
+    Raises:
+        DataError: The format can't be told, has no form for a column, or the file can't be written there.
+
+    Example:
+        >>> import plait.connectors, pyarrow as pa, pyarrow.parquet
+        >>> rows = pa.table({"x": [1, 2]})
+        >>> with plait.connectors.open_sink("out.parquet", rows.schema) as sink:
+        ...     sink.write(rows)
+        >>> pyarrow.parquet.read_table("out.parquet").num_rows
+        2
+    """
     kind = check_path(path, format=format)
     if os.fspath(path) == STDOUT:
         return _standard_output(schema, kind)

@@ -175,8 +175,8 @@ class Query:
     def on_spark(self, data: Mapping[str, Any], **options: Unpack[SparkOptions]) -> Any:
         """Run on Spark: DataFrames in, a DataFrame out, streaming or batch, with the same rows.
 
-        Every row of the result has the column `_plait_key`. Its byte order is the result order. A streaming result is published in
-        order by `plait.spark.write_ordered`.
+        Every row of the result has the column `_plait_key`. Its byte order is the result order. A streaming result is published
+        in order by `plait.spark.write_ordered`.
 
         Args:
             data: For each stream's name a DataFrame, or a list or dict of them for several sources. All of them are streaming, or
@@ -191,11 +191,11 @@ class Query:
             RunError: The session can't run plait: it has no RocksDB state store, another Python, or is Spark Connect's.
 
         Example:
-            >>> import plait.spark
+            >>> import os, plait.connectors, plait.spark
             >>> spark = plait.spark.session(master="local[2]", partitions=2)
-            >>> _ = plait.connectors.write_folder(plait.connectors.feed(quotes, rows["quotes"]), "quotes")
-            >>> _ = plait.connectors.write_folder(plait.connectors.feed(trades, rows["trades"]), "trades")
-            >>> df = near.on_spark({name: spark.read.parquet(name) for name in ("quotes", "trades")})
+            >>> for name, stream in near.streams().items():  # files have positions, which order the rows of a source
+            ...     _ = plait.connectors.write_folder(plait.connectors.feed(stream, rows[name]), name)
+            >>> df = near.on_spark({name: spark.read.parquet(os.path.abspath(name)) for name in near.streams()})
             >>> df.orderBy("_plait_key").drop("_plait_key").collect()
             [Row(ts=3000000, quotes_ts=1, quotes_price=10, trades_ts=3, trades_price=10)]
         """

@@ -121,8 +121,8 @@ class SparkOptions(TypedDict, total=False):
         >>> query = plait.aggregate(readings, size="10s", compute={"n": plait.count()})
         >>> rows = spark.createDataFrame([(1, 1), (12, 2), (3, 3)], "ts long, id long")
         >>> df = query.on_spark({"readings": rows}, late_rows=True, max_pending=1000, layout=(1, 1))
-        >>> sorted(row.asDict()["n"] or row.asDict()["_plait_row"] for row in df.collect() if row.n is None)
-        ['{"ts":3,"id":3}']
+        >>> [row["_plait_row"] for row in df.where("_plait_dropped = 'readings'").collect()]
+        ['{"ts": 3, "id": 3}']
     """
 
     layout: Literal["auto", "hash"] | tuple[int, int] | str

@@ -192,7 +192,9 @@ def _check_options(index: str, max_pending: int | None, read: str, functions: st
         raise QueryError(f"read={read!r} is no way to read", do="Use 'auto' or 'rows'")
     if index not in KINDS:
         raise QueryError(f"index={index!r} is not known", do=f"Use one of {', '.join(map(repr, KINDS))}")
-    if max_pending is not None and (isinstance(max_pending, bool) or not isinstance(max_pending, int) or max_pending < 1):
+    if max_pending is not None and (
+        isinstance(max_pending, bool) or not isinstance(max_pending, int) or max_pending < 1
+    ):
         raise QueryError(f"max_pending={max_pending!r} is no number of tuples", do="Pass a whole number, at least 1")
 
 

@@ -52,7 +52,11 @@ class Options:
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
                 raise QueryError(f"{name}={value!r} is no number of {counted}", do="Pass a whole number, at least 1")
-        for name, known in (("strategy", ("auto", *registry.names(), *designs.names())), ("gate", tuple(GATES)), ("index", KINDS)):
+        for name, known in (
+            ("strategy", ("auto", *registry.names(), *designs.names())),
+            ("gate", tuple(GATES)),
+            ("index", KINDS),
+        ):
             value = getattr(self, name)
             if value not in known:
                 raise QueryError(f"{name}={value!r} is not known", do=f"Use one of {', '.join(map(repr, known))}")
@@ -61,7 +65,9 @@ class Options:
                 raise QueryError(f"{name}={getattr(self, name)!r} is no truth value", do="Pass True or False")
         if not (_is_number(self.stall_after_s) and self.stall_after_s > 0):
             raise QueryError(
-                f"stall_after_s={self.stall_after_s!r}", why="it is a number of seconds above zero", do="Pass one, such as 60"
+                f"stall_after_s={self.stall_after_s!r}",
+                why="it is a number of seconds above zero",
+                do="Pass one, such as 60",
             )
         self._check_given()
         own = registry.strategy(self.strategy) if self.strategy in registry.names() else None
@@ -84,16 +90,20 @@ class Options:
         """Refuse what is of a wrong kind before anything is made of it."""
         rates = self.rates
         if rates is not None and not (
-            isinstance(rates, (tuple, list)) and len(rates) == 2 and all(_is_number(rate) and rate > 0 for rate in rates)
+            isinstance(rates, (tuple, list))
+            and len(rates) == 2
+            and all(_is_number(rate) and rate > 0 for rate in rates)
         ):
             raise QueryError(
-                f"rates={rates!r} are no rates", do="Pass tuples a second of the left and the right stream, such as (1000, 3000)"
+                f"rates={rates!r} are no rates",
+                do="Pass tuples a second of the left and the right stream, such as (1000, 3000)",
             )
         if self.schemas is not None and not (
             isinstance(self.schemas, Mapping) and all(isinstance(schema, pa.Schema) for schema in self.schemas.values())
         ):
             raise QueryError(
-                f"schemas={reprlib.repr(self.schemas)} gives no columns", do="Pass a dict of stream names to Arrow schemas"
+                f"schemas={reprlib.repr(self.schemas)} gives no columns",
+                do="Pass a dict of stream names to Arrow schemas",
             )
         if self.cache_dir is not None and not isinstance(self.cache_dir, (str, os.PathLike)):
             raise QueryError(f"cache_dir={self.cache_dir!r} is no folder", do="Pass a path, or leave it out")

@@ -245,7 +245,7 @@ class Run:
             >>> with near.on_threads(workers=1) as run:
             ...     run.push("quotes", None, pa.table({"ts": [1, 9], "price": [10, 20]}))
             ...     run.stats().tuples
-            0
+            2
         """
         self._check("push")
         declared = self._stream(stream)
@@ -421,8 +421,9 @@ class Run:
                 return
 
     def table(self) -> pa.Table:
-        """Everything that is still to come, as one table. It waits until the input has ended, so another thread has to see to that, or
-        `drain` comes first.
+        """Everything that is still to come, as one table.
+
+        It waits until the input has ended: call `drain` first, or in another thread.
 
         Returns:
             An Arrow table in result order.
@@ -607,7 +608,9 @@ class Run:
         if self._engine is not None:
             return self._engine.dropped(stream, which)
         if stream not in self._schemas:
-            raise RunError(f"The columns of stream {stream!r} are not known yet", do="Push a batch of it, or pass schemas=")
+            raise RunError(
+                f"The columns of stream {stream!r} are not known yet", do="Push a batch of it, or pass schemas="
+            )
         return self._schemas[stream].empty_table()
 
     def explain(self) -> str:
@@ -639,7 +642,8 @@ class Run:
         """Who holds the frontier: what to push next.
 
         Returns:
-            The stream and the source. The source is None if the stream has not shown one; both are None if every source has ended.
+            The stream and the source. The source is None if the stream has not shown one. Both are None if every source has
+            ended.
 
         Example:
             >>> with near.on_threads(workers=1) as run:

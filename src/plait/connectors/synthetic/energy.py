@@ -60,9 +60,28 @@ def energy(
     seed: int = 1,
     batch_rows: int = BATCH_ROWS,
 ) -> Workload:
-    """Streams `readings` <ts, meter, cons, concentrator> and `alarms` <ts, meter, concentrator>; meters count from 1.
+    """Make `readings` <ts, meter, cons, concentrator> and `alarms` <ts, meter, concentrator> of smart meters.
 
-    The rates are those of all concentrators together, who share them equally; `rows` counts both streams.
+    Args:
+        readings_per_second: Of all concentrators together, who share it equally.
+        alarms_per_second: The same.
+        concentrators: How many sources each stream has.
+        meters: How many meters there are; they count from 1.
+        seconds: How long the workload is.
+        rows: How many rows both streams have together.
+        seed: Another seed gives other rows; the same one always the same.
+        batch_rows: Rows in a chunk, at most.
+
+    Returns:
+        A `Workload`.
+
+    Raises:
+        QueryError: Not exactly one of `seconds` and `rows` is given, or an option has no meaning.
+
+    Example:
+        >>> from plait.connectors import synthetic
+        >>> synthetic.tables(synthetic.energy(rows=1, meters=1, concentrators=1))["readings"]["meter"].to_pylist()
+        [1]
     """
     for option, value in (("concentrators", concentrators), ("meters", meters)):
         if value < 1:

@@ -37,9 +37,33 @@ def songs(
     seed: int = 1,
     batch_rows: int = BATCH_ROWS,
 ) -> Workload:
-    """Stream `comments` <ts, user, song, cmt, source>. Song 1 is the most popular; the k-th has weight 1 / k**exponent.
+    """Make `comments` <ts, user, song, cmt, source> on songs.
 
-    `mail` and `ip` are the shares of comments that hold a mail address and an IP address.
+    Song 1 is the most popular; the k-th has weight 1 / k**exponent.
+
+    Args:
+        per_second: Tuples a second of all sources together.
+        sources: How many sources there are.
+        songs: How many songs there are.
+        exponent: Of Zipf's law; the larger, the more the first songs have.
+        mail: The share of comments that hold a mail address.
+        ip: The share of comments that hold an IP address.
+        seconds: How long the workload is.
+        rows: How many rows there are.
+        seed: Another seed gives other rows; the same one always the same.
+        batch_rows: Rows in a chunk, at most.
+
+    Returns:
+        A `Workload`.
+
+    Raises:
+        QueryError: Not exactly one of `seconds` and `rows` is given, or an option has no meaning.
+
+    Example:
+        >>> from plait.connectors import synthetic
+        >>> comments = synthetic.tables(synthetic.songs(rows=100, mail=1, ip=0))["comments"]
+        >>> all("@" in text for text in comments["cmt"].to_pylist())
+        True
     """
     for option, value in (("sources", sources), ("songs", songs)):
         if value < 1:

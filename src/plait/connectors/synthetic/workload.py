@@ -17,7 +17,20 @@ from plait.errors import QueryError
 
 @dataclass(frozen=True)
 class Workload:
-    """`plait.stream(name, **declarations[name])` declares the stream that `feeds[name]` delivers."""
+    """Ready-made feeds, with the declarations that fit them.
+
+    Attributes:
+        name: The workload's name.
+        feeds: The feed of each stream.
+        declarations: For each stream the options for `plait.stream`.
+
+    Example:
+        >>> import plait
+        >>> from plait.connectors import synthetic
+        >>> work = synthetic.energy(seconds=1)
+        >>> plait.stream("readings", **work.declarations["readings"]).sources
+        ('dc0', 'dc1', 'dc2', 'dc3')
+    """
 
     name: str
     feeds: Mapping[str, Feed]
@@ -70,5 +83,17 @@ def source_names(prefix: str, count: int) -> list[str]:
 
 
 def tables(workload: Workload) -> dict[str, pa.Table]:
-    """The whole workload in memory: a table for each stream, its sources merged by time."""
+    """The whole workload in memory.
+
+    Args:
+        workload: A workload that is small enough.
+
+    Returns:
+        An Arrow table for each stream, its sources merged by time.
+
+    Example:
+        >>> from plait.connectors import synthetic
+        >>> {name: table.num_rows for name, table in synthetic.tables(synthetic.energy(seconds=2)).items()}
+        {'readings': 2000, 'alarms': 20}
+    """
     return {name: pa.Table.from_batches(merged(feed, "ts"), feed.schema) for name, feed in workload.feeds.items()}

@@ -54,7 +54,26 @@ _warned: set[str] = set()
 
 
 def session(*, master: str = "local[*]", partitions: int | None = None, name: str = "plait", **extra: str) -> Any:
-    """A session with plait's settings. `partitions` is the number of state partitions, one per core by default."""
+    """Make a Spark session with plait's settings, or take the one that runs and set them there.
+
+    Args:
+        master: Where Spark runs, as `SparkSession.builder.master` takes it.
+        partitions: The number of state partitions. None: one per core.
+        name: The application's name.
+        **extra: Further settings by name, which win over plait's.
+
+    Returns:
+        A `SparkSession`.
+
+    Raises:
+        RunError: There is no Java for Spark; the message has the command that installs it.
+
+    Example:
+        >>> import plait.spark
+        >>> spark = plait.spark.session(master="local[2]", partitions=2)
+        >>> spark.conf.get("spark.sql.shuffle.partitions")
+        '2'
+    """
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
