@@ -20,8 +20,10 @@ from click.testing import CliRunner
 from tests.public import Public, everything
 
 import plait
+from plait import layouts, order, paths, schema
 from plait.cli.main import cli
 from plait.connectors import feed, write_folder
+from plait.query import expression, identical, sql, textual, types
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = [public for public in everything() if ">>>" in public.text]
@@ -77,6 +79,22 @@ def _wrong() -> int:
 def test_a_wrong_example_would_be_seen() -> None:
     with pytest.raises(AssertionError, match=r"Expected:\n +3\n *Got:\n +2"):
         run_example(Public("wrong", _wrong), {})
+
+
+#: Modules whose other docstrings have examples too. None of them loads Numba or Spark.
+MODULES = [plait.errors, order, schema, layouts, paths, expression, types, sql, textual, identical]
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
+def test_examples_inside(module: Any) -> None:
+    known = {public.text for public in EXAMPLES}
+    found = [test for test in doctest.DocTestFinder().find(module) if test.examples]
+    own = [test for test in found if inspect.cleandoc(test.docstring or "") not in known]
+    said: list[str] = []
+    for test in own:
+        doctest.DocTestRunner(optionflags=FLAGS).run(test, out=said.append)
+    assert own
+    assert not said, "".join(said)
 
 
 # --- commands ---

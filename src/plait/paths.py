@@ -89,6 +89,7 @@ def folder(path: Path, what: str) -> None:
 
 
 def _from_uri(text: str, what: str) -> str:
+    """The path of a `file:` URI, its escapes undone."""
     rest = text[len("file:") :]
     if rest.startswith("//"):
         host, slash, rest = rest[2:].partition("/")

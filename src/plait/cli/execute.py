@@ -1,4 +1,8 @@
-"""Run a job on an executor, with progress, into a sink that holds either everything or nothing."""
+"""Run a job on an executor, with progress, into a sink that holds either everything or nothing.
+
+Each executor has two ways to be run here: `run` writes files and tells what it did, `collect` gives the whole result with its
+keys, for comparisons. `_ENGINES` has both of each.
+"""
 
 from __future__ import annotations
 
@@ -35,6 +39,11 @@ def available(query: Query | None = None) -> list[str]:
 
 
 def choose(wanted: str | None, query: Query) -> str:
+    """The engine that was asked for, or the best there is.
+
+    Raises:
+        RunError: It is not here, or does not run this query; the message says which do.
+    """
     here = available(query)
     if wanted is None:
         return here[0]
@@ -47,7 +56,18 @@ def choose(wanted: str | None, query: Query) -> str:
 
 
 def run(job: Job, *, engine: str | None, output: str, late: str | None, quiet: bool) -> Summary:
-    """Run into files. Nothing stands under the final names unless the run came to its end."""
+    """Run into files. Nothing stands under the final names unless the run came to its end.
+
+    Args:
+        job: What to run.
+        engine: The executor's name; None: the job's choice, or the best there is.
+        output: Where results go; `-` is standard output.
+        late: Where late rows go, or None.
+        quiet: Show no progress.
+
+    Returns:
+        What the run did.
+    """
     name = choose(engine or job.engine, job.query)
     for target in (output, late):
         if target is not None:
@@ -56,6 +76,7 @@ def run(job: Job, *, engine: str | None, output: str, late: str | None, quiet: b
 
 
 def _run_reference(job: Job, output: str, late: str | None, quiet: bool) -> Summary:
+    """Pull the feeds through the reference, and write results as they come."""
     started = time.monotonic()
     feeds = job.check().feeds
     machine = Run(job.query, {n: f.schema for n, f in feeds.items()}, max_pending=job.max_pending or MAX_PENDING)
@@ -86,6 +107,7 @@ def collect(engine: str, job: Job, display: Display) -> pa.Table:
 
 
 def _collect_reference(job: Job, display: Display) -> pa.Table:
+    """The whole result of the reference, with its keys."""
     feeds = job.check().feeds
     machine = Run(job.query, {n: f.schema for n, f in feeds.items()}, max_pending=job.max_pending or MAX_PENDING)
     rows = []
@@ -113,9 +135,11 @@ def write_late(tables: Mapping[str, pa.Table], path: str) -> None:
 
 
 def _total(job: Job) -> int | None:
+    """How many rows there are, if all feeds know."""
     counts = [feed.rows for feed in job.feeds.values()]
     return None if any(c is None for c in counts) else sum(c for c in counts if c is not None)
 
 
 def _rows_in(machine: Run) -> int:
+    """How many rows have come in so far, those that were dropped included."""
     return sum(i.taken + len(i.late) + len(i.behind) for i in machine.intake.streams.values())

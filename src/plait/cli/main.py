@@ -26,6 +26,7 @@ def cli() -> None:
 
 
 def _file(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The argument FILE and the option --input, which most commands have."""
     command = click.option(
         "--input",
         "inputs",
@@ -218,6 +219,7 @@ def _kernels(bound: Bound) -> list[str]:
 
 
 def _pairs(inputs: tuple[str, ...]) -> dict[str, str]:
+    """The values of --input, by stream."""
     for given in inputs:
         if "=" not in given:
             raise click.BadParameter(f"{given!r} is not NAME=PATH", param_hint="--input")

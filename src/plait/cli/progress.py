@@ -74,6 +74,14 @@ class Display:
             print(f"{self.title}: {time.monotonic() - self.started:.0f} s, {note}", file=sys.stderr, flush=True)
 
     def update(self, rows: int, results: int, frontier: int, extra: str = "") -> None:
+        """Tell how far the run is: a live line, or now and then a line of text.
+
+        Args:
+            rows: Rows that have come in so far.
+            results: Results so far.
+            frontier: The event time below which everything is known, in microseconds.
+            extra: What else to say.
+        """
         note = f"{rows:,} rows in, {results:,} results, frontier {moment(frontier)}" + (f", {extra}" if extra else "")
         if self.live is not None and self.task is not None:
             self.live.update(self.task, completed=rows, note=note)

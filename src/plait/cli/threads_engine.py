@@ -42,6 +42,7 @@ def refused(query: Query) -> str | None:
 
 
 def run(job: Job, output: str, late: str | None, quiet: bool) -> Summary:
+    """Push from the feeds in one thread, write results in this one."""
     from plait.cli.execute import write_late
 
     started = time.monotonic()
@@ -70,6 +71,7 @@ def collect(job: Job, display: Display) -> pa.Table:
 
 
 def _started(job: Job, display: Display, **options: Any) -> Any:
+    """The run, with the columns of the feeds."""
     display.say("starting workers; kernels are compiled on first use")
     schemas = {name: feed.schema for name, feed in job.feeds.items()}
     return job.query.on_threads(schemas=schemas, order=job.order, pending=job.max_pending or 1 << 20, **options)
@@ -134,6 +136,7 @@ def _pull(job: Job, run: Any) -> None:
 
 
 def _sliced(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+    """Chunks in smaller pieces."""
     for chunk in chunks:
         for start in range(0, chunk.batch.num_rows, SLICE_ROWS):
             yield Chunk(chunk.batch.slice(start, SLICE_ROWS), chunk.where, chunk.first_row + start)

@@ -156,6 +156,7 @@ class _Held:
         return int(self._rows.num_rows)
 
     def pull(self) -> None:
+        """Read the next chunk that has rows, if there is one."""
         batch = next((batch for batch in self._reader if batch.num_rows), None)
         if batch is None:
             self.ended = True

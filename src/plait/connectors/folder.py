@@ -119,6 +119,7 @@ def _wanted(stream: Stream, files: list[DataFile], kind: str, options: CsvOption
 
 
 def _from_footers(files: list[DataFile], wanted: Wanted | None) -> tuple[Wanted, int]:
+    """What the first footer has, or what is declared; every other footer is held against it."""
     rows = 0
     for file in files:
         schema, here = parquet_file.footer(file)
@@ -131,6 +132,7 @@ def _from_footers(files: list[DataFile], wanted: Wanted | None) -> tuple[Wanted,
 
 
 def _read(files: list[DataFile], kind: str, wanted: Wanted, batch_rows: int, options: CsvOptions) -> Iterator[Chunk]:
+    """The rows of files, one after another."""
     for file in files:
         match kind:
             case "parquet":

@@ -68,6 +68,8 @@ def feed(stream: Stream, data: Any) -> Feed:
 
 
 def _lane(source: SourceName | None, table: pa.Table, schema: pa.Schema, where: str) -> Lane:
+    """A lane over slices of a table."""
+
     def read() -> Iterator[Chunk]:
         row = 0
         for batch in table.to_batches(max_chunksize=BATCH_ROWS):
@@ -81,6 +83,7 @@ def _lane(source: SourceName | None, table: pa.Table, schema: pa.Schema, where: 
 
 
 def _sources(stream: Stream, data: Any) -> dict[SourceName | None, pa.Table]:
+    """Which tables there are, under which source's name."""
     declared = stream.declared()
     by_name = isinstance(data, Mapping) and bool(data) and all(_is_table(value) for value in data.values())
     pieces = isinstance(data, (list, tuple)) and all(isinstance(item, pa.RecordBatch) for item in data)
@@ -119,6 +122,7 @@ def _sources(stream: Stream, data: Any) -> dict[SourceName | None, pa.Table]:
 def _named(
     stream: Stream, data: Mapping[Any, Any], declared: tuple[SourceName, ...] | None
 ) -> dict[SourceName | None, pa.Table]:
+    """Tables by source, in the declared order or by their names."""
     for name in data:
         if isinstance(name, bool) or not isinstance(name, (int, str)) or type(name) is not type(next(iter(data))):
             raise DataError(
@@ -171,6 +175,7 @@ def _is_table(value: Any) -> bool:
 
 
 def _table(stream: Stream, data: Any, where: str) -> pa.Table:
+    """One table of whatever kind, as Arrow's."""
     what = f"Stream {stream.name!r}, {where}" if where else f"Stream {stream.name!r}"
     if isinstance(data, pa.Table):
         return data
@@ -199,6 +204,7 @@ def _table(stream: Stream, data: Any, where: str) -> pa.Table:
 
 
 def _joined(stream: Stream, batches: Sequence[pa.RecordBatch], what: str) -> pa.Table:
+    """Record batches as one table; they must have the same columns."""
     if not batches:
         if stream.schema is None:
             raise DataError(
@@ -236,6 +242,7 @@ def _columns(stream: Stream, data: Mapping[Any, Any], what: str) -> pa.Table:
 
 
 def _column(values: Any, kind: pa.DataType | None, what: str) -> Any:
+    """A column of a dict, as Arrow's."""
     if isinstance(values, (pa.Array, pa.ChunkedArray)):
         return values  # Arrow data says what it is: `check_fit` judges it
     if isinstance(values, (str, bytes)) or not hasattr(values, "__len__"):

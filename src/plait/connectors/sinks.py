@@ -31,6 +31,8 @@ STDOUT: Final = "-"
 
 
 class _Encoder(Protocol):
+    """Writes rows in one format."""
+
     def write(self, batch: pa.RecordBatch) -> None: ...
 
     def finish(self) -> None:
@@ -136,6 +138,7 @@ class Sink:
             self._temporary.unlink(missing_ok=True)
 
     def _finish(self) -> None:
+        """Force what was written to disk, then rename it."""
         self._encoder.finish()
         self._out.flush()
         if self._temporary is None:
@@ -211,7 +214,11 @@ def open_sink(path: str | os.PathLike[str], schema: pa.Schema, *, format: str | 
 
 
 def check_path(path: str | os.PathLike[str], *, format: str | None = None) -> str:
-    """Refuse a target that can't be written, before anything is computed for it; gives the format of what goes there."""
+    """Refuse a target that can't be written, before anything is computed for it.
+
+    Returns:
+        The format of what goes there.
+    """
     check_format(format)
     if os.fspath(path) == STDOUT:
         return format or "jsonl"
@@ -228,6 +235,7 @@ def check_path(path: str | os.PathLike[str], *, format: str | None = None) -> st
 
 
 def _standard_output(schema: pa.Schema, kind: str) -> Sink:
+    """A sink that writes at once: what is out can't be called back."""
     if kind == "parquet":
         raise DataError(
             "Parquet can't go to standard output", why="its footer points back into the file", do="Name a file"
@@ -238,6 +246,7 @@ def _standard_output(schema: pa.Schema, kind: str) -> Sink:
 
 
 def _check_columns(schema: pa.Schema, kind: str, target: str) -> None:
+    """Refuse a column that the format has no form for."""
     if kind == "parquet":
         return
     fits = has_csv_form if kind == "csv" else has_json_form
@@ -251,6 +260,7 @@ def _check_columns(schema: pa.Schema, kind: str, target: str) -> None:
 
 
 def _check_target(target: Path) -> None:
+    """Refuse a target where no file can be put."""
     if target.is_dir():
         raise DataError(f"{str(target)!r} is a folder", why="a result is one file", do="Name a file in it")
     if target.exists() and not target.is_file():
@@ -264,6 +274,7 @@ def _check_target(target: Path) -> None:
 
 
 def _temporary(target: Path) -> tuple[Path, BinaryIO]:
+    """A file beside the target, under a name that readers pass over."""
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     try:
         # Not `tempfile`, whose files nobody else may read: the umask decides, as for any file.

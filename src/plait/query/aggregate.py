@@ -171,6 +171,7 @@ def aggregate(
 
 
 def _window(size: Any, advance: Any) -> Window:
+    """Whole numbers are tuples, durations are time; the two are not mixed."""
     advance = size if advance is None else advance
     counts = [isinstance(v, int) and not isinstance(v, bool) for v in (size, advance)]
     if all(counts):

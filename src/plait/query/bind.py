@@ -93,6 +93,7 @@ RESERVED = "_plait_"
 
 
 def _check_reserved(schema: pa.Schema, what: str) -> None:
+    """Refuse columns whose names are plait's own."""
     for name in schema.names:
         if name.lower().startswith(RESERVED):
             raise QueryError(
@@ -118,6 +119,7 @@ def check_data(query: Query, given: Mapping[str, object]) -> None:
 
 
 def _bind_join(node: Join, inputs: tuple[Bound, ...], ts_type: pa.DataType) -> Bound:
+    """A join's columns; its condition, resolved and checked."""
     left, right = inputs
     predicate = node.predicate.bind(left.schema, right.schema)
     if node.how in ("semi", "anti"):
@@ -128,6 +130,7 @@ def _bind_join(node: Join, inputs: tuple[Bound, ...], ts_type: pa.DataType) -> B
 
 
 def _bind_asof(node: Asof, inputs: tuple[Bound, ...], ts_type: pa.DataType) -> Bound:
+    """An as-of join's columns. The columns of `by=` must be there, and be able to be equal."""
     left, right = inputs
     names = side_names(node.left, node.right)
     for pair in node.by:
@@ -174,6 +177,7 @@ def _pair_schema(node: Join | Asof, left: pa.Schema, right: pa.Schema | None, ts
 
 
 def _bind_aggregate(node: Aggregate, inputs: tuple[Bound, ...], ts_type: pa.DataType) -> Bound:
+    """An aggregate's columns: `ts`, the window's edges, the key, and the functions' results."""
     (source,) = inputs
     label = f"stream {node.input.name!r}" if isinstance(node.input, Stream) else "the input"
     keys = []

@@ -128,6 +128,8 @@ KINDS: dict[str, Kind] = {}
 
 
 def _registered(result: Result, *, in_files: bool = True) -> Callable[[Make], Make]:
+    """Enter a function in `KINDS`, with the type of its result."""
+
     def register(make: Make) -> Make:
         KINDS[make.__name__] = Kind(make, result, in_files)
         return make
@@ -139,18 +141,22 @@ def _registered(result: Result, *, in_files: bool = True) -> Callable[[Make], Ma
 
 
 def _whole(function: Function, schema: pa.Schema) -> pa.DataType:
+    """A whole number."""
     return pa.int64()
 
 
 def _own(function: Function, schema: pa.Schema) -> pa.DataType:
+    """The column's own type."""
     return schema.field(function.columns[0]).type
 
 
 def _listed(function: Function, schema: pa.Schema) -> pa.DataType:
+    """A list of the column's own type."""
     return pa.list_(_own(function, schema))
 
 
 def _declared(function: Function, schema: pa.Schema) -> pa.DataType:
+    """The type that the user has declared."""
     assert function.custom is not None
     return function.custom.type
 
@@ -181,6 +187,7 @@ def _rounded(function: Function, schema: pa.Schema) -> pa.DataType:
 
 
 def _total(function: Function, schema: pa.Schema) -> pa.DataType:
+    """A whole number for integers, else a float."""
     rounded = _rounded(function, schema)
     return pa.int64() if pa.types.is_integer(_own(function, schema)) else rounded
 

@@ -176,6 +176,7 @@ def join(
 
 
 def _window(within: Any, last: Any, tumbling: Any) -> Window:
+    """The one window that was given."""
     given = [f"{k}={v!r}" for k, v in (("within", within), ("last", last), ("tumbling", tumbling)) if v is not None]
     if len(given) != 1:
         raise QueryError(
@@ -249,6 +250,7 @@ def asof(
 
 
 def _by(by: Any) -> tuple[tuple[str, str], ...]:
+    """Pairs of columns from what `by=` may say."""
     pairs = []
     for item in () if by is None else listed(by):
         pair = (item, item) if isinstance(item, str) else item

@@ -17,6 +17,8 @@ from plait.schema import arrow_schema, listed, micros_of
 
 
 class _All:
+    """The kind of `ALL`, so that it has a name to show."""
+
     def __repr__(self) -> str:
         return "plait.ALL"
 
@@ -132,6 +134,7 @@ def _called_with(function: Callable[..., Any], arguments: int) -> bool:
 
 
 def _check_function(option: str, function: Any, arguments: int) -> None:
+    """Refuse an option that is no function, or takes another number of arguments."""
     do = "See help(plait.operator) for what each is called with"
     if not callable(function):
         raise QueryError(f"{option}={function!r} is no function", do=do)

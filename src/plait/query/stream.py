@@ -143,6 +143,7 @@ class Stream:
 
 
 def _difference(declared: pa.Schema, given: pa.Schema) -> str:
+    """The first thing in which two schemas differ, in words."""
     for field in declared:
         if field.name not in given.names:
             return f"column {field.name!r} is declared and missing"
@@ -263,6 +264,7 @@ def _source(name: str, source: object) -> str | None:
 
 
 def _sources(name: str, sources: Any, source: str | None) -> int | tuple[SourceName, ...] | None:
+    """The declared sources, checked: a number of them, or their names, all of one kind."""
     if sources is None:
         return None
     if isinstance(sources, int) and not isinstance(sources, bool):

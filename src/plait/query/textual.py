@@ -57,7 +57,11 @@ def check(op: str, pattern: object) -> str:
 
 
 def re2(op: str, pattern: str) -> str:
-    """The expression that RE2 has to find for `matches` and `like`."""
+    r"""The expression that RE2 has to find for `matches` and `like`.
+
+    >>> re2("like", "a%")
+    '\\Aa[\\x{0}-\\x{10FFFF}]*\\z'
+    """
     if op == "like":
         return _like(pattern)
     try:
@@ -81,6 +85,7 @@ def _refused(pattern: str, what: str) -> QueryError:
 
 
 def _one(pattern: str, op: Any, value: Any) -> str:
+    """One item of Python's reading of a pattern, written for RE2; refused if the two could differ there."""
     match op:
         case sre.LITERAL:
             return _character(value)
@@ -130,6 +135,7 @@ def _character(code: int) -> str:
 
 
 def _like(pattern: str) -> str:
+    """LIKE's pattern as an expression of the whole text."""
     out, escaped = "", False
     for each in pattern:
         if escaped and each not in "%_\\":

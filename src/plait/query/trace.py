@@ -339,6 +339,7 @@ class SymbolicRow:
 
 
 def _binary(op: str, left: object, right: object) -> Symbol:
+    """A larger symbol of two values, one of which may be a constant."""
     return Symbol(Binary(op, as_expr(left), as_expr(right)))
 
 
@@ -419,6 +420,7 @@ def maximum(a: Any, b: Any) -> Any:
 
 
 def _pick(a: Any, b: Any, method: str, plain: Callable[[Any, Any], Any]) -> Any:
+    """`minimum` and `maximum` of symbols, of the reference's values, which have the methods too, and of plain ones."""
     for one, other in ((a, b), (b, a)):
         if hasattr(one, method):
             return getattr(one, method)(other)
@@ -474,6 +476,10 @@ def columns_read(function: Callable[..., Any], rows: int = 2) -> tuple[tuple[str
 
 
 def _scan(code: CodeType, rows: dict[str, dict[str, None]]) -> None:
+    """Find where code loads one of its rows, and note the column that is read of it; inner functions included.
+
+    A row that is used in another way than by reading a column is refused: it could read any column.
+    """
     steps = [s for s in dis.get_instructions(code) if s.opname not in ("CACHE", "RESUME", "NOP", "COPY_FREE_VARS")]
     cells = {*code.co_cellvars, *code.co_freevars}
     for at, step in enumerate(steps):
@@ -506,6 +512,7 @@ def _loaded(step: dis.Instruction) -> tuple[str, ...]:
 
 
 def _column_after(steps: list[dis.Instruction], at: int) -> str | None:
+    """The column that is read of a row just loaded, by attribute or by key; None for any other use."""
     following = steps[at + 1 : at + 3]
     if following and following[0].opname in ("LOAD_ATTR", "LOAD_METHOD"):
         return str(following[0].argval)

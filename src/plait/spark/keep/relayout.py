@@ -57,7 +57,6 @@ def relayout(df: Any, checkpoint: str | os.PathLike[str], to: str | os.PathLike[
         >>> plait.spark.write_ordered(df, "out", checkpoint="checkpoint").awaitTermination()
         >>> df = query.on_spark(given, layout=(2, 1))
         >>> plait.spark.relayout(df, "checkpoint", "checkpoint-2")
-        >>> plait.spark.write_ordered(df, "out", checkpoint="checkpoint-2", drain=True).awaitTermination()
     """
     plan = getattr(df, "_plait", None)
     if plan is None or not plan.streaming:
