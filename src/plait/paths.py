@@ -28,6 +28,8 @@ def plain(path: str | os.PathLike[str], what: str = "The path") -> str:
     >>> plain("out")
     'out'
     """
+    if not isinstance(path, (str, bytes, os.PathLike)):
+        raise DataError(f"{what} is {path!r}", why="a path is text or a pathlib.Path", do="Pass one")
     text = os.fsdecode(path)
     if not text or "\0" in text:
         raise DataError(f"{what} is {text!r}", why="that names no file and no folder")

@@ -335,6 +335,20 @@ def micros_of(value: Any) -> int:
     raise QueryError(f"{value!r} is no moment", do="Pass whole microseconds as an int, or a datetime with a zone")
 
 
+def is_count(value: object) -> bool:
+    """Whether a value is a whole number of at least 1; a truth value is none.
+
+    >>> is_count(3), is_count(0), is_count(True), is_count("3")
+    (True, False, False, False)
+    """
+    return isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.timedelta64)) and value >= 1
+
+
+def is_number(value: object) -> bool:
+    """Whether a value is a number; a truth value is none."""
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, (bool, np.timedelta64))
+
+
 def is_text(kind: pa.DataType) -> bool:
     """Whether a column of this type holds text, however it is laid out."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
@@ -347,6 +361,7 @@ def is_bytes(kind: pa.DataType) -> bool:
 
 
 __all__ = [
-    "TIME_UNITS", "arrow_schema", "arrow_type", "check_time_type", "duration_text", "duration_us", "is_bytes", "is_text",
+    "TIME_UNITS", "arrow_schema", "arrow_type", "check_time_type", "duration_text", "duration_us", "is_bytes", "is_count",
+    "is_number", "is_text",
     "joint_time_type", "listed", "micros_of", "time_kind", "to_micros",
 ]  # fmt: skip

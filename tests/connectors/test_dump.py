@@ -113,4 +113,6 @@ def test_refusals(tmp_path, refusal):
     assert f"'{tmp_path}' is no empty folder" in refusal(write_folder, given, tmp_path)
     assert "is no empty folder" in refusal(write_folder, given, tmp_path / "a.csv")
     assert "rows_per_file=0" in refusal(write_folder, given, tmp_path / "b", rows_per_file=0)
+    assert "rows_per_file='x'" in refusal(write_folder, given, tmp_path / "b", rows_per_file="x")
+    assert "5 is no feed" in refusal(write_folder, 5, tmp_path / "b")
     assert "format='orc' is no format" in refusal(write_folder, given, tmp_path / "b", format="orc")

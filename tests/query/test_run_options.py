@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import plait
+import plait.spark
 from plait.errors import QueryError
 from plait.query.run_options import SparkOptions, ThreadsOptions
 from plait.spark.run import dataframe
@@ -34,6 +35,12 @@ BAD: dict[str, tuple[Any, dict[str, Any], str]] = {
     "none at all": ({"s": []}, {}, "Stream 's' is given no DataFrame"),
     "no stream": ({"t": 5}, {}, "Data is given for 't'"),
 }
+
+
+@pytest.mark.parametrize("partitions", [0, "x", True])
+def test_a_session_of_no_partitions(partitions: Any) -> None:
+    with pytest.raises(QueryError, match="is no number of partitions"):
+        plait.spark.session(partitions=partitions)
 
 
 @pytest.mark.parametrize("case", BAD)

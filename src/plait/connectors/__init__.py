@@ -16,6 +16,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from plait.connectors.contract import BATCH_ROWS, Chunk, Feed, Lane, SourceName
+from plait.errors import DataError
 
 if TYPE_CHECKING:
     from plait.connectors.dump import merged, write_folder
@@ -55,6 +56,10 @@ def feed(stream: Stream, data: Any) -> Feed:
         >>> plait.connectors.feed(stream, {"ts": [1, 2], "x": ["a", "b"]}).schema.names
         ['ts', 'x']
     """
+    from plait.query.stream import Stream
+
+    if not isinstance(stream, Stream):
+        raise DataError(f"A feed of {stream!r}, which is no stream", do="Pass what plait.stream(...) gave")
     if isinstance(data, Feed):
         return data
     if isinstance(data, (str, os.PathLike)):

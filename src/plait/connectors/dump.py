@@ -15,6 +15,7 @@ from plait.connectors.contract import Feed, Lane
 from plait.connectors.files import ENDINGS, check_format
 from plait.connectors.sinks import open_sink
 from plait.errors import DataError
+from plait.schema import is_count
 
 
 def write_folder(
@@ -52,7 +53,9 @@ def write_folder(
     """
     check_format(format)
     folder, ending = paths.absolute(path), ENDINGS[format][0]
-    if rows_per_file < 1:
+    if not isinstance(feed, Feed):
+        raise DataError(f"{feed!r} is no feed", do="Make one with plait.connectors.feed(stream, data)")
+    if not is_count(rows_per_file):
         raise DataError(f"rows_per_file={rows_per_file!r}", why="a file has at least one row")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise DataError(f"{str(folder)!r} is no empty folder", why="its files would mix with these", do="Name another")

@@ -22,6 +22,7 @@ from plait.connectors.files import DataFile, find
 from plait.connectors.fit import Wanted, check_fit, check_unique, plain
 from plait.connectors.memory import check_names
 from plait.errors import DataError
+from plait.schema import is_count
 
 if TYPE_CHECKING:
     from plait.query.stream import Stream
@@ -60,7 +61,7 @@ def feed(
         >>> next(feed.lanes[0].read()).batch.to_pylist()
         [{'ts': 1, 'x': 2.5}, {'ts': 2, 'x': None}]
     """
-    if batch_rows < 1:
+    if not is_count(batch_rows):
         raise DataError(f"batch_rows={batch_rows!r}", why="a chunk has at least one row")
     files, kind = find(path, format)
     options = CsvOptions(delimiter, null_values)

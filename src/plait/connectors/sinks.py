@@ -84,6 +84,8 @@ class Sink:
             plait.errors.RunError: write on a sink that is committed: ...
         """
         self._must_be_open("write")
+        if not isinstance(batch, (pa.RecordBatch, pa.Table)):
+            raise DataError(f"{self.target!r} is given {batch!r}", do="Pass an Arrow record batch or table")
         if not batch.schema.equals(self.schema):
             raise DataError(
                 f"{self.target!r} is given rows of another schema",
@@ -198,6 +200,8 @@ def open_sink(path: str | os.PathLike[str], schema: pa.Schema, *, format: str | 
         2
     """
     kind = check_path(path, format=format)
+    if not isinstance(schema, pa.Schema):
+        raise DataError(f"schema={schema!r} says no columns", do="Pass the Arrow schema of the rows to come")
     if os.fspath(path) == STDOUT:
         return _standard_output(schema, kind)
     target = str(paths.absolute(path))  # it gets its name later, when the working folder may be another
@@ -220,7 +224,7 @@ def check_path(path: str | os.PathLike[str], *, format: str | None = None) -> st
         The format of what goes there.
     """
     check_format(format)
-    if os.fspath(path) == STDOUT:
+    if isinstance(path, (str, os.PathLike)) and os.fspath(path) == STDOUT:
         return format or "jsonl"
     target = paths.plain(path)
     kind = format or format_of(target)

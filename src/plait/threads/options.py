@@ -13,6 +13,7 @@ import pyarrow as pa
 from plait.core.join.choice import KINDS
 from plait.errors import QueryError
 from plait.query.base import check_order
+from plait.schema import is_number
 from plait.threads.aggregate import designs
 from plait.threads.elastic.policy import policy_of
 from plait.threads.gate import GATES
@@ -63,7 +64,7 @@ class Options:
         for name in ("keys", "plain"):
             if not isinstance(getattr(self, name), bool):
                 raise QueryError(f"{name}={getattr(self, name)!r} is no truth value", do="Pass True or False")
-        if not (_is_number(self.stall_after_s) and self.stall_after_s > 0):
+        if not (is_number(self.stall_after_s) and self.stall_after_s > 0):
             raise QueryError(
                 f"stall_after_s={self.stall_after_s!r}",
                 why="it is a number of seconds above zero",
@@ -90,9 +91,7 @@ class Options:
         """Refuse what is of a wrong kind before anything is made of it."""
         rates = self.rates
         if rates is not None and not (
-            isinstance(rates, (tuple, list))
-            and len(rates) == 2
-            and all(_is_number(rate) and rate > 0 for rate in rates)
+            isinstance(rates, (tuple, list)) and len(rates) == 2 and all(is_number(rate) and rate > 0 for rate in rates)
         ):
             raise QueryError(
                 f"rates={rates!r} are no rates",
@@ -123,10 +122,6 @@ class Options:
             f"punctuate={wanted!r} is no interval",
             do="Pass 'comparison' (exact), a number of tuples (1: the papers' outer order), or None (as results come)",
         )
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 #: Options that are whole numbers, and what each counts.

@@ -24,16 +24,17 @@ own that the interpreter lets go of however the call ends. One that is there and
 from __future__ import annotations
 
 import gc
+import operator
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, Self
 
 import pyarrow as pa
 
 from plait import order as total_order
-from plait.errors import QueryError, RunError
+from plait.errors import DataError, QueryError, RunError
 from plait.layouts import plain_schema
 from plait.query.aggregate import Aggregate
 from plait.query.base import Query
@@ -41,7 +42,7 @@ from plait.query.bind import bind
 from plait.query.join import Asof, Join
 from plait.query.operator import Operator
 from plait.query.stream import SourceName, Stream
-from plait.schema import micros_of
+from plait.schema import is_number, micros_of
 from plait.threads.dag import Dag, begin
 from plait.threads.elastic.manager import Change
 from plait.threads.engine import Engine, raise_again
@@ -215,11 +216,13 @@ class Run:
             del self._calls[call]
 
     def _stream(self, name: str) -> Stream:
-        if name not in self._streams:
+        if not isinstance(name, str) or name not in self._streams:
             raise RunError(f"The query has no stream {name!r}", why=f"it reads {', '.join(self._streams)}")
         return self._streams[name]
 
     def _refuse_ended(self, what: str, stream: str, source: SourceName | None) -> None:
+        if not isinstance(source, Hashable):
+            raise DataError(f"Stream {stream!r}: {source!r} can't name a source", why="names are integers or text")
         over = None if self._engine is None else self._engine.ended(stream, source)
         if over is not None:
             raise RunError(f"{over} has ended", why=f"{what} came after its end")
@@ -295,7 +298,7 @@ class Run:
 
         Args:
             stream: The stream's name.
-            source: The source's name; 0 for the only source of a stream.
+            source: The source's name; None or 0 for the only source of a stream.
             ts: Microseconds, or a datetime with a zone. It is not lowered by the stream's disorder.
 
         Raises:
@@ -391,6 +394,10 @@ class Run:
             ...     list(run.results(timeout_s=0))
             []
         """
+        if timeout_s is not None and not is_number(timeout_s):
+            raise QueryError(
+                f"timeout_s={timeout_s!r} is no number of seconds", do="Pass one, or None to wait for ever"
+            )
         patience = Patience(timeout_s)
         while True:
             self._check("results")
@@ -493,7 +500,16 @@ class Run:
             ...     run.rebalance([1, 0]).moved
             2
         """
-        return self._changeable("rebalance").rebalance(owners, reason)
+        engine = self._changeable("rebalance")
+        try:
+            wanted = None if owners is None else [operator.index(owner) for owner in owners]
+        except TypeError:
+            raise RunError(
+                f"rebalance({owners!r})",
+                why="it is no map of shares to threads",
+                do="Pass a thread's number for each share",
+            ) from None
+        return engine.rebalance(wanted, reason)
 
     @property
     def owners(self) -> list[int]:

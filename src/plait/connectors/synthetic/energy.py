@@ -16,6 +16,7 @@ from plait.connectors.contract import BATCH_ROWS
 from plait.connectors.synthetic.rates import Ints, as_rates
 from plait.connectors.synthetic.workload import Part, Workload, build, source_names
 from plait.errors import QueryError
+from plait.schema import is_count
 
 METERS: Final = 243
 #: A household's load over the hours of a day, as a multiple of its mean.
@@ -84,8 +85,8 @@ def energy(
         [1]
     """
     for option, value in (("concentrators", concentrators), ("meters", meters)):
-        if value < 1:
-            raise QueryError(f"{option}={value!r}", why="there is at least one")
+        if not is_count(value):
+            raise QueryError(f"{option}={value!r}", why="it is a whole number, and there is at least one")
     names = source_names("dc", concentrators)
     meter = ("meter", pa.int32())
 

@@ -7,6 +7,7 @@ whatever the size of the batches.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plait.errors import QueryError
+from plait.schema import is_number
 
 Ints = NDArray[np.int64]
 MIN_PER_SECOND: Final = 0.01
@@ -39,6 +41,7 @@ class Constant:
     per_second: float
 
     def __post_init__(self) -> None:
+        _check_numbers(self)
         _check(self, self.per_second)
 
     def before(self, second: Ints) -> Ints:
@@ -84,6 +87,7 @@ class Sinusoid:
     phase: float = 0.0
 
     def __post_init__(self) -> None:
+        _check_numbers(self)
         _check(self, self.mean, amplitude=self.amplitude <= self.mean, period_s=self.period_s > 0)
 
     def before(self, second: Ints) -> Ints:
@@ -133,6 +137,7 @@ class Peaks:
     first_s: int = 0
 
     def __post_init__(self) -> None:
+        _check_numbers(self)
         mean = self.base + (self.peak - self.base) * self.lasting_s / max(self.every_s, 1)
         _check(self, mean, base=self.base >= 0, peak=self.peak >= 0, lasting_s=0 < self.lasting_s <= self.every_s)
 
@@ -166,6 +171,12 @@ Rates = float | Rate | Sequence[float | Rate]
 def _floor(tuples: Any) -> Ints:
     whole: Ints = np.floor(tuples).astype(np.int64)
     return whole
+
+
+def _check_numbers(rate: Rate) -> None:
+    for field in dataclasses.fields(rate):
+        if not is_number(getattr(rate, field.name)):
+            raise QueryError(f"{rate}: {field.name} is no number", do="Pass tuples a second, or seconds")
 
 
 def _check(rate: Rate, mean: float, **conditions: bool) -> None:

@@ -17,6 +17,7 @@ from plait.connectors.synthetic.rates import Ints, as_rates
 from plait.connectors.synthetic.words import sentences, zipf
 from plait.connectors.synthetic.workload import Part, Workload, build, source_names
 from plait.errors import QueryError
+from plait.schema import is_count, is_number
 
 SONGS: Final = 40_000
 USERS: Final = 40_000
@@ -66,9 +67,11 @@ def songs(
         True
     """
     for option, value in (("sources", sources), ("songs", songs)):
-        if value < 1:
-            raise QueryError(f"{option}={value!r}", why="there is at least one")
-    if not (0 <= mail <= 1 and 0 <= ip <= 1 and mail + ip <= 1):
+        if not is_count(value):
+            raise QueryError(f"{option}={value!r}", why="it is a whole number, and there is at least one")
+    if not is_number(exponent):
+        raise QueryError(f"exponent={exponent!r} is no number", why="the k-th has weight 1 / k**exponent")
+    if not (is_number(mail) and is_number(ip) and mail >= 0 and ip >= 0 and mail + ip <= 1):
         raise QueryError(
             f"mail={mail!r} and ip={ip!r}", why="they are shares of all comments", do="Keep mail + ip <= 1"
         )

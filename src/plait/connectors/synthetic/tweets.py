@@ -19,6 +19,7 @@ from plait.connectors.synthetic.rates import Ints, as_rates
 from plait.connectors.synthetic.words import WORDS, sentences, zipf
 from plait.connectors.synthetic.workload import Part, Workload, build, source_names
 from plait.errors import QueryError
+from plait.schema import is_count, is_number
 
 TAGS: Final = 10_000
 USERS: Final = 100_000
@@ -66,8 +67,10 @@ def tweets(
         True
     """
     for option, value in (("sources", sources), ("tags", tags)):
-        if value < 1:
-            raise QueryError(f"{option}={value!r}", why="there is at least one")
+        if not is_count(value):
+            raise QueryError(f"{option}={value!r}", why="it is a whole number, and there is at least one")
+    if not is_number(exponent):
+        raise QueryError(f"exponent={exponent!r} is no number", why="the k-th has weight 1 / k**exponent")
 
     def columns(random: np.random.Generator, times: Ints) -> list[pa.Array]:
         count = len(times)

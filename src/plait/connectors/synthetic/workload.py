@@ -13,6 +13,7 @@ from plait.connectors.dump import merged
 from plait.connectors.synthetic.blocks import TS, Make, Source
 from plait.connectors.synthetic.rates import Rate, row_counts
 from plait.errors import QueryError
+from plait.schema import is_count
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def build(
     """The feeds of all parts over one span of time: `seconds`, or until they have `rows` rows in all."""
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise QueryError(f"seed={seed!r}", why="a seed is a whole number, not negative")
-    if batch_rows < 1:
+    if not is_count(batch_rows):
         raise QueryError(f"batch_rows={batch_rows!r}", why="a batch has at least one row")
     counts = iter(row_counts([rate for part in parts for rate in part.rates], seconds, rows))
     feeds: dict[str, Feed] = {}

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from plait import java, paths
-from plait.errors import DataError, RunError
+from plait.errors import DataError, QueryError, RunError
+from plait.schema import is_count
 from plait.spark.plan import local
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -66,6 +67,7 @@ def session(*, master: str = "local[*]", partitions: int | None = None, name: st
         A `SparkSession`.
 
     Raises:
+        QueryError: `partitions` is no number of at least 1.
         RunError: There is no Java for Spark; the message has the command that installs it.
 
     Example:
@@ -74,6 +76,8 @@ def session(*, master: str = "local[*]", partitions: int | None = None, name: st
         >>> spark.conf.get("spark.sql.shuffle.partitions")
         '2'
     """
+    if partitions is not None and not is_count(partitions):
+        raise QueryError(f"partitions={partitions!r} is no number of partitions", do="Pass a whole number, at least 1")
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
