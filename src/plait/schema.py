@@ -341,7 +341,8 @@ def is_count(value: object) -> bool:
     >>> is_count(3), is_count(0), is_count(True), is_count("3")
     (True, False, False, False)
     """
-    return isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.timedelta64)) and value >= 1
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.timedelta64))
+    return whole and bool(value >= 1)  # type: ignore[operator]  # mypy does not carry what `whole` says
 
 
 def is_number(value: object) -> bool:

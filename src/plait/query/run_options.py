@@ -36,7 +36,8 @@ class ThreadsOptions(TypedDict, total=False):
         layout: Of dpjoin: (rows, columns), "linear", "square", "rectangular", or "auto", which goes by `rates`.
             Default: 'auto'.
         gate: Where sources are merged: "ring" (every reader merges for itself), "skiplist" (sources sort as they insert, the
-            papers' ScaleGate), or "auto", which is the ring. Default: 'auto'.
+            papers' ScaleGate), or "auto", which is the ring. With WiML only the sources' progress goes through it.
+            Default: 'auto'.
         punctuate: Of splitjoin, how exactly results are ordered: "order" (as `order` says), "comparison" (strict), a number k
             (only every k triggers apart), or None (as results come). Default: 'order'.
         fan_out: Of splitjoin, how many children a worker has in the distribution tree. Default: 2.
