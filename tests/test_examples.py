@@ -82,7 +82,7 @@ def test_a_wrong_example_would_be_seen() -> None:
 
 
 #: Modules whose other docstrings have examples too. None of them loads Numba or Spark.
-MODULES = [plait.errors, order, schema, layouts, paths, expression, types, sql, textual, identical]
+MODULES = [plait, plait.errors, order, schema, layouts, paths, expression, types, sql, textual, identical]
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)

@@ -1,4 +1,9 @@
-"""`query.on_spark`: DataFrames in, a DataFrame out; streaming or batch, the same rows."""
+"""`query.on_spark`: DataFrames in, a DataFrame out; streaming or batch, the same rows.
+
+The way of a call: what can be refused is refused (`plan`), DataFrames are tied to streams (`plan.frames`), each operator
+becomes a stage with its cells (`plan.stages`), and the DataFrame of results carries its `Plan` along, by which `write_ordered`
+and `relayout` know it again. Nothing runs before an action of the user's.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +52,16 @@ def dataframe(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int,
 
 @dataclass(frozen=True)
 class Plan:
-    """A query tied to DataFrames: `raw` has what cells put out, packed; `results()` unpacks the results."""
+    """A query tied to DataFrames.
+
+    Attributes:
+        spark: The session.
+        pipeline: The stages, the last operator's first, and how their rows travel.
+        streaming: Whether the DataFrames are streams.
+        control_dir: The folder of control events; None until a checkpoint says where it is.
+        again: The same plan with another layout or control folder. What the two share is made once.
+        wanted: The layout that was asked for.
+    """
 
     spark: Any
     pipeline: Pipeline
@@ -63,9 +77,11 @@ class Plan:
 
     @property
     def schema(self) -> pa.Schema:
+        """The results' columns, the key included."""
         return pa.schema([*self.cell.bound.schema, pa.field(formats.KEY, pa.binary())])
 
     def raw(self) -> Any:
+        """What cells put out, packed: results, dropped rows and progress, a row each (`formats`)."""
         return self.pipeline.output()
 
     @property
@@ -124,10 +140,16 @@ class Plan:
         control.announce(self.control_dir, told)
 
     def drain(self) -> None:
+        """Write the end of input into the control folder."""
         assert self.control_dir is not None
         control.drain(self.control_dir)
 
     def results(self, *, late_rows: bool = False) -> Any:
+        """The results as a DataFrame.
+
+        Args:
+            late_rows: Have rows that were dropped in it, too, in two columns of their own.
+        """
         from pyspark.sql.pandas.types import from_arrow_schema
 
         raw = self.raw()
@@ -186,6 +208,7 @@ def plan(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int, int]
 
 
 def _check_options(index: str, max_pending: int | None, read: str, functions: str) -> None:
+    """Refuse options that mean nothing, before a session is needed."""
     if functions not in ("same", "changed"):
         raise QueryError(f"functions={functions!r} says nothing of them", do="Use 'same' or 'changed'")
     if read not in ("auto", "rows"):
@@ -212,6 +235,7 @@ def _check_frames(stream: str, data: Any) -> None:
 
 
 def _check_arrow(spark: Any) -> None:
+    """Refuse a session in which Spark takes no columns with 32-bit lengths: plait's tasks have no others."""
     key = "spark.sql.execution.arrow.useLargeVarTypes"
     if str(spark.conf.get(key, "false")).lower() == "true":
         raise RunError(
@@ -222,12 +246,14 @@ def _check_arrow(spark: Any) -> None:
 
 
 def _first(data: Any) -> Any:
+    """One of the DataFrames given for a stream."""
     return (
         next(iter(data.values())) if isinstance(data, Mapping) else data[0] if isinstance(data, (list, tuple)) else data
     )
 
 
 def _all_streaming(given: Mapping[str, list[frames.Frame]]) -> bool:
+    """Whether the DataFrames are streams; refused if some are and some are not."""
     kinds = {name: {f.frame.isStreaming for f in found} for name, found in given.items()}
     if len(set().union(*kinds.values())) > 1:
         live = [n for n, k in kinds.items() if True in k]
@@ -281,6 +307,7 @@ def _meaning(operator: Bound, *, functions: bool) -> str:
 
 
 def _condition_text(predicate: Predicate, *, functions: bool) -> str:
+    """A condition in words, and of an opaque function what is in it."""
     own = function_text.meaning([predicate.source]) if functions and predicate.kind == "opaque" else ""
     return predicate.describe() + own
 
@@ -295,6 +322,7 @@ def _pins(bound: Bound) -> dict[str, Any]:
 
 
 def _conditions(operator: Bound) -> list[Predicate]:
+    """All conditions of an operator: a join's own, and those of its functions."""
     where = [f.where for _, f in operator.node.compute] if isinstance(operator.node, Aggregate) else []
     return [p for p in (operator.predicate, *where) if p is not None]
 
@@ -309,6 +337,8 @@ def _functions(operator: Bound) -> list[Any]:
 
 
 def unpack(schema: pa.Schema, kind: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """A function for `mapInArrow` that gives the rows of packed bodies of one kind, and passes over all others."""
+
     def unpacked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for found, body in zip(batch.column("kind").to_pylist(), batch.column("body"), strict=True):

@@ -155,7 +155,16 @@ def _unfit(interpreter: str) -> str | None:
 
 
 def place(spark: Any, path: str | os.PathLike[str], what: str) -> Path:
-    """A folder that plait and Spark both write into, absolute; refused where the two would mean different ones."""
+    """A folder that plait and Spark both write into, as an absolute path.
+
+    Args:
+        spark: The session.
+        path: A local path or `file:` URI, as a user wrote it.
+        what: What begins the error.
+
+    Raises:
+        DataError: It is no local path; or Spark's default file system is another, where it would look for the folder.
+    """
     found = paths.absolute(path, what)
     default = spark._jsc.hadoopConfiguration().get("fs.defaultFS") or "file:///"
     if not str(default).startswith("file:") and not os.fsdecode(path).lower().startswith("file:"):
@@ -168,6 +177,7 @@ def place(spark: Any, path: str | os.PathLike[str], what: str) -> Path:
 
 
 def _advise(spark: Any) -> None:
+    """Warn of settings that make a session slow, each once a process."""
     slow = [f"{key}={SETTINGS[key]}" for key in ADVISED if spark.conf.get(key, "") != SETTINGS[key]]
     partitions = int(spark.conf.get("spark.sql.shuffle.partitions"))
     cores = spark.sparkContext.defaultParallelism
