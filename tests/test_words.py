@@ -7,11 +7,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 TEXTS = [
-    *(ROOT / "docs").glob("*.md"), ROOT / "README.md", ROOT / "ARCHITECTURE.md", *(ROOT / "src").rglob("*.py"),
-    *(ROOT / "benchmarks").rglob("*.py"),
+    *(ROOT / "docs").glob("*.md"), ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md",
+    *(ROOT / "src").rglob("*.py"), *(ROOT / "benchmarks").rglob("*.py"),
 ]  # fmt: skip
 #: A path with at least one folder, to a file of ours.
 PATH = re.compile(r"(?<![\w/.*<:-])((?:[\w-]+/)+[\w-]+\.(?:py|md|sh|java))")
+#: A file or folder by its path from the root.
+FOLDER = re.compile(r"(?<![\w/.-])((?:src|tests|benchmarks|docs|examples|tools)/[\w./-]*[\w/])")
 #: A module in backticks, by its name below `plait`, or something in one.
 NAME = re.compile(r"`(?:plait\.)?((?:core|threads|spark|reference|connectors|query|cli)\.[a-z_]+\.[a-z_.]+)`")
 
@@ -33,6 +35,11 @@ def test_paths() -> None:
     assert not missing
 
 
+def test_folders() -> None:
+    missing = {(t.name, path) for t in TEXTS for path in FOLDER.findall(t.read_text()) if not (ROOT / path).exists()}
+    assert not missing
+
+
 def test_modules() -> None:
     modules = _modules()
     options = ("spark.sql.", "spark.jars.", "spark.python.", "spark.driver.")  # Spark's own settings
@@ -46,5 +53,6 @@ def test_modules() -> None:
 
 
 def test_a_missing_one_would_be_seen() -> None:
+    assert FOLDER.findall("see `tests/nowhere`, or docs/gone.md.") == ["tests/nowhere", "docs/gone.md"]
     assert PATH.findall("see (`core/nowhere/gone.py`) and x.py") == ["core/nowhere/gone.py"]
     assert NAME.findall("`plait.core.nowhere.gone` `x.y`") == ["core.nowhere.gone"]

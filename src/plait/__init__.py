@@ -2,6 +2,23 @@
 
 A query is a function from one totally ordered stream to another. How sources are delivered, workers, layouts, batch
 sizes, arrival times, failures and rescaling change when a result appears, never what it is or in which order.
+
+    stream                              declare an input
+    join, asof, aggregate, operator     describe what to compute; each gives a `Query`
+    count, sum, mean, ... custom        what an aggregate computes
+    text, minimum, maximum              parts of conditions
+    query.reference(data)               run it: slow, and the definition of what is correct
+    query.on_threads(...)               run it on threads of this process
+    query.on_spark(data, ...)           run it on Spark (`plait.spark`)
+
+Every error is a `PlaitError` with the fact, the reason and what to do.
+
+Example:
+    >>> import plait
+    >>> readings = plait.stream("readings", unit="s")
+    >>> query = plait.aggregate(readings, size="10s", by="meter", compute={"mean": plait.mean("cons")})
+    >>> query.reference({"readings": {"ts": [1, 2], "meter": [7, 7], "cons": [1.0, 2.0]}})["mean"].to_pylist()
+    [1.5]
 """
 
 from plait.errors import BehindError, DataError, LateError, PendingError, PlaitError, QueryError, RunError

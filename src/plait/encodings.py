@@ -24,7 +24,18 @@ _LISTS = {
 
 
 def plain_type(kind: pa.DataType, what: str = "A column") -> pa.DataType:
-    """The type that holds the same values plainly; the very object if it does so itself. `what` begins the error."""
+    """The type that holds the same values plainly; the very object if it does so itself.
+
+    Args:
+        kind: Any Arrow type.
+        what: What begins the error.
+
+    Raises:
+        QueryError: It is a union, or a struct two of whose fields have one name.
+
+    >>> plain_type(pa.dictionary(pa.int8(), pa.string())), plain_type(pa.list_(pa.string_view()))
+    (DataType(string), ListType(list<item: large_string>))
+    """
     if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
         return plain_type(kind.value_type, what)
     if pa.types.is_string_view(kind):
@@ -42,6 +53,7 @@ def plain_type(kind: pa.DataType, what: str = "A column") -> pa.DataType:
 
 
 def _nested(kind: pa.DataType, what: str) -> pa.DataType:
+    """The same of structs, maps and lists, inside out."""
     if pa.types.is_struct(kind):
         names = [kind.field(k).name for k in range(kind.num_fields)]
         if len(set(names)) < len(names):
@@ -78,7 +90,11 @@ def plain_schema(schema: pa.Schema, what: str = "A table") -> pa.Schema:
 
 
 def plain_array(array: pa.Array) -> pa.Array:
-    """The same values in their plain type."""
+    """The same values in their plain type.
+
+    >>> plain_array(pa.array(["a", "b", "a"]).dictionary_encode()).to_pylist()
+    ['a', 'b', 'a']
+    """
     kind = array.type
     wanted = plain_type(kind)
     if wanted is kind:
@@ -136,6 +152,7 @@ def rebuilt(array: pa.Array, inner: Callable[[pa.Array, int], pa.Array]) -> pa.A
 
 
 def _list(values: pa.Array, ends: np.ndarray, kind: pa.DataType, mask: pa.Array | None) -> pa.Array:
+    """A list array of these values, cut at `ends`."""
     large = pa.types.is_large_list(kind)
     offsets = pa.array(ends, pa.int64() if large else pa.int32())
     return (pa.LargeListArray if large else pa.ListArray).from_arrays(offsets, values, type=kind, mask=mask)
@@ -171,6 +188,7 @@ def stored(array: pa.Array) -> pa.Array:
 
 
 def _has_times(kind: pa.DataType) -> bool:
+    """Whether there are moments, days or spans in the type, at any depth."""
     if pa.types.is_nested(kind):
         return any(_has_times(kind.field(k).type) for k in range(kind.num_fields))
     return bool(pa.types.is_temporal(kind) and not pa.types.is_interval(kind))

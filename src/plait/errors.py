@@ -8,7 +8,24 @@ from __future__ import annotations
 
 
 class PlaitError(Exception):
-    """Base of everything plait raises on purpose."""
+    """Base of every error that plait raises on purpose.
+
+    The message is made of up to three sentences: the fact with its values, the reason, and what to do. Each is also an attribute.
+    An error keeps them when it is pickled, so it crosses process borders whole.
+
+    Args:
+        fact: What is wrong, with the values that were given.
+        why: Why that is refused.
+        do: What to do about it.
+
+    Example:
+        >>> import plait
+        >>> try:
+        ...     plait.stream("quotes", unit="fortnight")
+        ... except plait.PlaitError as error:
+        ...     print(error.fact, "->", error.do)
+        Stream 'quotes': unit='fortnight' is no unit of time -> Use one of 'ns', 'us', 'ms', 's', 'day'
+    """
 
     def __init__(self, fact: str, *, why: str = "", do: str = "") -> None:
         self.fact, self.why, self.do = fact, why, do
@@ -29,34 +46,111 @@ def _sentence(text: str) -> str:
 
 
 class QueryError(PlaitError, ValueError):
-    """A query that can't mean anything: found when it is built or bound to its columns."""
+    """A query that can't mean anything.
+
+    It is raised when the query is built, or when its columns become known. It is a `ValueError` too.
+
+    Example:
+        >>> import plait
+        >>> plait.join(plait.stream("a"), plait.stream("b"))
+        Traceback (most recent call last):
+        plait.errors.QueryError: A join needs exactly one window; given: none. ...
+    """
 
 
 class DataError(PlaitError, ValueError):
-    """Rows that break what their stream declares: a null time, a column of another type, a broken file."""
+    """Rows, files or folders that break what was declared of them: a null time, another type, a broken file.
+
+    It is a `ValueError` too.
+
+    Example:
+        >>> import plait
+        >>> readings = plait.stream("readings", unit="s")
+        >>> query = plait.aggregate(readings, size="10s", compute={"n": plait.count()})
+        >>> query.reference({"readings": {"ts": [1, None]}})
+        Traceback (most recent call last):
+        plait.errors.DataError: Stream 'readings', row 1: time column 'ts' is NULL. Every tuple needs an event time.
+    """
 
 
 class LateError(DataError):
-    """A tuple ran further back than its source's disorder allows (`late="error"`)."""
+    """A tuple ran further back in time than its source's `disorder=` allows, and the stream has `late="error"`.
+
+    Example:
+        >>> import plait
+        >>> readings = plait.stream("readings", unit="s", disorder="1s")
+        >>> query = plait.aggregate(readings, size="10s", compute={"n": plait.count()})
+        >>> query.reference({"readings": {"ts": [5, 3]}})
+        Traceback (most recent call last):
+        plait.errors.LateError: Stream 'readings', source 0, row 1: ts 3000000 is late, 2000000 us behind 5000000 before it. ...
+    """
 
 
 class BehindError(DataError):
-    """A tuple below the released frontier came from a source that was not holding it (`behind="error"`)."""
+    """A tuple lies below the released frontier, its source was not holding it, and the stream has `behind="error"`.
+
+    Such a source was not declared and turned up late, or came back after `idle_after=`.
+
+    Example:
+        >>> import plait
+        >>> readings = plait.stream("readings", unit="s", source="feed")
+        >>> query = plait.aggregate(readings, size="10s", compute={"n": plait.count()})
+        >>> with query.on_threads() as run:
+        ...     run.push("readings", None, {"ts": [1, 40], "feed": ["x", "x"]})
+        ...     run.push("readings", None, {"ts": [2], "feed": ["y"]})
+        Traceback (most recent call last):
+        plait.errors.BehindError: Stream 'readings', source 'y', row 0: ts 2000000 is behind the frontier 40000000, ...
+    """
 
 
 class PendingError(DataError):
-    """More tuples wait for the frontier than the run may hold; the message names who holds it."""
+    """More tuples wait for the frontier than the run may hold. The message names the source that holds the frontier.
+
+    The limits are `on_threads(pending=)`, `on_spark(max_pending=)` and `max_pending` in a TOML file.
+
+    Example:
+        >>> import plait
+        >>> readings = plait.stream("readings", unit="s", source="feed", sources=["x", "y"])
+        >>> query = plait.aggregate(readings, size="10s", compute={"all": plait.collect("ts")})
+        >>> with query.on_threads(pending=4) as run:
+        ...     run.push("readings", None, {"ts": [1, 2, 3, 4, 5], "feed": ["x"] * 5})
+        Traceback (most recent call last):
+        plait.errors.PendingError: source 'x' of stream 'readings' has 4 tuples that wait for the frontier, which is held by
+        source 'y' of stream 'readings': it has not spoken. ...
+    """
 
 
 class RunError(PlaitError, RuntimeError):
-    """A run used in a way its life cycle forbids, or an executor that is not there."""
+    """A run was used in a way that its life cycle forbids, an executor is not there, or a user's function raised.
+
+    It is a `RuntimeError` too.
+
+    Example:
+        >>> import plait
+        >>> readings = plait.stream("readings", unit="s", schema={"ts": "int64"})
+        >>> run = plait.aggregate(readings, size="10s", compute={"n": plait.count()}).on_threads()
+        >>> run.stop()
+        >>> run.drain()
+        Traceback (most recent call last):
+        plait.errors.RunError: The run was stopped. Call on_threads again for a new run.
+    """
 
 
 def counted(number: int, noun: str) -> str:
-    """A number of things, in words: 1 worker, 2 workers."""
+    """A number of things in words.
+
+    >>> counted(1, "worker"), counted(2, "worker")
+    ('1 worker', '2 workers')
+    """
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def user_raised(error: Exception, called: str, why: str) -> RunError:
-    """An error of a user's function, with what it was called with: no fault of plait's."""
+    """The error for a user's function that raised. It names the function's arguments: the fault is not plait's.
+
+    Args:
+        error: What the function raised.
+        called: The call in words, with its arguments.
+        why: Why that stops the run.
+    """
     return RunError(f"{called} raised {type(error).__name__}: {error}", why=why)

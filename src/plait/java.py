@@ -38,6 +38,7 @@ def _major_version(path: str) -> int | None:
 
 
 def _install_command() -> str:
+    """The command that installs Java with the package manager that is here."""
     if sys.platform == "darwin":
         return "brew install openjdk@17"
     for tool, command in (

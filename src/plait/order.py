@@ -97,7 +97,11 @@ _INT_BIAS = 2**63
 
 
 def encode(key: Key) -> bytes:
-    """The key as bytes whose order is the key's order (`_plait_key` of every Spark result)."""
+    """The key as bytes whose order is the key's order (`_plait_key` of every Spark result).
+
+    >>> encode((1, b"a")) < encode((1, b"b")) < encode((2,))
+    True
+    """
     out = bytearray()
     for part in key:
         _encode(part, out)
@@ -146,7 +150,11 @@ def _encode_int(value: int, out: bytearray) -> None:
 
 
 def decode(encoded: bytes) -> Key:
-    """The key that `encode` was given; text comes back as its bytes."""
+    """The key that `encode` was given; text comes back as its bytes.
+
+    >>> decode(encode((5, 0, (b"x", 1.5))))
+    (5, 0, (b'x', 1.5))
+    """
     parts, at = [], 0
     while at < len(encoded):
         part, at = _decode(encoded, at)

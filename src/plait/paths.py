@@ -28,6 +28,8 @@ def plain(path: str | os.PathLike[str], what: str = "The path") -> str:
     >>> plain("out")
     'out'
     """
+    if not isinstance(path, (str, bytes, os.PathLike)):
+        raise DataError(f"{what} is {path!r}", why="a path is text or a pathlib.Path", do="Pass one")
     text = os.fsdecode(path)
     if not text or "\0" in text:
         raise DataError(f"{what} is {text!r}", why="that names no file and no folder")
@@ -89,6 +91,7 @@ def folder(path: Path, what: str) -> None:
 
 
 def _from_uri(text: str, what: str) -> str:
+    """The path of a `file:` URI, its escapes undone."""
     rest = text[len("file:") :]
     if rest.startswith("//"):
         host, slash, rest = rest[2:].partition("/")

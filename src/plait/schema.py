@@ -38,9 +38,19 @@ _FORMS = "Write text such as '5 minutes', '1h 30min' or '250ms', a timedelta, or
 
 
 def duration_us(value: Any, name: str, *, zero: bool = True, forms: str = _FORMS) -> int:
-    """A duration as microseconds: text, `timedelta` or an int; never negative, never fractional.
+    """A duration in microseconds.
 
-    `forms`: what the option takes, for messages, where an int means something else.
+    Args:
+        value: Text such as "1h 30min", a timedelta, or whole microseconds.
+        name: The option, for messages.
+        zero: Whether nothing is a duration, too.
+        forms: What the option takes, for messages, where an int means something else.
+
+    Raises:
+        QueryError: It is no duration, negative, no whole microsecond, or longer than 2^62 of them.
+
+    >>> duration_us("1h 30min", "within"), duration_us(dt.timedelta(milliseconds=5), "within"), duration_us(7, "within")
+    (5400000000, 5000, 7)
     """
     if isinstance(value, (bool, np.timedelta64)) or not isinstance(value, (int, str, dt.timedelta, np.integer)):
         raise QueryError(f"{name}={value!r} is not a duration", do=forms)
@@ -66,6 +76,7 @@ def duration_us(value: Any, name: str, *, zero: bool = True, forms: str = _FORMS
 
 
 def _parse_duration(text: str, name: str, forms: str) -> int:
+    """Numbers with units, added up; fractions are exact until the sum is known."""
     total, at = Fraction(0), 0
     while (piece := _PIECE.match(text, at)) is not None:
         number, unit = piece.groups()
@@ -81,6 +92,7 @@ def _parse_duration(text: str, name: str, forms: str) -> int:
 
 
 def _not_whole(value: object, name: str) -> QueryError:
+    """The error for a duration between two microseconds."""
     return QueryError(
         f"{name}={value!r} is not a whole number of microseconds",
         why="time is counted in microseconds, and nothing is rounded silently",
@@ -89,7 +101,11 @@ def _not_whole(value: object, name: str) -> QueryError:
 
 
 def duration_text(micros: int) -> str:
-    """A duration for a person to read: the largest unit that divides it."""
+    """A duration for a person to read: the largest unit that divides it.
+
+    >>> duration_text(90_000_000), duration_text(3_600_000_000), duration_text(1)
+    ('90 s', '1 h', '1 us')
+    """
     for unit, size in (
         ("d", 86_400_000_000),
         ("h", 3_600_000_000),
@@ -146,7 +162,23 @@ def check_time_type(kind: pa.DataType, unit: str | None, *, stream: str, column:
 
 def to_micros(column: pa.Array | pa.ChunkedArray, unit: str | None, *, stream: str, name: str, first_row: int = 0,
               where: str = "") -> np.ndarray:  # fmt: skip
-    """A time column as int64 microseconds. `first_row` and `where` say in errors which row of what is at fault."""
+    """A time column as int64 microseconds.
+
+    Args:
+        column: Timestamps, dates or integers, of which none may be NULL.
+        unit: What an integer counts; see `check_time_type`.
+        stream: The stream's name, for messages.
+        name: The column's name, for messages.
+        first_row: The number of the column's first row within `where`, for messages.
+        where: The file or the like, for messages.
+
+    Raises:
+        QueryError: The column's type, with `unit`, fixes no moment.
+        DataError: A value is NULL, no whole microsecond, or beyond +-2^62 of them.
+
+    >>> to_micros(pa.array([1, 2]), "ms", stream="s", name="ts")
+    array([1000, 2000])
+    """
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
     kind = column.type
@@ -181,6 +213,7 @@ def _stored(column: pa.Array) -> np.ndarray:
 
 
 def _scale(counts: np.ndarray, size_ns: int, refuse: Any) -> np.ndarray:
+    """Counts of so many nanoseconds as microseconds: exactly, or refused with the first row that does not divide or fit."""
     if size_ns < 1_000:
         micros, rest = np.divmod(counts, 1_000 // size_ns)
         if rest.any():
@@ -204,7 +237,11 @@ def time_kind(kind: pa.DataType) -> str:
 
 
 def joint_time_type(kinds: list[str]) -> pa.DataType:
-    """The type of a result's `ts`: timestamps stay timestamps if all inputs agree, else counts of microseconds."""
+    """The type of a result's `ts`: timestamps stay timestamps if all inputs agree, else counts of microseconds.
+
+    >>> joint_time_type(["zoned", "zoned"]), joint_time_type(["zoned", "count"])
+    (TimestampType(timestamp[us, tz=UTC]), DataType(int64))
+    """
     if set(kinds) == {"zoned"}:
         return pa.timestamp("us", tz="UTC")
     if set(kinds) == {"naive"}:
@@ -243,7 +280,15 @@ _TYPE_WORDS: Final = {
 
 
 def arrow_type(value: Any, name: str) -> pa.DataType:
-    """An Arrow type, given as such or by its usual word; in its plain layout (`encodings`)."""
+    """An Arrow type, given as such or by its usual word; in its plain layout (`encodings`).
+
+    Args:
+        value: A pyarrow type, or a word of `_TYPE_WORDS` in any case.
+        name: The option, for messages.
+
+    >>> arrow_type("bigint", "type"), arrow_type(pa.dictionary(pa.int8(), pa.string()), "type")
+    (DataType(int64), DataType(string))
+    """
     if isinstance(value, pa.DataType):
         return plain_type(value, f"{name}=")
     if isinstance(value, str) and value.lower() in _TYPE_WORDS:
@@ -252,7 +297,11 @@ def arrow_type(value: Any, name: str) -> pa.DataType:
 
 
 def arrow_schema(value: Any, name: str) -> pa.Schema:
-    """A pyarrow schema, or a mapping of column names to types; in plain layouts (`encodings`)."""
+    """A pyarrow schema, or a mapping of column names to types; in plain layouts (`encodings`).
+
+    >>> arrow_schema({"ts": "timestamp", "x": "double"}, "schema").names
+    ['ts', 'x']
+    """
     if isinstance(value, pa.Schema):
         for column in value.names:
             if value.names.count(column) > 1:
@@ -264,13 +313,21 @@ def arrow_schema(value: Any, name: str) -> pa.Schema:
 
 
 def listed(value: Any) -> tuple[Any, ...]:
-    """Several things in order, or one alone. Not a set: it has another order in every process."""
+    """Several things in order, or one alone. Not a set: it has another order in every process.
+
+    >>> listed("ab"), listed(["a", "b"])
+    (('ab',), ('a', 'b'))
+    """
     several = isinstance(value, Iterable) and not isinstance(value, (str, set, frozenset))
     return tuple(value) if several else (value,)
 
 
 def micros_of(value: Any) -> int:
-    """A moment given by a user (heartbeats, timers): an int of microseconds, or an aware datetime."""
+    """A moment given by a user (heartbeats, timers): whole microseconds, or a datetime with a zone.
+
+    >>> micros_of(dt.datetime(1970, 1, 1, 0, 0, 1, tzinfo=dt.UTC))
+    1000000
+    """
     if isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.timedelta64)):
         return int(value)
     if isinstance(value, dt.datetime) and value.tzinfo is not None and not getattr(value, "nanosecond", 0):
@@ -278,16 +335,34 @@ def micros_of(value: Any) -> int:
     raise QueryError(f"{value!r} is no moment", do="Pass whole microseconds as an int, or a datetime with a zone")
 
 
+def is_count(value: object) -> bool:
+    """Whether a value is a whole number of at least 1; a truth value is none.
+
+    >>> is_count(3), is_count(0), is_count(True), is_count("3")
+    (True, False, False, False)
+    """
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.timedelta64))
+    return whole and bool(value >= 1)  # type: ignore[operator]  # mypy does not carry what `whole` says
+
+
+def is_number(value: object) -> bool:
+    """Whether a value is a number; a truth value is none."""
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, (bool, np.timedelta64))
+
+
 def is_text(kind: pa.DataType) -> bool:
+    """Whether a column of this type holds text, however it is laid out."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def is_bytes(kind: pa.DataType) -> bool:
+    """Whether a column of this type holds bytes, however they are laid out."""
     large = pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind)
     return bool(pa.types.is_binary(kind) or large or pa.types.is_fixed_size_binary(kind))
 
 
 __all__ = [
-    "TIME_UNITS", "arrow_schema", "arrow_type", "check_time_type", "duration_text", "duration_us", "is_bytes", "is_text",
+    "TIME_UNITS", "arrow_schema", "arrow_type", "check_time_type", "duration_text", "duration_us", "is_bytes", "is_count",
+    "is_number", "is_text",
     "joint_time_type", "listed", "micros_of", "time_kind", "to_micros",
 ]  # fmt: skip

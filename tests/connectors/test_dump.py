@@ -6,6 +6,7 @@ from plait.connectors import merged, synthetic, write_folder
 from plait.connectors.contract import Chunk, Feed, Lane
 from plait.connectors.folder import feed as folder_feed
 from plait.connectors.memory import feed as memory_feed
+from plait.errors import DataError
 from plait.query.stream import FILE, stream
 
 SCHEMA = pa.schema([("ts", pa.int64()), ("n", pa.int64())])
@@ -49,6 +50,11 @@ def test_merging_does_not_depend_on_how_lanes_are_cut():
         expected = rows_of(lanes_of(*[[lane] for lane in lanes]))
         cut = [np.split(np.array(lane, int), np.sort(random.integers(0, len(lane) + 1, 4))) for lane in lanes]
         assert rows_of(lanes_of(*[[part.tolist() for part in lane] for lane in cut])) == expected
+
+
+def test_merging_by_a_column_that_is_not_there():
+    with pytest.raises(DataError, match=r"no column 'when' to be merged by\. Their columns are ts, n"):
+        next(merged(lanes_of([[1]]), "when"))
 
 
 def test_merging_holds_one_chunk_a_lane():
@@ -107,4 +113,6 @@ def test_refusals(tmp_path, refusal):
     assert f"'{tmp_path}' is no empty folder" in refusal(write_folder, given, tmp_path)
     assert "is no empty folder" in refusal(write_folder, given, tmp_path / "a.csv")
     assert "rows_per_file=0" in refusal(write_folder, given, tmp_path / "b", rows_per_file=0)
+    assert "rows_per_file='x'" in refusal(write_folder, given, tmp_path / "b", rows_per_file="x")
+    assert "5 is no feed" in refusal(write_folder, 5, tmp_path / "b")
     assert "format='orc' is no format" in refusal(write_folder, given, tmp_path / "b", format="orc")

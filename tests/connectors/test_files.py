@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from plait.connectors import feed as any_feed
 from plait.connectors.folder import feed
 from plait.query.stream import FILE, PARTITION, stream
 
@@ -120,6 +121,8 @@ def test_sources_that_a_folder_does_not_have(tmp_path, options, part, refusal):
 def test_batch_rows(tmp_path, refusal):
     put(tmp_path, "a.csv")
     assert "batch_rows=0. A chunk has at least one row" in refusal(feed, S, tmp_path, batch_rows=0)
+    assert "batch_rows='x'. A chunk has at least one row" in refusal(feed, S, tmp_path, batch_rows="x")
+    assert "A feed of 's', which is no stream. Pass what plait.stream" in refusal(any_feed, "s", {"ts": [1]})
 
 
 # --- Parquet ------------------------------------------------------------------------------------------------

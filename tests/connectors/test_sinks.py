@@ -250,6 +250,11 @@ def test_targets_that_can_not_be(tmp_path, refusal, monkeypatch):
     assert "can't be told from its name" in refusal(open_sink, tmp_path / "o.txt", schema)
     assert "can't be told from its name" in refusal(open_sink, tmp_path / "o.csv.gz", schema)
     assert "format='xml' is no format" in refusal(open_sink, tmp_path / "o", schema, format="xml")
+    assert "The path is 5. A path is text" in refusal(open_sink, 5, schema)
+    assert "schema=5 says no columns" in refusal(open_sink, tmp_path / "o.csv", 5)
+    sink = open_sink(tmp_path / "o.csv", schema)
+    assert "is given 5. Pass an Arrow record batch or table" in refusal(sink.write, 5)
+    sink.abort()
 
     def denied(*_, **__):
         raise PermissionError(13, "Permission denied")

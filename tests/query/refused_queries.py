@@ -57,6 +57,20 @@ def missing_executor() -> object:
 
 
 JOINS = {
+    "an option that threads do not have": Refusal(
+        lambda: plait.join(quotes, trades, last=1).on_threads(worker=2),  # type: ignore[call-arg]
+        QueryError,
+        "on_threads has no option 'worker'",
+        "there are workers, elastic",
+        "Did you mean workers=?",
+    ),
+    "an option that Spark does not have": Refusal(
+        lambda: plait.join(quotes, trades, last=1).on_spark({}, layot="hash"),  # type: ignore[call-arg]
+        QueryError,
+        "on_spark has no option 'layot'",
+        "there are layout, index",
+        "Did you mean layout=?",
+    ),
     "a table in the place of a stream": Refusal(
         lambda: plait.join([1], trades, last=1), QueryError, "The left input of join is [1]", do="plait.stream(...)"
     ),

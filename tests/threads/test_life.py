@@ -307,7 +307,44 @@ BAD_OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "sequential": ({"strategy": "sequential", "workers": 2}, "Kang's procedure has one"),
     "fan-out": ({"strategy": "splitjoin", "fan_out": 0}, "fan_out=0 is no number of children"),
     "stall": ({"stall_after_s": 0}, "above zero"),
+    "stall that is no number": ({"stall_after_s": "long"}, "stall_after_s='long'.*above zero"),
+    "no index": ({"index": "tree"}, "index='tree' is not known.*'auto', 'scan'"),
+    "gate": ({"gate": ["ring"]}, r"gate=\['ring'\] is not known"),
+    "keys": ({"keys": "yes"}, "keys='yes' is no truth value"),
+    "plain": ({"plain": 1}, "plain=1 is no truth value"),
+    "rates": ({"rates": (1, 0)}, r"rates=\(1, 0\) are no rates.*such as \(1000, 3000\)"),
+    "schemas": ({"schemas": {"a": None}}, "gives no columns.*stream names to Arrow schemas"),
+    "a schema of no stream": ({"schemas": {"c": pa.schema([])}}, "schemas= has columns of 'c'.*It reads a, b"),
+    "cache_dir": ({"cache_dir": 5}, "cache_dir=5 is no folder"),
 }
+
+
+WRONG_CALLS: dict[str, tuple[Any, str]] = {
+    "push to a list": (lambda run: run.push(["a"], None, rows((1, 1))), r"no stream \['a'\]. It reads a, b"),
+    "push from a list": (lambda run: run.push("a", [1], rows((1, 1))), r"\[1\] can't name a source"),
+    "heartbeat of a list": (lambda run: run.heartbeat("a", [1], 5), r"\[1\] can't name a source"),
+    "rebalance to text": (lambda run: run.rebalance("xy"), "rebalance.'xy'.*no map of shares to threads"),
+    "rebalance to a number": (lambda run: run.rebalance(5), "rebalance.5.*no map of shares to threads"),
+    "a timeout of text": (lambda run: next(run.results(timeout_s="soon")), "timeout_s='soon' is no number of seconds"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_CALLS)
+def test_a_call_with_a_wrong_argument_changes_nothing(case: str) -> None:
+    call, words = WRONG_CALLS[case]
+    with start() as run:
+        with pytest.raises(PlaitError, match=words):
+            call(run)
+        run.push("a", None, rows((1, 7)))
+        run.push("b", None, rows((2, 7)))
+        run.drain()
+        assert run.table().num_rows == 1
+
+
+def test_rows_dropped_before_columns_are_known() -> None:
+    query = plait.aggregate(plait.stream("s", unit="us"), size="1s", compute={"n": plait.count()})
+    with query.on_threads() as run, pytest.raises(RunError, match="columns of stream 's' are not known yet"):
+        run.late("s")
 
 
 @pytest.mark.parametrize("case", BAD_OPTIONS)

@@ -26,6 +26,11 @@ def available(query: Query | None = None) -> list[str]:
 
 
 def choose(wanted: str | None, query: Query) -> str:
+    """The engine that was asked for, or the best there is.
+
+    Raises:
+        RunError: It is not here, or does not run this query; the message says which do.
+    """
     here = available(query)
     if wanted is None:
         return here[0]
@@ -39,7 +44,18 @@ def choose(wanted: str | None, query: Query) -> str:
 
 
 def run(job: Job, *, engine: str | None, output: str, late: str | None, quiet: bool) -> Metrics:
-    """Run into files. Nothing stands under the final names unless the run came to its end."""
+    """Run into files. Nothing stands under the final names unless the run came to its end.
+
+    Args:
+        job: What to run.
+        engine: The executor's name; None: the job's choice, or the best there is.
+        output: Where results go; `-` is standard output.
+        late: Where late rows go, or None.
+        quiet: Show no progress.
+
+    Returns:
+        What the run told of itself.
+    """
     name = choose(engine or job.engine, job.query)
     for target in (output, late):
         if target is not None:

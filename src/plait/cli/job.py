@@ -14,7 +14,20 @@ from plait.query.base import Query
 
 @dataclass(frozen=True)
 class Job:
-    """What `plait run`, `verify` and `explain` work on. `feeds` may lack streams in a file that is only explained."""
+    """What `plait run`, `verify` and `explain` work on: a file that was read.
+
+    Attributes:
+        title: The file's name, for messages and displays.
+        query: What to compute.
+        feeds: The rows of each stream. A file that is only explained may lack some.
+        output: Where results go, if the file says so.
+        late: Where late rows go, if the file says so.
+        engine: The executor, if the file says so.
+        order: How exact the order of results has to be.
+        max_pending: How many tuples may wait for the frontier.
+        master: Where Spark runs.
+        checkpoint: The folder in which a run on Spark keeps what it needs to be taken up again.
+    """
 
     title: str
     query: Query
@@ -28,7 +41,7 @@ class Job:
     checkpoint: str | None = None  # a folder in which a run on Spark keeps what it needs to be taken up again
 
     def check(self) -> Job:
-        """Every stream has data."""
+        """The job, refused if a stream has no data."""
         missing = [name for name in self.query.streams() if name not in self.feeds]
         if missing:
             raise QueryError(
@@ -39,7 +52,16 @@ class Job:
 
 
 def load(path: str, inputs: Mapping[str, str] | None = None) -> Job:
-    """Read a TOML or Python file. `inputs` replaces streams' data by files or folders."""
+    """Read a file that describes work.
+
+    Args:
+        path: A .toml file, or a .py file that defines `query`.
+        inputs: Files or folders by stream name, which replace what the file says of that stream's rows.
+
+    Raises:
+        DataError: There is no such file, or it is of neither kind.
+        QueryError: It describes no query, or `inputs` names a stream that the query does not read.
+    """
     from plait.cli import python_file, toml_file
     from plait.connectors import folder
 

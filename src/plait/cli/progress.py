@@ -56,6 +56,7 @@ class Display:
         self._show(f"batch {number}: {metrics.progress(run)}", run)
 
     def update(self, run: Metrics) -> None:
+        """Tell how far the run is: a live line, or now and then a line of text."""
         now = time.monotonic()
         due = LINE_EVERY_S if self.shown > self.started else FIRST_LINE_S
         if self.live is None and (self.quiet or now - self.shown < due):

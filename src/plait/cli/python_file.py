@@ -1,4 +1,7 @@
-"""Python files: `query`, and optionally `data` (a dict of stream names to tables, paths or feeds) and `output`."""
+"""Python files: `query`, and optionally `data` (a dict of stream names to tables, paths or feeds) and `output`.
+
+`data` may also be a function that gives the dict. Paths are relative to the file.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,11 @@ from plait.query.base import Query
 
 
 def load(file: Path) -> Job:
+    """Run the file, and take from it what describes work.
+
+    Raises:
+        QueryError: It raises, defines no query, or `data` names a stream that the query does not read.
+    """
     module = _execute(file)
     query = getattr(module, "query", None)
     if not isinstance(query, Query):
@@ -44,6 +52,7 @@ def load(file: Path) -> Job:
 
 
 def _feed(stream: Any, given: Any, here: Path) -> Feed:
+    """The rows of a stream; a path is relative to the file's folder."""
     if isinstance(given, Feed):
         return given
     if isinstance(given, (str, os.PathLike)):

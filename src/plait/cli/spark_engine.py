@@ -1,6 +1,11 @@
 """Jobs on Spark: feeds laid out as Parquet folders, streamed in micro-batches, drained, read back in order.
 
-With a checkpoint folder all of that stands in it, and a run that was stopped or killed is taken up where it was.
+With a checkpoint folder all of that stands in it, and a run that was stopped or killed is taken up where it was:
+
+    in/           the rows, as they were when the run began; those of a run that goes on are compared with them
+    checkpoint/   Spark's own, and plait's card
+    out/, late/   results and late rows published so far
+    plait-run     a mark, which is locked while a run uses the folder
 """
 
 from __future__ import annotations
@@ -72,10 +77,12 @@ class _Done:
     run: Metrics
 
     def parts(self) -> Iterator[pa.Table]:
+        """The results, part by part, in order."""
         for file in sorted((self.folder / "out").glob("part-*.parquet")):
             yield pq.read_table(file).cast(self.schema)
 
     def write_late(self, path: str) -> None:
+        """Late rows of all streams into one file."""
         folders = (place for place in sorted((self.folder / "late").glob("*")) if place.is_dir())
         found = {unquote(place.name): pq.read_table(place) for place in folders}
         feeds.write_late(found, path)
@@ -83,6 +90,7 @@ class _Done:
 
 @contextmanager
 def _streamed(job: Job, display: Display, *, keep_key: bool = False) -> Iterator[_Done]:
+    """Run the query to the end of its input: what is there first, then the drain."""
     import plait.spark
     from plait.query.bind import bind
     from plait.query.identical import KEY
@@ -186,6 +194,7 @@ def _lay_out(job: Job, folder: Path) -> int:
 
 
 def _difference(one: Path, other: Path) -> str | None:
+    """The first file that two layouts of rows do not have in common, byte for byte."""
     files = [{str(file.relative_to(root)) for file in root.rglob("*.parquet")} for root in (one, other)]
     for name in sorted(files[0] | files[1]):
         if name not in files[0] & files[1] or not filecmp.cmp(one / name, other / name, shallow=False):
@@ -214,10 +223,12 @@ class _Seen:
         self.run = self.last = Metrics()
 
     def batch(self, number: int, run: Metrics) -> None:
+        """One micro-batch is done."""
         self.run = run
         self.display.batch(number, run)
 
     def wait(self, query: Any) -> None:
+        """Wait for the query's end; its error is plait's own where plait said something."""
         import plait.spark
 
         try:
@@ -232,6 +243,7 @@ def _by_lane(stream: Stream, feed: Feed) -> bool:
 
 
 def _write_feed(stream: Stream, feed: Feed, folder: Path) -> None:
+    """A stream's rows as files: one for each source that files name, a folder for each lane, or parts merged by time."""
     if stream.source == FILE:
         write_folder(feed, folder)
     elif _by_lane(stream, feed):
@@ -249,6 +261,7 @@ def _frames(spark: Any, stream: Stream, feed: Feed, folder: Path) -> Any:
 
 
 def _part_files(feed: Feed, lanes: tuple[Lane, ...], folder: Path, time: str | None) -> list[Path]:
+    """Parts of such a size that there are about `BATCHES` micro-batches."""
     rows = max(1_000, (feed.rows or BATCHES * 100_000) // BATCHES + 1)
     return write_folder(
         Feed(feed.schema, lanes, feed.rows), folder, rows_per_file=rows, time=time if len(lanes) > 1 else None
@@ -256,6 +269,7 @@ def _part_files(feed: Feed, lanes: tuple[Lane, ...], folder: Path, time: str | N
 
 
 def _frame(spark: Any, feed: Feed, folder: Path) -> Any:
+    """A folder as a streaming DataFrame that takes a file each micro-batch."""
     from plait.spark.plan.frames import spark_schema
 
     for number, file in enumerate(

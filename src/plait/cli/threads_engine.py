@@ -54,6 +54,7 @@ class ThreadsEngine:
 
 
 def _started(job: Job, display: Display, **options: Any) -> Any:
+    """The run, with the columns of the feeds."""
     display.say("starting workers; kernels are compiled on first use")
     schemas = {name: feed.schema for name, feed in job.feeds.items()}
     return job.query.on_threads(schemas=schemas, order=job.order, pending=job.max_pending or 1 << 20, **options)
@@ -116,6 +117,7 @@ def _pull(job: Job, run: Any) -> None:
 
 
 def _sliced(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+    """Chunks in smaller pieces."""
     for chunk in chunks:
         for start in range(0, chunk.batch.num_rows, SLICE_ROWS):
             yield Chunk(chunk.batch.slice(start, SLICE_ROWS), chunk.where, chunk.first_row + start)

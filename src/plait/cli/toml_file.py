@@ -53,6 +53,12 @@ _SPARK = ("master", "checkpoint")
 
 
 def load(file: Path) -> Job:
+    """Read a TOML file.
+
+    Raises:
+        DataError: It is no TOML, or no UTF-8 text.
+        QueryError: A key is not known, a value has no meaning, or the query can't be built; the message names the key.
+    """
     try:
         text = file.read_text(encoding="utf-8")
         tables = tomllib.loads(text)
@@ -64,11 +70,14 @@ def load(file: Path) -> Job:
 
 
 class _Reader:
+    """Reads the tables of one file. `nodes` has streams and queries by name, so that later tables can refer to earlier ones."""
+
     def __init__(self, file: Path, tables: dict[str, Any]) -> None:
         self.file, self.tables = file, tables
         self.nodes: dict[str, Node] = {}
 
     def job(self) -> Job:
+        """The whole file as a job: streams, then queries in their order, then the last step."""
         self._keys(self.tables, ("workload", "streams", "queries", "query", "output", "run", "spark"), "")
         workload = self._workload()
         feeds = self._streams(workload)
@@ -106,6 +115,7 @@ class _Reader:
     # --- streams ---
 
     def _workload(self) -> synthetic.Workload | None:
+        """The made-up streams of `[workload]`, if there is one."""
         table = dict(self._table("workload"))
         if not table:
             return None
@@ -130,6 +140,7 @@ class _Reader:
         return feeds
 
     def _folder(self, name: str, node: Stream, table: Mapping[str, Any]) -> Callable[[], Feed]:
+        """How to find the rows of a stream that has a path; files are looked for only when they are wanted."""
         path, form = table["path"], table.get("format")
         if not isinstance(path, str):
             raise self._error(f"streams.{name}.path", f"is {path!r}", "Write the path of a folder or file as text")
@@ -143,6 +154,7 @@ class _Reader:
     # --- queries ---
 
     def _query(self, table: Any, where: str, name: str | None) -> Query:
+        """A query of its table, its options checked by name."""
         if not isinstance(table, dict):
             raise self._error(where, f"is {table!r}", "Make it a table")
         kind = table.get("kind")
@@ -162,6 +174,7 @@ class _Reader:
         return query
 
     def _node(self, table: Mapping[str, Any], where: str, key: str) -> Node:
+        """The stream or query that a key names as an input."""
         name = table.get(key)
         if name not in self.nodes:
             known = ", ".join(self.nodes) or "none are declared"
@@ -170,6 +183,7 @@ class _Reader:
         return self.nodes[name]
 
     def _compute(self, table: Any, where: str) -> dict[str, Function]:
+        """The functions of an aggregate, by output column."""
         if not isinstance(table, dict):
             raise self._error(where, f"is {table!r}", 'Make it a table such as { n = "count()", mean = "mean(x)" }')
         return {column: self._function(given, f"{where}.{column}") for column, given in table.items()}
@@ -198,12 +212,14 @@ class _Reader:
     # --- errors ---
 
     def _table(self, key: str) -> dict[str, Any]:
+        """A table of the file, empty if it is not there."""
         table = self.tables.get(key, {})
         if not isinstance(table, dict):
             raise self._error(key, f"is {table!r}", "Make it a table")
         return table
 
     def _keys(self, table: Any, allowed: tuple[str, ...], where: str) -> None:
+        """Refuse a key that is not known, with the nearest one that is."""
         if not isinstance(table, dict):
             raise self._error(where.rstrip("."), f"is {table!r}", "Make it a table")
         for key in table:
@@ -231,4 +247,5 @@ class _Reader:
             raise type(error)(f"{self.file}, [{where}]: {error.fact}", why=error.why, do=error.do) from error
 
     def _error(self, where: str, fact: str, do: str = "") -> QueryError:
+        """An error that names the file and the key."""
         return QueryError(f"{self.file}: {where} {fact}", do=do)

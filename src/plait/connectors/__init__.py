@@ -16,6 +16,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from plait.connectors.contract import BATCH_ROWS, Chunk, Feed, Lane, SourceName
+from plait.errors import DataError
 
 if TYPE_CHECKING:
     from plait.connectors.dump import merged, write_folder
@@ -37,7 +38,28 @@ def __getattr__(name: str) -> Any:
 
 
 def feed(stream: Stream, data: Any) -> Feed:
-    """The feed of a stream from what a user hands in: a path is a folder or a file, a feed is itself, else tables."""
+    """The feed of a stream, from whatever a user hands in.
+
+    Args:
+        stream: The stream's declaration.
+        data: A path of a folder or file, a feed, or tables as `plait.connectors.memory.feed` takes them.
+
+    Returns:
+        A `Feed`. A feed that is handed in is given back as it is.
+
+    Raises:
+        DataError: The data can't be read, or does not fit the stream.
+
+    Example:
+        >>> import plait, plait.connectors
+        >>> stream = plait.stream("s", unit="s")
+        >>> plait.connectors.feed(stream, {"ts": [1, 2], "x": ["a", "b"]}).schema.names
+        ['ts', 'x']
+    """
+    from plait.query.stream import Stream
+
+    if not isinstance(stream, Stream):
+        raise DataError(f"A feed of {stream!r}, which is no stream", do="Pass what plait.stream(...) gave")
     if isinstance(data, Feed):
         return data
     if isinstance(data, (str, os.PathLike)):

@@ -15,6 +15,7 @@ from typing import Final
 
 import pyarrow as pa
 
+#: What a source is called: an integer or text.
 SourceName = int | str
 
 #: Rows in a chunk, at most, unless a caller asks for another number.
@@ -23,7 +24,18 @@ BATCH_ROWS: Final = 65_536
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Consecutive rows of one lane. `where` and `first_row` (counted from 0 within `where`) are for error messages."""
+    """Consecutive rows of one lane.
+
+    Attributes:
+        batch: The rows.
+        where: What they come from, for messages: a file's path, or nothing.
+        first_row: The first row's number within `where`, counted from 0, for messages.
+
+    Example:
+        >>> import plait.connectors, pyarrow as pa
+        >>> plait.connectors.Chunk(pa.record_batch({"ts": [1, 2]}), "a.csv", 10).first_row
+        10
+    """
 
     batch: pa.RecordBatch
     where: str = ""
@@ -32,7 +44,19 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Lane:
-    """`read` starts from the beginning each time it is called, and holds one chunk at a time."""
+    """A sequence of rows that can only be read in order.
+
+    Attributes:
+        source: The name of the one source that it delivers. None: a column of the rows names it.
+        read: Gives its chunks. It starts from the beginning each time it is called, and holds one chunk at a time.
+
+    Example:
+        >>> import plait.connectors, pyarrow as pa
+        >>> chunk = plait.connectors.Chunk(pa.record_batch({"ts": [1, 2]}))
+        >>> lane = plait.connectors.Lane("x", lambda: iter([chunk]))
+        >>> [each.batch.num_rows for each in lane.read()]
+        [2]
+    """
 
     source: SourceName | None
     read: Callable[[], Iterator[Chunk]]
@@ -40,7 +64,20 @@ class Lane:
 
 @dataclass(frozen=True)
 class Feed:
-    """Everything one stream will deliver. `rows` and `bytes` are totals for progress displays, where known."""
+    """Everything that one stream will deliver.
+
+    Attributes:
+        schema: The columns of all lanes.
+        lanes: What can be read by itself.
+        rows: How many rows there are, for progress displays. None: not known.
+        bytes: How many bytes there are, for progress displays. None: not known.
+
+    Example:
+        >>> import plait, plait.connectors
+        >>> feed = plait.connectors.feed(plait.stream("s", unit="s"), [{"ts": [1, 2]}, {"ts": [3]}])
+        >>> [lane.source for lane in feed.lanes], feed.rows
+        ([0, 1], 3)
+    """
 
     schema: pa.Schema
     lanes: tuple[Lane, ...]

@@ -36,6 +36,8 @@ _PARSE = re.compile(r"CSV parse error: (?:Row #(\d+): )?(Expected \d+ columns, g
 
 @dataclass(frozen=True)
 class CsvOptions:
+    """What separates fields, and which texts mean NULL. None: an empty field, except in text columns."""
+
     delimiter: str = ","
     null_values: Sequence[str] | None = None
 
@@ -78,6 +80,7 @@ def infer(file: DataFile, options: CsvOptions) -> pa.Schema | None:
 
 
 def _pinned(file: DataFile, field: pa.Field) -> pa.DataType:
+    """The type that a column has from its first block on."""
     if pa.types.is_null(field.type):
         return pa.string()  # nothing in the whole block: as Spark has it, text
     if pa.types.is_timestamp(field.type):
@@ -116,6 +119,7 @@ def read(file: DataFile, wanted: Wanted, batch_rows: int, options: CsvOptions) -
 
 
 def _reader(file: DataFile, schema: pa.Schema | None, options: CsvOptions) -> pc.CSVStreamingReader:
+    """Arrow's reader of the file, block by block; bytes are read as text."""
     kinds = None if schema is None else {f.name: pa.string() if is_bytes(f.type) else f.type for f in schema}
     return pc.open_csv(
         pa.input_stream(file.path, compression=_compression(file)),
@@ -145,6 +149,7 @@ class _Texts:
         self._reader: pc.CSVStreamingReader | None = None
 
     def check(self, block: pa.RecordBatch, first_row: int) -> None:
+        """Hold a block's floats against what stands in the file."""
         self._behind += 1
         for field in self._floats:
             column = block.column(field.name)
@@ -165,6 +170,7 @@ class _Texts:
         return self._text
 
     def _judge(self, field: pa.Field, text: str, stored: float, row: int) -> None:
+        """Judge one number. Its line is looked up only if it is at fault, since that reads the file again."""
         try:
             numbers.check(text, stored, field.type, self._guessed, "It")
         except DataError:
@@ -173,6 +179,7 @@ class _Texts:
 
 
 def _decoded(block: pa.RecordBatch, schema: pa.Schema, where: str, row: int) -> pa.RecordBatch:
+    """The block with columns of bytes decoded."""
     for index, field in enumerate(schema):
         if is_bytes(field.type):
             values = from_base64(block.column(index), f"{where}: column {field.name!r}", row)
@@ -181,6 +188,7 @@ def _decoded(block: pa.RecordBatch, schema: pa.Schema, where: str, row: int) -> 
 
 
 def _text(file: DataFile) -> io.TextIOWrapper:
+    """The file as text, to find names and line numbers in it."""
     raw = pa.input_stream(file.path, compression=_compression(file))
     # Bytes that are no UTF-8 are kept as they are here: Arrow judges the values, this only finds names and lines.
     return io.TextIOWrapper(raw, encoding="utf-8-sig", errors="surrogateescape", newline="")
@@ -198,6 +206,7 @@ def _no_rows(error: Exception) -> bool:
 
 
 def _refused(file: DataFile, names: list[str], error: Exception, options: CsvOptions, by: str) -> DataError:
+    """Arrow's error in plait's words, with file, row, line and column."""
     message = str(error)
     if found := _CONVERSION.match(message):
         column, record, kind, fact = found.groups()

@@ -15,6 +15,7 @@ from plait.connectors.contract import Feed, Lane
 from plait.connectors.files import ENDINGS, check_format
 from plait.connectors.sinks import open_sink
 from plait.errors import DataError
+from plait.schema import is_count
 
 
 def write_folder(
@@ -25,15 +26,36 @@ def write_folder(
     rows_per_file: int = 1_000_000,
     time: str | None = None,
 ) -> list[Path]:
-    """Write the feed's rows into files of a new or empty folder, in constant memory, and return the files.
+    """Write a feed's rows into files of a new or empty folder, in constant memory.
 
-    A feed of one lane, and any feed if `time` names the column to merge its lanes by, becomes `part-00000` and so on
-    with `rows_per_file` rows each, ready to be read as one source or with a source column. A feed of several lanes
-    without `time` becomes one file for each source, named by it: ready for `source=plait.FILE`.
+    A feed of one lane, and any feed if `time` is given, becomes `part-00000` and so on, ready to be read as one source or with a
+    source column. A feed of several lanes without `time` becomes one file for each source, named by it: ready for
+    `source=plait.FILE`.
+
+    Args:
+        feed: The rows.
+        path: The folder. It is made if it is not there.
+        format: "parquet", "csv" or "jsonl".
+        rows_per_file: How many rows a part has, but for the last one.
+        time: The column by which lanes are merged.
+
+    Returns:
+        The files, in order.
+
+    Raises:
+        DataError: The folder is not empty, the format does not exist, or a file can't be written.
+
+    Example:
+        >>> import plait, plait.connectors
+        >>> feed = plait.connectors.feed(plait.stream("s", unit="s"), {"ts": [1, 2, 3]})
+        >>> [file.name for file in plait.connectors.write_folder(feed, "rows", format="csv", rows_per_file=2)]
+        ['part-00000.csv', 'part-00001.csv']
     """
     check_format(format)
     folder, ending = paths.absolute(path), ENDINGS[format][0]
-    if rows_per_file < 1:
+    if not isinstance(feed, Feed):
+        raise DataError(f"{feed!r} is no feed", do="Make one with plait.connectors.feed(stream, data)")
+    if not is_count(rows_per_file):
         raise DataError(f"rows_per_file={rows_per_file!r}", why="a file has at least one row")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise DataError(f"{str(folder)!r} is no empty folder", why="its files would mix with these", do="Name another")
@@ -86,10 +108,30 @@ def _next(batches: Iterator[pa.RecordBatch]) -> list[pa.RecordBatch]:
 
 
 def merged(feed: Feed, time: str) -> Iterator[pa.RecordBatch]:
-    """All rows by time; ties by lane, then as the lane has them. Each lane must be in order of time.
+    """All rows of a feed by time; ties by lane, then as the lane has them.
 
-    Holds one chunk a lane: nothing to come can precede what lies below the least of the lanes' last times.
+    It holds one chunk of each lane.
+
+    Args:
+        feed: The rows. Each lane must be in order of time.
+        time: The column of times.
+
+    Yields:
+        Arrow record batches.
+
+    Raises:
+        DataError: There is no such column.
+
+    Example:
+        >>> import plait, plait.connectors
+        >>> feed = plait.connectors.feed(plait.stream("s", unit="s"), [{"ts": [1, 3]}, {"ts": [2, 3]}])
+        >>> [ts for batch in plait.connectors.merged(feed, "ts") for ts in batch["ts"].to_pylist()]
+        [1, 2, 3, 3]
     """
+    if time not in feed.schema.names:
+        raise DataError(
+            f"The rows have no column {time!r} to be merged by", why=f"their columns are {', '.join(feed.schema.names)}"
+        )
     readers = [_rows(lane) for lane in feed.lanes]
     held = [_Held(reader, feed.schema, time) for reader in readers]
     while any(lane.count for lane in held):
@@ -117,6 +159,7 @@ class _Held:
         return int(self._rows.num_rows)
 
     def pull(self) -> None:
+        """Read the next chunk that has rows, if there is one."""
         batch = next((batch for batch in self._reader if batch.num_rows), None)
         if batch is None:
             self.ended = True

@@ -59,6 +59,7 @@ def iso(column: pa.Array, name: str) -> pa.Array:
 
 
 def to_base64(column: pa.Array) -> pa.Array:
+    """Bytes as text."""
     texts = [None if value is None else base64.b64encode(value).decode() for value in column.to_pylist()]
     return pa.array(texts, pa.string())
 
@@ -120,6 +121,7 @@ def _list(column: pa.Array) -> list[Any]:
 
 
 def _floats(column: pa.Array) -> list[Any]:
+    """Floats, with words for those that JSON has no numbers for."""
     if not pa.types.is_float64(column.type):
         # Through the shortest text of its own width: 0.1 in float32 would read 0.10000000149011612 as a Python float.
         wide = column.cast(pa.float32()).cast(pa.string()).to_pylist()
@@ -136,6 +138,7 @@ def _word(value: float) -> str:
 
 
 def _lists(column: pa.Array, name: str) -> list[Any]:
+    """Lists of whatever `json_values` makes of their items."""
     flat = iter(json_values(column.flatten(), name))
     lengths = pc.list_value_length(column).to_pylist()
     return [None if length is None else [next(flat) for _ in range(length)] for length in lengths]

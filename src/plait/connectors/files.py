@@ -81,6 +81,7 @@ def find(path: str | os.PathLike[str], format: str | None) -> tuple[list[DataFil
 
 
 def _in_folder(root: Path, format: str | None) -> tuple[list[DataFile], str]:
+    """The data files of a folder, which must be of one format."""
     files: dict[str, list[DataFile]] = {}
     others = 0
     for name in sorted(_walk(root), key=os.fsencode):

@@ -25,6 +25,7 @@ from plait.connectors.files import ENDINGS, WRITE_ONLY, DataFile, find
 from plait.connectors.fit import Wanted, check_fit, check_unique, plain
 from plait.connectors.memory import check_names
 from plait.errors import DataError
+from plait.schema import is_count
 
 if TYPE_CHECKING:
     from plait.query.stream import Stream
@@ -39,14 +40,31 @@ def feed(
     delimiter: str = ",",
     null_values: Sequence[str] | None = None,
 ) -> Feed:
-    """The files under `path` as one stream.
+    r"""The files under a path as one stream.
 
-    format       "parquet", "csv" or "jsonl"; None: told from the files' endings. Given, every visible file is data
-    batch_rows   rows in a chunk, at most
-    delimiter    what separates CSV fields
-    null_values  CSV texts that mean NULL in every column, text too; None: an empty field, except in text columns
+    Args:
+        stream: The stream's declaration.
+        path: A folder, read recursively, or one file.
+        format: "parquet", "csv" or "jsonl"; then every visible file is data. None: told from the files' endings.
+        batch_rows: Rows in a chunk, at most.
+        delimiter: What separates CSV fields.
+        null_values: CSV texts that mean NULL in every column, text too. None: an empty field, except in text columns.
+
+    Returns:
+        A `Feed`, which holds one block of a file at a time. With `source=plait.FILE` it has a lane for each file.
+
+    Raises:
+        DataError: There is no data file, a file is broken or does not fit, or formats are mixed.
+
+    Example:
+        >>> import pathlib, plait
+        >>> from plait.connectors import folder
+        >>> _ = pathlib.Path("a.csv").write_text("ts;x\n1;2.5\n2;-\n")
+        >>> feed = folder.feed(plait.stream("s", unit="s"), "a.csv", delimiter=";", null_values=["-"])
+        >>> next(feed.lanes[0].read()).batch.to_pylist()
+        [{'ts': 1, 'x': 2.5}, {'ts': 2, 'x': None}]
     """
-    if batch_rows < 1:
+    if not is_count(batch_rows):
         raise DataError(f"batch_rows={batch_rows!r}", why="a chunk has at least one row")
     files, kind = find(path, format)
     if kind not in READERS:
@@ -108,6 +126,7 @@ def _wanted(stream: Stream, files: list[DataFile], kind: str, options: CsvOption
 
 
 def _from_footers(files: list[DataFile], wanted: Wanted | None) -> tuple[Wanted, int]:
+    """What the first footer has, or what is declared; every other footer is held against it."""
     rows = 0
     for file in files:
         schema, here = parquet_file.footer(file)
@@ -120,6 +139,7 @@ def _from_footers(files: list[DataFile], wanted: Wanted | None) -> tuple[Wanted,
 
 
 def _read(files: list[DataFile], kind: str, wanted: Wanted, batch_rows: int, options: CsvOptions) -> Iterator[Chunk]:
+    """The rows of files, one after another."""
     for file in files:
         yield from READERS[kind].read(file, wanted, batch_rows, options)
 

@@ -98,6 +98,7 @@ def _blocks(file: DataFile) -> Iterator[Lines]:
 
 
 def _parse(lines: Lines, wanted: Wanted, where: str, row: int) -> pa.RecordBatch:
+    """A block of lines in the wanted columns; NaN and infinities, which JSON has no numbers for, are put in after parsing."""
     schema = wanted.schema
     # Arrow's own reading of times in JSON overlooks zones, so they come as text and are cast, which does not.
     text = {f.name for f in schema if pa.types.is_timestamp(f.type) or pa.types.is_date(f.type) or is_bytes(f.type)}
@@ -123,6 +124,7 @@ def _parse(lines: Lines, wanted: Wanted, where: str, row: int) -> pa.RecordBatch
 
 
 def _arrow(lines: Lines, schema: pa.Schema | None, mode: str) -> pa.Table:
+    """Arrow's reading of the lines; refused if a line holds none or several objects."""
     block = b"\n".join(line for _, line in lines)
     block.decode()  # Arrow does not look, and text that is no UTF-8 would fail far from here
     table = pj.read_json(
@@ -136,6 +138,7 @@ def _arrow(lines: Lines, schema: pa.Schema | None, mode: str) -> pa.Table:
 
 
 def _inferred(lines: Lines) -> pa.Schema:
+    """The columns that the lines suggest; text that looks like times or dates in every row is that."""
     try:
         table = _arrow(lines, None, "infer")
     except pa.ArrowException:
@@ -151,10 +154,12 @@ def _inferred(lines: Lines) -> pa.Schema:
 
 
 def _known(kind: pa.DataType) -> pa.DataType:
+    """A column of nothing but nulls is text, as in Spark."""
     return pa.string() if pa.types.is_null(kind) else kind
 
 
 def _shape(column: pa.ChunkedArray) -> pa.DataType:
+    """The type that all texts of a column look like."""
     for pattern, kind in _SHAPES:
         if pc.all(pc.match_substring_regex(column, pattern)).as_py():
             return kind
@@ -189,6 +194,7 @@ class _Pairs(list[tuple[str, Any]]):
 
 
 def _loaded(line: bytes) -> _Pairs:
+    """A line's object with its numbers as they stand there."""
     found = json.loads(line, parse_int=_Digits, parse_float=_Digits, parse_constant=_Digits, object_pairs_hook=_Pairs)
     if not isinstance(found, _Pairs):
         raise pa.ArrowInvalid("each line holds exactly one object")
@@ -196,6 +202,7 @@ def _loaded(line: bytes) -> _Pairs:
 
 
 def _dumped(value: Any) -> str:
+    """An object as text again."""
     if isinstance(value, _Digits):
         return str(value)
     if isinstance(value, _Pairs):
@@ -204,6 +211,7 @@ def _dumped(value: Any) -> str:
 
 
 def _with_words(table: pa.Table, words: Words) -> pa.Table:
+    """The table with NaN and infinities where their words stood."""
     for name, values in words.items():
         index = table.schema.get_field_index(name)
         column = table.column(index).combine_chunks()
@@ -225,6 +233,7 @@ def _check_floats(table: pa.Table, lines: Lines, guessed: bool, where: str, firs
 
 
 def _suspects(column: pa.Array, guessed: bool) -> list[int]:
+    """The rows whose floats may have been changed, at any depth."""
     kind = column.type
     found: list[int] = []
     if pa.types.is_floating(kind):
@@ -238,6 +247,7 @@ def _suspects(column: pa.Array, guessed: bool) -> list[int]:
 
 
 def _check_float(given: Any, stored: Any, kind: pa.DataType, guessed: bool, what: str) -> None:
+    """Refuse a float that is another number than stands in the line, at any depth."""
     if stored is None:
         return
     if pa.types.is_floating(kind):

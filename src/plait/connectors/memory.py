@@ -28,11 +28,27 @@ _KINDS = "Pass an Arrow table or record batches, a pandas DataFrame, or a dict o
 
 
 def feed(stream: Stream, data: Any) -> Feed:
-    """The rows of `data` as one stream.
+    """The rows of tables in memory as one stream.
 
-    data    a pyarrow Table, a RecordBatch or a list of them, a pandas (or polars) DataFrame, a dict of columns; for a
-            stream that no column names the sources of also a list of tables (sources 0, 1, ...) or a dict of source
-            name -> table. Names are held against the stream's `sources=` where declared, and take its order.
+    Args:
+        stream: The stream's declaration.
+        data: An Arrow table, a record batch or a list of them, a pandas or Polars DataFrame, or a dict of columns. For a stream
+            whose sources no column names also a list of these (sources 0, 1, ...) or a dict by source. Names are held against
+            the stream's `sources=` where declared, and take its order. A feed is given back as it is.
+
+    Returns:
+        A `Feed` with a lane for each table. Its chunks are slices of the tables.
+
+    Raises:
+        DataError: The data is no table, has another type than declared, or names other sources than declared.
+
+    Example:
+        >>> import plait
+        >>> from plait.connectors import memory
+        >>> stream = plait.stream("s", unit="s", sources=["x", "y"])
+        >>> feed = memory.feed(stream, {"y": {"ts": [3]}, "x": {"ts": [1, 2]}})
+        >>> [lane.source for lane in feed.lanes]
+        ['x', 'y']
     """
     if isinstance(data, Feed):
         return data  # already made, by whichever connector
@@ -52,6 +68,8 @@ def feed(stream: Stream, data: Any) -> Feed:
 
 
 def _lane(source: SourceName | None, table: pa.Table, schema: pa.Schema, where: str) -> Lane:
+    """A lane over slices of a table."""
+
     def read() -> Iterator[Chunk]:
         row = 0
         for batch in table.to_batches(max_chunksize=BATCH_ROWS):
@@ -65,6 +83,7 @@ def _lane(source: SourceName | None, table: pa.Table, schema: pa.Schema, where: 
 
 
 def _sources(stream: Stream, data: Any) -> dict[SourceName | None, pa.Table]:
+    """Which tables there are, under which source's name."""
     declared = stream.declared()
     by_name = isinstance(data, Mapping) and bool(data) and all(_is_table(value) for value in data.values())
     pieces = isinstance(data, (list, tuple)) and all(isinstance(item, pa.RecordBatch) for item in data)
@@ -103,6 +122,7 @@ def _sources(stream: Stream, data: Any) -> dict[SourceName | None, pa.Table]:
 def _named(
     stream: Stream, data: Mapping[Any, Any], declared: tuple[SourceName, ...] | None
 ) -> dict[SourceName | None, pa.Table]:
+    """Tables by source, in the declared order or by their names."""
     for name in data:
         if isinstance(name, bool) or not isinstance(name, (int, str)) or type(name) is not type(next(iter(data))):
             raise DataError(
@@ -155,6 +175,7 @@ def _is_table(value: Any) -> bool:
 
 
 def _table(stream: Stream, data: Any, where: str) -> pa.Table:
+    """One table of whatever kind, as Arrow's."""
     what = f"Stream {stream.name!r}, {where}" if where else f"Stream {stream.name!r}"
     if isinstance(data, pa.Table):
         return data
@@ -183,6 +204,7 @@ def _table(stream: Stream, data: Any, where: str) -> pa.Table:
 
 
 def _joined(stream: Stream, batches: Sequence[pa.RecordBatch], what: str) -> pa.Table:
+    """Record batches as one table; they must have the same columns."""
     if not batches:
         if stream.schema is None:
             raise DataError(
@@ -220,6 +242,7 @@ def _columns(stream: Stream, data: Mapping[Any, Any], what: str) -> pa.Table:
 
 
 def _column(values: Any, kind: pa.DataType | None, what: str) -> Any:
+    """A column of a dict, as Arrow's."""
     if isinstance(values, (pa.Array, pa.ChunkedArray)):
         return values  # Arrow data says what it is: `check_fit` judges it
     if isinstance(values, (str, bytes)) or not hasattr(values, "__len__"):

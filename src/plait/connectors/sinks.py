@@ -47,7 +47,23 @@ class Encoder(Protocol):
 
 
 class Sink:
-    """Made by `open_sink`. As a context manager it commits on a clean exit and aborts on an exception."""
+    r"""Where results go. It is made by `open_sink`.
+
+    In a `with` block it commits on a clean exit and aborts on an exception. The examples of its methods go on from this one.
+
+    Attributes:
+        target: The file's absolute path, or "standard output".
+        schema: The columns that every batch must have.
+        rows: How many rows were written so far.
+
+    Example:
+        >>> import pathlib, plait.connectors, pyarrow as pa
+        >>> rows = pa.table({"x": [1, 2]})
+        >>> with plait.connectors.open_sink("out.csv", rows.schema) as sink:
+        ...     sink.write(rows)
+        >>> pathlib.Path("out.csv").read_text()
+        '"x"\n1\n2\n'
+    """
 
     def __init__(self, target: str, schema: pa.Schema, encoder: Encoder, out: BinaryIO, temporary: Path | None) -> None:
         self.target, self.schema, self.rows = target, schema, 0
@@ -55,8 +71,23 @@ class Sink:
         self._state = "open"
 
     def write(self, batch: pa.RecordBatch | pa.Table) -> None:
-        """Append rows, which must have the sink's schema."""
+        """Append rows.
+
+        Args:
+            batch: A record batch or table with the sink's schema.
+
+        Raises:
+            DataError: The rows have another schema, or the file can't be written.
+            RunError: The sink was committed or aborted.
+
+        Example:
+            >>> sink.write(rows)
+            Traceback (most recent call last):
+            plait.errors.RunError: write on a sink that is committed: ...
+        """
         self._must_be_open("write")
+        if not isinstance(batch, (pa.RecordBatch, pa.Table)):
+            raise DataError(f"{self.target!r} is given {batch!r}", do="Pass an Arrow record batch or table")
         if not batch.schema.equals(self.schema):
             raise DataError(
                 f"{self.target!r} is given rows of another schema",
@@ -67,7 +98,21 @@ class Sink:
             self.rows += part.num_rows
 
     def commit(self) -> None:
-        """Finish the file and give it its name. After that it is complete, also across a crash."""
+        r"""Finish the file and give it its name. After that it is complete, also across a crash.
+
+        Raises:
+            DataError: The file can't be written. Nothing is left under its name.
+            RunError: The sink was committed or aborted before.
+
+        Example:
+            >>> sink = plait.connectors.open_sink("again.jsonl", rows.schema)
+            >>> sink.write(rows)
+            >>> pathlib.Path("again.jsonl").exists()
+            False
+            >>> sink.commit()
+            >>> pathlib.Path("again.jsonl").read_text()
+            '{"x":1}\n{"x":2}\n'
+        """
         self._must_be_open("commit")
         try:
             self._guarded(self._finish)
@@ -77,7 +122,15 @@ class Sink:
         self._state = "committed"
 
     def abort(self) -> None:
-        """Leave no trace. What has gone to standard output can't be called back. Harmless after the end."""
+        """Leave no trace. What has gone to standard output can't be called back. After the end it does nothing.
+
+        Example:
+            >>> sink = plait.connectors.open_sink("never.parquet", rows.schema)
+            >>> sink.write(rows)
+            >>> sink.abort()
+            >>> list(pathlib.Path(".").glob("*never*"))
+            []
+        """
         if self._state != "open":
             return
         self._state = "aborted"
@@ -89,6 +142,7 @@ class Sink:
             self._temporary.unlink(missing_ok=True)
 
     def _finish(self) -> None:
+        """Force what was written to disk, then rename it."""
         self._encoder.finish()
         self._out.flush()
         if self._temporary is None:
@@ -126,8 +180,30 @@ class Sink:
 
 
 def open_sink(path: str | os.PathLike[str], schema: pa.Schema, *, format: str | None = None) -> Sink:
-    """A sink for rows of `schema`; the ending tells the format unless given. `-` is standard output, JSON lines."""
+    """Open a file for results. It appears whole when it is committed, or not at all.
+
+    Args:
+        path: The file; `-` is standard output.
+        schema: The columns that every batch will have, as an Arrow schema.
+        format: "parquet", "csv" or "jsonl". None: told from the ending; JSON lines for standard output.
+
+    Returns:
+        A `Sink`, to be used in a `with` block.
+
+    Raises:
+        DataError: The format can't be told, has no form for a column, or the file can't be written there.
+
+    Example:
+        >>> import plait.connectors, pyarrow as pa, pyarrow.parquet
+        >>> rows = pa.table({"x": [1, 2]})
+        >>> with plait.connectors.open_sink("out.parquet", rows.schema) as sink:
+        ...     sink.write(rows)
+        >>> pyarrow.parquet.read_table("out.parquet").num_rows
+        2
+    """
     kind = check_path(path, format=format)
+    if not isinstance(schema, pa.Schema):
+        raise DataError(f"schema={schema!r} says no columns", do="Pass the Arrow schema of the rows to come")
     if os.fspath(path) == STDOUT:
         return _standard_output(schema, kind)
     target = str(paths.absolute(path))  # it gets its name later, when the working folder may be another
@@ -144,9 +220,13 @@ def open_sink(path: str | os.PathLike[str], schema: pa.Schema, *, format: str | 
 
 
 def check_path(path: str | os.PathLike[str], *, format: str | None = None) -> str:
-    """Refuse a target that can't be written, before anything is computed for it; gives the format of what goes there."""
+    """Refuse a target that can't be written, before anything is computed for it.
+
+    Returns:
+        The format of what goes there.
+    """
     check_format(format)
-    if os.fspath(path) == STDOUT:
+    if isinstance(path, (str, os.PathLike)) and os.fspath(path) == STDOUT:
         return format or "jsonl"
     target = paths.plain(path)
     kind = format or format_of(target)
@@ -161,6 +241,7 @@ def check_path(path: str | os.PathLike[str], *, format: str | None = None) -> st
 
 
 def _standard_output(schema: pa.Schema, kind: str) -> Sink:
+    """A sink that writes at once: what is out can't be called back."""
     if FORMS[kind].seeks:
         raise DataError(f"{FORMS[kind].title} can't go to standard output", why=FORMS[kind].seeks, do="Name a file")
     _check_columns(schema, kind, STDOUT)
@@ -169,6 +250,7 @@ def _standard_output(schema: pa.Schema, kind: str) -> Sink:
 
 
 def _check_columns(schema: pa.Schema, kind: str, target: str) -> None:
+    """Refuse a column that the format has no form for."""
     for field in schema:
         if not FORMS[kind].holds(field.type):
             others = [form.title for form in FORMS.values() if form.holds(field.type)]
@@ -180,6 +262,7 @@ def _check_columns(schema: pa.Schema, kind: str, target: str) -> None:
 
 
 def _check_target(target: Path) -> None:
+    """Refuse a target where no file can be put."""
     if target.is_dir():
         raise DataError(f"{str(target)!r} is a folder", why="a result is one file", do="Name a file in it")
     if target.exists() and not target.is_file():
@@ -193,6 +276,7 @@ def _check_target(target: Path) -> None:
 
 
 def _temporary(target: Path) -> tuple[Path, BinaryIO]:
+    """A file beside the target, under a name that readers pass over."""
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     try:
         # Not `tempfile`, whose files nobody else may read: the umask decides, as for any file.

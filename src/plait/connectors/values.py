@@ -69,6 +69,7 @@ def _refused(kind: pa.DataType | None, what: str, why: str) -> DataError:
 
 
 def _typed(values: Any) -> bool:
+    """Whether a column says itself what its type is: NumPy's, pandas', Arrow's."""
     if isinstance(values, np.ndarray):
         return bool(values.dtype != object)
     pandas = type(values).__module__.partition(".")[0] == "pandas"
@@ -76,6 +77,7 @@ def _typed(values: Any) -> bool:
 
 
 def _own(values: Any) -> pa.Array:
+    """Such a column as Arrow has it."""
     if hasattr(values, "__arrow_c_stream__") and not hasattr(values, "__arrow_c_array__"):
         made: pa.Array = pa.chunked_array(values).combine_chunks()
         return made.combine_chunks() if isinstance(made, pa.ChunkedArray) else made
@@ -141,6 +143,7 @@ def _surely(values: Sequence[Any], kind: pa.DataType | None) -> bool:
 
 
 def _check(values: Sequence[Any], made: Any, kind: pa.DataType | None, what: str) -> None:
+    """Refuse the first value that has changed."""
     try:
         found = first_changed(values, made, kind)
     except _FAILURES as error:
@@ -191,6 +194,7 @@ def unchanged(value: Any, stored: Any, kind: pa.DataType) -> bool:
 
 
 def _same_number(value: Any, stored: Any, kind: pa.DataType) -> bool:
+    """Whether a stored number, or count of a time, is the one that was given."""
     if pa.types.is_temporal(kind):
         return isinstance(value, int)
     if isinstance(value, decimal.Decimal):
@@ -204,6 +208,7 @@ def _same_number(value: Any, stored: Any, kind: pa.DataType) -> bool:
 
 
 def _same_time(value: Any, stored: Any) -> bool:
+    """Whether a stored moment, day, hour or span is the one that was given, zone and nanoseconds included."""
     if isinstance(value, dt.timedelta) or isinstance(stored, dt.timedelta):
         return isinstance(value, dt.timedelta) and value == stored and _nanos(value) == _nanos(stored)
     for kind in (dt.datetime, dt.time, dt.date):  # a datetime is a date, too
@@ -221,6 +226,7 @@ def _nanos(value: Any) -> int:
 
 
 def _same_nested(value: Any, stored: Any, kind: pa.DataType) -> bool:
+    """Whether a stored struct, map, list or text is the one that was given."""
     if isinstance(value, np.ndarray):
         value = value.tolist()
     if pa.types.is_struct(kind) and isinstance(value, Mapping):

@@ -1,4 +1,15 @@
-"""What to compute: frozen descriptions, validated when they are built. No threads, no Numba, no Spark."""
+"""What to compute: frozen descriptions, validated when they are built. No threads, no Numba, no Spark.
+
+stream      an input: its event time, its sources, what it promises
+join        pairs over a window, and as-of       aggregate   windows of time or of tuples, per key
+functions   what an aggregate computes           operator    a user's own functions over state in buckets
+base        what every query is, and how it is run
+
+predicate   a condition as it was written        trace, sql  Python functions and SQL text, read into
+expression  frozen trees                         textual     conditions on text
+types       what each node of a tree is          bind        a query meets the columns of its streams
+explain     a query in words                     identical   when two results are the same
+"""
 
 from plait.query.aggregate import Aggregate, aggregate
 from plait.query.base import Query

@@ -73,7 +73,20 @@ class TupleWindow(Window):
 
 @dataclass(frozen=True, kw_only=True)
 class Aggregate(Query):
-    """Built by `plait.aggregate`."""
+    """An aggregate over windows. It is built by `plait.aggregate`.
+
+    Attributes:
+        name: See `Query`.
+        input: The stream or query that is aggregated.
+        window: A `SpanWindow` of event time, or a `TupleWindow` of numbers of tuples.
+        by: The key's columns.
+        compute: Output columns and their functions, in order.
+
+    Example:
+        >>> import plait
+        >>> plait.aggregate(plait.stream("s"), size="30s", advance="3s", compute={"n": plait.count()}).window
+        SpanWindow(size_us=30000000, advance_us=3000000)
+    """
 
     input: Node
     window: Window
@@ -82,6 +95,7 @@ class Aggregate(Query):
 
     @property
     def inputs(self) -> tuple[Node, ...]:
+        """The one input."""
         return (self.input,)
 
 
@@ -94,14 +108,33 @@ def aggregate(
     compute: Mapping[str, Function],
     name: str | None = None,
 ) -> Aggregate:
-    """Aggregate a stream (or query) over sliding or tumbling windows, per key.
+    """Aggregate a stream or query over sliding or tumbling windows, per key.
 
-    size, advance  durations ("30s", timedelta) for windows of event time, or whole numbers for windows of that many
-                   tuples of a key; `advance` defaults to `size` (tumbling)
-    by             the key's columns; none: one group
-    compute        output column -> plait.count(), plait.mean("x"), ...
+    Windows of time are `[k*advance, k*advance + size)` for every integer k. Windows without tuples give no row. Rows come by
+    window, then by key. Windows of tuples count each key's tuples in total order; the first closes at the `size`-th.
 
-    Rows have `ts`, `window_start`, `window_end`, the key's columns and the computed ones.
+    Args:
+        input: A stream or a query.
+        size: The window's length: a duration as text or timedelta, or a whole number of tuples of a key.
+        advance: From one window's beginning to the next one's, of the same kind as `size`. None: `size`, so windows tumble.
+        by: The key's column, or several. None given: all tuples are one group.
+        compute: Output columns by name, each with a function such as `plait.count()` or `plait.mean("x")`.
+        name: What other queries call this one.
+
+    Returns:
+        An `Aggregate`, which is a `Query`. Its rows have `ts` (a window's last microsecond, or its closing tuple's),
+        `window_start`, `window_end`, the key's columns and the computed ones.
+
+    Raises:
+        QueryError: An argument has no meaning, or two columns would have one name.
+
+    Example:
+        >>> import plait
+        >>> readings = plait.stream("readings", unit="s")
+        >>> query = plait.aggregate(readings, size="10s", by="meter", compute={"n": plait.count(), "mean": plait.mean("cons")})
+        >>> rows = {"ts": [1, 2, 13], "meter": ["a", "a", "a"], "cons": [1.0, 2.0, 5.0]}
+        >>> query.reference({"readings": rows}).select(["window_start", "meter", "n", "mean"]).to_pylist()
+        [{'window_start': 0, 'meter': 'a', 'n': 2, 'mean': 1.5}, {'window_start': 10000000, 'meter': 'a', 'n': 1, 'mean': 5.0}]
     """
     check_node(input, "input of aggregate")
     keys = listed(by)
@@ -138,6 +171,7 @@ def aggregate(
 
 
 def _window(size: Any, advance: Any) -> Window:
+    """Whole numbers are tuples, durations are time; the two are not mixed."""
     advance = size if advance is None else advance
     counts = [isinstance(v, int) and not isinstance(v, bool) for v in (size, advance)]
     if all(counts):

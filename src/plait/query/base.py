@@ -6,6 +6,7 @@ A query never imports an executor: it finds one by name, so that `import plait` 
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import importlib
 import importlib.util
 import reprlib
@@ -33,7 +34,11 @@ ORDERS = ("strict", "trigger", "none")
 
 
 def executor(name: str) -> Any:
-    """The entry point of an executor; an error that says so if this installation does not have it."""
+    """The entry point of an executor, imported now.
+
+    Raises:
+        RunError: This installation does not have the executor.
+    """
     module, function = EXECUTORS[name].split(":")
     if not has_executor(name):
         have = ", ".join(n for n in EXECUTORS if has_executor(n))
@@ -42,6 +47,7 @@ def executor(name: str) -> Any:
 
 
 def has_executor(name: str) -> bool:
+    """Whether the executor's module can be found. It is not imported."""
     module = EXECUTORS[name].split(":")[0]
     try:
         return importlib.util.find_spec(module) is not None
@@ -51,20 +57,61 @@ def has_executor(name: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Query:
-    """A frozen description of what to compute. Its output is a stream with one source, so queries nest."""
+    """A frozen description of what to compute; the result of `plait.join`, `asof`, `aggregate` or `operator`.
+
+    A query's output is a stream with one source. So a query can be an input of another query.
+    The examples of its methods go on from this one.
+
+    Attributes:
+        name: What other queries' SQL and column prefixes call this one, or None.
+
+    Example:
+        >>> import plait
+        >>> quotes, trades = plait.stream("quotes", unit="s"), plait.stream("trades", unit="s")
+        >>> near = plait.join(quotes, trades, on="quotes.price = trades.price", within="5s")
+        >>> rows = {"quotes": {"ts": [1, 9], "price": [10, 20]}, "trades": {"ts": [3], "price": [10]}}
+        >>> near.reference(rows).num_rows
+        1
+    """
 
     name: str | None = None
 
     @property
     def inputs(self) -> tuple[Node, ...]:
+        """The streams and queries that this one reads, in order. Their order breaks ties between tuples of one ts."""
         raise NotImplementedError
 
     def named(self, name: str) -> Self:
-        """The same query under a name: other queries' SQL and column prefixes refer to it by that."""
+        """The same query under a name. Other queries' SQL and column prefixes refer to it by that.
+
+        Args:
+            name: A non-empty text other than l, r, left and right.
+
+        Returns:
+            A copy of the query with the name.
+
+        Raises:
+            QueryError: The name is no text, is empty, or means a side of a join.
+
+        Example:
+            >>> near.named("near").name
+            'near'
+        """
         return dataclasses.replace(self, name=check_name(name))
 
     def streams(self) -> dict[str, Stream]:
-        """The streams at the leaves, by name, in order of first mention."""
+        """The streams that the query reads, directly or through other queries.
+
+        Returns:
+            The streams by name, in order of first mention.
+
+        Raises:
+            QueryError: Two different streams have the same name.
+
+        Example:
+            >>> list(near.streams())
+            ['quotes', 'trades']
+        """
         found: dict[str, Stream] = {}
         for node in self.inputs:
             for leaf in leaves(node):
@@ -79,43 +126,94 @@ class Query:
     def reference(self, data: Any, *, order: str = "strict", keys: bool = False) -> pa.Table:
         """Run on the reference executor: slow, sequential, and the definition of what is correct.
 
-        data maps each stream's name to an Arrow table, batches, a pandas frame or a dict of arrays; for several sources
-        without a source column, to a list or dict of these. `keys` adds the column `_plait_key`.
+        Rows that a stream drops as late are told in a warning.
+
+        Args:
+            data: For each stream's name an Arrow table, record batches, a pandas or Polars DataFrame, or a dict of columns. For a
+                stream of several sources that no column names: a list of these, or a dict by source.
+            order: "strict", "trigger" or "none". The reference gives the strict order, which satisfies all three.
+            keys: Add the column `_plait_key`, bytes that sort as the results do.
+
+        Returns:
+            The complete result as one Arrow table, in result order.
+
+        Raises:
+            QueryError: A stream has no data, data is given for no stream, or the columns don't fit the query.
+            DataError: Rows break what their stream declares: `LateError` and `BehindError` are of this kind.
+            RunError: A function of the user's raised.
+
+        Example:
+            >>> near.reference(rows).to_pylist()
+            [{'ts': 3000000, 'quotes_ts': 1, 'quotes_price': 10, 'trades_ts': 3, 'trades_price': 10}]
         """
         return executor("reference")(self, data, order=order, keys=keys)
 
     def on_threads(self, **options: Unpack[ThreadsOptions]) -> Run:
         """Run on threads in this process: push batches, read results.
 
-        The options are those of `plait.query.run_options.ThreadsOptions`: `workers`, `strategy`, `order`, `keys`, ... Gives a
-        `Run`, to be used in a `with` block; leaving it ends all threads. Raises `QueryError` for an option that is not known, or
-        that this query can't have.
+        Args:
+            **options: See `plait.query.run_options.ThreadsOptions`: `workers`, `strategy`, `order`, `keys` and others.
 
-        >>> import plait, pyarrow as pa
-        >>> a, b = plait.stream("a", unit="us"), plait.stream("b", unit="us")
-        >>> rows = pa.table({"ts": [1, 2], "x": [1, 5]})
-        >>> with plait.join(a, b, on="a.x = b.x", within=3).on_threads(workers=1) as run:
-        ...     run.push("a", None, rows)
-        ...     run.push("b", None, rows)
-        ...     run.drain()
-        ...     len(run.table())
-        2
+        Returns:
+            A `Run`, to be used in a `with` block. Leaving the block ends all threads.
+
+        Raises:
+            QueryError: An option is not known, or this query can't have it.
+
+        Example:
+            >>> with near.on_threads(workers=1) as run:
+            ...     run.push("quotes", None, rows["quotes"])
+            ...     run.push("trades", None, rows["trades"])
+            ...     run.drain()
+            ...     len(run.table())
+            1
         """
+        check_options("on_threads", options, ThreadsOptions)
         run: Run = executor("threads")(self, **options)
         return run
 
     def on_spark(self, data: Mapping[str, Any], **options: Unpack[SparkOptions]) -> Any:
         """Run on Spark: DataFrames in, a DataFrame out, streaming or batch, with the same rows.
 
-        data maps each stream's name to a DataFrame, or to a list or dict of them for several sources; all streaming or all
-        batch. The options are those of `plait.query.run_options.SparkOptions`: `layout`, `control`, `late_rows`, ... A streaming
-        result is published in order by `plait.spark.write_ordered`. Raises `QueryError` for what Spark can't run, before
-        anything runs.
+        Every row of the result has the column `_plait_key`. Its byte order is the result order. A streaming result is published
+        in order by `plait.spark.write_ordered`.
+
+        Args:
+            data: For each stream's name a DataFrame, or a list or dict of them for several sources. All of them are streaming, or
+                all are batch.
+            **options: See `plait.query.run_options.SparkOptions`: `layout`, `control`, `late_rows` and others.
+
+        Returns:
+            A DataFrame of the results.
+
+        Raises:
+            QueryError: Spark can't run this, or an option is not known; nothing has run by then.
+            RunError: The session can't run plait: it has no RocksDB state store, another Python, or is Spark Connect's.
+
+        Example:
+            >>> import os, plait.connectors, plait.spark
+            >>> spark = plait.spark.session(master="local[2]", partitions=2)
+            >>> for name, stream in near.streams().items():  # files have positions, which order the rows of a source
+            ...     _ = plait.connectors.write_folder(plait.connectors.feed(stream, rows[name]), name)
+            >>> df = near.on_spark({name: spark.read.parquet(os.path.abspath(name)) for name in near.streams()})
+            >>> df.orderBy("_plait_key").drop("_plait_key").collect()
+            [Row(ts=3000000, quotes_ts=1, quotes_price=10, trades_ts=3, trades_price=10)]
         """
+        check_options("on_spark", options, SparkOptions)
         return executor("spark")(self, data, **options)
 
     def explain(self) -> str:
-        """What this query computes, in words, one line an operator."""
+        """What this query computes, in words.
+
+        Returns:
+            A line for each operator and stream, inputs indented below what reads them.
+
+        Example:
+            >>> print(near.explain())
+            inner join, within 5 s, on (quotes.price = trades.price)
+              stream quotes: time ts, as delivered
+              stream trades: time ts, as delivered
+        """
         from plait.query.explain import explain
 
         return explain(self)
@@ -125,12 +223,14 @@ Node = Stream | Query
 
 
 def leaves(node: Node) -> list[Stream]:
+    """The streams below a node, one for each mention."""
     if isinstance(node, Stream):
         return [node]
     return [leaf for child in node.inputs for leaf in leaves(child)]
 
 
 def check_node(value: object, position: str) -> Node:
+    """An input of a query, refused if it is neither a stream nor a query. `position` begins the message."""
     if isinstance(value, (Stream, Query)):
         return value
     raise QueryError(
@@ -140,12 +240,27 @@ def check_node(value: object, position: str) -> Node:
 
 
 def check_name(name: object) -> str:
+    """A query's name, refused if it could be mistaken for a side of a join."""
     if isinstance(name, str) and name and name.lower() not in ("l", "r", "left", "right"):
         return name
     raise QueryError(f"A query's name is {name!r}", do="Pass a non-empty text other than l, r, left and right")
 
 
+def check_options(call: str, given: Mapping[str, Any], known: type) -> None:
+    """Refuse an option that `call` does not have; `known` is the TypedDict that lists those it has."""
+    names = list(known.__annotations__)
+    for name in given:
+        if name not in names:
+            near = difflib.get_close_matches(name, names, n=1)
+            raise QueryError(
+                f"{call} has no option {name!r}",
+                why=f"there are {', '.join(names)}",
+                do=f"Did you mean {near[0]}=?" if near else "",
+            )
+
+
 def check_order(order: object) -> None:
+    """Refuse an `order=` that does not exist."""
     if order not in ORDERS:
         raise QueryError(
             f"order={order!r} is no order",

@@ -24,7 +24,21 @@ from plait.schema import joint_time_type, time_kind
 
 @dataclass(frozen=True)
 class Bound:
-    """A node with its output `schema` (`ts` first, for queries). `predicate` is a join's, resolved."""
+    """A node of a query with its columns known: what executors start from.
+
+    Attributes:
+        node: The stream or query.
+        inputs: Its inputs, bound.
+        schema: Its output's columns. A query's begin with `ts`.
+        time_kind: "zoned", "naive" or "count": what its ts looks like.
+        predicate: Of a join the condition, with its columns found and its types checked. Else None.
+
+    Example:
+        >>> import plait, pyarrow as pa
+        >>> counts = plait.aggregate(plait.stream("s", unit="s"), size="1s", compute={"n": plait.count()})
+        >>> plait.query.bind(counts, {"s": pa.schema([("ts", pa.int64())])}).time_kind
+        'count'
+    """
 
     node: Node
     inputs: tuple[Bound, ...]
@@ -34,7 +48,24 @@ class Bound:
 
 
 def bind(node: Node, schemas: Mapping[str, pa.Schema]) -> Bound:
-    """Bind a query (or a stream) to the schemas of its streams, by name."""
+    """Bind a query to the columns of its streams.
+
+    Args:
+        node: A query or a stream.
+        schemas: Arrow schemas by stream name.
+
+    Returns:
+        The node with its inputs and its output's columns, as a `Bound`.
+
+    Raises:
+        QueryError: A column is missing, has a type that can't serve, or two columns of a result would have one name.
+
+    Example:
+        >>> import plait, pyarrow as pa
+        >>> counts = plait.aggregate(plait.stream("s", unit="s"), size="1s", compute={"n": plait.count()})
+        >>> plait.query.bind(counts, {"s": pa.schema([("ts", pa.int64())])}).schema.names
+        ['ts', 'window_start', 'window_end', 'n']
+    """
     if isinstance(node, Stream):
         schema = plain_schema(schemas[node.name], f"Stream {node.name!r}")
         node.check(schema)
@@ -62,6 +93,7 @@ RESERVED = "_plait_"
 
 
 def _check_reserved(schema: pa.Schema, what: str) -> None:
+    """Refuse columns whose names are plait's own."""
     for name in schema.names:
         if name.lower().startswith(RESERVED):
             raise QueryError(
@@ -87,6 +119,7 @@ def check_data(query: Query, given: Mapping[str, object]) -> None:
 
 
 def _bind_join(node: Join, inputs: tuple[Bound, ...], ts_type: pa.DataType) -> Bound:
+    """A join's columns; its condition, resolved and checked."""
     left, right = inputs
     predicate = node.predicate.bind(left.schema, right.schema)
     if node.how in ("semi", "anti"):
@@ -97,6 +130,7 @@ def _bind_join(node: Join, inputs: tuple[Bound, ...], ts_type: pa.DataType) -> B
 
 
 def _bind_asof(node: Asof, inputs: tuple[Bound, ...], ts_type: pa.DataType) -> Bound:
+    """An as-of join's columns. The columns of `by=` must be there, and be able to be equal."""
     left, right = inputs
     names = side_names(node.left, node.right)
     for pair in node.by:
@@ -143,6 +177,7 @@ def _pair_schema(node: Join | Asof, left: pa.Schema, right: pa.Schema | None, ts
 
 
 def _bind_aggregate(node: Aggregate, inputs: tuple[Bound, ...], ts_type: pa.DataType) -> Bound:
+    """An aggregate's columns: `ts`, the window's edges, the key, and the functions' results."""
     (source,) = inputs
     label = f"stream {node.input.name!r}" if isinstance(node.input, Stream) else "the input"
     keys = []

@@ -1,4 +1,8 @@
-"""A query in words: one line an operator, inputs indented below it."""
+"""A query in words: one line an operator, inputs indented below it.
+
+On Spark these lines, but for those of streams, are part of what a checkpoint knows a query by. So a change of words here makes
+checkpoints of earlier versions be refused.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +15,14 @@ from plait.schema import duration_text
 
 
 def explain(query: Query) -> str:
+    """The lines of a query, as `Query.explain` gives them."""
     lines: list[str] = []
     _explain(query, 0, lines)
     return "\n".join(lines)
 
 
 def _explain(node: Node, depth: int, lines: list[str]) -> None:
+    """Append a node's line, then those of its inputs, two spaces further in."""
     lines.append("  " * depth + (_stream(node) if isinstance(node, Stream) else _query(node)))
     if not isinstance(node, Stream):
         for child in node.inputs:
@@ -24,6 +30,7 @@ def _explain(node: Node, depth: int, lines: list[str]) -> None:
 
 
 def _stream(stream: Stream) -> str:
+    """A stream's line: its time, order, sources and disorder, and what gives up determinism."""
     by = {None: "", FILE: ", a source for each file", PARTITION: ", a source for each Kafka partition"}.get(
         stream.source, f", sources named by column {stream.source}"
     )
@@ -45,6 +52,7 @@ def _stream(stream: Stream) -> str:
 
 
 def _query(query: Query) -> str:
+    """An operator's line."""
     label = f" {query.name!r}" if query.name else ""
     match query:
         case Join():

@@ -50,12 +50,16 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Unary:
+    """An operator of `UNARY` on one value."""
+
     op: str
     arg: Expr
 
 
 @dataclass(frozen=True, slots=True)
 class Binary:
+    """An operator of `ARITHMETIC`, `COMPARISON` or `LOGIC` on two values."""
+
     op: str
     left: Expr
     right: Expr
@@ -86,6 +90,7 @@ CAST_TYPES: Final = (
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:
+    """The nodes right below a node."""
     match expr:
         case Unary(_, arg) | Cast(arg, _) | Text(_, arg, _):
             return (arg,)
@@ -103,7 +108,11 @@ def walk(expr: Expr) -> Iterator[Expr]:
 
 
 def columns(expr: Expr) -> tuple[Column, ...]:
-    """The columns an expression reads, each once, in order of appearance."""
+    """The columns an expression reads, each once, in order of appearance.
+
+    >>> columns(Binary("lt", Column(0, "x"), Binary("add", Column(1, "a"), Column(0, "x"))))
+    (Column(side=0, name='x'), Column(side=1, name='a'))
+    """
     return tuple(dict.fromkeys(node for node in walk(expr) if isinstance(node, Column)))
 
 
@@ -114,7 +123,15 @@ _SIGN = {
 
 
 def text(expr: Expr, names: tuple[str, str] = ("left", "right")) -> str:
-    """The expression for a person to read."""
+    """The expression for a person to read.
+
+    Args:
+        expr: The tree.
+        names: What the left and the right row are called.
+
+    >>> text(Binary("le", Unary("abs", Binary("sub", Column(0, "x"), Column(1, "a"))), Literal(10)), ("quotes", "trades"))
+    '(abs((quotes.x - trades.a)) <= 10)'
+    """
     match expr:
         case Column(side, name):
             return name if side is None else f"{names[side]}.{name}"

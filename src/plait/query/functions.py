@@ -40,7 +40,22 @@ class Custom:
 
 @dataclass(frozen=True)
 class Function:
-    """`kind` names what is computed, one of `KINDS`; `columns` what it reads, none for `count`."""
+    """An aggregate function of a query, made by `plait.count()`, `plait.mean("x")` and their like.
+
+    The examples of its methods go on from this one.
+
+    Attributes:
+        kind: What is computed, one of `KINDS`.
+        columns: The columns it reads. `count` reads none.
+        where: Of `count_where` and `first_where` the condition, else None.
+        custom: Of `custom` the user's functions, else None.
+
+    Example:
+        >>> import plait, pyarrow as pa
+        >>> mean = plait.mean("cons")
+        >>> mean.kind, mean.columns
+        ('mean', ('cons',))
+    """
 
     kind: str
     columns: tuple[str, ...]
@@ -48,11 +63,35 @@ class Function:
     custom: Custom | None = field(default=None)
 
     def describe(self) -> str:
+        """The function in words, as `explain` shows it.
+
+        Returns:
+            Its name, columns and condition. On Spark they are part of what a checkpoint knows a query by.
+
+        Example:
+            >>> mean.describe()
+            'mean(cons)'
+        """
         parts = list(self.columns) + ([f"where {self.where.describe()}"] if self.where else [])
         return f"{self.kind}({', '.join(parts)})"
 
     def result_type(self, schema: pa.Schema, stream: str) -> pa.DataType:
-        """The type of the result's column; raises where the function can't read such a column."""
+        """The type of the result's column.
+
+        Args:
+            schema: The input's columns.
+            stream: What the input is called in messages.
+
+        Returns:
+            An Arrow type.
+
+        Raises:
+            QueryError: A column is missing, or has a type that the function can't read.
+
+        Example:
+            >>> mean.result_type(pa.schema([("cons", pa.int32())]), "stream 'readings'")
+            DataType(double)
+        """
         for column in self.columns:
             if column not in schema.names:
                 raise QueryError(
@@ -89,6 +128,8 @@ KINDS: dict[str, Kind] = {}
 
 
 def _registered(result: Result, *, in_files: bool = True) -> Callable[[Make], Make]:
+    """Enter a function in `KINDS`, with the type of its result."""
+
     def register(make: Make) -> Make:
         KINDS[make.__name__] = Kind(make, result, in_files)
         return make
@@ -100,18 +141,22 @@ def _registered(result: Result, *, in_files: bool = True) -> Callable[[Make], Ma
 
 
 def _whole(function: Function, schema: pa.Schema) -> pa.DataType:
+    """A whole number."""
     return pa.int64()
 
 
 def _own(function: Function, schema: pa.Schema) -> pa.DataType:
+    """The column's own type."""
     return schema.field(function.columns[0]).type
 
 
 def _listed(function: Function, schema: pa.Schema) -> pa.DataType:
+    """A list of the column's own type."""
     return pa.list_(_own(function, schema))
 
 
 def _declared(function: Function, schema: pa.Schema) -> pa.DataType:
+    """The type that the user has declared."""
     assert function.custom is not None
     return function.custom.type
 
@@ -142,6 +187,7 @@ def _rounded(function: Function, schema: pa.Schema) -> pa.DataType:
 
 
 def _total(function: Function, schema: pa.Schema) -> pa.DataType:
+    """A whole number for integers, else a float."""
     rounded = _rounded(function, schema)
     return pa.int64() if pa.types.is_integer(_own(function, schema)) else rounded
 
@@ -161,73 +207,263 @@ def _column(kind: str, column: object) -> tuple[str, ...]:
 
 @_registered(_whole)
 def count() -> Function:
-    """The number of tuples, whatever their columns hold."""
+    """Count the tuples of a window, whatever their columns hold.
+
+    Returns:
+        A function for `compute=`. Its column is int64.
+
+    Example:
+        >>> import plait
+        >>> query = plait.aggregate(plait.stream("s", unit="s"), size="10s", compute={"n": plait.count()})
+        >>> query.reference({"s": {"ts": [1, 2, 15]}})["n"].to_pylist()
+        [2, 1]
+    """
     return Function("count", ())
 
 
 @_registered(_whole)
 def count_where(where: str | Callable[..., Any]) -> Function:
-    """The number of tuples for which a condition on one row is true."""
+    """Count the tuples for which a condition is true.
+
+    Args:
+        where: A function of one row, SQL text, or a condition that begins with `plait.text`.
+
+    Returns:
+        A function for `compute=`. Its column is int64.
+
+    Raises:
+        QueryError: The condition is none.
+
+    Example:
+        >>> import plait
+        >>> query = plait.aggregate(plait.stream("s", unit="s"), size="10s", compute={"n": plait.count_where("x > 1")})
+        >>> query.reference({"s": {"ts": [1, 2, 3], "x": [1, 2, None]}})["n"].to_pylist()
+        [1]
+    """
     return Function("count_where", (), condition(where, "row"))
 
 
 @_registered(_total)
 def sum(column: str) -> Function:
-    """The sum: int64 for integers (an overflow is an error), float64 for floats, exact and rounded once."""
+    """Add up a column. NULL is skipped; a window of NULLs gives NULL.
+
+    Args:
+        column: A column of integers, or of floats of 32 or 64 bits.
+
+    Returns:
+        A function for `compute=`. Its column is int64 for integers, and a sum beyond 64 bits stops the run. For floats it is
+        float64, exact and rounded once.
+
+    Raises:
+        QueryError: No column is named.
+
+    Example:
+        >>> import plait
+        >>> query = plait.aggregate(plait.stream("s", unit="s"), size="10s", compute={"total": plait.sum("x")})
+        >>> query.reference({"s": {"ts": [1, 2, 3], "x": [0.1, 0.2, -0.3]}})["total"].to_pylist()
+        [2.7755575615628914e-17]
+    """
     return Function("sum", _column("sum", column))
 
 
 @_registered(_rounded)
 def mean(column: str) -> Function:
-    """The mean as float64: the exact quotient, rounded once."""
+    """Average a column. NULL is skipped; a window of NULLs gives NULL.
+
+    Args:
+        column: A column of integers, or of floats of 32 or 64 bits.
+
+    Returns:
+        A function for `compute=`. Its column is float64: the exact quotient, rounded once.
+
+    Raises:
+        QueryError: No column is named.
+
+    Example:
+        >>> import plait
+        >>> query = plait.aggregate(plait.stream("s", unit="s"), size="10s", compute={"mean": plait.mean("x")})
+        >>> query.reference({"s": {"ts": [1, 2], "x": [1, 2]}})["mean"].to_pylist()
+        [1.5]
+    """
     return Function("mean", _column("mean", column))
 
 
 @_registered(_ordered)
 def min(column: str) -> Function:
-    """The smallest value; NULL is skipped, NaN counts as above all numbers."""
+    """Take the smallest value. NULL is skipped; NaN counts as above all numbers.
+
+    Args:
+        column: A column of numbers, decimals, truth values, times, text or bytes.
+
+    Returns:
+        A function for `compute=`. Its column has the input's type.
+
+    Raises:
+        QueryError: No column is named.
+
+    Example:
+        >>> import plait
+        >>> query = plait.aggregate(plait.stream("s", unit="s"), size="10s", compute={"least": plait.min("x")})
+        >>> query.reference({"s": {"ts": [1, 2], "x": ["b", "a"]}})["least"].to_pylist()
+        ['a']
+    """
     return Function("min", _column("min", column))
 
 
 @_registered(_ordered)
 def max(column: str) -> Function:
-    """The largest value; NULL is skipped, NaN counts as above all numbers."""
+    """Take the largest value. NULL is skipped; NaN counts as above all numbers.
+
+    Args:
+        column: A column of numbers, decimals, truth values, times, text or bytes.
+
+    Returns:
+        A function for `compute=`. Its column has the input's type.
+
+    Raises:
+        QueryError: No column is named.
+
+    Example:
+        >>> import plait
+        >>> query = plait.aggregate(plait.stream("s", unit="s"), size="10s", compute={"most": plait.max("x")})
+        >>> query.reference({"s": {"ts": [1, 2], "x": [1.0, float("nan")]}})["most"].to_pylist()
+        [nan]
+    """
     return Function("max", _column("max", column))
 
 
 @_registered(_rounded)
 def var(column: str) -> Function:
-    """The sample's variance as float64: exact, rounded once; NULL for fewer than two values."""
+    """Compute the variance of a sample. NULL is skipped; fewer than two values give NULL.
+
+    Args:
+        column: A column of integers, or of floats of 32 or 64 bits.
+
+    Returns:
+        A function for `compute=`. Its column is float64, exact and rounded once.
+
+    Raises:
+        QueryError: No column is named.
+
+    Example:
+        >>> import plait
+        >>> query = plait.aggregate(plait.stream("s", unit="s"), size="10s", compute={"var": plait.var("x")})
+        >>> query.reference({"s": {"ts": [1, 2, 15], "x": [1, 2, 3]}})["var"].to_pylist()
+        [0.5, None]
+    """
     return Function("var", _column("var", column))
 
 
 @_registered(_own)
 def first(column: str) -> Function:
-    """The column of the first tuple in total order, NULL kept."""
+    """Take the column of the window's first tuple in total order. NULL is kept.
+
+    Args:
+        column: Any column.
+
+    Returns:
+        A function for `compute=`. Its column has the input's type.
+
+    Raises:
+        QueryError: No column is named.
+
+    Example:
+        >>> import plait
+        >>> readings = plait.stream("s", unit="s", disorder="5s")
+        >>> query = plait.aggregate(readings, size="10s", compute={"first": plait.first("x")})
+        >>> query.reference({"s": {"ts": [3, 1], "x": ["later", "earlier"]}})["first"].to_pylist()
+        ['earlier']
+    """
     return Function("first", _column("first", column))
 
 
 @_registered(_own)
 def last(column: str) -> Function:
-    """The column of the last tuple in total order, NULL kept."""
+    """Take the column of the window's last tuple in total order. NULL is kept.
+
+    Args:
+        column: Any column.
+
+    Returns:
+        A function for `compute=`. Its column has the input's type.
+
+    Raises:
+        QueryError: No column is named.
+
+    Example:
+        >>> import plait
+        >>> query = plait.aggregate(plait.stream("s", unit="s"), size="10s", compute={"last": plait.last("x")})
+        >>> query.reference({"s": {"ts": [1, 2], "x": [5, None]}})["last"].to_pylist()
+        [None]
+    """
     return Function("last", _column("last", column))
 
 
 @_registered(_own)
 def first_where(column: str, where: str | Callable[..., Any]) -> Function:
-    """The column of the first tuple for which a condition on one row is true; NULL if there is none."""
+    """Take the column of the first tuple for which a condition is true. A window without one gives NULL.
+
+    Args:
+        column: Any column.
+        where: A function of one row, SQL text, or a condition that begins with `plait.text`.
+
+    Returns:
+        A function for `compute=`. Its column has the input's type.
+
+    Raises:
+        QueryError: No column is named, or the condition is none.
+
+    Example:
+        >>> import plait
+        >>> big = plait.first_where("x", lambda row: row.x >= 5)
+        >>> query = plait.aggregate(plait.stream("s", unit="s"), size="10s", compute={"big": big})
+        >>> query.reference({"s": {"ts": [1, 2, 3], "x": [4, 5, 6]}})["big"].to_pylist()
+        [5]
+    """
     return Function("first_where", _column("first_where", column), condition(where, "row"))
 
 
 @_registered(_listed)
 def collect(column: str) -> Function:
-    """The column's values as a list, in total order, NULL kept."""
+    """List the column's values in total order. NULL is kept.
+
+    Args:
+        column: Any column.
+
+    Returns:
+        A function for `compute=`. Its column is a list of the input's type.
+
+    Raises:
+        QueryError: No column is named.
+
+    Example:
+        >>> import plait
+        >>> query = plait.aggregate(plait.stream("s", unit="s"), size="10s", compute={"all": plait.collect("x")})
+        >>> query.reference({"s": {"ts": [1, 2, 3], "x": [4, None, 6]}})["all"].to_pylist()
+        [[4, None, 6]]
+    """
     return Function("collect", _column("collect", column))
 
 
 @_registered(_whole)
 def distinct(column: str) -> Function:
-    """How many different values the column holds, NULL left out."""
+    """Count how many different values the column holds. NULL is left out.
+
+    Args:
+        column: Any column.
+
+    Returns:
+        A function for `compute=`. Its column is int64.
+
+    Raises:
+        QueryError: No column is named.
+
+    Example:
+        >>> import plait
+        >>> query = plait.aggregate(plait.stream("s", unit="s"), size="10s", compute={"kinds": plait.distinct("x")})
+        >>> query.reference({"s": {"ts": [1, 2, 3], "x": ["a", "b", "a"]}})["kinds"].to_pylist()
+        [2]
+    """
     return Function("distinct", _column("distinct", column))
 
 
@@ -241,14 +477,34 @@ def custom(
     merge: Callable[[Any, Any], Any] | None = None,
     result: Callable[[Any], Any] | None = None,
 ) -> Function:
-    """A function of your own: `state = init()`, `state = add(state, value, ...)` for each tuple in total order.
+    """Compute a function of your own: `state = init()`, then `state = add(state, value, ...)` for each tuple in total order.
 
-    `result(state)` makes the output, of Arrow type `type`. Values are Python's; NULL is None. `add` may run compiled, with
-    the very same result; `explain` of a run says whether it does.
+    Values are Python's own; NULL is None; times are microseconds. On threads `add` is compiled where that can't be seen in the
+    result, and `explain()` of the run says whether it is.
 
-    `merge` is never called. A window's result is what `add` makes of its tuples in total order, and two states that are joined
-    need not come to the same bits: sums of floats do not. It is accepted so that queries written with it still run, and go on
-    from their checkpoints, which know a query by its functions.
+    Args:
+        column: The column that `add` is given, or a list of columns.
+        init: `init()` makes a window's first state.
+        add: `add(state, value, ...)` gives the next state; it has a value for each column.
+        type: The Arrow type of the result, or its usual word such as "float64".
+        merge: Never called. A window's result is what `add` makes of its tuples in total order, and two states that are joined
+            need not come to the same bits. It is accepted so that queries written with it still run, and go on from their
+            checkpoints, which know a query by its functions.
+        result: `result(state)` makes the output. None: the state itself is the output.
+
+    Returns:
+        A function for `compute=`.
+
+    Raises:
+        QueryError: An argument is no function, takes another number of arguments, or `type` is no type.
+
+    Example:
+        >>> import plait
+        >>> span = plait.custom("x", init=lambda: None, add=lambda state, x: (state[0] if state else x, x), type="float64",
+        ...                     result=lambda state: state[1] - state[0])
+        >>> query = plait.aggregate(plait.stream("s", unit="s"), size="10s", compute={"span": span})
+        >>> query.reference({"s": {"ts": [1, 2, 3], "x": [1.0, 9.0, 4.5]}})["span"].to_pylist()
+        [3.5]
     """
     names = (column,) if isinstance(column, str) else column
     if not (isinstance(names, (list, tuple)) and names and all(isinstance(c, str) and c for c in names)):

@@ -31,7 +31,18 @@ class Difference:
 
 
 def difference(expected: pa.Table, got: pa.Table, order: str = "strict") -> Difference | None:
-    """None if identical, else the first difference. Both tables carry `_plait_key` unless `order` is strict."""
+    """The first difference between two results; None if they are identical.
+
+    Args:
+        expected: What the result should be.
+        got: What it is.
+        order: How exact the order is: "strict", "trigger" or "none". But for "strict" both tables have the column `_plait_key`.
+
+    >>> difference(pa.table({"x": [1, 2]}), pa.table({"x": [1, 3]})).row
+    1
+    >>> difference(pa.table({"x": [1, 2]}), pa.table({"x": pa.chunked_array([[1], [2]])})) is None
+    True
+    """
     if not _unkeyed(expected).schema.equals(_unkeyed(got).schema):
         return Difference(None, "columns", str(_unkeyed(expected).schema), str(_unkeyed(got).schema))
     if order != "strict":
@@ -53,6 +64,7 @@ def difference(expected: pa.Table, got: pa.Table, order: str = "strict") -> Diff
 
 
 def _unkeyed(table: pa.Table) -> pa.Table:
+    """Without the key's column: it is no part of a result, and need not be there."""
     return table.drop_columns([KEY]) if KEY in table.column_names else table
 
 
@@ -116,6 +128,7 @@ def _bare(array: pa.Array) -> pa.Array:
 
 
 def _first_descent(keys: list[Any]) -> int | None:
+    """The first place where keys do not rise."""
     for at in range(1, len(keys)):
         if keys[at] < keys[at - 1]:
             return at

@@ -89,7 +89,21 @@ class TumblingWindow(Window):
 
 @dataclass(frozen=True, kw_only=True)
 class Join(Query):
-    """Built by `plait.join`."""
+    """A join of two inputs over a window. It is built by `plait.join`.
+
+    Attributes:
+        name: See `Query`.
+        left: The left input, a stream or a query.
+        right: The right input.
+        predicate: The condition, as it was written and as it was understood.
+        window: A `TimeWindow`, `CountWindow` or `TumblingWindow`.
+        how: "inner", "left", "semi" or "anti".
+
+    Example:
+        >>> import plait
+        >>> plait.join(plait.stream("a"), plait.stream("b"), last=100).window
+        CountWindow(count=100)
+    """
 
     left: Node
     right: Node
@@ -99,12 +113,27 @@ class Join(Query):
 
     @property
     def inputs(self) -> tuple[Node, ...]:
+        """Left, then right."""
         return (self.left, self.right)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Asof(Query):
-    """Built by `plait.asof`. `by` pairs columns of left and right; `within_us` None is without bound."""
+    """An as-of join. It is built by `plait.asof`.
+
+    Attributes:
+        name: See `Query`.
+        left: The input whose tuples look for a partner.
+        right: The input that has the partners.
+        by: Pairs of a left and a right column that must be equal.
+        within_us: How old a partner may be, in microseconds. None: any age.
+        how: "left" or "inner".
+
+    Example:
+        >>> import plait
+        >>> plait.asof(plait.stream("a"), plait.stream("b"), by=["k", ("x", "y")]).by
+        (('k', 'k'), ('x', 'y'))
+    """
 
     left: Node
     right: Node
@@ -114,6 +143,7 @@ class Asof(Query):
 
     @property
     def inputs(self) -> tuple[Node, ...]:
+        """Left, then right."""
         return (self.left, self.right)
 
 
@@ -134,16 +164,36 @@ def join(
     how: str = "inner",
     name: str | None = None,
 ) -> Join:
-    """Join two streams (or queries) over a window.
+    """Join two streams or queries over a window.
 
-    on        the condition: a function of the two rows, or SQL text; None: every pair in the window
-    within    time window: a duration, or (before, after) for `-before <= right.ts - left.ts <= after`
-    last      count window: the earlier tuple is among the last N of its stream that precede the later one
-    tumbling  both tuples fall into the same `[k*T, (k+1)*T)`
-    how       "inner"; for `within`: "left", "semi" and "anti" too
+    Exactly one of `within`, `last` and `tumbling` is given. A result's ts is the later one of the pair. Results come by their
+    later tuple, then by the earlier one. The same stream on both sides is read once, and each of its tuples also meets itself
+    unless `on` excludes it.
 
-    Exactly one of within, last and tumbling is given. The same stream on both sides is read once, and each of its
-    tuples also meets itself unless `on` excludes it.
+    Args:
+        left: A stream or a query.
+        right: A stream or a query.
+        on: The condition: a function of the two rows, left first, or SQL text. None: every pair in the window.
+        within: Time window: a duration, or (before, after) for `-before <= right.ts - left.ts <= after`.
+        last: Count window: the earlier tuple is among the last N of its stream that precede the later one.
+        tumbling: Tumbling window: both tuples fall into the same `[k*T, (k+1)*T)`.
+        how: "inner"; with `within` also "left", "semi" and "anti".
+        name: What other queries call this one.
+
+    Returns:
+        A `Join`, which is a `Query`. Its rows have `ts`, the left columns, then the right ones. "semi" and "anti" have no right
+        columns. A name that stands twice gets its stream's name in front.
+
+    Raises:
+        QueryError: There is no window or there are several, or an argument has no meaning.
+
+    Example:
+        >>> import plait
+        >>> quotes, trades = plait.stream("quotes", unit="s"), plait.stream("trades", unit="s")
+        >>> near = plait.join(quotes, trades, on=lambda q, t: abs(q.bid - t.price) <= 1, within="5s", how="left")
+        >>> rows = {"quotes": {"ts": [1, 9], "bid": [10, 20]}, "trades": {"ts": [3], "price": [11]}}
+        >>> near.reference(rows).select(["ts", "bid", "price"]).to_pylist()
+        [{'ts': 3000000, 'bid': 10, 'price': 11}, {'ts': 14000000, 'bid': 20, 'price': None}]
     """
     check_node(left, "left input of join")
     check_node(right, "right input of join")
@@ -173,6 +223,7 @@ def join(
 
 
 def _window(within: Any, last: Any, tumbling: Any) -> Window:
+    """The one window that was given."""
     given = [f"{k}={v!r}" for k, v in (("within", within), ("last", last), ("tumbling", tumbling)) if v is not None]
     if len(given) != 1:
         raise QueryError(
@@ -203,14 +254,31 @@ def asof(
     how: str = "left",
     name: str | None = None,
 ) -> Asof:
-    """For each left tuple the last right tuple before it in total order.
+    """Find for each left tuple the last right tuple before it in total order.
 
-    by      columns that must be equal: a name, or a list of names or (left, right) pairs; NULL equals nothing
-    within  how old the right tuple may be; None: any age
-    how     "left" keeps left tuples that find none, with NULLs; "inner" drops them
+    At one timestamp the left input comes first. So a right tuple at the very same timestamp is not before it.
 
-    "Before" is the total order: at one timestamp the left input comes first, so a right tuple at the very same
-    timestamp is not before it.
+    Args:
+        left: A stream or a query.
+        right: A stream or a query.
+        by: Columns that must be equal: a name, or a list of names or (left, right) pairs. NULL equals nothing.
+        within: How old the right tuple may be. None: any age.
+        how: "left" keeps left tuples that find none, with NULLs; "inner" drops them.
+        name: What other queries call this one.
+
+    Returns:
+        An `Asof`, which is a `Query`. Its rows have the left tuple's ts, the left columns, then the right ones.
+
+    Raises:
+        QueryError: An argument has no meaning.
+
+    Example:
+        >>> import plait
+        >>> trades, quotes = plait.stream("trades", unit="s"), plait.stream("quotes", unit="s")
+        >>> last_quote = plait.asof(trades, quotes, within="5s")
+        >>> rows = {"trades": {"ts": [3, 20], "size": [7, 8]}, "quotes": {"ts": [1, 2], "bid": [10, 11]}}
+        >>> last_quote.reference(rows).select(["ts", "size", "bid"]).to_pylist()
+        [{'ts': 3000000, 'size': 7, 'bid': 11}, {'ts': 20000000, 'size': 8, 'bid': None}]
     """
     check_node(left, "left input of asof")
     check_node(right, "right input of asof")
@@ -229,6 +297,7 @@ def asof(
 
 
 def _by(by: Any) -> tuple[tuple[str, str], ...]:
+    """Pairs of columns from what `by=` may say."""
     pairs = []
     for item in () if by is None else listed(by):
         pair = (item, item) if isinstance(item, str) else item

@@ -50,6 +50,7 @@ class Predicate:
         return dataclasses.replace(self, expr=expr, reads=_reads(expr))
 
     def _check_opaque_column(self, side: int, name: str, schema: pa.Schema) -> None:
+        """Refuse a column that an opaque function reads and that is not there, or has a type that has no Python value here."""
         if name not in schema.names:
             raise QueryError(
                 f"The condition reads column {name!r} of {self.names[side]}, which is not there",
@@ -63,6 +64,7 @@ class Predicate:
             )
 
     def describe(self) -> str:
+        """The condition in words, as `explain` shows it and as a checkpoint on Spark knows it."""
         if self.kind == "opaque":
             return f"opaque function {_called(self.source)!r} ({self.why_opaque})"
         return text(self.expr, self.names) if self.expr is not None else "true"
@@ -75,16 +77,30 @@ def _called(function: Any) -> str:
 
 
 def _said(reason: Untraceable) -> str:
+    """Why a function did not trace, without the addresses of objects: those differ from run to run."""
     return re.sub(r" at 0x[0-9a-fA-F]+", "", str(reason))
 
 
 def _reads(expr: Expr) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The columns of the left and of the right row that a tree reads."""
     found = columns(expr)
     return tuple(c.name for c in found if c.side == 0), tuple(c.name for c in found if c.side == 1)
 
 
 def predicate(on: str | Callable[..., Any] | None, names: Names, sides: dict[str, int]) -> Predicate:
-    """Read a condition: `names` are the inputs' for messages, `sides` every qualifier SQL text may use."""
+    """Read a join's condition.
+
+    Args:
+        on: What the user wrote: SQL text, a function of two rows, or None for every pair.
+        names: What the inputs are called in messages.
+        sides: Which row each qualifier means that SQL text may use.
+
+    Returns:
+        The condition: a tree where the text parses or the function traces, else the function as it is.
+
+    Raises:
+        QueryError: It is neither text nor a function, does not parse, or takes another number of arguments.
+    """
     if on is None:
         return Predicate("always", None, names, Literal(True), ((), ()))
     if isinstance(on, str):
@@ -104,7 +120,12 @@ def predicate(on: str | Callable[..., Any] | None, names: Names, sides: dict[str
 
 
 def condition(where: str | Callable[..., Any], name: str) -> Predicate:
-    """A condition on one row, as `first_where` and `count_where` take; it is the left side, the right one is empty."""
+    """Read a condition on one row, as `first_where` and `count_where` take. The row is the left side; the right one is empty.
+
+    Args:
+        where: What the user wrote: SQL text, or a function of one row.
+        name: What SQL text and messages call the row.
+    """
     if isinstance(where, str):
         sides = {name: 0, "l": 0}
         expr = sql.parse(where, sides)

@@ -1,6 +1,7 @@
-"""The options of `on_threads` and `on_spark`, for editors and type checkers; the executors check the values.
+"""The options of `on_threads` and `on_spark`, for editors, type checkers and readers; the executors check the values.
 
-A test holds these against what the executors take (tests/query/test_run_options.py).
+Tests hold these against what the executors take, names and defaults alike (tests/query/test_run_options.py,
+tests/test_documented.py).
 """
 
 from __future__ import annotations
@@ -13,40 +14,122 @@ import pyarrow as pa
 
 
 class ThreadsOptions(TypedDict, total=False):
-    """What `Query.on_threads` takes; docs/threads.md has them with their defaults."""
+    """The options of `Query.on_threads`. Apart from `order`, `punctuate` and `keys` they never change the results.
 
-    workers: int | None  # threads that compare or update; all cores, unless the query's plan says otherwise
-    elastic: int | None  # shares of the state, and so threads at most: `resize` and `policy` change who serves them
-    policy: bool | tuple[float, float, float] | Callable[..., Any] | None  # when threads come and go
-    strategy: str  # "auto", or one of those that `explain()` names
-    order: str  # of results: "strict", "trigger" (partners of one trigger in any order) or "none" (as they come)
+    In a query of queries they hold for every operator that has them: `workers` is the number for each.
+
+    Args:
+        workers: Threads that compare or update. A join has all cores unless its layout says otherwise, an operator one, an
+            aggregate what its strategy needs. Default: None.
+        elastic: Into how many shares the state is split, so how many threads there may be at most. `Run.resize` and `policy`
+            change who serves them. Default: None.
+        policy: When threads come and go by themselves, with `elastic`. True is 90, 70 and 45 percent of load; three numbers are
+            other thresholds (upper, target, lower); a function is called with a `Load` and answers a number of threads or
+            None. Default: None.
+        strategy: Who does which part of the work: "auto"; for joins "sequential", "scalejoin", "splitjoin", "dpjoin"; for
+            aggregates "tuml_sc", "tuml_mc", "wiml", "wiml_shared". `Run.explain` says which was chosen and why.
+            Default: 'auto'.
+        order: Of a join's results: "strict", "trigger" (partners of one trigger in any order) or "none" (as they come).
+            Default: 'strict'.
+        index: Where a join looks for partners: "auto", "scan", "hash", "grid" or "sorted". One that can't serve the condition
+            is refused. Default: 'auto'.
+        layout: Of dpjoin: (rows, columns), "linear", "square", "rectangular", or "auto", which goes by `rates`.
+            Default: 'auto'.
+        gate: Where sources are merged: "ring" (every reader merges for itself), "skiplist" (sources sort as they insert, the
+            papers' ScaleGate), or "auto", which is the ring. With WiML only the sources' progress goes through it.
+            Default: 'auto'.
+        punctuate: Of splitjoin, how exactly results are ordered: "order" (as `order` says), "comparison" (strict), a number k
+            (only every k triggers apart), or None (as results come). Default: 'order'.
+        fan_out: Of splitjoin, how many children a worker has in the distribution tree. Default: 2.
+        rates: Tuples a second of the left and the right stream, for dpjoin's layout. None: they are taken as equal.
+            Default: None.
+        capacity: How many ready tuples of a source workers may not have read yet; beyond it `push` waits. With WiML: parts of
+            windows that are complete and not taken. Default: 32768.
+        pending: How many tuples of a source may wait for another source; beyond it `push` raises `PendingError`, and the run
+            stops. None: between 8,192 and 65,536, fewer the more sources there are. Default: None.
+        unread_results: How many results nobody may have read yet; beyond it workers wait. Default: 262144.
+        batch: How many tuples a worker takes at once, at most; a join's never more than 16,384. None: 2,048 for joins, 4,096 for
+            operators, 32,768 for aggregates. Default: None.
+        max_sources: Room for sources that turn up. None: the declared ones, or 8 a stream (16 if a column names them).
+            Default: None.
+        keys: Add the column `_plait_key`, bytes that sort as the results do. Default: False.
+        schemas: Arrow schemas by stream name, for streams without `schema=`. Without any, the columns are known once every
+            stream has brought a batch. Default: None.
+        stall_after_s: After how many seconds without any progress a wait becomes an error, which names who waits for whom.
+            Default: 60.0.
+        cache_dir: Where compiled conditions and operators are kept. None: `PLAIT_CACHE_DIR`, else `~/.cache/plait/kernels`.
+            Default: None.
+        plain: Run conditions and operators in Python and compile none of them: for tests. Default: False.
+
+    Example:
+        >>> import plait
+        >>> a, b = plait.stream("a", unit="s"), plait.stream("b", unit="s")
+        >>> near = plait.join(a, b, on="a.x = b.x", within="3s")
+        >>> options = {"workers": 2, "strategy": "scalejoin", "keys": True, "index": "hash"}
+        >>> with near.on_threads(**options) as run:
+        ...     run.push("a", None, {"ts": [1, 2], "x": [1, 5]})
+        ...     run.push("b", None, {"ts": [1, 2], "x": [5, 1]})
+        ...     run.drain()
+        ...     run.table().column_names
+        ['ts', 'a_ts', 'a_x', 'b_ts', 'b_x', '_plait_key']
+    """
+
+    workers: int | None
+    elastic: int | None
+    policy: bool | tuple[float, float, float] | Callable[..., Any] | None
+    strategy: str
+    order: str
     index: Literal["auto", "scan", "hash", "grid", "sorted"]
-    layout: tuple[int, int] | str  # dpjoin: (rows, columns), "linear", "square", "rectangular"
-    gate: Literal["auto", "ring", "skiplist"]  # where sources are merged: by every reader, or by themselves (ScaleGate)
-    punctuate: int | str | None  # splitjoin: "comparison", every so many tuples, or None
-    fan_out: int  # splitjoin: children of a worker in the distribution tree
-    rates: tuple[float, float] | None  # tuples a second, left and right: for the layout
-    capacity: int  # ready tuples of a source that workers have not read: beyond it `push` waits
-    pending: int | None  # tuples of a source that wait for another one: beyond it `push` raises
-    unread_results: int  # results that nobody has read: beyond it workers wait
-    batch: int | None  # tuples that a worker takes at once, at most
-    max_sources: int | None  # room for sources that turn up
-    keys: bool  # add the column `_plait_key`
-    schemas: (
-        Mapping[str, pa.Schema] | None
-    )  # columns by stream; else they are known once every stream has brought a batch
-    stall_after_s: float  # when a wait without any progress becomes an error
-    cache_dir: str | os.PathLike[str] | None  # of compiled conditions
-    plain: bool  # conditions in Python, nothing compiled: for tests
+    layout: tuple[int, int] | str
+    gate: Literal["auto", "ring", "skiplist"]
+    punctuate: int | str | None
+    fan_out: int
+    rates: tuple[float, float] | None
+    capacity: int
+    pending: int | None
+    unread_results: int
+    batch: int | None
+    max_sources: int | None
+    keys: bool
+    schemas: Mapping[str, pa.Schema] | None
+    stall_after_s: float
+    cache_dir: str | os.PathLike[str] | None
+    plain: bool
 
 
 class SparkOptions(TypedDict, total=False):
-    """What `Query.on_spark` takes; docs/spark.md has them with their defaults."""
+    """The options of `Query.on_spark`. They change how a query runs, and none what its results are.
 
-    layout: Literal["auto", "hash"] | tuple[int, int] | str  # the grid of cells; pinned by the checkpoint
+    Args:
+        layout: The grid of cells: "auto" (as square as the cores allow), (rows, columns), or "hash" (by the values that must be
+            equal, so that no tuple is copied). A checkpoint pins it; `plait.spark.relayout` changes it. Default: 'auto'.
+        index: Where a cell looks for partners: "auto", "scan", "hash", "grid" or "sorted". Default: 'auto'.
+        control: The folder of control events: heartbeats, ends of sources, drain. None: `control` in the checkpoint's folder.
+            Default: None.
+        max_pending: How many tuples may wait for the frontier in one cell; beyond it the query stops and names the source that
+            holds it. None: no limit. Default: None.
+        late_rows: Have rows that were dropped as late or behind in the result: `_plait_dropped` is the stream's name and
+            `_plait_row` the row as JSON; both are NULL in results. Default: False.
+        read: "auto": tasks read local Parquet files themselves, column by column. "rows": Spark reads all files.
+            Default: 'auto'.
+        functions: "same": a checkpoint that was written with other functions of yours is refused. "changed": it goes on with
+            these. Default: 'same'.
+
+    Example:
+        >>> import plait, plait.spark
+        >>> spark = plait.spark.session(master="local[2]", partitions=2)
+        >>> readings = plait.stream("readings", unit="s", seq="id", late="drop")
+        >>> query = plait.aggregate(readings, size="10s", compute={"n": plait.count()})
+        >>> rows = spark.createDataFrame([(1, 1), (12, 2), (3, 3)], "ts long, id long")
+        >>> df = query.on_spark({"readings": rows}, late_rows=True, max_pending=1000, layout=(1, 1))
+        >>> [row["_plait_row"] for row in df.where("_plait_dropped = 'readings'").collect()]
+        ['{"ts": 3, "id": 3}']
+    """
+
+    layout: Literal["auto", "hash"] | tuple[int, int] | str
     index: Literal["auto", "scan", "hash", "grid", "sorted"]
-    control: str | None  # the folder of control events: heartbeats, ends of sources, drain
-    max_pending: int | None  # tuples that may wait for the frontier in one cell
-    late_rows: bool  # have rows dropped as late or behind in the result, marked
-    read: Literal["auto", "rows"]  # "rows": Spark reads all files; "auto": tasks read local Parquet files themselves
-    functions: Literal["same", "changed"]  # "changed": resume although your functions are others than the checkpoint's
+    control: str | None
+    max_pending: int | None
+    late_rows: bool
+    read: Literal["auto", "rows"]
+    functions: Literal["same", "changed"]

@@ -39,7 +39,18 @@ _MOMENTS = ("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPLTZ", "TIMESTAMPNTZ", "DATETIM
 
 
 def parse(text: str, sides: dict[str, int]) -> Expr:
-    """The expression of a condition; `sides` says which row each qualifier means."""
+    """The expression of a condition.
+
+    Args:
+        text: One SQL condition in Spark's dialect.
+        sides: Which row each qualifier means; names that differ only in case are told apart if both are there.
+
+    Raises:
+        QueryError: The text is no SQL, uses something that plait does not read, or names an input that is not there.
+
+    >>> parse("abs(l.x - r.a) <= 10", {"l": 0, "r": 1}).op
+    'le'
+    """
     try:
         tree: Any = sqlglot.parse_one(text, read=DIALECT)
     except sqlglot.errors.SqlglotError as error:
@@ -56,11 +67,14 @@ def parse(text: str, sides: dict[str, int]) -> Expr:
 
 
 class _Reader:
+    """Walks sqlglot's tree. A node's class finds the method that reads it; a class without one is refused by name."""
+
     def __init__(self, text: str, sides: dict[str, int]) -> None:
         self.text = text
         self.sides = sides
 
     def read(self, node: exp.Expression) -> Expr:
+        """The expression of a node."""
         op = _BINARY.get(type(node))
         if op is not None:
             return Binary(op, self.read(node.this), self.read(node.expression))
@@ -70,6 +84,7 @@ class _Reader:
         return handler(node)
 
     def _refuse(self, what: str) -> QueryError:
+        """The error for something that plait does not read, with all that it does."""
         return QueryError(
             f"The condition {self.text!r} {what}",
             why="plait reads + - * / %, comparisons, BETWEEN, IN, IS NULL, AND, OR, NOT, abs, least, greatest, CAST; of text "
@@ -129,6 +144,7 @@ class _Reader:
         return Text("length", self.read(node.this))
 
     def _text(self, op: str, node: exp.Expression) -> Expr:
+        """A condition on text: the pattern has to be a constant."""
         pattern = node.expression
         if not (isinstance(pattern, exp.Literal) and pattern.is_string) or node.args.get("flag"):
             raise self._refuse(f"uses {node.sql(DIALECT)!r} with a pattern that is no constant")
@@ -142,10 +158,12 @@ class _Reader:
         return self._fold("greatest", node)
 
     def _fold(self, op: str, node: exp.Expression) -> Expr:
+        """`least` and `greatest` of several values, two at a time."""
         parts = [self.read(part) for part in (node.this, *node.expressions)]
         return reduce(lambda a, b: Binary(op, a, b), parts)
 
     def _cast(self, node: exp.Expression) -> Expr:
+        """A cast to a number, or a moment that is written as text: TIMESTAMP '...' parses as a cast."""
         kind = str(node.args["to"].this.value)
         if kind in _MOMENTS and isinstance(node.this, exp.Literal) and node.this.is_string:
             return self._moment(node.this.this, dt.date if kind == "DATE" else dt.datetime)
@@ -156,6 +174,7 @@ class _Reader:
     _trycast = _cast
 
     def _moment(self, words: str, kind: type[dt.date]) -> Expr:
+        """A moment or a day as microseconds; refused if it is finer than that."""
         try:
             moment = kind.fromisoformat(words)
         except ValueError:
@@ -170,6 +189,7 @@ class _Reader:
         return as_expr(moment)
 
     def _interval(self, node: exp.Expression) -> Expr:
+        """A span of time as microseconds."""
         from plait.schema import duration_us
 
         unit = node.args.get("unit")
@@ -191,6 +211,7 @@ class _Reader:
         return Literal(None)
 
     def _column(self, node: exp.Expression) -> Expr:
+        """A column of the row that its qualifier means; without one, bound later by its name alone."""
         assert isinstance(node, exp.Column)
         if not node.table:
             return Column(None, node.name)

@@ -23,7 +23,29 @@ SourceName = int | str
 
 @dataclass(frozen=True)
 class Stream:
-    """Built by `plait.stream`; see there. Frozen: two equal streams are the same input."""
+    """A logical input of a query. It is built by `plait.stream`, which says what each part means.
+
+    It is frozen: two equal streams are the same input. The examples of its methods go on from this one.
+
+    Attributes:
+        name: Under which its data is handed in.
+        time: The column with the event time.
+        unit: What the time column counts, where its type does not say.
+        source: The column that names the source, `plait.FILE`, `plait.PARTITION`, or None.
+        sources: The number of sources or their names, where declared.
+        seq: "position", "content", or the column that orders a source's tuples.
+        disorder_us: How far a source may run back, in microseconds.
+        late: "error" or "drop".
+        behind: "error" or "drop".
+        idle_after_us: After how long a silent source lets go of the frontier, in microseconds, or None.
+        schema: The declared columns, or None.
+
+    Example:
+        >>> import plait
+        >>> quotes = plait.stream("quotes", unit="ms", source="feed", sources=["x", "y"], disorder="2s")
+        >>> quotes.disorder_us
+        2000000
+    """
 
     name: str
     time: str
@@ -39,15 +61,24 @@ class Stream:
 
     @property
     def source_column(self) -> str | None:
-        """The column that names the source, if one does."""
+        """The column that names the source. None if none does."""
         return None if self.source is None or self.source.startswith("@") else self.source
 
     @property
     def seq_column(self) -> str | None:
+        """The column that orders a source's tuples. None for "position" and "content"."""
         return None if self.seq in ("position", "content") else self.seq
 
     def declared(self) -> tuple[SourceName, ...] | None:
-        """The declared sources' names in their order, or None where first sight makes a source known."""
+        """The declared sources in their order.
+
+        Returns:
+            Their names, 0 to N - 1 for a number N. None where first sight makes a source known.
+
+        Example:
+            >>> quotes.declared()
+            ('x', 'y')
+        """
         if isinstance(self.sources, int):
             return tuple(range(self.sources))
         return self.sources
@@ -61,7 +92,20 @@ class Stream:
         return [self.name, self.time, self.unit, self.source, sources, self.seq, self.disorder_us]
 
     def check(self, schema: pa.Schema) -> None:
-        """Refuse a schema that lacks what the declaration names, or has it in a type that can't serve."""
+        """Refuse a schema that lacks what the declaration names, or has it in a type that can't serve.
+
+        Args:
+            schema: The columns of the data, as an Arrow schema.
+
+        Raises:
+            QueryError: A named column is missing or of the wrong type, a name stands twice, or the declared schema is another.
+
+        Example:
+            >>> import pyarrow as pa
+            >>> quotes.check(pa.schema([("ts", pa.int64()), ("fed", pa.string())]))
+            Traceback (most recent call last):
+            plait.errors.QueryError: Stream 'quotes' has no column 'feed', which source= names. ... Did you mean 'fed'?
+        """
         for option, column in (("time", self.time), ("source", self.source_column), ("seq", self.seq_column)):
             if column is not None and column not in schema.names:
                 near = difflib.get_close_matches(column, schema.names, n=1)
@@ -107,6 +151,7 @@ class Stream:
 
 
 def _difference(declared: pa.Schema, given: pa.Schema) -> str:
+    """The first thing in which two schemas differ, in words."""
     for field in declared:
         if field.name not in given.names:
             return f"column {field.name!r} is declared and missing"
@@ -132,18 +177,37 @@ def stream(
 ) -> Stream:
     """Declare an input stream.
 
-    time       the column with the event time; `unit` ("s", "ms", "us", "ns", "day") if it is a number, a date or a
-               timestamp without a zone
-    source     the column that names the physical source, `plait.FILE` or `plait.PARTITION`; None: one source, or one
-               for each table or DataFrame given
-    sources    how many sources there are, or their names: a declared source holds the frontier until it speaks
-    seq        what orders a source's tuples: "position" (as delivered), "content" (ties by the row itself), or a column
-    disorder   how far a source may run back in time; `late` says what happens beyond: "error" or "drop"
-    behind     "error", or "drop": what to do with a source that shows up below the released frontier
-    idle_after wall-clock time after which a silent source no longer holds the frontier
-    schema     the columns, if they are to be checked (or, for CSV and JSON, read) as declared
+    Only `behind="drop"` and `idle_after=` make the answer depend on when rows arrive. docs/semantics.md has the rules in full.
 
-    `behind="drop"` and `idle_after=` make the answer depend on arrival; nothing else does.
+    Args:
+        name: Under which its data is handed in, and by which SQL text calls it. Not l, r, left or right.
+        time: The column with the event time: a timestamp, a date or an integer.
+        unit: What the time column counts: "s", "ms", "us", "ns" or "day". It is needed for an integer, a date, and a timestamp
+            without a zone.
+        source: The column that names a row's physical source, `plait.FILE` or `plait.PARTITION`. None: the stream has one
+            source, or one for each table or DataFrame that is given.
+        sources: How many sources there are, or their names in order. A declared source holds the frontier until it speaks or
+            ends. None: a source is known once its first row has come.
+        seq: What orders the tuples of one source: "position" (as delivered), "content" (ties by the row itself), or a column.
+        disorder: How far a source may run back in time. A tuple further back is late.
+        late: What happens to late tuples: "error" stops the run, "drop" keeps them aside and counts them.
+        behind: What happens to tuples of a source that turns up below the released frontier: "error" or "drop".
+        idle_after: After how long, by the wall clock, a silent source no longer holds the frontier. None: it always does.
+        schema: The columns and their types: an Arrow schema, or a dict of names to types. Data is checked against it; CSV and
+            JSON files are read by it. None: the first data decides.
+
+    Returns:
+        A frozen `Stream`, an input for `join`, `asof`, `aggregate` and `operator`.
+
+    Raises:
+        QueryError: An option has no meaning, or two don't go together (`seq="content"` with `late="drop"`).
+
+    Example:
+        >>> import plait
+        >>> readings = plait.stream("readings", unit="s", source="meter", disorder="2s", late="drop")
+        >>> print(plait.aggregate(readings, size="1 min", compute={"n": plait.count()}).explain())
+        aggregate, windows of 1 min every 1 min: n = count()
+          stream readings: time ts, as delivered, sources named by column meter, disorder up to 2 s, late tuples: drop
     """
     _check_name(name)
     _check_columns(name, time, seq, unit)
@@ -208,6 +272,7 @@ def _source(name: str, source: object) -> str | None:
 
 
 def _sources(name: str, sources: Any, source: str | None) -> int | tuple[SourceName, ...] | None:
+    """The declared sources, checked: a number of them, or their names, all of one kind."""
     if sources is None:
         return None
     if isinstance(sources, int) and not isinstance(sources, bool):

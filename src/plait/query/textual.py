@@ -41,7 +41,7 @@ _PLACES: Final = {
 
 
 def check(op: str, pattern: object) -> str:
-    """A pattern that may stand in a condition."""
+    """A pattern that may stand in a condition, checked once when the query is built."""
     if not isinstance(pattern, str):
         raise QueryError(
             f"{op}({pattern!r}) takes a text",
@@ -57,7 +57,11 @@ def check(op: str, pattern: object) -> str:
 
 
 def re2(op: str, pattern: str) -> str:
-    """The expression that RE2 has to find for `matches` and `like`."""
+    r"""The expression that RE2 has to find for `matches` and `like`.
+
+    >>> re2("like", "a%")
+    '\\Aa[\\x{0}-\\x{10FFFF}]*\\z'
+    """
     if op == "like":
         return _like(pattern)
     try:
@@ -81,6 +85,7 @@ def _refused(pattern: str, what: str) -> QueryError:
 
 
 def _one(pattern: str, op: Any, value: Any) -> str:
+    """One item of Python's reading of a pattern, written for RE2; refused if the two could differ there."""
     match op:
         case sre.LITERAL:
             return _character(value)
@@ -130,6 +135,7 @@ def _character(code: int) -> str:
 
 
 def _like(pattern: str) -> str:
+    """LIKE's pattern as an expression of the whole text."""
     out, escaped = "", False
     for each in pattern:
         if escaped and each not in "%_\\":
@@ -148,7 +154,21 @@ def _like(pattern: str) -> str:
 
 
 class OfText:
-    """A condition on a text column, or the column itself: what `plait.text("column")` begins."""
+    """A text column in a condition on one row, or a condition made of one. It begins with `plait.text("column")`.
+
+    Conditions are combined by `& | ~`. Where the column is NULL the answer is unknown. The examples of its methods go on from
+    this one.
+
+    Example:
+        >>> import plait
+        >>> comment = plait.text("comment")
+        >>> def matching(condition, *comments):
+        ...     '''How many of the comments the condition is true for.'''
+        ...     query = plait.aggregate(plait.stream("s", unit="s"), size="1h", compute={"n": plait.count_where(condition)})
+        ...     return query.reference({"s": {"ts": range(len(comments)), "comment": comments}})["n"].to_pylist()[0]
+        >>> matching(comment.contains("spam") & ~comment.starts_with("no"), "spam", "no spam", "ham")
+        1
+    """
 
     def __init__(self, read: Callable[[Any], Any]) -> None:
         self._read = read
@@ -160,24 +180,108 @@ class OfText:
         return OfText(lambda row: getattr(self(row), method)(*arguments))
 
     def matches(self, pattern: str) -> OfText:
-        """Whether a regular expression is found in it."""
+        r"""Whether a regular expression is found in the text.
+
+        It is Python's, read as ASCII, of a subset on which RE2 and Python's `re` can't differ: characters, classes, the dot, `|`,
+        groups, repetition, `^`, `\Z`, `\b` and `\d \w \s`.
+
+        Args:
+            pattern: The regular expression, a constant.
+
+        Returns:
+            A condition.
+
+        Raises:
+            QueryError: The pattern is no text, is no regular expression, or uses more than the subset.
+
+        Example:
+            >>> matching(comment.matches(r"\b\d{3}\b"), "call 555 now", "5555")
+            1
+        """
         return self._then("matches", check("matches", pattern))
 
     def like(self, pattern: str) -> OfText:
-        """SQL's LIKE: `%` for any text, `_` for one character."""
+        r"""Whether SQL's LIKE holds: `%` is any text, `_` is one character, `\` escapes these.
+
+        Args:
+            pattern: The pattern of the whole text, a constant.
+
+        Returns:
+            A condition.
+
+        Raises:
+            QueryError: The pattern is no text, or has a `\` that escapes nothing.
+
+        Example:
+            >>> matching(comment.like("a_c%"), "abcd", "ac", "xabc")
+            1
+        """
         return self._then("like", check("like", pattern))
 
     def contains(self, part: str) -> OfText:
+        """Whether a part stands anywhere in the text.
+
+        Args:
+            part: The part, a constant.
+
+        Returns:
+            A condition.
+
+        Raises:
+            QueryError: The part is no text.
+
+        Example:
+            >>> matching(comment.contains("b"), "abc", "B")
+            1
+        """
         return self._then("contains", check("contains", part))
 
     def starts_with(self, part: str) -> OfText:
+        """Whether the text begins with a part.
+
+        Args:
+            part: The part, a constant.
+
+        Returns:
+            A condition.
+
+        Raises:
+            QueryError: The part is no text.
+
+        Example:
+            >>> matching(comment.starts_with("ab"), "abc", "cab")
+            1
+        """
         return self._then("starts_with", check("starts_with", part))
 
     def ends_with(self, part: str) -> OfText:
+        """Whether the text ends with a part.
+
+        Args:
+            part: The part, a constant.
+
+        Returns:
+            A condition.
+
+        Raises:
+            QueryError: The part is no text.
+
+        Example:
+            >>> matching(comment.ends_with("ab"), "abc", "cab")
+            1
+        """
         return self._then("ends_with", check("ends_with", part))
 
     def ascii_lower(self) -> OfText:
-        """With A to Z as a to z; other letters stay as they are."""
+        """The text with A to Z as a to z. Other letters stay as they are.
+
+        Returns:
+            A text, to go on from.
+
+        Example:
+            >>> matching(comment.ascii_lower().contains("spam"), "SPAM", "ham")
+            1
+        """
         return self._then("ascii_lower")
 
     def __and__(self, other: OfText) -> OfText:
@@ -191,7 +295,25 @@ class OfText:
 
 
 def text(column: str) -> OfText:
-    """A text column, for conditions on one row: `plait.count_where(plait.text("comment").matches(r"\\d+"))`."""
+    r"""Begin a condition on a text column, for `count_where` and `first_where`.
+
+    Args:
+        column: The column's name.
+
+    Returns:
+        The column. Its methods `matches`, `like`, `contains`, `starts_with` and `ends_with` make conditions, which `& | ~`
+        combine.
+
+    Raises:
+        QueryError: No column is named.
+
+    Example:
+        >>> import plait
+        >>> numbers = plait.count_where(plait.text("comment").matches(r"\d+"))
+        >>> query = plait.aggregate(plait.stream("s", unit="s"), size="10s", compute={"n": numbers})
+        >>> query.reference({"s": {"ts": [1, 2, 3], "comment": ["call 555", "hello", None]}})["n"].to_pylist()
+        [1]
+    """
     if not isinstance(column, str) or not column:
         raise QueryError(f"text({column!r}) names no column", do="Write plait.text('column')")
     return OfText(lambda row: row[column])

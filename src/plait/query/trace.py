@@ -29,7 +29,23 @@ class Untraceable(BaseException):
 
 
 class Symbol:
-    """An expression under construction; every operator gives a larger one."""
+    """A column inside a condition's function, or what has been made of one. Every operator and method gives a larger one.
+
+    A condition reads columns as `row.column` or `row["column"]`. It may use `+ - * / // %`, comparisons, `& | ~`, `abs`,
+    `plait.minimum`, `plait.maximum` and the methods here; such a condition is *traced*, and follows the rules of
+    docs/semantics.md for NULL, NaN and integers. One that uses `if`, `and`, `or`, `not` or loops is taken as it is.
+    The examples of its methods go on from this one.
+
+    Example:
+        >>> import plait
+        >>> def matching(condition, **columns):
+        ...     '''For how many rows of these columns the condition is true.'''
+        ...     query = plait.aggregate(plait.stream("s", unit="s"), size="1h", compute={"n": plait.count_where(condition)})
+        ...     rows = {"ts": range(len(next(iter(columns.values())))), **columns}
+        ...     return query.reference({"s": rows})["n"].to_pylist()[0]
+        >>> matching(lambda row: (row.x > 1) & ~(row.y == row.x), x=[1, 2, 3], y=[1, 2, 4])
+        1
+    """
 
     __slots__ = ("expr",)
     __hash__ = None  # type: ignore[assignment]  # what `==` makes is no truth value
@@ -48,35 +64,168 @@ class Symbol:
         raise Untraceable("it makes text of a column")
 
     def is_null(self) -> Symbol:
+        """Whether the value is NULL.
+
+        Returns:
+            A condition, which is true or false and never unknown.
+
+        Example:
+            >>> matching(lambda row: row.x.is_null(), x=[1, None])
+            1
+        """
         return Symbol(Unary("is_null", self.expr))
 
     def cast(self, to: str) -> Symbol:
+        """The value in another type. What does not fit becomes NULL; floats lose their fraction.
+
+        Args:
+            to: "bool", "int8" to "int64", "uint8" to "uint64", "float32" or "float64".
+
+        Returns:
+            A number or truth value.
+
+        Raises:
+            QueryError: There is no such type.
+
+        Example:
+            >>> matching(lambda row: row.x.cast("int8").is_null(), x=[1, 1000])
+            1
+        """
         if to not in CAST_TYPES:
             raise QueryError(f"cast({to!r}) names no type", do=f"Use one of {', '.join(CAST_TYPES)}")
         return Symbol(Cast(self.expr, to))
 
     def between(self, low: object, high: object) -> Symbol:
+        """Whether the value lies between two others, both included.
+
+        Args:
+            low: A column or a constant.
+            high: A column or a constant.
+
+        Returns:
+            A condition.
+
+        Raises:
+            QueryError: One of the two is None.
+
+        Example:
+            >>> matching(lambda row: row.x.between(2, row.y), x=[1, 2, 3], y=[9, 2, 2])
+            1
+        """
         return (self >= low) & (self <= high)
 
     def matches(self, pattern: str) -> Symbol:
+        r"""Whether a regular expression is found in the text; see `plait.text` for what it may use.
+
+        Args:
+            pattern: The regular expression, a constant.
+
+        Returns:
+            A condition.
+
+        Raises:
+            QueryError: The pattern is no text, is no regular expression, or uses more than is allowed.
+
+        Example:
+            >>> matching(lambda row: row.x.matches("^a+$".replace("$", r"\Z")), x=["aa", "ab"])
+            1
+        """
         return self._text("matches", pattern)
 
     def like(self, pattern: str) -> Symbol:
+        """Whether SQL's LIKE holds: `%` is any text, `_` is one character.
+
+        Args:
+            pattern: The pattern of the whole text, a constant.
+
+        Returns:
+            A condition.
+
+        Raises:
+            QueryError: The pattern is no text, or has a backslash that escapes nothing.
+
+        Example:
+            >>> matching(lambda row: row.x.like("a%"), x=["ab", "ba"])
+            1
+        """
         return self._text("like", pattern)
 
     def contains(self, part: str) -> Symbol:
+        """Whether a part stands anywhere in the text.
+
+        Args:
+            part: The part, a constant.
+
+        Returns:
+            A condition.
+
+        Raises:
+            QueryError: The part is no text.
+
+        Example:
+            >>> matching(lambda row: row.x.contains("b"), x=["abc", "B"])
+            1
+        """
         return self._text("contains", part)
 
     def starts_with(self, part: str) -> Symbol:
+        """Whether the text begins with a part.
+
+        Args:
+            part: The part, a constant.
+
+        Returns:
+            A condition.
+
+        Raises:
+            QueryError: The part is no text.
+
+        Example:
+            >>> matching(lambda row: row.x.starts_with("a"), x=["ab", "ba"])
+            1
+        """
         return self._text("starts_with", part)
 
     def ends_with(self, part: str) -> Symbol:
+        """Whether the text ends with a part.
+
+        Args:
+            part: The part, a constant.
+
+        Returns:
+            A condition.
+
+        Raises:
+            QueryError: The part is no text.
+
+        Example:
+            >>> matching(lambda row: row.x.ends_with("a"), x=["ab", "ba"])
+            1
+        """
         return self._text("ends_with", part)
 
     def length(self) -> Symbol:
+        """How many characters the text has.
+
+        Returns:
+            A number.
+
+        Example:
+            >>> matching(lambda row: row.x.length() == 1, x=["é", "ab"])
+            1
+        """
         return Symbol(Text("length", self.expr))
 
     def ascii_lower(self) -> Symbol:
+        """The text with A to Z as a to z. Other letters stay as they are.
+
+        Returns:
+            A text.
+
+        Example:
+            >>> matching(lambda row: row.x.ascii_lower() == "ab", x=["AB", "b"])
+            1
+        """
         return Symbol(Text("ascii_lower", self.expr))
 
     def _text(self, op: str, pattern: object) -> Symbol:
@@ -190,6 +339,7 @@ class SymbolicRow:
 
 
 def _binary(op: str, left: object, right: object) -> Symbol:
+    """A larger symbol of two values, one of which may be a constant."""
     return Symbol(Binary(op, as_expr(left), as_expr(right)))
 
 
@@ -230,16 +380,47 @@ def as_expr(value: object) -> Expr:
 
 
 def minimum(a: Any, b: Any) -> Any:
-    """The smaller of two values in a condition; NULL and NaN give way to the other one (SQL's `least`)."""
+    """The smaller of two values in a condition: SQL's `least`.
+
+    Args:
+        a: A column or a constant.
+        b: A column or a constant.
+
+    Returns:
+        The smaller one. NULL and NaN give way to the other value.
+
+    Example:
+        >>> import plait
+        >>> query = plait.aggregate(plait.stream("s", unit="s"), size="10s",
+        ...                         compute={"n": plait.count_where(lambda row: plait.minimum(row.x, row.y) < 2)})
+        >>> query.reference({"s": {"ts": [1, 2], "x": [1, 5], "y": [3, None]}})["n"].to_pylist()
+        [1]
+    """
     return _pick(a, b, "_least", lambda x, y: y if _is_nan(x) or y < x else x)
 
 
 def maximum(a: Any, b: Any) -> Any:
-    """The larger of two values in a condition; NULL gives way to the other one, NaN wins (SQL's `greatest`)."""
+    """The larger of two values in a condition: SQL's `greatest`.
+
+    Args:
+        a: A column or a constant.
+        b: A column or a constant.
+
+    Returns:
+        The larger one. NULL gives way to the other value; NaN wins.
+
+    Example:
+        >>> import plait
+        >>> query = plait.aggregate(plait.stream("s", unit="s"), size="10s",
+        ...                         compute={"n": plait.count_where(lambda row: plait.maximum(row.x, row.y) > 4)})
+        >>> query.reference({"s": {"ts": [1, 2], "x": [1, 5], "y": [3, None]}})["n"].to_pylist()
+        [1]
+    """
     return _pick(a, b, "_greatest", lambda x, y: x if _is_nan(x) or y < x else y)
 
 
 def _pick(a: Any, b: Any, method: str, plain: Callable[[Any, Any], Any]) -> Any:
+    """`minimum` and `maximum` of symbols, of the reference's values, which have the methods too, and of plain ones."""
     for one, other in ((a, b), (b, a)):
         if hasattr(one, method):
             return getattr(one, method)(other)
@@ -295,6 +476,10 @@ def columns_read(function: Callable[..., Any], rows: int = 2) -> tuple[tuple[str
 
 
 def _scan(code: CodeType, rows: dict[str, dict[str, None]]) -> None:
+    """Find where code loads one of its rows, and note the column that is read of it; inner functions included.
+
+    A row that is used in another way than by reading a column is refused: it could read any column.
+    """
     steps = [s for s in dis.get_instructions(code) if s.opname not in ("CACHE", "RESUME", "NOP", "COPY_FREE_VARS")]
     cells = {*code.co_cellvars, *code.co_freevars}
     for at, step in enumerate(steps):
@@ -327,6 +512,7 @@ def _loaded(step: dis.Instruction) -> tuple[str, ...]:
 
 
 def _column_after(steps: list[dis.Instruction], at: int) -> str | None:
+    """The column that is read of a row just loaded, by attribute or by key; None for any other use."""
     following = steps[at + 1 : at + 3]
     if following and following[0].opname in ("LOAD_ATTR", "LOAD_METHOD"):
         return str(following[0].argval)

@@ -37,19 +37,26 @@ def column_type(kind: pa.DataType) -> str | None:
 
 
 def is_int(kind: str) -> bool:
+    """Whether a type's name is that of an integer, `weakint` among them."""
     return "int" in kind
 
 
 def is_float(kind: str) -> bool:
+    """Whether a type's name is that of a float, `weakfloat` among them."""
     return "float" in kind
 
 
 def is_number(kind: str) -> bool:
+    """Whether it is either. A truth value is none."""
     return is_int(kind) or is_float(kind)
 
 
 def promote(a: str, b: str) -> str:
-    """The common type of two numbers: integers stay integers, widths of floats follow NumPy 2, literals are weak."""
+    """The common type of two numbers: integers stay integers, widths of floats follow NumPy 2, literals are weak.
+
+    >>> promote("int32", "int64"), promote("float32", "weakfloat"), promote("int64", "float32"), promote("int64", "uint64")
+    ('int64', 'float32', 'float64', 'int64')
+    """
     if "null" in (a, b):
         return b if a == "null" else a
     weak = [k for k in (a, b) if k.startswith("weak")]
@@ -65,7 +72,17 @@ def promote(a: str, b: str) -> str:
 
 
 def resolve(expr: Expr, sides: Sides, names: Names, *, insensitive: bool = False) -> Expr:
-    """The expression with every column tied to a side and spelled as its schema spells it."""
+    """The expression with every column tied to a side and spelled as its schema spells it.
+
+    Args:
+        expr: The tree as it was read.
+        sides: The schemas of the left and the right input.
+        names: What the two are called in messages.
+        insensitive: SQL's names know no case: where no column has the very name, one that differs only in case is taken.
+
+    Raises:
+        QueryError: A column is not there, or an unqualified name is in both inputs.
+    """
     match expr:
         case Column(side, name):
             return _resolve_column(side, name, sides, names, insensitive)
@@ -86,6 +103,7 @@ def resolve(expr: Expr, sides: Sides, names: Names, *, insensitive: bool = False
 
 
 def _resolve_column(side: int | None, name: str, sides: Sides, names: Names, insensitive: bool) -> Column:
+    """One column: the very name first, then any case where that is allowed; unqualified names are looked for on both sides."""
     places = [side] if side is not None else [0, 1]
     found = [(s, name) for s in places if name in sides[s].names]
     if not found and insensitive:
@@ -135,6 +153,7 @@ def infer(expr: Expr, sides: Sides, names: Names = ("left", "right")) -> str:
 
 
 def _literal_type(value: object) -> str:
+    """The type of a constant. Numbers are weak: they take the width of what they meet."""
     match value:
         case None:
             return "null"
@@ -151,6 +170,7 @@ def _literal_type(value: object) -> str:
 
 
 def _infer_unary(expr: Expr, op: str, kind: str, names: Names) -> str:
+    """The type of a sign, an absolute value, a negation or a test for NULL."""
     if op == "is_null":
         return "bool"
     if op == "not":
@@ -163,6 +183,7 @@ def _infer_unary(expr: Expr, op: str, kind: str, names: Names) -> str:
 
 
 def _infer_binary(expr: Expr, op: str, a: str, b: str, names: Names) -> str:
+    """The type of logic, a comparison or arithmetic on two types. A division of integers is a float."""
     both = {a, b} - {"null"}
     if op in LOGIC:
         if both - {"bool"}:
@@ -183,10 +204,12 @@ def _infer_binary(expr: Expr, op: str, a: str, b: str, names: Names) -> str:
 
 
 def _word(kind: str) -> str:
+    """A type for a message."""
     return {"weakint": "an integer", "weakfloat": "a float", "null": "NULL"}.get(kind, kind)
 
 
 def _mismatch(expr: Expr, names: Names, what: str) -> QueryError:
+    """The error for types that don't go together, with the part of the condition that has them."""
     return QueryError(
         f"The condition holds {what}: {text(expr, names)}",
         why="numbers go with numbers; text, bytes and booleans compare only by equality with their own kind; "

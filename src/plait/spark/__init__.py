@@ -1,4 +1,14 @@
-"""Executor 2: `source -> pack -> shuffle by cell -> cell -> collect`, an ordinary Structured Streaming pipeline."""
+"""Executor 2: `source -> pack -> shuffle by cell -> cell -> collect`, an ordinary Structured Streaming pipeline.
+
+    session                      a Spark session with plait's settings
+    query.on_spark(...)          DataFrames in, a DataFrame out (`run`)
+    write_ordered, BatchReport   publish a streaming result in order, exactly once
+    heartbeat, end, drain        control events, which a running query reads
+    relayout                     a stopped query's state for another layout
+    told                         plait's own words in an error of Spark's
+
+docs/spark.md says what a stream's declaration asks of its DataFrames, and what holds after a failure.
+"""
 
 from plait.spark.keep.control import drain, end, heartbeat
 from plait.spark.keep.relayout import relayout

@@ -1,9 +1,15 @@
-"""`query.on_spark`: DataFrames in, a DataFrame out; streaming or batch, the same rows."""
+"""`query.on_spark`: DataFrames in, a DataFrame out; streaming or batch, the same rows.
+
+The way of a call: what can be refused is refused (`plan`), DataFrames are tied to streams (`plan.frames`), each operator
+becomes a stage with its cells (`plan.stages`), and the DataFrame of results carries its `Plan` along, by which `write_ordered`
+and `relayout` know it again. Nothing runs before an action of the user's.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import reprlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from plait.core.join.choice import KINDS
 from plait.errors import QueryError, RunError
 from plait.query.aggregate import Aggregate
 from plait.query.base import Query
@@ -35,16 +42,7 @@ from plait.spark.publish import aside
 def dataframe(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int, int] = "auto", index: str = "auto",
               control: str | None = None, max_pending: int | None = None, late_rows: bool = False,
               read: str = "auto", functions: str = "same") -> Any:  # fmt: skip
-    """Run a query on Spark.
-
-    data     stream name -> DataFrame (or a list or dict of them: several sources), all streaming or all batch
-    layout   "auto", or (m, n): the grid of cells; pinned by the checkpoint once a query has started
-    index    "auto", or one to force, for study
-    control  the folder of the control source: see `plait.spark.keep.control`
-    late_rows  have rows dropped as late or behind in the result, marked: for a batch, or a sink of your own
-    read     "auto": tasks read local Parquet files themselves, column by column; "rows": Spark reads all files
-    functions  "same": a checkpoint that was written with other functions of yours is refused; "changed": it goes on with these
-    """
+    """`Query.on_spark`. `plait.query.run_options.SparkOptions` says what each option means."""
     made = plan(query, data, layout=layout, index=index, control_dir=control, max_pending=max_pending, read=read,
                 functions=functions)  # fmt: skip
     if made.streaming and made.control_dir is not None:
@@ -54,7 +52,16 @@ def dataframe(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int,
 
 @dataclass(frozen=True)
 class Plan:
-    """A query tied to DataFrames: `raw` has what cells put out, packed; `results()` unpacks the results."""
+    """A query tied to DataFrames.
+
+    Attributes:
+        spark: The session.
+        pipeline: The stages, the last operator's first, and how their rows travel.
+        streaming: Whether the DataFrames are streams.
+        control_dir: The folder of control events; None until a checkpoint says where it is.
+        again: The same plan with another layout or control folder. What the two share is made once.
+        wanted: The layout that was asked for.
+    """
 
     spark: Any
     pipeline: Pipeline
@@ -70,9 +77,11 @@ class Plan:
 
     @property
     def schema(self) -> pa.Schema:
+        """The results' columns, the key included."""
         return pa.schema([*self.cell.bound.schema, pa.field(formats.KEY, pa.binary())])
 
     def raw(self) -> Any:
+        """What cells put out, packed: results, dropped rows and progress, a row each (`formats`)."""
         return self.pipeline.output()
 
     @property
@@ -131,10 +140,16 @@ class Plan:
         control.announce(self.control_dir, told)
 
     def drain(self) -> None:
+        """Write the end of input into the control folder."""
         assert self.control_dir is not None
         control.drain(self.control_dir)
 
     def results(self, *, late_rows: bool = False) -> Any:
+        """The results as a DataFrame.
+
+        Args:
+            late_rows: Have rows that were dropped in it, too, in two columns of their own.
+        """
         from pyspark.sql.pandas.types import from_arrow_schema
 
         raw = self.raw()
@@ -151,14 +166,18 @@ class Plan:
 
 def plan(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int, int], index: str, control_dir: str | None,
          max_pending: int | None, read: str = "auto", functions: str = "same") -> Plan:  # fmt: skip
+    """Tie a query to DataFrames. Everything that can be refused before a row is read is refused here."""
+    _check_options(index, max_pending, read, functions)
     if control_dir is not None:
         control_dir = str(control.place(control_dir))
-    if functions not in ("same", "changed"):
-        raise QueryError(f"functions={functions!r} says nothing of them", do="Use 'same' or 'changed'")
-    if read not in ("auto", "rows"):
-        raise QueryError(f"read={read!r} is no way to read", do="Use 'auto' or 'rows'")
+    if not isinstance(data, Mapping):
+        raise QueryError(
+            f"on_spark is given {reprlib.repr(data)} as its data", do="Pass a dict of stream names to DataFrames"
+        )
     check_data(query, data)
     streams = query.streams()
+    for name in streams:
+        _check_frames(name, data[name])
     spark = _first(data[next(iter(streams))]).sparkSession
     settings.check(spark, streaming=False)
     _check_arrow(spark)
@@ -188,7 +207,35 @@ def plan(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int, int]
     return laid_out(layout, control_dir)
 
 
+def _check_options(index: str, max_pending: int | None, read: str, functions: str) -> None:
+    """Refuse options that mean nothing, before a session is needed."""
+    if functions not in ("same", "changed"):
+        raise QueryError(f"functions={functions!r} says nothing of them", do="Use 'same' or 'changed'")
+    if read not in ("auto", "rows"):
+        raise QueryError(f"read={read!r} is no way to read", do="Use 'auto' or 'rows'")
+    if index not in KINDS:
+        raise QueryError(f"index={index!r} is not known", do=f"Use one of {', '.join(map(repr, KINDS))}")
+    if max_pending is not None and (
+        isinstance(max_pending, bool) or not isinstance(max_pending, int) or max_pending < 1
+    ):
+        raise QueryError(f"max_pending={max_pending!r} is no number of tuples", do="Pass a whole number, at least 1")
+
+
+def _check_frames(stream: str, data: Any) -> None:
+    """Refuse what is no DataFrame, and no list or dict of some."""
+    several = list(data.values()) if isinstance(data, Mapping) else data if isinstance(data, (list, tuple)) else [data]
+    if not several:
+        raise QueryError(f"Stream {stream!r} is given no DataFrame", do="Pass one, or one for each source")
+    for frame in several:
+        if not hasattr(frame, "sparkSession"):
+            raise QueryError(
+                f"Stream {stream!r} is given {reprlib.repr(frame)}, which is no DataFrame of Spark's",
+                do="Read it with spark.read or spark.readStream, or make it with spark.createDataFrame",
+            )
+
+
 def _check_arrow(spark: Any) -> None:
+    """Refuse a session in which Spark takes no columns with 32-bit lengths: plait's tasks have no others."""
     key = "spark.sql.execution.arrow.useLargeVarTypes"
     if str(spark.conf.get(key, "false")).lower() == "true":
         raise RunError(
@@ -199,12 +246,14 @@ def _check_arrow(spark: Any) -> None:
 
 
 def _first(data: Any) -> Any:
+    """One of the DataFrames given for a stream."""
     return (
         next(iter(data.values())) if isinstance(data, Mapping) else data[0] if isinstance(data, (list, tuple)) else data
     )
 
 
 def _all_streaming(given: Mapping[str, list[frames.Frame]]) -> bool:
+    """Whether the DataFrames are streams; refused if some are and some are not."""
     kinds = {name: {f.frame.isStreaming for f in found} for name, found in given.items()}
     if len(set().union(*kinds.values())) > 1:
         live = [n for n, k in kinds.items() if True in k]
@@ -254,6 +303,7 @@ def _meaning(operator: Bound, *, functions: bool) -> str:
 
 
 def _condition_text(predicate: Predicate, *, functions: bool) -> str:
+    """A condition in words, and of an opaque function what is in it."""
     own = function_text.meaning([predicate.source]) if functions and predicate.kind == "opaque" else ""
     return predicate.describe() + own
 
@@ -268,6 +318,7 @@ def _pins(bound: Bound) -> dict[str, Any]:
 
 
 def _conditions(operator: Bound) -> list[Predicate]:
+    """All conditions of an operator: a join's own, and those of its functions."""
     where = [f.where for _, f in operator.node.compute] if isinstance(operator.node, Aggregate) else []
     return [p for p in (operator.predicate, *where) if p is not None]
 
@@ -282,6 +333,8 @@ def _functions(operator: Bound) -> list[Any]:
 
 
 def unpack(schema: pa.Schema, kind: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """A function for `mapInArrow` that gives the rows of packed bodies of one kind, and passes over all others."""
+
     def unpacked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for found, body in zip(batch.column("kind").to_pylist(), batch.column("body"), strict=True):

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
+from plait.core.join.choice import KINDS
 from plait.errors import QueryError
 from plait.query.base import check_order
+from plait.schema import is_number
 from plait.threads.aggregate import designs
 from plait.threads.elastic.policy import policy_of
 from plait.threads.gate import GATES
@@ -20,12 +23,10 @@ from plait.threads.join.strategies import registry
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Everything that may be given; see `Run`."""
+    """The options of `on_threads`, checked. `plait.query.run_options.ThreadsOptions` says what each means."""
 
     workers: int | None = None
-    elastic: int | None = (
-        None  # shares of the state, and so threads at most: `resize` and `policy` change who serves them
-    )
+    elastic: int | None = None
     policy: Any = None
     strategy: str = "auto"
     order: str = "strict"
@@ -44,20 +45,31 @@ class Options:
     schemas: Mapping[str, pa.Schema] | None = None
     stall_after_s: float = 60.0
     cache_dir: str | os.PathLike[str] | None = None
-    plain: bool = False  # kernels in Python: for tests
+    plain: bool = False
 
     def __post_init__(self) -> None:
         check_order(self.order)
         for name, (value, counted) in self._counted().items():
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
                 raise QueryError(f"{name}={value!r} is no number of {counted}", do="Pass a whole number, at least 1")
-        known = ("auto", *registry.names(), *designs.names())
-        if self.strategy not in known:
-            raise QueryError(f"strategy={self.strategy!r} is not known", do=f"Use one of {', '.join(map(repr, known))}")
-        if self.gate not in GATES:
-            raise QueryError(f"gate={self.gate!r} is not known", do=f"Use one of {', '.join(map(repr, GATES))}")
-        if not self.stall_after_s > 0:
-            raise QueryError(f"stall_after_s={self.stall_after_s!r}", why="it is a number of seconds above zero")
+        named: dict[str, tuple[Any, tuple[str, ...]]] = {
+            "strategy": (self.strategy, ("auto", *registry.names(), *designs.names())),
+            "gate": (self.gate, tuple(GATES)),
+            "index": (self.index, KINDS),
+        }
+        for name, (value, known) in named.items():
+            if value not in known:
+                raise QueryError(f"{name}={value!r} is not known", do=f"Use one of {', '.join(map(repr, known))}")
+        for name, value in (("keys", self.keys), ("plain", self.plain)):
+            if not isinstance(value, bool):
+                raise QueryError(f"{name}={value!r} is no truth value", do="Pass True or False")
+        if not (is_number(self.stall_after_s) and self.stall_after_s > 0):
+            raise QueryError(
+                f"stall_after_s={self.stall_after_s!r}",
+                why="it is a number of seconds above zero",
+                do="Pass one, such as 60",
+            )
+        self._check_given()
         own = registry.strategy(self.strategy) if self.strategy in registry.names() else None
         if self.punctuate != "order" and not (own is not None and own.punctuates):
             raise QueryError(
@@ -84,7 +96,28 @@ class Options:
             "pending": (self.pending, "tuples"),
             "max_sources": (self.max_sources, "sources"),
             "elastic": (self.elastic, "shares"),
+            "fan_out": (self.fan_out, "children"),
         }
+
+    def _check_given(self) -> None:
+        """Refuse what is of a wrong kind before anything is made of it."""
+        rates = self.rates
+        if rates is not None and not (
+            isinstance(rates, (tuple, list)) and len(rates) == 2 and all(is_number(rate) and rate > 0 for rate in rates)
+        ):
+            raise QueryError(
+                f"rates={rates!r} are no rates",
+                do="Pass tuples a second of the left and the right stream, such as (1000, 3000)",
+            )
+        if self.schemas is not None and not (
+            isinstance(self.schemas, Mapping) and all(isinstance(schema, pa.Schema) for schema in self.schemas.values())
+        ):
+            raise QueryError(
+                f"schemas={reprlib.repr(self.schemas)} gives no columns",
+                do="Pass a dict of stream names to Arrow schemas",
+            )
+        if self.cache_dir is not None and not isinstance(self.cache_dir, (str, os.PathLike)):
+            raise QueryError(f"cache_dir={self.cache_dir!r} is no folder", do="Pass a path, or leave it out")
 
     def precision(self) -> int:
         """How exactly results are ordered, as `threads.join.loop.gather` takes it."""

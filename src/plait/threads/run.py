@@ -23,13 +23,12 @@ own that the interpreter lets go of however the call ends. One that is there and
 
 from __future__ import annotations
 
-import dataclasses
-import difflib
 import gc
+import operator
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, NamedTuple, Self
 
 import pyarrow as pa
@@ -37,14 +36,14 @@ import pyarrow as pa
 from plait import order as total_order
 from plait.core.machine.shield import struck
 from plait.encodings import plain_schema
-from plait.errors import QueryError, RunError
+from plait.errors import DataError, QueryError, RunError
 from plait.query.aggregate import Aggregate
 from plait.query.base import Query
 from plait.query.bind import bind
 from plait.query.join import Asof, Join
 from plait.query.operator import Operator
 from plait.query.stream import SourceName, Stream
-from plait.schema import micros_of
+from plait.schema import is_number, micros_of
 from plait.threads.dag import begin
 from plait.threads.elastic.manager import Change
 from plait.threads.input.idle import Clock
@@ -64,16 +63,7 @@ COLLECTING, ENTERING, OPEN = range(3)
 
 
 def start(query: Query, **options: Any) -> Run:
-    """`Query.on_threads`."""
-    known = [field.name for field in dataclasses.fields(Options)]
-    for name in options:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            raise QueryError(
-                f"on_threads has no option {name!r}",
-                why=f"there are {', '.join(known)}",
-                do=f"Did you mean {near[0]}=?" if near else "",
-            )
+    """`Query.on_threads`, which has checked the options by name."""
     clear_away()
     return Run(query, Options(**options))
 
@@ -106,7 +96,29 @@ class Begun(NamedTuple):
 
 
 class Run:
-    """See the module. Made by `query.on_threads(...)`; the options are those of `options.Options`."""
+    """A run of a query on threads of this process. It is made by `query.on_threads(...)`.
+
+    Use it in a `with` block: leaving it ends all threads, drained or not. `push`, `heartbeat` and `close` may be called from any
+    thread, one thread at a time for a source. The module says what an error leaves behind. The examples of its methods go on from
+    this one.
+
+    Attributes:
+        query: The query that runs.
+        options: The options it was given, checked.
+
+    Example:
+        >>> import plait, pyarrow as pa
+        >>> quotes = plait.stream("quotes", unit="s", schema={"ts": "int64", "price": "int64"})
+        >>> trades = plait.stream("trades", unit="s", schema={"ts": "int64", "price": "int64"})
+        >>> near = plait.join(quotes, trades, on="quotes.price = trades.price", within="5s")
+        >>> with near.on_threads(workers=1) as run:
+        ...     run.push("quotes", None, {"ts": [1, 9], "price": [10, 20]})
+        ...     run.push("trades", None, {"ts": [3], "price": [10]})
+        ...     run.drain()
+        ...     for batch in run.results():
+        ...         print(batch.to_pylist())
+        [{'ts': 3000000, 'quotes_ts': 1, 'quotes_price': 10, 'trades_ts': 3, 'trades_price': 10}]
+    """
 
     def __init__(self, query: Query, options: Options) -> None:
         reason = supports(query)
@@ -117,7 +129,14 @@ class Run:
         self._schemas: dict[str, pa.Schema] = {
             name: s.schema for name, s in self._streams.items() if s.schema is not None
         }
-        self._schemas |= {n: plain_schema(s, f"Stream {n!r}") for n, s in (options.schemas or {}).items()}
+        for name, schema in (options.schemas or {}).items():
+            if name not in self._streams:
+                raise QueryError(
+                    f"schemas= has columns of {name!r}, and the query has no such stream",
+                    why=f"it reads {', '.join(self._streams)}",
+                    do="Leave it out, or correct the name",
+                )
+            self._schemas[name] = plain_schema(schema, f"Stream {name!r}")
         self._lock = threading.RLock()  # held by who collects calls, and by who carries the collected ones out
         self._early: list[Callable[[Running], None]] = []
         self._phase = COLLECTING
@@ -151,7 +170,14 @@ class Run:
             self.stop()
 
     def stop(self) -> None:
-        """End all threads now; nothing is flushed."""
+        """End all threads now. Nothing is flushed, and results that were not read are lost.
+
+        Leaving the `with` block does this. A second call does nothing.
+
+        Example:
+            >>> run = near.on_threads(workers=1)
+            >>> run.stop()
+        """
         self._closed = True
         self._known.set()
         if self._begun is not None:
@@ -207,11 +233,13 @@ class Run:
             del self._calls[call]
 
     def _stream(self, name: str) -> Stream:
-        if name not in self._streams:
+        if not isinstance(name, str) or name not in self._streams:
             raise RunError(f"The query has no stream {name!r}", why=f"it reads {', '.join(self._streams)}")
         return self._streams[name]
 
     def _refuse_ended(self, what: str, stream: str, source: SourceName | None) -> None:
+        if not isinstance(source, Hashable):
+            raise DataError(f"Stream {stream!r}: {source!r} can't name a source", why="names are integers or text")
         over = None if self._engine is None else self._engine.ended(stream, source)
         if over is not None:
             raise RunError(f"{over} has ended", why=f"{what} came after its end")
@@ -219,10 +247,25 @@ class Run:
     # --- input ---
 
     def push(self, stream: str, source: SourceName | None, batch: Any) -> None:
-        """Deliver rows of one stream: Arrow, pandas, or a dict of columns. `source` is None where a column names it.
+        """Deliver rows of one stream.
 
-        Blocks while the workers are behind by more than `capacity`; raises if more than `pending` rows wait for another
-        source.
+        It waits while the workers are behind by more than `capacity`.
+
+        Args:
+            stream: The stream's name.
+            source: The source's name. None where a column names it, or where the stream has one source.
+            batch: An Arrow table or record batch, a pandas or Polars DataFrame, or a dict of columns.
+
+        Raises:
+            RunError: The query has no such stream, or the stream, the source or the run has ended.
+            DataError: The rows don't fit the stream; the run stops. `LateError` and `BehindError` are of this kind.
+            PendingError: More than `pending` rows wait for another source; the run stops.
+
+        Example:
+            >>> with near.on_threads(workers=1) as run:
+            ...     run.push("quotes", None, pa.table({"ts": [1, 9], "price": [10, 20]}))
+            ...     run.stats().tuples
+            2
         """
         self._check("push")
         declared = self._stream(stream)
@@ -266,7 +309,28 @@ class Run:
         self._phase = OPEN
 
     def heartbeat(self, stream: str, source: SourceName, ts: Any) -> None:
-        """Promise that the source delivers nothing below `ts` any more."""
+        """Promise that a source delivers nothing below a ts any more.
+
+        A tuple of the source that comes later and lies below it is late.
+
+        Args:
+            stream: The stream's name.
+            source: The source's name; None or 0 for the only source of a stream.
+            ts: Microseconds, or a datetime with a zone. It is not lowered by the stream's disorder.
+
+        Raises:
+            RunError: The query has no such stream, the source has ended, or the ts is out of range.
+            QueryError: `ts` is no moment.
+
+        Example:
+            >>> with near.on_threads(workers=1) as run:
+            ...     run.push("quotes", None, {"ts": [1], "price": [10]})
+            ...     run.push("trades", None, {"ts": [3], "price": [10]})
+            ...     run.heartbeat("quotes", 0, 60_000_000)
+            ...     run.heartbeat("trades", 0, 60_000_000)
+            ...     len(next(run.results()))
+            1
+        """
         self._check("heartbeat")
         self._stream(stream)
         self._refuse_ended("a heartbeat", stream, source)
@@ -278,13 +342,38 @@ class Run:
         self._do("heartbeat", self._enter, lambda engine: engine.heartbeat(stream, source, promised))
 
     def close(self, stream: str, source: SourceName | None = None) -> None:
-        """End one source, or with None the whole stream: it holds nothing back any more."""
+        """End one source, or a whole stream: it holds nothing back any more.
+
+        Args:
+            stream: The stream's name.
+            source: The source's name. None: all sources of the stream.
+
+        Raises:
+            RunError: The query has no such stream, or the run has ended.
+
+        Example:
+            >>> with near.on_threads(workers=1) as run:
+            ...     run.push("quotes", None, {"ts": [1], "price": [10]})
+            ...     run.close("quotes")
+            ...     run.holder()
+            ('trades', None)
+        """
         self._check("close")
         self._stream(stream)
         self._do("close", self._enter, lambda engine: engine.close(stream, source))
 
     def drain(self) -> None:
-        """End of input: every source ends, every window closes. `results()` then gives what is left, and ends."""
+        """End of input: every source ends and every window closes. `results()` then gives what is left, and ends.
+
+        Raises:
+            RunError: The columns of a stream are not known yet, or the run has ended.
+
+        Example:
+            >>> with near.on_threads(workers=1) as run:
+            ...     run.drain()
+            ...     run.table().num_rows
+            0
+        """
         self._check("drain")
         if self._engine is None:
             unknown = [name for name in self._streams if name not in self._schemas]
@@ -304,8 +393,28 @@ class Run:
     def results(self, *, timeout_s: float | None = None) -> Iterator[pa.RecordBatch]:
         """Result batches as they come, until the input has ended and all are out.
 
-        With `timeout_s`, also ends when nothing has come for so long: 0 gives what is there. One thread at a time.
+        One thread at a time reads them.
+
+        Args:
+            timeout_s: End also when nothing has come for so many seconds. 0 gives what is there. None waits for ever.
+
+        Yields:
+            Arrow record batches in result order.
+
+        Raises:
+            PlaitError: Whatever has stopped the run.
+            RunError: The run was stopped.
+
+        Example:
+            >>> with near.on_threads(workers=1) as run:
+            ...     run.push("quotes", None, {"ts": [1], "price": [10]})
+            ...     list(run.results(timeout_s=0))
+            []
         """
+        if timeout_s is not None and not is_number(timeout_s):
+            raise QueryError(
+                f"timeout_s={timeout_s!r} is no number of seconds", do="Pass one, or None to wait for ever"
+            )
         patience = Patience(timeout_s)
         while True:
             self._check("results")
@@ -338,12 +447,30 @@ class Run:
                 return
 
     def table(self) -> pa.Table:
-        """Everything that is still to come, as one table; for a run whose input has ended."""
+        """Everything that is still to come, as one table.
+
+        It waits until the input has ended: call `drain` first, or in another thread.
+
+        Returns:
+            An Arrow table in result order.
+
+        Raises:
+            PlaitError: Whatever has stopped the run.
+
+        Example:
+            >>> with near.on_threads(workers=1, keys=True) as run:
+            ...     run.push("quotes", None, {"ts": [1], "price": [10]})
+            ...     run.push("trades", None, {"ts": [3], "price": [10]})
+            ...     run.drain()
+            ...     run.table().column_names[-1]
+            '_plait_key'
+        """
         batches = list(self.results())
         return pa.Table.from_batches(batches, self.schema).combine_chunks()
 
     @property
     def schema(self) -> pa.Schema:
+        """The results' columns. Raises `RunError` while they are not known."""
         if self._engine is None:
             raise RunError("The results' columns are not known yet", do="Push a batch of each stream, or pass schemas=")
         return self._engine.schema
@@ -351,24 +478,77 @@ class Run:
     # --- workers that come and go (elastic=) ---
 
     def resize(self, workers: int, reason: str = "asked for") -> Change:
-        """Let so many threads serve the run's shares, from the first later event time on.
+        """Let so many threads serve the shares of an elastic run, from the first later event time on.
 
-        Returns at once: a switch of epochs takes effect when the frontier has passed its place. `stats().changes` says
-        when that was and what it cost. Of requests that wait for one under way only the last is carried out.
+        It returns at once. A switch takes effect when the frontier has passed its place; `stats().changes` says when that was and
+        what it cost. Of requests that wait for one under way only the last is carried out.
+
+        Args:
+            workers: How many threads, from 1 to `elastic`.
+            reason: What the log of changes says.
+
+        Returns:
+            The request as it stands now, a `Change`.
+
+        Raises:
+            RunError: The run is not elastic, the number is out of range, or nothing runs yet.
+
+        Example:
+            >>> with near.on_threads(workers=1, elastic=2) as run:
+            ...     change = run.resize(2)
+            >>> change.kind, change.before, change.after
+            ('provision', 1, 2)
         """
         return self._changeable("resize").resize(workers, reason)
 
     def rebalance(self, owners: Sequence[int] | None = None, reason: str = "asked for") -> Change:
-        """Let the same threads serve other shares: as `owners` says, a thread for each share, or by what each share has cost."""
-        return self._changeable("rebalance").rebalance(owners, reason)
+        """Let the same threads serve other shares of an elastic run.
+
+        Args:
+            owners: The thread of each share. None: by what each share has cost so far.
+            reason: What the log of changes says.
+
+        Returns:
+            The request as it stands now, a `Change`.
+
+        Raises:
+            RunError: The run is not elastic, `owners` names other threads or shares than there are, or nothing runs yet.
+
+        Example:
+            >>> with near.on_threads(workers=2, elastic=2) as run:
+            ...     run.rebalance([1, 0]).moved
+            2
+        """
+        engine = self._changeable("rebalance")
+        try:
+            wanted = None if owners is None else [operator.index(owner) for owner in owners]
+        except TypeError:
+            raise RunError(
+                f"rebalance({owners!r})",
+                why="it is no map of shares to threads",
+                do="Pass a thread's number for each share",
+            ) from None
+        return engine.rebalance(wanted, reason)
 
     @property
     def owners(self) -> list[int]:
-        """The thread of each share, as asked for last: what `rebalance` takes."""
+        """The thread of each share, as asked for last: what `rebalance` takes. Raises `RunError` if the run is not elastic."""
         return self._changeable("owners").owners()
 
     def hold_policy(self, held: bool = True) -> None:
-        """Let `policy=` ask for no change until it is called with False: while windows fill, for one."""
+        """Let `policy=` ask for no change, for example while windows fill.
+
+        Args:
+            held: True: it asks for nothing. False: it asks again.
+
+        Raises:
+            RunError: Nothing runs yet, or the run has ended.
+
+        Example:
+            >>> with near.on_threads(elastic=2, policy=True) as run:
+            ...     run.hold_policy()
+            ...     run.hold_policy(False)
+        """
         self._changeable("hold_policy").hold_policy(held)
 
     def _changeable(self, call: str) -> Running:
@@ -380,27 +560,108 @@ class Run:
     # --- what is going on ---
 
     def stats(self) -> Stats:
-        """What was measured so far."""
+        """What was measured so far.
+
+        Returns:
+            A `Stats`: tuples, results, comparisons, work by worker, latency, rows dropped, memory, changes.
+
+        Raises:
+            RunError: Nothing has run yet.
+
+        Example:
+            >>> with near.on_threads(workers=1) as run:
+            ...     run.push("quotes", None, {"ts": [1], "price": [10]})
+            ...     run.push("trades", None, {"ts": [3], "price": [10]})
+            ...     run.drain()
+            ...     _ = run.table()
+            ...     run.stats().results
+            1
+        """
         if self._engine is None:
             raise RunError("Nothing has run yet", do="Push a batch of each stream first")
         return self._engine.stats()
 
     def reset_latency(self) -> None:
-        """Forget the latencies measured so far: what came before was a warm-up."""
+        """Forget the latencies measured so far: what came before was a warm-up.
+
+        Raises:
+            RunError: Nothing runs yet, or the run has ended.
+
+        Example:
+            >>> with near.on_threads(workers=1) as run:
+            ...     run.reset_latency()
+            ...     run.stats().latency_from_push_ms.samples
+            0
+        """
         self._changeable("reset_latency").reset_latency()
 
     def late(self, stream: str) -> pa.Table:
-        """Rows dropped as late (late='drop')."""
-        self._stream(stream)
-        return self._schemas[stream].empty_table() if self._engine is None else self._engine.late(stream)
+        """The rows of a stream that were dropped as late so far (`late="drop"`).
+
+        Args:
+            stream: The stream's name.
+
+        Returns:
+            An Arrow table with the stream's columns.
+
+        Raises:
+            RunError: The query has no such stream, or its columns are not known yet.
+
+        Example:
+            >>> readings = plait.stream("readings", unit="s", late="drop")
+            >>> with plait.aggregate(readings, size="10s", compute={"n": plait.count()}).on_threads() as run:
+            ...     run.push("readings", None, {"ts": [5, 3]})
+            ...     run.late("readings").to_pylist()
+            [{'ts': 3}]
+        """
+        engine = self._reading(stream)
+        return self._schemas[stream].empty_table() if engine is None else engine.late(stream)
 
     def behind(self, stream: str) -> pa.Table:
-        """Rows dropped as behind (behind='drop')."""
+        """The rows of a stream that were dropped as behind so far (`behind="drop"`).
+
+        Args:
+            stream: The stream's name.
+
+        Returns:
+            An Arrow table with the stream's columns.
+
+        Raises:
+            RunError: The query has no such stream, or its columns are not known yet.
+
+        Example:
+            >>> readings = plait.stream("readings", unit="s", source="feed", behind="drop")
+            >>> with plait.aggregate(readings, size="10s", compute={"n": plait.count()}).on_threads() as run:
+            ...     run.push("readings", None, {"ts": [5, 40], "feed": ["x", "x"]})
+            ...     run.push("readings", None, {"ts": [3], "feed": ["y"]})
+            ...     run.behind("readings").to_pylist()
+            [{'ts': 3, 'feed': 'y'}]
+        """
+        engine = self._reading(stream)
+        return self._schemas[stream].empty_table() if engine is None else engine.behind(stream)
+
+    def _reading(self, stream: str) -> Running | None:
+        """What reads a stream, if its columns are known to all; they are to this stream."""
         self._stream(stream)
-        return self._schemas[stream].empty_table() if self._engine is None else self._engine.behind(stream)
+        if self._engine is None and stream not in self._schemas:
+            raise RunError(
+                f"The columns of stream {stream!r} are not known yet", do="Push a batch of it, or pass schemas="
+            )
+        return self._engine
 
     def explain(self) -> str:
-        """The query, the strategy and why, and which index serves."""
+        """The query, the strategy and why it was chosen, and what serves.
+
+        Returns:
+            Lines of text. Once rows have come they also say which index serves, and what is compiled.
+
+        Example:
+            >>> with near.on_threads(workers=1) as run:
+            ...     print(run.explain())
+            inner join, within 5 s, on (quotes.price = trades.price)
+            ...
+            on threads: sequential, 1 worker...
+        """
         found = self.query.explain().split("\n")
         if self.options.gate != "auto":
             found.append(f"on threads: sources meet in {WORDS[self.options.gate]}, as asked for")
@@ -410,10 +671,22 @@ class Run:
 
     @property
     def frontier(self) -> int:
+        """The event time below which every tuple is known, in microseconds; -2^63 before all sources have spoken."""
         return total_order.BEFORE_ALL if self._engine is None else self._engine.frontier()
 
     def holder(self) -> tuple[str | None, SourceName | None]:
-        """The stream and the source that hold the frontier: what to push next. None: every source has ended."""
+        """Who holds the frontier: what to push next.
+
+        Returns:
+            The stream and the source. The source is None if the stream has not shown one. Both are None if every source has
+            ended.
+
+        Example:
+            >>> with near.on_threads(workers=1) as run:
+            ...     run.push("trades", None, {"ts": [3], "price": [10]})
+            ...     run.holder()
+            ('quotes', None)
+        """
         if self._engine is None:
             unknown = [name for name in self._streams if name not in self._schemas]
             return unknown[0], None

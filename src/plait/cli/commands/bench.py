@@ -14,7 +14,14 @@ from plait.errors import RunError
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line of standard output.")
 @click.option("--quick", is_flag=True, help="Smaller sizes: a look, not a measurement.")
 def command(name: str | None, as_json: bool, quick: bool) -> None:
-    """Measure plait beside its peers, on the same data, in one run. Without NAME: list the benchmarks."""
+    """Measure plait beside its peers, on the same data, in one run.
+
+    NAME is one of the benchmarks. Without it they are listed.
+
+    \b
+    Example:
+        plait bench
+    """
     try:
         import plait_bench as benchmarks
     except ModuleNotFoundError as error:

@@ -29,7 +29,12 @@ Part = tuple[str, str, Job, list[str]]
 @click.command("demo")
 @options.quiet
 def command(quiet: bool) -> None:
-    """Run a small band join and an aggregate, and show the results."""
+    """Run a small band join and an aggregate, and show the results.
+
+    \b
+    Example:
+        plait demo
+    """
     console = Console(quiet=quiet)
     console.print(
         "[bold]plait[/bold] joins and aggregates streams: same rows, same order, however they are delivered.\n"
@@ -65,6 +70,7 @@ def _band_join() -> Part:
 
 
 def _aggregate() -> Part:
+    """The papers' energy readings: meters whose messages come through any of several concentrators."""
     work = synthetic.energy(readings_per_second=40, meters=12, seconds=120, seed=7)
     readings = plait.stream("readings", **work.declarations["readings"])
     query: Query = plait.aggregate(
@@ -81,6 +87,7 @@ def _aggregate() -> Part:
 
 
 def _table(result: pa.Table) -> Table:
+    """The first rows of a result, for a terminal."""
     shown = Table(box=None, header_style="bold", pad_edge=False)
     for name in result.column_names:
         numeric = pa.types.is_integer(result.schema.field(name).type) or pa.types.is_floating(
@@ -95,6 +102,7 @@ def _table(result: pa.Table) -> Table:
 
 
 def _cell(value: object) -> str:
+    """A value as short as it can be: two digits behind the point, times of day."""
     if isinstance(value, float):
         return f"{value:.2f}"
     if isinstance(value, dt.datetime):

@@ -12,7 +12,14 @@ from plait.query.join import Join
 @click.command("explain", short_help="Say what a query computes, and how.")
 @options.file
 def command(file: str, inputs: tuple[str, ...]) -> None:
-    """Say what the query of FILE computes, and what its results look like."""
+    """Say what the query of FILE computes, and what its results look like.
+
+    If FILE gives no rows of a stream, pass --input; else the columns of the results are not shown.
+
+    \b
+    Example:
+        plait explain examples/meters.toml
+    """
     from plait.cli.execute import available
     from plait.cli.job import load
     from plait.query.bind import bind

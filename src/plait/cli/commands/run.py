@@ -18,12 +18,21 @@ from plait.core.metrics import Metrics
     metavar="PATH",
     help="Where results go: .parquet, .csv, .jsonl, or - for standard output; the file's choice, or -.",
 )
-@click.option("--late", metavar="PATH", help="Where late rows go, if a stream has late='drop'.")
+@click.option(
+    "--late", metavar="PATH", help="Where late rows go, as JSON, if a stream has late='drop'; the file's choice."
+)
 @options.quiet
 def command(
     file: str, inputs: tuple[str, ...], engine: str | None, output: str | None, late: str | None, quiet: bool
 ) -> None:
-    """Run the query of FILE (TOML, or Python that defines `query`) to the end of its input."""
+    """Run the query of FILE to the end of its input.
+
+    FILE is TOML, or Python that defines `query`. A file of results appears whole when the run has ended, or not at all.
+
+    \b
+    Example:
+        plait run examples/band_join.toml --engine reference -o near.parquet
+    """
     from plait.cli import execute
     from plait.cli.job import load
 

@@ -27,7 +27,14 @@ from plait.reference.rows import table_of
 @options.file
 @options.quiet
 def command(file: str, inputs: tuple[str, ...], quiet: bool) -> None:
-    """Run FILE on every executor there is and compare the results byte for byte."""
+    """Run FILE on every executor there is and compare the results byte for byte.
+
+    The reference also runs twice with rows delivered in random pieces and turns. The exit code is 1 if anything differs.
+
+    \b
+    Example:
+        plait verify examples/meters.toml
+    """
     from plait.cli.job import load
 
     fingerprint, verdicts = verify(load(file, options.pairs(inputs)), quiet=quiet)
@@ -56,7 +63,16 @@ class Verdict:
 
 
 def verify(job: Job, *, quiet: bool, seeds: tuple[int, ...] = (1, 2)) -> tuple[str, list[Verdict]]:
-    """The reference's fingerprint, and a verdict for each contender."""
+    """Run a job on every executor and under other deliveries, and compare.
+
+    Args:
+        job: What to run.
+        quiet: Show no progress.
+        seeds: Of the random deliveries to the reference.
+
+    Returns:
+        The reference's fingerprint, and a verdict for each contender.
+    """
     job.check()
     with Display(f"{job.title} on reference", quiet=quiet) as display:
         expected = collect("reference", job, display)
@@ -106,6 +122,7 @@ def _delivered_at_random(job: Job, seed: int, display: Display) -> pa.Table:
 
 
 def _cut(chunks: Iterator[Chunk], dice: random.Random) -> Iterator[Chunk]:
+    """The same rows in pieces of random sizes."""
     for chunk in chunks:
         at = 0
         while at < chunk.batch.num_rows:

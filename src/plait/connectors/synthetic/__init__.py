@@ -38,7 +38,23 @@ WORKLOADS: Final[dict[str, Callable[..., Workload]]] = {
 
 
 def workload(name: str, **options: Any) -> Workload:
-    """A workload by name, with the options of its function."""
+    """Make a workload by its name, as a TOML file gives it.
+
+    Args:
+        name: One of `WORKLOADS`.
+        **options: Those of the workload's function.
+
+    Returns:
+        A `Workload`.
+
+    Raises:
+        QueryError: There is no such workload or option, or an option has no meaning.
+
+    Example:
+        >>> from plait.connectors import synthetic
+        >>> synthetic.workload("songs", rows=10, sources=2).feeds["comments"].rows
+        10
+    """
     if name not in WORKLOADS:
         raise QueryError(f"There is no workload {name!r}", do=f"Use one of {', '.join(WORKLOADS)}")
     make = WORKLOADS[name]

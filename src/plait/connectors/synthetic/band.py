@@ -34,10 +34,30 @@ def band_join(
     batch_rows: int = BATCH_ROWS,
     name: str = "band_join",
 ) -> Workload:
-    """Two streams at any rates: a number of tuples a second, a `Constant`, `Sinusoid` or `Peaks`, or a list of them.
+    """Make the papers' two streams, `stream_r` <ts, x, y, z> and `stream_s` <ts, a, b, c, d>, at any rates.
 
-    A list means several sources, which the column `source` then names (`r0`, `r1`, ...). Either `seconds` says how long
-    the workload is, or `rows` how many rows there are in both streams together.
+    Either `seconds` or `rows` says how long the workload is.
+
+    Args:
+        left: Of `stream_r`: tuples a second, a `Constant`, `Sinusoid` or `Peaks`, or a list of these. A list means several
+            sources, which the column `source` then names (`r0`, `r1`, ...).
+        right: The same of `stream_s` (`s0`, `s1`, ...).
+        seconds: How long the workload is.
+        rows: How many rows both streams have together.
+        seed: Another seed gives other rows; the same one always the same.
+        batch_rows: Rows in a chunk, at most. They are the same rows however they are cut.
+        name: The workload's name.
+
+    Returns:
+        A `Workload`.
+
+    Raises:
+        QueryError: An option has no meaning, or not exactly one of `seconds` and `rows` is given.
+
+    Example:
+        >>> from plait.connectors import synthetic
+        >>> synthetic.band_join(left=[100, 50], right=200, seconds=2).feeds["stream_r"].rows
+        300
     """
     parts = []
     for stream, prefix, rates, columns, make in (
@@ -78,10 +98,27 @@ def _float32(random: np.random.Generator, count: int) -> np.ndarray:
 def scalejoin_constant(
     *, seconds: int | None = None, rows: int | None = None, seed: int = 1, batch_rows: int = BATCH_ROWS
 ) -> Workload:
-    """ScaleJoin VI, «Constant distinct rates»: one R source with 1,200 t/s, four S sources with 900 t/s together.
+    """Make ScaleJoin's «Constant distinct rates» (section VI): one R source with 1,200 t/s, four S sources with 900 t/s together.
 
     Together, since 10 threads at 65 million comparisons/s are 2 x 300 s x 1,200 x 900. How the four share the 900 is
     only drawn in the paper (figure 8a): 360, 270, 180 and 90 here.
+
+    Args:
+        seconds: How long the workload is.
+        rows: How many rows both streams have together.
+        seed: Another seed gives other rows; the same one always the same.
+        batch_rows: Rows in a chunk, at most.
+
+    Returns:
+        A `Workload`.
+
+    Raises:
+        QueryError: Not exactly one of `seconds` and `rows` is given, or an option has no meaning.
+
+    Example:
+        >>> from plait.connectors import synthetic
+        >>> synthetic.scalejoin_constant(seconds=1).feeds["stream_s"].rows
+        900
     """
     right = [Constant(360), Constant(270), Constant(180), Constant(90)]
     return band_join(
@@ -92,10 +129,26 @@ def scalejoin_constant(
 def scalejoin_fluctuating(
     *, seconds: int | None = None, rows: int | None = None, seed: int = 1, batch_rows: int = BATCH_ROWS
 ) -> Workload:
-    """ScaleJoin VI, «Fluctuating distinct rates»: three R and two S sources, sinusoidal with amplitudes and periods
-    of their own.
+    """Make ScaleJoin's «Fluctuating distinct rates» (section VI): three R and two S sources, sinusoidal.
 
     The paper gives what comes of it: 18.5 to 55 million comparisons/s on each of 12 threads. These rates give 19 to 54.
+
+    Args:
+        seconds: How long the workload is.
+        rows: How many rows both streams have together.
+        seed: Another seed gives other rows; the same one always the same.
+        batch_rows: Rows in a chunk, at most.
+
+    Returns:
+        A `Workload`.
+
+    Raises:
+        QueryError: Not exactly one of `seconds` and `rows` is given, or an option has no meaning.
+
+    Example:
+        >>> from plait.connectors import synthetic
+        >>> len(synthetic.scalejoin_fluctuating(seconds=1).feeds["stream_r"].lanes)
+        3
     """
     left = [Sinusoid(400, 240, 60), Sinusoid(300, 120, 100), Sinusoid(150, 90, 150)]
     right = [Sinusoid(500, 300, 75), Sinusoid(360, 150, 120)]
@@ -113,10 +166,27 @@ def scalejoin_fluctuating(
 def scalejoin_peaks(
     *, seconds: int | None = None, rows: int | None = None, seed: int = 1, batch_rows: int = BATCH_ROWS
 ) -> Workload:
-    """ScaleJoin VI, «Constant distinct rates with peaks»: four R and two S sources with sudden peaks.
+    """Make ScaleJoin's «Constant distinct rates with peaks» (section VI): four R and two S sources with sudden peaks.
 
-    The paper says no more than that and shows the rates in figure 8c; these are ours: fourfold for a few seconds, at
+    The paper says no more than that and shows the rates in figure 8c. These are ours: fourfold for a few seconds, at
     different moments in every source.
+
+    Args:
+        seconds: How long the workload is.
+        rows: How many rows both streams have together.
+        seed: Another seed gives other rows; the same one always the same.
+        batch_rows: Rows in a chunk, at most.
+
+    Returns:
+        A `Workload`.
+
+    Raises:
+        QueryError: Not exactly one of `seconds` and `rows` is given, or an option has no meaning.
+
+    Example:
+        >>> from plait.connectors import synthetic
+        >>> synthetic.scalejoin_peaks(rows=100).declarations["stream_s"]["sources"]
+        ('s0', 's1')
     """
     left: list[Rate] = [
         Peaks(300, 1_200, 60, 5, 20),
@@ -133,7 +203,25 @@ def scalejoin_peaks(
 def dpjoin_asymmetric(
     *, seconds: int | None = None, rows: int | None = None, seed: int = 1, batch_rows: int = BATCH_ROWS
 ) -> Workload:
-    """DP-Join 5.3.2, «Asymmetric streams»: X with 1,000 tuples a second, Y with 3,000."""
+    """Make DP-Join's «Asymmetric streams» (section 5.3.2): X with 1,000 tuples a second, Y with 3,000.
+
+    Args:
+        seconds: How long the workload is.
+        rows: How many rows both streams have together.
+        seed: Another seed gives other rows; the same one always the same.
+        batch_rows: Rows in a chunk, at most.
+
+    Returns:
+        A `Workload`.
+
+    Raises:
+        QueryError: Not exactly one of `seconds` and `rows` is given, or an option has no meaning.
+
+    Example:
+        >>> from plait.connectors import synthetic
+        >>> {name: feed.rows for name, feed in synthetic.dpjoin_asymmetric(seconds=1).feeds.items()}
+        {'stream_r': 1000, 'stream_s': 3000}
+    """
     return band_join(
         left=1_000, right=3_000, seconds=seconds, rows=rows, seed=seed, batch_rows=batch_rows, name="dpjoin_asymmetric"
     )

@@ -16,6 +16,7 @@ from plait.connectors.contract import BATCH_ROWS
 from plait.connectors.synthetic.rates import Ints, as_rates
 from plait.connectors.synthetic.workload import Part, Workload, build, source_names
 from plait.errors import QueryError
+from plait.schema import is_count
 
 METERS: Final = 243
 #: A household's load over the hours of a day, as a multiple of its mean.
@@ -60,13 +61,32 @@ def energy(
     seed: int = 1,
     batch_rows: int = BATCH_ROWS,
 ) -> Workload:
-    """Streams `readings` <ts, meter, cons, concentrator> and `alarms` <ts, meter, concentrator>; meters count from 1.
+    """Make `readings` <ts, meter, cons, concentrator> and `alarms` <ts, meter, concentrator> of smart meters.
 
-    The rates are those of all concentrators together, who share them equally; `rows` counts both streams.
+    Args:
+        readings_per_second: Of all concentrators together, who share it equally.
+        alarms_per_second: The same.
+        concentrators: How many sources each stream has.
+        meters: How many meters there are; they count from 1.
+        seconds: How long the workload is.
+        rows: How many rows both streams have together.
+        seed: Another seed gives other rows; the same one always the same.
+        batch_rows: Rows in a chunk, at most.
+
+    Returns:
+        A `Workload`.
+
+    Raises:
+        QueryError: Not exactly one of `seconds` and `rows` is given, or an option has no meaning.
+
+    Example:
+        >>> from plait.connectors import synthetic
+        >>> synthetic.tables(synthetic.energy(rows=1, meters=1, concentrators=1))["readings"]["meter"].to_pylist()
+        [1]
     """
     for option, value in (("concentrators", concentrators), ("meters", meters)):
-        if value < 1:
-            raise QueryError(f"{option}={value!r}", why="there is at least one")
+        if not is_count(value):
+            raise QueryError(f"{option}={value!r}", why="it is a whole number, and there is at least one")
     names = source_names("dc", concentrators)
     meter = ("meter", pa.int32())
 

@@ -7,6 +7,7 @@ whatever the size of the batches.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plait.errors import QueryError
+from plait.schema import is_number
 
 Ints = NDArray[np.int64]
 MIN_PER_SECOND: Final = 0.01
@@ -23,20 +25,61 @@ MIN_PER_SECOND: Final = 0.01
 
 @dataclass(frozen=True)
 class Constant:
-    """`per_second` tuples in every second."""
+    """So many tuples in every second.
+
+    The examples of its methods go on from this one.
+
+    Attributes:
+        per_second: Tuples a second.
+
+    Example:
+        >>> import numpy as np
+        >>> from plait.connectors import synthetic
+        >>> rate = synthetic.Constant(2.5)
+    """
 
     per_second: float
 
     def __post_init__(self) -> None:
+        _check_numbers(self)
         _check(self, self.per_second)
 
     def before(self, second: Ints) -> Ints:
+        """How many tuples come before the start of each second.
+
+        Args:
+            second: Numbers of seconds, as an int64 array.
+
+        Returns:
+            As many whole numbers, which never fall.
+
+        Raises:
+            TypeError: `second` is no array of numbers.
+
+        Example:
+            >>> rate.before(np.array([0, 1, 2]))
+            array([0, 2, 5])
+        """
         return _floor(second * float(self.per_second))
 
 
 @dataclass(frozen=True)
 class Sinusoid:
-    """`mean + amplitude * sin(2 pi (t / period_s + phase))` tuples a second at time t."""
+    """`mean + amplitude * sin(2 pi (t / period_s + phase))` tuples a second at time t.
+
+    The examples of its methods go on from this one.
+
+    Attributes:
+        mean: Tuples a second on average.
+        amplitude: How far the rate swings from the mean; at most the mean.
+        period_s: Seconds from one peak to the next.
+        phase: Where in a period it begins, in parts of one.
+
+    Example:
+        >>> import numpy as np
+        >>> from plait.connectors import synthetic
+        >>> rate = synthetic.Sinusoid(mean=100, amplitude=50, period_s=60)
+    """
 
     mean: float
     amplitude: float
@@ -44,9 +87,25 @@ class Sinusoid:
     phase: float = 0.0
 
     def __post_init__(self) -> None:
+        _check_numbers(self)
         _check(self, self.mean, amplitude=self.amplitude <= self.mean, period_s=self.period_s > 0)
 
     def before(self, second: Ints) -> Ints:
+        """How many tuples come before the start of each second.
+
+        Args:
+            second: Numbers of seconds, as an int64 array.
+
+        Returns:
+            As many whole numbers, which never fall.
+
+        Raises:
+            TypeError: `second` is no array of numbers.
+
+        Example:
+            >>> rate.before(np.array([0, 30, 60]))
+            array([   0, 3954, 6000])
+        """
         turn = 2 * math.pi
         swing = math.cos(turn * self.phase) - np.cos(turn * (second / self.period_s + self.phase))
         return _floor(self.mean * second + self.amplitude * self.period_s / turn * swing)
@@ -54,7 +113,22 @@ class Sinusoid:
 
 @dataclass(frozen=True)
 class Peaks:
-    """`base` tuples a second, and `peak` during the `lasting_s` seconds that start at `first_s` and then `every_s`."""
+    """A steady rate with peaks at regular times.
+
+    The examples of its methods go on from this one.
+
+    Attributes:
+        base: Tuples a second outside peaks.
+        peak: Tuples a second in a peak.
+        every_s: Seconds from one peak's beginning to the next one's.
+        lasting_s: Seconds that a peak lasts.
+        first_s: When the first one begins.
+
+    Example:
+        >>> import numpy as np
+        >>> from plait.connectors import synthetic
+        >>> rate = synthetic.Peaks(base=10, peak=100, every_s=60, lasting_s=1, first_s=1)
+    """
 
     base: float
     peak: float
@@ -63,16 +137,33 @@ class Peaks:
     first_s: int = 0
 
     def __post_init__(self) -> None:
+        _check_numbers(self)
         mean = self.base + (self.peak - self.base) * self.lasting_s / max(self.every_s, 1)
         _check(self, mean, base=self.base >= 0, peak=self.peak >= 0, lasting_s=0 < self.lasting_s <= self.every_s)
 
     def before(self, second: Ints) -> Ints:
+        """How many tuples come before the start of each second.
+
+        Args:
+            second: Numbers of seconds, as an int64 array.
+
+        Returns:
+            As many whole numbers, which never fall.
+
+        Raises:
+            TypeError: `second` is no array of numbers.
+
+        Example:
+            >>> rate.before(np.array([1, 2, 3]))
+            array([ 10, 110, 120])
+        """
         since = np.maximum(second - self.first_s, 0)
         whole, part = np.divmod(since, self.every_s)
         peaking = whole * self.lasting_s + np.minimum(part, self.lasting_s)
         return _floor(self.base * (second - peaking) + self.peak * peaking)
 
 
+#: How many tuples a source sends, second by second.
 Rate = Constant | Sinusoid | Peaks
 Rates = float | Rate | Sequence[float | Rate]
 
@@ -80,6 +171,12 @@ Rates = float | Rate | Sequence[float | Rate]
 def _floor(tuples: Any) -> Ints:
     whole: Ints = np.floor(tuples).astype(np.int64)
     return whole
+
+
+def _check_numbers(rate: Rate) -> None:
+    for field in dataclasses.fields(rate):
+        if not is_number(getattr(rate, field.name)):
+            raise QueryError(f"{rate}: {field.name} is no number", do="Pass tuples a second, or seconds")
 
 
 def _check(rate: Rate, mean: float, **conditions: bool) -> None:

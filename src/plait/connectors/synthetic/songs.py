@@ -17,6 +17,7 @@ from plait.connectors.synthetic.rates import Ints, as_rates
 from plait.connectors.synthetic.words import sentences, zipf
 from plait.connectors.synthetic.workload import Part, Workload, build, source_names
 from plait.errors import QueryError
+from plait.schema import is_count, is_number
 
 SONGS: Final = 40_000
 USERS: Final = 40_000
@@ -37,14 +38,40 @@ def songs(
     seed: int = 1,
     batch_rows: int = BATCH_ROWS,
 ) -> Workload:
-    """Stream `comments` <ts, user, song, cmt, source>. Song 1 is the most popular; the k-th has weight 1 / k**exponent.
+    """Make `comments` <ts, user, song, cmt, source> on songs.
 
-    `mail` and `ip` are the shares of comments that hold a mail address and an IP address.
+    Song 1 is the most popular; the k-th has weight 1 / k**exponent.
+
+    Args:
+        per_second: Tuples a second of all sources together.
+        sources: How many sources there are.
+        songs: How many songs there are.
+        exponent: Of Zipf's law; the larger, the more the first songs have.
+        mail: The share of comments that hold a mail address.
+        ip: The share of comments that hold an IP address.
+        seconds: How long the workload is.
+        rows: How many rows there are.
+        seed: Another seed gives other rows; the same one always the same.
+        batch_rows: Rows in a chunk, at most.
+
+    Returns:
+        A `Workload`.
+
+    Raises:
+        QueryError: Not exactly one of `seconds` and `rows` is given, or an option has no meaning.
+
+    Example:
+        >>> from plait.connectors import synthetic
+        >>> comments = synthetic.tables(synthetic.songs(rows=100, mail=1, ip=0))["comments"]
+        >>> all("@" in text for text in comments["cmt"].to_pylist())
+        True
     """
     for option, value in (("sources", sources), ("songs", songs)):
-        if value < 1:
-            raise QueryError(f"{option}={value!r}", why="there is at least one")
-    if not (0 <= mail <= 1 and 0 <= ip <= 1 and mail + ip <= 1):
+        if not is_count(value):
+            raise QueryError(f"{option}={value!r}", why="it is a whole number, and there is at least one")
+    if not is_number(exponent):
+        raise QueryError(f"exponent={exponent!r} is no number", why="the k-th has weight 1 / k**exponent")
+    if not (is_number(mail) and is_number(ip) and mail >= 0 and ip >= 0 and mail + ip <= 1):
         raise QueryError(
             f"mail={mail!r} and ip={ip!r}", why="they are shares of all comments", do="Keep mail + ip <= 1"
         )

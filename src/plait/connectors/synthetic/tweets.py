@@ -19,6 +19,7 @@ from plait.connectors.synthetic.rates import Ints, as_rates
 from plait.connectors.synthetic.words import WORDS, sentences, zipf
 from plait.connectors.synthetic.workload import Part, Workload, build, source_names
 from plait.errors import QueryError
+from plait.schema import is_count, is_number
 
 TAGS: Final = 10_000
 USERS: Final = 100_000
@@ -38,13 +39,38 @@ def tweets(
     seed: int = 1,
     batch_rows: int = BATCH_ROWS,
 ) -> Workload:
-    """Stream `tweets` <ts, user, text, hashtags, source>: the tags stand in the text with `#` and in a list without it.
+    """Make `tweets` <ts, user, text, hashtags, source>, each with several hashtags.
 
-    Tags are as popular as Zipf's law has it; those of a tweet are distinct.
+    The tags stand in the text with `#` and in a list without it. They are as popular as Zipf's law has it; those of a tweet are
+    distinct.
+
+    Args:
+        per_second: Tuples a second of all sources together.
+        sources: How many sources there are.
+        tags: How many hashtags there are.
+        exponent: Of Zipf's law; the larger, the more the first tags have.
+        seconds: How long the workload is.
+        rows: How many rows there are.
+        seed: Another seed gives other rows; the same one always the same.
+        batch_rows: Rows in a chunk, at most.
+
+    Returns:
+        A `Workload`.
+
+    Raises:
+        QueryError: Not exactly one of `seconds` and `rows` is given, or an option has no meaning.
+
+    Example:
+        >>> from plait.connectors import synthetic
+        >>> made = synthetic.tables(synthetic.tweets(rows=50))["tweets"]
+        >>> all(1 <= len(tags) <= 4 for tags in made["hashtags"].to_pylist())
+        True
     """
     for option, value in (("sources", sources), ("tags", tags)):
-        if value < 1:
-            raise QueryError(f"{option}={value!r}", why="there is at least one")
+        if not is_count(value):
+            raise QueryError(f"{option}={value!r}", why="it is a whole number, and there is at least one")
+    if not is_number(exponent):
+        raise QueryError(f"exponent={exponent!r} is no number", why="the k-th has weight 1 / k**exponent")
 
     def columns(random: np.random.Generator, times: Ints) -> list[pa.Array]:
         count = len(times)

@@ -13,11 +13,25 @@ from plait.connectors.dump import merged
 from plait.connectors.synthetic.blocks import TS, Make, Source
 from plait.connectors.synthetic.rates import Rate, row_counts
 from plait.errors import QueryError
+from plait.schema import is_count
 
 
 @dataclass(frozen=True)
 class Workload:
-    """`plait.stream(name, **declarations[name])` declares the stream that `feeds[name]` delivers."""
+    """Ready-made feeds, with the declarations that fit them.
+
+    Attributes:
+        name: The workload's name.
+        feeds: The feed of each stream.
+        declarations: For each stream the options for `plait.stream`.
+
+    Example:
+        >>> import plait
+        >>> from plait.connectors import synthetic
+        >>> work = synthetic.energy(seconds=1)
+        >>> plait.stream("readings", **work.declarations["readings"]).sources
+        ('dc0', 'dc1', 'dc2', 'dc3')
+    """
 
     name: str
     feeds: Mapping[str, Feed]
@@ -43,7 +57,7 @@ def build(
     """The feeds of all parts over one span of time: `seconds`, or until they have `rows` rows in all."""
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise QueryError(f"seed={seed!r}", why="a seed is a whole number, not negative")
-    if batch_rows < 1:
+    if not is_count(batch_rows):
         raise QueryError(f"batch_rows={batch_rows!r}", why="a batch has at least one row")
     counts = iter(row_counts([rate for part in parts for rate in part.rates], seconds, rows))
     feeds: dict[str, Feed] = {}
@@ -70,5 +84,17 @@ def source_names(prefix: str, count: int) -> list[str]:
 
 
 def tables(workload: Workload) -> dict[str, pa.Table]:
-    """The whole workload in memory: a table for each stream, its sources merged by time."""
+    """The whole workload in memory.
+
+    Args:
+        workload: A workload that is small enough.
+
+    Returns:
+        An Arrow table for each stream, its sources merged by time.
+
+    Example:
+        >>> from plait.connectors import synthetic
+        >>> {name: table.num_rows for name, table in synthetic.tables(synthetic.energy(seconds=2)).items()}
+        {'readings': 2000, 'alarms': 20}
+    """
     return {name: pa.Table.from_batches(merged(feed, "ts"), feed.schema) for name, feed in workload.feeds.items()}

@@ -178,17 +178,71 @@ def _check(event: Event, streams: dict[str, Sources], file: str) -> None:
 
 
 def drain(folder: str | os.PathLike[str]) -> int:
-    """End of input: sources end, windows close, every result comes out; the checkpoint then refuses rows."""
+    """Write the event «end of input»: sources end, windows close, every result comes out.
+
+    The checkpoint refuses rows from then on.
+
+    Args:
+        folder: The folder of control events: `control` in the checkpoint's, unless `on_spark(control=)` names another.
+
+    Returns:
+        The event's number.
+
+    Raises:
+        DataError: The event can't be written; then none is.
+
+    Example:
+        >>> import plait.spark
+        >>> plait.spark.drain("checkpoint/control")
+        0
+    """
     return write(folder, "drain")
 
 
 def end(folder: str | os.PathLike[str], stream: str, source: Any = None) -> int:
-    """End one source, or a whole stream."""
+    """Write the event «this source has ended», or the whole stream.
+
+    Args:
+        folder: The folder of control events: `control` in the checkpoint's, unless `on_spark(control=)` names another.
+        stream: The stream's name.
+        source: The source's name. None: all sources of the stream.
+
+    Returns:
+        The event's number.
+
+    Raises:
+        QueryError: The query that reads the folder has no such stream or source.
+        DataError: The event can't be written; then none is.
+
+    Example:
+        >>> import plait.spark
+        >>> plait.spark.end("checkpoint/control", "quotes", source="y")
+        0
+    """
     return write(folder, "end", stream=stream, source=source)
 
 
 def heartbeat(folder: str | os.PathLike[str], stream: str, ts: int, source: Any = 0) -> int:
-    """A promise that the source delivers nothing below `ts` any more."""
+    """Write the event «this source delivers nothing below that ts any more».
+
+    Args:
+        folder: The folder of control events: `control` in the checkpoint's, unless `on_spark(control=)` names another.
+        stream: The stream's name.
+        ts: Microseconds since 1970.
+        source: The source's name; 0 for the only source of a stream.
+
+    Returns:
+        The event's number.
+
+    Raises:
+        QueryError: The query that reads the folder has no such stream or source, or `ts` is out of range.
+        DataError: The event can't be written; then none is.
+
+    Example:
+        >>> import plait.spark
+        >>> plait.spark.heartbeat("checkpoint/control", "quotes", ts=1_700_000_000_000_000, source="x")
+        0
+    """
     return write(folder, "heartbeat", stream=stream, source=source, ts=ts)
 
 

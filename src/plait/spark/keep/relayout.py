@@ -33,11 +33,30 @@ _SEED = 0
 
 
 def relayout(df: Any, checkpoint: str | os.PathLike[str], to: str | os.PathLike[str]) -> None:
-    """Move a stopped query's state into a new checkpoint, for `df`'s layout and this session's state partitions.
+    """Move a stopped query's state into a new checkpoint, for another layout or another number of state partitions.
 
-    df          what `query.on_spark(..., layout=...)` returned, for the query that the checkpoint was written by
-    checkpoint  of the stopped query, as given to `write_ordered`; it is left as it is, and refused from then on
-    to          the new one: `write_ordered(df, path, checkpoint=to)` goes on from it, with the same `path`
+    The new checkpoint has `df`'s layout and this session's state partitions. All of the state passes through the driver.
+
+    Args:
+        df: What `query.on_spark(..., layout=...)` returned, for the query that the checkpoint was written by.
+        checkpoint: Of the stopped query, as given to `write_ordered`. It is left as it is, and refused from then on.
+        to: The new one. `write_ordered(df, path, checkpoint=to)` goes on from it, with the same `path`.
+
+    Raises:
+        QueryError: `df` is no streaming result of plait's.
+        RunError: There is no such checkpoint, another query wrote it, its last batch is not committed, or `to` is there already.
+
+    Example:
+        >>> import plait, plait.connectors, plait.spark
+        >>> spark = plait.spark.session(master="local[2]", partitions=2)
+        >>> readings = plait.stream("readings", unit="s")
+        >>> (file,) = plait.connectors.write_folder(plait.connectors.feed(readings, {"ts": [1, 2], "meter": [7, 8]}), "rows")
+        >>> query = plait.aggregate(readings, size="10s", by="meter", compute={"n": plait.count()})
+        >>> given = {"readings": spark.readStream.schema("ts long, meter long").parquet(str(file.parent))}
+        >>> df = query.on_spark(given, layout=(1, 1))
+        >>> plait.spark.write_ordered(df, "out", checkpoint="checkpoint").awaitTermination()
+        >>> df = query.on_spark(given, layout=(2, 1))
+        >>> plait.spark.relayout(df, "checkpoint", "checkpoint-2")
     """
     plan = getattr(df, "_plait", None)
     if plan is None or not plan.streaming:

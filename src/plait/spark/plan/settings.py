@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from plait import java, paths
-from plait.errors import DataError, RunError
+from plait.errors import DataError, QueryError, RunError
+from plait.schema import is_count
 from plait.spark.plan import local
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -54,7 +55,29 @@ _warned: set[str] = set()
 
 
 def session(*, master: str = "local[*]", partitions: int | None = None, name: str = "plait", **extra: str) -> Any:
-    """A session with plait's settings. `partitions` is the number of state partitions, one per core by default."""
+    """Make a Spark session with plait's settings, or take the one that runs and set them there.
+
+    Args:
+        master: Where Spark runs, as `SparkSession.builder.master` takes it.
+        partitions: The number of state partitions. None: one per core.
+        name: The application's name.
+        **extra: Further settings by name, which win over plait's.
+
+    Returns:
+        A `SparkSession`.
+
+    Raises:
+        QueryError: `partitions` is no number of at least 1.
+        RunError: There is no Java for Spark; the message has the command that installs it.
+
+    Example:
+        >>> import plait.spark
+        >>> spark = plait.spark.session(master="local[2]", partitions=2)
+        >>> spark.conf.get("spark.sql.shuffle.partitions")
+        '2'
+    """
+    if partitions is not None and not is_count(partitions):
+        raise QueryError(f"partitions={partitions!r} is no number of partitions", do="Pass a whole number, at least 1")
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -132,7 +155,16 @@ def _unfit(interpreter: str) -> str | None:
 
 
 def place(spark: Any, path: str | os.PathLike[str], what: str) -> Path:
-    """A folder that plait and Spark both write into, absolute; refused where the two would mean different ones."""
+    """A folder that plait and Spark both write into, as an absolute path.
+
+    Args:
+        spark: The session.
+        path: A local path or `file:` URI, as a user wrote it.
+        what: What begins the error.
+
+    Raises:
+        DataError: It is no local path; or Spark's default file system is another, where it would look for the folder.
+    """
     found = paths.absolute(path, what)
     default = spark._jsc.hadoopConfiguration().get("fs.defaultFS") or "file:///"
     if not str(default).startswith("file:") and not os.fsdecode(path).lower().startswith("file:"):
@@ -145,6 +177,7 @@ def place(spark: Any, path: str | os.PathLike[str], what: str) -> Path:
 
 
 def _advise(spark: Any) -> None:
+    """Warn of settings that make a session slow, each once a process."""
     slow = [f"{key}={SETTINGS[key]}" for key in ADVISED if spark.conf.get(key, "") != SETTINGS[key]]
     partitions = int(spark.conf.get("spark.sql.shuffle.partitions"))
     cores = spark.sparkContext.defaultParallelism

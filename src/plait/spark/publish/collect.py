@@ -37,12 +37,21 @@ from plait.spark.publish.tell import telling
 
 @dataclass(frozen=True)
 class BatchReport:
-    """What one micro-batch did, for a progress display, and in `run` all that the query has told since its checkpoint began.
+    """What one micro-batch did, for a progress display, and all that the query has told since its checkpoint began.
 
-    batch    its number
-    results  rows that it has published
-    run      `frontier`, `late`, `behind` and all else that `docs/metrics.md` lists. What Spark alone knows, `state_bytes`, is in
-             its own progress
+    `write_ordered(report=...)` is called with one.
+
+    Attributes:
+        batch: The batch's number, as Spark counts it.
+        results: How many results it published.
+        run: `frontier`, `late`, `behind` and all else that `docs/metrics.md` lists. What Spark alone knows, `state_bytes`, is in
+            its own progress.
+
+    Example:
+        >>> from plait.core.metrics import Metrics
+        >>> from plait.spark import BatchReport
+        >>> BatchReport(batch=3, results=10, run=Metrics(rows=12)).run.rows
+        12
     """
 
     batch: int
@@ -96,24 +105,42 @@ def write_ordered(df: Any, path: str | os.PathLike[str], *, checkpoint: str | os
                   late: str | os.PathLike[str] | None = None, distributed: bool = False, keep_key: bool = False,
                   trigger: dict[str, Any] | None = None, drain: bool = False, new_folder: bool = False,
                   report: Callable[[BatchReport], None] | None = None) -> Any:  # fmt: skip
-    """Start a streaming query whose results stand in `path`, in result order, exactly once.
-
-    df           what `query.on_spark(...)` returned for streaming DataFrames
-    path         a folder of this checkpoint alone: one that holds other rows is refused
-    checkpoint   the folder that lets the query go on where it was
-    format       "parquet" or "jsonl"; one part a batch, whose names sort into result order
-    late         a folder for rows dropped as late or behind
-    distributed  executors write the parts of a batch (a folder a batch) instead of the driver writing one
-    keep_key     keep the column `_plait_key`
-    trigger      as DataStreamWriter.trigger takes it; {"availableNow": True} by default
-    drain        end of input: take the rows that are there (this call waits for that), then end every source; the query
-                 that is returned flushes what is left, and the checkpoint refuses rows from then on
-    new_folder   `path` may be another folder than so far: it gets the parts from here on, and the old one keeps its own
-    report       called after each batch with what it did
+    """Start a streaming query whose results stand in a folder, in result order, exactly once.
 
     Folders are local paths or `file:` URIs, made absolute at once.
 
-        plait.spark.write_ordered(near.on_spark({"quotes": quotes_df, "trades": trades_df}), "out", checkpoint="checkpoint")
+    Args:
+        df: What `query.on_spark(...)` returned for streaming DataFrames, unchanged.
+        path: The folder of results, of this checkpoint alone: one that holds other rows is refused.
+        checkpoint: The folder that lets the query go on where it was.
+        format: "parquet" or "jsonl". There is one part a batch; the parts' names sort into result order.
+        late: A folder for rows dropped as late or behind. None: a batch that drops some warns of it.
+        distributed: Executors write the parts of a batch, a folder a batch, instead of the driver writing one.
+        keep_key: Keep the column `_plait_key`.
+        trigger: As `DataStreamWriter.trigger` takes it. None: `{"availableNow": True}`.
+        drain: End of input: take the rows that are there, which this call waits for, then end every source. The query that is
+            returned flushes what is left, and the checkpoint refuses rows from then on.
+        new_folder: `path` may be another folder than so far. It gets the parts from here on, and the old one keeps its own.
+        report: Called after each batch with a `BatchReport`.
+
+    Returns:
+        Spark's `StreamingQuery`. The text of its errors ends with plait's own words.
+
+    Raises:
+        QueryError: `df` is no streaming result of plait's, or arguments don't go together.
+        RunError: The folder or the checkpoint is another's.
+        DataError: A path is no local folder, or can't be written.
+
+    Example:
+        >>> import plait, plait.connectors, plait.spark, pyarrow.parquet
+        >>> spark = plait.spark.session(master="local[2]", partitions=2)
+        >>> readings = plait.stream("readings", unit="s")
+        >>> (file,) = plait.connectors.write_folder(plait.connectors.feed(readings, {"ts": [1, 2, 15]}), "readings")
+        >>> query = plait.aggregate(readings, size="10s", compute={"n": plait.count()})
+        >>> df = query.on_spark({"readings": spark.readStream.schema("ts long").parquet(str(file.parent))})
+        >>> plait.spark.write_ordered(df, "out", checkpoint="checkpoint", drain=True).awaitTermination()
+        >>> pyarrow.parquet.read_table("out")["n"].to_pylist()
+        [2, 1]
     """
     plan = getattr(df, "_plait", None)
     if plan is None or not plan.streaming:

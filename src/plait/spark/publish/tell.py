@@ -20,14 +20,20 @@ _REPEATS = re.compile(r"^\s+at [\w.$/]+\(|^Caused by: |^Driver stacktrace:|^JVM 
 
 
 def told(error: BaseException) -> errors.PlaitError | None:
-    """What plait said, as the error that it raised; None if it said nothing.
+    r"""What plait said, found in an error of Spark's.
 
-    error  any exception of Spark's: from `awaitTermination()`, `query.exception()`, an action on a batch DataFrame
+    Args:
+        error: Any exception: from `awaitTermination()`, `query.exception()`, or an action on a batch DataFrame.
 
-        try:
-            df.collect()
-        except Exception as error:
-            print(plait.spark.told(error) or error)
+    Returns:
+        The error that plait raised. None if it said nothing.
+
+    Example:
+        >>> import plait.spark
+        >>> plait.spark.told(RuntimeError("Task failed:\nplait.errors.LateError: ts 3 is late.\n\tat java.lang.Thread"))
+        LateError('ts 3 is late.')
+        >>> plait.spark.told(RuntimeError("no memory")) is None
+        True
     """
     if isinstance(error, errors.PlaitError):
         return error
