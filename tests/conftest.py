@@ -15,6 +15,12 @@ settings.register_profile("plait-ci", settings.get_profile("plait"), derandomize
 settings.load_profile("plait-ci" if os.environ.get("CI") == "true" else "plait")
 
 
+# Every JVM that a test starts lives for minutes and sees a handful of rows: its second compiler and its parallel collector
+# would take half of the suite's time, and change nothing that a test could see. Through the environment, since many are
+# started by processes of their own; a user's own words come last, and win.
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+os.environ["SPARK_SUBMIT_OPTS"] = f"{QUICK_JAVA} {os.environ.get('SPARK_SUBMIT_OPTS', '')}".strip()
+
 java_missing = functools.cache(java.missing)
 
 
