@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
 
-from plait.cli import execute
+from plait.cli import execute, spark_engine
 from plait.cli.job import Job
 from plait.cli.main import cli, main
 from plait.cli.progress import Display, moment
@@ -38,6 +38,7 @@ def test_every_example_verifies(file: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def verified_on_spark(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On threads it is verified above, by the other process of the suite."""
     monkeypatch.setattr(execute, "has_executor", lambda name: name != "threads")
+    monkeypatch.setattr(spark_engine, "BATCHES", 3)
     done = invoke("verify", str(file))
     assert done.exit_code == 0, done.output
     assert re.search(r"^spark .* identical$", done.output, re.MULTILINE), done.output

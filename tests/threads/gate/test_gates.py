@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from plait.errors import BehindError, DataError, LateError, PendingError, QueryError, RunError
 from plait.threads.gate import Gate, Origin, RingGate, SkipListGate
@@ -69,7 +70,7 @@ def test_a_read_sleeps_until_something_is_ready(make):
 
 @GATES
 @given(data=st.data())
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_as_a_sort_whatever_the_batches(make, data):
     sources = data.draw(st.integers(1, 5))
     gate = make(sources, readers=2, capacity=50, pending=200, disorder_us=data.draw(st.sampled_from([0, 3])))
@@ -88,7 +89,7 @@ def test_as_a_sort_whatever_the_batches(make, data):
 
 @GATES
 @given(data=st.data())
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_disorder_is_settled_in_front(make, data):
     disorder = data.draw(st.integers(1, 6))
     gate = make(2, disorder_us=disorder, late="drop")

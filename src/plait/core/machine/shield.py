@@ -30,6 +30,15 @@ def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
 
 class _Dispatcher(CPUDispatcher):
+    #: The same function for kernels that call it, without what only Python needs to call one.
+    within: Any = None
+
+    def get_call_template(self, args: Any, kws: Any) -> Any:
+        return super().get_call_template(args, kws) if self.within is None else self.within.get_call_template(args, kws)
+
+    def get_overload(self, sig: Any) -> Any:
+        return super().get_overload(sig) if self.within is None else self.within.get_overload(sig)
+
     def compile(self, sig: Any) -> Any:
         found: Any = self.overloads.get(sig) if isinstance(sig, tuple) else None
         return found.entry_point if found is not None else out_of_reach(super().compile, sig)
