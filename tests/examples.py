@@ -1,15 +1,15 @@
-"""How many examples a property has: a third in `make test`, four times as many as it asks for in the soak.
+"""How often what is random is tried: a third of what a test asks for in `make test`, four times that in the soak.
 
-The rule: *what `make test` leaves out is repetition.* Every property runs there; the soak (`make soak` sets PLAIT_SOAK) draws
-others, and more of them.
+The rule: *what `make test` leaves out is repetition.* Every property and every scenario runs there; the soak draws others, and
+more of them. `make soak` sets PLAIT_SOAK to 1; a higher number makes it so many times longer.
 """
 
 from __future__ import annotations
 
 import os
 
-SOAK = os.environ.get("PLAIT_SOAK") == "1"
+SOAK = int(os.environ.get("PLAIT_SOAK", "0"))
 
 
 def examples(count: int) -> int:
-    return 4 * count if SOAK else max(6, count // 3)
+    return 4 * count * SOAK if SOAK else max(6, count // 3)
