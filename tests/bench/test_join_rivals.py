@@ -56,8 +56,8 @@ def expected_once() -> Counter[Any]:
     return Counter(map(tuple, zip(*found.to_pydict().values(), strict=True)))
 
 
-#: The handshake join is compiled for as long as its refinement, which is here with most of its kernels.
-SLOW = ("handshake",)
+#: Each is compiled for some ten seconds, and no part of the product: one of them here, all of them in the soak.
+SLOW = ("celljoin", "handshake")
 
 
 @pytest.mark.parametrize("strategy", [pytest.param(n, marks=[pytest.mark.slow] if n in SLOW else []) for n in RIVALS])
