@@ -35,6 +35,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from plait import order as total_order
+from plait.core.machine.shield import struck
 from plait.errors import QueryError, RunError
 from plait.layouts import plain_schema
 from plait.query.aggregate import Aggregate
@@ -185,8 +186,10 @@ class Run:
                 self._check(doing)
                 raise RunError(f"{doing}: the run was stopped meanwhile") from None
             except BaseException as error:
-                self._fail(error)
-                raise
+                self._fail(found := struck(error))
+                if found is error:
+                    raise
+                raise found from None
             del self._calls[call]
 
     def _stream(self, name: str) -> Stream:
@@ -304,8 +307,10 @@ class Run:
                 try:
                     batch = engine.take(int(patience.slice_s() * 1e9))
                 except BaseException as error:
-                    self._fail(error)
-                    raise
+                    self._fail(found := struck(error))
+                    if found is error:
+                        raise
+                    raise found from None
                 if isinstance(batch, pa.RecordBatch):
                     # On one line, and no call between the two: an interrupt comes before both, and stops the run, or after.
                     del self._calls[call]; yield batch  # fmt: skip  # noqa: E702

@@ -27,9 +27,8 @@ import pyarrow as pa
 
 from plait.core.aggregate.columns import one_array
 from plait.core.condition import store
-from plait.core.machine.shield import out_of_reach
 from plait.core.operator.buckets import EVERY, NONE, PlainBuckets, RowView, check_passed, nothing
-from plait.core.operator.machine_steps import set_timers
+from plait.core.operator.machine_steps import no_timers
 from plait.core.operator.rewrite import NotCompiled, Source, Typed, Writer
 from plait.errors import DataError
 from plait.query.bind import Bound
@@ -38,7 +37,6 @@ from plait.query.operator import Operator
 #: What `drive` has told: Python is to call `process`, or `on_timer`; there is more to do.
 BEYOND_TUPLE, BEYOND_TIMER, MORE = 1, 2, 3
 _MICROS = {"s": 1_000_000, "ms": 1_000, "us": 1}
-ALL = 1 << 62
 TIMERS = 1 << 12  # so many run without a look at whether the run has been stopped
 
 
@@ -175,8 +173,8 @@ class Made:
                     at - 1, 9223372036854775807, bucket, -1, at + 1, timed)"""
         fields = ["ts", "stream", "side", *(f"c{k}" for k in range(len(self.columns)))]
         return _TEXT.format(streams=tuple(self.names), fields=fields, reads=reads, functions=functions,
-                            calls=made, on_timer=on_timer, every=EVERY, none=NONE, more=MORE,
-                            beyond_tuple=BEYOND_TUPLE, beyond_timer=BEYOND_TIMER)  # fmt: skip
+                            calls=made, on_timer=on_timer, place=_place(self.state.ndim), number=state[0],
+                            every=EVERY, none=NONE, more=MORE, beyond_tuple=BEYOND_TUPLE, beyond_timer=BEYOND_TIMER)  # fmt: skip
 
     def _fields(self, source: Source) -> dict[str, Typed]:
         """How a function's text reads each column of its tuple."""
@@ -211,30 +209,18 @@ class Made:
         return [f"the operator's functions are compiled: they read {read}; states are {self.state.dtype} arrays"]
 
 
-def _empty_list(kind: Any) -> Any:
-    from numba.typed import List
-
-    return out_of_reach(List.empty_list, kind)  # which Numba compiles
-
-
 class CompiledBuckets:
     """As `buckets.PlainBuckets`, of one share."""
 
     compiled = True
 
     def __init__(self, made: Made, share: int, shares: int) -> None:
-        from numba import types
-
         self.made, self.node, self.first, self.step = made, made.node, share, shares
         states = [made.node.first_state(b) for b in range(share, made.node.buckets, shares)] or [made.state]
         if any(s.shape != made.state.shape or s.dtype != made.state.dtype for s in states):
             raise NotCompiled("state() gives arrays of different shapes")
         self.states = np.array(states)
-        self.timers = _empty_list(types.UniTuple(types.int64, 2))  # type: ignore[no-untyped-call]  # Numba's own
-        place: Any = types.int64 if made.state.ndim == 1 else types.UniTuple(types.int64, made.state.ndim)  # type: ignore[no-untyped-call]  # Numba's own
-        number = types.int64 if made.state.dtype.kind == "i" else types.float64
-        self._log = _empty_list(types.Tuple((place, number)))  # type: ignore[no-untyped-call]  # Numba's own
-        self._waiting = _empty_list(types.int64)
+        self.timers = no_timers()
         self.ran = np.full(2, -1, np.int64)
         self.width, self.calls, self.between = made.width, 0, nothing
         self._parts: list[Any] = []  # of `drive`: three arrays; of Python: places and columns
@@ -268,7 +254,7 @@ class CompiledBuckets:
         """As `buckets.PlainBuckets.pass_time`."""
         check_passed(ts)
         empty, none = np.empty(0, np.int64), np.zeros((self.width, 0), np.int64)
-        while len(set_timers(self.timers, 1)) + len(self._set):
+        while self.timers[0, 0] > 0 or self._set:
             more = self._drive(empty, empty, 0, empty, empty, none, ts, most or TIMERS)
             if more is None:
                 break
@@ -284,16 +270,11 @@ class CompiledBuckets:
         kinds = [kind for _, kind in self.made.outputs]
         floats = max(kinds.count("float"), 1)
         given, self._set = np.array(self._set, np.int64).reshape(-1, 2), []
-        try:
-            found = self.made.module.drive(
-                self.states, self.first, self.step, self.timers, given, self.ran, ts, inputs, rank, which, buckets, numbers,
-                numbers.view(np.float64), until is not None, 0 if until is None else until, self.node.on_timer is not None,
-                max(len(kinds) - kinds.count("float"), 1), floats, most, told,
-                self._log, self._waiting,
-            )  # fmt: skip
-        except SystemError as error:
-            # Numba asks Python for a list's contents and does not look whether a signal's handler has raised meanwhile.
-            raise error.__cause__ or error from None
+        *found, self.timers = self.made.module.drive(
+            self.states, self.first, self.step, self.timers, given, self.ran, ts, inputs, rank, which, buckets, numbers,
+            numbers.view(np.float64), until is not None, 0 if until is None else until, self.node.on_timer is not None,
+            max(len(kinds) - kinds.count("float"), 1), floats, most, told,
+        )  # fmt: skip
         if found[0].shape[1]:
             self._parts.append(found)
         if told[0] == BEYOND_TIMER:
@@ -325,11 +306,15 @@ class CompiledBuckets:
             self._parts.append((places, columns))
 
     def next_timer(self) -> int | None:
-        first = [int(at) for at in set_timers(self.timers, 1)[:, 0]]
-        return min([*first, *(at for at, _ in self._set)], default=None)
+        return min((at for at, _ in (*self._pending(1), *self._set)), default=None)
 
     def last_timer(self) -> int | None:
-        return max((int(at) for at, _ in (*set_timers(self.timers, ALL), *self._set)), default=None)
+        return max((at for at, _ in (*self._pending(), *self._set)), default=None)
+
+    def _pending(self, most: int | None = None) -> list[tuple[int, int]]:
+        """Timers that machine code has set, the first of them first."""
+        count = int(self.timers[0, 0])
+        return [(at, bucket) for at, bucket in self.timers[1 : 1 + min(count, most or count)].tolist()]
 
     def taken_out(self) -> tuple[Any, list[pa.Array]]:
         parts, self._parts = self._parts, []
@@ -358,7 +343,7 @@ class CompiledBuckets:
         made = PlainBuckets(self.node)
         for k, bucket in enumerate(range(self.first, self.node.buckets, self.step)):
             made._states[bucket] = self.states[k]
-        made._timers = sorted([*((int(at), int(bucket)) for at, bucket in set_timers(self.timers, ALL)), *self._set])
+        made._timers = sorted([*self._pending(), *self._set])
         made._ran = (int(self.ran[0]), int(self.ran[1]))
         made.between = self.between
         return made
@@ -416,6 +401,11 @@ def _number_kind(kind: pa.DataType) -> str | None:
     return "int" if whole or (pa.types.is_timestamp(kind) and kind.unit != "ns") else None
 
 
+def _place(dimensions: int) -> str:
+    """The type of a place in the state, as the text has it."""
+    return "plait_int64" if dimensions == 1 else f"plait_types.UniTuple(plait_int64, {dimensions})"
+
+
 def _taken(ts: np.ndarray, rank: int, which: np.ndarray, buckets: np.ndarray, view: Callable[[int], RowView],
            python: PlainBuckets) -> None:  # fmt: skip
     python.take(ts, rank, which, buckets, view)
@@ -454,12 +444,12 @@ def call_{role}(state, row, log, waiting, places, out_i, out_f, count, now, rank
 
 _TEXT = '''"""Made by plait from a user's operator."""
 
-import heapq
 from collections import namedtuple
 from math import inf as plait_inf, isfinite as plait_isfinite, isinf as plait_isinf, isnan as plait_isnan, nan as plait_nan
 
 import numpy as np
-from numba import float64 as plait_float64, int64 as plait_int64
+from numba import float64 as plait_float64, int64 as plait_int64, types as plait_types
+from numba.typed import List as plait_List
 
 from plait.core.machine.kept import keep
 from plait.core.operator.machine_steps import (
@@ -468,12 +458,13 @@ from plait.core.operator.machine_steps import (
     greatest as plait_greatest, in_float as plait_in_float, in_range as plait_in_range, in_step as plait_in_step,
     int_of as plait_int_of, least as plait_least, lshift_ints as plait_lshift_ints, mod_ints as plait_mod_ints,
     mul_ints as plait_mul_ints, neg_int as plait_neg_int, pow_ints as plait_pow_ints, present as plait_present,
-    put as plait_put, rshift_ints as plait_rshift_ints, sqrt as plait_sqrt, sub_ints as plait_sub_ints,
+    put as plait_put, rshift_ints as plait_rshift_ints, sqrt as plait_sqrt, sub_ints as plait_sub_ints, take_timer, with_timer,
 )
 from plait.core.machine.shield import njit
 
 plait_abs, plait_bool, plait_len, plait_range = abs, bool, len, range
 STREAMS = {streams!r}
+CHANGE = plait_types.Tuple(({place}, plait_{number}64))
 Row = namedtuple("Row", {fields!r})
 {functions}
 
@@ -515,38 +506,42 @@ def undo(state, log, waiting):
 @njit(nogil=True)
 def done(timers, bucket, log, waiting):
     for at in waiting:
-        heapq.heappush(timers, (at, plait_int64(bucket)))
+        timers = with_timer(timers, at, bucket)
     if len(log):
         log.clear()
     if len(waiting):
         waiting.clear()
+    return timers
 
 
 @keep
 @njit(nogil=True, error_model="python")
 def drive(states, first, step, timers, given, ran, ts, inputs, first_rank, which, buckets, ci, cf, passing, until, timed,
-          ints, floats, most, told, log, waiting):
+          ints, floats, most, told):
     """Tuples to their buckets, each after the timers that are due; or, `passing`, the timers up to `until`.
 
-    After `most` timers, and where Python is to make a call, it comes back, and tells how many tuples have been taken."""
+    After `most` timers, and where Python is to make a call, it comes back, and tells how many tuples have been taken.
+    Lists live and die in here: where one crosses to Python, Numba asks Python for its contents, and a signal that strikes just
+    there comes out as another error, or not at all."""
+    log, waiting = plait_List.empty_list(CHANGE), plait_List.empty_list(plait_int64)
     places = np.empty((5, 256), np.int64)
     out_i, out_f = np.empty((ints, 256), np.int64), np.empty((floats, 256), np.float64)
     count, k = 0, 0
     for j in range(len(given)):
-        heapq.heappush(timers, (given[j, 0], given[j, 1]))
+        timers = with_timer(timers, given[j, 0], given[j, 1])
     while True:
         if k < len(which):
             limit = ts[which[k]]
         elif passing:
             limit = until
         else:
-            return places[:, :count], out_i[:, :count], out_f[:, :count]
-        if len(timers) > 0 and timers[0][0] <= limit:
+            return places[:, :count], out_i[:, :count], out_f[:, :count], timers
+        if timers[0, 0] > 0 and timers[1, 0] <= limit:
             if most == 0:
                 told[0], told[1] = {more}, k
-                return places[:, :count], out_i[:, :count], out_f[:, :count]
+                return places[:, :count], out_i[:, :count], out_f[:, :count], timers
             most -= 1
-            at, bucket = heapq.heappop(timers)
+            at, bucket = take_timer(timers)
             if ran[0] == at and ran[1] == bucket:
                 continue
             ran[0], ran[1] = at, bucket
@@ -561,11 +556,11 @@ def drive(states, first, step, timers, given, ran, ts, inputs, first_rank, which
             if not ok:
                 undo(state, log, waiting)
                 told[0], told[1], told[2], told[3] = {beyond_timer}, k, at, bucket
-                return places[:, :before], out_i[:, :before], out_f[:, :before]
-            done(timers, bucket, log, waiting)
+                return places[:, :before], out_i[:, :before], out_f[:, :before], timers
+            timers = done(timers, bucket, log, waiting)
             continue
         if k == len(which):
-            return places[:, :count], out_i[:, :count], out_f[:, :count]
+            return places[:, :count], out_i[:, :count], out_f[:, :count], timers
         i, bucket = which[k], buckets[k]
         before, state = count, states[(bucket - first) // step]
         ok = True
@@ -578,7 +573,7 @@ def drive(states, first, step, timers, given, ran, ts, inputs, first_rank, which
         if not ok:
             undo(state, log, waiting)
             told[0], told[1] = {beyond_tuple}, k
-            return places[:, :before], out_i[:, :before], out_f[:, :before]
-        done(timers, bucket, log, waiting)
+            return places[:, :before], out_i[:, :before], out_f[:, :before], timers
+        timers = done(timers, bucket, log, waiting)
         k += 1
 '''

@@ -15,7 +15,6 @@ import math
 import numpy as np
 from numba import float64, int64
 
-from plait.core.machine.kept import keep
 from plait.core.machine.shield import njit
 
 _MOST, _LEAST = 9223372036854775807, -9223372036854775808
@@ -209,11 +208,51 @@ def bucket_number(value):
     return -9 if value < 0 else int64(value)
 
 
-@keep
+# --- timers: rows (at, bucket) of an array, a heap from row 1 on; row 0 says how many there are ---
+
+
+def no_timers() -> np.ndarray:
+    return np.zeros((16, 2), np.int64)
+
+
 @_step
-def set_timers(timers, most):
-    """The timers that are set, the first of them first: Numba's own way to look into a list from Python compiles as it goes."""
-    found = np.empty((min(len(timers), most), 2), np.int64)
-    for k in range(len(found)):
-        found[k, 0], found[k, 1] = timers[k]
-    return found
+def with_timer(timers, at, bucket):
+    """The array with one timer more: a larger one where it was full."""
+    k = timers[0, 0] + 1
+    if k == len(timers):
+        more = np.empty((2 * k, 2), np.int64)
+        more[:k] = timers
+        timers = more
+    timers[0, 0] = k
+    while k > 1 and not _before(timers[k >> 1, 0], timers[k >> 1, 1], at, bucket):
+        timers[k] = timers[k >> 1]
+        k >>= 1
+    timers[k, 0], timers[k, 1] = at, bucket
+    return timers
+
+
+@_step
+def take_timer(timers):
+    """The first timer, which is then gone."""
+    first = timers[1, 0], timers[1, 1]
+    count = timers[0, 0]
+    at, bucket = timers[count, 0], timers[count, 1]
+    timers[0, 0] = count - 1
+    k = 1
+    while 2 * k < count:
+        child = 2 * k
+        if child + 1 < count and _before(
+            timers[child + 1, 0], timers[child + 1, 1], timers[child, 0], timers[child, 1]
+        ):
+            child += 1
+        if not _before(timers[child, 0], timers[child, 1], at, bucket):
+            break
+        timers[k] = timers[child]
+        k = child
+    timers[k, 0], timers[k, 1] = at, bucket
+    return first
+
+
+@_step
+def _before(at, bucket, other_at, other_bucket):
+    return at < other_at or (at == other_at and bucket < other_bucket)
