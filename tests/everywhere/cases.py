@@ -1,0 +1,180 @@
+"""Section 1 of the design by small examples: a query, its rows, and the answer, written by hand. No executor has a part in it.
+
+What depends on arrival (behind, idle) is no case here: `tests/threads` and `tests/spark` deliver it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+import plait
+from plait.errors import DataError, LateError, PlaitError
+
+MOST = 2**62
+KINDS = {"ts": pa.int64(), "k": pa.int64(), "x": pa.float64(), "s": pa.string(), "src": pa.string(), "i": pa.int64()}
+
+
+@dataclass(frozen=True)
+class Case:
+    query: plait.Query
+    data: dict[str, Any]
+    #: The rows, in order; or the error, and what it says.
+    answer: list[tuple[Any, ...]] | tuple[type[PlaitError], str]
+
+
+def rows(columns: str, *values: tuple[Any, ...]) -> pa.Table:
+    names = columns.split()
+    return pa.table({name: pa.array([v[at] for v in values], KINDS[name]) for at, name in enumerate(names)})
+
+
+def stream(name: str, **options: Any) -> plait.Stream:
+    return plait.stream(name, unit="us", **options)
+
+
+A, B = stream("a"), stream("b")
+NEAR = {"a": rows("ts k", (0, 1), (5, 1), (5, 2), (9, None)), "b": rows("ts k", (2, 1), (3, 1), (7, 2), (8, None))}
+
+
+def late(do: str) -> plait.Stream:
+    return stream("a", disorder="2us", late=do)
+
+
+def counted(of: plait.Stream, **options: Any) -> plait.Query:
+    return plait.aggregate(of, **{"size": "4us", "compute": {"n": plait.count()}} | options)
+
+
+CASES: dict[str, Case] = {
+    "a window has both its ends": Case(
+        plait.join(A, B, on="l.k = r.k", within=2),
+        NEAR,
+        [(2, 0, 1, 2, 1), (5, 5, 1, 3, 1), (7, 5, 2, 7, 2)],
+    ),
+    "a window that looks one way": Case(
+        plait.join(A, B, on="l.k = r.k", within=(0, 2)),
+        NEAR,
+        [(2, 0, 1, 2, 1), (7, 5, 2, 7, 2)],
+    ),
+    "NULL equals nothing, and a left row without a partner appears when none can come": Case(
+        plait.join(A, B, on="l.k = r.k", within=1, how="left"),
+        NEAR,
+        [(1, 0, 1, None, None), (6, 5, 1, None, None), (6, 5, 2, None, None), (10, 9, None, None, None)],
+    ),
+    "semi: each left row once, at its first match": Case(
+        plait.join(A, B, on="l.k = r.k", within=3, how="semi"),
+        NEAR,
+        [(2, 0, 1), (5, 5, 1), (7, 5, 2)],
+    ),
+    "anti": Case(plait.join(A, B, on="l.k = r.k", within=3, how="anti"), NEAR, [(12, 9, None)]),
+    "results come by the later tuple, then by the earlier one": Case(
+        plait.join(A, B, on=None, within=5),
+        {"a": rows("ts k", (0, 1), (1, 2)), "b": rows("ts k", (1, 7), (1, 8))},
+        [(1, 0, 1, 1, 7), (1, 1, 2, 1, 7), (1, 0, 1, 1, 8), (1, 1, 2, 1, 8)],
+    ),
+    "the last tuple of the other stream, whatever its columns hold": Case(
+        plait.join(A, B, on="l.k = r.k", last=1),
+        {"a": rows("ts k", (0, 1), (1, None), (4, 1)), "b": rows("ts k", (2, 1), (3, 1))},
+        [(4, 4, 1, 3, 1)],
+    ),
+    "the same span of a clock": Case(
+        plait.join(A, B, on="l.k = r.k", tumbling="4us"),
+        {"a": rows("ts k", (-1, 1), (0, 1), (3, 1)), "b": rows("ts k", (-4, 1), (3, 1), (4, 1))},
+        [(-1, -1, 1, -4, 1), (3, 0, 1, 3, 1), (3, 3, 1, 3, 1)],
+    ),
+    "a stream joined with itself meets each tuple with itself": Case(
+        plait.join(A, A, on="l.k = r.k", within=0),
+        {"a": rows("ts k", (0, 1), (3, 2))},
+        [(0, 0, 1, 0, 1), (3, 3, 2, 3, 2)],
+    ),
+    "the ends of 64 bits are far from one another": Case(
+        plait.join(A, B, on=lambda l, r: abs(l.k - r.k) <= 5, within=0),
+        {"a": rows("ts k", (0, 2**63 - 1), (0, -(2**63))), "b": rows("ts k", (0, -(2**63)), (0, 2**63 - 1))},
+        [(0, 0, -(2**63), 0, -(2**63)), (0, 0, 2**63 - 1, 0, 2**63 - 1)],
+    ),
+    "the ends of time": Case(
+        plait.join(A, B, on="l.k = r.k", within=0),
+        {"a": rows("ts k", (-MOST, 1), (MOST, 2)), "b": rows("ts k", (-MOST, 1), (MOST, 2))},
+        [(-MOST, -MOST, 1, -MOST, 1), (MOST, MOST, 2, MOST, 2)],
+    ),
+    "a comparison with NaN is unknown": Case(
+        plait.join(stream("a"), stream("b"), on="l.x <= r.x OR l.x > r.x", within=0),
+        {"a": rows("ts x", (0, float("nan")), (0, 1.0)), "b": rows("ts x", (0, 2.0), (0, float("nan")))},
+        [(0, 0, 1.0, 0, 2.0)],
+    ),
+    "as-of: the last before, of the same key": Case(
+        plait.asof(A, B, by="k"),
+        {"a": rows("ts k", (1, 1), (6, 1), (6, 2)), "b": rows("ts k", (2, 1), (4, 1), (5, 3))},
+        [(1, 1, 1, None, None), (6, 6, 1, 4, 1), (6, 6, 2, None, None)],
+    ),
+    "windows are aligned at 0, half open, and an empty one gives no row": Case(
+        counted(A),
+        {"a": rows("ts k", (-1, 1), (0, 1), (3, 1), (12, 1))},
+        [(-1, -4, 0, 1), (3, 0, 4, 2), (15, 12, 16, 1)],
+    ),
+    "windows that overlap, rows by key; NULL is a key, and the last": Case(
+        counted(A, advance="2us", by="k"),
+        {"a": rows("ts k", (0, None), (1, 2), (1, 1))},
+        [(1, -2, 2, 1, 1), (1, -2, 2, 2, 1), (1, -2, 2, None, 1), (3, 0, 4, 1, 1), (3, 0, 4, 2, 1), (3, 0, 4, None, 1)],
+    ),
+    "float sums are exact, whatever the order": Case(
+        plait.aggregate(A, size="4us", compute={"s": plait.sum("x"), "m": plait.mean("x")}),
+        {"a": rows("ts x", (0, 1e17), (1, 0.25), (2, -1e17), (3, None))},
+        [(3, 0, 4, 0.25, 0.25 / 3)],
+    ),
+    "count windows close at a tuple; one not filled gives no row": Case(
+        plait.aggregate(A, size=2, advance=1, by="k", compute={"first": plait.first("i"), "last": plait.last("i")}),
+        {"a": rows("ts k i", (0, 1, 10), (1, 2, 20), (2, 1, 11), (3, 1, 12))},
+        [(2, 0, 2, 1, 10, 11), (3, 2, 3, 1, 11, 12)],
+    ),
+    "ties: by source, then by place": Case(
+        plait.aggregate(stream("a", source="src"), size="4us", compute={"all": plait.collect("i")}),
+        {"a": rows("ts src i", (0, "b", 1), (0, "a", 2), (0, "b", 3), (0, "a", 4))},
+        [(3, 0, 4, [2, 4, 1, 3])],
+    ),
+    "ties by content: the row itself is its place": Case(
+        plait.aggregate(stream("a", seq="content"), size="4us", compute={"all": plait.collect("i")}),
+        {"a": rows("ts i", (0, 3), (0, 1), (0, 2))},
+        [(3, 0, 4, [1, 2, 3])],
+    ),
+    "seq of a column": Case(
+        plait.aggregate(stream("a", seq="i", disorder="9us"), size="4us", compute={"all": plait.collect("k")}),
+        {"a": rows("ts k i", (2, 30, 1), (0, 10, 2), (0, 20, 3))},
+        [(3, 0, 4, [10, 20, 30])],
+    ),
+    "a source may run back by its disorder": Case(
+        counted(late("error")), {"a": rows("ts k", (4, 1), (2, 1), (5, 1))}, [(3, 0, 4, 1), (7, 4, 8, 2)]
+    ),
+    "who runs back further is late: dropped": Case(
+        counted(late("drop")), {"a": rows("ts k", (4, 1), (1, 1), (5, 1))}, [(7, 4, 8, 2)]
+    ),
+    "who runs back further is late: an error": Case(
+        counted(late("error")), {"a": rows("ts k", (4, 1), (1, 1), (5, 1))}, (LateError, "ts 1 is late, 3 us behind 4")
+    ),
+    "late is a fact of its own source": Case(
+        counted(stream("a", source="src", sources=["p", "q"])),
+        {"a": rows("ts src", (9, "p"), (1, "q"), (10, "p"), (2, "q"))},
+        [(3, 0, 4, 2), (11, 8, 12, 2)],
+    ),
+    "a source that is not declared": Case(
+        counted(stream("a", source="src", sources=["p"])),
+        {"a": rows("ts src", (9, "z"))},
+        (DataError, "'z' is not declared"),
+    ),
+    "no time": Case(counted(A), {"a": rows("ts k", (None, 1))}, (DataError, "ts|time")),
+    "rows of nothing": Case(plait.join(A, B, on="l.k = r.k", within=2), {"a": rows("ts k"), "b": rows("ts k")}, []),
+    "an aggregate of a join": Case(
+        plait.aggregate(
+            plait.join(A, B, on="l.k = r.k", within=2),
+            size="4us",
+            compute={"n": plait.count(), "last": plait.last("b_ts")},
+        ),
+        NEAR,
+        [(3, 0, 4, 1, 2), (7, 4, 8, 2, 7)],
+    ),
+    "a join of an aggregate: its rows have the time of their window's last moment": Case(
+        plait.join(A, counted(B), on="l.k <= r.n", within=0),
+        {"a": rows("ts k", (3, 2), (3, 3), (7, 1)), "b": rows("ts k", (0, 5), (2, 5), (6, 5))},
+        [(3, 3, 2, 3, 0, 4, 2), (7, 7, 1, 7, 4, 8, 1)],
+    ),
+}
