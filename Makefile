@@ -10,10 +10,10 @@ demo: setup java ## Run a small join and an aggregate, and show the results
 	@$(BIN)/plait demo
 
 test: setup java ## Run all tests, on two workers
-	@$(BIN)/pytest -q -n 2 --dist loadgroup -m "not slow"
+	@$(BIN)/pytest -q -n 2 --dist loadgroup -m "not slow" --durations 15 --durations-min 0
 
-soak: setup java ## Run the tests that take long: deeper interleavings, 100M tuples through each gate, fuzzing
-	@$(BIN)/pytest -q -n 2 -m slow
+soak: setup java ## Run what takes long: every property with many more examples, deeper interleavings, fuzzing
+	@PLAIT_SOAK=$${PLAIT_SOAK:-1} $(BIN)/pytest -q -n 2 --dist loadgroup -m "slow or hypothesis or sampled"
 
 kafka: setup java ## Run the tests that start a Kafka broker (soak runs them too)
 	@$(BIN)/pytest -q -n 0 -m slow tests/spark/test_kafka.py

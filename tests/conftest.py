@@ -5,15 +5,25 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.examples import SOAK, examples
 
 from plait import java
 
 # No deadlines and no complaint about slow generation: a busy machine is not a failing test.
-settings.register_profile("plait", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
-# In CI the same examples every time; a failure found elsewhere is replayed from the blob it printed.
+settings.register_profile(
+    "plait", max_examples=examples(100), deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
+# In CI the same examples every time; a failure found elsewhere is replayed from the blob it printed. A soak
+# is there to find others.
 settings.register_profile("plait-ci", settings.get_profile("plait"), derandomize=True)
-settings.load_profile("plait-ci" if os.environ.get("CI") == "true" else "plait")
+settings.load_profile("plait-ci" if os.environ.get("CI") == "true" and not SOAK else "plait")
 
+
+# Every JVM that a test starts lives for minutes and sees a handful of rows: its second compiler and its parallel collector
+# would take half of the suite's time, and change nothing that a test could see. Through the environment, since many are
+# started by processes of their own; a user's own words come last, and win.
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+os.environ["SPARK_SUBMIT_OPTS"] = f"{QUICK_JAVA} {os.environ.get('SPARK_SUBMIT_OPTS', '')}".strip()
 
 java_missing = functools.cache(java.missing)
 

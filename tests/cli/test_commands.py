@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
 
-from plait.cli import commands, execute
+from plait.cli import commands, execute, spark_engine
 from plait.cli.job import Job
 from plait.cli.main import cli, main
 from plait.cli.progress import Display
@@ -40,7 +40,10 @@ def test_every_example_verifies(file: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert "identical, fingerprint" in done.output
 
 
-def verified_on_spark(file: Path) -> None:
+def verified_on_spark(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On threads it is verified above, by the other process of the suite."""
+    monkeypatch.setattr(execute, "has_executor", lambda name: name != "threads")
+    monkeypatch.setattr(spark_engine, "BATCHES", 3)
     done = invoke("verify", str(file))
     assert done.exit_code == 0, done.output
     assert re.search(r"^spark .* identical$", done.output, re.MULTILINE), done.output
@@ -51,16 +54,18 @@ QUICK = ("last_quote.py", "meters.toml", "tweets.py")
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("file", [f for f in EXAMPLES if f.name in QUICK], ids=lambda f: f.name)
-def test_an_example_of_each_kind_verifies_on_spark(file: Path) -> None:
-    verified_on_spark(file)
+def test_an_example_of_each_kind_verifies_on_spark(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    verified_on_spark(file, monkeypatch)
 
 
 @pytest.mark.slow
 @pytest.mark.spark
+@pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("file", [f for f in EXAMPLES if f.name not in QUICK], ids=lambda f: f.name)
-def test_every_other_example_verifies_on_spark(file: Path) -> None:
-    verified_on_spark(file)
+def test_every_other_example_verifies_on_spark(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    verified_on_spark(file, monkeypatch)
 
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda f: f.name)

@@ -27,7 +27,7 @@ JOB = """
 name = "band_join"
 left = 40
 right = 40
-seconds = 90
+seconds = 45
 seed = 7
 
 [query]
@@ -85,7 +85,7 @@ def test_a_run_that_was_stopped_goes_on_where_it_was(spark: Any, tmp_path: Path,
     # The batch in which it was stopped may have been published, and is done again.
     assert int(batches[0][0]) >= max(1, len(parts) - 1), "it began anew"
     assert batches[-1][3] == "end of input"
-    assert "7,200 rows in" in done.stderr.splitlines()[-1]
+    assert "3,600 rows in" in done.stderr.splitlines()[-1]
     assert all((tmp_path / "near-checkpoint" / "out" / name).read_bytes() == data for name, data in parts.items())
     assert invoke("run", str(file), "--engine", "reference", "-o", str(tmp_path / "judge.parquet")).exit_code == 0
     assert pq.read_table(tmp_path / "near.parquet").equals(pq.read_table(tmp_path / "judge.parquet"))

@@ -24,9 +24,14 @@ def found(spark: Any, plan: Plan, cases: range) -> list[str]:
     return differences
 
 
-def test_cases(spark: Any) -> None:
+#: A group of three deliveries is in `make test`.
+PARTS = [pytest.param(first, marks=[pytest.mark.slow] if first else []) for first in range(0, 12, 3)]
+
+
+@pytest.mark.parametrize("first", PARTS)
+def test_cases(spark: Any, first: int) -> None:
     plan = Plan(11, Draw(conditions=4), Ways(), " --conditions 4")
-    differences = found(spark, plan, range(12))
+    differences = found(spark, plan, range(first, first + 3))
     assert not differences, "\n\n".join(differences)
 
 

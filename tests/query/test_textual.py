@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 import plait
 from plait import QueryError
@@ -41,7 +42,7 @@ patterns = st.recursive(atoms, combined, max_leaves=6)
 
 
 @pytest.mark.filterwarnings("ignore:Possible nested set")
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(pattern=patterns, values=st.lists(texts, min_size=1, max_size=6))
 @example(pattern=r"\s", values=["\v"])
 @example(pattern=r"a\Z", values=["a\n", "a"])
@@ -63,7 +64,7 @@ def like(pattern: str, value: str) -> bool:
     return value[:1] == literal and like(rest, value[1:])
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     parts=st.lists(st.sampled_from(["%", "_", "a", "é", "\n", r"\%", r"\_", "\\\\", ".", "$"]), max_size=4), value=texts
 )

@@ -12,6 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests import definitions as define
 from tests import strategies
+from tests.examples import examples
 from tests.reference.dags import SHAPES, dags
 from tests.reference.judge import Execute, judge, on_reference
 from tests.reference.programs import operators
@@ -23,7 +24,7 @@ from plait.reference.run import Run
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(data=st.data())
 def test_dag(data: st.DataObject, shape: Any, execute: Execute) -> None:
     judge(data.draw(dags(shapes=(shape,))), execute)
@@ -51,7 +52,7 @@ def rows_with_keys(case: Case) -> list[Any]:
     return run.take()
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(case=with_keys())
 def test_keys_increase_strictly_and_so_do_their_bytes(case: Case) -> None:
     keys = on_reference(case, keys=True)["_plait_key"].to_pylist()
@@ -59,7 +60,7 @@ def test_keys_increase_strictly_and_so_do_their_bytes(case: Case) -> None:
     assert all(a < b for a, b in itertools.pairwise(keys))
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(case=with_keys(declared=True))
 def test_bytes_of_keys_are_those_of_the_nested_keys(case: Case) -> None:
     rows = rows_with_keys(case)

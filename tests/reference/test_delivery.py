@@ -14,6 +14,7 @@ from hypothesis import assume, given, note, settings
 from hypothesis import strategies as st
 from tests import definitions as define
 from tests import strategies
+from tests.examples import examples
 from tests.reference.dags import dags
 from tests.reference.judge import assert_same, canonical
 from tests.reference.programs import PROGRAMS, operators
@@ -62,13 +63,13 @@ def test_any_schedule_gives_the_same_bytes(case: Case, seed: int) -> None:
         assert dropped(run.intake.streams[each.stream.name].late_table().to_pylist()) == dropped(each.late)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(case=operators(programs=PROGRAMS, declared=True), seed=SEEDS)
 def test_any_schedule_of_an_operator(case: Case, seed: int) -> None:
     assert_results(deliver(case, Schedule(case, seed, beyond=False)), case)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(case=dags(declared=True), seed=SEEDS)
 def test_any_schedule_of_a_dag(case: Case, seed: int) -> None:
     assert_results(deliver(case, Schedule(case, seed)), case)

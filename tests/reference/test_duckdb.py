@@ -20,6 +20,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.reference.judge import assert_same
 from tests.strategies import batch
 
@@ -136,7 +137,7 @@ CONDITIONS = ("true", "l.k = r.k", "abs(l.k - r.k) <= 1 and abs(l.x - r.x) <= 1.
 
 
 @pytest.mark.parametrize("how", ["inner", "left", "semi", "anti"])
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(data=SMALL, before=st.integers(0, 4), after=st.integers(0, 4), on=st.sampled_from(CONDITIONS))
 def test_time_window(duck: Any, how: str, data: Tables, before: int, after: int, on: str) -> None:
     query = plait.join(A, B, on=on, within=(before, after), how=how)
@@ -155,7 +156,7 @@ def last_sql(count: int, on: str) -> str:
     return inner_sql(fits, on)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(data=SMALL, count=st.integers(1, 5), on=st.sampled_from(CONDITIONS))
 def test_count_window(duck: Any, data: Tables, count: int, on: str) -> None:
     check(duck, plait.join(A, B, on=on, last=count), data, last_sql(count, on))
@@ -170,7 +171,7 @@ def tumbling_sql(size: int, on: str) -> str:
     return inner_sql(f"floor(l.ts / {size}) = floor(r.ts / {size})", on)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(data=SMALL, size=st.integers(1, 6), on=st.sampled_from(CONDITIONS))
 def test_tumbling_window(duck: Any, data: Tables, size: int, on: str) -> None:
     check(duck, plait.join(A, B, on=on, tumbling=size), data, tumbling_sql(size, on))
@@ -201,7 +202,7 @@ def asof_sql(by: Sequence[str], age: int | None, how: str) -> str:
             f"left join b r on r.pos = f.rpos order by l.pos")  # fmt: skip
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(data=SMALL, by=st.sampled_from(((), ("k",), ("s", "w"))), age=st.sampled_from((None, 0, 2, 5)),
        how=st.sampled_from(("left", "inner")))  # fmt: skip
 def test_asof(duck: Any, data: Tables, by: tuple[str, ...], age: int | None, how: str) -> None:
@@ -259,14 +260,14 @@ def count_sql(size: int, advance: int, by: Sequence[str]) -> str:
 KEYS = st.sampled_from(((), ("k",), ("s",), ("s", "k")))
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(given_rows=rows(12), size=st.integers(1, 6), advance=st.integers(1, 6), by=KEYS)
 def test_windows_of_time(duck: Any, given_rows: list[Row], size: int, advance: int, by: tuple[str, ...]) -> None:
     query = plait.aggregate(A, size=f"{size}us", advance=f"{advance}us", by=by, compute=COMPUTE)
     check(duck, query, (given_rows, []), span_sql(size, advance, by))
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(given_rows=rows(12), size=st.integers(1, 4), advance=st.integers(1, 4), by=KEYS)
 def test_windows_of_tuples(duck: Any, given_rows: list[Row], size: int, advance: int, by: tuple[str, ...]) -> None:
     query = plait.aggregate(A, size=size, advance=advance, by=by, compute=COMPUTE)

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests import definitions as define
 from tests import strategies
+from tests.examples import examples
 from tests.reference.conditions import CONDITIONS
 from tests.reference.judge import Execute, assert_same, judge
 from tests.strategies import Case, Given
@@ -47,7 +48,7 @@ def test_asof(case: Case, execute: Execute) -> None:
 
 
 @pytest.mark.parametrize("condition", CONDITIONS, ids=repr)
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(data=st.data())
 def test_forms_of_a_condition(data: st.DataObject, condition: Any, execute: Execute) -> None:
     """SQL text, traced and opaque functions of one condition, over the same rows."""

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.reference.judge import Execute, judge
 from tests.reference.programs import PROGRAMS, Program, operators
 
@@ -19,7 +20,7 @@ A, B = plait.stream("a", unit="us"), plait.stream("b", unit="us")
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=repr)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(data=st.data())
 def test_operator(data: st.DataObject, program: Program, execute: Execute) -> None:
     judge(data.draw(operators(programs=(program,))), execute)

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests import strategies
+from tests.examples import examples
 from tests.reference.judge import assert_same, canonical, on_reference
 from tests.reference.programs import operators
 from tests.spark.grid import Batch, Grid, Store, at_places, batches, deliver, drain, packed, shuffled
@@ -101,7 +102,7 @@ def judge(grid: Grid, case: Case) -> None:
     assert sum(run.behind.values()) == 0
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(case=cases(declared=True), seed=SEEDS)
 def test_any_schedule_gives_the_same_rows(case: Case, seed: int) -> None:
     chance = random.Random(seed)
@@ -110,7 +111,7 @@ def test_any_schedule_gives_the_same_rows(case: Case, seed: int) -> None:
     judge(grid, case)
 
 
-@settings(max_examples=75)
+@settings(max_examples=examples(75))
 @given(case=cases(declared=True), seed=SEEDS)
 def test_attempts_that_come_to_nothing_leave_no_trace(case: Case, seed: int, shared: Path) -> None:
     """Tasks die at any access to the state, lose to a twin, or ran a batch of another history; caches fall behind."""
@@ -120,7 +121,7 @@ def test_attempts_that_come_to_nothing_leave_no_trace(case: Case, seed: int, sha
     judge(grid, case)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(case=cases(declared=True), seed=SEEDS)
 def test_heartbeats_and_ends_change_when_and_never_what(case: Case, seed: int) -> None:
     chance = random.Random(seed)
@@ -166,7 +167,7 @@ def test_states_of_buckets_never_come_from_a_process_that_is_behind() -> None:
     assert found == [1, 2, 3, 4, 5, 6, 7]
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(case=st.one_of(cases(declared=True), operators(declared=True)), seed=SEEDS)
 def test_cells_laid_out_anew_in_mid_run_change_nothing(case: Case, seed: int) -> None:
     """State goes from one layout to another, two times, between any two batches."""
@@ -179,7 +180,7 @@ def test_cells_laid_out_anew_in_mid_run_change_nothing(case: Case, seed: int) ->
     judge(grid, case)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(case=cases(declared=False, layouts=("integer column", "text column", "seq column")), seed=SEEDS)
 def test_sources_known_by_first_sight_give_the_same_rows_or_stop(case: Case, seed: int) -> None:
     chance = random.Random(seed)
@@ -191,7 +192,7 @@ def test_sources_known_by_first_sight_give_the_same_rows_or_stop(case: Case, see
     judge(grid, case)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(case=cases(declared=True), seed=SEEDS)
 def test_one_batch_is_a_backfill(case: Case, seed: int) -> None:
     """What `on_spark` does with batch DataFrames: all rows in one step that ends."""
@@ -205,7 +206,7 @@ def test_one_batch_is_a_backfill(case: Case, seed: int) -> None:
 # --- pack ---------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(case=cases(), seed=SEEDS)
 def test_pack_is_a_pure_function_of_its_rows(case: Case, seed: int) -> None:
     """In whatever order and in whatever Arrow batches a task gets its rows, it sends the same bytes."""
@@ -217,7 +218,7 @@ def test_pack_is_a_pure_function_of_its_rows(case: Case, seed: int) -> None:
             assert packed(plan, again, batch_rows=chance.randrange(1, 4)) == packed(plan, rows)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(case=joins(), seed=SEEDS)
 def test_every_pair_meets_in_one_cell_and_every_cell_hears_of_every_task(case: Case, seed: int) -> None:
     chance = random.Random(seed)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests import strategies
+from tests.examples import examples
 from tests.reference.dags import dags, operator_over_join
 from tests.reference.judge import on_reference
 from tests.reference.programs import PROGRAMS
@@ -68,7 +69,7 @@ def operator_in_join(draw: Any, a: Given, b: Given, c: Given) -> tuple[Any, Any]
     return query, on_reference(Case(query, distinct(a, b), None))
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(case=dags(shapes=(operator_over_join, operator_in_join), declared=True), seed=SEEDS)
 def test_operators_in_chains_in_any_schedule_and_layout(case: Case, seed: int) -> None:
     """Timers hear of streams that their operator does not read; cells are laid out anew in mid-run."""
@@ -81,7 +82,7 @@ def test_operators_in_chains_in_any_schedule_and_layout(case: Case, seed: int) -
     judge(grid, case)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(case=chains(), seed=SEEDS)
 def test_chains_under_any_schedule_with_attempts_that_come_to_nothing(case: Case, seed: int) -> None:
     chance = random.Random(seed)
@@ -90,7 +91,7 @@ def test_chains_under_any_schedule_with_attempts_that_come_to_nothing(case: Case
     judge(grid, case)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     case=st.one_of(strategies.span_aggregates(declared=True), strategies.count_aggregates(declared=True)), seed=SEEDS
 )

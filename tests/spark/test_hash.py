@@ -80,8 +80,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, pa.T
     return folder, tables
 
 
-#: Each query compiles a kernel of its own, so two of them are left to the soak.
-SOAK = ("float32 = float", "as-of by text")
+#: Each query compiles a kernel of its own, so two of them are left to the soak; and two are read as streams below.
+SOAK = ("float32 = float", "as-of by text", "text and int, left", "as-of by float")
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n in SOAK else ()) for n in QUERIES])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from typing import Any
 
@@ -11,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests import strategies
+from tests.examples import examples
 from tests.reference.judge import assert_same
 from tests.strategies import Case
 from tests.threads.delivery import on_threads
 
 KEY = "_plait_key"
-#: More of them for a soak.
-EXAMPLES = int(os.environ.get("PLAIT_EXAMPLES", "12"))
+EXAMPLES = examples(12)
 
 PLANS: dict[str, dict[str, Any]] = {
     "sequential": {"strategy": "sequential", "workers": 1},
@@ -52,7 +51,7 @@ def test_time_windows(plan: str, case: Case, extra: dict[str, Any], seed: int) -
 
 
 @pytest.mark.parametrize("plan", ANY_KIND)
-@settings(max_examples=2 * EXAMPLES)
+@settings(max_examples=examples(2) * EXAMPLES)
 @given(case=strategies.time_joins(hows=("left", "semi", "anti")), extra=options, seed=st.integers(0, 2**16))
 def test_other_kinds(plan: str, case: Case, extra: dict[str, Any], seed: int) -> None:
     held_against_all(case, PLANS[plan] | extra, seed)
@@ -66,7 +65,7 @@ def test_count_and_tumbling_windows(plan: str, case: Case, extra: dict[str, Any]
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-@settings(max_examples=3 * EXAMPLES)
+@settings(max_examples=examples(3) * EXAMPLES)
 @given(case=strategies.asof_joins(), extra=options, seed=st.integers(0, 2**16))
 def test_asof(workers: int, case: Case, extra: dict[str, Any], seed: int) -> None:
     held_against_all(case, {"workers": workers} | extra, seed)

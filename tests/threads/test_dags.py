@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
 import random
 import threading
 import warnings
@@ -16,6 +15,7 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.reference import dags
 from tests.reference.judge import assert_same
 from tests.strategies import Case
@@ -26,8 +26,7 @@ from plait import BehindError, DataError, QueryError, RunError
 from plait.query import bind
 
 KEY = "_plait_key"
-#: More of them for a soak.
-EXAMPLES = int(os.environ.get("PLAIT_EXAMPLES", "8"))
+EXAMPLES = examples(8)
 
 OPTIONS = st.sampled_from((
     {}, {"workers": 1}, {"workers": 3}, {"batch": 1}, {"workers": 2, "batch": 3, "capacity": 2, "unread_results": 1},

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.core.condition import trees
 from tests.core.join.brute import merged
+from tests.examples import examples
 from tests.reference.conditions import CONDITIONS, Condition
 
 import plait
@@ -89,7 +90,7 @@ def test_the_references_result(condition: Condition, form: str) -> None:
             assert repr(joined(query, left, right, 7, index=kind, plain=True)) == repr(expected), (window, kind)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(trees.conditions(2, sql=False), st.integers(0, 2**32), st.sampled_from(["within", "last", "tumbling"]))
 def test_the_references_result_for_random_conditions(expr: Any, seed: int, window: str) -> None:
     schema = trees.SCHEMA.append(pa.field("ts", pa.int64()))

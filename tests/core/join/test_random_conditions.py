@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from tests.core.condition import trees
 from tests.core.condition.trees import SCHEMA
 from tests.core.join.brute import Run, expected, merged, processed
+from tests.examples import examples
 
 from plait.core.join.choice import possible
 from plait.core.join.window import JoinWindow
@@ -73,19 +74,19 @@ def _check_tree(data: st.DataObject, expr: Expr, *, sql: bool) -> None:
     check(predicate, run, data.draw(WINDOWS), cuts, plain=True)
 
 
-@settings(max_examples=250)
+@settings(max_examples=examples(250))
 @given(st.data(), trees.conditions(2, sql=False))
 def test_traced_conditions_give_the_references_pairs(data: st.DataObject, expr: Expr) -> None:
     _check_tree(data, expr, sql=False)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.data(), trees.conditions(2, sql=True))
 def test_sql_conditions_give_the_references_pairs(data: st.DataObject, expr: Expr) -> None:
     _check_tree(data, expr, sql=True)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.data(), st.lists(trees.indexable(sql=False), min_size=1, max_size=3))
 def test_conditions_that_serve_an_index_give_the_references_pairs(data: st.DataObject, parts: list[Expr]) -> None:
     expr = parts[0]

@@ -9,13 +9,12 @@ from __future__ import annotations
 import os
 
 import pytest
+from tests.examples import SOAK, examples
 from tests.explore.schedule import explore, sample
 from tests.threads.aggregate.hive_scenarios import Case, TwinHive
 
 from plait.threads.aggregate.hive import words as y
 
-# Longer runs: PLAIT_SOAK=20 pytest tests/windows -m "slow or not slow"
-SOAK = int(os.environ.get("PLAIT_SOAK", "1"))
 SEED = int(os.environ.get("PLAIT_SEED", "20140623"))
 
 
@@ -112,27 +111,30 @@ CASES = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", CASES)
 def test_every_schedule_with_few_preemptions(name):
     threads, hive, preemptions = CASES[name]
-    runs = explore(Case(**hive).scenario(threads), preemptions=preemptions, most_runs=1500 * SOAK)
+    runs = explore(Case(**hive).scenario(threads), preemptions=preemptions, most_runs=examples(1500))
     assert runs > 1
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", CASES)
 def test_random_schedules(name):
     threads, hive, _ = CASES[name]
-    sample(Case(**hive).scenario(threads), seed=SEED, runs=100 * SOAK, switch=0.35)
+    sample(Case(**hive).scenario(threads), seed=SEED, runs=examples(100), switch=0.35)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", CASES)
 def test_no_plain_word_is_raced_for(name):
     threads, hive, _ = CASES[name]
-    sample(Case(**hive, find_races=True).scenario(threads), seed=SEED, runs=30 * SOAK, switch=0.35)
+    sample(Case(**hive, find_races=True).scenario(threads), seed=SEED, runs=examples(30), switch=0.35)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_schedules_with_one_preemption_more(name):
     threads, hive, preemptions = CASES[name]
-    explore(Case(**hive).scenario(threads), preemptions=preemptions + 1, most_runs=40_000 * SOAK)
+    explore(Case(**hive).scenario(threads), preemptions=preemptions + 1, most_runs=40_000 * max(SOAK, 1))

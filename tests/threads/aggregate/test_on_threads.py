@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests import strategies
+from tests.examples import examples
 from tests.reference.judge import assert_same
 from tests.strategies import Case
 from tests.threads.delivery import on_threads
@@ -18,8 +18,7 @@ from tests.threads.delivery import on_threads
 from plait_bench import multi_queues
 
 KEY = "_plait_key"
-#: More of them for a soak.
-EXAMPLES = int(os.environ.get("PLAIT_EXAMPLES", "20"))
+EXAMPLES = examples(20)
 
 DESIGNS: dict[str, dict[str, Any]] = {
     "one update thread": {"strategy": "tuml_sc"},
@@ -60,7 +59,7 @@ def test_windows_of_time(design: str, case: Case, batch: int | None, seed: int) 
     held_against_all(case, DESIGNS[design] | {"batch": batch}, seed)
 
 
-@settings(max_examples=2 * EXAMPLES)
+@settings(max_examples=examples(2) * EXAMPLES)
 @given(case=strategies.span_aggregates(functions=MERGING), seed=st.integers(0, 2**16), wiml=st.sampled_from(WIML))
 def test_windows_of_time_updated_by_those_who_push(case: Case, seed: int, wiml: str) -> None:
     held_against_all(case, {"strategy": wiml}, seed)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.explore.called_gate import KINDS, CalledGate, rank
 
 from plait.errors import BehindError, DataError, QueryError, RunError
@@ -67,7 +68,7 @@ def test_a_read_sleeps_until_something_is_ready(kind):
 
 @EITHER
 @given(data=st.data())
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_as_a_sort_whatever_the_batches(kind, data):
     sources = data.draw(st.integers(1, 5))
     gate = CalledGate(kind, sources, readers=2, capacity=50, pending=200)

@@ -9,13 +9,12 @@ from __future__ import annotations
 import os
 
 import pytest
+from tests.examples import SOAK, examples
 from tests.explore.schedule import explore, sample
 from tests.threads.gate.gate_scenarios import KINDS, Case, TwinGate
 
 from plait.threads.gate import words as gate_words
 
-# Longer runs: PLAIT_SOAK=20 pytest tests/gate -m "slow or not slow"
-SOAK = int(os.environ.get("PLAIT_SOAK", "1"))
 SEED = int(os.environ.get("PLAIT_SEED", "20140615"))
 
 
@@ -222,28 +221,38 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", CASES)
+#: Two preemptions in this one are 5,000 schedules of the skip list, a third of the time of all others here; the ring's stay.
+LONG = ("two_sources", "skiplist")
+EVERY = [
+    pytest.param(kind, name, marks=[pytest.mark.slow] if (name, kind) == LONG else [])
+    for name in CASES
+    for kind in KINDS
+]
+
+
+@pytest.mark.parametrize(("kind", "name"), EVERY)
 def test_every_schedule_with_few_preemptions(kind, name):
     threads, gate, preemptions = CASES[name]
     runs = explore(Case(kind, **gate).scenario(threads), preemptions=preemptions)
     assert runs > 1
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", CASES)
 def test_random_schedules(kind, name):
     threads, gate, _ = CASES[name]
-    sample(Case(kind, **gate).scenario(threads), seed=SEED, runs=200 * SOAK, switch=0.35)
+    sample(Case(kind, **gate).scenario(threads), seed=SEED, runs=examples(200), switch=0.35)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", CASES)
 def test_no_plain_word_is_raced_for(kind, name):
     threads, gate, _ = CASES[name]
     scenario = Case(kind, **gate, find_races=True).scenario(threads)
     explore(scenario, preemptions=1 if name in ("same_place", "wrap_around") else 0)
-    sample(scenario, seed=SEED, runs=30 * SOAK, switch=0.35)
+    sample(scenario, seed=SEED, runs=examples(30), switch=0.35)
 
 
 @pytest.mark.slow
@@ -251,4 +260,4 @@ def test_no_plain_word_is_raced_for(kind, name):
 @pytest.mark.parametrize("name", CASES)
 def test_schedules_with_one_preemption_more(kind, name):
     threads, gate, preemptions = CASES[name]
-    explore(Case(kind, **gate).scenario(threads), preemptions=preemptions + 1, most_runs=40_000 * SOAK)
+    explore(Case(kind, **gate).scenario(threads), preemptions=preemptions + 1, most_runs=40_000 * max(SOAK, 1))

@@ -4,6 +4,9 @@ The rule: *a cache makes a run quicker or does nothing.* What can't be read is c
 be written (a read-only folder, a full disk) is compiled and not kept; any number of processes may read and write at once.
 Numba's own cache raises in all these cases, until somebody deletes its files.
 
+Many processes often begin at once (Spark's workers do), and want the same functions. One of them compiles each, and the others
+wait for it, leave their processors to it, and load what it has kept.
+
 Numba's files hold pickles: an index of signatures, and one file a signature. Here each bears a hash of its bytes, and a
 data file the key of what it holds, since two processes that begin at once may give one name to two signatures.
 """
@@ -11,10 +14,13 @@ data file the key of what it holds, since two processes that begin at once may g
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import pickle
 import sys
+import time
 import weakref
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +28,10 @@ from numba.core.caching import FunctionCache, IndexDataCacheFile
 
 from plait.core.machine.shield import out_of_reach
 from plait.core.machine.stamp import stamp_of
+
+#: How long to wait for another process that compiles the same function. It may have been stopped: then it is compiled here too.
+PATIENCE_S = 30.0
+_LOOK_S = 0.02
 
 
 class _Damaged(OSError):
@@ -81,6 +91,14 @@ class _Cache(FunctionCache):
         self._cache_file = self._own
         return self._own
 
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """While a function is compiled that nobody has kept yet: no other process does so, for as long as it has patience."""
+        with contextlib.ExitStack() as held:
+            with contextlib.suppress(Exception):
+                held.enter_context(_turn(Path(self.file()._index_path)))
+            yield
+
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         with contextlib.suppress(Exception):  # whatever is wrong with it, it can be compiled
             self.file()
@@ -93,10 +111,36 @@ class _Cache(FunctionCache):
             super().save_overload(sig, data)  # type: ignore[no-untyped-call]
 
 
+@contextlib.contextmanager
+def _turn(index: Path) -> Iterator[None]:
+    """Not needed where an index is, nor any more once there is one. The system takes the lock from a process that dies."""
+    if index.exists():
+        yield
+        return
+    place = index.with_suffix(".lock")
+    with open(place, "wb") as file:
+        until = time.monotonic() + PATIENCE_S
+        while not (index.exists() or _locked(file) or time.monotonic() > until):
+            time.sleep(_LOOK_S)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):
+                place.unlink()
+
+
+def _locked(file: Any) -> bool:
+    with contextlib.suppress(BlockingIOError):
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    return False
+
+
 def keep(compiled: Any) -> Any:
     """Have a function of Numba's keep its machine code."""
     with contextlib.suppress(Exception):  # there is no folder for it
-        compiled._cache = _Cache(compiled.__wrapped__, compiled)
+        compiled._cache = cache = _Cache(compiled.__wrapped__, compiled)
+        compiled.alone = cache.alone
     return compiled
 
 

@@ -21,8 +21,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def compiled(function: Callable[..., Any]) -> Any:
-    """Mark a function that takes atomic steps, or calls one that does: in the twin it becomes a generator."""
-    return keep(njit(**_OPTIONS)(function))
+    """Mark a function that takes atomic steps, or calls one that does: in the twin it becomes a generator.
+
+    Of a hundred kernels that a run compiles, Python calls a few: what it needs for that is made when it does.
+    """
+    made = keep(njit(**_OPTIONS)(function))
+    made.within = inner(function)
+    return made
 
 
 def pure(function: Callable[..., Any]) -> Any:

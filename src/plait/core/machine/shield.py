@@ -15,6 +15,7 @@ cross to Python in plait.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 from functools import lru_cache
@@ -40,9 +41,25 @@ def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
 
 class _Dispatcher(CPUDispatcher):
+    #: The same function for kernels that call it, without what only Python needs to call one.
+    within: Any = None
+    #: Held while it is compiled: see `plait.core.machine.kept`.
+    alone: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
+
+    def get_call_template(self, args: Any, kws: Any) -> Any:
+        return super().get_call_template(args, kws) if self.within is None else self.within.get_call_template(args, kws)
+
+    def get_overload(self, sig: Any) -> Any:
+        return super().get_overload(sig) if self.within is None else self.within.get_overload(sig)
+
     def compile(self, sig: Any) -> Any:
         found: Any = self.overloads.get(sig) if isinstance(sig, tuple) else None
-        return found.entry_point if found is not None else out_of_reach(super().compile, sig)
+        return found.entry_point if found is not None else out_of_reach(self._made, sig)
+
+    def _made(self, sig: Any) -> Any:
+        # Numba's lock first: a thread that had the other one and waited for this would be waited for by who has this.
+        with global_compiler_lock, self.alone():
+            return super().compile(sig)
 
 
 def out_of_reach(compile: Callable[..., Any], *arguments: Any) -> Any:
