@@ -407,3 +407,25 @@ def test_a_tuple_has_more_results_than_there_is_room_for(how: Any) -> None:
             run.push("a", None, a)
             run.drain()
             assert_same(run.table(), expected)
+
+
+@pytest.mark.parametrize("strategy", ["tuml_sc", "wiml"])
+@pytest.mark.parametrize("behind", ["error", "drop"])
+def test_a_new_source_is_let_in_though_the_frontier_moves_meanwhile(
+    behind: str, strategy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look at the frontier and the moment a source holds it, a worker may be promised more. Rows beyond that are not
+    behind, and the run goes on."""
+    stream = plait.stream("a", unit="us", source="src", behind=behind)
+    query = plait.aggregate(stream, size="4us", compute={"n": plait.count()})
+    with query.on_threads(strategy=strategy) as run:
+        run.push("a", None, {"ts": [1, 10], "src": ["x", "x"]})
+        while not sum(batch.num_rows for batch in run.results(timeout_s=0.01)):
+            pass  # now a worker has acted on the frontier 10
+        gate = run._engine.gate
+        seen, looks = gate.frontier, iter([(5, 0), (5, 0)])
+        monkeypatch.setattr(gate, "frontier", lambda: next(looks, None) or seen())
+        run.push("a", None, {"ts": [20], "src": ["y"]})
+        assert next(looks, None) is None
+        run.drain()
+        assert run.table().column("n").to_pylist() == [1, 1]

@@ -11,10 +11,14 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from plait.errors import BehindError, DataError, QueryError, RunError
+from plait.errors import DataError, QueryError, RunError
 from plait.order import BEFORE_ALL
 from plait.threads.gate import calls, codes, elastic, frontier, ring, skiplist
 from plait.threads.gate import words as g
+from plait.threads.words import SLOT_BITS
+
+#: A source's slot is a part of its place among the sources.
+MOST_SLOTS = 2**SLOT_BITS
 
 
 class WaitingCalls(Protocol):
@@ -34,8 +38,12 @@ class Gate:
     store: ClassVar[str]
 
     def __init__(self, *, slots: int, readers: int, capacity: int, pending: int) -> None:
-        if slots >= 2**15:
-            raise QueryError(f"Room for {slots} sources", why="a gate has fewer than 32768", do="Lower max_sources=")
+        if slots > MOST_SLOTS:
+            raise QueryError(
+                f"Room for {slots} sources",
+                why=f"a run has {MOST_SLOTS} at most, counting a stream that is read twice twice",
+                do="Lower max_sources=, or put sources together before they are pushed: a column can name them",
+            )
         self.words = g.allocate(slots=slots, seats=readers, capacity=capacity, pending=pending, store=self.store)
         g.prepare(self.words, [0], readers)
         if self.store == "nodes":
@@ -46,23 +54,23 @@ class Gate:
 
     # --- sources ---
 
-    def open(self, slot: int, name: str, *, origin: int, min_ts: int) -> None:
-        """Let a source in whose tuples will have ts >= `min_ts`; the first one is in already."""
+    def open(self, slot: int, name: str, *, origin: int, min_ts: int) -> int:
+        """Let a source in; the first one is in already.
+
+        Gives the ts that its tuples begin at: `min_ts`, or more where a worker was promised more meanwhile.
+        """
         self._names[slot] = name
         if slot == 0:
-            return
+            return min_ts
         one, rank = np.array([slot], np.int64), np.array([origin], np.int64)
-        while (code := int(elastic.announce_sources(self.words, one, rank, 1, min_ts, 0))) == codes.INSIDE:
-            time.sleep(0)  # another change holds what this one needs, which is never for long
-        if code == codes.BEHIND:
-            promised = max(self.frontier_of(seat) for seat in range(self.seats))
-            raise BehindError(
-                f"{name} is let in from ts {min_ts}, but workers were promised up to {promised}",
-                why="a tuple below a frontier that a worker has acted on would come too late for it",
-                do="Declare the sources with sources=, or push a new one before the others have passed its first ts",
-            )
-        if code < 0:
-            raise RunError(f"The gate did not let {name} in: it answered {code}", do="Report this")
+        while (code := int(elastic.announce_sources(self.words, one, rank, 1, min_ts, 0))) < 0:
+            if code == codes.BEHIND:
+                min_ts = max(self.frontier_of(seat) for seat in range(self.seats))
+            elif code == codes.INSIDE:
+                time.sleep(0)  # another change holds what this one needs, which is never for long
+            else:
+                raise RunError(f"The gate did not let {name} in: it answered {code}", do="Report this")
+        return min_ts
 
     def add_waiting(self, slot: int, ts: np.ndarray, seq: np.ndarray, ref: np.ndarray, low: int, high: int, progress: int,
                     nanoseconds: int, patient: bool) -> int:  # fmt: skip

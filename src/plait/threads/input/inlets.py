@@ -53,14 +53,14 @@ class Inlets:
                     self._admit(intake, inlet, BEFORE_ALL)
                     self._own(intake, inlet)
                 if not intake.inlets:
-                    slot = self._open(told(name, None), 0, BEFORE_ALL)
+                    slot, _ = self._open(told(name, None), 0, BEFORE_ALL)
                     self._nobody[name], self._owner[slot] = slot, (name, None)
             self._order()
             if self.front is not None:
-                self._others = self._open("streams that other operators of the query read", 0, BEFORE_ALL)
+                self._others, _ = self._open("streams that other operators of the query read", 0, BEFORE_ALL)
 
-    def _open(self, name: str, input: int, min_ts: int) -> int:
-        """A slot of the gate. Its place among the sources is settled by `_order`."""
+    def _open(self, name: str, input: int, min_ts: int) -> tuple[int, int]:
+        """A slot of the gate, and the ts that its tuples begin at. Its place among the sources is settled by `_order`."""
         slot = self._next_slot
         if slot >= self.arenas.slots:
             raise RunError(
@@ -69,15 +69,14 @@ class Inlets:
                 do="Raise max_sources=, or declare the sources with sources=",
             )
         self._next_slot += 1
-        self.gate.open(slot, name, origin=input << 32 | 1 << 31 | slot, min_ts=min_ts)
-        return slot
+        return slot, self.gate.open(slot, name, origin=input << 32 | 1 << 31 | slot, min_ts=min_ts)
 
     def _admit(self, intake: StreamIntake, inlet: Inlet, min_ts: int) -> None:
         """Let a source in, once for each input that reads its stream."""
         name = intake.stream.name
         for input in self.inputs[name]:
-            slot = self._open(told(name, inlet.name), input, min_ts)
-            self._furnish(slot, input, min_ts)
+            slot, begins = self._open(told(name, inlet.name), input, min_ts)
+            self._furnish(slot, input, begins)
             inlet.slots[input] = slot
 
     def _furnish(self, slot: int, input: int, min_ts: int) -> None:
