@@ -119,9 +119,13 @@ def test_options_stand_in_the_docs() -> None:
         assert not missing, f"docs/{name}.md says nothing of {', '.join(missing)}"
 
 
-@pytest.mark.parametrize("name", cli.commands)
+COMMANDS = click.Context(cli)
+
+
+@pytest.mark.parametrize("name", cli.list_commands(COMMANDS))
 def test_command(name: str) -> None:
-    command = cli.commands[name]
+    command = cli.get_command(COMMANDS, name)
+    assert command is not None
     text = inspect.getdoc(command.callback) or ""
     assert re.match(r"[^\n]+\.", text)
     assert re.search(r"^Example:\n    plait ", text, re.MULTILINE), f"plait {name} has no example"

@@ -264,7 +264,7 @@ def check_alike(frame: Any, other: Any) -> str:
     assert_identical(collected(read), expected)
     assert_identical(collected(CARRY.on_spark({"a": frame, "b": other}, layout=(1, 1), read="rows")), expected)
     packs = read._plait.pipeline.stages[0].packs
-    return "plait" if any(how.scan is not None for _, how in packs if how.stream == "a") else "spark"
+    return "plait" if any(how.scan is not None for _, how in packs if how.stream.name == "a") else "spark"
 
 
 def test_columns_that_folders_name(two: Any, folder: Path, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ NUMBERS = pa.array([0, 1, 0], pa.int64())
 
 #: A task's rows by each kind of position, its seq column, and what is told of the first row. A new kind stands here too.
 EXAMPLES: dict[str, tuple[pa.Table, str | None, str]] = {
-    "kafka": (at_offsets(ROWS, [7, 8, 9]), None, "offset 7 of topic 't', partition 0"),
+    "kafka": (at_offsets(ROWS, pa.array([7, 8, 9], pa.int64())), None, "offset 7 of topic 't', partition 0"),
     "row": (IN_FILES.append_column(ROW, NUMBERS), None, "file:///f/a, row 0"),
     "block": (IN_FILES.append_column(BLOCK, NUMBERS), None, "file:///f/a, row 0 from byte 0 on"),
     "content": (ROWS, None, "a row"),
@@ -35,7 +35,7 @@ EXAMPLES: dict[str, tuple[pa.Table, str | None, str]] = {
 #: Rows whose source is named so, what it is named by, and the names.
 NAMED: dict[str, tuple[pa.Table, Any, list[Any] | None]] = {
     "file": (IN_FILES, "file:///f/", ["a", "a", "b"]),
-    "partition": (at_offsets(ROWS, [7, 8, 9]), "partition", [0, 0, 0]),
+    "partition": (at_offsets(ROWS, pa.array([7, 8, 9], pa.int64())), "partition", [0, 0, 0]),
     "column": (ROWS, "s", ["x", "x", "y"]),
     "constant": (ROWS, "me", None),
 }

@@ -87,6 +87,13 @@ class Stream:
         """What a checkpoint is bound to: what changes a tuple's place, or whether it is late. In this order, for good.
 
         `late`, `behind` and `idle_after` are not: a run that stopped at a tuple goes on with another word for it.
+
+        Returns:
+            The name, time, unit, source, sources, seq and disorder in microseconds.
+
+        Example:
+            >>> plait.stream("trades", disorder="2s").meaning()
+            ['trades', 'ts', None, None, None, 'position', 2000000]
         """
         sources = list(self.sources) if isinstance(self.sources, tuple) else self.sources
         return [self.name, self.time, self.unit, self.source, sources, self.seq, self.disorder_us]

@@ -53,8 +53,8 @@ def test_strikes_come_out_as_themselves() -> None:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-    assert got == {"Struck": struck}
-    assert struck > 10
+    assert set(got) == {"Struck"}
+    assert got["Struck"] > 0.99 * struck > 10, "one in a finalizer is Python's to lose"
 
 
 def test_timers_come_out_in_order_whatever_the_order_they_went_in() -> None:

@@ -60,10 +60,12 @@ class BatchReport:
 
     @property
     def frontier(self) -> int:
+        """The event time below which every result is out, in microseconds."""
         return self.run.frontier
 
     @property
     def pending(self) -> int:
+        """Tuples that wait for the frontier."""
         return self.run.pending or 0
 
     @property
