@@ -1,5 +1,6 @@
 import functools
 import os
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -33,6 +34,20 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     # Skipped from one place, not by a marker on each test: the summary then shows one line for all of them.
     if item.get_closest_marker("spark") and (reason := java_missing()):
         pytest.skip(reason)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    # A listener of Python's has every micro-batch's progress translated to Python, for as long as the session lives: one test
+    # that drops rows would slow all that follow.
+    if item.get_closest_marker("spark") and (aside := sys.modules.get("plait.spark.publish.aside")) and aside.listening:
+        from pyspark.sql import SparkSession
+
+        session = SparkSession.getActiveSession()
+        while aside.listening:
+            _, listener = aside.listening.popitem()
+            if session is not None:
+                session.streams.removeListener(listener)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

@@ -144,7 +144,8 @@ def main(data: str, folder: str, master: str, query: str, *further: str) -> None
             os.mkfifo(f"{marks}/{fault.replace('pause', 'go')}")
     inject(faults, marks)
     settings = {"spark.sql.warehouse.dir": f"{folder}/warehouse", "spark.driver.memory": "600m",
-                "spark.shuffle.io.maxRetries": "1", "spark.shuffle.io.retryWait": "200ms"}  # fmt: skip
+                "spark.shuffle.io.maxRetries": "1", "spark.shuffle.io.retryWait": "200ms",
+                "spark.executor.defaultJavaOptions": os.environ.get("SPARK_SUBMIT_OPTS", "")}  # fmt: skip
     settings |= dict(each.split("=", 1) for each in further if "=" in each)
     made = plait.spark.session(master=master, partitions=2, **settings)
     run(made, Path(data), Path(folder), query)

@@ -19,7 +19,8 @@ COLUMNS = (pa.field(STREAM, pa.string()), pa.field(ROW, pa.string()))
 #: The name under which a query's progress has what cells count (`core.metrics.Counts`), over all streams.
 METRIC = "plait"
 
-_listening: dict[int, Any] = {}
+#: By session.
+listening: dict[int, Any] = {}
 
 
 def unpack_both(schema: pa.Schema) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -66,7 +67,7 @@ def counted(raw: Any, streams: list[str], streaming: bool) -> Any:
 
 def _listen(spark: Any) -> None:
     """One listener a session, which warns of rows that are dropped."""
-    if id(spark) in _listening:
+    if id(spark) in listening:
         return
     from pyspark.sql.streaming.listener import StreamingQueryListener
 
@@ -93,5 +94,5 @@ def _listen(spark: Any) -> None:
         def onQueryTerminated(self, event: Any) -> None:
             self.seen.pop(str(event.id), None)
 
-    _listening[id(spark)] = Listener()
-    spark.streams.addListener(_listening[id(spark)])
+    listening[id(spark)] = Listener()
+    spark.streams.addListener(listening[id(spark)])
