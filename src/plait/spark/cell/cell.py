@@ -133,7 +133,7 @@ def step(plan: CellPlan, cell: int, store: Store, bodies: Iterable[bytes], *, ca
 
     The order matters in these places:
 
-    - The state's fingerprint is checked before anything is read from it.
+    - The manifest's fingerprint is checked before any chunk or state is read.
     - Counts of the contents are noted before the batch, since a replay has counted work that was counted in an earlier
       batch.
     - Chunks are written before the contents take what came. If a user's function raises then, Spark drops the writes with

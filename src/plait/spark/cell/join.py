@@ -6,9 +6,9 @@ and the marks of left rows that have matched follow from the tuples and the fron
 restart.
 
 What goes in: tuples of both inputs that lie below the frontier, each side in total order. What comes out: pairs in result
-order, for `left` and `anti` also left rows without a partner. A join's cells need not talk to one another: the layout
-sends both tuples of any pair to exactly one cell (`plan.layout`). For `how` other than "inner" it sends all partners of a
-left tuple to one cell.
+order, for `left` and `anti` also left rows without a partner. A join's cells need not talk to one another: tuples
+are dealt out so that any pair is found in exactly one cell (`plan.layout`). For `how` other than "inner" all partners of
+a left tuple come to its cell.
 
 What it costs: each released tuple is compared with the candidates that an index or a scan of the other side's window
 gives (`core.join`). Held by tests/spark/test_joins.py and tests/spark/test_cells.py, which compare with the reference.

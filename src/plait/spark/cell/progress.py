@@ -130,9 +130,10 @@ class StreamProgress:
         Splits tell enough to refuse a batch, in every cell alike, unless late tuples are dropped: then which tuples are
         left to be behind is known only where the tuples are (`arrive`).
 
-        Three things are refused here: a position that is not above the last one of its source (the file was read twice,
-        or files do not sort in the order they arrived), a source that has ended or is not declared, and a late tuple
-        where `late="error"`. Late is told with the position of the tuple, which its task has put into the split.
+        Refused here are: a position that is not above the last one of its source (the file was read twice, or files do
+        not sort in the order they arrived), a source that has ended or is not declared, a late tuple where
+        `late="error"`, and in `_judge` one that is behind. Late is told with the tuple's position, which its task has
+        put into the split.
 
         A file that names its source ends it, so a folder with many files does not wait for those that are read.
         """
