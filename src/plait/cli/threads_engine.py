@@ -2,7 +2,7 @@
 
 Two threads beside the workers, since a push waits for workers, and workers wait for whoever reads results: one thread
 that did both would wait for itself. If either fails, the run is stopped, the other one ends, and the first error is
-raised. Held by tests/cli/test_commands.py.
+raised.
 """
 
 from __future__ import annotations

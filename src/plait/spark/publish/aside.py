@@ -2,7 +2,7 @@
 
 Such users read the DataFrame that `on_spark` returned with a sink of their own. What cells dropped would then be nowhere
 to be seen: `Plan.results` passes only results on. So either the user asks for the rows (`late_rows=True`, `unpack_both`),
-or they are counted in the query's progress and a warning tells of them (`counted`). Held by tests/spark/test_metrics.py.
+or they are counted in the query's progress and a warning tells of them (`counted`). Held by tests/spark/test_joins.py.
 """
 
 from __future__ import annotations
