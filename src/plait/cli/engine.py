@@ -13,7 +13,10 @@ from plait.query.base import Query
 
 
 class Engine(Protocol):
-    """An executor, for jobs whose rows come from feeds. To ask it anything does not import the executor itself."""
+    """An executor, for jobs whose rows come from feeds. To ask it anything does not import the executor itself.
+
+    Engines have no state: one object of each serves all jobs (`execute.ENGINES`).
+    """
 
     @property
     def name(self) -> str:

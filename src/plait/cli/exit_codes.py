@@ -1,4 +1,7 @@
-"""What the command says to the shell."""
+"""What the command says to the shell.
+
+Scripts go by these, so they don't change. 2 is Click's own code for wrong usage, too; 130 is a shell's for an interrupt.
+"""
 
 from __future__ import annotations
 

@@ -20,12 +20,18 @@ from plait.errors import PlaitError
 
 
 class Commands(click.Group):
-    """The modules of a package as commands."""
+    """The modules of a package as commands.
+
+    A module is imported when its command is asked for, so one command does not load what another one needs. For the list
+    of commands Click asks each for its help, so all of them are imported there.
+    """
 
     def list_commands(self, context: click.Context) -> list[str]:
+        """The modules of `cli.commands`, by name."""
         return sorted(module.name for module in pkgutil.iter_modules(commands.__path__))
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        """A module's command; None if there is no such module. One that is not whole is refused, with what it lacks."""
         if name not in self.list_commands(context):
             return None
         found = vars(importlib.import_module(f"{commands.__name__}.{name}")).get("command")
@@ -45,7 +51,10 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Entry point: errors on purpose are one message and exit code 2; anything else is a fault of plait's."""
+    """Entry point: errors on purpose are one message and exit code 2; anything else is a fault of plait's.
+
+    A pipe that was closed is no error of ours, and no reason for a stack: it is what `plait run ... | head` does.
+    """
     try:
         cli.main(standalone_mode=False)
     except click.ClickException as error:

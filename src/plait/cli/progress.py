@@ -1,4 +1,8 @@
-"""Progress for people: a live line on a terminal, plain lines elsewhere, nothing for short or quiet runs. On stderr."""
+"""Progress for people: a live line on a terminal, plain lines elsewhere, nothing for short or quiet runs. On stderr.
+
+What it shows is `core.metrics.progress`: the same words for every executor. Standard output is for results alone, so a
+pipe gets no progress. Without a terminal the first line comes after a second, then one every five.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,15 @@ LINE_EVERY_S = 5.0
 
 
 class Display:
-    """`update` is called as often as one likes; it decides by itself when there is something to show."""
+    """`update` is called as often as one likes; it decides by itself when there is something to show.
+
+    Use it in a `with` block: leaving it takes the live line away.
+
+    Attributes:
+        total: How many rows there are to come, for the bar; None if that is not known.
+        live: Rich's display, on a terminal and unless quiet; else None.
+        shown: When a line was last written. It equals `started` as long as none was.
+    """
 
     def __init__(self, title: str, *, total: int | None = None, quiet: bool = False) -> None:
         self.title, self.total, self.quiet = title, total, quiet
@@ -65,6 +77,7 @@ class Display:
         self._show(metrics.progress(run) + share, run)
 
     def _show(self, note: str, run: Metrics) -> None:
+        """The live line, or a line of text."""
         if self.live is not None and self.task is not None:
             self.live.update(self.task, completed=run.rows, note=note)
         elif not self.quiet:

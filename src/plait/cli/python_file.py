@@ -1,6 +1,9 @@
 """Python files: `query`, and optionally `data` (a dict of stream names to tables, paths or feeds) and `output`.
 
 `data` may also be a function that gives the dict. Paths are relative to the file.
+
+The file is run like any Python program, with all its effects. `output` is a path as `--output` takes it. Held by
+tests/cli/test_files.py.
 """
 
 from __future__ import annotations
@@ -25,6 +28,8 @@ def load(file: Path) -> Job:
 
     Raises:
         QueryError: It raises, defines no query, or `data` names a stream that the query does not read.
+
+    `data` may lack streams: `--input` or an explanation does without them. A function for `data` is called here, once.
     """
     module = _execute(file)
     query = getattr(module, "query", None)
@@ -52,7 +57,10 @@ def load(file: Path) -> Job:
 
 
 def _feed(stream: Any, given: Any, here: Path) -> Feed:
-    """The rows of a stream; a path is relative to the file's folder."""
+    """The rows of a stream; a path is relative to the file's folder.
+
+    A feed is taken as it is. Anything else that is no path is taken for rows in memory.
+    """
     if isinstance(given, Feed):
         return given
     if isinstance(given, (str, os.PathLike)):
@@ -61,7 +69,10 @@ def _feed(stream: Any, given: Any, here: Path) -> Feed:
 
 
 def _execute(file: Path) -> Any:
-    """Run the file under a name of its own, so that its functions can be found again by pickle and tracebacks."""
+    """Run the file under a name of its own, so that its functions can be found again by pickle and tracebacks.
+
+    The module stays in `sys.modules`. An error in the file is told with the line of the file, not with plait's stack.
+    """
     name = f"plait_file_{file.stem}"
     spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None

@@ -1,4 +1,8 @@
-"""Jobs on the reference: lanes are pulled as the frontier asks for them, results are written as they come."""
+"""Jobs on the reference: lanes are pulled as the frontier asks for them, results are written as they come.
+
+One thread, no state outside of the process. `pull` takes the next rows from the lane whose source holds the frontier, so
+few tuples wait. `plait verify` runs the same machine with rows in random pieces and turns (`started_run`, `metrics_of`).
+"""
 
 from __future__ import annotations
 
@@ -22,6 +26,8 @@ MAX_PENDING = 5_000_000
 
 
 class ReferenceEngine:
+    """The reference behind the protocol of `engine`. It needs nothing that is not installed, and runs every query."""
+
     name = "reference"
 
     def missing(self) -> str | None:
@@ -31,6 +37,11 @@ class ReferenceEngine:
         return None
 
     def run(self, job: Job, output: str, late: str | None, quiet: bool) -> Metrics:
+        """To the end of the input, into a sink. Results are written as they come; the file appears when the block ends
+        without an error.
+
+        Late rows are written after the results, into a file of their own that appears before the results' does.
+        """
         started = time.monotonic()
         machine, results = started_run(job.check()), 0
         schema = machine.bound.schema
@@ -47,6 +58,9 @@ class ReferenceEngine:
         return metrics_of(machine, results, started)
 
     def collect(self, job: Job, display: Display) -> pa.Table:
+        """All results with their keys. Keys are encoded here, since a row of the reference has its key as a tuple of
+        Python's.
+        """
         started, machine, rows = time.monotonic(), started_run(job.check()), []
         for some in pull(machine, job.feeds):
             rows += some
@@ -56,6 +70,7 @@ class ReferenceEngine:
 
 
 def started_run(job: Job) -> Run:
+    """A run of the reference that nothing was pushed to yet."""
     schemas = {name: feed.schema for name, feed in job.feeds.items()}
     return Run(job.query, schemas, max_pending=job.max_pending or MAX_PENDING)
 

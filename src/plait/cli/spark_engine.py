@@ -6,6 +6,10 @@ With a checkpoint folder all of that stands in it, and a run that was stopped or
     checkpoint/   Spark's own, and plait's card
     out/, late/   results and late rows published so far
     plait-run     a mark, which is locked while a run uses the folder
+
+A job has feeds, of any kind, and Spark reads files. So rows are written as Parquet first, in about BATCHES files a stream
+(where files name their sources, a file for each), one of which Spark takes in each micro-batch. Then the query is
+published over what is there, and again with `drain=True`, which flushes what waits. Held by tests/cli/test_spark_runs.py.
 """
 
 from __future__ import annotations
@@ -43,6 +47,10 @@ MARK = "plait-run"
 
 
 class SparkEngine:
+    """Spark behind the protocol of `engine`. It is imported when a job is run, and asked for by way of `java.missing` before
+    that.
+    """
+
     name = "spark"
 
     def missing(self) -> str | None:
@@ -52,6 +60,10 @@ class SparkEngine:
         return None
 
     def run(self, job: Job, output: str, late: str | None, quiet: bool) -> Metrics:
+        """To the end of the input, then the parts into one sink, in order.
+
+        Results of a run that was taken up again are those of all its starts: the parts that stand in the folder.
+        """
         started, results = time.monotonic(), 0
         display = Display(f"{job.title} on spark", total=feeds.rows_of(job), quiet=quiet)
         with display, _streamed(job, display) as done, sinks.open_sink(output, done.schema) as sink:
@@ -64,13 +76,20 @@ class SparkEngine:
         return dataclasses.replace(told, results=results, seconds=time.monotonic() - started)
 
     def collect(self, job: Job, display: Display) -> pa.Table:
+        """All results with their keys, from a folder of its own: a checkpoint of the job is left alone."""
         with _streamed(job, display, keep_key=True) as done:
             return pa.concat_tables([done.schema.empty_table(), *done.parts()]).combine_chunks()
 
 
 @dataclasses.dataclass
 class _Done:
-    """A run that has ended: where its parts are, in order, and what it counted."""
+    """A run that has ended: where its parts are, in order, and what it counted.
+
+    Attributes:
+        folder: Where `out/` and `late/` lie. It may be gone once the block that gave it has ended.
+        schema: The results' columns, with the key if it was kept.
+        run: What the last published batch reported, with the number of rows that were laid out.
+    """
 
     folder: Path
     schema: pa.Schema
@@ -90,7 +109,12 @@ class _Done:
 
 @contextmanager
 def _streamed(job: Job, display: Display, *, keep_key: bool = False) -> Iterator[_Done]:
-    """Run the query to the end of its input: what is there first, then the drain."""
+    """Run the query to the end of its input: what is there first, then the drain.
+
+    Spark's own output (its JVM writes to stderr from its start) goes into a log in the folder for temporary files, so
+    that progress stays readable. After each of the two queries it waits a moment for the listener, whose events come
+    late.
+    """
     import plait.spark
     from plait.query.bind import bind
     from plait.query.identical import KEY
@@ -175,7 +199,11 @@ def _readable(folder: Path) -> Path:
 
 
 def _lay_out(job: Job, folder: Path) -> int:
-    """Write the feeds' rows where Spark reads them; gives their number. A run that goes on must have the same."""
+    """Write the feeds' rows where Spark reads them; gives their number. A run that goes on must have the same.
+
+    Rows are always written anew and then compared, byte for byte, with those of the first start. So a run that goes on
+    costs writing all rows once more, and can't go on with others.
+    """
     final, fresh = folder / "in", folder / "in.new"
     shutil.rmtree(fresh, ignore_errors=True)
     streams = job.query.streams()
@@ -228,7 +256,10 @@ class _Seen:
         self.display.batch(number, run)
 
     def wait(self, query: Any) -> None:
-        """Wait for the query's end; its error is plait's own where plait said something."""
+        """Wait for the query's end; its error is plait's own where plait said something.
+
+        Spark's error has pages of stack around plait's words; `told` finds them.
+        """
         import plait.spark
 
         try:

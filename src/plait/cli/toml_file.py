@@ -70,7 +70,12 @@ def load(file: Path) -> Job:
 
 
 class _Reader:
-    """Reads the tables of one file. `nodes` has streams and queries by name, so that later tables can refer to earlier ones."""
+    """Reads the tables of one file. `nodes` has streams and queries by name, so that later tables can refer to earlier ones.
+
+    Attributes:
+        file: For messages, and for paths, which are relative to it.
+        tables: The file's content.
+    """
 
     def __init__(self, file: Path, tables: dict[str, Any]) -> None:
         self.file, self.tables = file, tables
@@ -149,12 +154,17 @@ class _Reader:
         return lambda: self._in(where, folder.feed, node, place, format=form)
 
     def _rows(self, name: str, feed: Feed | Callable[[], Feed]) -> Feed:
+        """A stream's rows. Files are looked for now and not before: an unused stream may have a path that is not there."""
         return feed if isinstance(feed, Feed) else feed()
 
     # --- queries ---
 
     def _query(self, table: Any, where: str, name: str | None) -> Query:
-        """A query of its table, its options checked by name."""
+        """A query of its table, its options checked by name.
+
+        The options are those of `plait.join`, `asof` and `aggregate` by the same names (`_QUERIES`); what they mean is
+        checked there.
+        """
         if not isinstance(table, dict):
             raise self._error(where, f"is {table!r}", "Make it a table")
         kind = table.get("kind")
@@ -189,7 +199,11 @@ class _Reader:
         return {column: self._function(given, f"{where}.{column}") for column, given in table.items()}
 
     def _function(self, given: Any, where: str) -> Function:
-        """`"mean(x)"`, or `{ function = "first_where", column = "x", where = "x > 3" }`."""
+        """`"mean(x)"`, or `{ function = "first_where", column = "x", where = "x > 3" }`.
+
+        Functions are looked up in `query.functions.KINDS`: one that is registered there can be used here without a line
+        of ours, unless it takes a function of Python's.
+        """
         call = re.fullmatch(r"\s*(\w+)\s*\(\s*(\w*)\s*\)\s*", given) if isinstance(given, str) else None
         if call is not None:
             name, arguments = call[1], ({"column": call[2]} if call[2] else {})

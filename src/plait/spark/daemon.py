@@ -30,6 +30,7 @@ WARM = (
 
 
 def _warm_up() -> None:
+    """Import what tasks will need, and freeze it: collections of garbage in workers then pass over it."""
     import pandas  # noqa: F401
     import pyspark.sql.pandas.serializers
     import pyspark.sql.streaming.stateful_processor_util
@@ -52,6 +53,7 @@ def _threads() -> list[str]:
 
 
 def main() -> None:
+    """What Spark starts instead of `pyspark.daemon`, once for each executor; workers are forked from it."""
     from pyspark.daemon import manager
 
     own = os.getpid()

@@ -154,7 +154,10 @@ def _with_tables(begins: bytes, *tables: pa.Table | pa.RecordBatch) -> bytes:
 
 
 def parse(data: bytes | pa.Buffer, *, stored: str = "") -> tuple[Any, pa.Buffer]:
-    """A body's head and what follows it. `stored`: what it is, if it comes from a checkpoint and not from another task."""
+    """A body's head and what follows it. `stored`: what it is, if it comes from a checkpoint and not from another task.
+
+    The head is small, and the rest is not copied. A kind that is not known can't come with this version.
+    """
     whole = pa.py_buffer(data)
     cut = 8 + int.from_bytes(whole[:8].to_pybytes(), "little")
     found: dict[str, Any] = {}
@@ -412,7 +415,10 @@ def is_chunk(number: int) -> bool:
 
 @dataclass(frozen=True)
 class Bucket(Head, kind="bucket"):
-    """The state of one bucket of a user's operator, and its timers. The state follows as a pickle."""
+    """The state of one bucket of a user's operator, and its timers. The state follows as a pickle.
+
+    Stored under `state_number`, and sent to a closing at the end of input.
+    """
 
     bucket: int
     timers: list[int]
@@ -475,7 +481,12 @@ class Chunk:
 
 @dataclass(slots=True)
 class Step:
-    """One batch as the manifest has it, with those of its chunks that are still alive."""
+    """One batch as the manifest has it, with those of its chunks that are still alive.
+
+    Attributes:
+        id: Of the attempt that wrote it, random. A cache that has applied this very attempt is up to date.
+        released: For windows that count tuples.
+    """
 
     id: str
     frontier: int
@@ -485,7 +496,15 @@ class Step:
 
 @dataclass
 class Manifest(Head, kind="manifest"):
-    """What a cell knows and holds; small, and written in each batch."""
+    """What a cell knows and holds; small, and written in each batch.
+
+    Attributes:
+        fingerprint, shape, functions: Of the plan that wrote it; compared before anything else (`resume.check_state`).
+        frontier: That of the last batch. Rows of chunks below it have been released.
+        steps: Batches that have a chunk which is still needed, and all after them.
+        progress: How far each stream is, the same in every cell.
+        drained: The end of input is reached; rows are refused from then on.
+    """
 
     fingerprint: str
     frontier: int = BEFORE_ALL

@@ -81,7 +81,10 @@ class Plan:
         return pa.schema([*self.cell.bound.schema, pa.field(formats.KEY, pa.binary())])
 
     def raw(self) -> Any:
-        """What cells put out, packed: results, dropped rows and progress, a row each (`formats`)."""
+        """What cells put out, packed: results, dropped rows and progress, a row each (`formats`).
+
+        `write_ordered` publishes this; `results` unpacks it for users who publish by themselves.
+        """
         return self.pipeline.output()
 
     @property
@@ -101,7 +104,10 @@ class Plan:
         return plan
 
     def pins(self) -> Pins:
-        """What a checkpoint pins."""
+        """What a checkpoint pins.
+
+        Made into the checkpoint's card at each start, so a start with `functions="changed"` pins the new functions.
+        """
         cell = self.cell
         return Pins(
             cell.fingerprint, cell.query, cell.layout.rows, cell.layout.columns, self.pipeline.partitions, cell.shape,
@@ -270,6 +276,9 @@ def fingerprint(query: Query, bound: Bound, cells: Layout, *inner: Layout, funct
     """What a checkpoint means: streams, schemas, condition, window, layout; not versions, `late=` or sinks.
 
     `functions=False`: without what is in users' functions, by which a checkpoint is known again when those have changed.
+
+    Words of the query as `explain` has them, without the lines of streams; what streams mean by `Stream.meaning`, which
+    leaves out `late=` and its like. Old checkpoints are known by it, so its text is never changed without need.
     """
     streams = [stream.meaning() for stream in query.streams().values()]
     words = [line for line in explain(query).split("\n") if not line.lstrip().startswith("stream ")]
@@ -309,7 +318,11 @@ def _condition_text(predicate: Predicate, *, functions: bool) -> str:
 
 
 def _pins(bound: Bound) -> dict[str, Any]:
-    """What stands beside the fingerprint: the functions of users' operators, and what of any function can't be pinned."""
+    """What stands beside the fingerprint: the functions of users' operators, and what of any function can't be pinned.
+
+    `loose` is told for all functions, also those in the fingerprint: a start on an old checkpoint is refused because of
+    them.
+    """
     every = operators(bound)
     own = [f for operator in every if isinstance(operator.node, Operator) for f in _functions(operator)]
     conditions = [p for o in every for p in _conditions(o) if p.kind == "opaque"]
@@ -333,7 +346,10 @@ def _functions(operator: Bound) -> list[Any]:
 
 
 def unpack(schema: pa.Schema, kind: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """A function for `mapInArrow` that gives the rows of packed bodies of one kind, and passes over all others."""
+    """A function for `mapInArrow` that gives the rows of packed bodies of one kind, and passes over all others.
+
+    In tasks, behind the cells. Keys are spelled out here, a row each.
+    """
 
     def unpacked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

@@ -72,6 +72,9 @@ def verify(job: Job, *, quiet: bool, seeds: tuple[int, ...] = (1, 2)) -> tuple[s
 
     Returns:
         The reference's fingerprint, and a verdict for each contender.
+
+    The reference is compared strictly under other deliveries. An executor is compared as the job's `order` asks: with
+    "none", rows are compared as a set with repetition. Spark runs in a folder of its own, so nothing is left behind.
     """
     job.check()
     with Display(f"{job.title} on reference", quiet=quiet) as display:

@@ -4,6 +4,17 @@ panes    what is kept are partial panes, one a pane and group, made where the tu
          the groups of the windows that are open, not the tuples
 tuples   windows of time of which a function wants all tuples
 ranked   windows of tuples; a group's tuples that are in windows still to close, and at least its last one, with its rank
+
+Where it runs: in a cell's task. All tuples of a group are in one cell, by a hash of the key columns, so a window is
+closed by one cell alone. Rows out are sorted by (ts, key columns), or by the closing tuple for windows of tuples.
+
+The form "panes" is why an aggregate over many tuples is cheap on Spark: the source's tasks fold their tuples into one row
+a pane and group (`plan.ship`), and only these are shuffled, stored and merged. It is chosen where every function of the
+query has a partial form (`core.aggregate.parts`). Where tuples may have to be dropped and shown (`late="drop"`,
+`behind="drop"`), they come as they are and are folded in the cell, after they have been judged.
+
+After a restart windows are computed again from what the state holds. `skip` keeps those from coming out that were
+published before. Held by tests/spark/test_aggregates.py.
 """
 
 from __future__ import annotations
@@ -35,11 +46,13 @@ from plait.spark.formats import RANK, Chunk, Step
 
 
 def live_aggregate(bound: Bound) -> Live:
+    """The contents of a cell for this query, in the form that its kind of window has."""
     assert isinstance(bound.node, Aggregate)
     return FORMS[window_record(bound.node).spark](bound)
 
 
 def _live_spans(bound: Bound) -> Live:
+    """For windows of time: partial panes where all functions have them, else tuples."""
     parts = layout(bound)
     return LiveTuples(bound, span_window(bound)) if parts is None else LivePanes(bound, span_window(bound), parts)
 
@@ -51,7 +64,14 @@ def needed_columns(bound: Bound) -> list[str]:
 
 
 class _LiveSpans(Live):
-    """Windows of time: what is kept goes when the last window it is in has closed."""
+    """Windows of time: what is kept goes when the last window it is in has closed.
+
+    Attributes:
+        windows: The panes and accumulators that compute rows. Rebuilt from the state after a restart, never stored
+            themselves.
+        window: Its size and advance, in microseconds.
+        by: The key columns, which are part of a result's key.
+    """
 
     windows: SpanPanes
 
@@ -65,12 +85,17 @@ class _LiveSpans(Live):
         return self.windows.counts
 
     def waiting(self, table: pa.Table, frontier: int) -> pa.Table:
-        """Not rows all of whose windows close with this very batch: where it spans many windows, that is nearly all of them."""
+        """Not rows all of whose windows close with this very batch: where it spans many windows, that is nearly all of them.
+
+        This is what keeps a large batch from being written to the state and removed again at once. A row must be stored
+        if it is pending, or if one of its windows is still open after the batch.
+        """
         ts = times(table)
         needed = (ts >= frontier) | (self._closed_after(ts) > frontier)
         return table if needed.all() else table.filter(pa.array(needed))
 
     def outlived(self, chunk: Chunk, frontier: int, steps: list[Step]) -> bool:
+        """Whether all windows that any row of a chunk is in are closed and out."""
         # In a gap between windows a tuple is in none, and waits all the same until the frontier has passed it.
         return chunk.last_ts < frontier and bool(self._closed_after(chunk.last_ts) <= frontier)
 
@@ -79,10 +104,20 @@ class _LiveSpans(Live):
         return ts // self.window.advance_us * self.window.advance_us + self.window.size_us
 
     def _results(self, closed: list[Closed]) -> Keyed:
+        """Rows of closed windows with what their keys are made of. No window closed: no rows, with the right columns."""
         return Keyed(pa.Table.from_batches([each.rows for each in closed], self.bound.schema), self.by)
 
 
 class LivePanes(_LiveSpans):
+    """The form "panes". A row is a pane of one group, with a partial result for each function.
+
+    Attributes:
+        parts: Which columns such rows have.
+        windows: Merges panes into windows.
+        open: Complete panes, that is below the frontier, that belong to windows which are still open. They are here only
+            so that `compacted` can write them anew.
+    """
+
     def __init__(self, bound: Bound, window: SpanWindow, parts: Parts) -> None:
         super().__init__(bound, window, parts.schema)
         self.parts = parts
@@ -94,6 +129,7 @@ class LivePanes(_LiveSpans):
         return folded(self.bound, self.parts, table) if formats.KEY in table.column_names else self._combined(table)
 
     def _combined(self, table: pa.Table) -> pa.Table:
+        """One row a pane and group, of rows that may have several, from several tasks."""
         return PaneFold(self.bound, self.parts).combined(table)
 
     def replay(self, arrived: dict[int, pa.Table], frontier: int) -> None:
@@ -112,6 +148,11 @@ class LivePanes(_LiveSpans):
         return super()._release(input, new, frontier)
 
     def _process(self, ready: list[pa.Table], frontier: int, *, results: bool) -> Keyed:
+        """Merge complete panes into windows and close those that the frontier has passed.
+
+        A replay first says which windows are out already. Then the same panes give the same open windows again, and no
+        closed ones.
+        """
         complete = ready[0]
         if not results:
             self.windows.skip(frontier)
@@ -122,6 +163,7 @@ class LivePanes(_LiveSpans):
         return self._results(closed)
 
     def compacted(self, held: int) -> dict[int, pa.Table] | None:
+        """Panes of open windows and pending ones, written anew if most of the rows held are of closed windows."""
         if not crowded(held, self.pending_rows + sum(table.num_rows for table in self.open)):
             return None
         return {0: pa.concat_tables([*self.open, *self.pending])}
@@ -135,6 +177,11 @@ def folded(bound: Bound, parts: Parts, table: pa.Table) -> pa.Table:
 
 
 class LiveTuples(_LiveSpans):
+    """The form "tuples": some function has no partial form (a custom one, say), so a window needs all its tuples.
+
+    Of a tuple only the columns are kept that the functions or the key read, with its ts and key.
+    """
+
     def __init__(self, bound: Bound, window: SpanWindow) -> None:
         schema, names = bound.inputs[0].schema, needed_columns(bound)
         super().__init__(bound, window, rows_schema(pa.schema([schema.field(name) for name in names])))
@@ -144,12 +191,14 @@ class LiveTuples(_LiveSpans):
         return table.select(self.schemas[0].names)
 
     def _process(self, ready: list[pa.Table], frontier: int, *, results: bool) -> Keyed:
+        """Tuples into windows, in total order: functions such as `first` depend on it."""
         if not results:
             self.windows.skip(frontier)
         return self._results(self.windows.take_rows(ready[0], times(ready[0]), frontier))
 
 
 def _live_ranked(bound: Bound) -> Live:
+    """For windows of tuples."""
     assert isinstance(bound.node, Aggregate)
     if not isinstance(bound.node.window, TupleWindow):
         raise TypeError(f"{type(bound.node.window).__name__} has no ranks, though its record says so")
@@ -157,6 +206,17 @@ def _live_ranked(bound: Bound) -> Live:
 
 
 class LiveRanked(Live):
+    """The form "ranked". A window of tuples closes at a tuple, so a tuple's number in its group decides which windows it is
+    in.
+
+    That number can't be found again from the tuples that are left, since earlier ones are gone. So it is stored with each
+    row that is written anew (the column RANK). Rows as they came have no number yet: NULL.
+
+    Attributes:
+        windows: Computes the windows and knows the next number of each group.
+        kept: Rows with their numbers that a window still to close needs, and at least the last row of each group.
+    """
+
     def __init__(self, bound: Bound, window: TupleWindow) -> None:
         schema = rows_schema(pa.schema([bound.inputs[0].schema.field(name) for name in needed_columns(bound)]))
         super().__init__(bound, [pa.schema([*schema, pa.field(RANK, pa.int64())])])
@@ -173,6 +233,11 @@ class LiveRanked(Live):
         return table.append_column(RANK, pa.nulls(table.num_rows, pa.int64()))
 
     def _process(self, ready: list[pa.Table], frontier: int, *, results: bool) -> Keyed:
+        """Number the tuples that have become ready, take them into windows, and give the rows of those that closed.
+
+        Rows with a number come only in a replay after rows were written anew, and then first: the numbering goes on
+        behind them.
+        """
         rows = ready[0]
         known = np.asarray(rows.column(RANK).is_valid())
         again = rows.filter(pa.array(known))
@@ -193,12 +258,18 @@ class LiveRanked(Live):
         return Keyed(table, (), keys.nest(key, n=len(triggers)))
 
     def _let_go(self) -> None:
+        """Drop rows of `kept` that no window needs any more."""
         rows = pa.concat_tables(self.kept).combine_chunks()
         needed = self.windows.needed(rows, rows.column(RANK).to_numpy())
         self.kept = [rows.filter(pa.array(needed))]
         self._alive = self.kept[0].num_rows
 
     def compacted(self, held: int) -> dict[int, pa.Table] | None:
+        """The rows needed, written anew with their numbers, if most of those held are not needed.
+
+        The count of needed rows is from the last look and may be too large. So it is counted again before anything is
+        written.
+        """
         if not crowded(held, self._alive + self.pending_rows):
             return None
         self._let_go()

@@ -2,6 +2,13 @@
 
 Splits (`pack`) tell of each source how far it is and in which order its tasks stand; from them, and from what the state
 remembers, follows which tuples are late, the same in every cell. Bodies come in any order: nothing here depends on it.
+
+Where it runs: in a cell's task, once a batch, before anything else is done with the rows. It changes what is known of the
+sources (`Known`), and nothing else: if it raises, the batch fails as a whole and nothing is stored.
+
+Every cell gets all splits, and its own tuples. Where nothing is dropped, the splits are enough, and all cells refuse a
+batch alike. Where tuples are dropped, each cell judges its own. A tuple that several cells get is counted by one of them
+(`_owns`). Held by tests/spark/test_bad_input.py, tests/spark/test_control.py and tests/spark/test_idle.py.
 """
 
 from __future__ import annotations
@@ -26,7 +33,14 @@ from plait.spark.plan.layout import Layout
 
 @dataclass
 class Known:
-    """What a cell knows before a batch, and what the batch makes of it."""
+    """What a cell knows before a batch, and what the batch makes of it.
+
+    Attributes:
+        streams: The streams that the operator reads, or only hears, by name.
+        upstreams: The operators whose results it reads, by number.
+        frontier: That of the batch before. What lies below it has been released: a tuple there is behind.
+        drained: The end of input has been reached in an earlier batch.
+    """
 
     streams: dict[str, StreamProgress]
     upstreams: dict[int, Upstream]
@@ -49,6 +63,8 @@ class Known:
 
 @dataclass
 class Arrived:
+    """What a batch has brought to this cell, judged and in order."""
+
     tables: dict[int, pa.Table]  # by input, in total order, without the late ones
     late: dict[str, pa.Table]  # by stream
     passed: list[tuple[int, bytes]]  # for the user, from the operators before this one
@@ -67,6 +83,9 @@ class _Bodies:
 
 
 def _sorted_out(bodies: Iterable[bytes]) -> _Bodies:
+    """Bodies by their kinds. What is passed on to the user is sorted, since bodies come in any order and output must not
+    depend on it.
+    """
     found = _Bodies()
     for body in bodies:
         match formats.parse(body):
@@ -87,7 +106,12 @@ def _sorted_out(bodies: Iterable[bytes]) -> _Bodies:
 
 
 def arrive(known: Known, layout: Layout, cell: int, bodies: Iterable[bytes], *, counts: frozenset[str]) -> Arrived:
-    """Take a batch. `counts` are the streams whose dropped rows this operator shows: of several that read one, the first."""
+    """Take a batch. `counts` are the streams whose dropped rows this operator shows: of several that read one, the first.
+
+    The steps, in this order: splits are folded into what is known, for all streams, which may refuse the batch; tuples
+    are judged and parted; frontiers of operators before this one are taken; control events are applied after the rows of
+    their batch, so an event "end" does not refuse rows that came with it; at last, silence is counted.
+    """
     found = _sorted_out(bodies)
     splits: dict[str, list[Split]] = {}
     for head, _ in found.rows:
@@ -127,6 +151,7 @@ def arrive(known: Known, layout: Layout, cell: int, bodies: Iterable[bytes], *, 
 
 
 def _counted(rows: int, dropped: dict[str, list[pa.Table]], streams: frozenset[str]) -> Counts:
+    """Counts of this batch for the report: rows that came, and those dropped, by stream. Streams without any have a 0."""
     late = dict.fromkeys(sorted(streams), 0)
     behind = dict(late)
     for name, tables in dropped.items():
@@ -136,7 +161,10 @@ def _counted(rows: int, dropped: dict[str, list[pa.Table]], streams: frozenset[s
 
 
 def _hear(known: Known, found: _Bodies, splits: dict[str, list[Split]]) -> None:
-    """Control events, after the rows; and how long who has said nothing."""
+    """Control events, after the rows; and how long who has said nothing.
+
+    Time counts as silence of those sources that had neither a row nor a heartbeat in this batch.
+    """
     for event in sorted(found.events, key=lambda e: e.no):
         # Also one whose number is below the last: a listing may have seen the later one first. Twice does no harm.
         known.events = max(known.events, event.no)
@@ -158,7 +186,12 @@ def _aside(tables: list[pa.Table]) -> pa.Table:
 
 
 def _owns(layout: Layout, cell: int, input: int) -> bool:
-    """Whether this cell is the one that counts a tuple which several cells get."""
+    """Whether this cell is the one that counts a tuple which several cells get.
+
+    Which cells get a tuple follows from the layout: all of them ("see_all"), one ("hash"), one row or one column of the
+    grid. Of those the first counts it. For buckets the tuples themselves say who owns them (`formats.OWN`), so every cell
+    may count what it has.
+    """
     if layout.kind == "see_all":
         return cell == 0
     if layout.kind in ("hash", "buckets"):
@@ -188,7 +221,12 @@ def _apply(event: Event, progress: dict[str, StreamProgress]) -> None:
 
 def _parted(stream: StreamProgress, before: dict[tuple[Any, str], int], splits: list[Split], table: pa.Table,
             released: int) -> tuple[pa.Table, pa.Table | None]:  # fmt: skip
-    """A packed row's tuples: those that count, and those that are late or behind."""
+    """A packed row's tuples: those that count, and those that are late or behind.
+
+    `before` is the largest ts of the source before each split, as `fold` gave it. A tuple is judged against that and
+    against what its task has seen earlier in the split (LATE_FLAG). Where neither late nor behind tuples are dropped,
+    nothing is left to do: `fold` would have refused the batch.
+    """
     names = [n for n in table.column_names if n not in (formats.SPLIT, formats.LATE_FLAG)]
     plain = table.select(names)
     if "drop" not in (stream.stream.late, stream.stream.behind):

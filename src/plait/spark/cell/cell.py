@@ -9,6 +9,18 @@ it has applied are, in order and without gaps, the beginning of the manifest's l
 catches up with the steps it lacks. If it has applied anything the manifest does not know (a failed attempt, a
 speculative loser), or misses the step before its first, it is thrown away and built from the chunks. Each step bears
 the id of its own attempt.
+
+Where it runs: `step` is called in a task of Spark's stateful operator, once for each cell that a batch has rows for.
+Punctuation goes to every cell, so that is every cell of an operator as soon as one of its streams brings a row. In a
+batch run it is called once for each cell, with `end=True` and a store that is thrown away.
+
+What goes in: packed bodies (`formats`), in any order, and the state. What comes out: (kind, body) rows for the user, or
+(cell, body) rows for the next operator. What is stored, in one map of Spark's state store for each cell: the manifest
+under -1, chunks under 0, 1, 2 and so on, states of an operator's buckets below -1.
+
+On a retry Spark gives the same rows and the state as of the batch before, so the same rows come out. All cells of a
+committed batch have the same frontier, because each computes it from the same punctuation; `relayout` relies on that.
+Held by tests/spark/test_cells.py (one process, no Spark), tests/spark/test_faults.py and tests/spark/test_checkpoints.py.
 """
 
 from __future__ import annotations
@@ -40,7 +52,12 @@ from plait.spark.plan.resume import check_state
 
 
 class Store(Protocol):
-    """Where a cell's state is kept: Spark's state store, or a dict in batch runs and tests."""
+    """Where a cell's state is kept: Spark's state store, or a dict in batch runs and tests.
+
+    Writes of a batch become visible to the next batch together, or not at all: that is Spark's promise, and `step` needs
+    no other. It reads the manifest once and writes it once. Chunks and states are read only where the live contents are
+    not up to date.
+    """
 
     def manifest(self) -> bytes | None: ...
 
@@ -55,7 +72,12 @@ class Store(Protocol):
 
 @dataclass(frozen=True)
 class CellPlan:
-    """Everything a cell must know, pickled into the tasks."""
+    """Everything a cell must know, pickled into the tasks.
+
+    The driver makes one for each operator (`plan.stages`). It is the same in every cell of the operator: which cell it
+    is, a task learns from the key of its rows. `fingerprint` and `shape` are compared with those in the state before
+    anything is computed.
+    """
 
     bound: Bound
     streams: tuple[tuple[Stream, tuple[Any, ...], bool], ...]  # stream, sources known at the start, open-ended
@@ -75,6 +97,9 @@ class CellPlan:
 
     @property
     def counts(self) -> frozenset[str]:
+        """The streams whose rows and dropped rows this operator counts and shows. A stream that two operators read is
+        counted by one.
+        """
         return frozenset(stream.name for stream, *_ in self.streams) - self.elsewhere
 
 
@@ -87,7 +112,11 @@ _steps = 0
 
 
 def _remember(key: tuple[str, int], contents: Live, cells: int) -> None:
-    """Cache an index, and let go of those that no step has wanted for long: of queries that ended, of cells that moved."""
+    """Cache an index, and let go of those that no step has wanted for long: of queries that ended, of cells that moved.
+
+    How long is "long" counts in steps of this process: 256, and 16 for each cell of the query, so that in a worker that
+    sees many cells by turns each of them stays. No clock is asked.
+    """
     global _steps
     _steps += 1
     _CACHE.pop(key, None)
@@ -100,7 +129,23 @@ def _remember(key: tuple[str, int], contents: Live, cells: int) -> None:
 
 def step(plan: CellPlan, cell: int, store: Store, bodies: Iterable[bytes], *, cache_key: str | None = None,
          near: Recent = NONE, end: bool = False) -> list[tuple[int, bytes]]:  # fmt: skip
-    """Process one batch; gives (kind, body) rows. Acts only after the last of its input."""
+    """Process one batch; gives (kind, body) rows. Acts only after the last of its input.
+
+    The order matters in these places:
+
+    - The manifest's fingerprint is checked before any chunk or state is read.
+    - Counts of the contents are noted before the batch, since a replay has counted work that was counted in an earlier
+      batch.
+    - Chunks are written before the contents take what came. If a user's function raises then, Spark drops the writes with
+      the attempt.
+    - The manifest is written last, and the live index is cached last. A step that raises leaves neither.
+
+    `end`: the input is complete, as in a batch run. All sources end with this call. The frontier never falls: tuples of a
+    source that turns up below it are judged behind, and do not pull it back.
+
+    At the end of input (`ends`, once) states are dropped, and an operator with timers sends what is pending to its
+    closings. A batch after that brings nothing but reports; rows are refused in `arrive`.
+    """
     data = store.manifest()
     manifest = Manifest(plan.fingerprint, operator=plan.number) if data is None else Manifest.load(data)
     own = (plan.fingerprint, plan.shape, plan.functions)
@@ -169,6 +214,7 @@ def _known(plan: CellPlan, manifest: Manifest) -> Known:
 
 
 def _keep(manifest: Manifest, store: Store, new: Step, input: int, table: pa.Table, near: Recent) -> None:
+    """Store rows as a chunk of this step, and lay them into shared memory for sibling workers."""
     number = manifest.next_chunk
     manifest.next_chunk += 1
     new.chunks.append(Chunk(number, input, table.num_rows, int(pc.max(table.column(formats.TS)).as_py())))
@@ -178,6 +224,9 @@ def _keep(manifest: Manifest, store: Store, new: Step, input: int, table: pa.Tab
 
 
 def _keep_states(contents: Live, manifest: Manifest, store: Store) -> None:
+    """Store the buckets that this batch has changed. Their numbers stay in the manifest, so that a restart finds all of
+    them.
+    """
     changed = []
     for number, data in contents.states():
         store.put_chunk(formats.state_number(number), data)
@@ -186,13 +235,19 @@ def _keep_states(contents: Live, manifest: Manifest, store: Store) -> None:
 
 
 def _drop_states(manifest: Manifest, store: Store) -> None:
+    """At the end of input no bucket is needed any more."""
     for number in manifest.states:
         store.drop_chunk(formats.state_number(number))
     manifest.states = []
 
 
 def _expire(contents: Live, manifest: Manifest, store: Store) -> None:
-    """Drop chunks none of whose tuples can find a partner any more, and the oldest steps once they have no chunk."""
+    """Drop chunks none of whose tuples can find a partner any more, and the oldest steps once they have no chunk.
+
+    A step without chunks stays in the manifest as long as an older one has some: a cache compares the whole run of ids,
+    and windows that count add up what each step has released. The last step always stays, since its id tells a cache
+    whether it is up to date.
+    """
     for one in manifest.steps:
         gone = [chunk for chunk in one.chunks if contents.outlived(chunk, manifest.frontier, manifest.steps)]
         for chunk in gone:
@@ -223,7 +278,12 @@ def _compact(contents: Live, manifest: Manifest, store: Store, near: Recent) -> 
 
 def _contents(plan: CellPlan, cell: int, store: Store, manifest: Manifest, cache_key: str | None,
               near: Recent) -> Live:  # fmt: skip
-    """The cached index if its steps are a run of the manifest's, caught up; else one built from the chunks."""
+    """The cached index if its steps are a run of the manifest's, caught up; else one built from the chunks.
+
+    This is called before the batch's rows are looked at. The cached object is taken out of the cache: a step that fails
+    half way has changed it, and it must not be found again. `_remember` puts it back at the end of a step that has
+    succeeded.
+    """
     wanted = [s.id for s in manifest.steps]
     cached = _CACHE.pop((cache_key, cell), None) if cache_key is not None else None
     if cached is not None and cached.steps == wanted:
@@ -246,6 +306,9 @@ def _contents(plan: CellPlan, cell: int, store: Store, manifest: Manifest, cache
 
 
 def _chunks(store: Store, steps: list[Step], near: Recent) -> list[tuple[int, pa.Table]]:
+    """(input, rows) of these steps' chunks, from shared memory where a worker has just written them, else from the state
+    store.
+    """
     found = []
     for one in steps:
         for chunk in one.chunks:
@@ -261,6 +324,11 @@ def _holder(known: Known, frontier: int) -> tuple[str | None, Any]:
 
 
 def _check_pending(plan: CellPlan, contents: Live, known: Known, frontier: int) -> None:
+    """Stop a query in which too much waits (`max_pending=`), and say which source everything waits for.
+
+    Without it a source that has fallen silent would fill the state store with the rows of all others, and nothing would
+    say why.
+    """
     if plan.max_pending is None or contents.pending_rows <= plan.max_pending:
         return
     _, holder = held(known.holders())

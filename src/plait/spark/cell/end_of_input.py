@@ -4,6 +4,12 @@ A timer that is set then runs only if it is not later than the last one pending 
 and a cell knows its own buckets only. So at the end cells tell one another: each sends what it has pending, with the states,
 to a closing of its own, and how late its last timer is to all of them. A closing is no operator of Spark's with state, only
 one more shuffle behind the cells; before the end nothing but results comes through it.
+
+Where it runs: `rows_of` in a cell's task, in the batch that reaches the end; `close` in a task behind the shuffle, in
+every batch, where it passes results on. What a retry brings is the same, since rows for a closing go to the partition
+that their place tells.
+
+Only operators with `on_timer` have it. For others the plan has no such shuffle. Held by tests/spark/test_operators.py.
 """
 
 from __future__ import annotations
@@ -37,7 +43,11 @@ def is_closing(place: int) -> bool:
 
 
 def rows_of(contents: Live) -> list[tuple[int, bytes]]:
-    """What a cell sends to the closings at the end of input."""
+    """What a cell sends to the closings at the end of input.
+
+    For each cell's closing the ts of this cell's last timer, and to its own closing the buckets that have timers. A cell
+    without any pending timer sends nothing.
+    """
     assert isinstance(contents, LiveOperator)
     last = contents.buckets.last_timer()
     if last is None:
@@ -49,6 +59,7 @@ def rows_of(contents: Live) -> list[tuple[int, bytes]]:
 
 
 def _told(contents: LiveOperator, last: int) -> list[tuple[int, bytes]]:
+    """Places of closings are -1, -2 and so on, by cell: below zero, so that they are never a cell's key or a kind of row."""
     told = formats.body(formats.LastTimer(last))
     rows = [(-1 - cell, told) for cell in range(contents.cells)]
     for bucket, (state, timers) in contents.buckets.stored(sorted(contents.buckets.waiting())).items():
@@ -58,7 +69,13 @@ def _told(contents: LiveOperator, last: int) -> list[tuple[int, bytes]]:
 
 @dataclass
 class Closing:
-    """One cell's."""
+    """One cell's.
+
+    Attributes:
+        place: Which cell's, as a number below zero.
+        last: The latest of all cells' last timers. Time passes to it and no further.
+        buckets: Stored forms of the cell's buckets that have timers.
+    """
 
     bound: Bound
     onward: Onward | None
@@ -67,6 +84,7 @@ class Closing:
     buckets: list[bytes] = field(default_factory=list)
 
     def take(self, body: bytes) -> None:
+        """A row for it. Rows come in any order: the latest ts is the same in each."""
         head, _ = formats.parse(body)
         if isinstance(head, formats.LastTimer):
             self.last = end_of_timers((self.last, head.ts))
@@ -74,6 +92,10 @@ class Closing:
             self.buckets.append(body)
 
     def rows(self) -> list[tuple[int, bytes]]:
+        """Run the timers, and give what comes out: results and a report, or packed rows for the next operator.
+
+        The states are not stored again. After the end of input nobody asks for them.
+        """
         assert self.last is not None
         assert isinstance(self.bound.node, Operator)
         buckets, pickled = PlainBuckets(self.bound.node), Pickled(self.bound.node)
@@ -105,7 +127,11 @@ def closed(rows: list[tuple[int, bytes]], bound: Bound, onward: Onward | None) -
 
 
 def closing_stage(raw: Any, bound: Bound, onward: Onward | None, partitions: int, schema: str) -> Any:
-    """The shuffle behind an operator's cells, and what is done there."""
+    """The shuffle behind an operator's cells, and what is done there.
+
+    In every batch this shuffle costs all results one more trip; it can't be left out until the end is known, because a
+    plan of Spark's is the same for all batches.
+    """
     from pyspark.sql import functions as F
 
     name, body = formats.columns(onward is not None)
@@ -115,6 +141,7 @@ def closing_stage(raw: Any, bound: Bound, onward: Onward | None, partitions: int
 
 
 def _mapper(bound: Bound, onward: Onward | None) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """For `mapInArrow`: batches without rows for a closing pass as they are, the others are held until all of them are here."""
     names = formats.columns(onward is not None)
     schema = pa.schema([(names[0], pa.int32()), (names[1], pa.binary())])
 

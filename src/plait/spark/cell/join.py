@@ -1,4 +1,18 @@
-"""A join in a cell: both sides' windows (`core.join.window`), and left rows until it is known whether they match."""
+"""A join in a cell: both sides' windows (`core.join.window`), and left rows until it is known whether they match.
+
+Where it runs: in the task of a cell, once a batch (`cell.step` calls `advance`), and again when the contents are built
+anew from stored chunks (`replay`). Nothing here is stored as such. The state has the tuples; both windows, their indexes
+and the marks of left rows that have matched follow from the tuples and the frontier, so they are computed again after a
+restart.
+
+What goes in: tuples of both inputs that lie below the frontier, each side in total order. What comes out: pairs in result
+order, for `left` and `anti` also left rows without a partner. A join's cells need not talk to one another: tuples
+are dealt out so that any pair is found in exactly one cell (`plan.layout`). For `how` other than "inner" all partners of
+a left tuple come to its cell.
+
+What it costs: each released tuple is compared with the candidates that an index or a scan of the other side's window
+gives (`core.join`). Held by tests/spark/test_joins.py and tests/spark/test_cells.py, which compare with the reference.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +40,18 @@ from plait.spark.plan.layout import Layout
 
 
 class LiveJoin(LivePairs):
+    """A join's contents of one cell.
+
+    Attributes:
+        how: "inner", "left", "semi" or "anti".
+        window: Both sides' tuples that a later tuple can still meet, with their indexes. It numbers the tuples of a side
+            from 0 on.
+        rows: Of each side the whole rows, by the window's numbers: results show columns that the condition does not read.
+        first: The number of the first left row in `left_ts` and `matched`. Rows before it are decided.
+        left_ts: The ts of these left rows. They rise, so a search finds those whose time is over.
+        matched: Of the same rows, whether a partner was found.
+    """
+
     def __init__(self, bound: Bound, layout: Layout, cell: int, *, index: str = "auto") -> None:
         assert isinstance(bound.node, Join)
         assert bound.predicate is not None
@@ -42,6 +68,12 @@ class LiveJoin(LivePairs):
         return self.window.counts
 
     def _process(self, ready: list[pa.Table], frontier: int, *, results: bool) -> Results:
+        """Join what has become ready; `ready` has a table for each input.
+
+        The window gets all tuples of both sides in one call, in the order in which they interleave. So a tuple meets only
+        tuples before it, though both sides come in one batch. With the layout "see_all" every cell sees every tuple,
+        since a count window has to count them all, and stores its part of them only.
+        """
         side = interleaved(ready)
         stored: Any = (None, None)
         if self.layout.kind == "see_all":
@@ -74,6 +106,11 @@ class LiveJoin(LivePairs):
         return Pairs(pairs.trigger[at], pairs.left[at], pairs.right[at])
 
     def _pairs(self, side: np.ndarray, pairs: Pairs) -> Results:
+        """Pairs as results. The trigger is the later tuple of a pair, and its key comes first in the result's key.
+
+        Keys are listed once for each tuple, not once for each pair: `distinct` gives the tuples that occur and each
+        pair's place among them. The result's ts is the later one of the two.
+        """
         if len(pairs) == 0:
             return self.nothing
         left, right = (self.rows[i].take(ids, self.shown[i]) for i, ids in enumerate((pairs.left, pairs.right)))
@@ -88,10 +125,17 @@ class LiveJoin(LivePairs):
         )
 
     def _keys(self, input: int, ids: np.ndarray) -> pa.Array:
+        """The keys of rows by their numbers, as bytes."""
         return as_array(self.rows[input].take(ids, [formats.KEY]).column(0), pa.binary())
 
     def _unmatched(self, frontier: int) -> Results:
-        """Left rows that no partner can reach any more, at the ts of their last chance."""
+        """Left rows that no partner can reach any more, at the ts of their last chance.
+
+        That is `ts + after`: a right tuple may come so much later and still meet the row. Such a result has no trigger.
+        Its key begins with (its ts, a mark that sorts after all tuples), so it stands behind all pairs of that moment.
+
+        At the end of input (frontier AFTER_ALL) all rows that are left come out, in this very batch.
+        """
         after = self.window.reach.back[1]  # so far back does a right tuple look
         # Python's integers: ts + after may lie beyond the last ts, the frontier at the end of all.
         past = int(np.searchsorted(self.left_ts, max(frontier - after, order.BEFORE_ALL), "left"))
@@ -117,6 +161,11 @@ class LiveJoin(LivePairs):
         return Results(self.columns(pa.array(ts), rows, None), pa.concat_arrays([last, own]), place, n + place)
 
     def _trim(self, frontier: int) -> None:
+        """Let go of rows that no later tuple can meet.
+
+        The frontier may be AFTER_ALL, which is no ts that the window can compute with: it is taken as the moment after
+        the last one. For `semi` the marks go with the rows. For `left` and `anti` they have gone in `_unmatched`.
+        """
         if frontier > order.BEFORE_ALL:
             self.window.advance(min(frontier, order.TS_MAX + 1))
         for input in (0, 1):
@@ -126,6 +175,14 @@ class LiveJoin(LivePairs):
             self.first, self.left_ts, self.matched = self.first + gone, self.left_ts[gone:], self.matched[gone:]
 
     def outlived(self, chunk: Chunk, frontier: int, steps: list[Step]) -> bool:
+        """Whether no row of a chunk can be in a result that is still to come.
+
+        True too early would lose pairs after a restart. True too late only holds state longer. A chunk that has a tuple
+        at or above the frontier is never let go, since that tuple is pending.
+
+        For a window that counts tuples, time says nothing: a row lives until enough later tuples of its own stream have
+        been released. The manifest tells how many each step has released, so this needs no look at the rows.
+        """
         input, max_ts, reach = chunk.input, chunk.last_ts, self.window.reach
         if max_ts >= frontier:
             return False

@@ -1,4 +1,9 @@
-"""An aggregate's results on their way: rows in result order. Of windows of time the columns themselves are the key."""
+"""An aggregate's results on their way: rows in result order. Of windows of time the columns themselves are the key.
+
+What goes in: rows of closed windows, or what a user's operator has put out. For windows of time the key is not sent,
+because (ts, key columns) says the same: two windows of one key never end at one ts. It is spelled where somebody asks for
+`_plait_key`.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +18,14 @@ from plait.spark import formats
 
 @dataclass
 class Keyed:
+    """Results in result order.
+
+    Attributes:
+        columns: What the user sees. The first column is the result's ts.
+        by: Of windows of time the key columns; empty for others.
+        key: The key of each row as bytes, where columns do not tell it: windows of tuples, users' operators.
+    """
+
     columns: pa.Table
     by: tuple[str, ...]  # of windows of time: the key is (ts, these columns)
     key: pa.Array | None = None  # of windows of tuples: the closing tuple's, as a part of its own
@@ -40,6 +53,7 @@ class Keyed:
 
     @classmethod
     def of(cls, head: formats.KeyedRows, rest: pa.Buffer) -> Keyed:
+        """From a body's head and what follows it."""
         rows = formats.table(rest)
         if not head.spelled:
             return cls(rows, tuple(head.by))
@@ -47,7 +61,10 @@ class Keyed:
 
 
 def merge(parts: list[Keyed]) -> Keyed:
-    """All of these in result order; each is in order already."""
+    """All of these in result order; each is in order already.
+
+    By ts and key columns, or by ts and key. Cells have different groups, so no two rows are equal in all of these.
+    """
     if len(parts) == 1:
         return parts[0]
     columns = pa.concat_tables([part.columns for part in parts])

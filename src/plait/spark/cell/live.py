@@ -2,6 +2,11 @@
 
 `advance` takes what a batch brought and gives results in result order; `replay` does the same for what the state holds,
 and its results are out already. Both are told the frontier, so contents are a function of the chunks and the frontier.
+
+Where it is: in a Python worker, in `cell._CACHE`, between the batches that this worker has of the cell. It may be thrown
+away at any time. That is the invariant a change must keep: whatever later results depend on can be computed from the
+chunks, the states and the frontier that the manifest has. What a class forgets in `replay` shows as a difference after a
+restart; tests/spark/test_cells.py has attempts that come to nothing, and caches that are behind.
 """
 
 from __future__ import annotations
@@ -30,6 +35,7 @@ from plait.spark.plan.layout import Layout
 
 
 def live(bound: Bound, layout: Layout, cell: int, *, index: str) -> Live:
+    """Empty contents for an operator. Modules are imported when they are wanted: a query needs one kind."""
     if isinstance(bound.node, Aggregate):
         from plait.spark.cell.aggregate import live_aggregate
 
@@ -48,7 +54,14 @@ def live(bound: Bound, layout: Layout, cell: int, *, index: str) -> Live:
 
 
 class Live(ABC):
-    """What all operators share: pending tuples of each input (or partial panes), released by the frontier."""
+    """What all operators share: pending tuples of each input (or partial panes), released by the frontier.
+
+    Attributes:
+        schemas: The columns that each input's rows are kept with.
+        pending: Of each input the rows at or above the frontier, in total order.
+        steps: Ids of the steps that were applied, in order. `cell` compares them with the manifest's.
+        released: How many rows of each input the last call has released. The manifest notes it for windows that count.
+    """
 
     #: Whether contents that are some steps behind get on by the chunks of these; if not they are built anew.
     catches_up = True
@@ -76,7 +89,10 @@ class Live(ABC):
         return table
 
     def waiting(self, table: pa.Table, frontier: int) -> pa.Table:
-        """Of what came, the rows that the state must hold."""
+        """Of what came, the rows that the state must hold.
+
+        By default all of them. A chunk that proves to be of no use goes again in the same step (`outlived`).
+        """
         return table
 
     def states(self) -> Iterator[tuple[int, bytes]]:
@@ -84,18 +100,29 @@ class Live(ABC):
         return iter(())
 
     def load_state(self, number: int, data: bytes) -> None:
+        """A state that `states` gave in an earlier batch. Only operators have some."""
         raise NotImplementedError
 
     def advance(self, arrived: dict[int, pa.Table], frontier: int) -> Results | Keyed:
-        """Release what lies below the frontier and process it; results in result order."""
+        """Release what lies below the frontier and process it; results in result order.
+
+        `arrived` has an input only if rows came for it. The frontier is the one after the batch; time passes to it even
+        if no row came.
+        """
         ready = [self._release(input, arrived.get(input), frontier) for input in range(len(self.schemas))]
         return self._process(ready, frontier, results=True)
 
     def replay(self, arrived: dict[int, pa.Table], frontier: int) -> None:
+        """The same without results, for rows that the state holds: they are out already."""
         ready = [self._release(input, arrived.get(input), frontier) for input in range(len(self.schemas))]
         self._process(ready, frontier, results=False)
 
     def _release(self, input: int, new: pa.Table | None, frontier: int) -> pa.Table:
+        """The rows of one input below the frontier, in total order, which go; those at or above it wait.
+
+        New rows are merged with those that wait only if there are both. A batch in which everything is released at once,
+        as in a run over old files, sorts nothing here.
+        """
         table = self.pending[input]
         if new is not None and new.num_rows:
             new = new.select(self.schemas[input].names).cast(self.schemas[input])
@@ -118,7 +145,10 @@ class Live(ABC):
 
     @abstractmethod
     def outlived(self, chunk: Chunk, frontier: int, steps: list[Step]) -> bool:
-        """Whether no row of a chunk has a part in any result that is still to come."""
+        """Whether no row of a chunk has a part in any result that is still to come.
+
+        Asked of every chunk in every batch, so it must be quick: it sees the manifest's entry and not the rows.
+        """
 
 
 class LivePairs(Live):

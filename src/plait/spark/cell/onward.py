@@ -2,6 +2,9 @@
 
 Every cell tells every cell of the next operator its frontier, also when it has no result for it: it is the punctuation of
 a chain. What a cell has to tell the user (rows dropped, its state) travels along, through one cell of each operator.
+
+Where it runs: at the end of `cell.step`, in an inner operator's task. The rows it gives have the same form as packed
+ones, so Spark shuffles them straight to the next operator's cells within the same micro-batch.
 """
 
 from __future__ import annotations
@@ -23,6 +26,14 @@ from plait.spark.plan.ship import Shipping, Tuples
 
 @dataclass(frozen=True)
 class Onward:
+    """Where an operator's results go.
+
+    Attributes:
+        number: Under which the next operator knows this one.
+        inputs: Of the next operator, those that read it.
+        ship: How rows are dealt out to its cells: the same rules as for tuples of streams.
+    """
+
     number: int  # of the operator whose results these are
     inputs: tuple[int, ...]  # of the next one: two where it joins them with themselves
     ship: Shipping
@@ -30,7 +41,12 @@ class Onward:
     def bodies(
         self, results: Results | Keyed, frontier: int, for_user: list[tuple[int, bytes]]
     ) -> list[tuple[int, bytes]]:
-        """Packed rows for the next operator: (cell, body)."""
+        """Packed rows for the next operator: (cell, body).
+
+        One for each cell, with or without rows, since each must hear the frontier. A result's own key stands in the place
+        of a stream's (source, seq): the next operator puts (ts, input) in front. What is for the user goes to the next
+        operator's first cell.
+        """
         table = results.table()
         key = one_piece(table.column(formats.KEY))
         ts = keys.ts_numbers(table.column(0))

@@ -4,6 +4,18 @@ A bucket's state is whatever the user's functions have made of it, so it can't b
 pickled, when a batch has touched it, and the objects in memory are only a cache: they are used in a batch whose manifest has
 the very step that made them, and are out of reach while functions change them, so those of an attempt that fails are gone
 with it. What waits for the frontier is stored as tuples.
+
+Where it runs: in a cell's task. `route` has been called by the task that packed the tuple (`pack.route`), `process` and
+`on_timer` are called here, for one bucket at a time. Results are keyed by (the tuple or timer that caused it, bucket,
+number within the call).
+
+What is stored: under `formats.state_number(bucket)` the pickled state and the timers of each bucket that was ever
+touched; under chunk numbers the tuples that wait. A batch writes the buckets it has touched whose bytes have changed, so
+a state that is large and changes in every batch is written whole each time.
+
+A retried batch starts from the stored states, so functions may be called twice for a tuple, and the effect on the state
+counts once. What functions do outside of the state (write a file, call a service) may happen twice. Held by
+tests/spark/test_operators.py.
 """
 
 from __future__ import annotations
@@ -42,6 +54,18 @@ _OWN = str(Path(plait.__file__).parent)
 
 
 class LiveOperator(Live):
+    """An operator's buckets of one cell.
+
+    Attributes:
+        catches_up: False. Tuples that were processed are not in the state, so contents that are a step behind can't be
+            brought up to date: they are loaded anew.
+        buckets: States and timers as Python objects; it calls the user's functions.
+        pickled: How states become bytes and back.
+        cell, cells: Bucket b is this cell's if b modulo `cells` is `cell`.
+        _written: Of each bucket a digest of the bytes that the store has. A bucket that was touched and not changed is
+            not written.
+    """
+
     catches_up = False
 
     def __init__(self, bound: Bound, layout: Layout, cell: int) -> None:
@@ -64,9 +88,11 @@ class LiveOperator(Live):
         return table if (codes != NONE).all() else table.filter(pa.array(codes != NONE))
 
     def waiting(self, table: pa.Table, frontier: int) -> pa.Table:
+        """Only tuples at or above the frontier: the others are processed now, and their effect is in the states."""
         return table.slice(int(np.searchsorted(times(table), frontier, "left")))
 
     def outlived(self, chunk: Chunk, frontier: int, steps: list[Step]) -> bool:
+        """A tuple is needed until it has been processed."""
         return chunk.last_ts < frontier
 
     # --- states ---
@@ -82,6 +108,7 @@ class LiveOperator(Live):
         self.buckets.touched.clear()
 
     def load_state(self, number: int, data: bytes) -> None:
+        """A stored bucket, after a restart or in another worker. It counts as written."""
         self.buckets.restore(*self.pickled.bucket(data))
         self._written[number] = hashlib.blake2b(data, digest_size=16).digest()
 
@@ -92,6 +119,13 @@ class LiveOperator(Live):
     # --- tuples ---
 
     def _process(self, ready: list[pa.Table], frontier: int, *, results: bool) -> Keyed:
+        """Tuples and timers up to the frontier, in the order of time; a timer that is due at or before a tuple's ts runs
+        before it.
+
+        At the end of input, time passes to the last moment of the data and no further. The timers after that are run by
+        the closings (`end_of_input`), since their rule needs to know all cells. An error of a user's function is told
+        with the tuple it was called with.
+        """
         if not results:
             return self._results(pa.array([], pa.binary()))  # the states have what these have done
         batch = _Batch(self.bound, ready)
@@ -104,7 +138,10 @@ class LiveOperator(Live):
             raise placed(error, *self.buckets.calling, batch.place) from error
 
     def _pairs(self, batch: _Batch) -> tuple[np.ndarray, np.ndarray]:
-        """(tuple, bucket) for the buckets of this cell, in total order."""
+        """(tuple, bucket) for the buckets of this cell, in total order.
+
+        A tuple whose `route` has raised when it was packed came to every cell. It is routed again here, and raises here.
+        """
         codes, named = codes_of(batch.route)
         for k in np.flatnonzero(codes == AGAIN).tolist():
             self.buckets.calling = ("route", k, -1)
@@ -118,7 +155,11 @@ class LiveOperator(Live):
 
 
 def results_of(bound: Bound, buckets: PlainBuckets, key: pa.Array) -> Keyed:
-    """What has come out, in result order. Causes are places in `key`."""
+    """What has come out, in result order. Causes are places in `key`.
+
+    A result of a timer that was due at t has the ts t - 1, and no tuple: its key begins with (ts, a mark that sorts after
+    all inputs), so it stands behind all that tuples of that ts have caused. Used by cells and by closings alike.
+    """
     out, columns = buckets.taken_out()
     n = len(out.ts)
     ts, cause = np.array(out.ts, np.int64), np.array(out.cause, np.int64)
@@ -133,7 +174,14 @@ def results_of(bound: Bound, buckets: PlainBuckets, key: pa.Array) -> Keyed:
 
 
 class _Batch:
-    """Tuples of all inputs, ready to be taken, in total order."""
+    """Tuples of all inputs, ready to be taken, in total order.
+
+    Attributes:
+        ts, input, own: Of each tuple its time, its input, and its row in that input's table.
+        key: Keys, in the same order. A result refers to its cause by its place here.
+        route: The buckets that `route` named, as they travelled.
+        rows: Each input's rows as functions see them.
+    """
 
     def __init__(self, bound: Bound, ready: list[pa.Table]) -> None:
         self.bound = bound
@@ -151,6 +199,7 @@ class _Batch:
         ]
 
     def view(self, at: int) -> RowView:
+        """A tuple as `process` gets it."""
         rows: Rows = self.rows[self.input[at]]
         return rows.view(self.own[at])
 
@@ -167,7 +216,11 @@ class _Batch:
 
 
 def placed(error: Exception, function: str, at: int, bucket: int, place: Callable[[int], str]) -> PlaitError:
-    """An error of a user's function with its name and what it was called with."""
+    """An error of a user's function with its name and what it was called with.
+
+    The line that is told is the user's: frames inside of plait are left out. plait's own errors keep their kind and get
+    the same beginning.
+    """
     where = "" if at < 0 and function != "on_timer" else f"a timer at {at}" if function == "on_timer" else place(at)
     called = f"{function} of bucket {bucket}" if bucket >= 0 else function
     called += f", called with {where}" if where else ""

@@ -8,6 +8,9 @@ What a state holds of plait's own (tuples, errors, timers) goes by names that `f
 
 Functions themselves travel in the plan, those of modules that are not installed with their code (`carry`): a task has
 another working folder and another path to look for modules.
+
+Where it runs: in a cell's task, for each bucket that a batch has touched, and when a cell's contents are loaded; `carry`
+on the driver, when the query is planned. Held by tests/spark/test_operators.py and tests/spark/test_formats.py.
 """
 
 from __future__ import annotations
@@ -32,7 +35,10 @@ UNPICKLED = (pickle.PicklingError, AttributeError, TypeError, RecursionError)
 
 
 def carry(functions: Iterable[Any]) -> None:
-    """Have functions of modules that are not installed pickled with their code."""
+    """Have functions of modules that are not installed pickled with their code.
+
+    Without it cloudpickle would store such a function by the name of its module, and the worker would fail to import it.
+    """
     from pyspark import cloudpickle
 
     installed = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
@@ -46,7 +52,12 @@ def carry(functions: Iterable[Any]) -> None:
 
 
 class Pickled:
-    """Both ways, for one operator."""
+    """Both ways, for one operator.
+
+    Attributes:
+        classes: Classes that the operator's functions name, by module and qualified name. These are stored by name.
+        names: The same by the class's id, for the way out.
+    """
 
     def __init__(self, node: Operator) -> None:
         self.classes: dict[tuple[str, str], type] = {}
@@ -82,6 +93,9 @@ class Pickled:
         return head.bucket, self._load(rest), head.timers
 
     def _dump(self, bucket: int, state: Any) -> bytes:
+        """Bytes of a state: plain pickle first, since it is quicker and works for data; then with classes by name or by
+        value.
+        """
         try:
             return _dump_plain(state)
         except UNPICKLED:
@@ -96,6 +110,9 @@ class Pickled:
             ) from error
 
     def _dump_named(self, state: Any) -> bytes:
+        """With cloudpickle. Known classes that no module has become persistent ids; what is plait's goes by its stored
+        names.
+        """
         from pyspark import cloudpickle
 
         names, out = self.names, io.BytesIO()
@@ -112,6 +129,9 @@ class Pickled:
         return out.getvalue()
 
     def _load(self, data: pa.Buffer) -> Any:
+        """A state from its bytes, with the functions' own classes for those stored by name. A class that is gone is refused
+        by name.
+        """
         classes = self.classes
 
         class Unpickler(pickle.Unpickler):
@@ -128,6 +148,8 @@ class Pickled:
 
 
 class _Plain(pickle.Pickler):
+    """Plain pickle, but for what is plait's own."""
+
     def reducer_override(self, value: Any) -> Any:
         return formats.reduced(value)
 

@@ -3,6 +3,14 @@
 A task's split says where a source's run of positions begins and how far its time got. Splits of one source, ordered by
 first position, continue what the state remembers: so the largest ts before a tuple is in its split (the task has seen that),
 in an earlier split of the batch, or in an earlier batch. What follows from it is `core/sources.py`'s to say.
+
+Where it runs: in every cell, once a batch, with the same splits, so with the same outcome. What it keeps between batches
+is in the cell's manifest (`formats.StreamState`). A retry begins from the manifest of the batch before and comes to the
+same.
+
+Batches cut a source's rows anywhere, tasks take any files, and neither may show. What makes that so is the order of
+splits by first position: it is the order in which one reader would have read the source. Held by
+tests/spark/test_bad_input.py, tests/spark/test_idle.py and tests/spark/test_inputs.py.
 """
 
 from __future__ import annotations
@@ -30,26 +38,43 @@ Who = tuple[str, Any] | None
 
 @dataclass
 class Upstream:
-    """Another operator of the query, as a source: it says how far it is, and gives nothing below that any more."""
+    """Another operator of the query, as a source: it says how far it is, and gives nothing below that any more.
+
+    It is never idle and never late: the operator before has waited for its own sources already.
+    """
 
     frontier: int = BEFORE_ALL
 
     def holding(self) -> list[Holding[Who]]:
+        """Itself, or nobody once it has ended."""
         return [] if self.frontier == AFTER_ALL else [Holding(self.frontier, None)]
 
     def reached(self) -> int:
+        """How far it has come. At its end that is no moment of the data, so it says nothing then."""
         return BEFORE_ALL if self.frontier == AFTER_ALL else self.frontier
 
 
 def held(streams: Iterable[StreamProgress | Upstream]) -> tuple[int, Holding[Who] | None]:
-    """The frontier of an operator that reads these, and who holds it."""
+    """The frontier of an operator that reads these, and who holds it.
+
+    Streams and operators before count alike: the least of all that may hold it. If all are idle, the frontier is the
+    furthest that any of them has come. If all have ended, it is AFTER_ALL: everything is ready.
+    """
     streams = list(streams)
     holding = [each for stream in streams for each in stream.holding()]
     return frontier(holding, max((stream.reached() for stream in streams), default=BEFORE_ALL))
 
 
 class StreamProgress:
-    """One stream's sources by name, and whether more of them can come."""
+    """One stream's sources by name, and whether more of them can come.
+
+    Attributes:
+        stream: The declaration, which has the rules: disorder, late, behind, idle_after.
+        sources: What is known of each source. A declared one is here from the start and holds the frontier until it
+            speaks.
+        open_ended: No sources are declared. Then the stream itself holds the frontier until the first one has spoken.
+        ended: The user has said so (`end`, `drain`). Rows that come after that are refused.
+    """
 
     def __init__(self, stream: Stream, names: tuple[Any, ...], *, open_ended: bool) -> None:
         self.stream = stream
@@ -80,7 +105,10 @@ class StreamProgress:
         return come_to(self.stream, BEFORE_ALL if source.largest is None else source.largest, source.heartbeat)
 
     def tick(self, elapsed_us: int, spoke: set[Any]) -> None:
-        """Time has passed in which only the sources that spoke said anything."""
+        """Time has passed in which only the sources that spoke said anything.
+
+        A batch counts for a quarter of `idle_after=` at most (see `clock`).
+        """
         assert self.stream.idle_after_us is not None
         elapsed_us = min(elapsed_us, -(-self.stream.idle_after_us // MOST))
         self.silent_us = 0 if spoke else self.silent_us + elapsed_us
@@ -89,6 +117,7 @@ class StreamProgress:
             source.idle = is_idle(self.stream, source.silent_us)
 
     def largest(self) -> int | None:
+        """The largest ts of any source; None before the first row."""
         return max((s.largest for s in self.sources.values() if s.largest is not None), default=None)
 
     def reached(self) -> int:
@@ -100,6 +129,13 @@ class StreamProgress:
 
         Splits tell enough to refuse a batch, in every cell alike, unless late tuples are dropped: then which tuples are
         left to be behind is known only where the tuples are (`arrive`).
+
+        Refused here are: a position that is not above the last one of its source (the file was read twice, or files do
+        not sort in the order they arrived), a source that has ended or is not declared, a late tuple where
+        `late="error"`, and in `_judge` one that is behind. Late is told with the tuple's position, which its task has
+        put into the split.
+
+        A file that names its source ends it, so a folder with many files does not wait for those that are read.
         """
         found: dict[tuple[Any, str], int] = {}
         splits = sorted(splits, key=lambda s: (str(s.source), s.first))
@@ -160,6 +196,7 @@ class StreamProgress:
         return source
 
     def out_of_order(self, name: Any, first: str, last: str) -> DataError:
+        """The refusal of positions that go back. Which words it has depends on whether both lie in one file."""
         here, there = (told(bytes.fromhex(text)) for text in (first, last))
         if of_one_file(bytes.fromhex(first), bytes.fromhex(last)):
             return DataError(
@@ -178,5 +215,6 @@ class StreamProgress:
         return StreamState(self.ended, self.silent_us, self.sources)
 
     def restore(self, state: StreamState) -> None:
+        """Take up what a cell has stored. Declared sources that the state does not know stay as they are: not heard of yet."""
         self.ended, self.silent_us = state.ended, state.silent_us
         self.sources.update(state.sources)

@@ -5,6 +5,10 @@ all columns together. So a result has two numbers, places in one list of keys, a
 somebody asks for `_plait_key`.
 
 Cells put out sorted results, and `merge` orders those of several by their keys (`core.keys`).
+
+Where it runs: made in a cell's task, taken apart in the driver (`collect`), in a task that unpacks rows for the user
+(`run.unpack`), or spelled out where they go to the next operator (`onward`). On the way they are bodies, of CUT results
+at most.
 """
 
 from __future__ import annotations
@@ -29,6 +33,14 @@ CUT = 1 << 20
 
 @dataclass
 class Results:
+    """Results of a join, in result order.
+
+    Attributes:
+        columns: What the user sees, without the key.
+        keys: Keys of tuples, each once. Results refer to them by place.
+        first, second: Of each result the place of its trigger's key and of its partner's.
+    """
+
     columns: pa.Table
     keys: pa.Array  # of tuples, as bytes
     first: np.ndarray  # each result's trigger, as a place in `keys`
@@ -36,6 +48,7 @@ class Results:
 
     @classmethod
     def none(cls, schema: pa.Schema) -> Self:
+        """No results, with the right columns: a cell that has none still has a schema."""
         nothing = np.zeros(0, np.int64)
         return cls(schema.empty_table(), pa.array([], pa.binary()), nothing, nothing)
 
@@ -49,10 +62,15 @@ class Results:
         return self.columns.append_column(pa.field(formats.KEY, pa.binary()), keys.nest(*parts, n=self.rows))
 
     def take(self, places: np.ndarray) -> Results:
+        """Some of the results, in this order. The list of keys stays whole."""
         return Results(self.columns.take(pa.array(places)), self.keys, self.first[places], self.second[places])
 
     def bodies(self, cut: int = CUT) -> list[bytes]:
-        """As packed rows, of `cut` results at most."""
+        """As packed rows, of `cut` results at most.
+
+        Each has the whole list of keys, so cutting costs space where there are many results; it happens above a million
+        results only.
+        """
         out = []
         for at in range(0, self.rows, cut):
             to = at + cut
@@ -63,6 +81,7 @@ class Results:
 
     @classmethod
     def of(cls, rows: pa.Table, found: pa.Table) -> Self:
+        """From the two tables of a body: the rows with their places, and the keys."""
         places = [rows.column(name).to_numpy().astype(np.int64) for name in (FIRST, SECOND)]
         keys_ = found.column(formats.KEY).combine_chunks()
         return cls(rows.drop_columns([FIRST, SECOND]), one_piece(keys_), *places)
@@ -75,7 +94,10 @@ def read(body: Any) -> Results | Keyed:
 
 
 def merge(parts: Sequence[Results | Keyed]) -> Results | Keyed:
-    """All of these in result order; each is in order already, and all are of one kind."""
+    """All of these in result order; each is in order already, and all are of one kind.
+
+    Parts without rows have no say, but if all are empty the first is given, for its schema.
+    """
     parts = [part for part in parts if part.rows] or parts[:1]
     if len(parts) == 1:
         return parts[0]
@@ -96,6 +118,11 @@ def distinct(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def merge_pairs(parts: list[Results]) -> Results:
+    """Several cells' results, each in order, as one sequence. Places are shifted, since each part has a list of keys of its
+    own.
+
+    They are ordered as a whole, by both keys (`core.keys`).
+    """
     parts = [part for part in parts if part.rows] or parts[:1]
     if len(parts) == 1:
         return parts[0]

@@ -1,4 +1,9 @@
-"""Tuples as cells hold them: Arrow tables in total order, with each one's ts and key."""
+"""Tuples as cells hold them: Arrow tables in total order, with each one's ts and key.
+
+A table has the columns of the stream (for aggregates those that are read), then TS, then KEY, for "see_all" also HASH.
+Partial panes have TS and no KEY. Everything that cells do relies on the order: release is a search by time, and results
+come out sorted.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +33,11 @@ def rows_schema(schema: pa.Schema, *, hashes: bool = False) -> pa.Schema:
 
 def numbered(ready: pa.Table) -> pa.Table:
     """Tuples in order, of which some may have one key: equal rows, ordered by content. Each but the first has its number
-    among them in its key, so that a key is one tuple's."""
+    among them in its key, so that a key is one tuple's.
+
+    This is done when they are released, not when they come. Equal rows may come in different batches, and what they are
+    numbered by must not depend on that; those of one ts are all released together.
+    """
     if formats.KEY not in ready.column_names or ready.num_rows < 2:
         return ready
     own = as_array(ready.column(formats.KEY), pa.binary())
@@ -42,7 +51,10 @@ def numbered(ready: pa.Table) -> pa.Table:
 
 
 def in_order(table: pa.Table) -> pa.Table:
-    """Tuples in total order; partial panes, which have no key, by time."""
+    """Tuples in total order; partial panes, which have no key, by time.
+
+    The check costs one pass over the times, and saves a sort by byte strings.
+    """
     if _is_in_order(table):
         return table.combine_chunks()
     by = (table.column(name) for name in (formats.TS, formats.KEY) if name in table.column_names)
@@ -62,6 +74,7 @@ def _is_in_order(table: pa.Table) -> bool:
 
 
 def times(table: pa.Table) -> np.ndarray:
+    """The event times, without a copy."""
     found: np.ndarray = table.column(formats.TS).to_numpy()
     return found
 

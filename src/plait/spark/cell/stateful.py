@@ -26,23 +26,37 @@ _STATE = formats.STATE
 
 
 class Cell(StatefulProcessor):
+    """One operator of a query, for Spark. The same object serves all of its cells: `handleInputRows` is told the key.
+
+    Attributes:
+        plan: The `CellPlan`, pickled. It stays bytes until the first rows come, in the worker (`task`).
+        map: The state of the key that Spark is at: a map from a number to bytes, made in `init`.
+    """
+
     def __init__(self, plan: bytes) -> None:
         self.plan = plan
 
     def init(self, handle: StatefulProcessorHandle) -> None:
+        """Declare the state. Called on the driver, which only wants to know the variables, and in every task."""
         self.map = handle.getMapState(_STATE, _KEY, _VALUE)
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
+        """A batch's rows of one cell, as pandas frames. plait is imported here and not above: see the module."""
         from plait.spark.cell import task
 
         return task.rows_of_cell(self.plan, key[0], self.map, rows)
 
     def close(self) -> None:
+        """Nothing is open."""
         return
 
 
 class Importer(StatefulProcessor):
-    """Stores what it is handed, and puts out nothing: `relayout` begins a checkpoint with it."""
+    """Stores what it is handed, and puts out nothing: `relayout` begins a checkpoint with it.
+
+    Rows have the columns `no` and `body` (`formats.STATE_ROWS`). It stands in the same place of Spark's plan as `Cell`
+    does, so that the state it leaves is found by the query that starts on the checkpoint next.
+    """
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self.map = handle.getMapState(_STATE, _KEY, _VALUE)
@@ -61,6 +75,7 @@ class Importer(StatefulProcessor):
 
 
 def processor(plan: CellPlan) -> Cell:
+    """A `Cell` with its plan, ready to be pickled: this module by value, the plan with users' functions in it as bytes."""
     from pyspark import cloudpickle
 
     cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]

@@ -1,4 +1,10 @@
-"""A checkpoint's card, `plait.json` (`formats.Card`): read before anything else, written when a start is allowed."""
+"""A checkpoint's card, `plait.json` (`formats.Card`): read before anything else, written when a start is allowed.
+
+Where it runs: on the driver, in `write_ordered` and `relayout`, and before each part is published. A checkpoint is a
+folder in which Spark has its offsets, commits and state; the card stands beside them and Spark does not know of it. It is
+read before Spark is asked to start anything, so a checkpoint of another query, another plait or another owner is refused
+with nothing touched. Held by tests/spark/test_checkpoints.py and tests/spark/test_targets.py.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +27,14 @@ def tie(plan: Any, checkpoint: Path, targets: Sequence[Target]) -> tuple[Any, Ow
     """Pin a plan to its checkpoint, and the checkpoint to its folders. All are checked before any of them is touched.
 
     Gives the plan as pinned, the checkpoint as the folders' owner, and the number of its first part.
+
+    The order: a lock on the checkpoint; its card is read, which refuses another version; folders and plan are checked;
+    only then are files written: the control folder's card, the checkpoint's card, the folders' notes. A process that dies
+    between two of these leaves a state that the next start takes up.
+
+    For a fresh checkpoint folders are checked before the plan is pinned, because that makes the folder of control events
+    inside of it. The token of this start goes into the card together with the one that the folder of results has, see
+    `Owner.runs`.
     """
     with _made(checkpoint), locked(checkpoint):
         card = read_card(checkpoint)
@@ -54,11 +68,15 @@ def publishing(owner: Owner, target: Target) -> Iterator[None]:
 
 
 def _check(targets: Sequence[Target], owner: Owner) -> None:
+    """Each folder, before any of them is claimed."""
     for target in targets:
         target.check(owner)
 
 
 def _owner(plan: Any, checkpoint: Path, card: Card | None, first: int) -> Owner:
+    """The checkpoint as it stands at this start. Without a card it gets a new identity, which is written when the start is
+    allowed.
+    """
     run = secrets.token_hex(8)
     if card is None:
         return Owner(checkpoint, secrets.token_hex(16), plan.cell.query, -1, (), run, "")
@@ -81,7 +99,10 @@ def _made(checkpoint: Path) -> Iterator[None]:
 
 
 def last_number(checkpoint: Path, kind: str) -> int:
-    """The last batch that is planned ("offsets") or done ("commits"); -1 for none."""
+    """The last batch that is planned ("offsets") or done ("commits"); -1 for none.
+
+    Spark names these files by batch; others in the folder (checksums, temporary ones) have no plain number.
+    """
     return max((int(file.name) for file in (checkpoint / kind).glob("*") if file.name.isdigit()), default=-1)
 
 
@@ -107,6 +128,7 @@ def read_card(checkpoint: Path) -> Card | None:
 
 
 def check_not_left(checkpoint: Path, card: Card) -> None:
+    """Refuse a checkpoint that `relayout` has moved elsewhere."""
     if card.left is not None:
         raise RunError(
             f"The checkpoint {str(checkpoint)!r} has been left for {card.left!r}",
@@ -116,6 +138,7 @@ def check_not_left(checkpoint: Path, card: Card) -> None:
 
 
 def write_card(checkpoint: Path, card: Card) -> None:
+    """Write the card, whole or not at all. The folder is made if it is not there."""
     paths.folder(checkpoint, _WHAT)
     try:
         put(checkpoint / Card.NAME, card.text())

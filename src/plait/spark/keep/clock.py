@@ -26,7 +26,10 @@ def ticks(spark: Any, streams: Iterable[Stream]) -> Any | None:
 
 
 def packed(ticks: Any, layout: Layout) -> Any:
-    """Seconds passed as packed rows, one to every cell."""
+    """Seconds passed as packed rows, one to every cell.
+
+    Ticks are counted by one task of the `rate` source. The rows themselves, their times among them, are not looked at.
+    """
     cells = layout.keys
 
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -10,6 +10,9 @@ milliseconds. This is a cache and nothing more:
 - At most STEPS steps of a cell are kept, and files are left out that would fill more than half of the memory file system.
 - A folder belongs to a daemon of Spark's, the parent of its workers. It goes when the daemon ends; if that was killed,
   the next one removes it. Within it, a query's goes when it is drained, or has not been used for a while.
+
+Where it runs: in Python workers. `put` for every chunk that a step stores, `get` where an index catches up, `keep` once a
+step. Nothing is wrong if any of these fails: the state has the same bytes. Held by tests/spark/test_recent.py.
 """
 
 from __future__ import annotations
@@ -34,12 +37,18 @@ _swept: float | None = None
 
 
 class Recent:
-    """One cell's recent chunks; without a folder, none."""
+    """One cell's recent chunks; without a folder, none.
+
+    Attributes:
+        folder: `/dev/shm/plait-UID/DAEMON/QUERY-OPERATOR-CELL`.
+        steps: How many steps are kept.
+    """
 
     def __init__(self, folder: Path | None, steps: int = STEPS) -> None:
         self.folder, self.steps = folder, steps
 
     def put(self, step: str, number: int, data: bytes) -> None:
+        """Lay a chunk there, if there is room. It gets its name when it is whole, so a reader never sees half of it."""
         if self.folder is None:
             return
         temporary = self.folder / f".{os.getpid()}.tmp"
@@ -54,6 +63,7 @@ class Recent:
                 temporary.unlink()
 
     def get(self, step: str, number: int) -> pa.Buffer | None:
+        """A chunk, mapped and not copied; None if it is not here. It stays readable if the file is removed meanwhile."""
         if self.folder is None:
             return None
         try:
@@ -89,7 +99,12 @@ NONE: Final = Recent(None)
 
 
 def recent(query: str | None, cell: int, cells: int) -> Recent:
-    """Of a cell of a running query, in a worker that a daemon forked."""
+    """Of a cell of a running query, in a worker that a daemon forked.
+
+    A worker's parent is the daemon that forked it, so all workers of an executor on this machine share one folder. Now
+    and then, at most once a minute, what others have left is swept. No query id (no Spark) or no memory file system that
+    is private: nothing is kept.
+    """
     global _swept
     own = place(os.getppid())
     if query is None or not _is_private(own.parent):
@@ -101,7 +116,11 @@ def recent(query: str | None, cell: int, cells: int) -> Recent:
 
 
 def _is_private(folder: Path) -> bool:
-    """Make sure of a folder that nobody else can read or write: all may make one in this file system."""
+    """Make sure of a folder that nobody else can read or write: all may make one in this file system.
+
+    Anyone on the machine may make a folder of this name first. One that is not ours, or that others can write, is not
+    used.
+    """
     try:
         with contextlib.suppress(FileExistsError):
             folder.mkdir(mode=0o700)
@@ -112,6 +131,7 @@ def _is_private(folder: Path) -> bool:
 
 
 def place(daemon: int) -> Path:
+    """The folder of a daemon, by its process number."""
     return MEMORY / f"plait-{os.getuid()}" / str(daemon)
 
 
@@ -128,6 +148,7 @@ def sweep() -> None:
 
 
 def _lives(process: int) -> bool:
+    """Whether there is a process of this number. One that we may not signal is alive, too."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:

@@ -106,7 +106,11 @@ def _last_committed(old: Path) -> int:
 
 
 def _exported(spark: Any, old: Path) -> dict[int, list[dict[int, bytes]]]:
-    """Each operator's cells, by its number: what they store."""
+    """Each operator's cells, by its number: what they store.
+
+    Spark's reader of state gives the last committed batch. Which operator of the query a stateful operator of Spark's is,
+    its cells' manifests tell, not Spark's numbers: those depend on the plan.
+    """
     found: dict[int, list[dict[int, bytes]]] = {}
     names = spark.read.format("state-metadata").load(paths.uri(old)).select("operatorId").distinct().collect()
     for (operator,) in names:

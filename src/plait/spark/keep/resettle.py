@@ -5,6 +5,10 @@ Tuples that several cells held count once. Where a tuple goes then is the new la
 value, by bucket); in a grid it may be any row or column, as long as it is one, so there a hash of its key tells it.
 
 Nothing is released, closed or expired on the way: the new cells begin where the old ones stopped, with the same frontier.
+
+Where it runs: on the driver, once for each operator of a query, in `relayout`. All of its state is in memory then, as
+bytes and as tables. The new cells' manifests have one step each, with a fresh id, so no cache of a worker can take itself
+for theirs. Held by tests/spark/test_relayout.py.
 """
 
 from __future__ import annotations
@@ -35,7 +39,13 @@ State = dict[int, bytes]
 
 
 def resettle(bound: Bound, cells: Sequence[Mapping[int, bytes]], layout: Layout, fingerprint: str) -> list[State]:
-    """Old cells' state, by number (`stateful`), as the new layout's cells have it."""
+    """Old cells' state, by number (`stateful`), as the new layout's cells have it.
+
+    `fingerprint` is that of the new plan: the layout is part of it. Shape and functions are left out of the new
+    manifests, since nobody here knows the functions that wrote the state; `resume.check_state` knows of that.
+
+    The one step has released 0 rows: of a manifest's first step nobody asks for the number (`LiveJoin.outlived`).
+    """
     manifests = [Manifest.load(cell[MANIFEST]) for cell in cells if MANIFEST in cell]
     if not manifests:
         return [{} for _ in layout.keys]
@@ -64,7 +74,10 @@ def resettle(bound: Bound, cells: Sequence[Mapping[int, bytes]], layout: Layout,
 
 
 def _shared(manifests: list[Manifest], cells: int) -> Manifest:
-    """What all cells know alike."""
+    """What all cells know alike.
+
+    If they differ, or a cell has no manifest, the state is not that of a committed batch, and it is refused.
+    """
     first = manifests[0]
     for other in manifests:
         same = (other.frontier, other.events, other.progress, other.upstreams, other.drained) == (
@@ -122,6 +135,11 @@ def _like_before(column: pa.ChunkedArray) -> np.ndarray:
 
 
 def _places(bound: Bound, input: int, rows: pa.Table, layout: Layout) -> list[np.ndarray | None]:
+    """For each new cell the rows that go there; None for all of them.
+
+    For a grid the hash is of the whole key and not the one that `pack` would take. Any will do: what matters is that a
+    row of one input goes to one line of cells, and tuples that come later are dealt out by themselves.
+    """
     if isinstance(bound.node, Operator):
         codes, named = codes_of(pa.concat_arrays(rows.column(ROUTE).cast(ROUTE_TYPE).chunks))
         return list(places(codes, named, layout.cells))
@@ -134,6 +152,9 @@ def _places(bound: Bound, input: int, rows: pa.Table, layout: Layout) -> list[np
 
 
 def _keep(state: State, step: Step, input: int, rows: pa.Table) -> None:
+    """Rows of one input as chunks of a new cell. They are cut by time, since rows are in order, so old chunks go before
+    young ones.
+    """
     size = max(1, -(-rows.num_rows // _CHUNKS))
     for at in range(0, rows.num_rows, size):
         part = rows.slice(at, size)

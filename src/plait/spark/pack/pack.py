@@ -7,6 +7,14 @@ retried in part sends the same bytes.
 Punctuation (SplitJoin's idea) goes to every cell, also to those that get no tuple: for each source of the task, the
 first position, the largest ts, and the first tuple that ran back too far within the task. From the punctuation of all
 tasks every cell computes the same frontier, with no coordinator.
+
+Where it runs: in tasks of Spark's sources, through `mapInArrow`, once for each task and batch, and once for each operator
+that reads the stream. What goes in: the columns of `PackPlan.columns`, and columns that tell positions. What comes out:
+rows (cell, body), for every cell one with punctuation and maybe tuples. A task without rows says nothing, so a batch
+without rows of a stream leaves its progress as it is.
+
+All rows of a task are in memory at once, since they have to be sorted. Nothing is stored here. Held by
+tests/spark/test_cells.py (without Spark), tests/spark/test_inputs.py and tests/spark/test_kinds.py.
 """
 
 from __future__ import annotations
@@ -37,7 +45,11 @@ from plait.spark.plan.ship import Shipping, Tuples
 
 @dataclass(frozen=True)
 class PackPlan:
-    """How one DataFrame of a stream becomes packed rows. Pickled into the tasks."""
+    """How one DataFrame of a stream becomes packed rows. Pickled into the tasks.
+
+    Kinds of names and of positions go by name, not as objects: a task looks them up in its own registries
+    (`source_names`, `positions`).
+    """
 
     stream: Stream
     inputs: tuple[int, ...]  # the operator's inputs it feeds: two for a self-join, none if it is only heard
@@ -52,10 +64,19 @@ class PackPlan:
     where: str = "spark"
 
     def mapper(self) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+        """For `mapInArrow`."""
         return lambda batches: pack(self, batches)
 
 
 def pack(plan: PackPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The packed rows of one task.
+
+    Columns that PySpark can't hand over under their own names get these back first (`HANDED`). Where the task reads files
+    itself, the rows that came only say which blocks, and are replaced by the blocks' rows (`scan`).
+
+    For a self-join a stream feeds two inputs: tuples go out twice, with the input in their keys, and punctuation counts
+    once (`tells`). For a stream that is only heard there are no tuples.
+    """
     table = pa.Table.from_batches(list(batches)) if (batches := list(batches)) else None  # type: ignore[assignment]
     if table is None or table.num_rows == 0:
         return
@@ -86,6 +107,11 @@ class _Rows:
 
     A split is a run of one source's positions with no other task's in between. Tasks take files in any company, so a
     file (of files without row numbers a block) is a split of its own.
+
+    Attributes:
+        table: Columns as the task got them, in that order: rows move once, when they are parted among cells.
+        ts, split, source: In the order of (source, seq).
+        place: From that order to the table's.
     """
 
     table: pa.Table
@@ -104,15 +130,23 @@ class _Rows:
         return piece
 
     def own_keys(self, places: np.ndarray | None) -> pa.Array:
+        """(source, seq) of tuples as bytes; `places`: of these only. A partial pane needs the keys of few tuples."""
         at, source = (self.place, self.source) if places is None else (self.place[places], self.source[places])
         return keys.join(self.ranks.take(pa.array(source)), self.positions.pieces(at), n=len(at))
 
     def hashes(self) -> np.ndarray:
+        """A word of each tuple's source and position, by which a grid deals it out. It depends on nothing else, so a retry
+        is the same.
+        """
         salt = np.array([zlib.crc32(str(name).encode()) for name in self.names], np.uint64)[self.source]
         return mix(self.positions.words()[self.place] ^ (salt << np.uint64(32)))
 
 
 def _times(plan: PackPlan, table: pa.Table) -> np.ndarray:
+    """Event times in microseconds. A value that is no time, or out of range, is told with its file and row.
+
+    To find the row costs a search by halves, and only a batch that fails pays for it.
+    """
     stream, column = plan.stream, table.column(plan.stream.time)
 
     def micros(first: int, rows: int) -> np.ndarray:
@@ -138,6 +172,7 @@ def _times(plan: PackPlan, table: pa.Table) -> np.ndarray:
 
 
 def _placed(plan: PackPlan, table: pa.Table, row: int, error: DataError) -> DataError:
+    """The same error with the row's source and position, and how to skip it."""
     names, codes, _ = _source(plan, table, table.num_rows)
     place = told(_positions(plan, table).pieces(np.array([row]))[0].as_py())
     return DataError(
@@ -148,6 +183,7 @@ def _placed(plan: PackPlan, table: pa.Table, row: int, error: DataError) -> Data
 
 
 def _ordered(plan: PackPlan, table: pa.Table) -> _Rows:
+    """The task's rows by (source, seq), cut into splits."""
     ts = _times(plan, table)
     names, codes, ranks = _source(plan, table, len(ts))
     at = _positions(plan, table)
@@ -163,11 +199,16 @@ def _ordered(plan: PackPlan, table: pa.Table) -> _Rows:
 
 
 def _positions(plan: PackPlan, table: pa.Table) -> Positions:
+    """Each row's position, by the stream's kind of position."""
     return kind(plan.seq).read(Given(table, plan.stream.name, plan.seq_column, plan.columns))
 
 
 def _check_repeated(plan: PackPlan, found: Positions, place: np.ndarray, begins: np.ndarray, names: list[Any],
                     codes: np.ndarray) -> None:  # fmt: skip
+    """Refuse two rows with one position: they would have no order, and the second might be a copy of the first.
+
+    Only within a task. The same position in two tasks or two batches shows in the splits (`progress.fold`).
+    """
     copies = kind(plan.seq).copies
     if copies is None:
         return
@@ -180,7 +221,11 @@ def _check_repeated(plan: PackPlan, found: Positions, place: np.ndarray, begins:
 
 
 def _source(plan: PackPlan, table: pa.Table, n: int) -> tuple[list[Any], np.ndarray, pa.Array]:
-    """Names of the task's sources in order, each row's number among them, and the names' key pieces."""
+    """Names of the task's sources in order, each row's number among them, and the names' key pieces.
+
+    Names are sorted by value, text by its bytes, so that their numbers order as the names do. A key has the name itself,
+    or for a stream of one DataFrame for each source the declared place.
+    """
     column = naming(plan.source).names(plan.stream.name, plan.source_name, table)
     if column is None:
         return [plan.source_name], np.zeros(n, np.int64), keys.constant(plan.source_rank, 1)
@@ -199,7 +244,14 @@ def _source(plan: PackPlan, table: pa.Table, n: int) -> tuple[list[Any], np.ndar
 
 
 def _splits(plan: PackPlan, rows: _Rows) -> tuple[list[Split], np.ndarray | None]:
-    """The task's punctuation, and which tuples are late within their split."""
+    """The task's punctuation, and which tuples are late within their split.
+
+    Late within a split means: earlier than the task has seen before in the same source by more than the declared
+    disorder. That is all that a task can tell. What lies in earlier splits and batches is added in the cells
+    (`progress`).
+
+    Where rows have no order among those of their batch (`seq="content"`), none is late within a split.
+    """
     splits, late, ordered = [], None, kind(plan.seq).ordered
     starts = np.searchsorted(rows.split, np.arange(len(rows.split_source) + 1))
     for number, source in enumerate(rows.split_source):

@@ -4,6 +4,12 @@ of which somebody asks the key.
 A kind of position is a record (`Kind`) that says all there is to know of it: how a plan finds out whether a DataFrame's rows have
 it, how a task reads it, how it is told to a person. Nothing else asks for a kind by its name, so another source of rows that has
 positions of its own is a record here, in `_OURS`.
+
+Where it runs: `finds` on the driver, when a query is planned; `read` in each task that packs; `told` wherever a row has
+to be named to a person. A position must be the same whenever and by whichever task a row is read: it is part of the row's
+key, and so of the results' order and of `_plait_key`. Changing how a kind spells its pieces changes the bytes of results.
+Checkpoints have each source's last position in the old spelling, and would compare wrongly with it. Held by
+tests/spark/test_kinds.py and tests/spark/test_inputs.py.
 """
 
 from __future__ import annotations
@@ -34,6 +40,8 @@ HANDED = "_plait_column_"
 
 @dataclass(frozen=True)
 class Positions:
+    """A task's rows by position. Row numbers are places in the task's table."""
+
     by: tuple[Any, ...]  # columns that order the rows, the first one first: numbers, or key pieces as they are
     pieces: Callable[[np.ndarray], pa.Array]  # key pieces of rows by number
     words: Callable[[], np.ndarray]  # 64 bits for each row, to route it by
@@ -65,6 +73,7 @@ class Positions:
 
 
 def _rising(columns: tuple[Any, ...]) -> bool:
+    """Whether rows stand in the order of these columns already, the first one first; equal neighbours are allowed."""
     below = np.zeros(max(len(columns[0]) - 1, 0), bool)
     level = ~below
     for column in columns:
@@ -74,6 +83,8 @@ def _rising(columns: tuple[Any, ...]) -> bool:
 
 
 def _spelled(pieces: pa.Array) -> Positions:
+    """Positions for which only the key pieces order rows: text, decimals, whole rows."""
+
     def words() -> np.ndarray:
         return np.fromiter((zlib.crc32(piece) for piece in pieces.to_pylist()), np.uint64, len(pieces))
 
@@ -154,6 +165,7 @@ class Kind:
 
 
 def _copied(column: str | None) -> tuple[str, str]:
+    """Why a row can't stand twice, and what to do."""
     return (
         "a position orders a source's tuples, and is one tuple's",
         "Take away what makes copies of rows, or let ties go by content (seq='content')",
@@ -164,6 +176,7 @@ def _copied(column: str | None) -> tuple[str, str]:
 
 
 def _by_content(given: Given) -> Positions:
+    """Positions of rows that are ordered by all they hold: the piece is the whole row. 0.0 and -0.0 differ here."""
     n = given.table.num_rows
     pieces = [keys.wrapped(given.table.column(c).combine_chunks(), signed_zero=True) for c in given.columns]
     return _spelled(keys.nest(keys.join(*pieces, n=n), n=n))
@@ -179,6 +192,7 @@ CONTENT = Kind(
 
 
 def _by_column(given: Given) -> Positions:
+    """Positions by a seq column: as numbers where they are integers that fit 64 bits with a sign, else spelled."""
     name = given.seq_column
     assert name is not None
     column = given.table.column(name).combine_chunks()
@@ -214,6 +228,7 @@ KAFKA_COLUMNS = {"partition": "int", "offset": "bigint", "topic": "string"}
 
 
 def _is_kafka(stream: Stream, frame: Any) -> list[Any] | None:
+    """Kafka's rows have the columns of KAFKA_COLUMNS, with these very types. No column has to be added."""
     types = dict(frame.dtypes)
     if any(types.get(name) != kind for name, kind in KAFKA_COLUMNS.items()):
         return None
@@ -227,6 +242,9 @@ def _is_kafka(stream: Stream, frame: Any) -> list[Any] | None:
 
 
 def _by_offset(given: Given) -> Positions:
+    """Positions by (partition, topic, offset). Another partition or topic begins another run: other tasks have rows in
+    between.
+    """
     # The whole of a position: a source that a column names and that spans partitions has no order, and is refused
     # when a later batch brings an earlier partition's rows.
     rank, topics = _ranked(given.table.column("topic").combine_chunks())
@@ -260,6 +278,7 @@ def _path() -> Any:
 
 
 def _has_rows(stream: Stream, frame: Any) -> list[Any] | None:
+    """Whether Spark can tell the row's number in its file: Parquet alone, as yet."""
     from pyspark.sql import functions as F
 
     extra = [_path(), F.col("_metadata.row_index").cast("long").alias(ROW)]
@@ -267,6 +286,7 @@ def _has_rows(stream: Stream, frame: Any) -> list[Any] | None:
 
 
 def _by_row(given: Given) -> Positions:
+    """Positions by (path, row). Paths are ranked by their bytes; only ranks are compared."""
     rank, paths = _ranked(given.table.column(PATH).combine_chunks())
     row = given.table.column(ROW).combine_chunks().cast(pa.int64()).to_numpy(zero_copy_only=False)
 
@@ -277,6 +297,8 @@ def _by_row(given: Given) -> Positions:
 
 
 def _in_file(length: int) -> Callable[[Any], bytes | None]:
+    """Of a kind whose pieces are tuples of this length, the first of which is a path: that path."""
+
     def of_file(found: Any) -> bytes | None:
         placed = isinstance(found, tuple) and len(found) == length and isinstance(found[0], bytes)
         return found[0] if placed else None
@@ -298,6 +320,9 @@ ROWS = Kind(
 
 
 def _has_blocks(stream: Stream, frame: Any) -> list[Any] | None:
+    """Whether Spark can tell the block that a row lies in: files of text. Nothing may stand above the files, since a filter
+    would shift the numbers that tasks count.
+    """
     from pyspark.sql import functions as F
 
     extra = [_path(), F.col("_metadata.file_block_start").cast("long").alias(BLOCK)]
@@ -313,6 +338,9 @@ def _has_blocks(stream: Stream, frame: Any) -> list[Any] | None:
 
 
 def _by_block(given: Given) -> Positions:
+    """Positions by (path, where the block begins, number in the block). A block begins another run: other tasks may have its
+    neighbours.
+    """
     rank, paths = _ranked(given.table.column(PATH).combine_chunks())
     block = given.table.column(BLOCK).combine_chunks().cast(pa.int64()).to_numpy(zero_copy_only=False)
     # Rows are numbered as the scan reads them: a task reads a block in one go.

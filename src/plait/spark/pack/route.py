@@ -5,6 +5,10 @@ that names none goes nowhere, unless it may have to be shown as dropped: then on
 
 A `route` that raises does so again in the cells, when the tuple's turn comes: a tuple that is late is then dropped and not
 refused, and the error has the tuple's place.
+
+Where it runs: `routed_parts` in tasks that pack, and in cells that send results on to an operator; `codes_of` in the
+operator's cells. `route` must depend on the tuple alone: it is called again when a task is retried. Held by
+tests/spark/test_operators.py.
 """
 
 from __future__ import annotations
@@ -31,7 +35,10 @@ def stream_name(bound: Bound, input: int) -> str:
 
 
 def routes(bound: Bound, input: int, rows: pa.Table, ts: np.ndarray) -> tuple[np.ndarray, list[list[int] | None]]:
-    """Of each tuple the bucket or a code, and the buckets as they travel."""
+    """Of each tuple the bucket or a code, and the buckets as they travel.
+
+    One call of the user's function for each tuple, in Python. This is what an operator costs on the way in.
+    """
     node = bound.node
     assert isinstance(node, Operator)
     schema = bound.inputs[input].schema
@@ -49,7 +56,10 @@ def routes(bound: Bound, input: int, rows: pa.Table, ts: np.ndarray) -> tuple[np
 
 
 def places(codes: np.ndarray, named: list[list[int] | None], cells: int) -> list[np.ndarray]:
-    """For each cell, the tuples that go there."""
+    """For each cell, the tuples that go there.
+
+    A tuple for several buckets of one cell goes there once.
+    """
     to = np.zeros((cells, len(codes)), bool)
     one = np.flatnonzero(codes >= 0)
     to[codes[one] % cells, one] = True
@@ -61,7 +71,10 @@ def places(codes: np.ndarray, named: list[list[int] | None], cells: int) -> list
 
 def routed_parts(bound: Bound, input: int, table: pa.Table, ts: np.ndarray, hashes: np.ndarray, cells: int, *,
                  whole: bool) -> list[pa.Table]:  # fmt: skip
-    """`table` parted among an operator's cells. `whole`: each tuple is in one cell at least, and one owns it."""
+    """`table` parted among an operator's cells. `whole`: each tuple is in one cell at least, and one owns it.
+
+    The buckets travel along in the column ROUTE, so a cell need not call `route` again.
+    """
     codes, named = routes(bound, input, table, ts)
     table = table.append_column(ROUTE, pa.array(named, ROUTE_TYPE))
     to = places(codes, named, cells)

@@ -43,7 +43,12 @@ _LOCAL = "file://"
 
 @dataclass(frozen=True)
 class Scan:
-    """How a stream's tasks read its files. Pickled into the tasks."""
+    """How a stream's tasks read its files. Pickled into the tasks.
+
+    `read` runs in tasks, `blocks` on the driver. It is decided once, when the query is planned, whether a stream's files
+    can be read so; files that come later and can't be are refused by name, and the user may restart with `read="rows"`.
+    Both ways give the same positions, so the checkpoint goes on. Held by tests/spark/test_scanning.py.
+    """
 
     stream: str
     schema: pa.Schema  # the DataFrame's
@@ -58,7 +63,11 @@ class Scan:
         return frame.select(path, row).where(F.col(ROW) % self.block == 0)
 
     def read(self, blocks: pa.Table, columns: Sequence[str]) -> pa.Table:
-        """The rows of these blocks, each told by its path and first row, with PATH and ROW as Spark would have them."""
+        """The rows of these blocks, each told by its path and first row, with PATH and ROW as Spark would have them.
+
+        Blocks of one file that follow one another are read as one stretch. Columns are cast to the DataFrame's types at
+        the end: a file may have large or dictionary forms of them.
+        """
         paths = blocks.column(PATH).combine_chunks()
         first, of = blocks.column(ROW).to_numpy(), paths.indices.to_numpy()
         parts, index, row = [], [], []
@@ -98,6 +107,7 @@ def _runs(first: np.ndarray, block: int, rows: int) -> list[tuple[int, int]]:
 
 
 def _rows(file: pq.ParquetFile, begin: int, end: int, columns: Sequence[str]) -> pa.Table:
+    """Rows `begin` to `end` of a file. Parquet is read by row groups: those that the stretch touches, then cut."""
     sizes = [file.metadata.row_group(k).num_rows for k in range(file.metadata.num_row_groups)]
     ends = np.cumsum(sizes)
     low, high = int(np.searchsorted(ends, begin, "right")), int(np.searchsorted(ends, end, "left"))
@@ -111,7 +121,10 @@ def _on_disk(path: str) -> str:
 
 
 def scan(stream: str, root: str | None, schema: pa.Schema) -> Scan | None:
-    """A way to read the files below `root`, as URL; None where Spark has to."""
+    """A way to read the files below `root`, as URL; None where Spark has to.
+
+    Looks at the first files of the folder, 64 at most. An empty folder can't be judged, so there Spark reads.
+    """
     if root is None or not root.startswith(_LOCAL):
         return None
     try:

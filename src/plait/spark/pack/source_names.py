@@ -2,6 +2,10 @@
 
 A kind is a record (`Naming`) that says all there is to know of it: how a plan finds out whether a stream names its sources so,
 and how a task reads the names. Nothing else asks for a kind by its name.
+
+Where it runs: `serves`, `check` and `finds` on the driver; `names` in each task that packs. A source's name is part of a
+tuple's key, so it must not depend on where a folder lies or how it was listed: files are named by their path below one
+folder. Held by tests/spark/test_kinds.py.
 """
 
 from __future__ import annotations
@@ -54,6 +58,7 @@ class Naming:
 
 
 def _in_folder(stream: Stream, frame: Any, name: Any) -> Found:
+    """The folder that names are relative to; refused where files can't be told."""
     root = relations.root(frame)
     if root is None:
         raise QueryError(
@@ -66,6 +71,7 @@ def _in_folder(stream: Stream, frame: Any, name: Any) -> Found:
 
 
 def _below(stream: str, root: str, table: pa.Table) -> pa.Array:
+    """Each row's file as a path below the folder. A file outside of it is refused: it would have no name."""
     paths = table.column(PATH).combine_chunks().dictionary_decode()
     if not pc.all(pc.starts_with(paths, root)).as_py():
         raise DataError(
@@ -77,6 +83,7 @@ def _below(stream: str, root: str, table: pa.Table) -> pa.Array:
 
 
 def _check_partitions(stream: Stream, frame: Any) -> None:
+    """Refuse rows without Kafka's columns, and those of several topics: partition 0 would be two sources."""
     for column in KAFKA.columns:
         if column not in frame.columns:
             raise QueryError(
@@ -104,6 +111,7 @@ def _check_partitions(stream: Stream, frame: Any) -> None:
 
 
 def _column(stream: str, name: str, table: pa.Table) -> pa.Array:
+    """The source of each row, from a column of the user's or of Kafka's."""
     return table.column(name).combine_chunks()
 
 

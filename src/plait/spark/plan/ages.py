@@ -4,6 +4,11 @@ Spark's file source passes over a file whose modification time lies further back
 one it has taken, and says nothing: what `cp -p`, `rsync -t` or an archive brings in would be missing from the results. A row may
 be late; it may not be absent. So plait has Spark take files of any age, whatever the reader was told. The other option that
 passes over files, `fileNameOnly`, is refused.
+
+Where it runs: on the driver, before frames are made. Options of a reader can't be changed once it has given a DataFrame,
+so the plan is rebuilt with another option in its leaves, by way of the JVM's objects. Where that fails, in another Spark,
+and the user has set no `maxFileAge`, the query is refused: rows that are passed over in silence would be worse. Held by
+tests/spark/test_sinks.py.
 """
 
 from __future__ import annotations
@@ -53,11 +58,13 @@ def _files(plan: Any) -> list[Any]:
 
 
 def _reads_files(leaf: Any) -> bool:
+    """Whether a leaf is a stream of files: Parquet, CSV, JSON, text."""
     name = str(leaf.getClass().getSimpleName())
     return name == "StreamingRelation" and str(leaf.sourceName()).startswith("FileSource[")
 
 
 def _check(stream: str, relation: Any) -> None:
+    """Refuse an option that has Spark take files of one name for one file."""
     if str(_option(relation, "fileNameOnly")).lower() == "true":
         raise QueryError(
             f"Stream {stream!r}: its reader has fileNameOnly=true",
@@ -67,6 +74,7 @@ def _check(stream: str, relation: Any) -> None:
 
 
 def _option(relation: Any, name: str) -> str | None:
+    """An option of a reader, by name in any letters; None if it is not set."""
     return next((value for key, value in _options(relation.dataSource()).items() if key.lower() == name.lower()), None)
 
 
@@ -101,6 +109,7 @@ def _with(record: Any, name: str, value: Any) -> Any:
 
 
 def _frame(like: Any, plan: Any) -> Any:
+    """A DataFrame of a plan, in the session of another."""
     spark = like.sparkSession
     made = spark._jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, plan)
     return type(like)(made, spark)

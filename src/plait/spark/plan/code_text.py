@@ -22,17 +22,31 @@ _GLOBAL = frozenset({"LOAD_GLOBAL", "LOAD_NAME"})
 
 @dataclass(frozen=True)
 class Names:
+    """The names in a function's code.
+
+    Attributes:
+        globals: Looked up outside of all functions.
+        imports: As written, with a dot for each package to go up.
+        all: Those two, and attributes: what the code may take from a module.
+    """
+
     globals: frozenset[str]
     imports: frozenset[str]  # modules imported inside, as written, with dots in front where they are relative
     all: frozenset[str]  # attributes too
 
 
 def text(code: types.CodeType) -> str:
+    """Arguments, and the source without comments and layout, or the instructions where there is no source."""
     arguments = f"({', '.join(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])})"
     return arguments + (_source(code) or instructions(code))
 
 
 def _source(code: types.CodeType) -> str | None:
+    """The source, parsed and written anew, so that blanks, line breaks and comments don't count; None where there is none.
+
+    `inspect` may find lines that are no whole statement (a lambda in the midst of a call, an edited file). Then there is
+    no source.
+    """
     try:
         found = _lambda(code) if code.co_name == "<lambda>" else textwrap.dedent(inspect.getsource(code))
         return None if found is None else ast.unparse(ast.parse(found))
@@ -61,6 +75,7 @@ def instructions(code: types.CodeType) -> str:
 
 
 def constant(value: Any) -> str:
+    """A constant of the code, as text. Python keeps `x in {...}` as a frozenset, which has another order in each process."""
     if isinstance(value, frozenset):
         return f"{{{', '.join(sorted(map(constant, value)))}}}"
     if isinstance(value, tuple):

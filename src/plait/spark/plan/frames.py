@@ -1,4 +1,12 @@
-"""DataFrames as plait reads them: which one is which source, and where a tuple's position can be told."""
+"""DataFrames as plait reads them: which one is which source, and where a tuple's position can be told.
+
+Where it runs: on the driver, in `on_spark`, before anything is read. What goes in: what the user gave for each stream,
+one DataFrame, a list or a dict. What comes out: a `Frame` for each, with the columns added that tell positions and
+sources; Spark computes nothing yet.
+
+Everything that could give rows another order, another position or none is refused here: see `plans`. Held by
+tests/spark/test_inputs.py and tests/spark/test_bad_input.py.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +26,15 @@ from plait.spark.plan import plans, relations
 
 @dataclass(frozen=True)
 class Frame:
-    """One DataFrame of a stream, with the columns added that tell positions; how to read source and seq from it."""
+    """One DataFrame of a stream, with the columns added that tell positions; how to read source and seq from it.
+
+    Attributes:
+        frame: The DataFrame to pack. Where tasks read files themselves, it has a row for each block of a file.
+        source: The kind of its sources' names (`source_names`), and `source_name` what they are told by.
+        source_rank: The declared place of its source, which decides ties between sources; 0 if there is one DataFrame.
+        seq: The kind of position (`positions`).
+        seq_column: The user's column that orders rows, if there is one.
+    """
 
     frame: Any
     source: str
@@ -29,7 +45,10 @@ class Frame:
     scan: scanning.Scan | None = None  # tasks read the files themselves; `frame` then tells which rows
 
     def reads(self, stream: Stream, shipped: Sequence[str], schema: Sequence[str]) -> tuple[str, ...]:
-        """The columns that tasks need: those that go along, and what tells time, source and seq. In the schema's order."""
+        """The columns that tasks need: those that go along, and what tells time, source and seq. In the schema's order.
+
+        Rows ordered by content need all columns: any of them may decide.
+        """
         kind, naming = positions.kind(self.seq), source_names.naming(self.source)
         if not kind.ordered:
             return tuple(schema)
@@ -79,7 +98,11 @@ def spark_schema(schema: pa.Schema) -> Any:
 
 
 def frames_of(stream: Stream, data: Any, *, by_rows: bool = False) -> list[Frame]:
-    """The DataFrames given for a stream, each with its way to tell source and seq. `by_rows`: Spark reads all files."""
+    """The DataFrames given for a stream, each with its way to tell source and seq. `by_rows`: Spark reads all files.
+
+    Names of sources are those of the dict, or of `sources=`, or 0, 1, 2 and so on for a list. Their order in ties is the
+    declared one, else by name: the order in which a dict was put together must not show.
+    """
     given = data if isinstance(data, (list, tuple)) else list(data.values()) if isinstance(data, Mapping) else [data]
     names: list[Any] = list(data) if isinstance(data, Mapping) else list(range(len(given)))
     declared = stream.declared()
@@ -128,14 +151,17 @@ def _check_names(stream: Stream, frame: Any) -> None:
 
 
 def _case_matters(frame: Any) -> bool:
+    """Whether Spark tells columns apart by small and capital letters."""
     return str(frame.sparkSession.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
 
 
 def _by_bytes(name: Any) -> Any:
+    """Text sorts by its UTF-8 bytes, as keys do."""
     return name.encode() if isinstance(name, str) else name
 
 
 def _check_alike(stream: Stream, names: list[Any], given: Sequence[Any]) -> None:
+    """Refuse DataFrames of one stream whose columns differ in name, type or order."""
     first = arrow_schema(given[0])
     for name, frame in zip(names[1:], given[1:], strict=True):
         if not (schema := arrow_schema(frame)).equals(first):
@@ -147,10 +173,17 @@ def _check_alike(stream: Stream, names: list[Any], given: Sequence[Any]) -> None
 
 
 def _columns(schema: pa.Schema) -> str:
+    """Columns in words."""
     return ", ".join(f"{f.name} {f.type}" for f in schema)
 
 
 def _frame(stream: Stream, frame: Any, name: Any, rank: int, by_rows: bool) -> Frame:
+    """One DataFrame with all that tasks need to tell source and position.
+
+    With a seq column a source's rows must all come to one task, or no task could tell which tuple came before which: rows
+    are parted by the source's column, or one DataFrame is one task. This costs a shuffle, or parallelism. Positions cost
+    neither.
+    """
     from pyspark.sql import functions as F
 
     columns = [F.col(quoted(c)) for c in frame.columns]

@@ -3,6 +3,9 @@
 For the plainest functions this is the text by which checkpoints have known them from the first version on: the source, and the
 values that it takes from outside. Wherever that text leaves something open (see `_Text.whole`), the digest of all that the
 function reaches (`pin`) follows it. So the plain ones keep their fingerprints, and nothing is left unpinned.
+
+Where it runs: on the driver, for each call of `on_spark`. A change of what this gives for a plain function makes every
+checkpoint with such a function another query's. So what it gives for those is left as it is, odd as some of it looks.
 """
 
 from __future__ import annotations
@@ -25,7 +28,11 @@ _TELLING = frozenset({
 
 
 def meaning(functions: Iterable[Any]) -> str:
-    """What functions mean, None among them for those that are not there."""
+    """What functions mean, None among them for those that are not there.
+
+    The texts of all functions stand one after the other, in the order given. One digest follows for all of them, if one
+    of them needs it.
+    """
     given, text = list(functions), _Text()
     try:
         told = "".join(text.function(function) for function in given)
@@ -35,6 +42,12 @@ def meaning(functions: Iterable[Any]) -> str:
 
 
 class _Text:
+    """One description.
+
+    Attributes:
+        whole: Nothing that a function reaches was left out so far. False has `meaning` add the digest of `pin`.
+    """
+
     def __init__(self) -> None:
         self.whole = True  # nothing that a function reaches was left out
 
@@ -93,6 +106,7 @@ class _Text:
         return kind.__qualname__
 
     def _container(self, name: str, value: Any, seen: tuple[Any, ...]) -> str:
+        """Text of a container. One that holds itself is not whole: `pin` can tell it."""
         if any(value is outer for outer in seen):
             self.whole = False
             return "itself"
@@ -111,4 +125,5 @@ def _telling(value: Any, name: str | None) -> bool:
 
 
 def _bound(value: Any) -> bool:
+    """Whether something callable belongs to an object, as `"a".join` does, of which its name says nothing."""
     return not isinstance(getattr(value, "__self__", None), (types.ModuleType, type(None)))

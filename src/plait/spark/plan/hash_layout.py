@@ -30,7 +30,11 @@ class HashColumns:
 
 
 def hash_columns(bound: Bound) -> HashColumns:
-    """The equality terms of a query that are plain columns; refused if it has none."""
+    """The equality terms of a query that are plain columns; refused if it has none.
+
+    For an as-of join these are `by`. For an aggregate without `by` there is no column: all words are equal, and one cell
+    has all. Terms that are expressions, such as `a.x + 1 = b.y`, are not used.
+    """
     node = bound.node
     if isinstance(node, Aggregate):
         kinds = [bound.inputs[0].schema.field(name).type for name in node.by]

@@ -9,6 +9,10 @@ see_all    every cell sees every tuple and stores one in C of them (ScaleJoin): 
 
 Cell keys are chosen so that they spread evenly over the state's partitions: Spark puts key k into partition
 pmod(murmur3(k), P), which is inverted here by trying small keys.
+
+Where it runs: `choose` on the driver; `destinations` and `stored` in tasks. A checkpoint pins its layout: which cell has
+a tuple is in the state. `relayout` changes it. Rows and columns are not tied to cores: more cells than cores run by
+turns.
 """
 
 from __future__ import annotations
@@ -27,6 +31,15 @@ from plait.query.operator import Operator
 
 @dataclass(frozen=True)
 class Layout:
+    """The cells of one operator. Pickled into the tasks.
+
+    Attributes:
+        kind: How tuples are dealt out, see the module.
+        rows, columns: Of the grid. Cell c stands in row c // columns. Other kinds have one column, unless asked
+            otherwise.
+        keys: Of each cell the number by which Spark groups rows.
+    """
+
     kind: str  # "grid", "hash", "buckets" or "see_all"
     rows: int
     columns: int
@@ -41,7 +54,10 @@ class Layout:
         return f"{self.rows}x{self.columns}{note}"
 
     def destinations(self, input: int, hashes: np.ndarray) -> list[np.ndarray | None]:
-        """For each cell, the positions of the tuples that go there; None: all of them."""
+        """For each cell, the positions of the tuples that go there; None: all of them.
+
+        `hashes` are words of the tuples' own keys, or for "hash" of the values that must be equal.
+        """
         if self.kind == "see_all":
             return [None] * self.cells
         lines = self.rows if input == 0 or self.kind == "hash" else self.columns
@@ -115,7 +131,10 @@ def _near_square(cells: int) -> tuple[int, int]:
 
 
 def cell_keys(cells: int, partitions: int) -> tuple[int, ...]:
-    """One key for each cell, cell c in state partition c modulo their number."""
+    """One key for each cell, cell c in state partition c modulo their number.
+
+    Without it several cells might share a partition and others have none, and a batch takes as long as its slowest task.
+    """
     found: list[int] = []
     key = 0
     for cell in range(cells):

@@ -4,6 +4,10 @@ Two things cost a local micro-batch more than its join. Hadoop without its nativ
 checkpoint file, fourteen a batch: `LocalFiles.java` sets permissions by a system call, compiled once where there is a
 `javac`. And every Python process of Spark's imports pyspark from a zip, which Python compiles anew each time, about a
 second: a launcher takes the zip off the path of those that have pyspark installed.
+
+Where it runs: on the driver, in `plait.spark.session`, before the JVM starts: class path and interpreter can't be changed
+after that. What is made is kept in plait's cache folder under a name that has a digest of its content, so another version
+makes another one, and two processes at once do no harm. Held by tests/spark/test_local.py.
 """
 
 from __future__ import annotations
@@ -38,6 +42,7 @@ exec '{python}' "$@"
 
 
 def is_local(master: str) -> bool:
+    """Whether driver and workers are one machine."""
     return master.startswith("local")
 
 
@@ -62,6 +67,7 @@ def file_system() -> dict[str, str]:
 
 
 def _compile(compiler: str, jar: Path, classes: Path) -> bool:
+    """Compile the Java class into a folder that appears whole. False if it can't be done; then Spark does without."""
     temporary = classes.with_name(f".{classes.name}.{secrets.token_hex(4)}")
     try:
         temporary.mkdir(parents=True)
@@ -75,7 +81,10 @@ def _compile(compiler: str, jar: Path, classes: Path) -> bool:
 
 
 def python() -> str:
-    """The interpreter for Spark's Python processes: this one, by way of the launcher where pyspark is installed."""
+    """The interpreter for Spark's Python processes: this one, by way of the launcher where pyspark is installed.
+
+    Without a POSIX shell, or where the folder can't be written, it is the plain interpreter.
+    """
     import pyspark
 
     if os.name != "posix" or "'" in sys.executable or not Path(pyspark.__file__).is_file():

@@ -8,6 +8,10 @@ is named in `Pinned.loose`, and a checkpoint is then not resumed without a word 
 
 No addresses, no line numbers, no paths, no order of sets: a function that is moved to another place stays what it is. What is
 installed (Python's own modules, packages, plait) goes by name: another version of it is not another query.
+
+Where it runs: on the driver, once for each call of `on_spark`. What comes out is a digest in the checkpoint's card and in
+each cell's state (`resume`). Why not pickle the function and compare bytes: a pickle names what it finds in a module, and
+says nothing of what is there. Held by tests/spark/test_pinning.py.
 """
 
 from __future__ import annotations
@@ -51,12 +55,19 @@ _LONG = 4096
 
 
 def _digest(value: str | bytes) -> str:
+    """What stands for long text or bytes."""
     data = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
     return f"{type(value).__name__} {hashlib.sha256(data).hexdigest()}"
 
 
 @dataclass
 class Pinned:
+    """What functions mean.
+
+    Attributes:
+        text: Everything that was reached. It is not stored: its digest is.
+    """
+
     text: str
     loose: list[str] = field(default_factory=list)  # what the text can't tell, in words
 
@@ -66,7 +77,10 @@ class Pinned:
 
 
 def pinned(functions: Iterable[Any]) -> Pinned:
-    """What these functions mean, together."""
+    """What these functions mean, together.
+
+    Several functions share one walk, so what two of them reach is told once.
+    """
     walk = _Walk()
     try:
         return Pinned("\n".join(walk.value(function, "the function") for function in functions), walk.loose)
@@ -76,6 +90,7 @@ def pinned(functions: Iterable[Any]) -> Pinned:
 
 @functools.cache
 def _folders() -> tuple[str, ...]:
+    """Where Python and its packages are installed."""
     names = ("stdlib", "platstdlib", "purelib", "platlib")
     found = [sysconfig.get_path(name) for name in names] + [*site.getsitepackages(), site.getusersitepackages()]
     return tuple(os.path.abspath(folder) + os.sep for folder in found)
@@ -91,7 +106,11 @@ def _beside_its_wheel(package: str, folder: str) -> bool:
 
 
 def installed(name: str | None) -> bool:
-    """Whether a module is not the user's own: Python's, a package's, plait's."""
+    """Whether a module is not the user's own: Python's, a package's, plait's.
+
+    A module without a file is Python's own, or one that was made at run time: that is the user's. The last test is for
+    packages that lie outside of Python's folders.
+    """
     if not name or name == "__main__":
         return False
     if name.split(".")[0] == "plait" or name in sys.builtin_module_names:
@@ -109,7 +128,14 @@ def installed(name: str | None) -> bool:
 
 
 class _Walk:
-    """One description: what was met before is told by its number, so that what names itself comes to an end."""
+    """One description: what was met before is told by its number, so that what names itself comes to an end.
+
+    Attributes:
+        met: The number of each object that was told, by its id.
+        open: Ids of containers that are being told, the outermost first. One that holds itself is told by how far up it
+            is.
+        loose: What can't be compared, in words for the user.
+    """
 
     def __init__(self, outer: tuple[int, ...] = ()) -> None:
         self.met: dict[int, int] = {}
@@ -118,7 +144,12 @@ class _Walk:
         self.loose: list[str] = []
 
     def value(self, value: Any, where: str) -> str:
-        """Text for anything; `where` says in words how it was come upon."""
+        """Text for anything; `where` says in words how it was come upon.
+
+        Values whose text says all come first. Containers are told again wherever they are met, since two equal lists and
+        one list that is met twice mean the same. Functions, classes and objects are told once, and by their number after
+        that.
+        """
         kind = type(value)
         if kind in _PLAIN:
             return repr(value) if kind not in (str, bytes) or len(value) < _LONG else _digest(value)
@@ -135,6 +166,7 @@ class _Walk:
         return self._object(value, where)
 
     def _object(self, value: Any, where: str) -> str:
+        """A function, class, module, method, partial, property or any other object, by what it is made of."""
         if inner := getattr(value, "py_func", None):  # what Numba has compiled
             return self.value(inner, where)
         if isinstance(value, types.FunctionType):
@@ -161,6 +193,9 @@ class _Walk:
         return self._instance(value, where)
 
     def _container(self, value: Any, where: str) -> str:
+        """Dicts in their own order, which a program can see. Sets sorted by text, since theirs differs from process to
+        process.
+        """
         if id(value) in self.open:
             return f"^{len(self.open) - self.open.index(id(value))}"
         outer, self.open = self.open, (*self.open, id(value))
@@ -182,11 +217,15 @@ class _Walk:
         return text
 
     def _array(self, value: Any, where: str) -> str:
+        """An array by type, shape and a digest of its bytes; one of objects by these."""
         if value.dtype.hasobject:
             return f"{value.dtype} {value.shape} {self.value(value.tolist(), where)}"
         return f"{value.dtype} {value.shape} {hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()}"
 
     def _function(self, function: types.FunctionType, where: str) -> str:
+        """Its code, and each value that it takes from outside, by name: what it closes over, globals that the code names,
+        defaults, attributes. A global that is not there yet is left out; the code names it all the same.
+        """
         code = function.__code__
         parts = [code_text.text(code)]
         taken: dict[str, Any] = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
@@ -211,7 +250,11 @@ class _Walk:
         return "\n".join(parts)
 
     def _imported(self, function: types.FunctionType, name: str, names: frozenset[str]) -> str:
-        """A module that a function imports when it is called."""
+        """A module that a function imports when it is called.
+
+        If it is loaded, by the names that the function takes from it. If it is not, by its file's bytes: to import it
+        could have effects.
+        """
         try:
             absolute = importlib.util.resolve_name(name, function.__globals__.get("__package__") or "")
             if (module := sys.modules.get(absolute)) is not None:
@@ -227,7 +270,11 @@ class _Walk:
             return hashlib.sha256(file.read()).hexdigest()
 
     def _module(self, module: types.ModuleType, names: frozenset[str], where: str) -> str:
-        """A module by what the code that names it takes from it."""
+        """A module by what the code that names it takes from it.
+
+        Which names those are can't be known if the code asks for names at run time (`getattr` and its like): then the
+        module is loose.
+        """
         if installed(module.__name__):
             return module.__name__
         taken = sorted(name for name in names if name in vars(module))
@@ -245,6 +292,9 @@ class _Walk:
         return f"module({'; '.join(parts)})"
 
     def _class(self, kind: type) -> str:
+        """Bases, fields with their defaults, members and methods. What Python adds by itself is left out, since it differs
+        by version.
+        """
         parts = [self.value(base, f"class {kind.__name__}") for base in kind.__bases__]
         if issubclass(kind, enum.Enum):
             members = {name: member.value for name, member in kind.__members__.items()}
@@ -289,6 +339,7 @@ class _Walk:
         return f"{self.value(kind, where)} {self.value(parts, where)}"
 
     def _attributes(self, value: Any, where: str) -> str:
+        """What an object holds in its dict and in slots, by name."""
         held = dict(getattr(value, "__dict__", {}))
         for base in type(value).__mro__:
             slots = base.__dict__.get("__slots__", ())
@@ -310,10 +361,12 @@ def _inherits_data(kind: type) -> bool:
 
 
 def _abstract(base: type) -> bool:
+    """Whether a base only says what methods there are."""
     return base.__module__ in ("abc", "typing", "collections.abc", "_collections_abc")
 
 
 def _filled(cell: types.CellType) -> bool:
+    """Whether a variable that is closed over has a value yet."""
     try:
         cell.cell_contents  # noqa: B018  (asking is all there is to it)
     except ValueError:

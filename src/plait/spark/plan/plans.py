@@ -9,6 +9,9 @@ that is not known to be harmless is refused by name, new nodes of a later Spark 
 
 With a seq column, or ties by content, rows may come from anywhere: then only what gives other rows at each reading is refused.
 A Python function of the user's is taken at its word, that it is deterministic.
+
+Where it runs: on the driver, in `on_spark`. The analyzed plan is asked: it has what the user wrote, before the optimizer
+changes it. Nothing is executed. Held by tests/spark/test_inputs.py.
 """
 
 from __future__ import annotations
@@ -66,6 +69,7 @@ _FACTS = frozenset({"InputFileName"})
 
 
 def analyzed(frame: Any) -> Any:
+    """Spark's plan of a DataFrame with names resolved, and before it is optimized."""
     return frame._jdf.queryExecution().analyzed()
 
 
@@ -114,6 +118,7 @@ def check_repeatable(stream: Stream, frame: Any) -> None:
 
 
 def _changing(stream: Stream, what: str, why: str) -> QueryError:
+    """The refusal of a DataFrame that gives other rows each time."""
     return QueryError(
         f"Stream {stream.name!r}: its DataFrame {what}, which may be another whenever it is read",
         why=f"{why}, and the same rows must give the same results",
@@ -130,6 +135,7 @@ def _sorted_below(node: Any) -> bool:
 
 
 def _changing_expression(node: Any) -> str | None:
+    """An expression of a node that changes from one reading to the next, in Spark's words; None if there is none."""
     for expression in _each(node.expressions()):
         if not expression.deterministic() and (found := _least_changing(expression)) is not None:
             return found
@@ -148,6 +154,7 @@ def _least_changing(expression: Any) -> str | None:
 
 
 def _nodes(plan: Any) -> Iterator[Any]:
+    """A plan's nodes, from the top."""
     yield plan
     for child in _each(plan.children()):
         yield from _nodes(child)

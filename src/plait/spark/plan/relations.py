@@ -34,7 +34,11 @@ _PLAIN = {
 
 
 def is_plain_parquet(frame: Any) -> bool:
-    """Whether a DataFrame is a folder of Parquet files and nothing else has a say in how they are read."""
+    """Whether a DataFrame is a folder of Parquet files and nothing else has a say in how they are read.
+
+    A wrong yes would give other rows than Spark does, so every doubt is a no: an unknown option, a setting that is not
+    plain, another kind of relation, a Spark with other insides. A no only costs speed.
+    """
     from py4j.protocol import Py4JError
 
     if not plans.is_scan(frame):
@@ -62,7 +66,11 @@ def is_plain_parquet(frame: Any) -> bool:
 
 
 def root(frame: Any) -> str | None:
-    """The folder that a DataFrame's files lie in, as the prefix of `_metadata.file_path`."""
+    """The folder that a DataFrame's files lie in, as the prefix of `_metadata.file_path`.
+
+    None where there are several relations, or one without a folder. Names of sources and the reader of files both go by
+    it.
+    """
     from py4j.protocol import Py4JError
 
     leaves = plans.analyzed(frame).collectLeaves()

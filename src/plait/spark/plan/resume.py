@@ -4,6 +4,9 @@ A query is known by its fingerprint. Users' functions are part of it, with all t
 of `plait.operator` stand beside it, since they may be mended. A query that differs in functions alone goes on only with the
 user's word, `on_spark(..., functions="changed")`: what came before was computed by the old ones, what comes next by the new.
 So does one that depends on something of which nobody can tell whether it is the same.
+
+Where it runs: `check_pins` on the driver, before a start touches anything; `check_state` in each cell and batch, because
+who publishes with a sink of their own, and not with `write_ordered`, has no card. Held by tests/spark/test_pinning.py.
 """
 
 from __future__ import annotations
@@ -15,7 +18,11 @@ _WORD = "on_spark(..., functions='changed')"
 
 
 def check_pins(pins: Pins, own: Pins, checkpoint: str, *, changed: bool) -> None:
-    """Refuse a checkpoint that another query has written."""
+    """Refuse a checkpoint that another query has written.
+
+    Layout and partitions are part of what is compared: they decide where state lies. The words name the first thing that
+    differs.
+    """
     same = pins.fingerprint == own.fingerprint
     if not same and pins.shape != own.shape:
         differs, written, asked = _difference(pins, own)
@@ -48,7 +55,10 @@ def _difference(pins: Pins, own: Pins) -> tuple[str, object, object]:
 
 
 def check_state(fingerprint: tuple[str, str, str], own: tuple[str, str, str], *, changed: bool) -> None:
-    """The same of a cell's state: fingerprint, shape and functions. `relayout` writes the first alone: it knows no functions."""
+    """The same of a cell's state: fingerprint, shape and functions. `relayout` writes the first alone: it knows no functions.
+
+    After `changed` was said once, the cell's state has the new fingerprint, and the next start needs no word for it.
+    """
     (written, shape, functions), (mark, own_shape, own_functions) = fingerprint, own
     if written == mark and (not functions or functions == own_functions or changed):
         return
@@ -65,6 +75,7 @@ def check_state(fingerprint: tuple[str, str, str], own: tuple[str, str, str], *,
 
 
 def other_functions(what: str) -> RunError:
+    """The refusal of a query that differs in its functions alone."""
     return RunError(
         f"{what} was written with other functions than this query has: their code, or a value that they take from outside",
         why="results so far were computed by those, and the next ones would be by these",

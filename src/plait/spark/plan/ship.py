@@ -2,6 +2,9 @@
 
 A tuple of a stream and one that another operator's cell puts out go the same way. For aggregates whose functions allow it
 they go as partial panes: a key that most tuples have is then a row a pane and task, and no cell has more to do than another.
+
+Where it runs: `shipping` on the driver, `parts` in a task that packs or in a cell that sends results on. It must be a
+function of the tuples alone: no clock, no task number. A retried task has to send the same tuples to the same cells.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from plait.spark.plan.layout import Layout
 
 @dataclass(frozen=True)
 class Shipping:
-    """Pickled into the tasks."""
+    """How one input's tuples get to an operator's cells. Pickled into the tasks."""
 
     bound: Bound  # the operator they go to
     layout: Layout
@@ -34,7 +37,12 @@ class Shipping:
     whole: bool  # tuples may have to be left out in the cells, and shown
 
     def parts(self, input: int, tuples: Tuples) -> list[pa.Table]:
-        """For each cell what goes there."""
+        """For each cell what goes there.
+
+        A table for each cell, in the order of the layout's keys; some may be empty. Tuples have the columns that the
+        operator reads, their ts, their key, and what `beside` adds. The key is spelled here, since this is where the
+        input's number is known.
+        """
         if self.folds:
             table = _folded(self, input, tuples)
             hashes = None
@@ -89,6 +97,10 @@ def shipping(bound: Bound, input: int, layout: Layout, *, whole: bool) -> Shippi
 
 
 def _folded(plan: Shipping, input: int, tuples: Tuples) -> pa.Table:
+    """Tuples as partial panes: a row for each pane and group of this task.
+
+    `own` spells the keys of those tuples that a pane refers to (its first, its last), and of no others.
+    """
     from plait.core.aggregate.parts import PaneFold
     from plait.core.aggregate.parts import layout as parts
 

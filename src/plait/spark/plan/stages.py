@@ -5,6 +5,11 @@ which gives the same rows. Of a stream that several operators read, the first sh
 
 All operators of a query share one time: a timer rings because of a stream that its operator does not read, too. So an
 operator with timers hears of all streams how far they are.
+
+Where it runs: on the driver. What comes out is one plan of Spark's for the whole query: for each operator a union of its
+packed streams, of the operators before it, of control events and of ticks, grouped by cell. Spark numbers stateful
+operators by their place in this plan. So the shape of the plan must not depend on anything that may change between two
+starts of one query. Held by tests/spark/test_chains.py and tests/spark/test_operators.py.
 """
 
 from __future__ import annotations
@@ -59,6 +64,9 @@ def own_streams(bound: Bound) -> list[Stream]:
 
 
 def pack_plan(stream: Stream, frame: frames.Frame, bound: Bound, cells: Layout) -> PackPlan:
+    """How a stream's DataFrame is packed for an operator that reads it. `whole`: rows may be dropped, and must then be shown
+    as they are.
+    """
     inputs = tuple(n for n, i in enumerate(bound.inputs) if i.node == stream)
     whole = "drop" in (stream.late, stream.behind)
     ship = shipping(bound, inputs[0], cells, whole=whole)
@@ -82,6 +90,7 @@ def _pack_plan(stream: Stream, frame: frames.Frame, inputs: tuple[int, ...], col
 
 
 def known(stream: Stream, found: list[frames.Frame]) -> tuple[Stream, tuple[Any, ...], bool]:
+    """What a cell knows of a stream's sources before the first row: (stream, names, whether more may turn up)."""
     if stream.source is None:
         return stream, tuple(f.source_name for f in found), False
     declared = stream.declared()
@@ -90,14 +99,23 @@ def known(stream: Stream, found: list[frames.Frame]) -> tuple[Stream, tuple[Any,
 
 @dataclass(frozen=True)
 class Stage:
-    """One operator: its cells' plan, how each DataFrame of its streams is packed, and the stages before it, by number."""
+    """One operator: its cells' plan, how each DataFrame of its streams is packed, and the stages before it, by number.
+
+    Attributes:
+        plan: Pickled into the tasks of the operator's cells.
+        packs: A frame and its plan, for each DataFrame of each stream that it reads or hears.
+    """
 
     plan: CellPlan
     packs: list[tuple[frames.Frame, PackPlan]]
 
 
 def stages(bound: Bound, cells: list[Layout], given: Mapping[str, list[frames.Frame]], common: CellPlan) -> list[Stage]:
-    """All operators of a query, in the order of their numbers. `common` is what their cells' plans share."""
+    """All operators of a query, in the order of their numbers. `common` is what their cells' plans share.
+
+    An inner operator gets its number when it is met, before its own inputs do; so the numbers are a fact of the query. A
+    stream's dropped rows are shown by the first operator that reads it (`elsewhere` for the others).
+    """
     made: list[Stage | None] = []
     shown: set[str] = set()
     columns = {i.node: tuple(i.schema.names) for o in operators(bound) for i in o.inputs if isinstance(i.node, Stream)}
@@ -131,7 +149,13 @@ def stages(bound: Bound, cells: list[Layout], given: Mapping[str, list[frames.Fr
 
 @dataclass(frozen=True)
 class Pipeline:
-    """The stages as DataFrames."""
+    """The stages as DataFrames.
+
+    Attributes:
+        stages: In the order of their numbers; stage 0 gives the query's results.
+        partitions: Of Spark's shuffles, and so of the state. A checkpoint has them for good; `relayout` changes them.
+        packs: Shared with other plans of the same call of `on_spark`, which differ in layout or in the control folder.
+    """
 
     stages: list[Stage]
     streaming: bool
@@ -141,7 +165,11 @@ class Pipeline:
     packs: dict[Any, Any]  # streams' rows, packed: made once for all plans with the same cells
 
     def packed(self, number: int = 0) -> Any:
-        """The packed rows that a stage's cells get."""
+        """The packed rows that a stage's cells get.
+
+        Control events and ticks go only to operators that read or hear a stream: the others learn time from the operators
+        before them.
+        """
         stage = self.stages[number]
         plan, streams = stage.plan, [stream for stream, *_ in stage.plan.streams]
         parts = [self._rows(number, place) for place in range(len(stage.packs))]
@@ -153,7 +181,10 @@ class Pipeline:
         return functools.reduce(lambda a, b: a.unionAll(b), parts)
 
     def _rows(self, number: int, place: int) -> Any:
-        """What one DataFrame of a stage's streams brings."""
+        """What one DataFrame of a stage's streams brings.
+
+        Made once, since Spark would analyse the plan anew for each.
+        """
         key = (number, place, self.stages[number].plan.layout)
         if key not in self.packs:
             frame, how = self.stages[number].packs[place]
@@ -161,7 +192,11 @@ class Pipeline:
         return self.packs[key]
 
     def output(self, number: int = 0) -> Any:
-        """What a stage's cells put out: packed rows for the next one's cells, or, of stage 0, for the user."""
+        """What a stage's cells put out: packed rows for the next one's cells, or, of stage 0, for the user.
+
+        Streaming: Spark calls the cell's processor for each key that has rows. `timeMode="None"`: plait's timers are its
+        own. Batch: the same step, once for each cell, with all rows and the end of input.
+        """
         plan, packed = self.stages[number].plan, self.packed(number)
         schema = formats.OUTPUT if plan.onward is None else formats.PACKED
         if self.streaming:
@@ -186,7 +221,10 @@ class Pipeline:
 
 
 class _Dict:
-    """A store for one step: batch runs have no state."""
+    """A store for one step: batch runs have no state.
+
+    Nothing is put into it that would be read again: there is one step.
+    """
 
     def __init__(self) -> None:
         self.data: bytes | None = None
@@ -209,6 +247,8 @@ class _Dict:
 
 
 def _whole_cell(plan: CellPlan) -> Callable[[pa.Table], pa.Table]:
+    """For `applyInArrow`: a cell's whole input in, what its one step puts out."""
+
     def whole(table: pa.Table) -> pa.Table:
         cell = plan.layout.keys.index(table.column("cell")[0].as_py())
         out = step(plan, cell, _Dict(), table.column("body").to_pylist(), end=True)

@@ -1,4 +1,9 @@
-"""Rows dropped as late or behind, for those who do not publish with `write_ordered`: marked in the result, or counted."""
+"""Rows dropped as late or behind, for those who do not publish with `write_ordered`: marked in the result, or counted.
+
+Such users read the DataFrame that `on_spark` returned with a sink of their own. What cells dropped would then be nowhere
+to be seen: `Plan.results` passes only results on. So either the user asks for the rows (`late_rows=True`, `unpack_both`),
+or they are counted in the query's progress and a warning tells of them (`counted`). Held by tests/spark/test_joins.py.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +29,11 @@ listening: dict[int, Any] = {}
 
 
 def unpack_both(schema: pa.Schema) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Results, and beside them what was dropped."""
+    """Results, and beside them what was dropped.
+
+    For `mapInArrow`, in tasks. A row has either the result's columns or the two of COLUMNS, and NULLs in the others.
+    Reports of cells are passed over.
+    """
     whole = pa.schema([*schema, *COLUMNS])
 
     def unpacked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -48,7 +57,16 @@ def unpack_both(schema: pa.Schema) -> Callable[[Iterator[pa.RecordBatch]], Itera
 
 
 def counted(raw: Any, streams: list[str], streaming: bool) -> Any:
-    """What cells put out, with their counts in the query's progress, and a warning when more rows were dropped."""
+    """What cells put out, with their counts in the query's progress, and a warning when more rows were dropped.
+
+    On the driver, when the query is planned. A batch DataFrame has no progress, so there the warning comes at once, and
+    once. Of a stream, `observe` adds one aggregate to the plan: the counts are summed by Spark while the rows pass,
+    without an action of their own.
+
+    Counts in reports are sums since the checkpoint began, and a cell reports in the batches in which it gets something.
+    In a batch that brings nothing for an operator its counts are missing from the sum, so the listener heeds a number
+    only if it is larger than the last.
+    """
     which = ", ".join(map(repr, streams))
     if not streaming:
         warnings.warn(
@@ -66,7 +84,12 @@ def counted(raw: Any, streams: list[str], streaming: bool) -> Any:
 
 
 def _listen(spark: Any) -> None:
-    """One listener a session, which warns of rows that are dropped."""
+    """One listener a session, which warns of rows that are dropped.
+
+    It runs in a thread of PySpark's, for every query of the session. It warns when the number has grown since it last
+    looked, so a restart, which counts on from an old number, warns once more. The session keeps it for good; queries that
+    ended are forgotten.
+    """
     if id(spark) in listening:
         return
     from pyspark.sql.streaming.listener import StreamingQueryListener

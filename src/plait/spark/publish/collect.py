@@ -5,6 +5,14 @@ within the batch, published batch by batch, they are in result order altogether.
 name and renamed to its batch's number, so a replay, which brings the same rows, leaves the same bytes.
 
 Whose a folder is, and who may publish into it, is `target`'s to say: before anything runs, and before each part.
+
+Where it runs: `write_ordered` on the driver, `_Publisher` on the driver in a thread of Spark's, once a batch
+(`foreachBatch`). With `distributed=True` parts are written by tasks. What comes in are the rows of the last operator's
+cells: kind, body (`formats.OUTPUT`).
+
+What is left behind: `part-000000000007.parquet` for batch 7 (or a folder `batch-000000000007`), under numbers that go on
+across restarts and `relayout`. A batch without results leaves no part. Why not Spark's own file sink: it has no order
+across files, and leaves it to a log which files count.
 """
 
 from __future__ import annotations
@@ -85,7 +93,10 @@ class BatchReport:
 
 
 def metrics_of(reports: Collection[formats.CellReport], seconds: float = 0.0) -> Metrics:
-    """What cells have reported, as what the run tells."""
+    """What cells have reported, as what the run tells.
+
+    The frontier is the least of all operators' cells, and the holder is whoever holds that one.
+    """
     frontier = min(report.frontier for report in reports)
     holders = (r.holder for r in reports if r.frontier == frontier and r.holder[0] is not None)
     return Metrics.of(
@@ -194,6 +205,16 @@ def _check_apart(checkpoint: Path, target: Path, late: Path | None = None) -> No
 
 @dataclass
 class _Publisher:
+    """What Spark calls with each batch.
+
+    Attributes:
+        plan: The `run.Plan`, for the schema of results.
+        owner: The checkpoint at this start. Before each part it must still be the owner (`keep.checkpoint.publishing`).
+        target, late: The folders of results and of dropped rows.
+        keep_key: Leave `_plait_key` in the parts.
+        began: When this start began, for the seconds that reports tell.
+    """
+
     plan: Any
     owner: Owner
     target: Target
@@ -208,6 +229,11 @@ class _Publisher:
     began: float = field(default_factory=time.monotonic)
 
     def __call__(self, frame: Any, batch: int) -> None:
+        """A batch's rows, as a DataFrame that has not been computed yet.
+
+        `toArrow` runs the whole batch, and brings all results to the driver. With `distributed=True` only dropped rows
+        and reports come here. Then there are two actions on one DataFrame, so it is persisted: cells must not run twice.
+        """
         if not self.distributed:
             return self._publish(frame, frame.toArrow(), batch)
         frame.persist()  # several actions, and the cells must run once
@@ -217,6 +243,11 @@ class _Publisher:
             frame.unpersist()
 
     def _publish(self, frame: Any, rows: pa.Table, batch: int) -> None:
+        """Write the batch's part, then dropped rows, then tell of it.
+
+        If the process dies in between, the batch is not committed. Spark does it again with the same rows, and the same
+        files are written under the same names.
+        """
         bodies: dict[int, list[bytes]] = {kind: [] for kind in (formats.RESULTS, formats.LATE, formats.PROGRESS)}
         for kind, body in zip(rows.column("kind").to_pylist(), rows.column("body").to_pylist(), strict=True):
             bodies[kind].append(body)
@@ -235,6 +266,7 @@ class _Publisher:
             self.report(BatchReport(batch, results, metrics_of(self.reports.values(), time.monotonic() - self.began)))
 
     def _write_one(self, cells: list[Results | Keyed], batch: int) -> int:
+        """One part, written by the driver, of all cells' results in result order; gives how many they are."""
         if not cells:
             return 0
         results = merge(cells)
@@ -295,6 +327,11 @@ class _Publisher:
 def _part_writer(
     folder: str, format: str, keep_key: bool
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """For `mapInArrow`, after a sort by key: partition n of the sort writes part n, so parts sort by name into result order.
+
+    A partition without rows writes no file. It gives one row: the partition's number and how many rows it wrote.
+    """
+
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
 

@@ -10,6 +10,10 @@ A checkpoint gets an identity when it is made (`plait.json`), and writes it into
   folder; the other finds another token there and stops.
 
 All of that is judged before anything runs and, under a lock that dies with its process, again before each part is published.
+
+Where it runs: on the driver, at each start and before each part. What it costs a batch: a lock, and reading one small
+file. On a system without `fcntl` there is no lock, and tokens alone have to do. Held by tests/spark/test_targets.py,
+which plays random starts, kills, copies and removals.
 """
 
 from __future__ import annotations
@@ -31,7 +35,15 @@ from plait.spark.formats import Note
 
 @dataclass(frozen=True)
 class Owner:
-    """A checkpoint at a start of it."""
+    """A checkpoint at a start of it.
+
+    Attributes:
+        id: The checkpoint's identity. A copy of its folder has the same one.
+        planned: From Spark's offset log: a batch is planned there before it runs.
+        runs: A start that was killed between writing the card and claiming the folder leaves the folder with the token of
+            the start before. So the card has both.
+        before: Only for words.
+    """
 
     checkpoint: Path
     id: str
@@ -44,7 +56,15 @@ class Owner:
 
 @dataclass(frozen=True)
 class Target:
-    """A folder and what is to stand in it."""
+    """A folder and what is to stand in it.
+
+    Attributes:
+        folder: It need not be there yet.
+        form: The format, and whether a batch is a file or a folder. Both decide the names of parts, so they can't change
+            on the way.
+        new: The user's word (`new_folder=True`). The folder of dropped rows may always be another one.
+        what: What it is called in messages.
+    """
 
     folder: Path
     holds: str  # "results" or "dropped rows"
@@ -53,7 +73,12 @@ class Target:
     what: str = "The folder of results"
 
     def check(self, owner: Owner) -> None:
-        """Refuse a folder that is not this checkpoint's, or can't be."""
+        """Refuse a folder that is not this checkpoint's, or can't be.
+
+        Touches nothing. Four cases: the note is ours; no note or another's, and data is there, which is refused; no data,
+        and results so far are elsewhere, which is refused unless the user said so; an empty folder for a fresh
+        checkpoint.
+        """
         paths.may_be_folder(self.folder, self.what)
         note = _read(self.folder)
         data = next(_data(self.folder, owner.checkpoint), None)
@@ -70,6 +95,7 @@ class Target:
             )
 
     def _check_own(self, note: Note, data: str | None, owner: Owner) -> None:
+        """Refuse our own folder if its form is another, if another copy of the checkpoint has it, or if it is ahead of us."""
         if data is not None and (note.holds, note.form) != (self.holds, self.form):
             raise RunError(
                 f"{self.what} {str(self.folder)!r} has {note.holds} as {note.form}, "
@@ -100,6 +126,7 @@ class Target:
         return None
 
     def _others(self, note: Note | None, data: str, owner: Owner) -> RunError:
+        """The refusal of a folder that holds rows of somebody else, with who that is as far as the note tells."""
         if note is None:
             whose = f"its {data!r} was published from no checkpoint"
         elif note.checkpoint == str(owner.checkpoint):
@@ -113,7 +140,11 @@ class Target:
         )
 
     def claim(self, owner: Owner) -> None:
-        """Take the folder for a checkpoint."""
+        """Take the folder for a checkpoint.
+
+        It is checked again under the lock, since another start may have come between. Then the note gets our token, and
+        temporary files of killed runs go: from here on, whoever wrote them can't publish here any more.
+        """
         paths.folder(self.folder, self.what)
         with locked(self.folder):
             self.check(owner)
@@ -128,7 +159,11 @@ class Target:
 
     @contextmanager
     def held(self, owner: Owner) -> Iterator[None]:
-        """Publish inside of this: nobody else does meanwhile, and the folder is still the checkpoint's."""
+        """Publish inside of this: nobody else does meanwhile, and the folder is still the checkpoint's.
+
+        A query that has lost its folder stops here, before it has written anything of the batch. The lock is held until
+        the part has its final name.
+        """
         with locked(self.folder):
             note = _read(self.folder)
             if note is None or (note.id, note.run) != (owner.id, owner.run):
@@ -164,6 +199,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def _read(folder: Path) -> Note | None:
+    """A folder's note; None if there is none. A note that can't be read is refused: whose parts stand there is not guessed."""
     file = folder / Note.NAME
     try:
         return Note.read(file.read_text(), str(file))
@@ -178,6 +214,7 @@ def _read(folder: Path) -> Note | None:
 
 
 def _write(folder: Path, note: Note) -> None:
+    """Write the note, whole or not at all."""
     try:
         put(folder / Note.NAME, note.text())
     except OSError as error:
@@ -189,7 +226,11 @@ def _write(folder: Path, note: Note) -> None:
 
 
 def put(file: Path, text: str) -> None:
-    """Write a small file: it is there whole, or as it was before, also after a crash."""
+    """Write a small file: it is there whole, or as it was before, also after a crash.
+
+    Written under a temporary name beside it, forced to disk, renamed. The temporary name has a random part, so two
+    writers don't meet.
+    """
     temporary = file.with_name(f".{file.name.lstrip('.')}.{secrets.token_hex(8)}.tmp")
     try:
         with open(temporary, "x", encoding="utf-8") as out:

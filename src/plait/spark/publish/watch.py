@@ -1,4 +1,10 @@
-"""What each micro-batch did, as Spark's StreamingQueryListener tells it, beside what the cells told of it."""
+"""What each micro-batch did, as Spark's StreamingQueryListener tells it, beside what the cells told of it.
+
+Two things are told at different times. `report` is called by the publisher, when a batch's part is written and the batch
+is not yet committed. `onQueryProgress` is called by Spark in a thread of its listeners, after the commit. Only the second
+knows the size of the state. So reports wait here, by batch number, until Spark tells of the batch. The command uses it
+(`cli.spark_engine`).
+"""
 
 from __future__ import annotations
 
@@ -18,7 +24,14 @@ OnBatch = Callable[[int, Metrics], None]
 
 
 class Watch(StreamingQueryListener):
-    """Pass `report` to `write_ordered`; `on_batch` is then called once a batch, when Spark has committed it."""
+    """Pass `report` to `write_ordered`; `on_batch` is then called once a batch, when Spark has committed it.
+
+    Attributes:
+        on_batch: What to call, in the listener's thread.
+        reports: Reports of batches of which Spark has not told yet.
+        ended: Set when a query has terminated. Events come with a delay, so whoever has waited for the query waits for
+            this too.
+    """
 
     def __init__(self, on_batch: OnBatch) -> None:
         self.on_batch = on_batch
@@ -26,12 +39,14 @@ class Watch(StreamingQueryListener):
         self.ended = threading.Event()
 
     def report(self, report: BatchReport) -> None:
+        """Keep a batch's report. Of a batch that is done again the last one counts."""
         self.reports[report.batch] = report
 
     def onQueryStarted(self, event: Any) -> None:
         self.ended.clear()
 
     def onQueryProgress(self, event: Any) -> None:
+        """A batch is committed: tell of it, with the memory that its state takes."""
         progress = event.progress
         report = self.reports.pop(progress.batchId, None)
         if report is None:
