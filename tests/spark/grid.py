@@ -20,7 +20,7 @@ from plait.spark import formats
 from plait.spark.cell.cell import CellPlan, step
 from plait.spark.cell.end_of_input import closed, is_closing
 from plait.spark.cell.results import merge, read
-from plait.spark.formats import MANIFEST, CellReport, Event, is_chunk
+from plait.spark.formats import MANIFEST, CellReport, Event
 from plait.spark.keep.recent import Recent
 from plait.spark.keep.resettle import resettle
 from plait.spark.pack.pack import PackPlan, pack
@@ -65,7 +65,7 @@ class Store:
 
     def put_chunk(self, number: int, data: bytes) -> None:
         self._touch()
-        assert number not in self.data or not is_chunk(number)
+        assert number not in self.data or number < 0
         self.data[number] = data
         self.written += _rows(number, data)
 
@@ -80,7 +80,7 @@ class Store:
 
 def _rows(number: int, data: bytes) -> int:
     """Of a chunk; states have none."""
-    return formats.chunk_table(data).num_rows if is_chunk(number) else 0
+    return formats.chunk_table(data).num_rows if number >= 0 else 0
 
 
 @dataclass

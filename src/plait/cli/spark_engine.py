@@ -244,15 +244,14 @@ def _noise_aside() -> Iterator[None]:
 
 
 class _Seen:
-    """What a running query has told: of the last batch that was committed, and of the last one that was published."""
+    """What a running query has told: the display has the last batch that was committed, `last` the last one published."""
 
     def __init__(self, display: Display) -> None:
         self.display = display
-        self.run = self.last = Metrics()
+        self.last = Metrics()
 
     def batch(self, number: int, run: Metrics) -> None:
         """One micro-batch is done."""
-        self.run = run
         self.display.batch(number, run)
 
     def wait(self, query: Any) -> None:

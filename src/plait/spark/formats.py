@@ -409,10 +409,6 @@ def state_number(bucket: int) -> int:
     return MANIFEST - 1 - bucket
 
 
-def is_chunk(number: int) -> bool:
-    return number >= 0
-
-
 @dataclass(frozen=True)
 class Bucket(Head, kind="bucket"):
     """The state of one bucket of a user's operator, and its timers. The state follows as a pickle.

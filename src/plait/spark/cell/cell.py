@@ -103,7 +103,7 @@ class CellPlan:
         return frozenset(stream.name for stream, *_ in self.streams) - self.elsewhere
 
 
-#: Live indexes of this process by (query, run, cell). Only a cache: see above.
+#: Live indexes of this process by (query and operator, cell). Only a cache: see above.
 _CACHE: dict[tuple[str, int], Live] = {}
 
 #: Of each, the number of this process's step that used it last. Those longest out of use stand first in both.

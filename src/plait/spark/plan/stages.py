@@ -99,7 +99,7 @@ def known(stream: Stream, found: list[frames.Frame]) -> tuple[Stream, tuple[Any,
 
 @dataclass(frozen=True)
 class Stage:
-    """One operator: its cells' plan, how each DataFrame of its streams is packed, and the stages before it, by number.
+    """One operator: its cells' plan, and how each DataFrame of its streams is packed.
 
     Attributes:
         plan: Pickled into the tasks of the operator's cells.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
@@ -24,8 +25,8 @@ COLUMNS = (pa.field(STREAM, pa.string()), pa.field(ROW, pa.string()))
 #: The name under which a query's progress has what cells count (`core.metrics.Counts`), over all streams.
 METRIC = "plait"
 
-#: By session.
-listening: dict[int, Any] = {}
+#: The listener of each session that still lives.
+listening: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
 
 def unpack_both(schema: pa.Schema) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -90,7 +91,7 @@ def _listen(spark: Any) -> None:
     looked, so a restart, which counts on from an old number, warns once more. The session keeps it for good; queries that
     ended are forgotten.
     """
-    if id(spark) in listening:
+    if spark in listening:
         return
     from pyspark.sql.streaming.listener import StreamingQueryListener
 
@@ -117,5 +118,5 @@ def _listen(spark: Any) -> None:
         def onQueryTerminated(self, event: Any) -> None:
             self.seen.pop(str(event.id), None)
 
-    listening[id(spark)] = Listener()
-    spark.streams.addListener(listening[id(spark)])
+    listening[spark] = Listener()
+    spark.streams.addListener(listening[spark])
