@@ -55,6 +55,12 @@ class Seat:
 
 @dataclass(frozen=True)
 class Plan:
+    """`layout` is (rows, columns), told to the user.
+
+    `tree`: tuples are handed down by `Seat.parent`, and only the root reads the gate. `why` is a sentence for
+    `describe()`.
+    """
+
     strategy: str
     seats: tuple[Seat, ...]
     layout: Two
@@ -68,9 +74,14 @@ class Plan:
 
     @property
     def segments(self) -> Two:
+        """How many segments each side's window is cut into."""
         return (1 + max(s.segment[0] for s in self.seats), 1 + max(s.segment[1] for s in self.seats))
 
     def sharers(self, side: int, segment: int) -> list[int]:
+        """The workers that use a segment, by number.
+
+        A worker's place in this list says which FIRST word of the segment is its own.
+        """
         return [k for k, seat in enumerate(self.seats) if seat.segment[side] == segment]
 
     def check(self) -> None:
