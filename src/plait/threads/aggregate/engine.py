@@ -9,6 +9,9 @@ threads read all tuples. Key a falls to thread 0, b to thread 1. Thread 0 takes 
 its window [0, 10) can get no more tuples, so its row for a is handed over, with «no row of mine below 13 is still to
 come». The row for b follows from thread 1. Whoever reads `results()` gets both once both threads have passed the
 window's end (`aggregate.results`).
+
+Held by tests/threads/aggregate/test_on_threads.py (every window and function, on every design, against the definition)
+and tests/threads/aggregate/test_runs.py (ends, errors, memory).
 """
 
 from __future__ import annotations

@@ -13,10 +13,10 @@ read. What is different, and why:
   handles are gone, it starts from the node some reader stands on, which is always below what it may insert.
 
 An example of handles. A source has added up to ts 90 and then idles while readers go on. They pass ts 90, and the node
-its handle names is freed and used for another tuple. When the source comes back, `pin` says which ts it wants kept,
-fences, and asks whether any reader still has the handle's tuple to read. None has: the handle is dropped, and the
-source starts from a node that some reader stands on (`anchor`). Places are never used twice, so the new tuple in that
-memory can't be taken for the old one.
+its handle names may be freed. When the source comes back, `pin` says which ts it wants kept, fences, and asks whether
+any reader still has the handle's tuple to read. None has: the handle is dropped, and the source starts from a node
+that some reader stands on (`anchor`). Places are never used twice, so the new tuple in that memory can't be taken for
+the old one.
 """
 
 from __future__ import annotations

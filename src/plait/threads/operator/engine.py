@@ -15,6 +15,9 @@ An example of the end. Two shares; the last tuple of all has ts 50. Share 0 has 
 first pass time to 50. Then each says its last pending timer. When both have, time passes to 90 everywhere: the timers
 at 60 and 90 run, and those that they set, if they are not later than 90. One set for 95 does not run. A share that
 went on alone would stop at 60, and results would depend on how buckets were split.
+
+Held by tests/threads/test_operators.py (the reference's bytes, however shares are served) and
+tests/threads/test_timers.py (the end of input).
 """
 
 from __future__ import annotations

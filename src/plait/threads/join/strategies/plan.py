@@ -16,6 +16,8 @@ the same sequence.
 A strategy that does not fit the common loop (other flows, other windows) names one of its own in `Plan.loop`, as
 `asof` does: it gets the same memory, and answers with the same codes (`join.loop.words`). What it puts into its ring with
 `emit.put`, and publishes with `worker.publish_progress`, is gathered like everybody's.
+
+Held by tests/threads/join/test_plans.py.
 """
 
 from __future__ import annotations
@@ -57,8 +59,8 @@ class Seat:
 class Plan:
     """`layout` is (rows, columns), told to the user.
 
-    `tree`: tuples are handed down by `Seat.parent`, and only the root reads the gate. `why` is a sentence for
-    `describe()`.
+    `tree`: tuples are handed down by `Seat.parent`, and only the root reads the gate. `why` is what `Run.explain()`
+    says of it.
     """
 
     strategy: str
