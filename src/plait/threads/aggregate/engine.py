@@ -194,7 +194,7 @@ class PaneEngine(Engine[Updater]):
         raise RunError(f"The gate answered {code} to {who}", do="Report this")
 
     def _hand_over(self, worker: Updater, closed: list[Closed], n: int, frontier: int) -> None:
-        """By the update thread.
+        """Give the rows of closed windows to whoever reads results, and say how far this thread is.
 
         `n` is how many tuples the batch had: `rank` moves on by it after the places of rows were computed. Windows of
         time are placed by their ts, windows that count by the rank of the tuple that closed them. Waits in `put` while
