@@ -15,6 +15,13 @@ frontier, whether there were rows or not. Invariants:
   in a diamond, waits in a list here and not at a gate. So a push waits for workers only, and never for another push;
   for this reason pushes can take turns, which keeps the gates that read the same stream alike.
 - The first error of any operator or carrier stops all of them, and is raised by every later call.
+
+An example of the order. q = join(aggregate(a), b). The aggregate reads a, the join reads the aggregate's rows and b. A
+push of b up to ts 100 goes to the join's gate alone. Its gate also has a source that stands for a; until a has come to
+100 that source holds the frontier there, so the join does not run ahead of F. When a is at 100, F is 100: the join's
+gate is let go first, then the aggregate's, whose rows then find it open.
+
+Held by tests/threads/test_dags.py: rows by definition and the reference's nested keys, however the query is run.
 """
 
 from __future__ import annotations
@@ -83,7 +90,11 @@ def _engine(bound: Bound, schemas: Mapping[str, pa.Schema], step: Step, together
 
 
 class Waiting:
-    """Results of one inner operator that wait to be handed over, in order, and how far it is. Guarded by its `Inlet`."""
+    """Results of one inner operator that wait to be handed over, in order, and how far it is. Guarded by its `Inlet`.
+
+    `frontier`: all results below have been appended. `_parts`: batches with their ts as int64, in order; what was
+    handed over is cut off.
+    """
 
     def __init__(self) -> None:
         self.frontier = BEFORE_ALL
@@ -95,7 +106,10 @@ class Waiting:
         self._parts.append((batch, times))
 
     def cut(self, most: int, limit: int) -> int:
-        """A ts up to which there are some rows, but not many more than `most`; `limit` if all below it are no more."""
+        """A ts up to which there are some rows, but not many more than `most`; `limit` if all below it are no more.
+
+        `most` is a chunk (`input.arenas`). Rows of one ts stay together, so there may be more.
+        """
         seen = 0
         for _, times in self._parts:
             if seen + len(times) > most:
@@ -119,7 +133,11 @@ class Waiting:
 
 
 class Inlet:
-    """Where inner operators' results come in at an operator. Whoever brings some hands over what is due."""
+    """Where inner operators' results come in at an operator. Whoever brings some hands over what is due.
+
+    `_reached`: what lies below has been handed over. Threads of several inner operators may bring at once; the lock is
+    held while rows go into the operator's gate, so that slices do not mix.
+    """
 
     def __init__(self, engine: Engine, names: list[str]) -> None:
         self.engine = engine
@@ -128,7 +146,11 @@ class Inlet:
         self._reached = BEFORE_ALL
 
     def bring(self, name: str, batch: pa.RecordBatch | None, frontier: int) -> None:
-        """A batch of results, if there is one; all below `frontier` have been brought."""
+        """A batch of results, if there is one; all below `frontier` have been brought.
+
+        By the thread that carries `name`'s results on. The slower sibling decides how far things go: what is beyond
+        waits in `Waiting`.
+        """
         with self._lock:
             if batch is not None:
                 self._waiting[name].append(batch)
@@ -153,7 +175,12 @@ _NO_TIMES = np.empty(0, np.int64)
 
 
 class Dag:
-    """All operators of a query; to a `Run` what one `Engine` is to it. `_turn` is held by whoever pushes."""
+    """All operators of a query; to a `Run` what one `Engine` is to it. `_turn` is held by whoever pushes.
+
+    `engines` by the names that inner results have as streams ("@0", "@1" ...), inputs before users; `last` is the one
+    whose results the user reads. `_readers`: by stream, the operators that read it. `_inlets`: by inner operator,
+    where its results go. `_carriers`: a thread for each inner operator.
+    """
 
     def __init__(self, bound: Bound, schemas: Mapping[str, pa.Schema], steps: list[Step]) -> None:
         self._schemas = dict(schemas)
@@ -177,7 +204,10 @@ class Dag:
         ]
 
     def begin(self) -> None:
-        """Start all threads."""
+        """Start all threads.
+
+        If a thread can't be started, those that run are told to end: the run never existed.
+        """
         try:
             for engine in self.engines.values():
                 engine.begin()
@@ -188,7 +218,11 @@ class Dag:
             raise
 
     def _build(self, bound: Bound) -> Engine:
-        """The engine of an operator, after those of its inputs."""
+        """The engine of an operator, after those of its inputs.
+
+        Recursive, from the user's query down; an operator that two others read is built once. `pending` is raised
+        where results come in: all of one ts must fit in front of the gate.
+        """
         name = self._names[id(bound.node)]
         if name in self.engines:
             return self.engines[name]
@@ -221,7 +255,11 @@ class Dag:
     # --- results go on ---
 
     def _carry(self, name: str) -> None:
-        """Hand an inner operator's results to those that read them, until its end."""
+        """Hand an inner operator's results to those that read them, until its end.
+
+        Ends when the operator's frontier is AFTER_ALL and that has been told, or when the run is over. An error of
+        `take` or `bring` fails the whole run.
+        """
         engine = self.engines[name]
         told = BEFORE_ALL
         try:
@@ -267,6 +305,11 @@ class Dag:
     # --- calls of Run ---
 
     def push(self, name: str, source: SourceName | None, batches: list[pa.RecordBatch]) -> None:
+        """Rows to every operator that reads the stream, a slice at a time, then the new frontier.
+
+        `_turn` makes pushes, promises and ends follow one another, so that all gates get the same rows in the same
+        order.
+        """
         with self._turn:
             for batch in batches:
                 # In slices: what is pushed is not ready before all gates have it, and a gate has room for so much.
@@ -317,6 +360,7 @@ class Dag:
                 engine.pusher.allow(reached)
 
     def _holder(self) -> tuple[int, str | None, SourceName | None]:
+        """How far all streams are, and who holds them there: the least of all operators."""
         return min((e.pusher.holder() for e in self.engines.values()), key=lambda found: found[0])
 
     def take(self, wait_ns: int) -> pa.RecordBatch | bool | None:

@@ -60,7 +60,12 @@ W = TypeVar("W", bound=Seated)
 
 
 class Engine(ABC, Generic[W]):
-    """One operator of a run. `threads`: as many as there may be; without `elastic=` one a worker."""
+    """One operator of a run. `threads`: as many as there may be; without `elastic=` one a worker.
+
+    Attributes: `ground` streams, gate, control words; `workers` their memory, one a seat; `encoder` what rows become;
+    `payloads` whole rows by stream; `pauser` lets workers stand still; `pusher` the sources; `gatherer` where results
+    come out; `epochs` of an elastic run, else None; `threads` not started before `begin`.
+    """
 
     def __init__(self, ground: Ground, plan: AnyPlan, *, workers: list[W], encoder: Encodes, payloads: Mapping[str, Any],
                  pauser: Pauser, pusher: Pusher, gatherer: Gathers, epochs: Epochs | None) -> None:  # fmt: skip
@@ -80,7 +85,11 @@ class Engine(ABC, Generic[W]):
         self.began = time.monotonic()
 
     def begin(self) -> None:
-        """Start the threads."""
+        """Start the threads.
+
+        `together.join` comes first: if another operator has failed meanwhile, this one is halted before its threads do
+        anything.
+        """
         self.together.join(self)
         self.pauser.begin(len(self.threads))
         policy = policy_of(self.options.policy)
@@ -100,6 +109,7 @@ class Engine(ABC, Generic[W]):
         """What a thread does, until the end."""
 
     def _thread(self, number: int) -> None:
+        """A thread's whole life. However it ends it is counted out, or `still` would wait for it for ever."""
         try:
             self._serve(number)
         except Stopped:
@@ -121,12 +131,19 @@ class Engine(ABC, Generic[W]):
         self.together.abandon()
 
     def halt(self) -> None:
+        """Tell the threads to end: HALT for those that work or sleep, a closed gate for those that wait there, a stop
+        for the policy.
+        """
         self.pauser.stop()
         self.gate.close()
         if self.watch is not None:
             self.watch.stop()
 
     def stop(self) -> None:
+        """Halt, and wait for each thread as long as `stall_after_s`.
+
+        A thread that does not end is a fault of ours, and is told with what it waits for.
+        """
         self.abandon()
         for thread in self.threads:
             if thread is not threading.current_thread() and thread.ident is not None:
@@ -155,6 +172,9 @@ class Engine(ABC, Generic[W]):
         self._tick()
 
     def _tick(self) -> None:
+        """Work that has no thread of its own, done by whoever pushes: changes of epochs that are due, and now and then
+        payload to let go.
+        """
         if self.epochs is not None:
             self.epochs.poll()
         if self.pusher.rows - self._ticked > TICK_ROWS:
@@ -193,6 +213,7 @@ class Engine(ABC, Generic[W]):
         return self._elastic("resize").resize(workers, reason)
 
     def rebalance(self, owners: Sequence[int] | None = None, reason: str = "asked for") -> Change:
+        """Ask for another map: `owners[share]` is a thread. None: by what the shares have cost so far, the heaviest first."""
         found = self._elastic("rebalance")
         return found.request(balanced(self._loads(), found.active) if owners is None else owners, reason)
 

@@ -30,6 +30,10 @@ class Ground:
 
     `readers` take up to `most` tuples at once; what sources write of a row has so many `columns`; `events`: how many of
     its own the engine's threads sleep on; `switches`: epochs will need a source of their own; `positions`: see `StreamIntake`.
+
+    `front` is None for an operator that reads only other operators' results. `inputs`: by stream, which inputs of the
+    operator it is (two for a stream joined with itself). `control`: the run's control words, then a line for each
+    event.
     """
 
     def __init__(self, bound: Bound, schemas: Mapping[str, pa.Schema], options: Options, together: Together, *, readers: int,
@@ -58,7 +62,11 @@ class Ground:
         self.latency = Latency()
 
     def _slots(self, streams: Mapping[str, Stream], most: int | None) -> int:
-        """Room for so many sources; `most` is what the user says of those that are pushed."""
+        """Room for so many sources; `most` is what the user says of those that are pushed.
+
+        A stream without declared sources gets 8 places, or 16 if a column names its sources; with one more a stream,
+        for «no source yet», and one for all. More sources than that are refused, and the message says max_sources=.
+        """
         if most is not None:
             return most + sum(len(self.inputs[name]) for name, stream in streams.items() if stream.source == QUERY)
         slots = 1

@@ -15,7 +15,11 @@ from plait.threads.gate.words import READY_EVENT
 
 @compiled
 def halt(gate, control, value):
-    """Set HALT, then wake all: a sleeper looks at HALT between saying that it will sleep and sleeping."""
+    """Set HALT, then wake all: a sleeper looks at HALT between saying that it will sleep and sleeping.
+
+    `value` is RUNNING, STILL or STOPPING. RUNNING wakes too, which costs little and happens seldom. The order matters:
+    a sleeper that looked before the store finds the event's counter raised, and does not sleep.
+    """
     store_release(control, shared.HALT, value)
     fetch_add(gate, READY_EVENT, 1)
     wake_all(gate, READY_EVENT)

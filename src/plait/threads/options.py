@@ -1,4 +1,9 @@
-"""What `on_threads` takes, checked when it is given."""
+"""What `on_threads` takes, checked when it is given.
+
+Checked here: what can be said without the query, one option at a time or two against each other. What needs the query
+(whether a strategy serves it, how many shares it can have) is `plan`'s. Both happen in `on_threads`, before a thread
+or an array is made, so a wrong option costs nothing.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +28,12 @@ from plait.threads.join.strategies import registry
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """The options of `on_threads`, checked. `plait.query.run_options.ThreadsOptions` says what each means."""
+    """The options of `on_threads`, checked. `plait.query.run_options.ThreadsOptions` says what each means.
+
+    None means «not said»: the plan, or the engine, chooses. `order` is what the user asked of results; `punctuate`
+    says the same in SplitJoin's words, and "order" means «as order= has it». `plain` runs kernels and operators
+    without Numba, for tests.
+    """
 
     workers: int | None = None
     elastic: int | None = None
@@ -100,7 +110,10 @@ class Options:
         }
 
     def _check_given(self) -> None:
-        """Refuse what is of a wrong kind before anything is made of it."""
+        """Refuse what is of a wrong kind before anything is made of it.
+
+        A wrong one would otherwise fail deep inside, in words that do not name the option.
+        """
         rates = self.rates
         if rates is not None and not (
             isinstance(rates, (tuple, list)) and len(rates) == 2 and all(is_number(rate) and rate > 0 for rate in rates)
@@ -120,7 +133,11 @@ class Options:
             raise QueryError(f"cache_dir={self.cache_dir!r} is no folder", do="Pass a path, or leave it out")
 
     def precision(self) -> int:
-        """How exactly results are ordered, as `threads.join.loop.gather` takes it."""
+        """How exactly results are ordered, as `threads.join.loop.gather` takes it.
+
+        STRICT is 0, NEVER -1, a number k > 0 the punctuation interval in triggers. `order="trigger"` is 1: triggers in
+        order, a trigger's partners as workers come.
+        """
         wanted = self.punctuate
         if wanted == "order":
             return {"strict": gather.STRICT, "trigger": 1, "none": gather.NEVER}[self.order]

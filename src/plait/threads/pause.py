@@ -7,6 +7,11 @@ will sleep, and before it does. So none sleeps through it.
 
 What is changed while they stand still is changed wholly, or no worker looks at it again: if the body of `still` raises,
 whatever it is, they are stopped and not let go.
+
+An example. A push brings a value that widens a column. It sets HALT to STILL and wakes all sleepers. Worker 0 is in
+its loop, sees HALT after its batch, returns to Python and stands. Worker 1 sleeps at the gate, wakes, sees HALT, and
+stands. The push counts two arrivals, rewrites the columns, sets HALT to RUNNING, and both go on. A worker that has
+ended meanwhile is no longer counted in `_alive`.
 """
 
 from __future__ import annotations
@@ -29,7 +34,11 @@ class Stopped(Exception):
 
 
 class Pauser:
-    """Counts workers in and out; until they `begin` there are none. `describe` says what each does, for the watchdog."""
+    """Counts workers in and out; until they `begin` there are none. `describe` says what each does, for the watchdog.
+
+    `_alive`: workers that have begun and not ended. `_arrived`: of these, how many stand. `_halted`: somebody's body
+    of `still` is under way, or waits to begin. `_stopping`: for good.
+    """
 
     def __init__(
         self, gate: np.ndarray, control: np.ndarray, describe: Callable[[], str], stall_after_s: float
@@ -75,7 +84,12 @@ class Pauser:
 
     @contextmanager
     def still(self, *, worker: bool = False) -> Iterator[None]:
-        """All workers stand still inside. `worker`: the caller is one of them."""
+        """All workers stand still inside. `worker`: the caller is one of them.
+
+        Only one at a time: a second caller waits, and counts as standing if it is a worker. Raises `Stopped` if the
+        run is being stopped. If a worker does not come within `stall_after_s`, that is an error; time in which
+        something is compiled does not count.
+        """
         with self._lock:
             while self._halted and not self._stopping:
                 self._arrived += worker

@@ -1,6 +1,8 @@
 """A pushed stream's rows (`core.rows`), with what travels along with each, and when each push came.
 
 Pushers append, whoever makes results takes rows and lets them go by their ts: workers say which ts no later result can name.
+
+Held by tests/threads/test_payload.py.
 """
 
 from __future__ import annotations
@@ -22,7 +24,11 @@ EXTRA = (pa.field(TS, pa.int64()), pa.field(SOURCE, pa.int32()), pa.field(SEQ, p
 
 
 class Payload:
-    """One stream's rows. With `sparse`, single old rows may be kept."""
+    """One stream's rows. With `sparse`, single old rows may be kept.
+
+    `_rows` keeps the columns and numbers rows from 0 on; a number is what tuples carry as `ref`. `_firsts` and
+    `_pushed_ns` say when each push came, for latencies.
+    """
 
     def __init__(self, schema: pa.Schema, *, sparse: bool = False) -> None:
         self._names = schema.names
@@ -42,7 +48,12 @@ class Payload:
     def append(
         self, batch: pa.RecordBatch, ts: np.ndarray, source: int, seq: np.ndarray, pushed_ns: int, stamp: int
     ) -> int:
-        """Keep rows; gives the number of the first."""
+        """Keep rows; gives the number of the first.
+
+        `ts` and `seq`: int64, one a row; `source`: the inlet's number; `stamp`: of the encoder, so that codes of text
+        are kept as long as rows that hold it. Any thread may append. Columns of numbers and text are copied into
+        rings, unless `sparse`; the others are kept as they came (`core.rows`).
+        """
         n = batch.num_rows
         extra = [pa.array(ts), pa.repeat(pa.scalar(source, pa.int32()), n), pa.array(seq)]
         with self._lock:
@@ -73,5 +84,9 @@ class Payload:
         return np.array(found, np.int64)
 
     def take(self, refs: np.ndarray, *, extra: bool = True) -> pa.Table:
-        """The rows of these numbers, in this order, once for each time they are named; `extra`: with what travels along."""
+        """The rows of these numbers, in this order, once for each time they are named; `extra`: with what travels along.
+
+        A copy, good after the rows were let go of. Rows that were let go of already can't be asked for: workers say
+        what is live before it goes.
+        """
         return self._rows.take(refs, None if extra else self._names)

@@ -1,4 +1,10 @@
-"""Which strategy each operator of a query comes to, by the options it was given; and what is said of it."""
+"""Which strategy each operator of a query comes to, by the options it was given; and what is said of it.
+
+Nothing here runs or allocates. `on_threads(...)` makes the plan at once and `Run.explain()` tells it, so a user sees
+what will happen before the first push. An example: an inner join with workers=4 and no strategy. `choice.strategy`
+says scalejoin, and why; `scalejoin.plan` gives four seats; `Plan.check` tries that every pair is compared once; both
+reasons stand in `why`.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +29,10 @@ from plait.threads.options import Options
 
 @dataclass(frozen=True)
 class Step:
-    """One operator of a query: how it is run."""
+    """One operator of a query: how it is run.
+
+    `options` are the operator's own: of a larger query's options those that it has.
+    """
 
     query: Query
     options: Options
@@ -34,6 +43,10 @@ def steps(query: Query, options: Options) -> list[Step]:
     """Every operator of a query, inputs before users; the very same query used twice is computed once.
 
     Inside, results are in strict order. Options hold for the operators that have them: a strategy of joins for joins.
+
+    Operators are told apart by identity: one query object that is used twice is one step; two equal ones are two. With
+    `keys`, an operator whose key is made of its inputs' keys asks for theirs as well; a window of time has a key of
+    its own, and asks for none.
     """
     nodes: list[Query] = []
     _collect(query, nodes)
@@ -83,6 +96,7 @@ def described(plans: list[tuple[str, Plan | designs.Design | Sharing]]) -> list[
 
 
 def _collect(query: Query, nodes: list[Query]) -> None:
+    """All operators below and including this one into `nodes`, inputs first, each object once."""
     for child in query.inputs:
         if isinstance(child, Query):
             _collect(child, nodes)
@@ -91,7 +105,12 @@ def _collect(query: Query, nodes: list[Query]) -> None:
 
 
 def _own(node: Query, options: Options, crew: int) -> Options:
-    """What of the options an operator inside a larger query has; workers, if no number is given, share the cores."""
+    """What of the options an operator inside a larger query has; workers, if no number is given, share the cores.
+
+    `crew`: workers for a join where the user has not said how many, the cores divided by the number of joins. A
+    strategy for joins is dropped for other operators, and the other way round; TuML-MC for an aggregate that has no
+    groups.
+    """
     if options.elastic is not None:
         options = _own_elastic(node, options, options.elastic)
         crew = min(crew, options.elastic or crew)
@@ -116,7 +135,11 @@ def _own_elastic(node: Query, options: Options, shares: int) -> Options:
 
 @dataclass(frozen=True)
 class Sharing:
-    """How a user's operator runs: into how many shares its buckets are split, and how many threads serve them at first."""
+    """How a user's operator runs: into how many shares its buckets are split, and how many threads serve them at first.
+
+    `shares` never changes in a run; `workers` is how many threads serve them at the beginning. `seats` are numbers of
+    shares, as a plan's are of workers.
+    """
 
     shares: int
     workers: int
@@ -133,6 +156,7 @@ AnyPlan = Plan | designs.Design | Sharing
 
 
 def _sharing(query: Operator, options: Options) -> Sharing:
+    """How an operator's buckets are split. Options of joins and aggregates are refused, not ignored."""
     if options.strategy != "auto" or options.index != "auto" or options.layout != "auto":
         raise QueryError(
             f"{_given(strategy=options.strategy, index=options.index, layout=options.layout)} for an operator",
@@ -153,7 +177,10 @@ def _sharing(query: Operator, options: Options) -> Sharing:
 
 
 def plan(query: Query, options: Options) -> AnyPlan:
-    """The strategy, chosen and laid out; `why` says what decided."""
+    """The strategy, chosen and laid out; `why` says what decided.
+
+    Called by `steps` for each operator, and for an aggregate once more when its columns are known (`dag`).
+    """
     _check_elastic(options)
     if isinstance(query, Operator):
         return _sharing(query, options)
@@ -202,6 +229,10 @@ def plan(query: Query, options: Options) -> AnyPlan:
 
 
 def _elastic_aggregate(query: Aggregate, options: Options) -> designs.Design | None:
+    """The design of an aggregate with elastic=; None where that was not said.
+
+    Without groups all state is one share: it can move between threads, and can't be split.
+    """
     if options.elastic is None:
         return None
     if options.strategy not in ("auto", "tuml_mc"):
@@ -262,5 +293,6 @@ def _punctuates(strategy: str) -> bool:
 
 
 def _default(options: Options) -> int:
+    """Workers where nobody has said how many: as many as the layout has places, else one a core."""
     asked = model.workers_for(options.layout)
     return asked if asked is not None else max(1, os.cpu_count() or 1)

@@ -1,4 +1,9 @@
-"""Pairs into Arrow batches: the workers' results in result order, with the columns and keys that the reference gives them."""
+"""Pairs into Arrow batches: the workers' results in result order, with the columns and keys that the reference gives them.
+
+In: entries of five words (ts, trigger, partner, left row, right row) in result order, from `loop.gather`. Out: one
+Arrow batch of at most MOST rows, columns as the query's schema has them, `_plait_key` last if asked for. The rows are
+copied out of the payload, so a batch lives on when the payload is let go of.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +36,12 @@ _FEW = 1 << 14  # rows of an as-of join's right side that are not worth a compac
 
 
 class Gatherer:
-    """Takes results from the workers' rings. One thread at a time: `lock`."""
+    """Takes results from the workers' rings. One thread at a time: `lock`.
+
+    `_taken` and `_known`: by worker, what was taken of its ring and what it has said. `_seen`: what `gather` tells:
+    least live ts of either side, rank and ts all are done with. `ns`: time spent making batches. `frontier` moves only
+    when all that was ready is out.
+    """
 
     def __init__(self, bound: Bound, intakes: tuple[StreamIntake, StreamIntake], payloads: tuple[Payload, Payload],
                  workers: list[Worker], control: np.ndarray, latency: Latency, *, forget: Callable[[int], None],
@@ -135,7 +145,11 @@ class Gatherer:
         return made
 
     def _right(self, refs: np.ndarray, alone: np.ndarray) -> pa.Table | None:
-        """The right rows, NULLs where there is none; None if there is no row at all."""
+        """The right rows, NULLs where there is none; None if there is no row at all.
+
+        A left join's unmatched rows have no right row. The matched ones are taken once, and then spread with NULLs
+        between.
+        """
         if alone.all():
             return None
         if not alone.any():
@@ -144,6 +158,11 @@ class Gatherer:
         return self.payloads[1].take(refs[~alone], extra=self.with_keys).combine_chunks().take(pa.array(at, mask=alone))
 
     def _keys(self, entries: np.ndarray, alone: np.ndarray, left: pa.Table, right: pa.Table | None) -> pa.Array:
+        """Each result's key: its trigger's key, then its partner's; of an unmatched row its moment and the left row's
+        key.
+
+        Bytes, equal to the reference's.
+        """
         n = entries.shape[1]
         left_key = self._full_key(0, left, n)
         if right is None and not self.asof:

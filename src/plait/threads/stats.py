@@ -35,7 +35,10 @@ _PAST = 1 << 14
 
 @dataclass(frozen=True)
 class Quantiles:
-    """Milliseconds."""
+    """Milliseconds.
+
+    Of `samples` results, half took at most `p50`, 99 in a hundred at most `p99`. NaN where there was none.
+    """
 
     p50: float
     p99: float
@@ -143,7 +146,10 @@ def measured(worker: int, w: np.ndarray, counts: Counts) -> WorkerStats:
 
 
 def stages(workers: list[np.ndarray], gathering_ns: int) -> dict[str, float]:
-    """Shares of all time spent; `gathering_ns` is what it took to take results from the workers."""
+    """Shares of all time spent; `gathering_ns` is what it took to take results from the workers.
+
+    `workers` are their words; times are nanoseconds there. NS_WAIT and NS_BLOCKED belong to no stage.
+    """
     spent = {
         "distribution": sum(int(w[shared.NS_READ]) for w in workers),
         "execution": sum(int(w[shared.NS_STORE] + w[shared.NS_PROBE]) for w in workers),
@@ -154,7 +160,12 @@ def stages(workers: list[np.ndarray], gathering_ns: int) -> dict[str, float]:
 
 
 class Latency:
-    """When tuples became ready, and how long their results took."""
+    """When tuples became ready, and how long their results took.
+
+    `_frontiers` and `_times`: the frontier stood at [k] since [k], in nanoseconds of `time.monotonic_ns`, ascending.
+    `_push` and `_ready`: measured milliseconds, in parts; when there are more than _SAMPLES, every second one is
+    dropped.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -179,7 +190,11 @@ class Latency:
             self._reached = at + 1
 
     def note(self, ts: np.ndarray, pushed_ns: np.ndarray, now: int) -> None:
-        """Results whose triggers have these ts and were pushed then came out now."""
+        """Results whose triggers have these ts and were pushed then came out now.
+
+        Arrays of equal length: ts in microseconds, `pushed_ns` of each result's later tuple. A ts that no frontier has
+        passed yet counts as ready now.
+        """
         with self._lock:
             at = np.searchsorted(self._frontiers[: self._reached], ts, "right")
             times = np.where(at < self._reached, self._times[np.minimum(at, 2 * _PAST - 1)], now)
@@ -219,5 +234,6 @@ def _quantiles(parts: list[np.ndarray]) -> Quantiles:
 
 
 def variation_percent(counts: list[int]) -> float:
+    """Standard deviation in percent of the mean: 0 if all did the same, or nothing."""
     mean = float(np.mean(counts)) if counts else 0.0
     return 0.0 if mean == 0 else float(np.std(counts)) / mean * 100

@@ -2,6 +2,11 @@
 
 Invariant: the first error that `fail` is told is kept, halts every operator that has joined or will, and is raised by every
 later call of the run. Operators join when they are whole, before their threads start.
+
+Who calls `fail`: a worker's thread, a carrier, the policy's thread, the clock, and `run` for an error of a call. They
+may do so at once; the lock lets one be the first. An operator that joins after the error is halted before its threads
+start. Held by tests/threads/test_life.py and tests/threads/test_broken_calls.py (an interrupt at every point of every
+call).
 """
 
 from __future__ import annotations

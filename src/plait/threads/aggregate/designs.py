@@ -78,6 +78,7 @@ class Design:
 
     @property
     def gate(self) -> type[Gate] | None:
+        """The class of gate this design wants; None: what `on_threads(gate=...)` says."""
         return _known[self.strategy].gate
 
     @property
@@ -86,7 +87,12 @@ class Design:
 
 
 def design(query: Aggregate, strategy: str, workers: int | None, schema: pa.Schema | None = None) -> Design:
-    """The strategy for an aggregate, checked; as far as that goes without the input's columns, if they are not known."""
+    """The strategy for an aggregate, checked; as far as that goes without the input's columns, if they are not known.
+
+    `workers` and `schema` may be None: not said, not known yet. It is called twice for a run: with the query alone, so
+    that mistakes are told at once, and again when the columns are known (`dag._engine`), since whether a function
+    merges may depend on a column's type.
+    """
     if strategy not in (*names(), "auto"):
         raise QueryError(
             f"strategy={strategy!r} for an aggregate",

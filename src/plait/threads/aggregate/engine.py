@@ -3,6 +3,15 @@
 Sources, gate, errors, pauses and the end are every engine's (`engine`, `push`); update threads are the workers
 here. Invariant: every update thread sees all tuples, in total order, and hands its windows the ones of its own groups
 with the frontier after them; so each window has its tuples in total order, and closes when no more can come.
+
+An example: TuML-MC with two update threads, windows of 10 us that follow one another, grouped by a column. Both
+threads read all tuples. Key a falls to thread 0, b to thread 1. Thread 0 takes tuples up to ts 12 with frontier 13:
+its window [0, 10) can get no more tuples, so its row for a is handed over, with «no row of mine below 13 is still to
+come». The row for b follows from thread 1. Whoever reads `results()` gets both once both threads have passed the
+window's end (`aggregate.results`).
+
+Held by tests/threads/aggregate/test_on_threads.py (every window and function, on every design, against the definition)
+and tests/threads/aggregate/test_runs.py (ends, errors, memory).
 """
 
 from __future__ import annotations
@@ -49,7 +58,11 @@ BATCH = 1 << 15  # tuples an update thread takes at once, unless batch= says oth
 
 
 class PaneRows:
-    """A source's rows as they go into its arena."""
+    """A source's rows as they go into its arena.
+
+    `arrays` are those of `Columns.arrays`, one a column, in the order of the layout. `key` and `coord` are None:
+    aggregates look nothing up.
+    """
 
     key = coord = None
 
@@ -61,7 +74,11 @@ class PaneRows:
 
 
 class PaneEncoder:
-    """Stands where `columns.Encoder` stands for joins: what an aggregate reads of a row. There is nothing to widen."""
+    """Stands where `columns.Encoder` stands for joins: what an aggregate reads of a row. There is nothing to widen.
+
+    `columns` says what the query's functions read of a row; text and other things of varying length are not in an
+    arena, and are taken from the payload (`needs_rows`).
+    """
 
     has_node = False
     stamp = 0
@@ -86,7 +103,10 @@ class PaneEncoder:
 
 
 class NoPayload:
-    """For an aggregate that reads numbers only: no row is kept."""
+    """For an aggregate that reads numbers only: no row is kept.
+
+    It still counts rows, so that references rise as they do elsewhere; nobody takes a row by one.
+    """
 
     rows = nbytes = 0
 
@@ -105,7 +125,13 @@ class NoPayload:
 
 
 class Updater:
-    """One update thread's memory: its windows, a batch of tuples, and its counters."""
+    """One update thread's memory: its windows, a batch of tuples, and its counters.
+
+    `windows` are this thread's own, for its part of the groups. `taken.rows` is the batch: ts, origin, seq, ref.
+    `wide` and `narrow` hold the batch's columns of 8 bytes and of 1 byte, which `kinds` tells apart. `passed` is the
+    frontier it has worked up to, `rank` the number of tuples it has seen, `cpu_ns` its thread's processor time at the
+    end.
+    """
 
     def __init__(self, number: int, windows: PaneWindows, most: int, crew: int) -> None:
         self.number, self.windows = number, windows
@@ -127,6 +153,7 @@ class Updater:
         return self.windows.counts + Counts(results=int(w[shared.RESULTS]), batches=int(w[shared.BATCHES]))
 
     def arrays(self, n: int) -> list[np.ndarray]:
+        """The batch's columns in the order of the layout, cut to `n` tuples: views, good until the next batch."""
         wide, narrow = list(self.wide)[::-1], list(self.narrow)[::-1]
         return [(wide if kind else narrow).pop()[:n] for kind in self.kinds]
 
@@ -157,13 +184,22 @@ class PaneEngine(Engine[Updater]):
         """Take what is ready, update windows, hand over what has closed; False at the end."""
 
     def _answered(self, code: int, who: str) -> bool:
-        """The gate answered a code to a thread: False if that is because the run has ended."""
+        """The gate answered a code to a thread: False if that is because the run has ended.
+
+        A code below zero at the gate is the end of a run that was stopped, or a fault of ours.
+        """
         self.pauser.pause()
         if self.together.over:
             return False
         raise RunError(f"The gate answered {code} to {who}", do="Report this")
 
     def _hand_over(self, worker: Updater, closed: list[Closed], n: int, frontier: int) -> None:
+        """Give the rows of closed windows to whoever reads results, and say how far this thread is.
+
+        `n` is how many tuples the batch had: `rank` moves on by it after the places of rows were computed. Windows of
+        time are placed by their ts, windows that count by the rank of the tuple that closed them. Waits in `put` while
+        too many rows are unread; a share of an elastic run must not wait, and `offer`s.
+        """
         out = []
         for each in closed:
             batch = each.rows
@@ -220,7 +256,11 @@ class PaneEngine(Engine[Updater]):
 
 
 class AggregateEngine(PaneEngine):
-    """An aggregate by TuML, or another design whose tuples come from a gate."""
+    """An aggregate by TuML, or another design whose tuples come from a gate.
+
+    `made.workers` update threads, each a reader of the gate. Rows are kept only if a function needs values that no
+    arena holds, or if keys are asked for of windows that count.
+    """
 
     def __init__(self, bound: Bound, schemas: Mapping[str, pa.Schema], made: Design, options: Options,
                  together: Together) -> None:  # fmt: skip
@@ -254,6 +294,11 @@ class AggregateEngine(PaneEngine):
             self._crew.serve(thread, self._step_share)
 
     def _step(self, worker: Updater) -> bool:
+        """Take a batch, update windows, hand over closed ones; False at the end.
+
+        If the batch is full there may be more tuples below the frontier, also at the last tuple's own ts; so time has
+        passed only up to that ts. A frontier that moved without tuples closes windows too.
+        """
         w, seat = worker.words, worker.number
         began = time.monotonic_ns()
         ts, origin, seq, ref = worker.tuples
@@ -278,7 +323,10 @@ class AggregateEngine(PaneEngine):
         return frontier < AFTER_ALL
 
     def _step_share(self, number: int) -> int:
-        """As `_step`, of an elastic run: a batch of a share, up to the next switch; it never waits."""
+        """As `_step`, of an elastic run: a batch of a share, up to the next switch; it never waits.
+
+        A share that has too many unread rows answers BLOCKED, and its thread goes on to others.
+        """
         worker = self.workers[number]
         if self.results.crowded(number):
             worker.words[shared.WAITS] = shared.FOR_CONSUMER
@@ -302,6 +350,7 @@ class AggregateEngine(PaneEngine):
         return FINISHED if frontier == AFTER_ALL else WORKED if worked or epoch else IDLE
 
     def _update(self, worker: Updater, n: int, frontier: int) -> list[Closed]:
+        """Bring the batch's columns together, in total order, and let the windows take them; gives what has closed."""
         ts, origin, seq, ref = (column[:n] for column in worker.tuples)
         arenas = self.arenas
         lay_out(n, origin, seq, arenas.table, arenas.size - 1, worker.kinds, worker.wide, worker.narrow)

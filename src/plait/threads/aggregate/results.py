@@ -2,6 +2,10 @@
 
 Each update thread hands over its rows in order, and says how far it is: no later row of its own comes before that. Rows
 that lie below what all of them have said are complete. With one thread nothing has to be merged.
+
+An example with two threads. Thread 0 has put rows of ts 10 and 20 and said 25; thread 1 has put one of ts 10 and said
+15. All have passed 15, so both rows of ts 10 are given out, in the order of their keys. The row of 20 waits: thread 1
+may still bring one before it.
 """
 
 from __future__ import annotations
@@ -32,6 +36,10 @@ class OrderedResults:
 
     Rows come with their places, int64 in ascending order: one array, or several of which the first decides what is
     complete. Rows that are alike in all of them are one thread's, or in the order of the columns `_by`.
+
+    By seat: `_rows` a queue of (batch, places), `_unread` how many rows are in it, `_until` how far its thread is in
+    the measure of places, `_passed` the same as a ts. For windows of time the two are alike; for windows that count,
+    places are ranks.
     """
 
     _by: tuple[str, ...] = ()
@@ -54,6 +62,9 @@ class OrderedResults:
         that measure, and as the ts below which this thread has no more rows.
 
         Waits while too much is unread; `pause` is called meanwhile, and raises to end the wait.
+
+        The wait ends when a reader has taken enough, or when `pause` raises. At the end, AFTER_ALL, nobody waits: the
+        thread is done.
         """
         self.offer(seat, rows, until, frontier)
         while until < AFTER_ALL:
@@ -75,6 +86,8 @@ class OrderedResults:
         """Whether too much of a share is unread for it to go on.
 
         The share that is furthest behind goes on if there is nothing to read: the others' rows may wait for it alone.
+
+        Without that exception a run could stand still, with rows in every queue and none that is complete.
         """
         if self._unread[seat] <= self._room:
             return False
@@ -84,7 +97,12 @@ class OrderedResults:
             return waiting or self._until[seat] > least
 
     def next(self, wait_ns: int) -> pa.RecordBatch | bool | None:
-        """A batch of rows; None if there is none in time; False at the end."""
+        """A batch of rows; None if there is none in time; False at the end.
+
+        One reader at a time (`lock`). Merging and building of Arrow columns happen outside `_guard`, so that threads
+        can put rows meanwhile. It returns None before its time is up when the frontier has moved: an operator behind
+        this one may be waiting for that alone.
+        """
         deadline = time.monotonic_ns() + wait_ns
         with self._guard:
             while True:
@@ -160,4 +178,5 @@ class AggregateResults(OrderedResults):
 
 
 def _built(rows: pa.RecordBatch | Later) -> pa.RecordBatch:
+    """Rows as a batch. Of a `Later` the work is done here, by the thread that reads results."""
     return rows.built() if isinstance(rows, Later) else rows

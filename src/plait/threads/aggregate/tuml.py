@@ -19,7 +19,12 @@ from plait.threads.atomics.native import compiled, ints, octets
 
 @compiled
 def lay_out(n: Any, origin: Any, seq: Any, arena: Any, mask: Any, kinds: Any, wide: Any, narrow: Any) -> None:
-    """Copy columns out of the sources' arenas: of 8 bytes (kinds[c] 1) into rows of `wide`, of 1 byte into `narrow`."""
+    """Copy columns out of the sources' arenas: of 8 bytes (kinds[c] 1) into rows of `wide`, of 1 byte into `narrow`.
+
+    `n` tuples; `origin` and `seq` say where each one's columns lie: arena of the slot, place `seq & mask`. `arena` is
+    the table of addresses, a row a slot. `wide` is int64[columns, most], `narrow` uint8; both are the caller's own
+    memory. Column by column, so that the inner loop touches one array of each source.
+    """
     w, b = 0, 0
     for c in range(len(kinds)):
         at = shared.A_COLUMNS + c

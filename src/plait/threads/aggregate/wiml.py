@@ -30,7 +30,11 @@ def look(g, reader, out):
 
 @compiled
 def await_frontier(g, reader, known, nanoseconds, out):
-    """As `look`, but sleep up to `nanoseconds` while the frontier is not above `known`."""
+    """As `look`, but sleep up to `nanoseconds` while the frontier is not above `known`.
+
+    `known` is the frontier the caller has worked up to, `out` one word of its own. After `prepare` it looks once more,
+    so a promise in between is not slept through.
+    """
     code = look(g, reader, out)
     if code < 0 or out[0] > known:
         return code

@@ -3,6 +3,11 @@
 Sources, judgement, frontier, errors and ends are those of the other designs; only that rows go into the W-Hive, in the
 pushing thread, instead of into an arena and the gate. Invariant: a source's cells have its tuples before it says at the hive,
 and then at the gate, how far it has come; so whoever sees that frontier finds them there.
+
+Who does what: a thread that pushes judges the rows, finds each row's cell and adds it up there, and promises at the
+hive, then at the gate. Nothing waits for another source. The output thread sleeps at the gate until the frontier
+moves, takes complete winsets, merges the sources' cells into panes and closes windows. So work on tuples is spread
+over the threads that push, and what one thread does alone goes with panes, keys and sources.
 """
 
 from __future__ import annotations
@@ -60,7 +65,11 @@ class SourcesCells:
 
 
 class HivePusher(Pusher):
-    """Sources in front of the W-Hive. `output` takes winsets out, and says so by `moved`."""
+    """Sources in front of the W-Hive. `output` takes winsets out, and says so by `moved`.
+
+    The difference to `Pusher`: `_furnish` makes cells instead of an arena, `_enter` updates cells instead of filling
+    the gate, `_written` tells the hive before the gate hears of a promise.
+    """
 
     def __init__(self, ground: Ground, pauser: Pauser, payloads: Mapping[str, Any], encoder: Encodes, *,
                  widen: Callable[[], None], windows: HiveWindows, cells: SourcesCells, output: Updater,
@@ -79,6 +88,11 @@ class HivePusher(Pusher):
 
     def _enter(self, intake: StreamIntake, inlet: Inlet, rows: pa.Table | pa.RecordBatch, ts: np.ndarray, ref: np.ndarray,
                progress: int) -> None:  # fmt: skip
+        """Rows of one source, in order, into its cells, a chunk at a time.
+
+        After each chunk the source promises the ts of its last row, so that windows can be taken while a long push
+        goes on.
+        """
         n = len(ts)
         if n == 0:
             self._promise(inlet, progress)
@@ -93,7 +107,12 @@ class HivePusher(Pusher):
             self._promise(inlet, progress if last == n else int(ts[last - 1]))
 
     def _wait_for_room(self, slot: int, cells: Cells) -> None:
-        """Too many cells in panes that wait for another source are an error; in complete ones that nobody took, a wait."""
+        """Too many cells in panes that wait for another source are an error; in complete ones that nobody took, a wait.
+
+        `pending` limits cells in panes that another source holds back: there waiting might be for ever, so that is an
+        error, as at the gate. `capacity` limits cells in panes that are complete and not taken: there the output
+        thread, or the reader of results behind it, has to catch up.
+        """
         since, seen = time.monotonic(), -1
         pending, capacity = self.gate.pending, self.gate.capacity
         while cells.live() > pending:
@@ -118,7 +137,10 @@ class HivePusher(Pusher):
 
 
 class HiveEngine(PaneEngine):
-    """An aggregate by WiML. The only thread here is the one that takes winsets out."""
+    """An aggregate by WiML. The only thread here is the one that takes winsets out.
+
+    The gate has one reader, the output thread, and carries no tuples: it is there for the frontier.
+    """
 
     def __init__(self, bound: Bound, schemas: Mapping[str, pa.Schema], made: Design, options: Options,
                  together: Together) -> None:  # fmt: skip
@@ -143,6 +165,10 @@ class HiveEngine(PaneEngine):
         self._frontier = np.zeros(1, np.int64)
 
     def _step(self, worker: Updater) -> bool:
+        """Wait until the frontier moves, take what is complete, hand over closed windows; False at the end.
+
+        `_moved` wakes pushers that wait for room.
+        """
         w, began = worker.words, time.monotonic_ns()
         w[shared.WAITS] = shared.FOR_TUPLES
         code = int(await_frontier(self.gate.words, worker.number, worker.passed, WAIT_NS, self._frontier))

@@ -13,6 +13,8 @@ Each compiles to the instruction one expects, runs without the GIL and can be ca
 Indices are not checked and do not wrap round. The array must be contiguous and 8-byte aligned, as NumPy's own are.
 A plain `a[i]` beside these is allowed only where another word's release and acquire orders it: LLVM assumes that
 no other thread touches a plain word, and turns `while a[0] == 0` into an endless loop.
+
+Each step is a few lines of LLVM, put where it is called: there is no call, and nothing to load.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ _WORD = ir.IntType(64)
 
 
 def _address(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    """The pointer to array[index], unchecked: what `a[i]` compiles to, less the wrap-around and the bounds check."""
     array = context.make_array(signature.args[0])(context, builder, args[0])
     index = context.cast(builder, args[1], signature.args[1], types.intp)
     return cgutils.get_item_pointer(
@@ -37,6 +40,7 @@ def _address(context: Any, builder: Any, signature: Any, args: Any) -> Any:
 
 
 def _word(context: Any, builder: Any, signature: Any, args: Any, at: int) -> Any:
+    """The argument number `at` as an int64, whatever integer type Numba has given it: a literal 0 is an int64 here too."""
     return context.cast(builder, args[at], signature.args[at], types.int64)
 
 

@@ -1,6 +1,10 @@
 """What compiled loops need besides atomic steps, and the twin has no word for: addresses, calls through them, the clock.
 
 Code that uses these is not explored by the scheduler; what it shares with other threads it still shares through atomic steps.
+
+An address is an int64 word in somebody's memory. It is good as long as Python keeps the array: each owner says where
+(`join.memory`, `input.arenas`). Arrays made from addresses know no bounds; an index past the end reads what lies
+there.
 """
 
 import numpy as np
@@ -19,11 +23,13 @@ def ints(address, n):
 
 @inner
 def floats(address, n):
+    """As `ints`, of float64."""
     return carray(pointer_at(address), n, dtype=np.float64)
 
 
 @inner
 def octets(address, n):
+    """As `ints`, of bytes: flags, one a row."""
     return carray(pointer_at(address), n, dtype=np.uint8)
 
 

@@ -40,7 +40,11 @@ def sched_yield():
 
 @compiled
 def sleep_on(words, at, expected, nanoseconds):
-    """Sleep while `words[at] == expected`, but no longer than `nanoseconds`."""
+    """Sleep while `words[at] == expected`, but no longer than `nanoseconds`.
+
+    `words[at]` is an event's counter (see `gate.flow.prepare`). The call is made without the GIL. A thread that is
+    interrupted by a signal returns early, as it does when the word has changed already.
+    """
     if load_acquire(words, at) != expected:
         return
     if _FUTEX:
@@ -57,7 +61,11 @@ def sleep_on(words, at, expected, nanoseconds):
 
 @compiled
 def wake_all(words, at):
-    """Wake every thread that sleeps on this word."""
+    """Wake every thread that sleeps on this word.
+
+    The counter must have been raised before: a sleeper compares it. Without futexes there is nothing to do, since
+    sleepers look again by themselves.
+    """
     if _FUTEX:
         _syscall(_FUTEX, address_of(words, at), _WAKE, _ALL, 0, 0, 0)
 

@@ -60,7 +60,11 @@ class Crew:
         made_ready(epochs.nears, words, 0)
 
     def serve(self, thread: int, step: Callable[[int], int]) -> None:
-        """Until every share has come to its end. `step(share)` takes one batch of it, if there is one, and answers as above."""
+        """Until every share has come to its end. `step(share)` takes one batch of it, if there is one, and answers as above.
+
+        `step` must not wait: other shares of this thread would. BLOCKED is slept off for half a millisecond, since
+        nobody wakes a thread when results are read.
+        """
         e, line = self._words, int(epochs.thread_at(self._words, thread))
         while e[epochs.ENDED] < e[epochs.SHARES]:
             self._pauser.pause()

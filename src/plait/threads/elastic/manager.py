@@ -4,6 +4,13 @@ One switch is under way at a time (`threads.gate.epochs` says why). A request th
 wait only the last is carried out, as the paper discards all but the most recent: the others are logged as superseded.
 Nobody blocks here: a request is carried out by whoever calls `poll` next, which every push and every look for results
 does.
+
+An example. resize(4) at 2 threads: `spread` makes a map, it is logged as number 0, and the switch enters the gate at
+once. resize(3) comes before all shares have met it: number 1 waits. resize(2) comes: number 1 is superseded, number 2
+waits. The next push polls, finds that every share has met the first switch, and inserts the one of number 2.
+
+Held by tests/threads/test_elastic.py: a run that switches gives the bytes of one that never did, and changes are
+logged.
 """
 
 from __future__ import annotations
@@ -49,7 +56,11 @@ class Change:
 
 
 class Epochs:
-    """See the module. `words` is the memory of `threads.gate.epochs`, which the run's control words name."""
+    """See the module. `words` is the memory of `threads.gate.epochs`, which the run's control words name.
+
+    `_owners`: the map of the newest epoch in the gate. `_wanted`: what waits. `_current`: the number of the request
+    whose switch is in the gate and not settled. `_log`: all changes, by number.
+    """
 
     def __init__(self, gate: Gate, control: np.ndarray, shares: int, workers: int, threads: int) -> None:
         """Of a run that begins: its shares go to the first `workers` of its threads. The gate's last slot is for switches."""
@@ -145,6 +156,10 @@ class Epochs:
             self.lock.release()
 
     def _advance(self) -> None:
+        """Settle the switch in the gate if it is done, and insert the one that is wanted; under `lock`.
+
+        DRAINING is no failure: some reader has yet to read the last switch's tuple; the next poll tries again.
+        """
         if self._current is not None:
             # If every share has met it and some have not been served since, the next one can come all the same.
             done = epochs.all_taken if self._wanted is None else epochs.all_passed
@@ -200,7 +215,11 @@ class Epochs:
 
 
 def spread(owners: Sequence[int], workers: int) -> list[int]:
-    """A map for the first `workers` threads that moves as few shares as will do; their numbers differ by one at most."""
+    """A map for the first `workers` threads that moves as few shares as will do; their numbers differ by one at most.
+
+    An example: four shares at thread 0, two threads wanted: [0, 0, 0, 0] becomes [0, 0, 1, 1]. A third thread: [0, 0,
+    1, 2]; one share moves.
+    """
     shares = len(owners)
     fair = [shares // workers + (t < shares % workers) for t in range(workers)]
     # Who has more than the others keeps the larger part, so that as few as possible move.
@@ -221,7 +240,11 @@ def spread(owners: Sequence[int], workers: int) -> list[int]:
 
 
 def balanced(loads: Sequence[float], workers: int) -> list[int]:
-    """A map by measured load: the heaviest share first, each to the thread that has the least."""
+    """A map by measured load: the heaviest share first, each to the thread that has the least.
+
+    An example: loads 5, 4, 3, 3 on two threads: 5 to thread 0, 4 to 1, 3 to 1 (7), 3 to 0 (8). This is the greedy
+    rule, not the best map, and it does not try to keep shares where they are.
+    """
     totals, made = [0.0] * workers, [0] * len(loads)
     counts = [0] * workers
     for share in sorted(range(len(loads)), key=lambda s: (-loads[s], s)):

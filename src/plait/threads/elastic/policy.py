@@ -45,7 +45,11 @@ Policy = Callable[[Load], "int | tuple[int, str] | None"]
 
 @dataclass(frozen=True)
 class Thresholds:
-    """The paper's policy. Parts of 1, or percent."""
+    """The paper's policy. Parts of 1, or percent.
+
+    An example: 4 threads, 95 percent busy on the average. 4 * 0.95 / 0.70 = 5.4, so 6 are asked for. At 4 threads and
+    30 percent, 4 * 0.30 / 0.70 = 1.7, so 2.
+    """
 
     upper: float = 0.90
     target: float = 0.70
@@ -90,7 +94,12 @@ def policy_of(given: Any) -> Policy | None:
 
 
 class Watch:
-    """Asks the policy every so often, in a thread of its own, and has its answers carried out."""
+    """Asks the policy every so often, in a thread of its own, and has its answers carried out.
+
+    Its thread looks every `every_s` seconds. `_called`: for how many threads, and how many looks in a row have called.
+    `_rest`: looks that are not acted on, after a change. `_last`: the change under way. An error in a user's policy
+    fails the run.
+    """
 
     def __init__(self, policy: Policy, epochs: Epochs, fail: Callable[[BaseException], None], *, every_s: float = EVERY_S,
                  patience: int = 3) -> None:  # fmt: skip

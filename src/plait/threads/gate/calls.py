@@ -4,6 +4,10 @@ Invariant: one thread at a time is inside a call for a source or reader, because
 takes effect even if it comes while a thread is inside. The remover sets STATE, fences and tries to take BUSY; a thread on its way
 out releases BUSY, fences and looks at STATE. Whoever comes second sees the other, and does what is left to do with BUSY
 in its hands, so it is done once and never to the slot's next occupant.
+
+A call costs one CAS on the way in, and one release store and one fence on the way out. BUSY is not a lock that one
+waits for: a second thread is answered INSIDE at once, since two threads that push one source have no order between
+them.
 """
 
 from __future__ import annotations
@@ -49,7 +53,12 @@ def enter_source(g, slot):
 
 @compiled
 def leave_source(g, slot, promised):
-    """End a call: wake readers if something was promised. If the source was removed meanwhile, let go for it."""
+    """End a call: wake readers if something was promised. If the source was removed meanwhile, let go for it.
+
+    The loop is for removal. If a remover sets STATE after the look at it, it finds BUSY free and does the rest itself;
+    if before, this thread sees REMOVED, takes BUSY again, and lets go of the frontier. It repeats only if it has just
+    done that.
+    """
     s = source_at(slot)
     while True:
         store_release(g, s + BUSY, 0)
@@ -70,6 +79,7 @@ def leave_source(g, slot, promised):
 
 @compiled
 def enter_reader(g, reader):
+    """Begin a call for this reader: 0, or a code. As `enter_source`."""
     r = reader_at(g, reader)
     if not cas(g, r + BUSY, 0, 1):
         return INSIDE if load_acquire(g, r + STATE) == LIVE else GONE
@@ -104,7 +114,11 @@ def leave_reader(g, reader, took):
 
 @compiled
 def tell(g, reader):
-    """Publish what the reader has counted of each source: before it leaves, for flow control to see."""
+    """Publish what the reader has counted of each source: before it leaves, for flow control to see.
+
+    A row of words a reader, a word a slot, so that no two readers write one line. Only what has changed is stored: a
+    source that idles keeps its word in its own cache.
+    """
     row = read_at(g, reader)
     counts = scratch_at(g, reader)
     for slot in range(load_acquire(g, USED)):
@@ -114,7 +128,10 @@ def tell(g, reader):
 
 @compiled
 def heartbeat(g, slot, ts):
-    """Promise that no tuple below `ts` will come. A promise that says less than the last changes nothing."""
+    """Promise that no tuple below `ts` will come. A promise that says less than the last changes nothing.
+
+    `ts` in microseconds. Readers are woken even if the promise changed nothing: sleepers look again, and sleep.
+    """
     code = enter_source(g, slot)
     if code < 0:
         return code
@@ -126,7 +143,11 @@ def heartbeat(g, slot, ts):
 
 @compiled
 def end(g, slot):
-    """No more tuples: the source lets go of the frontier for good."""
+    """No more tuples: the source lets go of the frontier for good.
+
+    Tuples that are in stay in, and will be read. The slot can be announced anew once every reader has read them
+    (`elastic.claim_source`).
+    """
     code = enter_source(g, slot)
     if code < 0:
         return code
@@ -139,7 +160,10 @@ def end(g, slot):
 
 @compiled
 def close(g):
-    """Refuse every further call; who sleeps is woken to hear it."""
+    """Refuse every further call; who sleeps is woken to hear it.
+
+    For a run that stops, whatever is in the gate: a call that is inside goes on to its end, the next one is refused.
+    """
     store_release(g, CLOSED, 1)
     fence()
     wake_readers(g)

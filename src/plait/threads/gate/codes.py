@@ -1,4 +1,10 @@
-"""What compiled gate functions answer instead of raising. Zero and above is a number of tuples."""
+"""What compiled gate functions answer instead of raising. Zero and above is a number of tuples.
+
+Compiled callers only compare a number, and most codes are no errors to them but a reason to wait or to come again.
+Where one is an error, `gates.Gate.refused` says so once Python is back. FULL and STUCK say «not now»: the caller may
+try again. INSIDE, NOT_TAKEN and DRAINING say that another call stands in the way; what they mean for the caller is
+said at each function that gives them.
+"""
 
 from __future__ import annotations
 

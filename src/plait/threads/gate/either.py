@@ -2,6 +2,8 @@
 
 A branch a batch is all that this costs. Both gates promise the same (`threads.gate`), so the tuples are the same, in the same
 order; who does the work is not: with the skip list sources sort as they insert, with the ring every reader merges for itself.
+
+Not a function value handed to the loop: the loop would lose its cache (`flow`).
 """
 
 from __future__ import annotations

@@ -14,6 +14,11 @@ Invariants, and why they hold:
   other: the reader counts the new source, or the announcer takes it back and answers BEHIND.
 - A new reader starts exactly where its parent stands: the parent's BUSY is held meanwhile, and memory is only freed
   against the rows of readers that were there through one READERS_VERSION.
+
+An example. Reader R has settled frontier 10. Source S is announced with min_ts 8: `admit` publishes PROGRESS 8, raises
+the version, fences, reads FRONTIER 10 > 8, takes the 8 back and answers BEHIND. `gates.Gate.open` asks again with 10.
+Had the announcer read FRONTIER before R stored its 10, R would find the version changed at its second look, compute
+the minimum again, and come to 8: then S is in.
 """
 
 from __future__ import annotations
@@ -82,6 +87,10 @@ def announce_sources(g, slots, origins, count, min_ts, change):
     """Let `slots` (ascending) in; their tuples will have ts >= `min_ts`.
 
     0, or a code: then nothing has changed. INSIDE means that another call holds one of them for a moment: try again.
+
+    `slots` and `origins` are int64 arrays of `count` entries. `change` is a number of the caller's; 0 means none.
+    STATE becomes LIVE after BUSY is let go of: until then nobody can be inside the new source, and a remover finds
+    nothing to remove.
     """
     code = 0
     held = 0
@@ -102,7 +111,11 @@ def announce_sources(g, slots, origins, count, min_ts, change):
 
 @compiled
 def claim_source(g, slot):
-    """Take BUSY of a slot that has no source and no tuple that some reader has yet to read: 0, or a code."""
+    """Take BUSY of a slot that has no source and no tuple that some reader has yet to read: 0, or a code.
+
+    DRAINING is temporary: the slot's former source has ended, but some reader has yet to read its last tuple, or it
+    has not let go of the frontier.
+    """
     s = source_at(slot)
     if load_acquire(g, s + STATE) == LIVE:
         return NOT_TAKEN
@@ -135,7 +148,11 @@ def drained(g, slot):
 
 @compiled
 def admit(g, slots, origins, count, min_ts):
-    """With the slots' BUSY in hand: let them in, unless a reader has been promised more than `min_ts`."""
+    """With the slots' BUSY in hand: let them in, unless a reader has been promised more than `min_ts`.
+
+    LAST_TS and LIMIT belong to the former source and are reset; TAIL is not: counts, and with them places, go on for
+    ever.
+    """
     for i in range(count):
         s = source_at(slots[i])
         store_release(g, s + ORIGIN, origins[i])
@@ -162,6 +179,10 @@ def admit(g, slots, origins, count, min_ts):
 
 @compiled
 def raise_used(g, used):
+    """Slots below `used` have to be looked at from now on; USED never falls.
+
+    CAS, since announcers of different slots may be here at once.
+    """
     while True:
         old = load_acquire(g, USED)
         if old >= used or cas(g, USED, old, used):
@@ -222,7 +243,12 @@ def announce_readers(g, readers, count, parent, change):
 
 @compiled
 def seat(g, readers, count, parent):
-    """With every BUSY in hand: copy the parent's position, then let the readers in."""
+    """With every BUSY in hand: copy the parent's position, then let the readers in.
+
+    Rows are copied by acquired loads and released stores: a source that frees memory may read the new reader's row at
+    once. The private counts are copied too, since a ring reader merges by them. LEAVES = -1: the parent's merge is not
+    the new reader's.
+    """
     p = reader_at(g, parent)
     for i in range(count):
         r = reader_at(g, readers[i])
@@ -259,6 +285,11 @@ def remove_readers(g, readers, count, change):
 
 @compiled
 def remove_reader(g, reader):
+    """Let one reader go: 1, 0 if it was not live, or LAST_READER.
+
+    READERS_LIVE is taken from first, so that of two calls that remove the last two readers one is refused. If a thread
+    is inside a call of the reader, that thread frees the seat when it leaves.
+    """
     r = reader_at(g, reader)
     if load_acquire(g, r + STATE) != LIVE:
         return 0

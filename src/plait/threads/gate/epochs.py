@@ -31,6 +31,17 @@ Invariants, and why they hold:
   take longer than the switch.
 
 Not promised: when shares come to the switch (as soon as they have processed what is before it).
+
+An example. Two shares, both served by thread 0; the new map gives share 1 to thread 1. The largest frontier that a
+reader has settled is 10, so the switch enters with ts 10, and stands before all other tuples of ts 10. Share 1's
+reader takes tuples of ts 8, 9, then the switch, then 10. `take` gives two tuples, says SWITCHING = 1, and leaves the
+third in the arrays as AHEAD. Thread 0 does the work of 8 and 9, and hands on: PASSED = 1, then OWNER = 1. Thread 1
+acquires OWNER, finds the windows, the read position and the tuple of ts 10 as thread 0 has left them, and goes on.
+Share 0 meets the same switch in its own time; its owner stays the same.
+
+Where things are: `manager` decides on maps and inserts switches; `join.serve` and `elastic.crew` are the threads'
+loops. Held by tests/threads/gate/test_epochs.py under the scheduler, and by tests/threads/test_elastic.py: results are
+byte for byte those of a run that never switched.
 """
 
 from __future__ import annotations
@@ -92,11 +103,13 @@ AT_GATE: Final = 6  # 1 while it sleeps for tuples, or is about to: released by 
 
 @pure
 def row_words(e):
+    """Words of one row of the map: whole lines, so that the two rows share none."""
     return -(-e[SHARES] // LINE) * LINE
 
 
 @pure
 def map_at(e, epoch, share):
+    """Where the map of an epoch says which thread serves a share. Epochs take turns in two rows."""
     return MAPS_AT + (epoch & 1) * row_words(e) + share
 
 
@@ -117,6 +130,7 @@ def owner_of(e, share):
 
 @compiled
 def owns_any(e, thread):
+    """Whether any share is this thread's. If not it has nothing to do at the gate, and parks."""
     for share in range(e[SHARES]):  # noqa: SIM110  (a generator has no place in compiled code)
         if load_acquire(e, share_at(e, share) + OWNER) == thread:
             return True
@@ -172,6 +186,10 @@ def take(g, e, share, most, ts, origin, seq, ref, a, at):
 
     `a[at]` and the words after it are the share's, as above; what was read behind a switch stays in the arrays for the
     next call.
+
+    `ts`, `origin`, `seq` and `ref` are the share's own arrays of `most` words, which travel with it from owner to
+    owner; so does `a`. Gives the number of tuples before the switch, which may be 0. AHEAD > 0 afterwards means that
+    the next call reads nothing from the gate, but moves these tuples to the front.
     """
     while True:
         number = a[at + AHEAD]
@@ -202,6 +220,10 @@ def take(g, e, share, most, ts, origin, seq, ref, a, at):
 
 @pure
 def move_down(number, first, ts, origin, seq, ref):
+    """Tuples `first`, `first + 1` ...
+
+    of the arrays to their beginning. Ascending, so that overlapping ranges are moved rightly.
+    """
     for i in range(number):
         ts[i] = ts[first + i]
         origin[i] = origin[first + i]
@@ -223,7 +245,11 @@ def hand_over(e, share, epoch, now):
 
 @compiled
 def hand_on(g, e, me, share, epoch, now):
-    """`hand_over`, and wake the thread that the share goes to: asleep for tuples at the gate, or parked."""
+    """`hand_over`, and wake the thread that the share goes to: asleep for tuples at the gate, or parked.
+
+    `me` is the caller's number, `now` the clock in nanoseconds. If the next owner sleeps at the gate every reader
+    there is woken: the event is one for all. A parked one is woken alone.
+    """
     to = hand_over(e, share, epoch, now)
     if to != me:
         fence()
@@ -299,6 +325,9 @@ def finish(e, share):
 
 @compiled
 def all_passed(e, epoch):
+    """Whether every share has met the switch to this epoch: then the map before it is nobody's, and the next switch
+    may enter.
+    """
     return all_reached(e, PASSED, epoch)
 
 
@@ -318,7 +347,10 @@ def all_reached(e, word, epoch):
 
 @compiled
 def promised(g):
-    """The largest frontier that a reader has settled."""
+    """The largest frontier that a reader has settled.
+
+    A switch at a lower ts would be refused as BEHIND; one at a higher ts would only take effect later.
+    """
     most = BEFORE_ALL + 1
     for reader in range(g[SEATS]):
         r = reader_at(g, reader)
@@ -366,11 +398,17 @@ def switch_to(g, e, slots, origins, owners, epoch, ts, seq, ref):
 
 
 def words(shares: int, threads: int) -> int:
+    """How many words the epochs of so many shares and threads take: a line of header, two rows of maps, a line a
+    share, a line a thread.
+    """
     return LINE * (1 + 2 * -(-shares // LINE) + shares + threads)
 
 
 def prepare(e: np.ndarray | list[int], owners: list[int], threads: int) -> None:
-    """Fill zeroed words in: epoch 0 and its map."""
+    """Fill zeroed words in: epoch 0 and its map.
+
+    `owners[share]` is a thread's number. Before any thread starts, so plain stores will do.
+    """
     e[SHARES], e[THREADS] = len(owners), threads
     first = MAPS_AT + 2 * (-(-len(owners) // LINE) * LINE)
     for share, owner in enumerate(owners):

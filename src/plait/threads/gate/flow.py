@@ -9,6 +9,11 @@ Invariants, and why they hold:
   waiting ends unless a reader has stopped. Unready ones wait for other sources, possibly for ones that the waiting
   thread itself feeds; there the answer is STUCK, never a wait.
 - Both limits are per source, so nobody counts on behalf of others and no counter is shared.
+
+Where a source's tuples are, by count: everything below FREED may be overwritten; from FREED on the memory is in use;
+below `read` every reader has read; from `read` to `ready` tuples are ready and unread (at most CAPACITY of them); from
+`ready` to TAIL they are unready (at most PENDING). The ring has room for both limits, so memory is short only where a
+reader or a pin holds old nodes.
 """
 
 from __future__ import annotations
@@ -46,7 +51,12 @@ from plait.threads.gate.words import (
 
 @compiled
 def positions(g, slot):
-    """What all readers have read of this source, and below which count none stands on or before a tuple."""
+    """What all readers have read of this source, and below which count none stands on or before a tuple.
+
+    Gives two counts. `read`: every reader has read that many tuples of the slot. `left` is the same or lower: a
+    skip-list reader stands on the node it has read last, and follows its links with the next call, so that node must
+    stay.
+    """
     while True:
         version = load_acquire(g, READERS_VERSION)
         read = AFTER_ALL
@@ -67,7 +77,11 @@ def positions(g, slot):
 
 @compiled
 def free(g, slot, base, stride, left):
-    """Let the memory of tuples below `left` be used again, but for those a source inside `add` may touch."""
+    """Let the memory of tuples below `left` be used again, but for those a source inside `add` may touch.
+
+    By the source's own thread, so FREED needs no atomic step. A pin names a ts, not a count: tuples are in ts order,
+    so `first_at` turns it into one.
+    """
     s = source_at(slot)
     freed = g[s + FREED]
     fence()
@@ -80,7 +94,11 @@ def free(g, slot, base, stride, left):
 
 @pure
 def first_at(g, base, stride, low, high, ts):
-    """The first of this source's tuples from `low` to `high` whose ts is not below `ts`; they are in ts order."""
+    """The first of this source's tuples from `low` to `high` whose ts is not below `ts`; they are in ts order.
+
+    `base` is where the ts of the tuple with count 0 lies, `stride` the words from one tuple to the next: 1 in a ring,
+    NODE_WORDS in a list. The last tuple is looked at before the search: usually all of them are below.
+    """
     mask = g[RING_MASK]
     if low >= high or g[base + ((high - 1) & mask) * stride] < ts:
         return high
@@ -98,6 +116,10 @@ def room(g, slot, base, stride):
     """How many tuples this source may add now, or FULL or STUCK. The caller is inside a call for the source.
 
     `base` and `stride` say where the ts of its tuples lie.
+
+    LIMIT remembers the last answer: until TAIL has come up to it no other thread's word is read. So what a source pays
+    for flow control is one look at all readers for many batches. The price is that a limit is computed from positions
+    that are a little old; they only ever rise, so the answer is safe, just cautious.
     """
     s = source_at(slot)
     tail = g[s + TAIL]
@@ -125,7 +147,12 @@ def room(g, slot, base, stride):
 
 @compiled
 def prepare(g, event):
-    """Say that this thread is about to sleep. `event + 1` counts the sleepers."""
+    """Say that this thread is about to sleep. `event + 1` counts the sleepers.
+
+    `event` is the index of an event's counter; the count of those who sleep on it lies in the next word. The ticket is
+    the counter's value before the last look at the condition. If someone raises it in between, `sleep_on` finds
+    another value and returns at once.
+    """
     fetch_add(g, event + 1, 1)
     ticket = load_acquire(g, event)
     # Before the caller looks again: else its look may come before the count is seen.
@@ -135,12 +162,22 @@ def prepare(g, event):
 
 @compiled
 def sleep(g, event, ticket, nanoseconds):
+    """Sleep on the event until its counter is no longer `ticket`, or for so many nanoseconds; then this thread counts
+    as a sleeper no more.
+
+    It may wake for no reason, so the caller looks at its condition again.
+    """
     sleep_on(g, event, ticket, nanoseconds)
     fetch_add(g, event + 1, -1)
 
 
 @compiled
 def cancel(g, event):
+    """This thread does not sleep after all: what it waited for was there at the last look.
+
+    Every `prepare` is followed by exactly one `sleep` or `cancel`; a count that stays too high costs wake-ups that
+    nobody needs, one that is too low loses some.
+    """
     fetch_add(g, event + 1, -1)
 
 

@@ -5,6 +5,15 @@ that word was last settled, every source that was then live had promised no tupl
 only rises while a source lives, so a minimum taken one word at a time is never above the true minimum at its end; and a
 source that is announced meanwhile is either seen by the second look at SOURCES_VERSION, or sees the reader's FRONTIER
 and steps back (`elastic.announce_sources`).
+
+Progress and frontier are microseconds; BEFORE_ALL stands for «has not spoken», AFTER_ALL for «has ended». Ready means
+ts < frontier, strictly: a source at progress 7 may still bring a tuple of ts 7, and it may belong before one that
+another source has brought.
+
+An example of why the second look is needed. Two sources stand at 10. A reader computes the minimum: 10. Before it
+stores that, a third source is announced at 5, and its announcer finds every FRONTIER at less than 5. Without the
+second look the reader would now give out tuples up to 10, and the new source's tuple of ts 6 would come after them.
+With it, the reader sees the changed version, and computes 5.
 """
 
 from __future__ import annotations
@@ -28,7 +37,11 @@ from plait.threads.gate.words import (
 
 @compiled
 def lowest(g):
-    """The frontier now, and the slot that holds it (-1 when every source has ended)."""
+    """The frontier now, and the slot that holds it (-1 when every source has ended).
+
+    A loop over all slots that were ever used: one acquired word each, a line apart. Callers that only want to know
+    whether anything has changed should use `settle`, which usually needs one load.
+    """
     frontier = AFTER_ALL
     holder = -1
     # States are not looked at: a source that is being removed may still be inside `add`, and holds the frontier until
@@ -43,7 +56,11 @@ def lowest(g):
 
 @compiled
 def settle(g, reader):
-    """Move the reader's frontier up as far as it goes; gives it."""
+    """Move the reader's frontier up as far as it goes; gives it.
+
+    By the thread that is inside a call for the reader. FRONTIER never falls. HOLDER is the slot that was lowest last
+    time; -1 means unknown, and forces a full look.
+    """
     r = reader_at(g, reader)
     old = g[r + FRONTIER]
     holder = g[r + HOLDER]

@@ -2,6 +2,9 @@
 
 Everything that happens to a tuple happens in compiled code without the GIL; that code is given `words`. Here sources are let
 in and named, and answers below zero become errors. A source is a slot, a reader a seat: both are numbers.
+
+Memory: `words` is one array, allocated here, alive as long as the `Gate`. It never grows: `capacity` and `pending` are
+the user's options, slots and readers are known when the run begins. Untouched pages cost nothing.
 """
 
 from __future__ import annotations
@@ -32,7 +35,11 @@ class WaitingCalls(Protocol):
 
 
 class Gate:
-    """What all gates share. It begins with one source, slot 0, that has not spoken: without any it would be at its end."""
+    """What all gates share. It begins with one source, slot 0, that has not spoken: without any it would be at its end.
+
+    `slots` sources and `readers` fit. `ring` is how many tuples one source can have inside. All calls but `rank` may
+    come from any thread, at any time; compiled code refuses what must not overlap.
+    """
 
     kind: ClassVar[WaitingCalls]
     store: ClassVar[str]
@@ -58,6 +65,9 @@ class Gate:
         """Let a source in; the first one is in already.
 
         Gives the ts that its tuples begin at: `min_ts`, or more where a worker was promised more meanwhile.
+
+        By one thread at a time (`input.inlets`). `origin` settles ties between sources of one ts. BEHIND is answered
+        while readers move on; then the source begins at the furthest frontier, which is read again each time.
         """
         self._names[slot] = name
         if slot == 0:
@@ -97,7 +107,11 @@ class Gate:
         return all(int(self.words[self._origin_at(slot)]) == origin for slot, origin in origins.items())
 
     def rank(self, origins: dict[int, int]) -> None:
-        """Give sources their places in ties; while no reader is inside, since a merge under way holds the old ones."""
+        """Give sources their places in ties; while no reader is inside, since a merge under way holds the old ones.
+
+        `input.inlets` calls it inside `pause.Pauser.still`. LEAVES = -1 makes each reader survey its leaves anew: they
+        stand in the old order.
+        """
         for slot, origin in origins.items():
             self.words[self._origin_at(slot)] = origin
         for seat in range(self.seats):

@@ -7,6 +7,14 @@ costs more than the merge.
 
 A reader's merge lies behind its counts in its private words, WIDTH words a part:
 leaves' slots | ends of their ready prefixes | origins | next ts | losers | winners (two parts, while the tree is built)
+
+An example of the tournament. WIDTH is 4 and three leaves have next ts 1, 2, 3; the fourth place is empty, AFTER_ALL.
+Matches: leaf 0 beats 1 (node 2 keeps the loser, 1), leaf 2 beats 3 (node 3 keeps 3), leaf 0 beats 2 (node 1 keeps 2).
+Leaf 0 is the winner and is taken. Say its next ts is 4. Only the matches on its way up are replayed: at node 2 leaf 1
+(ts 2) beats it and goes on, at node 1 leaf 1 beats leaf 2 (ts 3). The next winner is leaf 1, after log2(4) = 2
+comparisons.
+
+Losers are kept, not winners: on the way up the path's own loser is then the only rival to look at, one load a level.
 """
 
 from __future__ import annotations
@@ -24,7 +32,11 @@ def ring_at(g, slot):
 
 @pure
 def merge_one(g, reader, leaf, done, most, ts, origin, seq, ref):
-    """Copy from one leaf; gives how many tuples are in the arrays then."""
+    """Copy from one leaf; gives how many tuples are in the arrays then.
+
+    `leaf` is a place among the leaves, `done` how many tuples the arrays hold, `most` how many they may. The reader's
+    count of the source moves along; it is private until `calls.tell` publishes it.
+    """
     counts = scratch_at(g, reader)
     leaves = counts + g[COLUMNS]
     slot = g[leaves + leaf]
@@ -50,7 +62,12 @@ def merge_one(g, reader, leaf, done, most, ts, origin, seq, ref):
 
 @pure
 def merge_two(g, reader, done, most, ts, origin, seq, ref):
-    """Merge two leaves; gives how many tuples are in the arrays then."""
+    """Merge two leaves; gives how many tuples are in the arrays then.
+
+    Leaf 0 has the lower origin. It goes first unless the other's ts is strictly lower, which settles ties. As many
+    steps as neither side can run out in are made without looking at an end; then the bound is found again. What is
+    left of one leaf is copied.
+    """
     counts = scratch_at(g, reader)
     leaves = counts + g[COLUMNS]
     wide = g[WIDTH]
@@ -86,7 +103,11 @@ def merge_two(g, reader, done, most, ts, origin, seq, ref):
 
 @pure
 def build(g, reader, number):
-    """A tournament over the leaves: every inner node holds the loser of its match, node 0 the winner of all."""
+    """A tournament over the leaves: every inner node holds the loser of its match, node 0 the winner of all.
+
+    A leaf whose ready prefix is used up, and a place without a leaf, has the key AFTER_ALL, which no tuple has.
+    `winners` is scratch: it is needed only while the tree is built.
+    """
     counts = scratch_at(g, reader)
     leaves = counts + g[COLUMNS]
     wide = g[WIDTH]
@@ -109,7 +130,11 @@ def build(g, reader, number):
 
 @pure
 def merge_many(g, reader, done, most, ts, origin, seq, ref):
-    """Take the winner of the tournament, put that leaf's next tuple in its place and replay its matches."""
+    """Take the winner of the tournament, put that leaf's next tuple in its place and replay its matches.
+
+    Ends with `done == most`, or with AFTER_ALL as the winner's key: then every ready prefix is used up. `losers[0]`
+    keeps the winner for the next call.
+    """
     counts = scratch_at(g, reader)
     leaves = counts + g[COLUMNS]
     wide = g[WIDTH]

@@ -12,6 +12,14 @@ Invariants, and why they hold:
   and CAS has no ABA problem.
 - Heights come from the tuple's count (a multiple of 8**l has level l), so every 8**l tuples of a source there is one:
   no run of bad luck makes a list without shortcuts, and two runs of a program build the same towers.
+
+An example. The list holds (ts 3, A), (5, B). Source A adds 4 and 6. For 4 it seeks from its handle and finds 3 before
+and 5 after; 6 does not belong before 5, so 4 is linked alone, by a CAS on 3's link. Then it goes on from 4, walks to
+5, and links 6 behind it. If C links its own 4 behind 3 first, A's CAS fails; it seeks again, and goes before or after
+C's by their origins.
+
+The cost of a tuple is the distance from the source's last node, some nodes if sources are abreast. One that is far
+behind the others pays for towers, a logarithm to the base of eight.
 """
 
 from __future__ import annotations
@@ -52,6 +60,7 @@ def node_at(g, place):
 
 @pure
 def height(g, place):
+    """How many levels the node of a place has, 1 to LEVELS: one, and another for every factor of eight in its count."""
     return min(trailing_zeros(place) // 3 + 1, g[LEVELS])
 
 
@@ -66,7 +75,11 @@ def tallest(g, first, count):
 
 @pure
 def before(g, node, ts, origin, seq):
-    """Whether the node's key is below (ts, origin, seq)."""
+    """Whether the node's key is below (ts, origin, seq).
+
+    The order of the whole gate in one place. ORIGIN of a slot may be read plainly: it changes only while the slot has
+    no unread tuple.
+    """
     if g[node + TS] != ts:
         return g[node + TS] < ts
     rank = g[source_at(g[node + PLACE] >> PLACE_BITS) + ORIGIN]
@@ -124,6 +137,10 @@ def link(g, s, node, first, count):
     """Link this source's tuples `first`, `first + 1` ..., already written, from `node` on; gives the last one's node.
 
     Tuples between which no other source has any are chained privately and enter the list by one CAS.
+
+    `s` is the source's block, `node` the index of a node whose key is below the first tuple's. The written nodes are
+    this source's alone until the CAS; after it they are everybody's, so their level-0 links are never written plainly
+    again.
     """
     origin = g[s + ORIGIN]
     done = 0
@@ -164,6 +181,7 @@ def raise_towers(g, s, first, count):
 
 @compiled
 def link_level(g, s, node, level):
+    """Link a node of this source, which level 0 holds by now, on a higher level, from the source's handle there on."""
     origin = g[s + ORIGIN]
     if g[s + HANDLES + level] == NO_PLACE:
         # No node of this height between the readers and this one: it starts the level.

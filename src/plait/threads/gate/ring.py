@@ -9,6 +9,21 @@ Invariants, and why they hold:
 
 Sources share no word that they write, whence the speed; the price is that every reader merges for itself, where the skip
 list has sorted once for all of them.
+
+Memory: a source's ring is three columns of RING words, int64: ts (microseconds), seq, ref (the number under which the
+payload is kept). The n-th tuple of a source lies at place `n & RING_MASK` of each. TAIL counts tuples ever added and
+never wraps, so «how many» is a plain difference.
+
+An example. Two sources, A of the lower origin. A has added ts 1, 4, 4 and promised 5; B has added 2, 4 and promised 4.
+The frontier is 4, so 1 and 2 are ready: a reader gets A1, B2. When B promises 5, the rest is ready: A4, A4, B4. Both
+of A's come first because A's origin is lower, whoever was faster.
+
+Cost: a source pays one copy, two released stores and a fence a batch, whatever the number of sources. A reader pays
+log2(sources) comparisons a tuple. With many readers the same merge is done many times; then `skiplist` may be the
+cheaper gate.
+
+Held by tests/threads/gate/test_interleavings.py (all short schedules) and tests/threads/gate/test_threads.py (real
+threads, tiny rings, against a NumPy sort).
 """
 
 from __future__ import annotations
@@ -48,6 +63,14 @@ def add(g, slot, ts, seq, ref, low, high, progress):
     """Add tuples `low` to `high` of the arrays, in order of (ts, seq); then promise nothing below `progress`.
 
     Gives how many were added, fewer than asked where a limit was reached, or a code if there are none.
+
+    By the thread that pushes the source. `ts`, `seq` and `ref` are the caller's int64 arrays; they are copied, so the
+    caller may use them again. The rows of one call may enter in several steps, as room is found; after each step the
+    source promises the ts of its last tuple, and only after the last step `progress`. A reader may therefore see a
+    part of the rows, but never a later one before an earlier one.
+
+    `progress` must not be below the last ts. If a limit stops the call half way, the caller calls again with the rest:
+    what is in stays in. A tuple below what the source has promised is LATE, and nothing of that step enters.
     """
     code = enter_source(g, slot)
     if code < 0:
@@ -75,7 +98,11 @@ def add(g, slot, ts, seq, ref, low, high, progress):
 
 @pure
 def in_order(ts, seq, low, count, last_ts, last_seq, promised):
-    """0, or the code of what breaks the source's order; one pass without branches, since nothing usually does."""
+    """0, or the code of what breaks the source's order; one pass without branches, since nothing usually does.
+
+    `low` and `count` name the tuples; `last_ts` and `last_seq` are the source's last one. `promised` is its PROGRESS.
+    The loop combines two flags instead of leaving early: it then has no branch on the data.
+    """
     if ts[low] < promised or ts[low] < last_ts:
         return LATE
     if ts[low] == last_ts and seq[low] <= last_seq:
@@ -118,6 +145,10 @@ def append(g, slot, ts, seq, ref, low, count):
 
 @pure
 def copy(g, to, column, low, count):
+    """`count` words of `column` from `low` on, to `g[to]` and what follows.
+
+    An unsigned index lets LLVM vectorise the loop.
+    """
     first = unsigned(to)
     at = unsigned(low)
     for i in range(unsigned(count)):
@@ -143,7 +174,16 @@ def add_waiting(g, slot, ts, seq, ref, low, high, progress, nanoseconds, patient
 
 @compiled
 def read(g, reader, most, ts, origin, seq, ref):
-    """Copy the next ready tuples, up to `most`, into the arrays: how many, DONE at the end, or a code."""
+    """Copy the next ready tuples, up to `most`, into the arrays: how many, DONE at the end, or a code.
+
+    By the reader's thread alone (its seat's BUSY word is held meanwhile). The arrays are the caller's, int64, of at
+    least `most` places. `origin` receives the source's rank, input << 32 | position: the tuple's input and its slot
+    can be read off it.
+
+    First what the last survey found ready is merged. Only when that is used up is the frontier settled anew. So a
+    reader that is behind does not touch the sources' progress words at all. DONE comes only when the frontier is
+    AFTER_ALL and nothing was read: a reader that gets its last tuples hears of the end with its next call.
+    """
     code = enter_reader(g, reader)
     if code < 0:
         return code
@@ -168,7 +208,12 @@ def read(g, reader, most, ts, origin, seq, ref):
 
 @compiled
 def survey(g, reader):
-    """Find the leaves, in order of origin, and the ends of their ready prefixes, for the frontier just settled."""
+    """Find the leaves, in order of origin, and the ends of their ready prefixes, for the frontier just settled.
+
+    Leaves are kept sorted by insertion as they are found. That is quadratic in the number of sources, but it runs once
+    for each move of the frontier, and not once a tuple. A source without ready tuples is no leaf. BUILT = 0 tells
+    `merge` that a tournament over the old leaves is worth nothing any more.
+    """
     counts = scratch_at(g, reader)
     leaves = counts + g[COLUMNS]
     ends = leaves + g[WIDTH]
@@ -196,7 +241,11 @@ def survey(g, reader):
 
 @pure
 def merge(g, reader, done, most, ts, origin, seq, ref):
-    """Fill the arrays, which hold `done` tuples, from the ready prefixes; gives how many they hold then."""
+    """Fill the arrays, which hold `done` tuples, from the ready prefixes; gives how many they hold then.
+
+    One and two leaves are the usual cases and have loops of their own; from three on a tournament is built
+    (`merge.build`), which stands until the next survey.
+    """
     r = reader_at(g, reader)
     number = g[r + LEAVES]
     if number == 0:
@@ -213,7 +262,11 @@ def merge(g, reader, done, most, ts, origin, seq, ref):
 
 @compiled
 def read_waiting(g, reader, most, ts, origin, seq, ref, nanoseconds):
-    """As `read`, but sleep up to `nanoseconds` for the sources where nothing is ready."""
+    """As `read`, but sleep up to `nanoseconds` for the sources where nothing is ready.
+
+    Anything but «nothing ready» is an answer at once: tuples, DONE, or a code. A wake-up without tuples gives 0, so
+    callers loop.
+    """
     number, look, event, ticket = 0, FIRST_LOOK, NO_EVENT, 0
     while look != LAST_LOOK:
         number = read(g, reader, most, ts, origin, seq, ref)

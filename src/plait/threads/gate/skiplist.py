@@ -11,6 +11,12 @@ read. What is different, and why:
 - A source's handles do not keep nodes alive, or one that idles ahead of the others would stop the gate for want of
   memory. They are checked when the source comes back, and while it is inside `add` it is pinned. If its
   handles are gone, it starts from the node some reader stands on, which is always below what it may insert.
+
+An example of handles. A source has added up to ts 90 and then idles while readers go on. They pass ts 90, and the node
+its handle names may be freed. When the source comes back, `pin` says which ts it wants kept, fences, and asks whether
+any reader still has the handle's tuple to read. None has: the handle is dropped, and the source starts from a node
+that some reader stands on (`anchor`). Places are never used twice, so the new tuple in that memory can't be taken for
+the old one.
 """
 
 from __future__ import annotations
@@ -65,6 +71,10 @@ def add(g, slot, ts, seq, ref, low, high, progress):
     """Add tuples `low` to `high` of the arrays, in order of (ts, seq); then promise nothing below `progress`.
 
     Gives how many were added, fewer than asked where a limit was reached, or a code if there are none.
+
+    Arguments and answers are those of `ring.add`; `either` relies on that. The three steps of each part: nodes are
+    written where nobody can reach them, linked, then promised. Readers stop at the frontier, so a node that is linked
+    and not promised is passed by sources alone.
     """
     code = enter_source(g, slot)
     if code < 0:
@@ -88,7 +98,11 @@ def add(g, slot, ts, seq, ref, low, high, progress):
 
 @compiled
 def write(g, slot, ts, seq, ref, low, count):
-    """Write the nodes, which nobody else can see yet: 0, or a code if a tuple breaks its source's order."""
+    """Write the nodes, which nobody else can see yet: 0, or a code if a tuple breaks its source's order.
+
+    TS, PLACE, SEQ and REF of a node are plain words: the CAS that links the node releases them. NEXT of level 0 is
+    written by `link`; the levels above begin as UNLINKED.
+    """
     s = source_at(slot)
     last_ts = g[s + LAST_TS]
     last_seq = g[s + LAST_SEQ]
@@ -114,7 +128,11 @@ def write(g, slot, ts, seq, ref, low, count):
 
 @compiled
 def insert(g, slot, count):
-    """Link the `count` nodes after TAIL."""
+    """Link the `count` nodes after TAIL.
+
+    LAST_TS and LAST_SEQ are taken from the last node; PIN goes back to AFTER_ALL when the source follows no link any
+    more.
+    """
     s = source_at(slot)
     tail = g[s + TAIL]
     first = (slot << PLACE_BITS) + tail
@@ -130,7 +148,11 @@ def insert(g, slot, count):
 
 @compiled
 def pin(g, slot, levels):
-    """Find a node to start from, with handles up to `levels`, and keep it and all after it from being freed."""
+    """Find a node to start from, with handles up to `levels`, and keep it and all after it from being freed.
+
+    Gives a node index. `levels`: the greatest height among the tuples to be linked; a handle is needed on each of
+    these levels. Handles are tried from the top, because the higher one is older: once one is kept, all below it are.
+    """
     s = source_at(slot)
     level = g[LEVELS] - 1
     while level >= 0:
@@ -172,7 +194,11 @@ def anchor(g, slot):
 
 @compiled
 def kept(g, place):
-    """Whether some reader has yet to read this tuple, or stands on it: then neither it nor any after it was freed."""
+    """Whether some reader has yet to read this tuple, or stands on it: then neither it nor any after it was freed.
+
+    `place` is that of a node the source has remembered. A reader that has not read it, or stands on it, keeps it and
+    all that follows. The loop repeats only if the set of readers has changed meanwhile.
+    """
     slot = place >> PLACE_BITS
     while True:
         version = load_acquire(g, READERS_VERSION)
@@ -205,7 +231,11 @@ def add_waiting(g, slot, ts, seq, ref, low, high, progress, nanoseconds, patient
 
 @compiled
 def read(g, reader, most, ts, origin, seq, ref):
-    """Copy the next ready tuples, up to `most`, into the arrays: how many, DONE at the end, or a code."""
+    """Copy the next ready tuples, up to `most`, into the arrays: how many, DONE at the end, or a code.
+
+    HEAD is stored before the counts (`tell`), so that a source that sees the new count also sees that the reader
+    stands elsewhere. A reader follows level 0 only: one acquired load and some plain ones a tuple.
+    """
     code = enter_reader(g, reader)
     if code < 0:
         return code

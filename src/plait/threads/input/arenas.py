@@ -2,6 +2,9 @@
 
 A new source's arena is written before the gate gives out a tuple of it; after that its columns are only replaced while the
 workers stand still.
+
+A row of the table: addresses of the key, two coordinates, the flags of usable rows, then the columns
+(`threads.words`). The n-th tuple of a source lies at `n & (size - 1)` of each column.
 """
 
 from __future__ import annotations
@@ -59,7 +62,11 @@ class Arena:
             row[shared.A_COLUMNS + at] = address(column)
 
     def write(self, count: int, rows: Any, columns: list[np.ndarray]) -> None:
-        """Rows at places `count`, `count` + 1, ...; the gate must have let go of what was there."""
+        """Rows at places `count`, `count` + 1, ...; the gate must have let go of what was there.
+
+        By the pushing thread, before the tuples are added at the gate; the gate's release store makes the columns
+        visible to workers.
+        """
         n, first = len(rows), count & (self.size - 1)
         cut = min(n, self.size - first)
         pieces = list(zip(self.columns.values(), columns, strict=True))

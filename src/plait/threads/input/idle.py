@@ -3,6 +3,8 @@
 At the gate it is promised for, up to where the frontier is without it (`core.sources.frontier`). So what is promised for it
 lies never above the frontier, and when it comes back it is judged by that alone: a tuple below the frontier is behind, the
 others are welcome. What is behind then depends on when tuples arrived: this gives up determinism, as the documentation says.
+
+Held by tests/threads/test_idle.py, where hours pass at a word: the clock is handed in as `now_ns`.
 """
 
 from __future__ import annotations
@@ -18,7 +20,11 @@ from plait.threads.input.push import Pusher
 
 
 def let_go(pushers: Sequence[Pusher], now_ns: int) -> None:
-    """Promise for every source that has been silent for too long."""
+    """Promise for every source that has been silent for too long.
+
+    `pushers`: of all operators of the query. All places at all gates count, so a source is promised for up to the
+    least of those that are not idle; if all are, up to where the furthest has come.
+    """
     found = [(pusher, each) for pusher in pushers for each in pusher.holding(now_ns)]
     idle = [(pusher, each) for pusher, each in found if each.idle]
     if not idle:

@@ -35,6 +35,10 @@ class Inlets:
     Those that turn up while the run goes on are let in under `_joining`, and streams end under it: so a stream's end meets every
     source it has. Their memory is made under `_encoding`, under which columns are widened: so none is left with columns of
     before. Locks are taken in this order: `_joining`, `_encoding`.
+
+    `_owner`: of each slot its stream and source. `_nobody`: a stream of which no source is known has a slot of its own
+    that holds the frontier, so that nothing is given out before its first source has spoken. `_others`: the slot that
+    stands for streams this operator does not read, in a query of queries.
     """
 
     def __init__(self, ground: Ground, pauser: Pauser, encoder: Encodes) -> None:
@@ -60,7 +64,11 @@ class Inlets:
                 self._others, _ = self._open("streams that other operators of the query read", 0, BEFORE_ALL)
 
     def _open(self, name: str, input: int, min_ts: int) -> tuple[int, int]:
-        """A slot of the gate, and the ts that its tuples begin at. Its place among the sources is settled by `_order`."""
+        """A slot of the gate, and the ts that its tuples begin at. Its place among the sources is settled by `_order`.
+
+        Slots are given out once, in order, and never used again. The origin here is provisional: it has bit 31 set,
+        above all ranks, until `_order` settles it.
+        """
         slot = self._next_slot
         if slot >= self.arenas.slots:
             raise RunError(
@@ -93,6 +101,11 @@ class Inlets:
         """Sources' ranks at the gate, after their names or positions. Changed only where a new one comes between.
 
         `new` is one `of` a stream that is about to be known: before it may be pushed, since ranks settle ties.
+
+        An origin is input << 32 | place among the stream's sources << 12 | slot. An example: sources "a" and "c" have
+        places 0 and 1; "b" turns up, and c's place becomes 2. Its origin changes, so workers stand still meanwhile.
+        Tuples of c that are in the gate are then compared by the new rank: a and c keep their order, and b has no
+        tuple yet.
         """
         origins: dict[int, int] = {}
         for name, inputs in self.inputs.items():
@@ -107,7 +120,11 @@ class Inlets:
                 self.gate.rank(origins)
 
     def _inlet(self, intake: StreamIntake, name: SourceName, released: int) -> Inlet:
-        """That of a source, which is let in if it was not known. Those who see it in `intake.inlets` find it whole."""
+        """That of a source, which is let in if it was not known. Those who see it in `intake.inlets` find it whole.
+
+        Looked up without a lock first: `intake.inlets` is replaced, never changed. The new source begins at the
+        frontier, or at what the query has released if that is more.
+        """
         found = intake.inlets.get(name)
         if found is not None:
             return found

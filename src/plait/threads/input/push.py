@@ -73,7 +73,11 @@ def one_type() -> None:
 
 
 class Pusher(Inlets):
-    """What comes of the sources. Any thread may push; one at a time pushes a source."""
+    """What comes of the sources. Any thread may push; one at a time pushes a source.
+
+    `payloads` by stream; `rows` how many were taken in; `_armed` whether `widen` has been called once. Locks of a
+    push, in this order: the inlet's `lock` and `turn`, then `_encoding` for each chunk.
+    """
 
     def __init__(self, ground: Ground, pauser: Pauser, payloads: Mapping[str, Any], encoder: Encodes, *,
                  widen: Callable[[], None], epochs: Epochs | None = None) -> None:  # fmt: skip
@@ -109,6 +113,12 @@ class Pusher(Inlets):
     # --- pushing ---
 
     def push(self, intake: StreamIntake, name: SourceName | None, batch: pa.RecordBatch) -> None:
+        """A batch of one stream, in its schema; `name` is the source, None where the stream has one or a column names
+        it.
+
+        Sources are taken one after the other. A row that is refused stops the run (`run`), so nobody sees what a half
+        of its batch would give.
+        """
         stream = intake.stream
         pushed_ns = time.monotonic_ns()
         ts = to_micros(
@@ -129,7 +139,10 @@ class Pusher(Inlets):
             self._push(intake, part, pushed_ns)
 
     def _let_in(self, intake: StreamIntake, new: list[Part]) -> None:
-        """Make sources known that were not. Their rows are judged before: once let in, they would hold the frontier."""
+        """Make sources known that were not. Their rows are judged before: once let in, they would hold the frontier.
+
+        A source whose first rows are behind, where that is an error, must not be left at the gate without rows.
+        """
         released = self._bound(intake)
         for name, _, ts, rows in new:
             _, found = judge_next(intake.stream, ts, BEFORE_ALL, BEFORE_ALL, released)
@@ -189,6 +202,10 @@ class Pusher(Inlets):
         self._promise(inlet, progress)
 
     def _promise(self, inlet: Inlet, progress: int) -> None:
+        """Promise at each of a source's places: `_written` first (the W-Hive hears of it), then the gate.
+
+        The latency clock is told when the frontier began to move.
+        """
         if progress == BEFORE_ALL:
             return
         began = time.monotonic_ns()
@@ -235,7 +252,12 @@ class Pusher(Inlets):
 
     def _add(self, slot: int, ts: np.ndarray, seq: np.ndarray, ref: np.ndarray, first: int, last: int, progress: int, *,
              result: bool) -> None:  # fmt: skip
-        """`result`: another operator's, so nobody is told that the run stalls: whoever pushes streams will be."""
+        """`result`: another operator's, so nobody is told that the run stalls: whoever pushes streams will be.
+
+        FULL: workers or the reader of results are behind; wait, and fail only if nothing at all has moved for
+        `stall_after_s`. STUCK: another source holds the frontier; waiting would be for ever if this very thread feeds
+        it, so that is an error, but for a query of queries (`patient`) and for a switch that is being inserted.
+        """
         gate, done, patience = self.gate, first, 3
         since, seen = time.monotonic(), -1
         while done < last:

@@ -3,6 +3,14 @@
 Every worker sees every right tuple and keeps the last of each value, in a table by the value's number
 (`threads.join.asof_codes`); left tuples take turns. Invariant: when a left tuple's turn comes, the table holds, for each
 value, the last right tuple that precedes it, because tuples are taken in total order, one by one.
+
+An example. Right tuples of value a at ts 1 and 5, a left tuple of a at ts 6: the table has (5, its row) and the pair
+comes out. With `within` 0 it would not: 5 is below 6 - 0. A left tuple that finds nothing is given out alone where the
+join keeps all left rows, and dropped otherwise.
+
+Every worker keeps the whole table, so memory grows with workers times values. Sharing one table would need an order
+between workers at every right tuple; here they need none. The cost of a right tuple is three stores at each worker,
+that of a left one a look-up at one.
 """
 
 from __future__ import annotations
@@ -23,7 +31,12 @@ LAST_TS, LAST_REF, LAST_ID = range(3)
 
 @inner
 def pass_tuples(c, w, arena, batch, table, out):
-    """Take the batch's tuples from where it stood: 0, or a code."""
+    """Take the batch's tuples from where it stood: 0, or a code.
+
+    `table` is the pairs' array: three rows by code, its width grown by GROW_PAIRS when a larger code comes. `arena`
+    gives the tuple's code; a negative one equals nothing. AT says where to go on after a halt, and is moved only when
+    the tuple is done.
+    """
     size = w[o.ARENA_MASK] + 1
     within = w[o.BACK]
     while w[o.AT] < w[o.COUNT]:
@@ -90,6 +103,10 @@ def work_asof(gate, c, w, arena, batch, p0, p1, u0, u1, table, over, ranges, wal
 
 
 def plan(wish: Wish) -> Plan:
+    """Seat k compares left tuples whose number is k modulo m.
+
+    Segments are named, since plans have them, but nothing is stored there.
+    """
     m = wish.workers
     seats = tuple(Seat((k, 0), (m, 1), (k, 0), (m, 1), (k, 0), (True, k == 0)) for k in range(m))
     return Plan("asof", seats, (m, 1), f"{m} x 1: left tuples by turns, right ones at every worker", loop=work_asof)

@@ -1,6 +1,10 @@
 """What as-of compares of a row: one number for its `by` values (`core.values`).
 
 Stands where `columns.Encoder` stands for other joins; there is no condition, so there is no kernel and nothing to widen.
+
+An example. `by` is (city, lane). A pair of values that was not seen before gets the next number, on whichever side it
+comes; from then on ("Rome", 1) has its number on both sides. Workers then compare and index by one int64. Numbers are
+dense, so the table of the last tuples is an array.
 """
 
 from __future__ import annotations
@@ -29,7 +33,11 @@ class CodedRows:
 
 
 class AsofCodes:
-    """Used by one thread at a time."""
+    """Used by one thread at a time.
+
+    The names and methods are those of `columns.Encoder`, so that engine, memory and sources need not know which of the
+    two they have. What has no meaning here (bands, kernels, widening) says so by an empty answer.
+    """
 
     has_node = has_bands = False
     index = usual_index = "scan"

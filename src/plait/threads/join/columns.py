@@ -5,6 +5,12 @@ Rows are encoded once, by the thread that pushes them. How a leaf is stored depe
 all columns are rewritten, and another kernel takes over; nothing is ever computed in a word that is not proved wide
 enough. Where only Python is exact, the kernel is Python's too: slow, and right. Which kernel judges is a part of the
 signature, so that a change of it alone, with every column stored as before, is a change like any other.
+
+An example. No row so far has a NULL in a column that the condition reads, so no NULLs are stored and the kernel does
+not ask for any. A push brings one. `admit` answers true before that row is written anywhere. `engine.Windows.widen`
+then lets all workers stand still, rewrites what is stored, and takes another kernel; a column that is new has the
+neutral value for rows that are there. Pairs that were compared before are not compared again: they were judged
+exactly.
 """
 
 from __future__ import annotations
@@ -43,7 +49,12 @@ class Kernels(Protocol):
 
 
 class Encoder:
-    """One condition. Used by one thread at a time. `plain` runs kernels in Python: nothing to compile, for tests."""
+    """One condition. Used by one thread at a time. `plain` runs kernels in Python: nothing to compile, for tests.
+
+    By side 0 and 1. `signature` is how columns are stored now; `_matcher.signature()` how the values seen so far ask
+    for it. Where the two differ, `widen` has to be called before rows are written. `interner` gives text its codes,
+    `exact` gives codes to integers beyond 64 bits. `has_node`: rows carry a key or coordinates for an index.
+    """
 
     def __init__(self, predicate: Predicate, left: pa.Schema, right: pa.Schema, *, index: str,
                  cache_dir: str | os.PathLike[str] | None, plain: bool = False) -> None:  # fmt: skip
@@ -61,6 +72,7 @@ class Encoder:
 
     @property
     def usual_index(self) -> str:
+        """The index that `auto` takes where the window is large enough to be worth one."""
         return possible(self.shape)[0]
 
     @property
@@ -79,6 +91,10 @@ class Encoder:
         return self.shape.terms.describe() + self.signature.describe()
 
     def rows(self, side: int, batch: pa.RecordBatch, ts: np.ndarray) -> EncodedRows:
+        """A batch's rows as the condition reads them, not yet as columns.
+
+        By the pushing thread, under the sources' `_encoding` lock.
+        """
         self.exact.stamp = self.interner.new_stamp()
         return self.encoder.rows(side, batch, ts)
 

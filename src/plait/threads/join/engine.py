@@ -2,6 +2,11 @@
 
 Sources, gate, errors and the end are every engine's (`engine`, `push`). A worker's loop is compiled
 (`threads.join.loop.worker`); it comes back here to have memory grown or an index built, and all workers stand still meanwhile.
+
+How a batch goes through: a push encodes rows and writes them into its source's arena (`input.push`), the gate orders
+them, every worker copies what it needs (`worker.lay_out`), stores, compares, and writes references of pairs into its
+ring. The reader of `results()` merges the rings (`loop.gather`) and takes the rows from the payload
+(`threads.results`). No Arrow row is touched between push and result.
 """
 
 from __future__ import annotations
@@ -42,7 +47,11 @@ BATCH = 2048  # tuples a worker takes at once, unless batch= says otherwise
 
 
 class Windows:
-    """The memory of a join's workers, and all that changes it while they run: they stand still meanwhile."""
+    """The memory of a join's workers, and all that changes it while they run: they stand still meanwhile.
+
+    Attributes: `segments[side][k]` is a window segment, `workers[k]` a worker's memory. Python changes either only in
+    here. A growing segment is the one moment at which all workers wait for one; `Segment.grow` therefore looks ahead.
+    """
 
     def __init__(self, plan: Plan, encoder: Encoder | AsofCodes, segments: tuple[list[Segment], list[Segment]],
                  workers: list[Worker], arenas: Arenas, pauser: Pauser) -> None:  # fmt: skip
@@ -51,7 +60,12 @@ class Windows:
         self._kernels: Kernels | None = None  # until the first rows say which ones; as-of has none
 
     def widen(self) -> None:
-        """Columns are stored in another way than before, or for the first time."""
+        """Columns are stored in another way than before, or for the first time.
+
+        By the thread that pushes, under the sources' `_encoding` lock. It is called for the first rows of all, too:
+        until then columns have no type and there is no kernel. Everything that holds a column is rewritten: segments,
+        arenas, the batch each worker is at.
+        """
         self.encoder.preload()  # a kernel may have to be compiled: not while everybody waits
         with self._pauser.still():
             _, after = self.encoder.widen()
@@ -67,7 +81,11 @@ class Windows:
                     worker.set_kernels(self._kernels)
 
     def see_to(self, worker: Worker, answer: int) -> bool:
-        """What a worker's loop has come back for; false if it has come to its end."""
+        """What a worker's loop has come back for; false if it has come to its end.
+
+        By the worker's own thread. `answer` is one of `loop.words`. The loop keeps its place in PHASE, so after this
+        it is called again with the same memory. `still(worker=True)` counts the caller among those that stand still.
+        """
         w = worker.words
         if answer == o.HALTED:
             self._pauser.stand()
@@ -100,7 +118,11 @@ class Windows:
         return told
 
     def keep_latest(self, payload: Payload) -> int:
-        """As-of: of the right rows all workers have passed, keep those that are the last of their value; gives how many."""
+        """As-of: of the right rows all workers have passed, keep those that are the last of their value; gives how many.
+
+        `payload` is the right stream's. A right row is needed if it is in a worker's table, or if a result that names
+        it lies in a ring and was not taken. Rows after the last ts that all workers have passed are left alone.
+        """
         with self._pauser.still():
             found = []
             for worker in self.workers:
@@ -119,7 +141,12 @@ class Windows:
 
 
 class JoinEngine(Engine[Worker]):
-    """A join or an as-of join, by any strategy."""
+    """A join or an as-of join, by any strategy.
+
+    `made` is the plan: as many workers as it has seats. Each has a ring for its part of `unread_results`, rounded up
+    to a power of two, 1,024 at least. The order of construction is the order of need: ground, encoder, segments,
+    workers, pauser, epochs, sources, gatherer.
+    """
 
     def __init__(self, bound: Bound, schemas: Mapping[str, pa.Schema], made: Plan, options: Options,
                  together: Together) -> None:  # fmt: skip
@@ -194,11 +221,15 @@ class JoinEngine(Engine[Worker]):
         return self.windows.nbytes
 
     def _loads(self) -> list[float]:
+        """Nanoseconds that each share has worked, by its counters: what `rebalance()` spreads evenly."""
         counters = (shared.NS_READ, shared.NS_STORE, shared.NS_PROBE, shared.NS_EMIT)
         return [float(sum(int(w.words[c]) for c in counters)) for w in self.workers]
 
 
 def _encoder(bound: Bound, options: Options) -> Encoder | AsofCodes:
+    """What turns rows into typed columns: of an as-of join numbers of its `by` values, of other joins what the
+    condition reads.
+    """
     if isinstance(bound.node, Asof):
         return AsofCodes(bound)
     assert bound.predicate is not None
@@ -238,7 +269,11 @@ def _workers(query: Join | Asof, plan: Plan, encoder: Encoder | AsofCodes, segme
 
 
 def _share_memory(plan: Plan, workers: list[Worker], slots: int, most: int) -> list[Any]:
-    """What workers of one strategy have in common beside windows; it has to be kept alive."""
+    """What workers of one strategy have in common beside windows; it has to be kept alive.
+
+    Of SplitJoin the feeds of its tree; of a plan with a loop of its own the words that it asked for. Workers know
+    addresses only, so the arrays are returned to be held.
+    """
     kept = plant(plan, workers, slots) if plan.tree else []
     if plan.shared:
         kept.append(lines(plan.shared(len(workers), most)))

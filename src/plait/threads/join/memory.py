@@ -1,6 +1,9 @@
 """The memory of a join's workers, as Python holds it: arrays that are kept alive, and the words that name them.
 
 Everything here is changed only before the workers start or while they stand still (`threads.pause`).
+
+Shapes: a segment's columns have CAP rows, a power of two; leaf columns twice that (`loop.segment` says why). A
+worker's batch arrays have `most` columns, one a tuple. All words are int64; addresses are words too.
 """
 
 from __future__ import annotations
@@ -29,7 +32,12 @@ FIRST_ROWS = 4096
 
 
 class Segment:
-    """One window segment."""
+    """One window segment.
+
+    `side`: whose tuples, 0 left or 1 right. `sharers`: how many workers use it. `matched`: rows have a flag, for left,
+    semi and anti joins. `stays_us`: how long a row is met, for the guess in `_expected`. `block` is what compiled code
+    gets; `arrays` and `columns` keep alive what it points to.
+    """
 
     def __init__(
         self,
@@ -52,6 +60,7 @@ class Segment:
 
     @property
     def first(self) -> int:
+        """The first position that some sharer may still look at: rows below it need not be copied."""
         b = self.block
         return min(int(b[seg.FIRST + k * LINE]) for k in range(int(b[seg.SHARERS])))
 
@@ -71,6 +80,7 @@ class Segment:
         self._name()
 
     def _name(self) -> None:
+        """Write the arrays' addresses into the block; after every allocation, or workers would read freed memory."""
         b, a = self.block, self.arrays
         b[seg.TS], b[seg.ID], b[seg.REF] = address(a["ts"]), address(a["id"]), address(a["ref"])
         b[seg.NODE] = address(a["node"]) if "node" in a else 0
@@ -81,7 +91,12 @@ class Segment:
             b[seg.COLS + at], b[seg.SIZES + at] = address(column), column.itemsize
 
     def grow(self, rows: int) -> None:
-        """Room for twice what is live and `rows` more."""
+        """Room for twice what is live and `rows` more.
+
+        Positions stay what they are; only `position & MASK` changes. So probes under way, chains of an index and the
+        sharers' FIRST words mean the same before and after. The index is built anew, since its table has the ring's
+        size.
+        """
         b = self.block
         first, end, old_mask = self.first, int(b[seg.END]), int(b[seg.MASK])
         cap = int(b[seg.CAP])
@@ -112,6 +127,7 @@ class Segment:
         return min(live * self.stays_us // max(span, 1) * 5 // 4, 16 * live)
 
     def convert(self, after: list[Column]) -> None:
+        """Columns in other types, or of other number, than before. One that is new has the neutral value for all rows."""
         old = self.columns
         self.columns = {}
         for column in after:
@@ -120,7 +136,11 @@ class Segment:
         self._name()
 
     def build(self, kind: int) -> None:
-        """Build an index over the live rows; from then on the writer keeps it up."""
+        """Build an index over the live rows; from then on the writer keeps it up.
+
+        `kind` is HASH, GRID or SORTED. BUILT remembers where: a grid whose cells no longer fit is built again after
+        some windows (`probe.probe_side`). A sorted index has chunks of 1,024 rows to 131,072, as the ring is long.
+        """
         b, cap = self.block, int(self.block[seg.CAP])
         first, end = self.first, int(b[seg.END])
         b[seg.KIND], b[seg.BUILT] = kind, end
@@ -159,7 +179,13 @@ class Segment:
 
 
 class Worker:
-    """The memory of one worker: `words`, the arrays of its batch, its ring of results."""
+    """The memory of one worker: `words`, the arrays of its batch, its ring of results.
+
+    `batch`: rows B_* of `loop.words`, a column a tuple. `probes[side]`: rows P_*. `usable[side]`: whether a probe may
+    be looked up in an index. `pairs`: four rows, candidates and then results; as-of uses it as its table. `over`,
+    `ranges`, `walk`, `tally`: scratch of the probing functions. `out`: the ring of results, one entry a row. `seen`:
+    for windows that count tuples, the ts of the last ones of each stream. `columns[side]`: the batch's leaf columns.
+    """
 
     def __init__(self, number: int, plan: Plan, segments: tuple[list[Segment], list[Segment]], encoder: Encoder | AsofCodes,
                  reach: Reach | int, how: str, *, most: int, results: int, arena_mask: int) -> None:  # fmt: skip
@@ -236,6 +262,7 @@ class Worker:
                     w[o.ALIVE + side] = at
 
     def set_kernels(self, kernels: Kernels) -> None:
+        """Addresses of the condition's kernels. The `Kernels` must live as long; `engine.Windows` holds them."""
         w = self.words
         w[o.SCANS], w[o.SCANS + 1] = kernels.scans[0].address, kernels.scans[1].address
         w[o.VERIFY] = kernels.verify.address
@@ -246,6 +273,10 @@ class Worker:
         return int(w[o.RANK]) + int(w[o.EMIT_TAIL]) + int(w[shared.BATCHES])
 
     def grow_pairs(self) -> None:
+        """Twice as many pairs, the old ones kept: as-of's table lies there.
+
+        By the worker itself, which is outside its loop; nobody else reads them.
+        """
         grown = np.zeros((4, 2 * self.pairs.shape[1]), np.int64)
         grown[:, : self.pairs.shape[1]] = self.pairs
         self.pairs = grown
@@ -257,12 +288,16 @@ class Worker:
         return [*map(address, arrays), self.pairs.shape[1], self.walk.shape[1]]
 
     def arguments(self, gate: np.ndarray, control: np.ndarray, arena: np.ndarray) -> tuple[Any, ...]:
+        """What `worker.work` takes, in its order; anew for each call, since `pairs` may have grown."""
         return (gate, control, self.words, arena, self.batch, *self.probes, *self.usable, self.pairs, self.over,
                 self.ranges, self.walk, self.tally, self.out)  # fmt: skip
 
 
 class Feed:
-    """A distribution tree's ring from one parent to its children."""
+    """A distribution tree's ring from one parent to its children.
+
+    `data` holds ts, origin, seq and ref of `size` tuples, a power of two; `readers` children read it.
+    """
 
     def __init__(self, readers: int, size: int) -> None:
         self.data = np.zeros((4, size), np.int64)
@@ -273,7 +308,12 @@ class Feed:
 
 
 def plant(plan: Plan, workers: list[Worker], slots: int) -> list[Any]:
-    """Connect the workers of a distribution tree; gives what has to be kept alive."""
+    """Connect the workers of a distribution tree; gives what has to be kept alive.
+
+    With fan-out 2 worker 0 feeds 1 and 2, worker 1 feeds 3 and 4, and so on. A feed has room for at least eight
+    batches, so a parent seldom waits for a child. READ_COUNTS has a word a slot: a child tells the gate what it has
+    taken of each source (`loop.feed`).
+    """
     kept: list[Any] = []
     for parent, worker in enumerate(workers):
         children = [k for k, seat in enumerate(plan.seats) if seat.parent == parent]

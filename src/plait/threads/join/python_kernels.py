@@ -2,6 +2,11 @@
 
 `ExactKernels` judge pairs where no kernel is proven to be exact (`core.condition.judge`). `PlainKernels` run the text of
 the compiled kernels as it stands, without Numba: tests try hundreds of conditions that way.
+
+A kernel gets one address: that of the block which `probe.fill_block` has written, int64 words named in
+`core.condition.native`. Columns are views of the window's and the batch's own memory; nothing is copied, and nothing
+may be kept after the call. An exception can't pass through compiled code: it is kept in `error`, the kernel answers
+FAILED, and `engine.Windows` raises it in the worker's thread.
 """
 
 from __future__ import annotations
@@ -21,7 +26,10 @@ _KERNEL = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
 
 
 class _Called:
-    """A Python function behind a C address."""
+    """A Python function behind a C address.
+
+    `_kept` must live as long as the address is used: ctypes frees the stub with it.
+    """
 
     def __init__(self, function: Any) -> None:
         self._kept = _KERNEL(function)
@@ -49,12 +57,19 @@ class _Kernels:
             return native.FAILED
 
     def scan(self, side: int, address: int) -> int:
+        """Of `N` probes every match among the rows LO to HI of each, into OUT_PROBE and OUT_ROW; STATE[3] says how
+        many.
+
+        0, 1 if ROOM was too small, or FAILED. `side` is the probes' side.
+        """
         raise NotImplementedError
 
     def check(self, address: int) -> int:
+        """Of `N` candidate pairs keep those that match, in their order, in place; how many are left, or FAILED."""
         raise NotImplementedError
 
     def block(self, address: int) -> np.ndarray:
+        """The block as an array: the fixed words, and as many column addresses as there may be."""
         return _view(address, native.COLUMNS + 64, "int64")
 
     def arrays(self, b: np.ndarray, alive: int | None) -> tuple[list[dict[str, np.ndarray]], np.ndarray | None]:
@@ -73,6 +88,8 @@ class _Kernels:
 
 
 class ExactKernels(_Kernels):
+    """Pairs judged by Python's own arithmetic, a block of pairs at a time: slow, and exact for values of any size."""
+
     def __init__(self, encoder: Encoder) -> None:
         super().__init__(encoder)
         self._judge = judging.Judge(encoder.shape, encoder.interner, encoder.exact.of)
@@ -116,6 +133,8 @@ class ExactKernels(_Kernels):
 
 
 class PlainKernels(_Kernels):
+    """The compiled kernels' text, run by Python: there is nothing to compile, so tests can try many conditions."""
+
     def __init__(self, encoder: Encoder) -> None:
         super().__init__(encoder)
         self._module = store.load_plain(source.module_text(encoder.shape, encoder.signature, plain=True))
@@ -145,6 +164,7 @@ class PlainKernels(_Kernels):
 
 
 def _view(address: int, length: int, kind: str) -> np.ndarray:
+    """An array over memory that somebody else owns."""
     size = length * np.dtype(kind).itemsize
     memory: Any = (ctypes.c_char * size).from_address(int(address))
     found: np.ndarray = np.frombuffer(memory, dtype=kind)

@@ -1,6 +1,10 @@
 """Threads that serve shares of an elastic join (`threads.gate.epochs`): the whole turn is compiled.
 
 A thread with shares sleeps at the gate, for tuples; one without is parked, where tuples do not wake it and `halt` does.
+
+Why a thread with several shares must never wait inside one: what it waits for may be the work of another share that is
+its own. So a share answers SLICE, IDLE, SWITCH or HALTED, and the thread goes on to the next. That is also why elastic
+joins have no shared segments (`plan._elastic_join`).
 """
 
 from __future__ import annotations
@@ -46,7 +50,11 @@ SLEEP_NS = 1_000_000_000
 
 @inner
 def serve_share(gate, c, arena, t):
-    """One batch of the share whose memory a row of the table names."""
+    """One batch of the share whose memory a row of the table names.
+
+    `t` is the share's row of the table, of addresses; from it the arguments of `work` are made anew each time, since a
+    share may have grown or changed hands. `arena` is the sources' table, the same for all.
+    """
     w = ints(t[T_WORDS], o.WORDS)
     most, room = w[o.MOST], w[o.OUT_MASK] + 1
     batch = carray(pointer_at(t[T_BATCH]), (o.B_ROWS, most), dtype=np.int64)
@@ -69,6 +77,9 @@ def turn(gate, c, e, me, arena, table, told):
     """Serve each share that is this thread's, once: SLICE if one of them had work, IDLE if none, or what Python has to see to.
 
     told[0] is the share that has to be seen to; told[1] whether one waits for its results to be read.
+
+    Shares are visited by their numbers. One that nears a switch is served until it is there, so that whoever gets it
+    begins soon; other shares wait that long. BUSY_NS and TURNS are the thread's own words, which the policy reads.
     """
     answer = o.IDLE
     line = epochs.thread_at(e, me)
@@ -113,7 +124,11 @@ def turn(gate, c, e, me, arena, table, told):
 
 @compiled
 def serve(gate, c, e, me, arena, table, told):
-    """A thread of an elastic join: serve its shares until there is a reason to return to Python, one of `work`'s answers."""
+    """A thread of an elastic join: serve its shares until there is a reason to return to Python, one of `work`'s answers.
+
+    `me` is the thread's number, `e` the epochs' words, `c` the control words, `told` two words for `turn`. Ends with
+    FINISHED when every share has come to the end of the input, whoever served it.
+    """
     spins = 0
     while True:
         halt = load_acquire(c, shared.HALT)

@@ -10,6 +10,14 @@ them goes on. «All» are the streams of the whole query, not only those that co
 
 Timers may set timers, so how many are due can't be known. They run some at a time; between, the thread serves its other
 shares, what came out can be read, and the run can be stopped.
+
+An example of the end. Two shares; the last tuple of all has ts 50. Share 0 has a timer at 60, share 1 one at 90. Both
+first pass time to 50. Then each says its last pending timer. When both have, time passes to 90 everywhere: the timers
+at 60 and 90 run, and those that they set, if they are not later than 90. One set for 95 does not run. A share that
+went on alone would stop at 60, and results would depend on how buckets were split.
+
+Held by tests/threads/test_operators.py (the reference's bytes, however shares are served) and
+tests/threads/test_timers.py (the end of input).
 """
 
 from __future__ import annotations
@@ -57,7 +65,13 @@ _NONE = np.empty(0, np.int64)
 
 
 class Share:
-    """One share's memory: its buckets, tuples taken for it, and its counters."""
+    """One share's memory: its buckets, tuples taken for it, and its counters.
+
+    `buckets` is the users' state: compiled or plain. `wide` holds a batch's routes (row 0) and the columns that
+    compiled functions read. `passed`: time has passed so far here. `told`: what an operator behind this one was told.
+    `rank`: tuples seen. At the end of input `at_last` is set first, then `pending`, then `ending`: other shares read
+    `pending` once `ending` is true.
+    """
 
     def __init__(self, number: int, buckets: Any, most: int) -> None:
         self.number, self.buckets = number, buckets
@@ -93,7 +107,11 @@ class Shares:
         ]
 
     def go_plain(self, why: str) -> None:
-        """From compiled functions to plain Python, which goes on with the same states; while nobody serves a share."""
+        """From compiled functions to plain Python, which goes on with the same states; while nobody serves a share.
+
+        Inside `Pauser.still`, by the thread whose rows the compiled functions can't read. States are carried over, so
+        results do not change.
+        """
         for share in self.all:
             share.buckets = share.buckets.plain()
         self.compiled, self.why_plain = None, why
@@ -107,7 +125,11 @@ class Shares:
 
 
 class OperatorEngine(Engine[Share]):
-    """A user's operator."""
+    """A user's operator.
+
+    Always with epochs, also where `elastic=` was not said: a share is then served by one thread for good. `_reached`
+    is how far this operator's gate had come before the end of input.
+    """
 
     def __init__(self, bound: Bound, schemas: Mapping[str, pa.Schema], made: Sharing, options: Options,
                  together: Together) -> None:  # fmt: skip
@@ -147,6 +169,10 @@ class OperatorEngine(Engine[Share]):
         self._note_frontier()
 
     def _note_frontier(self) -> None:
+        """After each call that may move it.
+
+        At the end of input all sources are at AFTER_ALL, and the last real frontier would be lost.
+        """
         frontier = self.gate.frontier()[0]
         if frontier < AFTER_ALL:
             self._reached = max(self._reached, frontier)
@@ -157,7 +183,10 @@ class OperatorEngine(Engine[Share]):
         self._crew.serve(thread, self._step)
 
     def _step(self, number: int) -> int:
-        """Take ready tuples of a share, hand them to their buckets, and what comes out to the reader of results."""
+        """Take ready tuples of a share, hand them to their buckets, and what comes out to the reader of results.
+
+        Whoever serves the share calls this; nothing in it waits. Timers that were left over go before new tuples.
+        """
         share = self.workers[number]
         w = share.words
         if self.results.crowded(number):
@@ -187,6 +216,10 @@ class OperatorEngine(Engine[Share]):
         return WORKED if worked or epoch else IDLE
 
     def _update(self, share: Share, n: int, frontier: int) -> None:
+        """Hand a batch's tuples to the share's buckets, then let time pass to the frontier.
+
+        `pairs` gives (tuple, bucket), in total order; only buckets of this share.
+        """
         ts, origin, seq, ref = (column[:n] for column in share.taken.rows)
         lay_out(n, origin, seq, self.arenas.table, self.arenas.size - 1, share.kinds, share.wide, share.narrow)
         which, buckets = pairs(
@@ -246,13 +279,18 @@ class OperatorEngine(Engine[Share]):
             raise user_raised(error, f"The operator's {function} of bucket {bucket}", why) from error
 
     def _several(self, origin: int, seq: int) -> tuple[int, ...]:
+        """The buckets of a tuple that was routed to more than one; they lie beside its route in the arena."""
         found: tuple[int, ...] = self.arenas.by_slot[origin & shared.SLOT_MASK].columns[SEVERAL][
             seq & (self.arenas.size - 1)
         ]
         return found
 
     def _views(self, ts: np.ndarray, origin: np.ndarray, ref: np.ndarray, own: np.ndarray) -> Any:
-        """A tuple by its place in the batch, for those in `own`."""
+        """A tuple by its place in the batch, for those in `own`.
+
+        Rows are taken from the payload for all of `own` at once, a stream at a time; a view is made when a function
+        asks.
+        """
         by_input: dict[int, tuple[Rows, dict[int, int]]] = {}
         of = origin[own] >> 32
         for side in np.unique(of).tolist():
@@ -268,7 +306,11 @@ class OperatorEngine(Engine[Share]):
         return view
 
     def _rows(self, share: Share, origin: np.ndarray, ref: np.ndarray) -> list[tuple[pa.RecordBatch, np.ndarray]]:
-        """What has come out, as rows with their places."""
+        """What has come out, as rows with their places.
+
+        Places are (ts, rank of the tuple, bucket): what orders results between shares. A bucket is in one share, so
+        equal places come from one thread.
+        """
         out, columns = share.buckets.taken_out()
         if not len(out.ts):
             return []

@@ -35,6 +35,12 @@ class RoutedRows:
 
 
 class Router:
+    """Which buckets see a row, and the numbers that compiled functions read of it.
+
+    `has_node` and `stamp` are what sources and arenas ask every encoder for: no index here, and nothing that has
+    codes.
+    """
+
     has_node = False
     stamp = 0
 
@@ -45,10 +51,19 @@ class Router:
         self.names = tuple(i.node.name or f"input {n}" for n, i in enumerate(bound.inputs))
 
     def columns(self, side: int) -> list[tuple[str, Any]]:
+        """Of each row: its route, the compiled functions' columns, and the buckets where there are several (None
+        otherwise).
+        """
         numbers = [] if self.made is None else self.made.layout()
         return [("route", "int64"), *numbers, (SEVERAL, object)]
 
     def rows(self, side: int, batch: pa.RecordBatch | pa.Table, ts: np.ndarray) -> RoutedRows:
+        """Route a batch: by machine code where the route is compiled, else by calling the user's function for each
+        row.
+
+        Rows that compiled functions can't read (`made.unreadable`) end the use of machine code for the rest of the
+        run, before they enter; the columns then hold zeros, which nobody reads.
+        """
         n, made = len(ts), self.made
         if made is not None and not self._plain and (why := made.unreadable(side, batch)):
             self._go_plain(why)

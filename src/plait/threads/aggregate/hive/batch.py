@@ -3,6 +3,10 @@
 A source remembers, for the pane it is at, which cell each key has: small integers in `direct`, by value, the others in `table`,
 by hash. Both hold numbers of cells, which only rise; one below the pane's first cell is an old one and counts as none, so
 neither is ever cleared. The hive is entered only for a pane or a key that is new to the source. Cells are runs of a ring.
+
+An example. Pane 7 begins when CELL_END is 10: OPEN_CELL is 10. Key 5, a small integer, comes: direct[5] says 3, which
+is below 10 and so of an older pane. It gets cell 10, direct[5] = 10. The next tuple of key 5 finds 10 and adds to it,
+without touching the hive. Pane 8 begins at CELL_END 14: direct[5] = 10 is old again.
 """
 
 from __future__ import annotations
@@ -41,6 +45,15 @@ def place(
 
     Gives the first tuple that was not done, and in NEED what there was too little of. `flat` is `words` in one row. A cell's
     key is in `kept`; where windows are `shared`, its window's place is in `window`.
+
+    `h` the hive's words, `slot` the source's. `ts`: int64, in the source's order. `words`: int64[KEYS, n], each
+    tuple's key. `low`: where to begin. `advance`, `rest`, `gaps`: the panes' grid, and whether it has gaps between
+    windows. `small`: keys may be looked up in `direct`. `own`: the source's words, named above. `pane_id`,
+    `pane_cell`, `pane_arena`: its panes not let go of, with their first cell and first arena word. `out`: the cell of
+    each tuple.
+
+    Whatever stops it early, what was done is done: the caller makes room and calls again from the tuple it gives. A
+    winset that was opened before memory ran out is found again then.
     """
     mask = kept.shape[1] - 1
     table_mask = np.uint64(len(table) - 1)
@@ -135,6 +148,10 @@ def gather(h, below, most, shared, stack, key, ids, ends, spans, told) -> None:
 
     Of each: its pane, by slot the source's cells (see `list_members`), and where windows are `shared` their keys, and how many
     there are up to its end. A winset whose keys find no room in `key` is HELD, and comes first next time.
+
+    `told` is both input and answer, so that a call that found no room for keys can be repeated with a larger `key` and
+    goes on where it stopped. `ids`: each winset's pane. `ends`: windows up to its end. `spans`: int64[winsets, 2,
+    slots], first cell and end.
     """
     winsets = told[WINSETS]
     windows = told[WINDOWS]

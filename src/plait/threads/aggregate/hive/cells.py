@@ -2,6 +2,10 @@
 
 One thread at a time is in here for a source; nothing is shared but through the hive and `parts`, which the taker reads after it
 has acquired what the source wrote last. Cells and the arena's words are used again once the taker has let go of their pane.
+
+A cell is a row of this source's accumulators, for one key in one pane; cells are numbered for ever, and lie in a ring.
+`_kept` has each cell's key. Python is here once a batch, in three steps: find every tuple's cell (`batch.place`),
+clear the new ones, update (`Accumulator.update`).
 """
 
 from __future__ import annotations
@@ -29,7 +33,12 @@ FIRST_CELLS, FIRST_PANES = 1024, 256
 
 
 class Cells:
-    """One source's. `parts` are, as of its last batch, its cells' keys, the places of their windows, and its accumulators."""
+    """One source's. `parts` are, as of its last batch, its cells' keys, the places of their windows, and its accumulators.
+
+    Attributes: `accumulators` one a function of the query; `_window` the place of each cell's window, where windows
+    are shared; `_own` the words of `batch.place`; `_panes` this source's panes that were not let go of; `_direct` and
+    `_table` key to cell; `_small` whether a key is one column of fixed width, and no float.
+    """
 
     def __init__(self, bound: Bound, hive_: Hive, slot: int, columns: Columns, groups: Groups, *, shared: bool) -> None:
         assert isinstance(bound.node, Aggregate)
@@ -50,7 +59,12 @@ class Cells:
         self._small = len(bound.node.by) == 1 and is_fixed(kind) and not pa.types.is_floating(plain(kind))
 
     def take(self, rows: pa.RecordBatch | pa.Table, ts: np.ndarray) -> None:
-        """Tuples of this source, in its order."""
+        """Tuples of this source, in its order.
+
+        By the thread that pushes the source. If memory runs out in the midst of a batch, what was placed is updated
+        first, then more is made, then it goes on. `parts` is replaced at the end: the taker reads it after it has
+        acquired WRITTEN.
+        """
         n, own = len(ts), self._own
         arrays = self._columns.arrays(rows, ts)
         read = self._columns.read(arrays, n)
@@ -107,6 +121,7 @@ class Cells:
         return sum(a.nbytes for a in self.accumulators) + int(sum(a.nbytes for a in own))
 
     def _clear(self, first: int, end: int) -> None:
+        """Neutral values for cells [first, end), which may lie at both ends of the ring."""
         mask = self._kept.shape[1] - 1
         if end > first:
             low, high = first & mask, (end - 1 & mask) + 1
@@ -116,7 +131,10 @@ class Cells:
                     accumulator.wipe(*span)
 
     def _use_again(self) -> None:
-        """Cells and words of panes that the taker has let go of."""
+        """Cells and words of panes that the taker has let go of.
+
+        The first look is plain and costs nothing; it may see an old PASSED, and then memory is freed a little later.
+        """
         own, panes = self._own, self._panes
         end = int(own[hive_batch.PANE_END])
         if end == 0 or int(panes[0, 0]) >= int(self._hive.words[y.PASSED]):
@@ -132,7 +150,11 @@ class Cells:
         own[hive_batch.PANE_END] = end - gone
 
     def _make_room(self, n: int) -> None:
-        """More of what there was too little of."""
+        """More of what there was too little of.
+
+        NEED says what was short. Each kind grows alone, mostly by four: nodes and arenas are the hive's (all sources
+        stop for that), the others this source's own.
+        """
         own = self._own
         first, end = int(own[hive_batch.CELL_FREED]), int(own[hive_batch.CELL_END])
         self._use_again()

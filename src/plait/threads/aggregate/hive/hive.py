@@ -26,6 +26,15 @@ shared structures are entered once for each pane, source and key, not once a tup
 
 Not promised: that memory suffices. `open_winset`, `join` and `window_of` answer that it does not, and are called again once it
 has grown.
+
+An example. Sources A and B, pane 7 is open. A opens the winset of 7, joins it with its cells from 0 on, and makes
+three cells, one a key. Then A's tuples go on to pane 8: it opens that winset, notes that its cells of 7 end at 3, and
+writes WRITTEN = 8. The taker finds the least WRITTEN at B's 7 and takes nothing. B adds its two cells to the same
+winset of 7 and writes 8. Now the taker moves HEAD to the node of 7, reads its two members (A: cells 0 to 3, B: 0 to
+2), merges five cells by key, and lets go: A and B may use these cells again.
+
+Held by tests/threads/aggregate/test_hive_interleavings.py under the scheduler;
+tests/threads/aggregate/test_hive_mutants.py plants faults in this text and sees them noticed.
 """
 
 from __future__ import annotations
@@ -87,7 +96,11 @@ def written_by_all(h):
 
 @compiled
 def take(h, below):
-    """The place of the first winset not taken yet, if it is complete and its pane below `below`; else NIL. One thread only."""
+    """The place of the first winset not taken yet, if it is complete and its pane below `below`; else NIL. One thread only.
+
+    `below` is a pane, from the frontier. HEAD first, then HEAD_PANE: nodes below HEAD_PANE are freed, and a source may
+    start at HEAD.
+    """
     least = min(below, written_by_all(h))
     ahead = load_acquire(h, node_at(h, h[HEAD]) + NEXT)
     if ahead == NIL:

@@ -3,6 +3,9 @@
 Everything inside names things by places, which do not change when memory is laid out anew; so growing is copying. Threads say
 when they are inside (`inside`), once a batch; who grows waits until none is, and keeps new ones out meanwhile. That is the
 only wait there is: between two growths sources and taker never wait for one another here.
+
+Cost: entering and leaving take a lock each, for a batch and not for a tuple. Growing copies all that is live, in one
+thread, while the others wait at the door; each growth is fourfold, so there are few.
 """
 
 from __future__ import annotations
@@ -20,7 +23,11 @@ FIRST_NODES, FIRST_WORDS = 256, 1 << 16
 
 
 class Hive:
-    """`words` is what compiled code takes; read it anew each time one is inside."""
+    """`words` is what compiled code takes; read it anew each time one is inside.
+
+    `_inside` counts threads between entering and leaving; `_growing` shuts the door. After growth `words` is another
+    array: an address or view of the old one is worth nothing.
+    """
 
     def __init__(self, *, slots: int, keys: int, nodes: int = FIRST_NODES, words: int = FIRST_WORDS) -> None:
         *header, total = y.header(slots=slots, keys=keys, nodes=nodes, words=words)
@@ -33,6 +40,10 @@ class Hive:
 
     @contextmanager
     def inside(self) -> Iterator[np.ndarray]:
+        """The hive's words, which do not grow while this thread is here.
+
+        Not to be nested with `grow`: it would wait for itself.
+        """
         with self._guard:
             while self._growing:
                 self._changed.wait()
@@ -61,6 +72,11 @@ class Hive:
             self._changed.notify_all()
 
     def _grown(self, slot: int, nodes: bool) -> np.ndarray:
+        """A copy with more room: the header, then each source's nodes, then each one's arena, at their places in the
+        larger rings.
+
+        Only what was not freed is copied.
+        """
         old, slots = self.words, self.slots
         blocks = [y.SOURCES_AT + k * y.SOURCE_WORDS for k in range(slots)]
         needed = y.NODES_MASK if nodes else y.ARENA_MASK

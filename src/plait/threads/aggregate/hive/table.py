@@ -13,6 +13,11 @@ walks short, and four in those below. Invariants:
   but where a window or a table is new.
 
 Memory comes from the source's arena, and goes back with the pane; what a lost race leaves unused goes back with it too.
+
+An example. A winset's table is empty; key a (hash ...21) comes: ROOT becomes a's window. Key b (hash ...34) comes:
+ROOT holds another key, so a table that holds a's window is made, ROOT is changed to it by CAS, and the search goes on
+there: the entry of b's low bits is NIL, and b's window goes there. An entry is a place shifted left by one; the lowest
+bit says «table».
 """
 
 from __future__ import annotations
@@ -46,7 +51,10 @@ from plait.threads.atomics import cas, compiled, load_acquire, pure
 
 @pure
 def allot(h, slot, size):
-    """So many words of the source's arena, in one piece; NIL if there are not."""
+    """So many words of the source's arena, in one piece; NIL if there are not.
+
+    The source's own words, so plain. A piece never wraps round: if it would, the rest of the ring is skipped.
+    """
     s = source_at(slot)
     mask = h[s + ARENA_MASK]
     first = h[s + ARENA_END]
@@ -60,7 +68,10 @@ def allot(h, slot, size):
 
 @pure
 def same_key(h, window, words, at, stride, hash):
-    """Whether a window is of the key whose words are words[at], words[at + stride] ..."""
+    """Whether a window is of the key whose words are words[at], words[at + stride] ...
+
+    `stride` is the distance between two words of one key: keys lie column by column in the batch.
+    """
     if h[window + W_HASH] != hash:
         return False
     for k in range(h[KEYS]):  # noqa: SIM110 (a generator would not compile)
@@ -71,6 +82,7 @@ def same_key(h, window, words, at, stride, hash):
 
 @pure
 def new_window(h, slot, words, at, stride, hash):
+    """A window of this key that nobody sees yet: its place, or NIL."""
     place = allot(h, slot, W_KEY + h[KEYS])
     if place != NIL:
         window = piece_at(h, place)
@@ -103,7 +115,11 @@ def new_table(h, slot, entry, hash, shift):
 
 @compiled
 def window_of(h, slot, winset, words, at, stride, hash):
-    """The place of a key's window, which is made if it is not there; NIL if there is no memory for it."""
+    """The place of a key's window, which is made if it is not there; NIL if there is no memory for it.
+
+    A failed CAS is not looked at: the loop reads the entry again and finds what the other has put there. A window that
+    was made for a race that is lost is kept in `made` and used at the next NIL.
+    """
     entry_at = node_at(h, winset) + ROOT
     shift = 0
     made = NIL
@@ -155,6 +171,9 @@ def list_windows(h, winset, stack, windows, key):
 
     What does not fit is numbered and not copied. Plain reads: whoever took the winset has acquired what every source wrote last,
     and no source comes back to it.
+
+    `stack` is the taker's scratch of STACK words. W_NUMBER receives the window's number, by which a source's cells
+    find it later (`batch.windows_of`).
     """
     keys = h[KEYS]
     depth = 1

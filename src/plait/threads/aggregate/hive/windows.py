@@ -31,7 +31,11 @@ Found = tuple[Cells, int, int]  # a source, the first of its cells that are merg
 
 
 class HiveWindows(SpanPanes):
-    """`sources` gives, in the order of their tuples in ties, every source's cells."""
+    """`sources` gives, in the order of their tuples in ties, every source's cells.
+
+    `hive` is the shared structure; the panes that `SpanPanes` keeps are this thread's own. `_stack`, `_key`, `_spans`,
+    `_ids` and `_ends` are buffers of `batch.gather`.
+    """
 
     def __init__(self, bound: Bound, sources: Callable[[], Iterable[Cells]], slots: int, *, shared: bool) -> None:
         assert isinstance(bound.node, Aggregate)
@@ -51,7 +55,11 @@ class HiveWindows(SpanPanes):
         return self._later(closed, group, edges)  # the thread that reads results has time for the rest
 
     def take_complete(self, frontier: int) -> list[Closed]:
-        """Every winset that no tuple at or after the frontier can reach, and the windows that are closed then."""
+        """Every winset that no tuple at or after the frontier can reach, and the windows that are closed then.
+
+        `frontier` in microseconds. Winsets are taken some at a time, and windows closed in between, so that a frontier
+        that jumps does not fill the panes with all of them at once.
+        """
         frontier = frontier if frontier == AFTER_ALL else min(frontier, FAR)
         below = pane_of_promise(frontier, self.size, self.advance)
         out: list[Closed] = []
@@ -65,7 +73,10 @@ class HiveWindows(SpanPanes):
         return out
 
     def _next_ts(self) -> int:
-        """No pane that is still to be taken begins before the end of the last one that was."""
+        """How far time has passed when some winsets are still to be taken.
+
+        No pane that is still to be taken begins before the end of the last one that was.
+        """
         last = int(self._pane_id[int(self._state[1]) - 1])
         rest = self.size % self.advance
         if rest == 0:
@@ -90,7 +101,10 @@ class HiveWindows(SpanPanes):
         return winsets == WINSETS or parts >= AT_ONCE
 
     def _merge(self, h: np.ndarray, ids: np.ndarray, ends: np.ndarray, windows: int, spans: np.ndarray) -> None:
-        """`spans`: of each winset, by slot, the first of a source's cells and the one after the last."""
+        """`spans`: of each winset, by slot, the first of a source's cells and the one after the last.
+
+        Sources are absorbed in the order that settles ties, which is what first and last rely on.
+        """
         # A source's cells in winsets that follow one another follow one another too.
         first, end = np.where(spans[:, 1] > spans[:, 0], spans[:, 0], y.LAST).min(axis=0), spans[:, 1].max(axis=0)
         found = [(source, int(first[source.slot]), int(end[source.slot])) for source in self._sources()]

@@ -10,6 +10,11 @@ Invariants, and why they hold:
   it links behind the node taken last, or a later one. Nothing is ever unlinked; the taker just moves on.
 - A thread follows links only from a pinned node, or from the one taken last, to greater panes, which are freed later:
   it never reaches freed memory.
+
+An example of two sources that want pane 9 at once, in a list 7 -> 8. Both seek, find 8 before and nothing after, and
+make a node of their own. A's CAS on 8's link succeeds. B's fails: it seeks again, finds a node of pane 9, uses that,
+and its own node stays unused for the next pane (NODES_END did not move). So a pane has one winset, whoever comes
+first.
 """
 
 from __future__ import annotations
@@ -49,6 +54,7 @@ WALK: Final = 4
 
 @pure
 def height(h, pane):
+    """How many levels the node of a pane has: one, and another for every factor of four in its number, up to LEVELS."""
     return min(trailing_zeros(pane) // 2 + 1, h[LEVELS])
 
 
@@ -57,6 +63,9 @@ def open_winset(h, slot, pane):
     """The place of this pane's winset, which is made if it is not there; NIL if there is no memory for it.
 
     The source has not written past the pane: so the winset stays until it does.
+
+    By the source's thread. `slot` is its own, `pane` a number of `core.kernels.panes`. Gives a place. The pin is let
+    go of before it returns: the node stays all the same, as the source has not written past it.
     """
     s = source_at(slot)
     node = pin(h, slot, height(h, pane))
@@ -87,7 +96,11 @@ def open_winset(h, slot, pane):
 
 @compiled
 def pin(h, slot, levels):
-    """A node to start from, with handles up to `levels`; it and all after it are kept until the pin is let go of."""
+    """A node to start from, with handles up to `levels`; it and all after it are kept until the pin is let go of.
+
+    Handles that the head has passed are dropped; without any it starts at the head, which the taker keeps. PIN is set
+    to FIRST while the head is looked up, so that nothing can be freed under the look.
+    """
     s = source_at(slot)
     level = h[LEVELS] - 1
     while level >= 0:
@@ -178,7 +191,10 @@ def link_level(h, s, node, level):
 
 @compiled
 def new_node(h, slot, pane):
-    """A node that nobody sees yet, or NIL. It is given out for good when NODES_END moves on."""
+    """A node that nobody sees yet, or NIL. It is given out for good when NODES_END moves on.
+
+    NODES_END moves on only when the node is linked: one that lost its race is used for the next pane.
+    """
     s = source_at(slot)
     if h[s + NODES_END] - h[s + NODES_FREED] > h[s + NODES_MASK]:
         free_nodes(h, slot)
@@ -198,7 +214,10 @@ def new_node(h, slot, pane):
 
 @compiled
 def free_nodes(h, slot):
-    """Let the nodes below the one taken last, and below every pin, be used again; a source's nodes are in order of panes."""
+    """Let the nodes below the one taken last, and below every pin, be used again; a source's nodes are in order of panes.
+
+    By the source's own thread, when it is out of nodes. The head's node itself is not below HEAD_PANE, and stays.
+    """
     s = source_at(slot)
     bound = load_acquire(h, HEAD_PANE)
     fence()

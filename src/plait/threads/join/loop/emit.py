@@ -4,6 +4,10 @@ Invariant: the ring's entries are in result order, because the batch is, because
 because unmatched rows whose time is up are written before the first trigger that is later than it. A worker that
 finds the ring full waits for the gatherer; nobody else is held back by that until the gate is full, and then only the
 pushers.
+
+An example of a left join in which a right tuple looks back 10 us. A left row of ts 5 finds no partner. While tuples up
+to ts 15 come it may still find one (a right tuple of 15 sees it). At the first tuple of ts 16, or when the frontier is
+at 16, it is given out alone, with ts 15. Other rows that are due go before that tuple's own results.
 """
 
 from __future__ import annotations
@@ -32,6 +36,9 @@ def room(c, w):
     """Wait until the ring has room: 0, or HALTED. The results so far are made known first.
 
     A thread that serves others' memory as well does not wait: what is read first may be theirs.
+
+    The ring is full when TAIL - HEAD is its size. OUT_HEAD is the gatherer's word. What has been written is published
+    before the wait, so that the gatherer has something to take.
     """
     tail = w[o.EMIT_TAIL]
     if tail - load_acquire(w, o.OUT_HEAD) <= w[o.OUT_MASK]:
@@ -62,6 +69,10 @@ def room(c, w):
 
 @inner
 def put(w, out, ts, trigger, partner, left, right):
+    """One entry at the ring's end; there must be room.
+
+    EMIT_TAIL is private until `room` or `publish_progress` releases it as OUT_TAIL.
+    """
     at = w[o.EMIT_TAIL] & w[o.OUT_MASK]
     out[at, o.E_TS] = ts
     out[at, o.E_TRIGGER] = trigger
@@ -74,7 +85,11 @@ def put(w, out, ts, trigger, partner, left, right):
 
 @inner
 def pass_time(c, w, out, ts):
-    """Give out left rows that no tuple at or after `ts` can be the partner of: 0, or HALTED."""
+    """Give out left rows that no tuple at or after `ts` can be the partner of: 0, or HALTED.
+
+    UNDECIDED moves over left rows in the order of their coming; a row that has matched is passed in silence. Only the
+    worker that has all partners of a row may do this, which is why these joins are m x 1.
+    """
     s = segment_of(w, 0)
     cap, mask = s[seg.CAP], s[seg.MASK]
     times, ids, refs, matched = (
@@ -100,7 +115,11 @@ def pass_time(c, w, out, ts):
 
 @inner
 def emit(c, w, batch, p0, pairs, out):
-    """The results of batch positions FROM to TO, from where it stood: 0, or HALTED."""
+    """The results of batch positions FROM to TO, from where it stood: 0, or HALTED.
+
+    An inner join puts every pair. A left join puts every pair and marks the left row. A semi join puts a left row's
+    first pair only, an anti join none.
+    """
     how = w[o.HOW]
     starts = batch[o.B_STARTS]
     while w[o.AT] < w[o.TO]:

@@ -10,6 +10,14 @@ parent's feed, a ring that the parent writes and up to `fan-out` children read. 
 - A place is written again only when every child's HEAD, released after its copy, is past it.
 - A child holds a seat at the gate too. It takes nothing there, but says what it has taken, because a source's columns
   (the arenas) may be written again only when every worker has copied them.
+
+An example: seven workers, fan-out 2. The root, worker 0, feeds 1 and 2; worker 1 feeds 3 and 4; worker 2 feeds 5 and
+6. A tuple is at a leaf after two hand-offs. With ScaleJoin seven readers would merge the sources seven times; here one
+does, and six copy four words a tuple.
+
+A parent waits for the slowest child, once its feed is full, and so everything above it does; the watchdog then says
+that it waits for a worker below it. A child that has ended reads no more, but it ends only after ENDED, when there is
+nothing more to write.
 """
 
 from __future__ import annotations
@@ -44,12 +52,17 @@ def words(readers: int) -> int:
 
 @inner
 def data_of(f):
+    """The ring of tuples: four rows of int64, ts, origin, seq, ref."""
     return carray(pointer_at(f[DATA]), (4, f[MASK] + 1), dtype=np.int64)
 
 
 @inner
 def read_feed(gate, c, w, batch):
-    """Take what the parent has handed down: how many, or DONE."""
+    """Take what the parent has handed down: how many, or DONE.
+
+    `f[own]` is this child's HEAD, which nobody else writes. ENDED and FRONTIER are acquired before TAIL: what TAIL
+    shows is then all that lies below.
+    """
     f = ints(w[o.FEED], 1 << 12)
     own = HEADS + w[o.FEED_SEAT] * LINE
     ended = load_acquire(f, ENDED)
@@ -81,7 +94,10 @@ def read_feed(gate, c, w, batch):
 
 @inner
 def write_feed(c, w, batch):
-    """Hand the batch down, as far as there is room; true when all of it is."""
+    """Hand the batch down, as far as there is room; true when all of it is.
+
+    FED counts how much of the batch is handed down already, so that a call that found no room goes on later.
+    """
     f = ints(w[o.FEED_OUT], 1 << 12)
     data, mask = data_of(f), f[MASK]
     tail = f[TAIL]
@@ -120,6 +136,7 @@ def publish_frontier(c, w):
 
 @inner
 def wake_feed(c):
+    """Wake all workers of the tree that sleep for tuples or for room: one event for all feeds, and they look again."""
     if load_acquire(c, o.FEED_SLEEPERS) > 0:
         fetch_add(c, o.FEED_EVENT, 1)
         wake_all(c, o.FEED_EVENT)

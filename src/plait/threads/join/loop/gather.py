@@ -9,6 +9,10 @@ triggers, what each worker has, worker by worker (k = 1: triggers in order, part
 have no trigger, stand at their moment all the same; NEVER takes whatever is there.
 
 One thread gathers at a time. It releases OUT_HEAD after it has copied; workers that wait for room acquire it.
+
+An example. Ring 0 begins with a result of trigger rank 5; ring 1 is empty, and worker 1 has said DONE_RANK 5: it may
+still come with a result of rank 5 whose partner comes before, so nothing is given out. When it says 6, it can't. Had
+ring 1 something of rank 7, that would be enough too: its ring is in order, so nothing of rank 5 follows.
 """
 
 from __future__ import annotations
@@ -42,7 +46,11 @@ def entries(w):
 
 @inner
 def first_is_less(a, i, b, j, precision):
-    """Whether entry i of worker a's ring goes before entry j of b's, b being the worker of the higher number."""
+    """Whether entry i of worker a's ring goes before entry j of b's, b being the worker of the higher number.
+
+    Entries are compared by ts, trigger, partner, which are their first three words. An unmatched row's trigger is
+    above all others, so it stands after the pairs of its ts.
+    """
     # An unmatched row has no trigger but its moment, whatever the precision: after the results at it, before all later ones.
     alone = a[i + o.E_TRIGGER] == o.UNMATCHED or b[j + o.E_TRIGGER] == o.UNMATCHED
     if precision > 0 and not alone:
@@ -59,6 +67,9 @@ def gather(c, workers, taken, known, precision, most, dest, seen):
 
     `known` is for what each worker says, `taken` for how much of its ring is taken. `seen` receives the least ts still live on
     either side, and the rank and the ts up to which all results are out; two more words of it are for the clock.
+
+    `workers`: addresses of their words. `dest`: int64[5, most], one column a result, filled by this call; the caller
+    copies it before the next. What the workers say is read before anything is taken, and only that is gone by.
     """
     n = len(workers)
     rank, ts = AFTER_ALL, AFTER_ALL
@@ -96,7 +107,11 @@ def gather(c, workers, taken, known, precision, most, dest, seen):
 
 @inner
 def held_back(k, entry_ts, trigger, taken, known, precision):
-    """Whether a worker whose ring is empty may still have something that goes before this entry of worker k."""
+    """Whether a worker whose ring is empty may still have something that goes before this entry of worker k.
+
+    `trigger` is 2 * rank + side; `k` the worker whose entry it is. With a punctuation interval, what counts is which
+    interval an entry falls into; inside one the workers of lower numbers go first.
+    """
     for j in range(len(taken)):
         if j == k or taken[j] < known[TAIL, j] or known[TS, j] == AFTER_ALL:
             continue
@@ -114,6 +129,10 @@ def held_back(k, entry_ts, trigger, taken, known, precision):
 
 @inner
 def merge(workers, taken, known, precision, most, dest):
+    """The next results in order, as far as they are certain; how many.
+
+    With one worker, or without any order, it is a copy.
+    """
     n = len(workers)
     count = 0
     while count < most:
@@ -150,7 +169,11 @@ def merge(workers, taken, known, precision, most, dest):
 
 @compiled
 def gather_waiting(c, workers, taken, known, precision, most, dest, seen, nanoseconds):
-    """As `gather`, but sleep up to `nanoseconds` where there is nothing."""
+    """As `gather`, but sleep up to `nanoseconds` where there is nothing.
+
+    Returns early, with 0, when all workers have passed a later ts or the run is halted: the caller then tells the next
+    operator of a query how far time has come.
+    """
     number = gather(c, workers, taken, known, precision, most, dest, seen)
     for _ in range(2):
         if number != 0:

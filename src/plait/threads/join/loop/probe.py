@@ -4,6 +4,10 @@ A batch is stored before it is probed, and a probe's range ends where the rows t
 it meets exactly what precedes it. Ranges begin at the first row that the window still holds for it; since probes come
 in total order, so do the beginnings, and the search for them is one walk along the segment for the whole run:
 DP-Join's single scan, in which the opposite window's expired tuples are found by the probe that no longer meets them.
+
+Which way a side's probes go: `ranges_of` finds what they may meet, `pick` decides between scan and index, the index
+gives candidates, `verify` lets the condition judge them, `scan` does the rest (rows no index covers, probes that gave
+up), and `in_order` sorts the pairs. An index only narrows: the condition's kernel judges every pair that comes out.
 """
 
 from __future__ import annotations
@@ -25,12 +29,17 @@ _AUTO, _SCAN, _HASH, _GRID, _SORTED = o.AUTO, o.SCAN, seg.HASH, seg.GRID, seg.SO
 
 @inner
 def segment_of(w, side):
+    """The block of the segment this worker uses of a side. Its length is not known here, nor checked."""
     return ints(w[o.SEGMENT + side], SEGMENT_WORDS)
 
 
 @inner
 def ranges_of(w, side, p, first, last):
-    """Where the partners of this side's probes lie, as positions; moves LO of the other side's segment up."""
+    """Where the partners of this side's probes lie, as positions; moves LO of the other side's segment up.
+
+    Gives the sum of all ranges' lengths and the number of probes that have any. A probe that can't match (a NULL in
+    what it compares) gets an empty range.
+    """
     other = 1 - side
     s = segment_of(w, other)
     lo = w[o.LO + other]
@@ -54,7 +63,11 @@ def ranges_of(w, side, p, first, last):
 
 @inner
 def pick(w, s, other, total, probes):
-    """Which index serves the next probes into the window of side `other`; see `core.join.choice`."""
+    """Which index serves the next probes into the window of side `other`; see `core.join.choice`.
+
+    `total` rows in the ranges of `probes` probes. Where a probe meets fewer than SCAN_BELOW rows on the average they
+    are scanned: too few for an index. REST counts down while an index that has failed is left alone.
+    """
     if w[o.FORCED] != _AUTO:
         return w[o.FORCED]
     if w[o.WANTED] == _SCAN or total < SCAN_BELOW * probes:
@@ -69,7 +82,11 @@ def pick(w, s, other, total, probes):
 
 @inner
 def observe(w, s, other, kind, probes, over, steps):
-    """What the last probes cost on the index: where many gave up, it rests for a growing number of batches."""
+    """What the last probes cost on the index: where many gave up, it rests for a growing number of batches.
+
+    `over` probes of `probes` gave up, after `steps` steps. REST doubles up to REST_LONGEST as long as that goes on. A
+    hash index with long chains gives way to a grid for good, where the condition has bands.
+    """
     if w[o.FORCED] != _AUTO:
         return
     if kind == _HASH and w[o.BAND_TERMS] > 0 and s[seg.SWITCHED] == 0 and steps > CHAIN_LONG * probes:
@@ -107,7 +124,11 @@ def fill_block(w, s, side, first):
 
 @inner
 def scan(w, s, side, p, first, last, base, found, pairs, state):
-    """All matches of probes [first, last) in their ranges FROM, UNTIL; gives how many pairs there are then, or a code < 0."""
+    """All matches of probes [first, last) in their ranges FROM, UNTIL; gives how many pairs there are then, or a code < 0.
+
+    The kernel is called once for all probes. It indexes by place in the doubled columns: `shift` turns positions into
+    places, from the run's first position `base` on, and back.
+    """
     n = last - first
     shift = (base & s[seg.MASK]) - base
     for k in range(first, last):
@@ -160,7 +181,11 @@ def verify(w, s, side, begin, count, pairs):
 
 @inner
 def bands(w, side, p, first, last, ranges):
-    """Where a partner's coordinates must lie, for each probe."""
+    """Where a partner's coordinates must lie, for each probe.
+
+    Into ranges[k]: least and greatest x, then y. A dimension that is not there has 0 to 0, which is where every row
+    has it.
+    """
     band = floats(w[o.BANDS], 16)
     for k in range(first, last):
         ranges[k, 2] = 0.0
@@ -250,6 +275,10 @@ def in_order(batch, begin, end, ps, found, split, pairs):
 
     By the trigger's place in the batch (counting sort), then by the partner's position: rows 2 and 3 of `pairs` become
     batch position and partner's position. B_STARTS of position i is where its pairs end.
+
+    An example. Batch positions 0 (left) and 1 (right); the left side's probes found rows 7 and 3 for position 0, the
+    right side's row 2 for position 1. Counts are 2 and 1, so position 0's pairs go to places 0 and 1, position 1's to
+    place 2. Each group is then sorted: 3, 7 | 2. That is result order: by trigger, then by partner.
     """
     starts = batch[o.B_STARTS]
     for i in range(begin, end):

@@ -15,6 +15,13 @@ Invariants, and why they hold (DP-Join, section 4.4.2, Â«Support to replicationÂ
 - Everything else in the block is written while all workers stand still (`threads.pause`).
 
 The block is an int64 array; words are named below. Addresses point to arrays that Python keeps alive.
+
+An example with CAP 4. The row of position 5 lies at place 1, and overwrites position 1. Its leaf values are written at
+1 and at 5. A scan of positions 3, 4, 5 begins at place 3 and reads 3, 4, 5 of the doubled column: the values at 4 and
+5 are those of places 0 and 1. So a range is one loop, without a test for the wrap.
+
+Cost of an index: two stores a row on the writer's side for chains; for sorted chunks a sort each time one is full.
+Readers pay nothing while rows come and go, since nothing is removed.
 """
 
 from __future__ import annotations
@@ -70,16 +77,19 @@ CELLS: Final = 25  # cells of one probe, at most
 
 
 def words(sharers: int) -> int:
+    """Words of the block of a segment with so many sharers."""
     return FIRST + sharers * LINE
 
 
 @inner
 def nodes(address, n):
+    """The rows' nodes as int64: previous row of the chain, key, and the bits of two coordinates."""
     return carray(pointer_at(address), (n, 4), dtype=np.int64)
 
 
 @inner
 def coords(address, n):
+    """The same memory as float64, for the coordinates."""
     return carray(pointer_at(address), (n, 4), dtype=np.float64)
 
 
@@ -94,7 +104,10 @@ def first_valid(s):
 
 @inner
 def first_from(s, places, lo, hi, first):
-    """The first position of [lo, hi) whose row is at `first` or after it; `places`: TS or NUMBER (`core.join.reach`)."""
+    """The first position of [lo, hi) whose row is at `first` or after it; `places`: TS or NUMBER (`core.join.reach`).
+
+    Linear, from `lo` on: callers come with rising `first`, so over a run every row is passed once.
+    """
     column, mask = ints(s[ID] if places == NUMBER else s[TS], s[CAP]), s[MASK]
     while lo < hi and column[lo & mask] < first:
         lo += 1
@@ -128,7 +141,12 @@ def copy_column(size, source, at, n, target, first, cap):
 
 @inner
 def append(s, n, at, ts, ids, refs, key, x, y, usable, columns):
-    """Rows `at[0..n)` of a batch enter; there must be room. The index takes them in before END says that they are there."""
+    """Rows `at[0..n)` of a batch enter; there must be room. The index takes them in before END says that they are there.
+
+    `at` names the rows of the batch, by their place among its probes. `columns` are addresses of the batch's leaf
+    columns. By the writer alone. `store_release` of END is last: a sharer that acquires END finds rows, columns and
+    chains written.
+    """
     cap, mask = s[CAP], s[MASK]
     end = s[END]
     to_ts, to_id, to_ref = ints(s[TS], cap), ints(s[ID], cap), ints(s[REF], cap)
@@ -159,7 +177,11 @@ def append(s, n, at, ts, ids, refs, key, x, y, usable, columns):
 
 @compiled
 def cover(s, end):
-    """Let the index take rows in, up to `end`."""
+    """Let the index take rows in, up to `end`.
+
+    Rows that are not usable (`core.join.encoded`: they can't match, or have no key or coordinate) enter no chain. A
+    chain's head is released after the row's PREV, so a reader that acquires the head can follow it.
+    """
     cap, mask, covered = s[CAP], s[MASK], s[COVERED]
     if s[KIND] == SORTED:
         sort_chunks(s, end)
@@ -239,6 +261,11 @@ def sort_chunks(s, end):
 
 @inner
 def probe_hash(s, begin, n, lo, hi, wanted, keys, over, found, out_probe, out_row, tally):
+    """Candidates of probes [begin, n) by equal key: walk the key's chain from its newest row down to `lo`.
+
+    Rows at `hi` or above follow the probe in the order and are skipped. `found` is how many candidates there are
+    already.
+    """
     cap, mask = s[CAP], s[MASK]
     node = nodes(s[NODE], cap)
     head, head_mask = ints(s[HEAD], s[HEAD_MASK] + 1), uint64(s[HEAD_MASK])
@@ -270,6 +297,11 @@ def probe_hash(s, begin, n, lo, hi, wanted, keys, over, found, out_probe, out_ro
 
 @inner
 def open_walks(s, first, last, lo, hi, wanted, keys, ranges, at_probe, at_row, over):
+    """The chains that probes [first, last) have to walk in a grid: for each cell that a probe's ranges touch, its
+    newest row.
+
+    A probe that touches more than CELLS cells is given up: a scan is cheaper. Gives how many walks there are.
+    """
     inverse = floats(s[INVERSE], 2)
     masks = carray(pointer_at(s[MASKS]), 5, dtype=np.uint64)
     head = ints(s[HEAD], s[HEAD_MASK] + 1)
@@ -299,7 +331,11 @@ def open_walks(s, first, last, lo, hi, wanted, keys, ranges, at_probe, at_row, o
 
 @inner
 def probe_grid(s, begin, n, lo, hi, wanted, keys, ranges, over, found, out_probe, out_row, walk, tally):
-    """As `core.kernels.chains.probe_grid`: a block of probes walks its cells side by side, so that cache misses overlap."""
+    """As `core.kernels.chains.probe_grid`: a block of probes walks its cells side by side, so that cache misses overlap.
+
+    A walk that has used its budget marks its probe in `over`; then all candidates of that probe are dropped, or the
+    scan that follows would find them twice.
+    """
     cap, mask = s[CAP], s[MASK]
     node, where = nodes(s[NODE], cap), coords(s[NODE], cap)
     masks = carray(pointer_at(s[MASKS]), 5, dtype=np.uint64)
@@ -352,7 +388,11 @@ def probe_grid(s, begin, n, lo, hi, wanted, keys, ranges, over, found, out_probe
 
 @inner
 def probe_sorted(s, begin, n, lo, hi, wanted, ranges, over, tail, found, out_probe, out_row, runs, tally):
-    """Rows of sorted chunks. `tail[p]` becomes the position from which rows are in none: the caller scans these."""
+    """Rows of sorted chunks. `tail[p]` becomes the position from which rows are in none: the caller scans these.
+
+    A chunk's word in SORT_SIZES names the chunk: if another number stands there the chunk is not sorted yet. `runs` is
+    scratch: where the matching rows of each chunk begin and end.
+    """
     cap, mask, size = s[CAP], s[MASK], s[CHUNK]
     chunks = cap // size
     keys, order, sizes = floats(s[SORT_KEYS], cap), ints(s[SORT_ORDER], cap), ints(s[SORT_SIZES], chunks)

@@ -13,6 +13,19 @@ who writes these. Invariants:
 
 The condition's kernels are called through addresses, once a batch and side. They are the only code made for the
 query: this loop is compiled once, and kept by Numba's cache for every query there is.
+
+An example: two workers by ScaleJoin, left tuples L0 L1 L2, right tuples R0 R1, in the order L0 R0 L1 L2 R1. Both
+workers see all five. Worker 0 stores L0 L2 R0, worker 1 stores L1 R1. Worker 0 compares R0 with L0, L1 with R0, L2
+with R0, R1 with L0 and L2; worker 1 compares R1 with L1. Each pair is compared once: where its earlier tuple is
+stored.
+
+The phases of a batch: READING (tuples from the gate or the parent), FEEDING (hand them to the children, number them,
+copy their columns), STORING, MEETING (wait for the writers of shared segments), PROBING and EMITTING (in parts, if a
+batch has more pairs than the buffers), CLOSING (unmatched rows whose time has passed, expiry, publication).
+
+Arguments that most functions here take: `gate` the gate's words, `c` the control words, `w` the worker's words,
+`arena` the table of the sources' columns, `batch` the batch arrays, `p` a side's probes, `ps` and `us` both sides'
+probes and flags.
 """
 
 from __future__ import annotations
@@ -43,7 +56,11 @@ SLICE_NS = 1_000_000_000
 
 @inner
 def take(gate, c, w, batch):
-    """The next ready tuples: how many, 0 if there were none or the workers are to stand still, or a code."""
+    """The next ready tuples: how many, 0 if there were none or the workers are to stand still, or a code.
+
+    Yields SPINS times, then sleeps for a second at most: on the gate's event, or on the feeds' for a worker below the
+    root. After `prepare` the tuples and HALT are looked at once more, so neither can be missed.
+    """
     if w[o.SLICED]:
         return take_slice(gate, w, batch)
     number = take_once(gate, c, w, batch)
@@ -75,6 +92,10 @@ def take(gate, c, w, batch):
 
 @inner
 def take_once(gate, c, w, batch):
+    """The next ready tuples without waiting: how many, 0, or a code.
+
+    FRONTIER moves only when all that was ready is here; else tuples below the reader's frontier are still to come.
+    """
     if w[o.FEED]:
         return read_feed(gate, c, w, batch)
     number = either.read(gate, w[o.SEAT], w[o.MOST], batch[o.B_TS], batch[o.B_ORIGIN], batch[o.B_SEQ], batch[o.B_REF])
@@ -114,7 +135,13 @@ def feed(c, w, batch):
 
 @inner
 def arrange(w, batch, n, ps):
-    """Number the batch's tuples, and find those that this worker compares and those that it stores."""
+    """Number the batch's tuples, and find those that this worker compares and those that it stores.
+
+    Plain arithmetic: a tuple's number in its stream is NEXT of its side; `turn` and `own` are that number modulo
+    PROBE_EVERY and STORE_EVERY, counted instead of divided. P_HI is where the other side's segment ends for this
+    tuple: rows that follow it in the order are not met. P_PRECEDING counts the other stream's tuples before it, for
+    windows that count.
+    """
     for side in range(2):
         w[o.PROBES + side] = 0
         w[o.STORES + side] = 0
@@ -153,7 +180,11 @@ def arrange(w, batch, n, ps):
 
 @inner
 def lay_out(w, side, p, usable, arena):
-    """Copy what the condition and the index need of this side's probes from their sources' arenas, column by column."""
+    """Copy what the condition and the index need of this side's probes from their sources' arenas, column by column.
+
+    An arena has room for the source's tuples in the gate, for a batch that a worker has taken, and for a chunk in
+    front: so what is copied here has not been overwritten (`input.push`). Columns are of 8, 4 or 1 bytes.
+    """
     n, size = w[o.PROBES + side], w[o.ARENA_MASK] + 1
     slots, places = p[o.P_SLOT], p[o.P_PLACE]
     if w[o.HAS_NODE]:
@@ -182,7 +213,11 @@ def lay_out(w, side, p, usable, arena):
 
 @inner
 def pass_a_while(c, w, whom, spins):
-    """One turn of waiting for another worker, told to the watchdog; false if the run is being halted."""
+    """One turn of waiting for another worker, told to the watchdog; false if the run is being halted.
+
+    Yields 63 times, then naps for 30 microseconds a turn. No event is slept on: what is waited for is another worker's
+    current batch.
+    """
     store_release(w, shared.WAITS, whom)
     if load_acquire(c, shared.HALT) != 0:
         return False
@@ -195,7 +230,11 @@ def pass_a_while(c, w, whom, spins):
 
 @inner
 def store(c, w, side, p, usable):
-    """Append this side's rows, if this worker writes the segment: 0, or a code."""
+    """Append this side's rows, if this worker writes the segment: 0, or a code.
+
+    The writer needs END + n - least FIRST <= CAP. If it is this worker's own live rows that fill the segment, it has
+    to grow; if another sharer is behind, that one will soon be through, and waiting is cheaper than growing.
+    """
     n = w[o.STORES + side]
     if n == 0 or w[o.WRITER + side] == 0:
         return 0
@@ -219,7 +258,11 @@ def store(c, w, side, p, usable):
 
 @inner
 def meet(c, w):
-    """Wait until the segments' writers have stored what this batch may meet: 0, or HALTED."""
+    """Wait until the segments' writers have stored what this batch may meet: 0, or HALTED.
+
+    Only DP-Join's shared segments make anybody wait here. ENDS is what the segment will hold after this batch: every
+    worker counts that alike, so no message is needed.
+    """
     for side in range(2):
         s = segment_of(w, side)
         spins = 0
@@ -233,7 +276,12 @@ def meet(c, w):
 
 @inner
 def probe(w, batch, ps, us, pairs, over, ranges, walk, tally):
-    """Find the pairs of batch positions FROM to TO, in result order: 0, or a code."""
+    """Find the pairs of batch positions FROM to TO, in result order: 0, or a code.
+
+    Both sides' probes write into one pair of buffers, the left side's first; `split` is where the right side's begin.
+    If the buffers are full, LO is set back and the part is tried again: larger buffers up to 2**20 pairs, then half
+    the part.
+    """
     while True:
         tally[1] = 0
         lo0, lo1 = w[o.LO], w[o.LO + 1]
@@ -278,7 +326,11 @@ def first_live(w, side, last_ts):
 
 @inner
 def expire(w, last_ts):
-    """Find what no tuple at or after `last_ts` can meet, and publish where the rest begins."""
+    """Find what no tuple at or after `last_ts` can meet, and publish where the rest begins.
+
+    FIRST is released: the writer may now overwrite rows below. Left rows of a left or anti join stay until they are
+    decided, even if nothing can meet them any more.
+    """
     for side in range(2):
         s = segment_of(w, side)
         lo = seg.first_from(s, w[o.PLACES], w[o.LO + side], w[o.ENDS + side], first_live(w, side, last_ts))
@@ -301,6 +353,7 @@ def live_ts(w, side, last_ts):
 
 @inner
 def publish(c, w, last_ts):
+    """Publish how far this worker is. Before its first tuple nothing is known to be dead."""
     left, right = BEFORE_ALL, BEFORE_ALL
     if w[o.RANK] > 0:
         left, right = live_ts(w, 0, last_ts), live_ts(w, 1, last_ts)
@@ -326,7 +379,11 @@ def publish_progress(c, w, last_ts, left, right):
 
 @inner
 def read(gate, c, w, batch, then):
-    """The next tuples, and on to the phase `then`; or to CLOSING, if time has passed without any. False: stopped."""
+    """The next tuples, and on to the phase `then`; or to CLOSING, if time has passed without any. False: stopped.
+
+    `then` is FEEDING for joins, PROBING for as-of. With no tuples the frontier may still have moved; then the batch is
+    empty and CLOSING alone is done.
+    """
     began = clock_ns(w, o.CLOCK)
     number = take(gate, c, w, batch)
     got = clock_ns(w, o.CLOCK)
@@ -351,7 +408,11 @@ def read(gate, c, w, batch, then):
 
 @compiled
 def work(gate, c, w, arena, batch, p0, p1, u0, u1, pairs, over, ranges, walk, tally, out):
-    """Run until there is a reason to return to Python: one of the answers of `words`."""
+    """Run until there is a reason to return to Python: one of the answers of `words`.
+
+    `p0`, `p1` and `u0`, `u1`: probes and flags of left and right. `pairs`, `over`, `ranges`, `walk`, `tally`: scratch
+    (`memory.Worker`). `out`: the ring of results. HALT is looked at once a batch, and in every wait.
+    """
     # By side, and looped over: called with a literal 0 and 1, Numba would compile everything below twice.
     ps, us = (p0, p1), (u0, u1)
     while True:

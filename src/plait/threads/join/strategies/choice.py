@@ -4,6 +4,10 @@ DP-Join (section 5.3): a left tuple is compared by the n workers of its row, eac
 its latency goes with (right rate x window) / n; a right tuple's with (left rate x window) / m. With m * n fixed, the
 larger of the two is least where the parts of both windows that one worker holds are equal: m / n = left rate / right
 rate.
+
+An example. 8 workers, rates 1000 and 4000. Shapes are 1x8, 2x4, 4x2, 8x1. The larger of right / n and left / m is 1000
+for 1x8 (500 and 1000), 1000 for 2x4 (1000 and 500), 2000 for 4x2, 4000 for 8x1. Of the two that are equal 2x4 is the
+squarer, and is taken.
 """
 
 from __future__ import annotations

@@ -32,7 +32,12 @@ def apart(wish: Wish) -> Plan:
 
 
 def plan(wish: Wish) -> Plan:
-    """m x n, as the wish has it or as its rates ask for."""
+    """m x n, as the wish has it or as its rates ask for.
+
+    With 2 x 2, worker k sits in row k // 2 and column k % 2. Left tuple number 3 goes to row 1, right tuple number 2
+    to column 0: their pair is worker 2's. Worker 0 writes row 0's and column 0's segments, worker 1 column 1's, worker
+    2 row 1's, worker 3 none.
+    """
     (m, n), why = choice.layout(wish)
     seats = []
     for k in range(m * n):

@@ -16,6 +16,8 @@ the same sequence.
 A strategy that does not fit the common loop (other flows, other windows) names one of its own in `Plan.loop`, as
 `asof` does: it gets the same memory, and answers with the same codes (`join.loop.words`). What it puts into its ring with
 `emit.put`, and publishes with `worker.publish_progress`, is gathered like everybody's.
+
+Held by tests/threads/join/test_plans.py.
 """
 
 from __future__ import annotations
@@ -55,6 +57,12 @@ class Seat:
 
 @dataclass(frozen=True)
 class Plan:
+    """`layout` is (rows, columns), told to the user.
+
+    `tree`: tuples are handed down by `Seat.parent`, and only the root reads the gate. `why` is what `Run.explain()`
+    says of it.
+    """
+
     strategy: str
     seats: tuple[Seat, ...]
     layout: Two
@@ -68,9 +76,14 @@ class Plan:
 
     @property
     def segments(self) -> Two:
+        """How many segments each side's window is cut into."""
         return (1 + max(s.segment[0] for s in self.seats), 1 + max(s.segment[1] for s in self.seats))
 
     def sharers(self, side: int, segment: int) -> list[int]:
+        """The workers that use a segment, by number.
+
+        A worker's place in this list says which FIRST word of the segment is its own.
+        """
         return [k for k, seat in enumerate(self.seats) if seat.segment[side] == segment]
 
     def check(self) -> None:
