@@ -7,9 +7,9 @@ is three integer additions: nothing is ever rounded, and so no order, split or m
 
 `rounded` divides by a count and rounds once, to nearest, ties to even: the only rounding there is.
 
-Example: 1.5 is 3 * 2^-1. With base -1, limb 0 weighs 2^-32 and limb 1 weighs 2^0: adding 1.5 adds 2^31 to limb 0 and 1 to
-limb 1. Adding -1.5 adds -2^31 and -1: limbs have signs of their own, and only their weighted sum means anything. `carry`
-makes all but the topmost one lie in [0, 2^32) again.
+Example: with base -2, limb 0 weighs 2^-64, limb 1 weighs 2^-32 and limb 2 weighs 2^0. 1.5 is 3 * 2^51 * 2^-52: adding it
+adds 0 to limb 0, 2^31 to limb 1 and 1 to limb 2. Adding -1.5 adds 0, -2^31 and -1: limbs have signs of their own, and
+only their weighted sum means anything. `carry` makes all but the topmost one lie in [0, 2^32) again.
 
 A sum of doubles of every size needs 2098 bits, which is 66 limbs; usual data need a handful. So limbs are made for what
 comes (`core.aggregate.sums`), and kernels say when a value lies outside.
