@@ -1,7 +1,7 @@
 """A Python function that does not trace, written into the text of a module and compiled by Numba as it is.
 
 Only what `proof` has proven to be the same in machine code as in Python gets here (`why_python`); the rest is called as it
-is (`called`). Its bytecode travels inside the text (marshal, base64), with the constants, modules and functions it uses by
+is (`judge`). Its bytecode travels inside the text (marshal, base 85), with the constants, modules and functions it uses by
 name: the module needs neither the user's file nor a pickle, only the same version of Python. What a compiled function uses
 by name is read when the query is built; a later change of such a global is not seen.
 
