@@ -29,9 +29,10 @@ class Beyond(ArithmeticError):
 _step = njit(nogil=True, error_model="python", boundscheck=True)
 
 
+# --- integers ---
+
 # Each function takes and gives machine words: int64 for «int», float64 for «float». Comparisons, & | ^ and ~ of integers
 # and + - * of floats need no step, since they are the same in both.
-# --- integers ---
 
 
 @_step
