@@ -30,8 +30,8 @@ _TUPLE, _END = b"\x05", b"\x00"
 def ints(values: np.ndarray) -> pa.Array:
     """Pieces of int64 values.
 
-    A tag and eight bytes, most significant first, with the top bit flipped: so that bytes compare as the numbers do. -1
-    is 7F FF .. FF, 0 is 80 00 .. 00.
+    A tag and eight bytes, most significant first, with the top bit flipped: so that bytes compare as the numbers do.
+    After the tag, -1 is 7F FF .. FF and 0 is 80 00 .. 00.
     """
     n = len(values)
     out = np.empty((n, 9), np.uint8)

@@ -42,14 +42,14 @@ class _Grouping:
         self.out: list[Row] = []
 
     def group(self, row: Row) -> Group:
-        """What compares equal is one group, and the order of groups is the order of these: numbers by size, then NaN, then
-        NULL; text by bytes.
+        """A row's group. What compares equal is one group, and the order of groups is the order of these: numbers by
+        size, then NaN, then NULL; text by bytes.
         """
         return tuple(sort_value(row.values[at]) for at in self.by)
 
     def emit(self, ts: int, key: Group, start: int, end: int, rows: list[Row]) -> None:
-        """`rows` are those of one window and one group, in total order, at least one. Of keys that are equal and look
-        different (0.0 and -0.0) one form is given out.
+        """Give out a result row. `rows` are those of one window and one group, in total order, at least one. Of keys that
+        are equal and look different (0.0 and -0.0) one form is given out.
         """
         group = tuple(one_form(rows[0].values[at]) for at in self.by)
         self.out.append(Row(ts, key, (ts, start, end, *group, *(f(rows) for f in self.folds))))
@@ -76,8 +76,8 @@ class SpanMachine(_Grouping):
                 self.emit(end - 1, (end - 1, *group), start, end, winset[group])
 
     def take(self, row: Row, input: int) -> None:
-        """From the last window that begins at or before the tuple down to the first that has not ended. With size below
-        advance there may be none.
+        """Put a tuple into its windows: From the last window that begins at or before the tuple down to the first that
+        has not ended. With size below advance there may be none.
         """
         last = row.ts // self.advance
         k = last
@@ -100,8 +100,9 @@ class TupleMachine(_Grouping):
         return
 
     def take(self, row: Row, input: int) -> None:
-        """A window is the `recent` rows when their number is right: its first tuple's number, `start`, is a multiple of
-        `advance`. What is not full at the end of input never gets here.
+        """Count a tuple, and close a window if it is the last of one. A window is the `recent` rows when their number is
+        right: its first tuple's number, `start`, is a multiple of `advance`. What is not full at the end of input never
+        gets here.
         """
         group = self.group(row)
         self.seen[group] += 1

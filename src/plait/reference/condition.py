@@ -150,7 +150,9 @@ class _Sql:
                 return self._other(node)
 
     def _text(self, node: exp.Expression) -> Term:
-        """The pattern is a constant. `NOT LIKE` is the negation of `LIKE`: unknown stays unknown."""
+        """LIKE and other functions of text with a pattern. The pattern is a constant. `NOT LIKE` is the negation of
+        `LIKE`: unknown stays unknown.
+        """
         methods: dict[Any, Any] = {
             exp.Like: Value.like, exp.RegexpLike: Value.matches, exp.Contains: Value.contains,
             exp.StartsWith: Value.starts_with, exp.EndsWith: Value.ends_with,
@@ -199,7 +201,9 @@ class _Sql:
                 raise TypeError(f"the reference can't read {node.sql()}")
 
     def _cast(self, node: exp.Cast) -> Term:
-        """A cast of a text constant is a moment: `TIMESTAMP '2024-01-01'`. Everything else goes to `reference.values.cast`."""
+        """CAST, and typed constants. A cast of a text constant is a moment: `TIMESTAMP '2024-01-01'`. Everything else
+        goes to `reference.values.cast`.
+        """
         if isinstance(node.this, exp.Literal) and node.this.is_string:
             return self._constant(dt.datetime.fromisoformat(node.this.this))
         words = {
@@ -211,8 +215,8 @@ class _Sql:
         return self._one(node, lambda a: cast(a, to))
 
     def _column(self, node: exp.Column) -> Term:
-        """As SQL does: the exact spelling first, then one that differs in case only. Without a qualifier both sides are
-        looked through.
+        """A column by its name. As SQL does: the exact spelling first, then one that differs in case only. Without a
+        qualifier both sides are looked through.
         """
         exact = {s for name, s in self.qualifiers if name == node.table}
         named = exact or {s for name, s in self.qualifiers if not node.table or name.lower() == node.table.lower()}

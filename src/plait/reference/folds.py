@@ -102,8 +102,8 @@ def _first_where(function: Function, schema: pa.Schema, name: str) -> Fold:
 
 
 def _custom(function: Function, schema: pa.Schema, name: str) -> Fold:
-    """`add` is called once a row, in total order, with Python's values, NULL as None; then `result`, if there is one. What
-    comes out must be of the declared type: nothing is converted.
+    """A user's function. `add` is called once a row, in total order, with Python's values, NULL as None; then `result`,
+    if there is one. What comes out must be of the declared type: nothing is converted.
     """
     custom = function.custom
     assert custom is not None
@@ -150,7 +150,9 @@ def rounded(exact: Fraction | float) -> float:
 
 
 def _sum(name: str) -> Callable[[Sequence[Any]], Any]:
-    """Floats by `exact_sum`, rounded once. Integers as Python's: beyond 64 bits is an error, since no float would be exact."""
+    """A sum in output column `name`. Floats by `exact_sum`, rounded once. Integers as Python's: beyond 64 bits is an
+    error, since no float would be exact.
+    """
 
     def total(values: Sequence[Any]) -> Any:
         if isinstance(values[0], float):
@@ -187,7 +189,7 @@ def var(values: Sequence[Any]) -> float | None:
 
 
 def least(values: Sequence[Any]) -> Any:
-    """By `sort_value`: NaN is above all numbers, so it is the least only if there is nothing else."""
+    """The least value. By `sort_value`: NaN is above all numbers, so it is the least only if there is nothing else."""
     return one_form(min(values, key=sort_value))
 
 

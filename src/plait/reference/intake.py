@@ -142,8 +142,8 @@ class StreamIntake:
             self._take(ts, values, name, released, at)
 
     def _take(self, ts: int, values: tuple[Any, ...], name: SourceName | None, released: int, at: str) -> None:
-        """Late is judged first, then the promise, then behind: a tuple that is late is nothing else. A late tuple does not
-        move the source on.
+        """Take one tuple, drop it, or refuse it. Late is judged first, then the promise, then behind: a tuple that is
+        late is nothing else. A late tuple does not move the source on.
         """
         stream = self.stream
         source = self._source(name, at)
@@ -202,7 +202,7 @@ class StreamIntake:
         return self.know(name)
 
     def _source(self, name: SourceName | None, at: str) -> Source:
-        """A stream without a source column and without named lanes has one source, 0."""
+        """The source of a tuple. A stream without a source column and without named lanes has one source, 0."""
         stream = self.stream
         if name is None and stream.source_column is None:
             name = 0
@@ -224,8 +224,8 @@ class StreamIntake:
         return source
 
     def _seq(self, source: Source, values: tuple[Any, ...], at: str) -> Any:
-        """`position`: 1, 2, 3 ... as rows are delivered. `content`: the row itself. A column: its value, which must rise;
-        the reference does not sort what it is pushed.
+        """A tuple's seq. `position`: 1, 2, 3 ... as rows are delivered. `content`: the row itself. A column: its value,
+        which must rise; the reference does not sort what it is pushed.
         """
         source.delivered += 1
         if self.stream.seq == "position":

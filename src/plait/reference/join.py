@@ -77,8 +77,9 @@ class JoinMachine:
                 self._emit_unmatched(entry, entry.row.ts + self.window.after_us)
 
     def take(self, row: Row, input: int) -> None:
-        """Three steps: purge, compare, insert. For `semi` and `anti` all partners are looked at too. A count window is
-        cut after the insert: it then holds the last N tuples of its stream, this one among them.
+        """One tuple of either input. Three steps: purge, compare, insert. For `semi` and `anti` all partners are looked
+        at too. A count window is cut after the insert: it then holds the last N tuples of its stream, this one among
+        them.
         """
         new = Entry(row, full_key(row, input))
         purge(self.windows, self.window, row.ts)
@@ -94,7 +95,9 @@ class JoinMachine:
             self.undecided.append(new)
 
     def _in_window(self, left: Row, right: Row) -> bool:
-        """Asked for every pair, though the windows were purged: a purge drops only what no later tuple can meet."""
+        """Whether two rows lie within the window. Asked for every pair, though the windows were purged: a purge drops
+        only what no later tuple can meet.
+        """
         match self.window:
             case TimeWindow(before, after):
                 return -before <= right.ts - left.ts <= after
@@ -106,8 +109,8 @@ class JoinMachine:
                 raise TypeError(f"{type(self.window).__name__} is no kind of window that the reference knows")
 
     def _match(self, left: Entry, right: Entry, trigger: Entry, partner: Entry) -> None:
-        """An inner or left result has the values of both rows, the left one's first, whichever came first. Its ts is the
-        trigger's.
+        """A pair that matches. An inner or left result has the values of both rows, the left one's first, whichever came
+        first. Its ts is the trigger's.
         """
         first = not left.matched
         left.matched = True
@@ -162,8 +165,9 @@ class AsofMachine:
         return
 
     def take(self, row: Row, input: int) -> None:
-        """A value that no condition can read (nanoseconds that do not divide) is refused when its row comes, not when it
-        meets another: so the error does not depend on the other stream.
+        """A right tuple becomes the latest of its key; a left one looks for its partner. A value that no condition can
+        read (nanoseconds that do not divide) is refused when its row comes, not when it meets another: so the error does
+        not depend on the other stream.
         """
         entry = Entry(row, full_key(row, input))
         for at, kind in self.right_by if input == 1 else self.left_by:
@@ -181,8 +185,8 @@ class AsofMachine:
         self.out.append(Row(row.ts, key, (row.ts, *row.values, *values)))
 
     def _last_before(self, left: Row) -> Entry | None:
-        """All keys are gone through and compared as a condition would compare them. So int32 5 meets float64 5.0, and NULL
-        and NaN meet nothing.
+        """The partner of a left tuple, None if it has none. All keys are gone through and compared as a condition would
+        compare them. So int32 5 meets float64 5.0, and NULL and NaN meet nothing.
         """
         fitting = [entry for entry in self.latest.values() if self._fits(left, entry.row)]
         return max(fitting, key=lambda entry: entry.full_key, default=None)

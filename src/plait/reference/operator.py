@@ -59,8 +59,8 @@ class OperatorMachine:
                 ) from error
 
     def take(self, row: Row, input: int) -> None:
-        """The route is asked once, then each bucket that it names is called, by number. `pass_time` up to this tuple's ts
-        was called before, so timers that are due have run. A new timer must lie after the tuple's ts.
+        """One tuple. The route is asked once, then each bucket that it names is called, by number. `pass_time` up to this
+        tuple's ts was called before, so timers that are due have run. A new timer must lie after the tuple's ts.
         """
         view = View(row, self.schemas[input], self.names[input])
         called = "route"
@@ -80,7 +80,9 @@ class OperatorMachine:
             ) from error
 
     def _buckets(self, routed: Any) -> list[int]:
-        """None: no bucket. `plait.ALL`: all. A number, or several in any order, each counted once."""
+        """The buckets that a route's answer names, in order. None: no bucket. `plait.ALL`: all. A number, or several in
+        any order, each counted once.
+        """
         if routed is None:
             return []
         if routed is ALL:
@@ -89,7 +91,7 @@ class OperatorMachine:
         return sorted({self._bucket(bucket, routed) for bucket in named})
 
     def _bucket(self, bucket: Any, routed: Any) -> int:
-        """Whatever has `__index__` is a number (NumPy's integers are), but for bool."""
+        """A bucket's number, checked. Whatever has `__index__` is a number (NumPy's integers are), but for bool."""
         try:
             number = -1 if isinstance(bucket, bool) else operator.index(bucket)
         except TypeError:
@@ -103,7 +105,9 @@ class OperatorMachine:
         return number
 
     def _state(self, bucket: int) -> Any:
-        """`first_state` may take the bucket's number or nothing; an error of it is told with the bucket."""
+        """A bucket's state. `first_state` may take the bucket's number or nothing; an error of it is told with the
+        bucket.
+        """
         if bucket not in self.states:
             try:
                 self.states[bucket] = self.node.first_state(bucket)
@@ -115,8 +119,8 @@ class OperatorMachine:
 
     def _emit(self, outputs: Iterable[Any] | None, ts: int, cause: tuple[Any, ...], bucket: int, *,
               earliest_timer: int) -> None:  # fmt: skip
-        """None, or anything that can be gone through. A generator runs while this does, so its effects on the state are in
-        order. Timers are not counted in `index`.
+        """Take in what one call gave: None, or anything that can be gone through. A generator runs while this does, so
+        its effects on the state are in order. Timers are not counted in `index`.
         """
         index = 0
         for output in outputs or ():
@@ -127,7 +131,9 @@ class OperatorMachine:
             index += 1
 
     def _set_timer(self, at: int, bucket: int, earliest: int) -> None:
-        """A pair (at, bucket) is set once, however often it is asked for. The look through the heap is slow, and plain."""
+        """Refuse a timer that can't run, or set it. A pair (at, bucket) is set once, however often it is asked for. The
+        look through the heap is slow, and plain.
+        """
         if self.node.on_timer is None:
             raise RunError(
                 "process set a timer, and the operator has no on_timer", do="Pass on_timer= to plait.operator"
@@ -142,7 +148,7 @@ class OperatorMachine:
             heapq.heappush(self.timers, (at, bucket))
 
     def _values(self, output: Any) -> list[Any]:
-        """A dict may leave columns out: they are NULL. A tuple or list has them all, in order."""
+        """An output row's values. A dict may leave columns out: they are NULL. A tuple or list has them all, in order."""
         schema = self.node.output
         if isinstance(output, dict):
             unknown = set(output) - set(schema.names)

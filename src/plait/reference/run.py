@@ -157,8 +157,8 @@ class Run:
         return self.intake.streams[name]
 
     def _advance(self) -> None:
-        """If nothing became ready and the frontier stands, nothing is swept. A frontier may move without a row: windows
-        close then, and timers run.
+        """Move the frontier as far as it goes, and every operator with it. If nothing became ready and the frontier
+        stands, nothing is swept. A frontier may move without a row: windows close then, and timers run.
         """
         before = self.intake.released
         frontier, ready = self.intake.advance()

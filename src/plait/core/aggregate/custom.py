@@ -206,7 +206,9 @@ class _Proof:
             raise Unproven(f"it adds integers in more than {ADDS} places")
 
     def _statement(self, label: int, statement: Any) -> None:
-        """A jump to a label that is not above this one is a loop: then steps a tuple have no bound."""
+        """One statement of the typed code. A jump to a label that is not above this one is a loop: then steps a tuple
+        have no bound.
+        """
         match statement:
             case ir.Assign():
                 self._assign(statement.target.name, statement.value)
@@ -296,9 +298,9 @@ class _Proof:
             raise Unproven(f"it takes {function.__name__} of {kind}")
 
     def _binary(self, function: Any, left: str, right: str) -> None:
-        """int64 with int64: comparisons are the same in both; only sums with a small number are counted and allowed. int64
-        with float64: arithmetic rounds the integer first in both, but a comparison is exact in Python, so the integer
-        must be small.
+        """One operator of the typed code. int64 with int64: comparisons are the same in both; only sums with a small
+        number are counted and allowed. int64 with float64: arithmetic rounds the integer first in both, but a comparison
+        is exact in Python, so the integer must be small.
         """
         kinds = (self._type(left), self._type(right))
         if kinds == (types.float64, types.float64) and function in (*_FLOATS, *_COMPARE):

@@ -116,7 +116,7 @@ class Groups:
     """Numbers for groups. `held` says, group by group, whether anybody holds it still.
 
     - `words`: int64, a row for each key column and a last one whose bit k says that column k is NULL; a column by group.
-    A NULL's own word is 0, so NULL and 0 differ by that bit.
+      A NULL's own word is 0, so NULL and 0 differ by that bit.
     - `_table`: the hash table, group number + 1, twice as long as `capacity`.
     - `_free[:_left]`: numbers that nobody has, as a stack. `number` groups have one.
     - `since`: who owns this sets it to the ts below which all tuples have been added, so texts may be forgotten.
@@ -167,7 +167,9 @@ class Groups:
         return known if known is not None else self._noted(small, self.numbers(words))
 
     def _known(self, keys: np.ndarray | None, n: int) -> np.ndarray | None:
-        """The numbers, if `_direct` has every key; None if one is missing, or there are no small keys to look up."""
+        """A quick look-up. The numbers, if `_direct` has every key; None if one is missing, or there are no small keys to
+        look up.
+        """
         if keys is None:
             return None
         out = np.empty(n, np.int64)

@@ -39,7 +39,7 @@ class SpanPanes(PaneWindows):
     """Windows of event time.
 
     - `_state`: the words of `core.kernels.panes`, which kernels change: which panes and slots are in use, the next
-    window.
+      window.
     - `_pane_id`, `_pane_slot`: by pane, its number and its first slot. A pane's slots end where the next one's begin.
     - `_slot_group`: by slot, its group. `_slot_next`: the slot of the same group in a later pane.
     - `_slot_of`, `_head`, `_tail`: by group, see below; -1 for none.

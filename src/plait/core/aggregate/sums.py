@@ -255,8 +255,9 @@ class Variance(Accumulator):
         return pa.array([self._one(row[:cut], row[cut:]) for row in rows], pa.float64())
 
     def _one(self, values: np.ndarray, squares: np.ndarray) -> float | None:
-        """None for fewer than two values, NaN if a NaN or an infinity was among them, inf where the quotient is beyond the
-        largest float. `power` is a common power of two that makes both terms integers; it is 0 or below.
+        """The variance of one row. None for fewer than two values, NaN if a NaN or an infinity was among them, inf where
+        the quotient is beyond the largest float. `power` is a common power of two that makes both terms integers; it is 0
+        or below.
         """
         n = int(values[exact.COUNT])
         if n < 2:

@@ -54,8 +54,8 @@ def of_array(values: np.ndarray) -> Interval:
 
 
 def unary(op: str, a: Interval) -> Interval:
-    """`op` is "neg" or "abs". -2^63 has no positive partner in 64 bits: the interval says so, since it has no ends of its
-    own.
+    """The interval of -x or of abs(x). `op` is "neg" or "abs". -2^63 has no positive partner in 64 bits: the interval
+    says so, since it has no ends of its own.
     """
     if op == "neg":
         return -a[1], -a[0]

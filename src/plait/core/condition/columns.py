@@ -30,7 +30,7 @@ def constant_code(value: str | bytes) -> int:
     """The code of a constant: 62 bits of its hash, below zero.
 
     The same in every process and on every machine, so it can stand in the text of a kernel. Text and bytes never share
-    one: a letter goes before each. That two constants of a condition collide is ruled out by an assertion of `Interner`.
+    one: a letter goes before each. `Interner` asserts that no two constants of a condition have one code.
     """
     raw = b"t" + value.encode("utf-8", "surrogatepass") if isinstance(value, str) else b"b" + value
     return -1 - int.from_bytes(hashlib.sha256(raw).digest()[:8], "big") // 4

@@ -113,14 +113,18 @@ def _boolean(true: Mask, false: Mask) -> Array:
 
 
 def _logic(op: str, a: Array, b: Array) -> Array:
-    """and: true if both are, false if one is. or: the other way round. Else unknown. So `NULL and False` is False."""
+    """Three-valued logic. and: true if both are, false if one is. or: the other way round. Else unknown. So `NULL and
+    False` is False.
+    """
     if op == "and":
         return _boolean(_is(a, True) & _is(b, True), _is(a, False) | _is(b, False))
     return _boolean(_is(a, True) | _is(b, True), _is(a, False) & _is(b, False))
 
 
 def _unary(op: str, a: Array) -> Array:
-    """-x and abs(x) of the least int64 leave 64 bits, so the interval is asked first, as for every operation on integers."""
+    """`op` is is_null, not, neg or abs. -x and abs(x) of the least int64 leave 64 bits, so the interval is asked first,
+    as for every operation on integers.
+    """
     if op == "is_null":
         return Array("bool", np.zeros(len(a), bool) if a.valid is None else ~a.valid)
     if op == "not":
@@ -175,9 +179,9 @@ _EXACT: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def _integers(op: str, kind: str, a: Array, b: Array) -> Array:
-    """add, sub, mul, floordiv, mod, sqlmod. A zero divisor gives NULL; the division itself is then done by 1, so that
-    nothing warns or raises. The operation runs in int64 only if the interval of the operands' minima and maxima proves
-    that no result can leave it.
+    """Exact arithmetic of integers: add, sub, mul, floordiv, mod, sqlmod. A zero divisor gives NULL; the division itself
+    is then done by 1, so that nothing warns or raises. The operation runs in int64 only if the interval of the operands'
+    minima and maxima proves that no result can leave it.
     """
     x, y = _same_words(exact(a.data), exact(b.data))
     valid = both_valid(a.valid, b.valid)
@@ -236,8 +240,9 @@ def _rounded(value: int, word: type) -> float:
 
 
 def _arithmetic(op: str, a: Array, b: Array) -> Array:
-    """Kinds are promoted as NumPy 2 does, except that integers among themselves stay exact integers. `/` of integers is a
-    float. SQL's division and modulo by zero are NULL, Python's on floats follow IEEE (inf, NaN).
+    """An operation on two numbers. Kinds are promoted as NumPy 2 does, except that integers among themselves stay exact
+    integers. `/` of integers is a float. SQL's division and modulo by zero are NULL, Python's on floats follow IEEE (inf,
+    NaN).
     """
     kind = promote(a.kind, b.kind)
     if kind == "null":
@@ -300,8 +305,8 @@ def _compare(op: str, a: Array, b: Array) -> Array:
 
 
 def _compare_known(op: str, a: Array, b: Array) -> Array:
-    """Integers compare exactly, whatever their signs and widths. If one side is a float, both are rounded to the common type
-    first, and NaN makes the answer unknown.
+    """A comparison of two columns that have a type. Integers compare exactly, whatever their signs and widths. If one
+    side is a float, both are rounded to the common type first, and NaN makes the answer unknown.
     """
     valid = both_valid(a.valid, b.valid)
     if not (is_int(a.kind) or is_float(a.kind)):
@@ -318,8 +323,8 @@ def _compare_known(op: str, a: Array, b: Array) -> Array:
 
 
 def _cast(a: Array, to: str) -> Array:
-    """What does not fit the target becomes NULL, never a wrapped number. Floats are truncated towards zero first. A boolean
-    counts 0 or 1.
+    """Values in another type. What does not fit the target becomes NULL, never a wrapped number. Floats are truncated
+    towards zero first. A boolean counts 0 or 1.
     """
     if a.kind == "null":
         word = {"bool": np.bool_}.get(to) or np.dtype(to)

@@ -63,8 +63,8 @@ class Judge:
         return hit
 
     def _called(self, words: Words, sides: tuple[Columns, Columns], rows: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-        """A row's values are made once for all its pairs. An error of the user's function stops the run, with the function's
-        name.
+        """The verdicts of the user's function. A row's values are made once for all its pairs. An error of the user's
+        function stops the run, with the function's name.
         """
         function = opaque.function_of(self.shape)
         given, which = [], []

@@ -70,7 +70,9 @@ _TESTED = ("whole", "real", "truth", "mixed", "none")  # what `if` may be asked 
 
 
 def whole(interval: Interval) -> Known:
-    """Raises where 64 bits do not hold the interval: that is the whole of the proof for integers."""
+    """An integer that lies in this interval. Raises where 64 bits do not hold the interval: that is the whole of the
+    proof for integers.
+    """
     if not bounds.fits(interval, bounds.INT64):
         raise Unproven("it may reckon with integers beyond 64 bits")
     return Known("whole", *interval)
@@ -85,8 +87,8 @@ def prove(function: FunctionType, arguments: list[Known]) -> Known:
 
 
 def _walk(function: FunctionType, arguments: list[Known], callers: tuple[FunctionType, ...]) -> Known:
-    """`callers` are the functions around this one, for calls inside of calls. Keyword arguments, defaults and `*` are left
-    to Python.
+    """What a function gives when it is called with these arguments. `callers` are the functions around this one, for
+    calls inside of calls. Keyword arguments, defaults and `*` are left to Python.
     """
     if function in callers or len(callers) >= _DEEPEST:
         raise Unproven(f"its function {function.__name__!r} calls itself")
@@ -159,8 +161,9 @@ class _Walk:
         return found
 
     def _leave(self, label: int, names: dict[str, Known], step: Any) -> None:
-        """All ways into a block are known before it is walked, since nothing jumps back. A name that only some ways give a
-        value has none: to read it would raise in Python and be rubbish in machine code.
+        """What is known at the end of a block is known where the next ones begin. All ways into a block are known before
+        it is walked, since nothing jumps back. A name that only some ways give a value has none: to read it would raise
+        in Python and be rubbish in machine code.
         """
         for target in step.get_targets():
             if target <= label:
@@ -172,7 +175,7 @@ class _Walk:
                 self.entering[target] = {n: _maybe(before[n], names[n]) for n in before if n in names}
 
     def _assign(self, names: dict[str, Known], name: str, value: Known) -> None:
-        """Names that begin with `$` are Numba's own, for steps of an expression."""
+        """A name gets a value. Names that begin with `$` are Numba's own, for steps of an expression."""
         if not name.startswith("$") and self.kinds.setdefault(name, value.kind) != value.kind:
             raise Unproven(f"{name!r} is {self.kinds[name]} here and {value.kind} there")
         # A number under a name is no constant any more: Numba may not see through the name.
@@ -251,7 +254,7 @@ def _maybe(a: Known, b: Known) -> Known:
 
 
 def _constant(value: Any) -> Known:
-    """Only exact types: a subclass of int may do anything."""
+    """What a constant can be: itself. Only exact types: a subclass of int may do anything."""
     if value is None:
         return NONE
     if type(value) is bool:
@@ -280,8 +283,8 @@ def _named(function: Any) -> str:
 
 
 def _binary(function: Any, a: Known, b: Known) -> Known:
-    """Floats: + - * / are IEEE's in both. `**`, `%` and `//` of floats are not let through: libraries differ there. A
-    division by zero raises in both.
+    """What an operator gives of two values. Floats: + - * / are IEEE's in both. `**`, `%` and `//` of floats are not let
+    through: libraries differ there. A division by zero raises in both.
     """
     kinds = (a.kind, b.kind)
     if kinds == ("whole", "whole"):
@@ -304,8 +307,9 @@ def _binary(function: Any, a: Known, b: Known) -> Known:
 
 
 def _of_wholes(function: Any, a: Known, b: Known) -> Known:
-    """The least int64 divided by -1 does not fit, and the machine traps or wraps; so a dividend whose negation does not fit
-    is refused. For & | ^ both operands are widened to whole bits: the result has no more bits than the wider one.
+    """What an operator gives of two integers. The least int64 divided by -1 does not fit, and the machine traps or wraps;
+    so a dividend whose negation does not fit is refused. For & | ^ both operands are widened to whole bits: the result
+    has no more bits than the wider one.
     """
     if function in _COMPARE:
         return TRUTH

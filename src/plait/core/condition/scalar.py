@@ -91,9 +91,9 @@ class ScalarWriter:
         return self._holds(expr, False)
 
     def _holds(self, expr: Expr, wanted: bool) -> str:
-        """A leaf that is a boolean is stored as 0, 1 or 2 for NULL, so one comparison answers. not(a and b) is false where
-        both are true: `wanted` turns over, and «and» changes places with «or». A negated comparison is the flipped one,
-        since both are unknown together.
+        """Text of «the expression is known to be `wanted`». A leaf that is a boolean is stored as 0, 1 or 2 for NULL, so
+        one comparison answers. not(a and b) is false where both are true: `wanted` turns over, and «and» changes places
+        with «or». A negated comparison is the flipped one, since both are unknown together.
         """
         place = self.shape.leaf_of.get(expr)
         if place is not None:
@@ -130,9 +130,9 @@ class ScalarWriter:
         return {"True": "False", "False": "True"}.get(text) or f"({text} == False)"
 
     def _comparison(self, op: str, a: Expr, b: Expr) -> str:
-        """Truth values are equal if both are true or both are false. Text compares by codes. Two integers compare exactly;
-        if one side is a float both are brought to the common type, and NaN makes every comparison false, which «unknown»
-        has to be.
+        """Text of «the comparison is known to be true». Truth values are equal if both are true or both are false. Text
+        compares by codes. Two integers compare exactly; if one side is a float both are brought to the common type, and
+        NaN makes every comparison false, which «unknown» has to be.
         """
         kinds = infer(a, self.shape.schemas), infer(b, self.shape.schemas)
         if "null" in kinds:
@@ -170,7 +170,7 @@ class ScalarWriter:
         return f"(({s} < int64(0)) | {at_least})" if below else at_least
 
     def _to_bool(self, arg: Expr, wanted: bool) -> str:
-        """A number is true if it is not 0. NaN is neither: both tests are false for it."""
+        """A cast to a boolean. A number is true if it is not 0. NaN is neither: both tests are false for it."""
         if infer(arg, self.shape.schemas) == "bool":
             return self._holds(arg, wanted)
         x = self.value(arg)
@@ -229,7 +229,7 @@ class ScalarWriter:
         return Value(f"{word}({_number(real)})", word, kind, valid, real)
 
     def _integer(self, x: Value, word: str) -> str:
-        """In this word. A constant is spelled in it at once: `int64(5)`, not `int64(int32(5))`."""
+        """A number's text. In this word. A constant is spelled in it at once: `int64(5)`, not `int64(int32(5))`."""
         if x.constant is not None:
             return f"{word}({x.constant})"
         return x.text if x.word == word else f"{word}({x.text})"
@@ -255,9 +255,9 @@ class ScalarWriter:
         return Value(self._let(f"{'-' if op == 'neg' else 'abs'}({x.text})"), x.word, kind, x.valid)
 
     def _integers(self, op: str, x: Value, y: Value, expr: Expr, kind: str) -> Value:
-        """`word(a + b)` and not `a + b`: Numba would widen int32 to int64 and halve the lanes. `words.choose` has proven
-        that it fits. A zero divisor is replaced by 1 and makes the result NULL: no branch, and nothing raises. Python's
-        `%` has the divisor's sign, SQL's the dividend's: `sqlmod` is made of Python's.
+        """Arithmetic of integers. `word(a + b)` and not `a + b`: Numba would widen int32 to int64 and halve the lanes.
+        `words.choose` has proven that it fits. A zero divisor is replaced by 1 and makes the result NULL: no branch, and
+        nothing raises. Python's `%` has the divisor's sign, SQL's the dividend's: `sqlmod` is made of Python's.
         """
         word = self.widths.word(expr)
         a, b, valid = self._integer(x, word), self._integer(y, word), _all([x.valid, y.valid])
@@ -311,8 +311,8 @@ class ScalarWriter:
         return Value(chosen, word, kind, "" if "True" in (vx, vy) else self._let(_any([vx, vy])))
 
     def _cast(self, arg: Expr, to: str) -> Value:
-        """Out of range gives NULL: a test `fit`, a harmless 0 in the value's place, and `valid`. high + 1 is a power of two,
-        so the comparison with a float is exact.
+        """A number in another type. Out of range gives NULL: a test `fit`, a harmless 0 in the value's place, and
+        `valid`. high + 1 is a power of two, so the comparison with a float is exact.
         """
         kind = infer(arg, self.shape.schemas)
         expr = Cast(arg, to)

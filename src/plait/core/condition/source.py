@@ -102,8 +102,8 @@ def _comment(text: str) -> str:
 
 
 class _ModuleWriter:
-    """`probes` is how many copies of the condition a scan's loop holds: each row of the window is loaded once for that many
-    probes.
+    """Writes a module's functions. `probes` is how many copies of the condition a scan's loop holds: each row of the
+    window is loaded once for that many probes.
     """
 
     def __init__(self, shape: Shape, signature: Signature, probes: int) -> None:
@@ -126,7 +126,9 @@ class _ModuleWriter:
         return [f"{name.lower()}{suffix} = {name}[{at}]" for name in self._leaf_arrays(side)]
 
     def _condition(self, suffixes: tuple[str, str], temp: str) -> tuple[list[str], str]:
-        """`suffixes` are appended to the leaves' names of either side, `temp` to those of assignments."""
+        """The assignments of a condition over one pair, and the text that says whether it matches. `suffixes` are
+        appended to the leaves' names of either side, `temp` to those of assignments.
+        """
         names = {
             (side, k): f"{'lr'[side]}{k}{suffixes[side]}"
             for side in (0, 1)
@@ -197,9 +199,9 @@ def verify(n, left, right, other, {arrays}):
         return f"for j in range(uint64({first}), uint64({last})):\n{indent(body, '    ')}"
 
     def _fast_scan(self, side: int) -> str:
-        """Probes are taken PROBES at a time over tiles of TILE rows that cover the ranges of all of them. So the condition
-        is also computed for rows outside of a probe's own range; `hit` may be true for nothing. The second loop looks at
-        each probe's own rows. The last group is filled up with its last probe.
+        """The scan in two phases. Probes are taken PROBES at a time over tiles of TILE rows that cover the ranges of all
+        of them. So the condition is also computed for rows outside of a probe's own range; `hit` may be true for nothing.
+        The second loop looks at each probe's own rows. The last group is filled up with its last probe.
         """
         window = 1 - side
         setup, tests = [], []

@@ -107,7 +107,7 @@ def conjuncts(expr: Expr) -> list[Expr]:
 
 
 def sides_of(expr: Expr) -> frozenset[int]:
-    """0 for left, 1 for right; empty for a constant."""
+    """The sides that an expression reads: 0 for left, 1 for right; empty for a constant."""
     return frozenset(c.side for c in columns(expr) if c.side is not None)
 
 
@@ -192,8 +192,9 @@ def _difference(expr: Expr) -> _Difference | None:
 
 
 def _collect(expr: Expr, sign: int, parts: list[tuple[int, Expr]]) -> tuple[float, float]:
-    """Walks down sums, differences and signs, and gives the constants' sum and the sum of their sizes. What is left goes to
-    `parts` with its sign. A part that reads both sides has an infinite weight, which spoils the difference.
+    """Take a sum apart. Walks down sums, differences and signs, and gives the constants' sum and the sum of their sizes.
+    What is left goes to `parts` with its sign. A part that reads both sides has an infinite weight, which spoils the
+    difference.
     """
     if not sides_of(expr):
         number = _constant_number(expr)
@@ -252,8 +253,9 @@ class _Ranges:
         return self._add(found, low, high, 0.0, part)
 
     def _add(self, d: _Difference, low: float, high: float, weight: float, part: Expr) -> bool:
-        """The bounds move by the difference's own constants: l.x + 3 <= r.a is l.x - r.a <= -3. A second bound over the same
-        parts narrows the first. Constants so large that a sum may overflow make no band: then it is judged pair by pair.
+        """Take in a bound on a difference. The bounds move by the difference's own constants: l.x + 3 <= r.a is l.x - r.a
+        <= -3. A second bound over the same parts narrows the first. Constants so large that a sum may overflow make no
+        band: then it is judged pair by pair.
         """
         kind = self._kind(part)
         total = d.weight + weight

@@ -35,8 +35,8 @@ class EncodedRows:
     `coord` float64 of shape (n, 2), `usable` uint8. `key` and `coord` are None where the condition has no equality, or no
     band.
 
-    `usable` says less than `alive`: a row whose key is NaN is alive by its other parts and equals nothing, so no index
-    holds it. It can't match either, since the equality is a conjunct.
+    Fewer rows are `usable` than alive: one whose key is NaN is alive by its other parts and equals nothing, so no index
+    holds it. It can't match, since the equality is a conjunct.
     """
 
     ts: np.ndarray
@@ -79,9 +79,9 @@ class RowEncoder:
         self.shape, self.dimensions, self.interner = shape, dimensions, interner
 
     def rows(self, side: int, batch: pa.RecordBatch | pa.Table, ts: np.ndarray) -> EncodedRows:
-        """`batch` has at least the columns that `Shape.reads` names, `ts` the rows' times, ascending. Text is given codes at
-        the interner's present stamp. Each expression is evaluated once, also if it is a leaf, a key and a coordinate at
-        the same time.
+        """Rows of one side, as kernels and indexes see them. `batch` has at least the columns that `Shape.reads` names,
+        `ts` the rows' times, ascending. Text is given codes at the interner's present stamp. Each expression is evaluated
+        once, also if it is a leaf, a key and a coordinate at the same time.
         """
         n = len(ts)
         columns: dict[Expr, Array] = {
@@ -107,7 +107,9 @@ class RowEncoder:
         return EncodedRows(ts, leaves, alive, key, coord, marked)
 
     def _alive(self, side: int, n: int, leaves: tuple[Array, ...], value: Values) -> np.ndarray | None:
-        """None where nothing can make a row dead. A filter that is unknown makes it dead, as one that is false does."""
+        """Which rows can match at all, as a mask. None where nothing can make a row dead. A filter that is unknown makes
+        it dead, as one that is false does.
+        """
         alive = np.zeros(n, bool) if self.shape.terms.never else None
         for part in self.shape.terms.filters[side]:
             alive = both_valid(alive, truth(value(part)))

@@ -23,9 +23,10 @@ STEPS = 64  # a walk's budget, besides its share of the window
 
 
 class Index(Protocol):
-    """`sync` must be called after rows entered and before `probe`. In `probe`: `rows` are the probes, of side `side`; `lo`,
-    `hi` (int64) their ranges in `segment`, which is the other side's; `wanted` (uint8) leaves probes out; `over` (uint8)
-    is written. The arrays that come are lent: the next pair of arrays is written over them.
+    """What offers candidates out of one segment. `sync` must be called after rows entered and before `probe`. In `probe`:
+    `rows` are the probes, of side `side`; `lo`, `hi` (int64) their ranges in `segment`, which is the other side's;
+    `wanted` (uint8) leaves probes out; `over` (uint8) is written. The arrays that come are lent: the next pair of arrays
+    is written over them.
     """
 
     steps: int  # walked in the last probe, over all probes

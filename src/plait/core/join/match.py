@@ -31,7 +31,7 @@ class Matcher:
     """The condition over stored leaves. `plain` runs the kernels' text in Python (tests).
 
     - `words[side][k]`: how leaf k is stored. `intervals[side][k]`: where its integers lie, rounded; None for none seen,
-    or no integer.
+      or no integer.
     - `nullable[side][k]`: whether it has a mask. `alive[side]`: whether the side has dead rows.
     - `_stale`: something of these has changed since the kernel was chosen.
     - `_modules`: by signature, what was loaded. Words that come back find their kernel again.
@@ -239,8 +239,8 @@ class Matcher:
         return self._raising(call, *args)
 
     def _raising(self, call: Callable[..., int], *args: Any) -> int:
-        """An error of a user's function becomes plait's, with its name. An error of Numba's, before anything has run, leaves
-        the condition to Python for the rest of the run.
+        """Call a kernel. An error of a user's function becomes plait's, with its name. An error of Numba's, before
+        anything has run, leaves the condition to Python for the rest of the run.
         """
         if not self.shape.opaque:
             return call(*args)
@@ -259,7 +259,9 @@ class Matcher:
     def _without_kernel(
         self, side: int, probes: dict[str, np.ndarray], segment: Segment, candidates: Iterable[Pairs]
     ) -> Pairs:
-        """The same pairs, by `judge`. Rows that are not alive are left out first: a function is never called on them."""
+        """What `scan` and `verify` do where Python judges. The same pairs, by `judge`. Rows that are not alive are left
+        out first: a function is never called on them.
+        """
         kept = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         for p, r in candidates:
             if "alive" in segment.columns:

@@ -66,7 +66,7 @@ class JoinWindow:
     `index` forces an index for study; `cache_dir` says where kernels are kept; `plain` runs them in Python.
 
     - `segments[side]`: the rows that the window keeps. `next_id[side]`: how many rows of the stream have come; all count,
-    kept or not.
+      kept or not.
     - `choices[side]`, `_indexes[side]`: for probes into that side's segment.
     - `_step_rows`: how long the next stretch may be, so that one stretch makes about _STEP_PAIRS pairs.
     - `_stamps`: which ids were there when text was encoded, so that its codes can be forgotten when those rows have left.
@@ -165,8 +165,8 @@ class JoinWindow:
 
     def _step(self, side: np.ndarray, rows: tuple[EncodedRows, EncodedRows], stored: tuple[np.ndarray | None, ...],
               probe: bool) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:  # fmt: skip
-        """Both sides enter before either probes: a kernel is chosen for the words of all rows. Pairs come as (trigger's
-        place in the stretch, left id, right id), in no order.
+        """Let a stretch of a run enter, find its pairs, and purge. Both sides enter before either probes: a kernel is
+        chosen for the words of all rows. Pairs come as (trigger's place in the stretch, left id, right id), in no order.
         """
         first_ids = list(self.next_id)
         ends = [segment.end for segment in self.segments]
@@ -237,8 +237,8 @@ class JoinWindow:
     def _probe(
         self, s: int, rows: EncodedRows, columns: dict[str, np.ndarray], lo: np.ndarray, hi: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Rows of pairs are positions in the other side's segment. A probe that is dead has an empty range, and costs
-        nothing.
+        """The pairs of one side's rows with the other side's window. Rows of pairs are positions in the other side's
+        segment. A probe that is dead has an empty range, and costs nothing.
         """
         segment, choice = self.segments[1 - s], self.choices[1 - s]
         if rows.alive is not None:

@@ -276,8 +276,8 @@ class PlainBuckets:
 
     def _emit(self, outputs: Iterable[Any] | None, ts: int, rank: int, bucket: int, cause: int, *,
               earliest: int) -> None:  # fmt: skip
-        """Rows of one call are numbered from 0, timers not counted. What the call yields is taken one by one, so a
-        generator's error comes after the rows before it; the run stops there in any case.
+        """Take in what one call gave. Rows of one call are numbered from 0, timers not counted. What the call yields is
+        taken one by one, so a generator's error comes after the rows before it; the run stops there in any case.
         """
         index, out = 0, self.out
         for output in outputs or ():
@@ -294,7 +294,9 @@ class PlainBuckets:
             index += 1
 
     def _values(self, output: Any) -> list[Any]:
-        """A dict may leave columns out, which are NULL then; a tuple or list must have them all. Other names are refused."""
+        """An output row's values, in the order of the declared columns. A dict may leave columns out, which are NULL
+        then; a tuple or list must have them all. Other names are refused.
+        """
         names = self.node.output.names
         if isinstance(output, dict):
             unknown = set(output) - set(names)
@@ -339,7 +341,9 @@ def check_passed(ts: int) -> None:
 
 
 def check_timer(node: Operator, at: int, earliest: int) -> None:
-    """`earliest` is one microsecond after the tuple's or the timer's own moment: a timer can't be due already."""
+    """Refuse a timer that can't run. `earliest` is one microsecond after the tuple's or the timer's own moment: a timer
+    can't be due already.
+    """
     if node.on_timer is None:
         raise RunError("process set a timer, and the operator has no on_timer", do="Pass on_timer= to plait.operator")
     if at < earliest:

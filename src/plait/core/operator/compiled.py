@@ -134,7 +134,9 @@ class Made:
         return ""
 
     def arrays(self, side: int, batch: pa.RecordBatch | pa.Table, ts: np.ndarray) -> list[np.ndarray]:
-        """One int64 array a column. Booleans are 0 and 1, moments microseconds; zeros where this input has no such column."""
+        """The columns that the functions read. One int64 array a column. Booleans are 0 and 1, moments microseconds;
+        zeros where this input has no such column.
+        """
         schema = self.bound.inputs[side].schema
         made = []
         for name, kind in self.columns:
@@ -151,8 +153,8 @@ class Made:
         return made
 
     def routes(self, side: int, numbers: list[np.ndarray], ts: np.ndarray) -> np.ndarray | None:
-        """int64 codes by tuple (`buckets.EVERY`, `NONE`, or a bucket); None where Python has to ask the user's `route`: it
-        raised, or named no bucket.
+        """Where tuples go: int64 codes by tuple (`buckets.EVERY`, `NONE`, or a bucket); None where Python has to ask the
+        user's `route`: it raised, or named no bucket.
         """
         codes = np.empty(len(ts), np.int64)
         wide = np.array(numbers, np.int64).reshape(len(numbers), len(ts))
@@ -354,8 +356,8 @@ class CompiledBuckets:
         return [(at, bucket) for at, bucket in self.timers[1 : 1 + min(count, most or count)].tolist()]
 
     def taken_out(self) -> tuple[Any, list[pa.Array]]:
-        """Parts that machine code made are joined before they become Arrow columns: Python's calls, which are few, cut them
-        apart.
+        """What came out since the last call, and its columns. Parts that machine code made are joined before they become
+        Arrow columns: Python's calls, which are few, cut them apart.
         """
         parts, self._parts = self._parts, []
         if not parts:

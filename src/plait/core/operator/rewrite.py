@@ -170,7 +170,9 @@ class Expressions:
         raise self.no(f"uses {type(node).__name__}")
 
     def _same(self, values: list[Typed]) -> str:
-        """`a and b` gives one of its operands: machine code needs them to be of one kind."""
+        """The one kind of all these values. `a and b` gives one of its operands: machine code needs them to be of one
+        kind.
+        """
         kinds = {v.kind for v in values}
         if len(kinds) > 1:
             raise self.no(f"has a value that is {' or '.join(sorted(kinds))}")
@@ -187,7 +189,9 @@ class Expressions:
     # --- values ---
 
     def constant(self, value: Any) -> Typed:
-        """-2^63 is refused as well: Python's text has it as the negation of 2^63, which no word holds."""
+        """A constant, spelled so that no name of the user can change it. -2^63 is refused as well: Python's text has it
+        as the negation of 2^63, which no word holds.
+        """
         kind = _KINDS.get(type(value))
         if kind is None:
             raise self.no(f"uses {value!r}, a {type(value).__name__}")
@@ -198,7 +202,9 @@ class Expressions:
         return Typed(f"({value!r})", kind)
 
     def _name(self, name: str) -> Typed:
-        """A global is read now, and its value written into the text: a later change is not seen."""
+        """What a name stands for. A global is read now, and its value written into the text: a later change is not
+        seen.
+        """
         if name in self.names:
             return Typed(name, self.names[name])
         if name in self.user.parameters:
@@ -267,8 +273,8 @@ class Expressions:
     # --- operators ---
 
     def binary(self, op: ast.operator, a: Typed, b: Typed) -> Typed:
-        """int with int by a checked step. If one is a float, the other is rounded to one, as Python does; + - * are IEEE's
-        then. bool has no arithmetic here, though Python's has.
+        """An operator of two values. int with int by a checked step. If one is a float, the other is rounded to one, as
+        Python does; + - * are IEEE's then. bool has no arithmetic here, though Python's has.
         """
         kinds, name = (a.kind, b.kind), _OPERATORS.get(type(op))
         if kinds == ("int", "int"):
@@ -299,8 +305,8 @@ class Expressions:
         raise self.no(f"takes {type(node.op).__name__} of {a.kind}")
 
     def _compared(self, node: ast.Compare) -> Typed:
-        """`a < b < c` is (a < b) and (b < c): b is computed twice, which shows nowhere, since expressions have no effects.
-        `x is None` is false: rows with NULL in a column that is read never come here.
+        """A comparison, or a chain of them. `a < b < c` is (a < b) and (b < c): b is computed twice, which shows nowhere,
+        since expressions have no effects. `x is None` is false: rows with NULL in a column that is read never come here.
         """
         sides, found = [node.left, *node.comparators], []
         for op, left, right in zip(node.ops, sides, sides[1:], strict=False):
@@ -316,8 +322,8 @@ class Expressions:
         return Typed(f"({' and '.join(found)})", "bool")
 
     def _pair(self, op: ast.cmpop, a: Typed, b: Typed) -> str:
-        """int with float: Python compares exactly, so the integer must be one that a float holds (`in_float`), or Python is
-        asked.
+        """One comparison. int with float: Python compares exactly, so the integer must be one that a float holds
+        (`in_float`), or Python is asked.
         """
         kinds = {a.kind, b.kind}
         if kinds == {"int", "float"}:
@@ -478,8 +484,8 @@ class Writer(Expressions):
         self.names[name] = kind
 
     def _if(self, node: ast.If) -> list[str]:
-        """After it only those names have a value that both ways give one. A way that ends in a return, break or continue
-        does not come out.
+        """Both ways of an `if`. After it only those names have a value that both ways give one. A way that ends in a
+        return, break or continue does not come out.
         """
         lines, before = [f"if {self.test(node.test)}:"], dict(self.names)
         lines += self._block(node.body, 1)
@@ -491,7 +497,7 @@ class Writer(Expressions):
         return lines
 
     def _loop(self, node: ast.While | ast.For) -> list[str]:
-        """A body may run no time at all: what it assigns has no value afterwards."""
+        """A loop, and its body. A body may run no time at all: what it assigns has no value afterwards."""
         before = dict(self.names)
         if isinstance(node, ast.While):
             head = f"while {self.test(node.test)}:"
