@@ -3,6 +3,10 @@
 A key is the concatenation of its parts' encodings, so a column of keys is the element-wise join of columns of pieces. Parts of
 a result that are in order each are put in one order by their keys, or, where that says the same, by the columns and times that
 keys are made of: bytes are compared only where nothing else tells two keys apart.
+
+Columns are Arrow arrays of type binary, one key a row. A piece is the encoding of one part, as `order.encode` writes it:
+a tag, then bytes whose order is the part's. Why a column at a time: a call of Python's a tuple costs about a microsecond
+(design.md, section 5), and these are a few array operations for all of them.
 """
 
 from __future__ import annotations
@@ -24,7 +28,11 @@ _TUPLE, _END = b"\x05", b"\x00"
 
 
 def ints(values: np.ndarray) -> pa.Array:
-    """Pieces of int64 values."""
+    """Pieces of int64 values.
+
+    A tag and eight bytes, most significant first, with the top bit flipped: so that bytes compare as the numbers do.
+    After the tag, -1 is 7F FF .. FF and 0 is 80 00 .. 00.
+    """
     n = len(values)
     out = np.empty((n, 9), np.uint8)
     out[:, 0] = 0x10
@@ -34,6 +42,7 @@ def ints(values: np.ndarray) -> pa.Array:
 
 
 def constant(part: Any, n: int) -> pa.Array:
+    """The same piece n times."""
     return pa.repeat(pa.scalar(order.encode((part,)), pa.binary()), n)
 
 
@@ -117,7 +126,10 @@ def _sortable(column: Any) -> Any:
 
 
 def in_order_of_pairs(keys: pa.Array, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """The places of results in the order of their keys (first, second), each of which is a place in `keys`."""
+    """The places of results in the order of their keys (first, second), each of which is a place in `keys`.
+
+    int64. `keys` has up to 2^32 keys: two ranks share a word of 64 bits. Equal pairs stay in the order they had.
+    """
     rank = _ranks(keys)
     return np.argsort((rank[first] << np.uint64(32)) | rank[second], kind="stable")
 
@@ -147,7 +159,10 @@ def _ranks(found: pa.Array) -> np.ndarray:
 
 
 def _heads(found: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """Of each key, its ts and its input, as unsigned numbers that order alike; 0 for the empty key."""
+    """Of each key, its ts and its input, as unsigned numbers that order alike; 0 for the empty key.
+
+    Keys of tuples begin with a ts and an input, both integers, at fixed places: they are read without decoding anything.
+    """
     n = len(found)
     offsets = np.frombuffer(found.buffers()[1], np.int32)[found.offset : found.offset + n + 1].astype(np.int64)
     raw = np.frombuffer(found.buffers()[2] or b"", np.uint8)

@@ -29,7 +29,10 @@ from plait.order import BEFORE_ALL, TS_MAX, TS_MIN
 
 @dataclass(frozen=True)
 class Unit:
-    """What a metric counts or measures in, and how a value of it reads."""
+    """What a metric counts or measures in, and how a value of it reads.
+
+    `text` makes what a person reads of a value: `{:,}` of 12345 is 12,345.
+    """
 
     name: str
     text: Callable[[Any], str] = "{:,}".format
@@ -153,7 +156,11 @@ class Counts:
         return self._with(other, 1)
 
     def since(self, before: Counts) -> Counts:
-        """What has been counted since these were so many."""
+        """What has been counted since these were so many.
+
+        What one batch of a cell has counted is found so, and added to what the cell has stored. Counts by stream are
+        taken away by name.
+        """
         return self._with(before, -1)
 
     def _with(self, other: Counts, sign: int) -> Counts:
@@ -196,7 +203,11 @@ def total(parts: Iterable[Counts]) -> Counts:
 
 @dataclass(kw_only=True)
 class Metrics(Counts):
-    """What a run tells of itself: everything so far. None: this executor does not tell it, or not yet."""
+    """What a run tells of itself: everything so far. None: this executor does not tell it, or not yet.
+
+    `tuples` and `lag_us` follow from others and can't be given. `newest` and `lag_us` are None before any row has come;
+    `lag_us` also while the frontier is at no moment of time (before all, after all).
+    """
 
     tuples: int = metric(TUPLES, "rows that were let in: neither late nor behind", init=False)
     frontier: int = metric(

@@ -39,7 +39,11 @@ def crowded(held: int, needed: int, *, few: int) -> bool:
 
 
 class _Ring(ABC):
-    """One column. `valid` is there once a NULL has been seen."""
+    """One column. `valid` is there once a NULL has been seen.
+
+    A row's place in it is its number modulo `capacity`, a power of two. Places are int64 arrays. Under a NULL anything
+    may lie.
+    """
 
     def __init__(self, kind: pa.DataType) -> None:
         self.kind = kind
@@ -56,6 +60,7 @@ class _Ring(ABC):
         self._put(places, column, oldest)
 
     def take(self, places: np.ndarray) -> pa.Array:
+        """A new Arrow array, of the rows at these places, in this order."""
         nulls = None
         if self.valid is not None and not (valid := self.valid[places]).all():
             nulls = pa.py_buffer(np.packbits(valid, bitorder="little"))
@@ -167,6 +172,7 @@ class _Texts(_Ring):
 
 
 def _moved(column: np.ndarray, old: np.ndarray, new: np.ndarray, capacity: int) -> np.ndarray:
+    """Places that nobody fills are ones: for `valid` that means no NULL."""
     made = np.ones(capacity, column.dtype)
     made[new] = column[old]
     return made
@@ -187,7 +193,11 @@ def _ring(kind: pa.DataType) -> _Ring | None:
 
 @dataclass(slots=True)
 class _Batch:
-    """Rows that came together or were merged; `rows` has the columns that are no rings."""
+    """Rows that came together or were merged; `rows` has the columns that are no rings.
+
+    `first` and `count` are of its numbers; `last_ts` is not below any of its rows' ts; `stamp` is the least of those that
+    its rows came with.
+    """
 
     first: int
     count: int
@@ -213,6 +223,9 @@ class NumberedRows:
             taking a few rows costs a few microseconds however many there are. Only whole stretches of rows can go then
     merged  neighbouring batches are merged up to so many rows: tuple by tuple there would be a batch a row. A merged batch
             goes as a whole
+
+    `next` only grows. Taking a row that has been let go is the caller's error, and is not seen: in a ring another row may
+    stand in its place. tests/core/test_rows.py holds it against a plain list.
     """
 
     def __init__(self, schema: pa.Schema, *, rings: bool = False, merged: int = 0) -> None:
@@ -333,7 +346,11 @@ class NumberedRows:
                 self._batches.appendleft(_Batch(int(joined[0]), len(joined), _one_batch(kept), *span, joined))
 
     def take(self, numbers: np.ndarray, names: list[str] | None = None) -> pa.Table:
-        """The rows of these numbers, in this order, once for each time they are named; of them these columns, or all."""
+        """The rows of these numbers, in this order, once for each time they are named; of them these columns, or all.
+
+        An Arrow table of the given schema: text that came as views is a view again. Batches are looked up without the
+        lock: they are never changed, only replaced.
+        """
         wanted = self.schema if names is None else pa.schema([self.schema.field(name) for name in names])
         if len(numbers) == 0:
             return wanted.empty_table()
@@ -383,6 +400,10 @@ class KeptRows:
     """Rows that accumulators name one by one; whoever names them calls `keep` when they are `crowded`.
 
     First come the rows that were kept at last, by their numbers; after them those that came since, whose numbers are in a row.
+
+    `_chunks` are tables; `rows` is how many rows are held, `_needed` how many `keep` was told of last. With `rows` above
+    2 * `_needed` + FEW it is `crowded`, so the work of `keep` is paid for by the rows that came since. One thread uses
+    it.
     """
 
     def __init__(self, schema: pa.Schema) -> None:
@@ -426,7 +447,10 @@ class KeptRows:
         return taken.combine_chunks() if taken.num_chunks != 1 else taken.chunk(0)
 
     def keep(self, refs: np.ndarray) -> None:
-        """Only these rows are needed."""
+        """Only these rows are needed.
+
+        `refs` may name a row several times, in any order. Numbers stay what they were: accumulators need not be told.
+        """
         if self._chunks:
             refs = self._once(refs)
             self._chunks = [self._joined().take(pa.array(self._at(refs)))] if len(refs) else []

@@ -44,7 +44,10 @@ def slack_us(stream: Stream) -> int:
 
 
 def come_to(stream: Stream, largest: int, heartbeat: int) -> int:
-    """The progress of a source that has not ended. `largest`: of the ts it has given; BEFORE_ALL if none."""
+    """The progress of a source that has not ended. `largest`: of the ts it has given; BEFORE_ALL if none.
+
+    Example: disorder 5, largest 100, heartbeat 97 gives 97; with heartbeat 90 it gives 95. In microseconds.
+    """
     # A heartbeat is BEFORE_ALL at least, so who has not spoken is not taken below that.
     return max(largest - slack_us(stream), heartbeat)
 
@@ -72,7 +75,11 @@ class Offence(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """Masks over tuples, and the first tuple that is refused. A tuple is late or behind or neither, never both."""
+    """Masks over tuples, and the first tuple that is refused. A tuple is late or behind or neither, never both.
+
+    Arrays of booleans, one a tuple. `offence` is the first in the order of the arrays, None if all that is wrong may be
+    dropped.
+    """
 
     late: np.ndarray
     behind: np.ndarray
@@ -97,6 +104,9 @@ def judge(stream: Stream, ts: np.ndarray, before: np.ndarray, heartbeat: int | n
     """Tuples of any sources of a stream: for each the largest ts before it, and its source's heartbeat.
 
     `known_late` are late for a reason that `before` does not hold: who has it has seen more of the source.
+
+    `ts`, `before` and, if it is an array, `heartbeat` are int64 by tuple; `released` is one for all. A tuple that is late
+    is not judged further: it is not behind, and breaks no promise.
     """
     late = is_late(stream, ts, before)
     if known_late is not None:
@@ -121,6 +131,8 @@ def judge_next(stream: Stream, ts: np.ndarray, largest: int, heartbeat: int,
     """The next tuples of one source, in the order of seq: its largest ts after them, and what is wrong with them, if anything.
 
     `largest` and `heartbeat` are the source's before them.
+
+    The usual batch is in order and costs one pass. Gives None for the judgement then: there is nothing to drop.
     """
     if not len(ts):
         return largest, None

@@ -38,7 +38,11 @@ def one_array(values: Any) -> pa.Array:
 
 
 def user_values(values: Any) -> list[Any]:
-    """A column as a user's functions see it: Python's own values; moments, days and spans in microseconds."""
+    """A column as a user's functions see it: Python's own values; moments, days and spans in microseconds.
+
+    Python's int has no end, so seconds beyond 64 bits of microseconds are exact. Nanoseconds that are no whole
+    microsecond are refused. NULL is None. A time of day stays the number that is stored, in its own unit.
+    """
     values = one_array(values)
     kind = values.type
     if pa.types.is_nested(kind):
@@ -99,7 +103,11 @@ def compared_as(a: pa.DataType, b: pa.DataType) -> Form:
 
 
 class KeyNumbers:
-    """Numbers for keys of several columns, by what was seen before; -1 where NULL or NaN keeps a key from equalling any."""
+    """Numbers for keys of several columns, by what was seen before; -1 where NULL or NaN keeps a key from equalling any.
+
+    For batches that come one after another (as-of joins): a key has the same number in every batch. `forms` are by
+    column. It keeps every key it has seen.
+    """
 
     def __init__(self, forms: Sequence[Form]) -> None:
         self.forms = forms
@@ -107,7 +115,10 @@ class KeyNumbers:
         self._tuples: dict[tuple[int, ...], int] = {}
 
     def of(self, columns: Sequence[Any], n: int) -> np.ndarray:
-        """The numbers of `n` rows, of which these are the columns."""
+        """The numbers of `n` rows, of which these are the columns.
+
+        int64 by row. Without columns all rows have the key 0: they are all equal.
+        """
         if not columns:
             return np.zeros(n, np.int64)
         given = zip(columns, self._values, self.forms, strict=True)
@@ -123,7 +134,10 @@ class KeyNumbers:
 
 
 def joint_numbers(pairs: Iterable[tuple[Any, Any]], left: int, right: int) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers for keys of both sides, of so many rows each; `pairs` are their columns. -1 as in `KeyNumbers`."""
+    """Numbers for keys of both sides, of so many rows each; `pairs` are their columns. -1 as in `KeyNumbers`.
+
+    int64 by row, of either side. Numbers mean nothing from one call to the next.
+    """
     codes = np.zeros(left + right, np.int64)
     for a, b in pairs:
         encoded = pc.dictionary_encode(joint_column(one_array(a), one_array(b)))
@@ -174,7 +188,10 @@ def _micros(column: pa.Array) -> pa.Array:
 
 
 def key_codes(column: Any, known: dict[Any, int], *, as_float: bool) -> np.ndarray:
-    """A number for each row's value, the same as `known` has for it, which learns new ones; -1 for NULL and NaN."""
+    """A number for each row's value, the same as `known` has for it, which learns new ones; -1 for NULL and NaN.
+
+    `as_float`: values are compared as floats, so 1 and 1.0 are one key, and an integer beyond 2^53 is rounded.
+    """
     places, values = distinct_values(column, as_float=as_float)
     codes = [-1 if v is None or v != v else known.setdefault(v, len(known)) for v in values]
     found: np.ndarray = np.array([*codes, -1], np.int64)[places]
@@ -195,7 +212,11 @@ def distinct_values(column: Any, *, as_float: bool) -> tuple[np.ndarray, list[An
 
 
 def key_words(column: Any, form: Form) -> np.ndarray:
-    """One 64-bit word a row: values that are equal in this form have equal words. NULL is one value here, and so is NaN."""
+    """One 64-bit word a row: values that are equal in this form have equal words. NULL is one value here, and so is NaN.
+
+    uint64 by row. A cell or a worker is chosen by it: both sides of a join must use the form of `compared_as`, or equal
+    values would go to different places.
+    """
     column = one_array(column)
     found: np.ndarray
     if pa.types.is_null(column.type):
@@ -218,7 +239,10 @@ def key_words(column: Any, form: Form) -> np.ndarray:
 
 
 def normal_bits(numbers: np.ndarray) -> np.ndarray:
-    """The bits of floats, of which equal ones have equal bits: 0.0 stands for -0.0, one NaN for all of them."""
+    """The bits of floats, of which equal ones have equal bits: 0.0 stands for -0.0, one NaN for all of them.
+
+    int64, of float64. Adding 0.0 turns -0.0 into 0.0 and changes nothing else.
+    """
     values = numbers + 0.0
     values[np.isnan(values)] = np.nan
     return values.view(np.int64)

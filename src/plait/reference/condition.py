@@ -1,6 +1,9 @@
 """Conditions judged as they were written: a traced function is called, SQL text is interpreted from its own parse.
 
 Nothing of `plait.query`'s trees is used, so a slip in the tracer or the parser shows up as a difference.
+
+A condition becomes a function of two rows that says whether the pair matches: unknown is not a match.
+tests/reference/test_conditions.py holds it against the rules of values.
 """
 
 from __future__ import annotations
@@ -26,7 +29,11 @@ EMPTY = Row(0, (), ())
 
 
 class ValueRow:
-    """A row whose columns are `Value`s."""
+    """A row whose columns are `Value`s.
+
+    What a column is read as is kept in the row itself (`Row.read`): a row meets many others. Names are mangled, so a
+    column may have any name that does not begin with two underscores, and any at all in brackets.
+    """
 
     __slots__ = ("__row", "__schema")
 
@@ -47,7 +54,12 @@ class ValueRow:
 
 
 def condition(predicate: Predicate, left: pa.Schema, right: pa.Schema, rows: int = 2) -> Condition:
-    """Whether a pair matches. With `rows=1` only the left row is there, as in `first_where`."""
+    """Whether a pair matches. With `rows=1` only the left row is there, as in `first_where`.
+
+    `predicate` is bound to the two schemas. Four kinds: always true; opaque (called with Python's values); SQL text
+    (interpreted here); and a traced function, which is called with `Value`s for every pair. The tracer called the same
+    function once with symbols.
+    """
     match predicate.kind:
         case "always":
             return lambda l, r: True
@@ -68,6 +80,9 @@ def condition(predicate: Predicate, left: pa.Schema, right: pa.Schema, rows: int
 
 
 def _opaque(predicate: Predicate, left: pa.Schema, right: pa.Schema, rows: int) -> Condition:
+    """The function is not called on a pair in which a column that it reads is NULL: that is no match. What it returns is
+    asked for its truth. An error becomes a `RunError` that names the tuples.
+    """
     function: Any = predicate.source
     left_at = [left.get_field_index(name) for name in predicate.reads[0]]
     right_at = [right.get_field_index(name) for name in predicate.reads[1]]
@@ -90,13 +105,19 @@ def _opaque(predicate: Predicate, left: pa.Schema, right: pa.Schema, rows: int) 
 
 
 class _Sql:
-    """Builds a closure for each node of sqlglot's tree."""
+    """Builds a closure for each node of sqlglot's tree.
+
+    `qualifiers` are the names before the dot in `left.x`, with the side that each means.
+    """
 
     def __init__(self, predicate: Predicate, left: pa.Schema, right: pa.Schema) -> None:
         self.qualifiers = predicate.qualifiers
         self.schemas = (left, right)
 
     def term(self, node: exp.Expression) -> Term:
+        """A closure of two rows for each node. What is not listed raises, but never reaches a user: `plait.query` has
+        refused it when the query was built, by a list of its own.
+        """
         match node:
             case exp.Paren():
                 return self.term(node.this)
@@ -129,6 +150,9 @@ class _Sql:
                 return self._other(node)
 
     def _text(self, node: exp.Expression) -> Term:
+        """LIKE and other functions of text with a pattern. The pattern is a constant. `NOT LIKE` is the negation of
+        `LIKE`: unknown stays unknown.
+        """
         methods: dict[Any, Any] = {
             exp.Like: Value.like, exp.RegexpLike: Value.matches, exp.Contains: Value.contains,
             exp.StartsWith: Value.starts_with, exp.EndsWith: Value.ends_with,
@@ -138,6 +162,9 @@ class _Sql:
         return self._one(node, lambda a: ~method(a, pattern) if negated else method(a, pattern))
 
     def _other(self, node: exp.Expression) -> Term:
+        """`x BETWEEN a AND b` is (x >= a) & (x <= b), `x IN (a, b)` is (x == a) | (x == b), each in three-valued logic: so
+        `1 IN (2, NULL)` is unknown. A number with a point or an exponent is a float, any other an integer.
+        """
         match node:
             case exp.Between():
                 value, low, high = (self.term(n) for n in (node.this, node.args["low"], node.args["high"]))
@@ -174,6 +201,9 @@ class _Sql:
                 raise TypeError(f"the reference can't read {node.sql()}")
 
     def _cast(self, node: exp.Cast) -> Term:
+        """CAST, and typed constants. A cast of a text constant is a moment: `TIMESTAMP '2024-01-01'`. Everything else
+        goes to `reference.values.cast`.
+        """
         if isinstance(node.this, exp.Literal) and node.this.is_string:
             return self._constant(dt.datetime.fromisoformat(node.this.this))
         words = {
@@ -185,6 +215,9 @@ class _Sql:
         return self._one(node, lambda a: cast(a, to))
 
     def _column(self, node: exp.Column) -> Term:
+        """A column by its name. As SQL does: the exact spelling first, then one that differs in case only. Without a
+        qualifier both sides are looked through.
+        """
         exact = {s for name, s in self.qualifiers if name == node.table}
         named = exact or {s for name, s in self.qualifiers if not node.table or name.lower() == node.table.lower()}
         same = [(s, c) for s in sorted(named) for c in self.schemas[s].names if c == node.name]
@@ -197,15 +230,18 @@ class _Sql:
         return lambda l, r: constant
 
     def _one(self, node: exp.Expression, function: Callable[[Value], Value]) -> Term:
+        """A function of the node's one operand."""
         inner = self.term(node.this)
         return lambda l, r: function(inner(l, r))
 
     def _two(self, node: exp.Expression, function: Callable[[Value, Value], Value]) -> Term:
+        """A function of the node's two operands, both computed for every pair."""
         a, b = self.term(node.this), self.term(node.expression)
         return lambda l, r: function(a(l, r), b(l, r))
 
 
 def _fold(parts: list[Term], l: ValueRow, r: ValueRow, *, larger: bool) -> Value:
+    """LEAST and GREATEST of two or more, from left to right."""
     result = parts[0](l, r)
     for part in parts[1:]:
         result = pick(result, part(l, r), larger=larger)

@@ -1,4 +1,12 @@
-"""Aggregate functions as folds over a window's rows, in total order. Sums of floats are exact and rounded once."""
+"""Aggregate functions as folds over a window's rows, in total order. Sums of floats are exact and rounded once.
+
+A fold gets the rows of one window and group, in total order, at least one, and gives one value of the output column. NULL
+is None. The rules are those of design.md, section 1: `count` counts rows; sum, mean, min, max and var pass over NULL and
+give NULL if nothing is left; first and last keep NULL.
+
+Numbers are exact fractions here: slow, and with nothing in common with the limbs of `core.kernels.exact`, which they
+judge.
+"""
 
 from __future__ import annotations
 
@@ -22,15 +30,20 @@ _EMPTY_SCHEMA = pa.schema([])
 
 
 def fold(function: Function, schema: pa.Schema, name: str) -> Fold:
-    """The function that turns a window's rows into one value of column `name`."""
+    """The function that turns a window's rows into one value of column `name`.
+
+    Raises KeyError for a function that is not in FOLDS; tests/core/aggregate/test_registry.py sees that none is missing.
+    """
     return FOLDS[function.kind](function, schema, name)
 
 
 def _count(function: Function, schema: pa.Schema, name: str) -> Fold:
+    """Rows, whatever they hold."""
     return len
 
 
 def _first(function: Function, schema: pa.Schema, name: str) -> Fold:
+    """The value of the first row, NULL or not. Rows are in total order, so ties of ts have one answer."""
     at = schema.get_field_index(function.columns[0])
     return lambda rows: rows[0].values[at]
 
@@ -41,17 +54,22 @@ def _last(function: Function, schema: pa.Schema, name: str) -> Fold:
 
 
 def _collect(function: Function, schema: pa.Schema, name: str) -> Fold:
+    """All values, NULL among them, in total order."""
     at = schema.get_field_index(function.columns[0])
     return lambda rows: [row.values[at] for row in rows]
 
 
 def _distinct(function: Function, schema: pa.Schema, name: str) -> Fold:
+    """NULL is no value. What `sort_value` makes equal counts once: 0.0 and -0.0, all NaN."""
     at = schema.get_field_index(function.columns[0])
     return lambda rows: len({sort_value(row.values[at]) for row in rows if row.values[at] is not None})
 
 
 def _over_values(function: Function, schema: pa.Schema, of_values: Callable[[Sequence[Any]], Any]) -> Fold:
-    """Of the values that are not NULL, if there are any."""
+    """Of the values that are not NULL, if there are any.
+
+    `of_values` is never called with an empty list.
+    """
     at = schema.get_field_index(function.columns[0])
 
     def over_values(rows: Sequence[Row]) -> Any:
@@ -62,10 +80,12 @@ def _over_values(function: Function, schema: pa.Schema, of_values: Callable[[Seq
 
 
 def _of(of_values: Callable[[Sequence[Any]], Any]) -> Made:
+    """For functions that need nothing but the values."""
     return lambda function, schema, name: _over_values(function, schema, of_values)
 
 
 def _holds(function: Function, schema: pa.Schema) -> Condition:
+    """A condition on one row, as a function of two of which the second is not looked at."""
     assert function.where is not None
     return condition(function.where.bind(schema, _EMPTY_SCHEMA), schema, _EMPTY_SCHEMA, rows=1)
 
@@ -76,11 +96,15 @@ def _count_where(function: Function, schema: pa.Schema, name: str) -> Fold:
 
 
 def _first_where(function: Function, schema: pa.Schema, name: str) -> Fold:
+    """NULL where no row meets the condition, and where the first that does has NULL."""
     holds, at = _holds(function, schema), schema.get_field_index(function.columns[0])
     return lambda rows: next((row.values[at] for row in rows if holds(row, EMPTY)), None)
 
 
 def _custom(function: Function, schema: pa.Schema, name: str) -> Fold:
+    """A user's function. `add` is called once a row, in total order, with Python's values, NULL as None; then `result`,
+    if there is one. What comes out must be of the declared type: nothing is converted.
+    """
     custom = function.custom
     assert custom is not None
     places = [(schema.get_field_index(c), schema.field(c).type) for c in function.columns]
@@ -105,7 +129,10 @@ def _custom(function: Function, schema: pa.Schema, name: str) -> Fold:
 
 
 def exact_sum(values: Sequence[float]) -> Fraction | float:
-    """The sum as a fraction; as a float where an infinity or a NaN decides it."""
+    """The sum as a fraction; as a float where an infinity or a NaN decides it.
+
+    Of +inf and -inf, or of any NaN, the answer is NaN; of one kind of infinity, that infinity.
+    """
     odd = [v for v in values if not math.isfinite(v)]
     if odd:
         return odd[0] if all(v == odd[0] for v in odd) else math.nan
@@ -123,6 +150,10 @@ def rounded(exact: Fraction | float) -> float:
 
 
 def _sum(name: str) -> Callable[[Sequence[Any]], Any]:
+    """A sum in output column `name`. Floats by `exact_sum`, rounded once. Integers as Python's: beyond 64 bits is an
+    error, since no float would be exact.
+    """
+
     def total(values: Sequence[Any]) -> Any:
         if isinstance(values[0], float):
             return rounded(exact_sum(values))
@@ -139,6 +170,9 @@ def _sum(name: str) -> Callable[[Sequence[Any]], Any]:
 
 
 def mean(values: Sequence[Any]) -> float:
+    """The exact sum over the count, rounded once, of integers too. The mean of values near the largest float does not
+    overflow on the way.
+    """
     total = exact_sum(values)
     return rounded(total / len(values)) if isinstance(total, Fraction) else total
 
@@ -155,6 +189,7 @@ def var(values: Sequence[Any]) -> float | None:
 
 
 def least(values: Sequence[Any]) -> Any:
+    """The least value. By `sort_value`: NaN is above all numbers, so it is the least only if there is nothing else."""
     return one_form(min(values, key=sort_value))
 
 

@@ -8,6 +8,10 @@ The definitions, in the order they are used here:
   spoken, +infinity once it has ended. A stream of which no source is known yet holds back like a silent source.
 - The frontier is the minimum over all sources of all streams. What lies strictly below it is ready.
 - A tuple below the released frontier can only come from a source that was not holding it: it is behind.
+
+A tuple's key here is (source's rank, seq); with (ts, input) before it, that is the total order of design.md, section 1.
+It says the same as `core/sources.py` in other words, one tuple at a time, and shares nothing with it;
+tests/reference/test_delivery.py holds the two together.
 """
 
 from __future__ import annotations
@@ -37,7 +41,12 @@ SourceName = int | str
 
 @dataclass
 class Source:
-    """One physical stream. `rank` is what the total order has in the place of the source."""
+    """One physical stream. `rank` is what the total order has in the place of the source.
+
+    `largest` is the largest ts so far, of tuples that were taken or behind; None before the first. `heartbeat` is the
+    largest promise. `delivered` counts its rows, late ones too: a row's position does not depend on what is dropped.
+    `last_seq` is the seq before, where a column gives it.
+    """
 
     name: SourceName
     rank: Any
@@ -48,6 +57,7 @@ class Source:
     last_seq: Any = None
 
     def progress(self, disorder_us: int) -> int:
+        """No later tuple of the source is below it, unless it is late."""
         if self.ended:
             return FOREVER
         spoken = NEVER if self.largest is None else self.largest - disorder_us
@@ -56,7 +66,12 @@ class Source:
 
 @dataclass
 class StreamIntake:
-    """One stream's sources and its tuples that are not ready yet."""
+    """One stream's sources and its tuples that are not ready yet.
+
+    `pending` is a heap of (ts, key, number, row): the number tells apart what else is alike, and rows are never compared.
+    `late` and `behind` are what was dropped. `taken` counts rows that were let in. `equals` is for streams ordered by
+    content, see `_numbered`.
+    """
 
     stream: Stream
     schema: pa.Schema
@@ -75,7 +90,11 @@ class StreamIntake:
             self.know(name, position)
 
     def know(self, name: SourceName, position: int | None = None) -> Source:
-        """The source of that name. Sources are ordered by declared position, or by name where a column or nothing names them."""
+        """The source of that name. Sources are ordered by declared position, or by name where a column or nothing names them.
+
+        Text names are ranked by their bytes, numbers by size. A declared position counts where no column names the
+        source.
+        """
         source = self.sources.get(name)
         if source is None:
             rank: Any = name.encode() if isinstance(name, str) else name
@@ -85,7 +104,10 @@ class StreamIntake:
         return source
 
     def progress(self) -> tuple[int, SourceName | None]:
-        """How far the stream has come, and which source holds it there."""
+        """How far the stream has come, and which source holds it there.
+
+        The least of its sources. A stream of which no source is known holds everything back: it might deliver anything.
+        """
         if self.ended:
             return FOREVER, None
         if not self.sources:
@@ -96,7 +118,12 @@ class StreamIntake:
 
     def push(self, batch: pa.RecordBatch, source: SourceName | None, released: int, *, where: str = "",
              first_row: int = 0) -> None:  # fmt: skip
-        """Take a batch, row by row. `source` names the lane's one source, or is None if a column does."""
+        """Take a batch, row by row. `source` names the lane's one source, or is None if a column does.
+
+        Rows are judged one after another, so those before a refused one have been taken. `released` is the frontier up to
+        which results are out. `where` and `first_row` are for messages: the file, and the number of the batch's first row
+        in it.
+        """
         if self.ended:
             raise RunError(f"Stream {self.stream.name!r} has ended", why="rows came after its end")
         if not batch.schema.equals(self.schema):
@@ -115,6 +142,9 @@ class StreamIntake:
             self._take(ts, values, name, released, at)
 
     def _take(self, ts: int, values: tuple[Any, ...], name: SourceName | None, released: int, at: str) -> None:
+        """Take one tuple, drop it, or refuse it. Late is judged first, then the promise, then behind: a tuple that is
+        late is nothing else. A late tuple does not move the source on.
+        """
         stream = self.stream
         source = self._source(name, at)
         row = Row(ts, (source.rank, self._seq(source, values, at)), values)
@@ -151,7 +181,11 @@ class StreamIntake:
         heapq.heappush(self.pending, (ts, row.key, self.taken, row))
 
     def _numbered(self, row: Row) -> Row:
-        """Rows that content can't tell apart are told apart by their number among their like: a key is one row's."""
+        """Rows that content can't tell apart are told apart by their number among their like: a key is one row's.
+
+        The first of equal rows keeps its key; the next ones get 1, 2, ... behind it. As they are equal, it does not
+        matter which is which.
+        """
         before = self.equals.get((row.ts, row.key), 0)
         self.equals[row.ts, row.key] = before + 1
         return dataclasses.replace(row, key=(*row.key, before)) if before else row
@@ -168,6 +202,7 @@ class StreamIntake:
         return self.know(name)
 
     def _source(self, name: SourceName | None, at: str) -> Source:
+        """The source of a tuple. A stream without a source column and without named lanes has one source, 0."""
         stream = self.stream
         if name is None and stream.source_column is None:
             name = 0
@@ -189,6 +224,9 @@ class StreamIntake:
         return source
 
     def _seq(self, source: Source, values: tuple[Any, ...], at: str) -> Any:
+        """A tuple's seq. `position`: 1, 2, 3 ... as rows are delivered. `content`: the row itself. A column: its value,
+        which must rise; the reference does not sort what it is pushed.
+        """
         source.delivered += 1
         if self.stream.seq == "position":
             return source.delivered
@@ -215,7 +253,10 @@ class StreamIntake:
         return max((s.largest for s in self.sources.values() if s.largest is not None), default=NEVER)
 
     def release(self, frontier: int) -> Iterator[Row]:
-        """Every pending row below the frontier, in the order of (ts, source, seq)."""
+        """Every pending row below the frontier, in the order of (ts, source, seq).
+
+        A row that is yielded is gone. Rows at the frontier wait: another source may still give one of that ts.
+        """
         while self.pending and self.pending[0][0] < frontier:
             row = heapq.heappop(self.pending)[3]
             self.equals.pop((row.ts, row.key), None)  # nothing at its ts comes any more
@@ -232,6 +273,9 @@ def sort_value(value: Any, *, signed_zero: bool = False) -> tuple[Any, ...]:
     """A value that compares with its like: numbers by size (-0.0 = 0.0), then NaN, then NULL; text by bytes.
 
     With `signed_zero`, for rows ordered by content, -0.0 precedes 0.0: the two can be told apart.
+
+    A tuple whose first number is 0 for a value, 1 for NaN, 2 for NULL, so that any two of a column compare. Structs
+    compare by their fields in order, lists by their items, decimals by their digits, moments as numbers.
     """
     if value is None:
         return (2,)
@@ -266,7 +310,10 @@ def time_number(value: Any) -> int:
 
 
 class Intake:
-    """All streams of a run. `advance` moves the released frontier and hands out what became ready."""
+    """All streams of a run. `advance` moves the released frontier and hands out what became ready.
+
+    `released` never falls: a frontier that falls back (a source that turns up late) does not take results back.
+    """
 
     def __init__(self, streams: dict[str, Stream], schemas: dict[str, pa.Schema], max_pending: int | None) -> None:
         self.streams = {name: StreamIntake(stream, schemas[name]) for name, stream in streams.items()}
@@ -274,12 +321,18 @@ class Intake:
         self.max_pending = max_pending
 
     def holder(self) -> tuple[int, str, SourceName | None]:
-        """The frontier, and the stream and source that hold it."""
+        """The frontier, and the stream and source that hold it.
+
+        Of several that stand equally far back, the first stream and the first source.
+        """
         progress = {name: intake.progress() for name, intake in self.streams.items()}
         name = min(progress, key=lambda n: progress[n][0])
         return progress[name][0], name, progress[name][1]
 
     def advance(self) -> tuple[int, dict[str, list[Row]]]:
+        """Gives the released frontier and, for each stream, the rows below it in order. With `max_pending`, too many rows
+        that wait are an error that names who holds them: waiting for ever would be the alternative.
+        """
         frontier, stream, source = self.holder()
         self.released = max(self.released, frontier)
         ready = {name: list(intake.release(self.released)) for name, intake in self.streams.items()}

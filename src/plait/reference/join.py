@@ -3,6 +3,10 @@
 A result's trigger is the tuple being processed, its partner stands in a window; windows are kept in total order, so
 results come out by trigger, then partner. What must appear at a moment rather than with a tuple (an unmatched left row)
 is emitted by `pass_time`, which runs before the first tuple at or after that moment.
+
+Kang's procedure is in ScaleJoin, section II. There tuples are removed last; here first, the form that section III names:
+so that every pair in the window lies within the distance. Each pair is found once, at its later tuple. The cost of a
+tuple is the other window.
 """
 
 from __future__ import annotations
@@ -23,7 +27,11 @@ AFTER_INPUTS = 2**31 - 1
 
 @dataclass(slots=True)
 class Entry:
-    """A tuple in a window: its full key, and for left rows whether it has matched."""
+    """A tuple in a window: its full key, and for left rows whether it has matched.
+
+    `full_key` is (ts, input, source, seq) for a tuple of a stream, or (ts, input, nested key) for a result of another
+    operator.
+    """
 
     row: Row
     full_key: tuple[Any, ...]
@@ -31,11 +39,16 @@ class Entry:
 
 
 def full_key(row: Row, input: int) -> tuple[Any, ...]:
+    """What orders a tuple among all tuples that one operator reads."""
     return (row.ts, input, *row.key)
 
 
 class JoinMachine:
-    """Takes tuples in total order and collects results in result order in `out`."""
+    """Takes tuples in total order and collects results in result order in `out`.
+
+    `windows[input]` are in total order, the oldest first. `undecided` are left rows in total order; matched ones leave it
+    when their time is up, without a row.
+    """
 
     def __init__(self, bound: Bound) -> None:
         assert isinstance(bound.node, Join)
@@ -50,7 +63,11 @@ class JoinMachine:
         self.out: list[Row] = []
 
     def pass_time(self, ts: int) -> None:
-        """Everything that happens before the first tuple at or after `ts`: rows whose last chance is past."""
+        """Everything that happens before the first tuple at or after `ts`: rows whose last chance is past.
+
+        A left row waits until no right tuple within `after` can come: until time is past ts + after. Its result has that
+        ts, and follows all other results at it. At the end of input all that wait come out.
+        """
         if self.how not in ("left", "anti"):
             return
         assert isinstance(self.window, TimeWindow)
@@ -60,6 +77,10 @@ class JoinMachine:
                 self._emit_unmatched(entry, entry.row.ts + self.window.after_us)
 
     def take(self, row: Row, input: int) -> None:
+        """One tuple of either input. Three steps: purge, compare, insert. For `semi` and `anti` all partners are looked
+        at too. A count window is cut after the insert: it then holds the last N tuples of its stream, this one among
+        them.
+        """
         new = Entry(row, full_key(row, input))
         purge(self.windows, self.window, row.ts)
         for old in self.windows[1 - input]:
@@ -74,6 +95,9 @@ class JoinMachine:
             self.undecided.append(new)
 
     def _in_window(self, left: Row, right: Row) -> bool:
+        """Whether two rows lie within the window. Asked for every pair, though the windows were purged: a purge drops
+        only what no later tuple can meet.
+        """
         match self.window:
             case TimeWindow(before, after):
                 return -before <= right.ts - left.ts <= after
@@ -85,6 +109,9 @@ class JoinMachine:
                 raise TypeError(f"{type(self.window).__name__} is no kind of window that the reference knows")
 
     def _match(self, left: Entry, right: Entry, trigger: Entry, partner: Entry) -> None:
+        """A pair that matches. An inner or left result has the values of both rows, the left one's first, whichever came
+        first. Its ts is the trigger's.
+        """
         first = not left.matched
         left.matched = True
         key = (trigger.full_key, partner.full_key)
@@ -99,7 +126,11 @@ class JoinMachine:
 
 
 def purge(windows: tuple[deque[Entry], deque[Entry]], window: Window, ts: int) -> None:
-    """Drop what no tuple at or after `ts` can match. Count windows are cut when a tuple is inserted."""
+    """Drop what no tuple at or after `ts` can match. Count windows are cut when a tuple is inserted.
+
+    A left row at ts l can meet right rows up to l + after; a right row at r can meet left rows up to r + before. So a
+    left row goes when ts - l > after, a right one when ts - r > before.
+    """
     left, right = windows
     match window:
         case TimeWindow(before, after):
@@ -114,7 +145,11 @@ def purge(windows: tuple[deque[Entry], deque[Entry]], window: Window, ts: int) -
 
 
 class AsofMachine:
-    """The last right tuple before each left one. Of right rows with the same `by` values only the last can be it."""
+    """The last right tuple before each left one. Of right rows with the same `by` values only the last can be it.
+
+    `latest` is by the values of the right `by` columns, and grows with the number of different ones: nothing is
+    forgotten, also not what is older than `within`.
+    """
 
     def __init__(self, bound: Bound) -> None:
         assert isinstance(bound.node, Asof)
@@ -130,6 +165,10 @@ class AsofMachine:
         return
 
     def take(self, row: Row, input: int) -> None:
+        """A right tuple becomes the latest of its key; a left one looks for its partner. A value that no condition can
+        read (nanoseconds that do not divide) is refused when its row comes, not when it meets another: so the error does
+        not depend on the other stream.
+        """
         entry = Entry(row, full_key(row, input))
         for at, kind in self.right_by if input == 1 else self.left_by:
             condition_value(row.values[at], kind)  # refused by itself, whatever it would meet
@@ -146,6 +185,9 @@ class AsofMachine:
         self.out.append(Row(row.ts, key, (row.ts, *row.values, *values)))
 
     def _last_before(self, left: Row) -> Entry | None:
+        """The partner of a left tuple, None if it has none. All keys are gone through and compared as a condition would
+        compare them. So int32 5 meets float64 5.0, and NULL and NaN meet nothing.
+        """
         fitting = [entry for entry in self.latest.values() if self._fits(left, entry.row)]
         return max(fitting, key=lambda entry: entry.full_key, default=None)
 

@@ -1,4 +1,11 @@
-"""The bucketed operator: each bucket sees its tuples in total order, alone, and its timers between them."""
+"""The bucketed operator: each bucket sees its tuples in total order, alone, and its timers between them.
+
+The operator is STRETCH's (section 4.2: state in buckets, a `process` for each tuple and bucket), with timers as
+design.md, section 1 has them. tests/reference/test_operators.py runs each bucket by itself and compares.
+
+An output's own key is (cause's key, bucket, index): the cause is the tuple, or for a timer its moment after all tuples
+there. So outputs are ordered by tuple, then bucket, then the order in which the call yielded them.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +23,10 @@ from plait.reference.rows import Row, View, stored
 
 
 class OperatorMachine:
+    """`states` are by bucket, made when a bucket is first called. `schemas` and `names` are by input: `t.stream` shows the
+    name.
+    """
+
     def __init__(self, bound: Bound) -> None:
         assert isinstance(bound.node, Operator)
         self.node = bound.node
@@ -26,7 +37,12 @@ class OperatorMachine:
         self.out: list[Row] = []
 
     def pass_time(self, ts: int) -> None:
-        """Run the timers at or before `ts`, by time, then bucket. At the end of input no timer extends the run."""
+        """Run the timers at or before `ts`, by time, then bucket. At the end of input no timer extends the run.
+
+        An output of a timer at T has ts T - 1. A timer may set a timer: it runs in the same pass if it is due. FOREVER
+        means the end of input; then the last timer that is pending now is the limit, and what is set beyond it never
+        runs: else a timer that sets the next one would have no end.
+        """
         limit = max((at for at, _ in self.timers), default=0) if ts == FOREVER else ts
         while self.timers and self.timers[0][0] <= limit:
             at, bucket = heapq.heappop(self.timers)
@@ -43,6 +59,9 @@ class OperatorMachine:
                 ) from error
 
     def take(self, row: Row, input: int) -> None:
+        """One tuple. The route is asked once, then each bucket that it names is called, by number. `pass_time` up to this
+        tuple's ts was called before, so timers that are due have run. A new timer must lie after the tuple's ts.
+        """
         view = View(row, self.schemas[input], self.names[input])
         called = "route"
         try:
@@ -61,6 +80,9 @@ class OperatorMachine:
             ) from error
 
     def _buckets(self, routed: Any) -> list[int]:
+        """The buckets that a route's answer names, in order. None: no bucket. `plait.ALL`: all. A number, or several in
+        any order, each counted once.
+        """
         if routed is None:
             return []
         if routed is ALL:
@@ -69,6 +91,7 @@ class OperatorMachine:
         return sorted({self._bucket(bucket, routed) for bucket in named})
 
     def _bucket(self, bucket: Any, routed: Any) -> int:
+        """A bucket's number, checked. Whatever has `__index__` is a number (NumPy's integers are), but for bool."""
         try:
             number = -1 if isinstance(bucket, bool) else operator.index(bucket)
         except TypeError:
@@ -82,6 +105,9 @@ class OperatorMachine:
         return number
 
     def _state(self, bucket: int) -> Any:
+        """A bucket's state. `first_state` may take the bucket's number or nothing; an error of it is told with the
+        bucket.
+        """
         if bucket not in self.states:
             try:
                 self.states[bucket] = self.node.first_state(bucket)
@@ -93,6 +119,9 @@ class OperatorMachine:
 
     def _emit(self, outputs: Iterable[Any] | None, ts: int, cause: tuple[Any, ...], bucket: int, *,
               earliest_timer: int) -> None:  # fmt: skip
+        """Take in what one call gave: None, or anything that can be gone through. A generator runs while this does, so
+        its effects on the state are in order. Timers are not counted in `index`.
+        """
         index = 0
         for output in outputs or ():
             if isinstance(output, Timer):
@@ -102,6 +131,9 @@ class OperatorMachine:
             index += 1
 
     def _set_timer(self, at: int, bucket: int, earliest: int) -> None:
+        """Refuse a timer that can't run, or set it. A pair (at, bucket) is set once, however often it is asked for. The
+        look through the heap is slow, and plain.
+        """
         if self.node.on_timer is None:
             raise RunError(
                 "process set a timer, and the operator has no on_timer", do="Pass on_timer= to plait.operator"
@@ -116,6 +148,7 @@ class OperatorMachine:
             heapq.heappush(self.timers, (at, bucket))
 
     def _values(self, output: Any) -> list[Any]:
+        """An output row's values. A dict may leave columns out: they are NULL. A tuple or list has them all, in order."""
         schema = self.node.output
         if isinstance(output, dict):
             unknown = set(output) - set(schema.names)

@@ -25,7 +25,11 @@ _NS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 
 @dataclass(slots=True)
 class Row:
-    """A tuple of a stream or of a query's output; `key` is its own part of the order, without (ts, input)."""
+    """A tuple of a stream or of a query's output; `key` is its own part of the order, without (ts, input).
+
+    For a stream's tuple `key` is (source's rank, seq); for a result it is the nested key of its operator. `ts` is in
+    microseconds.
+    """
 
     ts: int
     key: Key
@@ -35,7 +39,11 @@ class Row:
 
 
 def _storage(kind: pa.DataType) -> pa.DataType | None:
-    """The type with integers where moments, days and spans are, at any depth; None if there are none."""
+    """The type with integers where moments, days and spans are, at any depth; None if there are none.
+
+    Arrow's own storage: int32 for days and times of day of 32 bits, int64 for the rest. Intervals of months have no such
+    number.
+    """
     if pa.types.is_nested(kind):
         inner = [_storage(child) for child in _children(kind)]
         return None if not any(inner) else _nested(kind, [i or c for i, c in zip(inner, _children(kind), strict=True)])
@@ -73,7 +81,10 @@ def _retyped(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def values_of(batch: pa.RecordBatch) -> list[tuple[Any, ...]]:
-    """A batch as Python tuples."""
+    """A batch as Python tuples.
+
+    One tuple a row, in the order of the schema. A batch without columns still has rows.
+    """
     if batch.num_columns == 0:
         return [()] * batch.num_rows
     columns = []
@@ -86,7 +97,10 @@ def values_of(batch: pa.RecordBatch) -> list[tuple[Any, ...]]:
 
 
 def array_of(values: Sequence[Any], kind: pa.DataType, name: str = "") -> pa.Array:
-    """The inverse of `values_of` for one column."""
+    """The inverse of `values_of` for one column.
+
+    A window's end may lie beyond 64 bits where a ts is near the end of time: that is told as what it is.
+    """
     if pa.types.is_dictionary(kind):
         return array_of(values, kind.value_type, name).cast(kind)
     storage = _storage(kind)
@@ -110,7 +124,10 @@ def table_of(rows: Sequence[Row], schema: pa.Schema) -> pa.Table:
 
 
 def stored(value: Any, kind: pa.DataType, what: str) -> Any:
-    """A value that a user's function returned, as a row holds it; refuses what is not of the declared type."""
+    """A value that a user's function returned, as a row holds it; refuses what is not of the declared type.
+
+    What a user's function gives must be of the declared type as it is: 1.5 is no int64, and 300 no int8.
+    """
     try:
         scalar = pa.scalar(value, type=kind)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, TypeError) as error:
@@ -125,7 +142,10 @@ def stored(value: Any, kind: pa.DataType, what: str) -> Any:
 
 
 def seen(value: Any, kind: pa.DataType) -> Any:
-    """A stored value as a user's function sees it: Python's own int, float, bool, str; time in microseconds."""
+    """A stored value as a user's function sees it: Python's own int, float, bool, str; time in microseconds.
+
+    In microseconds, exact. A time of day stays as it is stored.
+    """
     if value is None or _storage(kind) is None or pa.types.is_time(kind):
         return value
     if pa.types.is_struct(kind):
@@ -144,7 +164,11 @@ def seen(value: Any, kind: pa.DataType) -> Any:
 
 
 def condition_value(value: Any, kind: pa.DataType) -> Value:
-    """A stored value as a condition sees it."""
+    """A stored value as a condition sees it.
+
+    Floats become NumPy's of their width, so that arithmetic rounds as the other executors' does; integers stay Python's,
+    so that they are exact.
+    """
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     if pa.types.is_floating(kind):

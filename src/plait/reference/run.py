@@ -4,6 +4,9 @@ All operators share one frontier. When it moves to F, each operator in turn (inp
 tuples below F in total order and then passes time up to F. After that its output below F is complete: a join's result
 has its trigger's ts, an unmatched row, a winset and a timer come out once time has passed them, so nothing below F can
 follow. That is why one sweep in topological order is enough, and why no operator waits for another.
+
+What goes in are batches of streams, heartbeats and ends. What comes out are `Row`s in strict order. Nothing here asks how
+rows were delivered: tests/reference/test_delivery.py tries every schedule it can think of and compares bytes.
 """
 
 from __future__ import annotations
@@ -39,14 +42,22 @@ Lanes = dict[SourceName | None, list[Iterator[Chunk]]]
 
 
 class Stage:
-    """One operator of the DAG with its place in it."""
+    """One operator of the DAG with its place in it.
+
+    `inputs` are names of streams, or stages before it; `machine` does the work, and its `out` is what came out in the
+    last sweep.
+    """
 
     def __init__(self, bound: Bound, inputs: list[str | Stage]) -> None:
         self.inputs = inputs
         self.machine = _machine(bound)
 
     def advance(self, frontier: int, ready: Mapping[str, list[Row]]) -> None:
-        """Take what is new below the frontier, in the order of (ts, input, key), and pass time up to it."""
+        """Take what is new below the frontier, in the order of (ts, input, key), and pass time up to it.
+
+        `ready` are the streams' rows below the frontier. A key is unique within an input, so rows themselves are never
+        compared. A stream that is both inputs of a self-join is there twice, once for each.
+        """
         self.machine.out = []
         arrived = []
         for number, source in enumerate(self.inputs):
@@ -75,6 +86,9 @@ class Run:
     """A push-style run: `push` batches, `heartbeat`, `end` sources, and `take` the results that are out.
 
     `close` ends every source and flushes; a run is used from one thread.
+
+    `stages` are in an order in which inputs come before who reads them; the last one's results are the query's. `results`
+    wait for `take`.
     """
 
     def __init__(self, query: Query, schemas: Mapping[str, pa.Schema], *, max_pending: int | None = None) -> None:
@@ -143,6 +157,9 @@ class Run:
         return self.intake.streams[name]
 
     def _advance(self) -> None:
+        """Move the frontier as far as it goes, and every operator with it. If nothing became ready and the frontier
+        stands, nothing is swept. A frontier may move without a row: windows close then, and timers run.
+        """
         before = self.intake.released
         frontier, ready = self.intake.advance()
         if frontier == before and not any(ready.values()):
@@ -162,7 +179,10 @@ class Run:
 
 
 def pull(run: Run, feeds: Mapping[str, Feed]) -> Iterator[list[Row]]:
-    """Pull feeds through a run, always the lane that holds the frontier; yields after each step what came out."""
+    """Pull feeds through a run, always the lane that holds the frontier; yields after each step what came out.
+
+    The lane that holds the frontier is read next, so as few rows as possible wait. A stream without lanes ends at once.
+    """
     lanes: dict[str, Lanes] = {name: {} for name in feeds}
     for name, feed in feeds.items():
         intake = run.intake.streams[name]
@@ -205,7 +225,11 @@ def _pull_one(run: Run, name: str, source: SourceName | None, lanes: Lanes) -> N
 
 @dataclass(frozen=True)
 class Outcome:
-    """Everything a bounded run gives: the results, also as rows, and what was dropped as late or behind, by stream."""
+    """Everything a bounded run gives: the results, also as rows, and what was dropped as late or behind, by stream.
+
+    `rows` have the keys that `table` does not show. `late` and `behind` have a table for each stream, empty where nothing
+    was dropped.
+    """
 
     table: pa.Table
     rows: list[Row]
@@ -232,6 +256,9 @@ def outcome(query: Query, feeds: Mapping[str, Feed]) -> Outcome:
 
 
 def _know_sources(intake: StreamIntake, feed: Feed) -> None:
+    """A source that is first seen late might be behind; over bounded data all of them can be known before, by reading the
+    data twice.
+    """
     column = intake.stream.source_column
     if column is None or intake.stream.declared() is not None:
         return
@@ -256,7 +283,11 @@ def _in_seq_order(stream: Stream, given: Feed) -> Feed:
 
 
 def table(query: Query, data: Mapping[str, Any], *, order: str = "strict", keys: bool = False) -> pa.Table:
-    """`Query.reference`: the complete result of bounded data, always in strict order, which satisfies every `order`."""
+    """`Query.reference`: the complete result of bounded data, always in strict order, which satisfies every `order`.
+
+    `order` is checked and makes no difference here. With `keys` the column `_plait_key` follows: binary, and in the order
+    of its bytes.
+    """
     check_order(order)
     if not isinstance(data, Mapping):
         raise DataError(f"data is a {type(data).__name__}", do="Pass a dict of stream names to tables")

@@ -3,6 +3,10 @@
 A traced condition is judged by calling the user's own function with rows of these, so nothing of the tracer, the terms
 or the kernels has a part in the verdict. `kind` is the value's type; a literal of the user's is *weak* and takes the
 width of what it meets. Integers are Python's, hence exact; floats are NumPy scalars.
+
+Rules, all in design.md, section 1: a comparison with NULL or NaN is unknown; arithmetic with NULL is NULL; integers are
+exact, at any size; float32 with float32 stays float32; SQL's division and modulo by zero are NULL, Python's `//` and `%`
+of integers too.
 """
 
 from __future__ import annotations
@@ -29,7 +33,12 @@ FLOATS = {"float32": np.float32, "float64": np.float64, "weakfloat": np.float64}
 
 
 class Value:
-    """`v` is None for NULL (and, of kind bool, for unknown)."""
+    """`v` is None for NULL (and, of kind bool, for unknown).
+
+    `kind` is a type's name (`int32`, `float64`, `bool`, `text`, `bytes`, `null`) or `weakint`, `weakfloat` for a
+    constant. No truth value can be asked of one: a function that does (`if`, `and`) did not trace, and gets Python's
+    values instead. Every operator gives a new one.
+    """
 
     __slots__ = ("kind", "v")
     __hash__ = None  # type: ignore[assignment]  # what `==` makes is no truth value
@@ -166,7 +175,10 @@ class Value:
 
 
 def value_of(x: Any) -> Value:
-    """A value, or a constant that the user's function holds."""
+    """A value, or a constant that the user's function holds.
+
+    Spans and moments become microseconds. A NumPy scalar keeps its width; Python's own numbers are weak.
+    """
     if isinstance(x, Value):
         return x
     if isinstance(x, np.generic) and not isinstance(x, (str, bytes)):
@@ -190,7 +202,11 @@ def value_of(x: Any) -> Value:
 
 @functools.cache
 def common_kind(a: str, b: str) -> str:
-    """The kind two numbers meet in: NumPy 2's, but integers never turn into floats among themselves."""
+    """The kind two numbers meet in: NumPy 2's, but integers never turn into floats among themselves.
+
+    A weak number takes the other's kind, except that a float constant makes a float64 of an integer. Of uint64 with a
+    signed type the kind is called int64, and the integers stay exact whatever it is called.
+    """
     if a == "null" or b == "null":
         return b if a == "null" else a
     weak_a, weak_b = a.startswith("weak"), b.startswith("weak")
@@ -206,7 +222,10 @@ def common_kind(a: str, b: str) -> str:
 
 
 def to_float(v: Any, kind: str) -> Any:
-    """A number in a float kind. Beyond the largest float an integer is infinite."""
+    """A number in a float kind. Beyond the largest float an integer is infinite.
+
+    Rounded once, to nearest, ties to even.
+    """
     if type(v) is FLOATS[kind]:
         return v
     try:
@@ -260,7 +279,11 @@ def arithmetic(op: str, a: Value, b: Value) -> Value:
 
 
 def compare(op: str, a: Value, b: Value) -> Value:
-    """Unknown if either side is NULL or NaN; integers exactly, else in the common float kind."""
+    """Unknown if either side is NULL or NaN; integers exactly, else in the common float kind.
+
+    Two integers compare by size, whatever their kinds. An integer and a float are both brought to the common float kind
+    first. Text by equality, booleans by equality.
+    """
     if a.v is None or b.v is None:
         return Value("bool", None)
     x, y = a.v, b.v
@@ -273,7 +296,10 @@ def compare(op: str, a: Value, b: Value) -> Value:
 
 
 def pick(a: Value, b: Value, *, larger: bool) -> Value:
-    """SQL's least and greatest: NULL gives way, NaN is above all numbers."""
+    """SQL's least and greatest: NULL gives way, NaN is above all numbers.
+
+    Of 0.0 and -0.0 the first is the least and the last the greatest, as the sort leaves them.
+    """
     kind = common_kind(a.kind, b.kind)
     numbers = [to_float(x.v, kind) if kind in FLOATS else x.v for x in (a, b) if x.v is not None]
     if not numbers:
@@ -283,7 +309,10 @@ def pick(a: Value, b: Value, *, larger: bool) -> Value:
 
 
 def cast(a: Value, to: str) -> Value:
-    """Into another kind; what does not fit becomes NULL, floats lose their fraction, nothing wraps around."""
+    """Into another kind; what does not fit becomes NULL, floats lose their fraction, nothing wraps around.
+
+    NaN as a boolean is unknown, infinity is true.
+    """
     v = a.v
     if v is None:
         return Value(to, None)

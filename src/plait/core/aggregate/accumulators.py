@@ -29,7 +29,11 @@ Frozen = Any
 
 
 class Accumulator:
-    """`slots` has a row for every slot; kernels change it in place."""
+    """`slots` has a row for every slot; kernels change it in place.
+
+    A slot of zeros is an empty one: growing and clearing are filling with zeros, and no kernel has to ask whether a slot
+    is new. One thread at a time uses an accumulator.
+    """
 
     how = "compiled, a pane at a time"  # for `explain`
     width = 1
@@ -43,6 +47,7 @@ class Accumulator:
         self.slots = np.zeros((0, self.width), np.int64)
 
     def reserve(self, capacity: int) -> None:
+        """Room for so many slots. The array is a new one, and what had the old one keeps it as it was."""
         grown = np.zeros((capacity, self.slots.shape[1]), np.int64)
         grown[: len(self.slots)] = self.slots
         self.slots = grown
@@ -56,9 +61,13 @@ class Accumulator:
         self.slots[slots] = 0
 
     def update(self, low: int, high: int, slot: np.ndarray, read: Read, refs: np.ndarray) -> None:
+        """Add tuples low to high, not with high. `slot[i]` is the slot of tuple i, -1 for none; `read` has the columns,
+        `refs[i]` the number of its row in `KeptRows` (or a ts, for `TimedEdge`).
+        """
         raise NotImplementedError
 
     def merged(self, closed: Pairs | Slid) -> np.ndarray:
+        """One row of int64 for each row of closed windows, of the same form as a slot. Slots are not changed."""
         if isinstance(closed, Slid):
             return self._slid(closed)
         into = np.zeros((closed.number, self.slots.shape[1]), np.int64)
@@ -72,6 +81,7 @@ class Accumulator:
         raise NotImplementedError
 
     def column(self, rows: np.ndarray, name: str) -> pa.Array:
+        """Merged rows as the output column; `name` is for messages."""
         raise NotImplementedError
 
     def parts(self, slots: np.ndarray) -> list[pa.Array]:
@@ -109,6 +119,7 @@ class Accumulator:
         self.slots[low:high] = 0
 
     def frozen(self) -> Frozen:
+        """What another thread may read of a source's cells while the source goes on adding to later ones."""
         return self.slots
 
     def times(self, number: int) -> np.ndarray:
@@ -133,6 +144,8 @@ def in_ring(old: np.ndarray, capacity: int, first: int, end: int) -> np.ndarray:
 
 
 class Count(Accumulator):
+    """One number a slot: tuples, or those for which condition number `condition` is true. NULL counts as well as anything."""
+
     part_types = (pa.int64(),)
 
     def __init__(self, condition: int | None = None) -> None:
@@ -170,6 +183,11 @@ class Count(Accumulator):
 
 
 class Extreme(Accumulator):
+    """The least (`sign` -1) or greatest (1) value that is not NULL. A slot holds whether there is any, and the value as an
+    int64 that compares as the value does (`core.kernels.panes.ordered`); `column` turns that back. NaN is above all
+    numbers, and of 0.0 and -0.0 the answer is 0.0, so that which of them came first does not show.
+    """
+
     width = 2
 
     def __init__(self, column: str, kind: pa.DataType, sign: int) -> None:
@@ -206,7 +224,11 @@ class Extreme(Accumulator):
 
 
 class Edge(Accumulator):
-    """The first or last tuple's value, of those for which a condition holds; of a column in Arrow, the row's number."""
+    """The first or last tuple's value, of those for which a condition holds; of a column in Arrow, the row's number.
+
+    A slot holds 0 for none, 1 for a NULL, 2 for a value; and the value's bits or its row's number. NULL is a value here:
+    `first` of a window that begins with NULL is NULL. `rows` is None for columns that have bits.
+    """
 
     width = 2
 
@@ -243,6 +265,7 @@ class Edge(Accumulator):
         return into
 
     def column(self, rows: np.ndarray, name: str) -> pa.Array:
+        """Rows are taken from `KeptRows` only for those that hold a value, then spread over all rows, NULL in between."""
         there = rows[:, 0] == 2
         if self.rows is None:
             return array_of(rows[:, 1].copy(), there, self.type)
@@ -273,7 +296,11 @@ class Edge(Accumulator):
 
 
 class TimedEdge(Edge):
-    """As `Edge`, in a source's cells: the tuple's ts too, which is what `update` is given for references."""
+    """As `Edge`, in a source's cells: the tuple's ts too, which is what `update` is given for references.
+
+    Sources merge their parts without seeing each other's order. Within a source the order of arrival is that of seq;
+    between two sources the ts decides, and of equal ts the order of sources, which is the order of merging.
+    """
 
     width = 3
 

@@ -1,4 +1,9 @@
-"""What windows of time and of tuples share: columns, groups, functions, and how rows are made of closed windows."""
+"""What windows of time and of tuples share: columns, groups, functions, and how rows are made of closed windows.
+
+The way of a batch: columns as arrays (`reads`), a group number for each tuple (`groups`), a slot for each tuple (`span`
+or `counted`), every function adds to its own accumulator (`accumulators`, `lists`), windows that close are merged from
+slots, and merged rows become Arrow columns (`Later`).
+"""
 
 from __future__ import annotations
 
@@ -36,7 +41,21 @@ class Closed:
 
 
 class PaneWindows:
-    """What windows of time and of tuples share. One thread at a time."""
+    """What windows of time and of tuples share. One thread at a time.
+
+    A slot is one number that means the same place in every accumulator: one group of one pane. Subclasses say which slot
+    a tuple has and which slots make a window; nothing here knows what a pane is.
+
+    - `columns`: what is read of tuples, and how.
+    - `kept`: rows that accumulators name by number, of columns that stay in Arrow.
+    - `groups`: key columns to group numbers and back.
+    - `lists`: one list of row numbers a slot, for all functions that need whole rows; None if there is none.
+    - `accumulators`: all that is updated for each tuple; `lists` is among them.
+    - `_results`: of each output column its name and what computes it, an accumulator or a fold over lists.
+    - `_refers`: whether anything names rows of `kept`: only then are rows kept at all.
+    - `capacity`: slots that the accumulators have room for.
+    - `counts`: what `core.metrics` shows; `updates` counts tuples of this share.
+    """
 
     def __init__(self, bound: Bound) -> None:
         assert isinstance(bound.node, Aggregate)
@@ -62,7 +81,11 @@ class PaneWindows:
         self._crew, self._seat = 1, 0
 
     def share(self, crew: int, seat: int) -> None:
-        """Take the tuples of some groups only: those that a hash of the key gives to `seat`, of `crew`."""
+        """Take the tuples of some groups only: those that a hash of the key gives to `seat`, of `crew`.
+
+        The hash is a function of the key alone, so every thread of the crew decides alike without talking. The rows of a
+        window are then spread over the crew, and whoever collects them merges by key (`core.keys`).
+        """
         self._crew, self._seat = crew, seat
 
     @property
@@ -81,7 +104,16 @@ class PaneWindows:
     def take(
         self, ts: np.ndarray, arrays: list[np.ndarray], rows: pa.Table | pa.RecordBatch | None, frontier: int
     ) -> list[Closed]:
-        """Tuples in total order, as `Columns` lays them out, and the frontier after them."""
+        """Tuples in total order, as `Columns` lays them out, and the frontier after them.
+
+        `ts` is int64, ascending, and not below the frontier of the call before. `arrays` are those of `Columns.arrays`,
+        `rows` the columns that stay in Arrow, or None if there are none. Gives the rows of windows that closed, in result
+        order. An empty batch passes time on: windows may close by the frontier alone.
+
+        The batch is cut into chunks of CHUNK tuples, so that scratch arrays stay small. Within a batch a chunk's frontier
+        is the ts of the tuple that follows: all later ones are at or after it. How the batch is cut does not show in the
+        rows.
+        """
         out: list[Closed] = []
         if isinstance(rows, pa.RecordBatch):
             rows = pa.Table.from_batches([rows])
@@ -127,9 +159,13 @@ class PaneWindows:
     def _chunk(
         self, ts: np.ndarray, group: np.ndarray, read: Read, refs: np.ndarray, frontier: int, at: int
     ) -> list[Closed]:
+        """What a kind of window does with one chunk: assign slots, update, close. `frontier`: no later tuple is below it.
+        `at`: the place of the chunk's first tuple in the batch, for triggers.
+        """
         raise NotImplementedError
 
     def _pass(self, frontier: int) -> list[Closed]:
+        """Close what can get no more tuples below this frontier. A kind whose windows close at a tuple has nothing to do."""
         return []
 
     def _live(self) -> np.ndarray:
@@ -137,9 +173,13 @@ class PaneWindows:
         raise NotImplementedError
 
     def _held(self, groups: int) -> np.ndarray:
+        """A mask of so many groups: which of them have a slot in use, or must be known for another reason. `Groups` forgets
+        the rest.
+        """
         raise NotImplementedError
 
     def _let_go(self) -> None:
+        """Tell `kept` which rows are still named by a slot in use. It copies those and drops the others."""
         live = self._live()
         found = [refs for a in self.accumulators if (refs := a.refs(live)) is not None]
         self.kept.keep(np.concatenate(found))
@@ -153,7 +193,11 @@ class PaneWindows:
         return self._later(closed, group, edges).built()
 
     def _later(self, closed: Pairs | Slid, group: np.ndarray, edges: list[np.ndarray]) -> Later:
-        """Everything that has to be taken from what goes on changing is taken now: slots are merged, keys looked up."""
+        """Everything that has to be taken from what goes on changing is taken now: slots are merged, keys looked up.
+
+        `closed` says which slots make each row; `group` is the group of each row, `edges` are the columns ts,
+        window_start and window_end, int64. Lists are read here at once, since their rows may be dropped after this call.
+        """
         listed = None
         if self.lists is not None:
             listed = self.lists.listed(closed.pairs if isinstance(closed, Slid) else closed)
@@ -169,7 +213,12 @@ class PaneWindows:
 
 
 class Later:
-    """Rows whose columns are made when they are wanted, by whoever wants them: rounding and Arrow take their time."""
+    """Rows whose columns are made when they are wanted, by whoever wants them: rounding and Arrow take their time.
+
+    `edges` and `keys` are as they will be; `computed` makes the other columns. A thread that closes windows must not wait
+    for that, so whoever reads results calls `built`. That may be another thread (`threads.aggregate.hive.windows`), if all
+    functions keep numbers: merged rows and keys are copies by then. Rows of `kept` would not be.
+    """
 
     def __init__(self, schema: pa.Schema, edges: list[np.ndarray], keys: list[pa.Array],
                  computed: list[Callable[[], pa.Array]]) -> None:  # fmt: skip

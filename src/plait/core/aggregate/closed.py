@@ -14,7 +14,11 @@ from plait.core.kernels import slides
 
 
 class Pairs:
-    """`number` rows, each made of the slots that `targets` and `slots` pair it with, in order."""
+    """`number` rows, each made of the slots that `targets` and `slots` pair it with, in order.
+
+    Both arrays are int64 and of one length. Rows need not have equally many slots; those of one row stand together, in
+    the order of its panes.
+    """
 
     def __init__(self, number: int, targets: np.ndarray, slots: np.ndarray) -> None:
         self.number, self.targets, self.slots = number, targets, slots
@@ -25,7 +29,14 @@ class Pairs:
 
 @dataclass(frozen=True)
 class Slid:
-    """Rows of windows one after another. Every function that keeps running totals has to follow each of these, rows or none."""
+    """Rows of windows one after another. Every function that keeps running totals has to follow each of these, rows or none.
+
+    `bounds` is int64 of shape (windows + 2, 3), see `core.kernels.slides`. `shift` turns a slot's lasting number into its
+    place now. `slot_group` and `slot_next` are by place; `row_group` and `row_head` by row: its group and its first slot.
+
+    Whoever skips one of these has a wrong total for ever after: what came and went in it would never be added or taken
+    away.
+    """
 
     bounds: np.ndarray
     shift: int
@@ -46,7 +57,11 @@ class Slid:
 
     @cached_property
     def pairs(self) -> Pairs:
-        """The same as pairs."""
+        """The same as pairs.
+
+        Listed once, for all functions that have no running totals. The first call of the kernel only counts, the second
+        writes.
+        """
         given = (self.bounds, self.shift, self.slot_next, self.row_head)
         none = np.empty(0, np.int64)
         room = int(slides.list_pairs(*given, none, none))

@@ -18,10 +18,14 @@ from plait.core.values import one_array
 
 
 def plain(kind: pa.DataType) -> pa.DataType:
+    """The type of a column's values: a dictionary's values, or the type itself."""
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def is_fixed(kind: pa.DataType) -> bool:
+    """Whether a column can be laid out as 64 bits a value: integers, float32 and float64, booleans, moments, days, times of
+    day and spans. Not decimals, half floats, text, or anything nested.
+    """
     kind = plain(kind)
     number = pa.types.is_integer(kind) or pa.types.is_float32(kind) or pa.types.is_float64(kind)
     return number or pa.types.is_boolean(kind) or (pa.types.is_temporal(kind) and not pa.types.is_interval(kind))
@@ -36,7 +40,11 @@ def number_kind(kind: pa.DataType) -> int:
 
 
 def bits_of(values: Any) -> tuple[np.ndarray, np.ndarray | None]:
-    """A column of fixed width as bits, and where it is not NULL (None: nowhere)."""
+    """A column of fixed width as bits, and a byte a row that is 0 under a NULL (None: there is no NULL).
+
+    The bits are int64 whatever the type, uint64 and float64 by the same bytes. A float32 is widened, which is exact. The
+    arrays may share Arrow's memory: nobody may write to them.
+    """
     values = one_array(values)
     kind = values.type
     valid = None if values.null_count == 0 else np.asarray(values.is_valid()).astype(np.uint8)
@@ -53,7 +61,10 @@ def bits_of(values: Any) -> tuple[np.ndarray, np.ndarray | None]:
 
 
 def array_of(bits: np.ndarray, valid: np.ndarray | None, kind: pa.DataType) -> pa.Array:
-    """The inverse of `bits_of`; `valid` is a mask of booleans."""
+    """The inverse of `bits_of`; `valid` is a mask of booleans.
+
+    A float32 is narrowed again; that is exact for what `bits_of` has made.
+    """
     mask = None if valid is None or valid.all() else ~valid
     if pa.types.is_dictionary(kind):
         return array_of(bits, valid, kind.value_type).cast(kind)
@@ -82,6 +93,7 @@ def ones(n: int) -> np.ndarray:
 
 
 def none_null(valid: np.ndarray) -> bool:
+    """Whether all are valid. The shared array of ones is known by its base, so the usual case costs nothing."""
     return valid.base is _ONES or bool(valid.all())
 
 

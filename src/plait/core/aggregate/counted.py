@@ -1,4 +1,17 @@
-"""Windows of so many tuples of a group."""
+"""Windows of so many tuples of a group.
+
+A window of `size` tuples that advances by `advance` is, for each group, the tuples numbered k*advance up to, not with,
+k*advance + size, for every k >= 0 (design.md, section 1: count windows). Numbers are counted in each group by itself, in
+total order, from 0. The first window of a group closes at its tuple number size - 1; a window that is not filled when the
+input ends gives no row. So time plays no part here, and the frontier is not asked.
+
+Example: size 3, advance 2. Tuples 0 1 2 make window 0, tuples 2 3 4 window 1. The panes are 0, 1, 2, 3 ... of one tuple
+each here (the rest of 3 divided by 2 is 1, so panes alternate between 1 tuple and 2 - 1 = 1 tuple). Tuple 2 updates one
+slot, and both windows are merged from it.
+
+A row is ordered by the tuple that closed its window. Its ts is that tuple's ts, `window_start` and `window_end` are
+numbers of tuples. Held against the reference in tests/core/aggregate/test_panes.py.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +28,15 @@ FIRST = 1024
 
 
 class TuplePanes(PaneWindows):
-    """Windows of a group's tuples. A group is never forgotten: how many tuples it had decides where its windows lie."""
+    """Windows of a group's tuples. A group is never forgotten: how many tuples it had decides where its windows lie.
+
+    Attributes, all of int64. By group: `_seen`, how many tuples it has had; `_head` and `_tail`, the first and last slot
+    of its panes that open windows still need, -1 if there are none. By slot: `_pane`, the number of its pane within its
+    group; `_next`, the group's following slot, -1 at the end. `_free[:_left]` are the slots that nobody uses, as a stack.
+
+    Slots are used again as soon as no window needs them, so memory follows the panes of open windows. `_seen` is all that
+    stays of a group for ever: `_held` says that every group with a tuple is held.
+    """
 
     def __init__(self, bound: Bound, window: TupleWindow) -> None:
         self.size, self.advance = window.size, window.advance
@@ -27,6 +48,16 @@ class TuplePanes(PaneWindows):
     def _chunk(
         self, ts: np.ndarray, group: np.ndarray, read: Read, refs: np.ndarray, frontier: int, at: int
     ) -> list[Closed]:
+        """Assign slots, update the accumulators, and make the rows of windows that close, of at most CHUNK tuples.
+
+        `group` is the group of each tuple. `at` is the place of the first of them in the batch, so that triggers are
+        places in the batch. `frontier` is not used: windows of tuples close at a tuple.
+
+        The kernel stops where an array is full (slots, rows, or pairs of a row and a slot), tells how far it came, and is
+        called again for the rest. Accumulators are updated before rows are merged: a window that closes at tuple i has
+        tuple i in it. Later tuples of the same stretch can't get in: a window ends where a pane ends, so they update other
+        slots. Slots are given back after the rows were made, never before.
+        """
         n, low, out = len(ts), 0, []
         slot = np.empty(n, np.int64)
         most = 2 * (self.size // self.advance) + 4
@@ -61,6 +92,10 @@ class TuplePanes(PaneWindows):
         return out
 
     def _make_room(self, n: int) -> None:
+        """Have an entry for every group that may have a number, and at least `n` free slots: each tuple may need a new one.
+
+        Everything is doubled, so a slot is copied a constant number of times. Old slots keep their numbers.
+        """
         groups = self.groups.capacity
         if groups > len(self._seen):
             more = groups - len(self._seen)
@@ -82,11 +117,13 @@ class TuplePanes(PaneWindows):
             self._free, self._left = free, self._left + more
 
     def _live(self) -> np.ndarray:
+        """Every slot that is not free."""
         used = np.ones(self.capacity, bool)
         used[self._free[: self._left]] = False
         return np.flatnonzero(used)
 
     def _held(self, groups: int) -> np.ndarray:
+        """A mask over groups: those that have had a tuple. They are never forgotten, see the class."""
         held = np.zeros(groups, bool)
         held[: len(self._seen)] = self._seen > 0
         return held

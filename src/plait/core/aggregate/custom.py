@@ -10,6 +10,10 @@ a sum that begins with the integer 0 and goes on as a float is left to Python.
 
 What is not proven so is not compiled, with the reason for `explain`. A call that raises is done again by Python, which says why.
 As in conditions, constants that a function uses by name are read when the query is built.
+
+What goes in: the row numbers of many windows at once, as offsets into columns. What comes out: each window's last state.
+Order within a window is the total order, and states are added to one tuple after another, as `reference.folds` does. The
+compiled form and the plain one are held against each other in tests/core/aggregate/test_users.py.
 """
 
 from __future__ import annotations
@@ -58,13 +62,24 @@ class Unproven(Exception):
 
 
 class Fold:
-    """`add` over the rows of many windows at once; `states` gives each window's state, or None where Python has to."""
+    """`add` over the rows of many windows at once; `states` gives each window's state, or None where Python has to.
+
+    `state` are the Numba types of a state's numbers; `_alone`: the state is one number and no tuple; `_kinds` are Arrow's
+    names of the column types. The compiled loop runs over all windows in one call.
+    """
 
     def __init__(self, add: Callable[..., Any], state: tuple[Any, ...], alone: bool, kinds: tuple[str, ...]) -> None:
         self.state, self._alone, self._kinds = state, alone, kinds
         self._fold = _compiled(add, state, alone, kinds)
 
     def states(self, init: Callable[[], Any], offsets: np.ndarray, columns: list[np.ndarray]) -> list[Any] | None:
+        """`offsets` has one entry more than windows: window w has the rows offsets[w] up to, not with, offsets[w + 1] of
+        `columns`.
+
+        `init` is called by Python, once a window, in the order of windows: it may be anything, and may not give the same
+        each time. None is given where a state is of another type than the first was, where it begins so large that the
+        proof does not hold, or where a window has more than ROWS tuples. Then Python computes all of these windows.
+        """
         begun = [parts_of(init())[0] for _ in range(len(offsets) - 1)]
         if any(tuple(_TYPES.get(type(v)) for v in state) != self.state or _large(state) for state in begun):
             return None
@@ -82,7 +97,11 @@ class Fold:
 
 
 def fold(init: Callable[[], Any], add: Callable[..., Any], kinds: tuple[str, ...]) -> Fold | str:
-    """The compiled function for columns of these types, or why there is none."""
+    """The compiled function for columns of these types, or why there is none.
+
+    `kinds` are Arrow's names of the types of the columns that `add` gets, in order. A text that is given back is a reason
+    for `explain`. `init` is called here, to see what a state is like.
+    """
     state, alone = parts_of(init())
     typed = tuple(_TYPES.get(type(v)) for v in state)
     if None in typed or not state:
@@ -116,6 +135,11 @@ def _made(add: Callable[..., Any], state: tuple[Any, ...], alone: bool, kinds: t
 
 
 def _compiled(add: Callable[..., Any], state: tuple[Any, ...], alone: bool, kinds: tuple[str, ...]) -> Any:
+    """Compile `add` for these types, prove its typed code, and compile the loop around it. `Unproven` says why not.
+
+    The state must come back in the type in which it went in. A state that is int64 at first and float64 after one tuple
+    would be one number in machine code and another in Python.
+    """
     whole = state[0] if alone else types.Tuple(state)
     signature = (whole, *(_kind(kind) for kind in kinds))
     try:
@@ -133,6 +157,9 @@ def _compiled(add: Callable[..., Any], state: tuple[Any, ...], alone: bool, kind
 
 
 def _text(add: Any, parts: int, alone: bool, columns: int) -> Callable[..., None]:
+    """The loop over windows and their rows, as a function of Numba's to be. It holds as many parameters as there are numbers
+    in a state and columns, so it is written for each case.
+    """
     first, out = [f"i{k}" for k in range(parts)], [f"o{k}" for k in range(parts)]
     given = [f"c{k}" for k in range(columns)]
     state = "i0[w]" if alone else f"({''.join(f'{name}[w], ' for name in first)})"
@@ -151,7 +178,15 @@ def _text(add: Any, parts: int, alone: bool, columns: int) -> Callable[..., None
 
 
 class _Proof:
-    """Goes through a function's typed code; raises `Unproven` at the first thing that is not known to be the same in Python."""
+    """Goes through a function's typed code; raises `Unproven` at the first thing that is not known to be the same in Python.
+
+    The proof is over Numba's intermediate code, after types were found: what is judged is what will be compiled. A name
+    that is assigned in two places may hold two things, so only names of `once` are trusted to be small, wide or a
+    function.
+
+    `adds` counts the places where integers are added. There is no loop, so each runs at most once a tuple. ADDS places of
+    less than 2^32 each, over ROWS tuples, and a state of at most LARGEST at first: below 2^62.
+    """
 
     def __init__(self, code: Any, kinds: tuple[str, ...]) -> None:
         self.code, self.kinds, self.adds = code, ("", *kinds), 0
@@ -171,6 +206,9 @@ class _Proof:
             raise Unproven(f"it adds integers in more than {ADDS} places")
 
     def _statement(self, label: int, statement: Any) -> None:
+        """One statement of the typed code. A jump to a label that is not above this one is a loop: then steps a tuple
+        have no bound.
+        """
         match statement:
             case ir.Assign():
                 self._assign(statement.target.name, statement.value)
@@ -260,6 +298,10 @@ class _Proof:
             raise Unproven(f"it takes {function.__name__} of {kind}")
 
     def _binary(self, function: Any, left: str, right: str) -> None:
+        """One operator of the typed code. int64 with int64: comparisons are the same in both; only sums with a small
+        number are counted and allowed. int64 with float64: arithmetic rounds the integer first in both, but a comparison
+        is exact in Python, so the integer must be small.
+        """
         kinds = (self._type(left), self._type(right))
         if kinds == (types.float64, types.float64) and function in (*_FLOATS, *_COMPARE):
             return

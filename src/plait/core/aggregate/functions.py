@@ -57,6 +57,9 @@ class Slots:
     kind    its accumulator: with it come its kernels, how slots are merged, its part of a pane on Spark, and its cells
     make    makes one
     serves  columns of which types; of others all rows are kept
+
+    `serves` is asked with each column's type. If it says no, the function must have `rows` too: text has no fixed width,
+    so `min` of text keeps rows.
     """
 
     kind: type[Accumulator]
@@ -82,10 +85,12 @@ BySource = Callable[[Function, pa.Schema | None], str | None]
 
 
 def merges(function: Function, schema: pa.Schema | None) -> str | None:
+    """Any source's part can be added to any other's."""
     return None
 
 
 def merges_numbers(function: Function, schema: pa.Schema | None) -> str | None:
+    """As `merges`, for functions whose slot holds a value: only columns of fixed width have one."""
     kind = None if schema is None else schema.field(function.columns[0]).type
     if kind is None or is_fixed(kind):
         return None
@@ -93,6 +98,7 @@ def merges_numbers(function: Function, schema: pa.Schema | None) -> str | None:
 
 
 def needs_order(function: Function, schema: pa.Schema | None) -> str | None:
+    """For functions that see their rows one after another."""
     return "keeps its window's rows in total order, and sources' parts have none between them"
 
 
@@ -169,7 +175,10 @@ def keeps_rows(function: Function) -> bool:
 
 
 def accumulator_of(use: Use) -> Accumulator | None:
-    """The accumulator of a function that keeps numbers (or one row) a slot; None for one that keeps all its rows."""
+    """The accumulator of a function that keeps numbers (or one row) a slot; None for one that keeps all its rows.
+
+    A new one each time: accumulators hold state and belong to one `PaneWindows`.
+    """
     slots = RECORDS[use.function.kind].slots
     if slots is None or not all(slots.serves(use.schema.field(name).type) for name in use.function.columns):
         return None

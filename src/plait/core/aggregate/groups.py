@@ -3,6 +3,13 @@
 NULL is a group and sorts last, NaN is one group after all numbers, -0.0 is 0.0, text compares by its bytes. A group's words are
 its columns' normalized bits (of text, its code here) and one word that says which are NULL. Memory follows what is held: when
 numbers run out, groups that nobody holds are forgotten first, and with them the text that only they had.
+
+What goes in: the key columns of a batch, as bits (`columns.Read`) or as Arrow text. What comes out: an int64 group number
+a tuple. Numbers are small and used again after a group was forgotten, so arrays by group stay small. A number means
+nothing outside of this object: two threads, or two runs, number the same key differently, and no result shows a number.
+
+A look-up costs one hash and, usually, one comparison a tuple (`core.kernels.groups`). Small integers as the only key skip
+the hash: `_direct` is a table by value.
 """
 
 from __future__ import annotations
@@ -29,7 +36,12 @@ SMALL = 1 << 14  # integers below are looked up by their value
 
 
 class _Texts:
-    """Codes for one key column's text, bytes or nothing at all (a column of type null)."""
+    """Codes for one key column's text, bytes or nothing at all (a column of type null).
+
+    Codes are small integers, used again when a text was forgotten. `values[code]` is the text, `codes` the way back. A
+    code is forgotten only if no group that is held has it and no tuple that may still be on its way was encoded with it
+    (`_until`, `keep`): a source may encode a batch long before the batch is added up.
+    """
 
     def __init__(self, kind: pa.DataType) -> None:
         self.kind = kind
@@ -40,7 +52,11 @@ class _Texts:
         self.lock = threading.RLock()  # several sources may encode at once (the W-Hive)
 
     def encode(self, column: Any, until: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Codes, and which are NULL. `until`: the ts of the last tuple that is encoded."""
+        """Codes, and which are NULL. `until`: the ts of the last tuple that is encoded.
+
+        Codes are int64, one a row; a NULL has code 0 and is told by the mask. Distinct values of a batch are looked up
+        once each.
+        """
         values = one_array(column)
         values = recast(values, takeable(values.type))
         if pa.types.is_null(values.type):
@@ -77,6 +93,7 @@ class _Texts:
                 self._free.append(code)
 
     def take(self, codes: np.ndarray, null: np.ndarray) -> pa.Array:
+        """The text of codes, as a column of the key's type; NULL where `null` says so."""
         kind = plain(self.kind)
         if pa.types.is_null(kind):
             return pa.nulls(len(codes))
@@ -86,6 +103,7 @@ class _Texts:
         return made if made.type == self.kind else made.cast(self.kind)
 
     def ranks(self, codes: np.ndarray) -> np.ndarray:
+        """A number for each code that orders it as its text's UTF-8 bytes are ordered; equal codes have equal numbers."""
         used, back = np.unique(codes, return_inverse=True)
         raw = [self.values[c] if c < len(self.values) else None for c in used.tolist()]
         named = [b"" if v is None else v.encode("utf-8", "surrogatepass") if isinstance(v, str) else v for v in raw]
@@ -95,7 +113,15 @@ class _Texts:
 
 
 class Groups:
-    """Numbers for groups. `held` says, group by group, whether anybody holds it still."""
+    """Numbers for groups. `held` says, group by group, whether anybody holds it still.
+
+    - `words`: int64, a row for each key column and a last one whose bit k says that column k is NULL; a column by group.
+      A NULL's own word is 0, so NULL and 0 differ by that bit.
+    - `_table`: the hash table, group number + 1, twice as long as `capacity`.
+    - `_free[:_left]`: numbers that nobody has, as a stack. `number` groups have one.
+    - `since`: who owns this sets it to the ts below which all tuples have been added, so texts may be forgotten.
+    - `_by_value`: the key is one column of integers, so `_direct` may serve.
+    """
 
     def __init__(self, node: Aggregate, schema: pa.Schema, held: Callable[[int], np.ndarray]) -> None:
         self.by = [(name, schema.field(name).type) for name in node.by]
@@ -118,7 +144,11 @@ class Groups:
         return self.capacity - self._left
 
     def find(self, read: Read, rows: pa.Table | None, n: int) -> np.ndarray:
-        """The group of each tuple."""
+        """The group of each tuple.
+
+        int64, one a tuple. `rows` has the key columns of text; it may be None where there are none. Without key columns
+        there is one group, 0.
+        """
         if not self.by:
             return self.only(n)
         small = self._small_keys(read)
@@ -128,12 +158,18 @@ class Groups:
         return self._noted(small, self.numbers(self.key_words(read, rows, n)))
 
     def find_words(self, words: np.ndarray) -> np.ndarray:
-        """The groups of these words (see `key_words`)."""
+        """The groups of these words (see `key_words`).
+
+        Used where another thread has made the words already (the W-Hive's sources do).
+        """
         small = words[0] if self._by_value and not words[-1].any() else None
         known = self._known(small, words.shape[1])
         return known if known is not None else self._noted(small, self.numbers(words))
 
     def _known(self, keys: np.ndarray | None, n: int) -> np.ndarray | None:
+        """A quick look-up. The numbers, if `_direct` has every key; None if one is missing, or there are no small keys to
+        look up.
+        """
         if keys is None:
             return None
         out = np.empty(n, np.int64)
@@ -151,7 +187,11 @@ class Groups:
         return np.zeros(n, np.int64)
 
     def key_words(self, read: Read, rows: pa.Table | None, n: int, until: int | None = None) -> np.ndarray:
-        """What tells groups apart: a row for each key column, and one that says which are NULL. No tuple is after `until`."""
+        """What tells groups apart: a row for each key column, and one that says which are NULL. No tuple is after `until`.
+
+        int64, of shape (key columns + 1, n). Floats are normalized: one pattern for all NaN, 0.0 for -0.0. So equality of
+        words is equality of groups, with no exceptions left.
+        """
         words = np.zeros((len(self.by) + 1, n), np.int64)
         for k, (name, kind) in enumerate(self.by):
             if name in self._texts:
@@ -209,7 +249,11 @@ class Groups:
         return out
 
     def _make_room(self, words: np.ndarray) -> None:
-        """Have numbers for all of these."""
+        """Have numbers for all of these.
+
+        Groups that nobody holds are swept out first, but only if numbers have doubled since the last sweep: a sweep costs
+        a pass over all groups, and must pay. Then the table is doubled until a quarter of it is free.
+        """
         n = words.shape[1]
         if self.number > 2 * self._swept + FIRST:
             self._sweep(words)
@@ -231,7 +275,12 @@ class Groups:
         table.rebuild(self.words, live, self._table)
 
     def _sweep(self, wanted: np.ndarray) -> None:
-        """Forget groups that nobody holds, and text that neither the others have nor those that are about to get a number."""
+        """Forget groups that nobody holds, and text that neither the others have nor those that are about to get a number.
+
+        `wanted` are words that are about to be looked up: their texts were encoded just now, and must keep their codes.
+        The table is built anew, since an open-addressing table has no deletion. All shortcuts by number (`_direct`,
+        `_ordered`) are cleared.
+        """
         live = self._held(self.capacity).astype(np.uint8)
         gone = np.flatnonzero(live == 0)
         self._left = len(gone)
@@ -260,7 +309,11 @@ class Groups:
         return out
 
     def in_order(self) -> np.ndarray:
-        """All groups that have numbers, in the order of their keys."""
+        """All groups that have numbers, in the order of their keys.
+
+        The answer is kept. Groups that came since are sorted by themselves and merged in, which a stable sort of two
+        sorted runs does fast. A sweep, or a growth, makes it be computed anew.
+        """
         if self._ordered is None:
             live = np.ones(self.capacity, bool)
             live[self._free[: self._left]] = False
@@ -278,7 +331,11 @@ class Groups:
         return rank[back.reshape(-1)]
 
     def _sorted(self, groups: np.ndarray, sorted_already: int) -> np.ndarray:
-        """Groups in the order of their keys; so many of them, from the first on, are."""
+        """Groups in the order of their keys; so many of them, from the first on, are.
+
+        Order of keys: column by column; NULL last (2), NaN before it (1), numbers and text first (0), then the value.
+        Floats are turned into integers that order alike: the bits below the sign are flipped where the sign is set.
+        """
         by: list[np.ndarray] = []
         for k, (name, kind) in enumerate(self.by):
             words = self.words[k][groups]

@@ -31,7 +31,15 @@ from plait.schema import takeable
 
 
 class Lists(Accumulator):
-    """Lists of row numbers: in a slot's row how many, the first node and the last."""
+    """Lists of row numbers: in a slot's row how many, the first node and the last.
+
+    `slots` is an array of int64 with a row a slot: how many rows it lists, its first node and its last. Nodes are in
+    three arrays of int64: `_ref`, the number of a row; `_next`, the node after it; `_free[:_left]`, nodes that nobody
+    uses.
+
+    A list is extended at its end in one step, and a tuple costs one node of 24 bytes besides its row in `KeptRows`. A
+    slot of -1 (a tuple in no window) gets no node.
+    """
 
     width = 3
 
@@ -64,10 +72,16 @@ class Lists(Accumulator):
         self.slots[slots] = 0
 
     def drop(self, slots: np.ndarray) -> None:
+        """Slots that are in no window any more give their nodes back."""
         self._left = int(panes.unchain(len(slots), slots, self._next, self.slots, self._free, self._left))
 
     def listed(self, pairs: Pairs) -> tuple[np.ndarray, np.ndarray]:
-        """For each row of closed windows where its numbers begin (and at last where they end), and the numbers."""
+        """For each row of closed windows where its numbers begin (and at last where they end), and the numbers.
+
+        `offsets` has one entry more than rows; the numbers of row k are out[offsets[k] : offsets[k + 1]], in total order.
+        That holds because the pairs of a row list its slots in the order of panes, and a slot's own list is in total
+        order.
+        """
         sizes = np.bincount(pairs.targets, weights=self.slots[pairs.slots, 0], minlength=pairs.number).astype(np.int64)
         offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))
         out = np.empty(int(offsets[-1]), np.int64)
@@ -77,6 +91,7 @@ class Lists(Accumulator):
         return offsets, out
 
     def refs(self, slots: np.ndarray) -> np.ndarray | None:
+        """The rows of all nodes in use, whichever slots are asked about: nodes of dropped slots are free."""
         used = np.ones(len(self._ref), bool)
         used[self._free[: self._left]] = False
         return self._ref[used]
@@ -87,7 +102,11 @@ class Lists(Accumulator):
 
 
 class Fold(Protocol):
-    """Turns windows' lists (offsets, row numbers) into a column of results, text of views in its takeable type."""
+    """Turns windows' lists (offsets, row numbers) into a column of results, text of views in its takeable type.
+
+    `offsets` and `refs` are what `Lists.listed` gives; rows are taken from `rows` by number. One value a window comes
+    back. A fold sees NULLs as they are, and decides by itself what they mean.
+    """
 
     @property
     def how(self) -> str:
@@ -108,6 +127,10 @@ class Batched:
 
 
 def collect(column: str) -> Fold:
+    """A list of all values, NULL among them, in total order. A list column has offsets of 32 bits: one batch of rows can
+    hold 2^31 values.
+    """
+
     def folded(offsets: np.ndarray, refs: np.ndarray, rows: KeptRows) -> pa.Array:
         return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), rows.take(refs, column))
 
@@ -115,6 +138,8 @@ def collect(column: str) -> Fold:
 
 
 def distinct(column: str) -> Fold:
+    """How many different values there are that are not NULL. -0.0 counts as 0.0, and all NaN as one."""
+
     def folded(offsets: np.ndarray, refs: np.ndarray, rows: KeptRows) -> pa.Array:
         values = one_array(rows.take(refs, column))
         row = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
@@ -127,7 +152,10 @@ def distinct(column: str) -> Fold:
 
 
 def _codes(values: pa.Array) -> np.ndarray:
-    """Equal numbers for values that count as one."""
+    """Equal numbers for values that count as one.
+
+    Floats by their bits after normalizing; everything else by `order.key_value`, which is what groups are told apart by.
+    """
     kind = values.type
     if pa.types.is_float32(kind) or pa.types.is_float64(kind):
         numbers = values.fill_null(0).to_numpy(zero_copy_only=False).astype(np.float64) + 0.0
@@ -139,6 +167,7 @@ def _codes(values: pa.Array) -> np.ndarray:
 
 
 def extreme(column: str, kind: pa.DataType, *, largest: bool) -> Fold:
+    """The least or greatest text, by bytes, or None of none. Numbers never come here: they have `accumulators.Extreme`."""
     best = max if largest else min
 
     def folded(offsets: np.ndarray, refs: np.ndarray, rows: KeptRows) -> pa.Array:
@@ -155,7 +184,10 @@ def extreme(column: str, kind: pa.DataType, *, largest: bool) -> Fold:
 
 
 class CustomFold:
-    """A user's function. Compiled where that can't be seen in the result (`core.aggregate.custom`); `why` not, else."""
+    """A user's function. Compiled where that can't be seen in the result (`core.aggregate.custom`); `why` not, else.
+
+    `compiled` is None where Python has to call `add` for every tuple; `why` is then the reason that `explain` shows.
+    """
 
     def __init__(self, function: Function, schema: pa.Schema, name: str) -> None:
         assert function.custom is not None
@@ -172,6 +204,9 @@ class CustomFold:
         return f"{how}, over a window's rows when it closes"
 
     def __call__(self, offsets: np.ndarray, refs: np.ndarray, rows: KeptRows) -> pa.Array:
+        """A NULL in any column leaves this batch of windows to Python: machine words have no NULL. The next batch may be
+        compiled again; the result is the same bits either way. `result` is called by Python, once a window.
+        """
         custom = self._custom
         columns = [one_array(rows.take(refs, column)) for column in self._function.columns]
         states = None
@@ -205,7 +240,11 @@ class CustomFold:
 
 
 def checked(values: list[Any], kind: pa.DataType, what: str) -> pa.Array:
-    """What a user's function returned, as its column; refuses what is not of the declared type."""
+    """What a user's function returned, as its column; refuses what is not of the declared type.
+
+    Nothing is converted silently: a float for an integer column, an integer beyond its ends, or text for a number is a
+    `DataError` that names the value. `values` is one value a row; None is NULL.
+    """
     try:
         made = pa.array(values, kind)
         changed = first_changed(values, made, kind)

@@ -57,10 +57,12 @@ RECORDS: Mapping[type[Window], Record] = {
 
 
 def window_record(node: Aggregate) -> Record:
+    """Of the kind of window that the aggregate has."""
     return RECORDS[type(node.window)]
 
 
 def pane_windows(bound: Bound) -> PaneWindows:
+    """What computes an aggregate in one thread, for either kind of window."""
     assert isinstance(bound.node, Aggregate)
     return window_record(bound.node).panes(bound, bound.node.window)
 

@@ -5,6 +5,13 @@ joined into one (`combined`), as often as one likes; complete panes make windows
 in the rows of windows: counts and sums are exact, and a first or last tuple is told by its key in the total order.
 
 A row's time is its pane's last microsecond: it lies below the frontier exactly when no more of its pane can come.
+
+This is how Spark's tasks save work: a task sends one row a pane and group instead of every tuple. Columns are, in order:
+`_plait_ts` (int64, the pane's last microsecond), the key columns, then what each function keeps (`Layout`). Held against
+the reference, with tuples dealt out at random, in tests/core/aggregate/test_parts.py.
+
+Example: tuples at 1 s and 2 s in one task and at 2.5 s in another, with `size="3s"`. Each task gives a row of ts 2999999
+us; the counts 2 and 1 make 3 wherever the rows meet.
 """
 
 from __future__ import annotations
@@ -52,7 +59,13 @@ class Layout:
 
 
 def layout(bound: Bound) -> Layout | None:
-    """How an aggregate's partial panes look; None where it can't be made of them: a function wants all its tuples."""
+    """How an aggregate's partial panes look; None where it can't be made of them: a function wants all its tuples.
+
+    Three forms: numbers that merge (`Accumulator.part_types`), the value of a first or last tuple beside that tuple's
+    key, and lists of values that are compared (`values`). Two functions that look for the same edge under the same
+    condition share one column of keys. A function without any of them, such as `collect`, makes the answer None, and
+    tuples travel instead.
+    """
     assert isinstance(bound.node, Aggregate)
     node, schema = bound.node, bound.inputs[0].schema
     if not window_record(node).partial:
@@ -85,7 +98,10 @@ def layout(bound: Bound) -> Layout | None:
 
 
 class PartPanes(SpanPanes):
-    """Windows made of partial panes: complete ones, in order of time, one a pane and group."""
+    """Windows made of partial panes: complete ones, in order of time, one a pane and group.
+
+    What it is given must be complete: of a pane and group there is one row, and it comes once. Rows are in order of time.
+    """
 
     def __init__(self, bound: Bound, parts: Layout) -> None:
         assert isinstance(bound.node, Aggregate)
@@ -112,7 +128,11 @@ class PartPanes(SpanPanes):
         return out
 
     def _list(self, number: int, slot: np.ndarray, values: pa.Array) -> None:
-        """Values as rows of their column alone: the functions that read the lists pass over NULL."""
+        """Values as rows of their column alone: the functions that read the lists pass over NULL.
+
+        A pane's list becomes rows of its column alone, all other columns NULL; so `lists` computes from it what it
+        computes from tuples.
+        """
         assert self.lists is not None
         first = self.kept.append_column(self._node.compute[number][1].columns[0], values)
         self.lists.update(0, len(slot), slot, Read({}, [], ones(0)), np.arange(first, first + len(slot)))
@@ -127,7 +147,12 @@ class PartPanes(SpanPanes):
 
 
 class PaneFold(PartPanes):
-    """Tuples, or partial panes, to partial panes. Good for one table: it keeps all it is given."""
+    """Tuples, or partial panes, to partial panes. Good for one table: it keeps all it is given.
+
+    `numbers` are accumulators that are updated; `places` find the row numbers of first and last tuples, one for each
+    edge. The accumulators that hold values of edges are not updated: values are looked up by row number when the table is
+    made.
+    """
 
     def __init__(self, bound: Bound, parts: Layout) -> None:
         super().__init__(bound, parts)
@@ -137,7 +162,12 @@ class PaneFold(PartPanes):
         self._refers = False
 
     def folded(self, rows: pa.Table, ts: np.ndarray, keys: Keys) -> pa.Table:
-        """Partial panes of tuples, which are in total order; `keys` gives the keys of rows by number."""
+        """Partial panes of tuples, which are in total order; `keys` gives the keys of rows by number.
+
+        `rows` has the columns that the aggregate reads, `ts` is int64 and ascends. `keys` is called once for each edge,
+        with the numbers of the rows that are an edge of some pane, and gives their order keys as bytes: few, however many
+        tuples there are.
+        """
         arrays, varied = self.columns.arrays(rows, ts), rows.select(list(self.columns.varied))
         slots: list[np.ndarray] = []
         for low in range(0, len(ts), CHUNK):
@@ -164,7 +194,12 @@ class PaneFold(PartPanes):
         return self._table(live, picked)
 
     def combined(self, table: pa.Table) -> pa.Table:
-        """Partial panes of which each pane and group has one, in order of time."""
+        """Partial panes of which each pane and group has one, in order of time.
+
+        In: partial panes of any number of tasks, in any order. Out: each pane and group once, in order of time. Combining
+        again changes nothing. Of edges, the least key is the first tuple and the greatest the last, whoever made the
+        part.
+        """
         ts = table.column(TS).to_numpy()
         if (ts[1:] < ts[:-1]).any():
             table = table.take(pc.sort_indices(table.column(TS)))
@@ -199,7 +234,10 @@ class PaneFold(PartPanes):
         return pa.Table.from_arrays(arrays, schema=self.layout.schema)
 
     def _last_us(self) -> np.ndarray:
-        """The last microsecond of each slot's pane."""
+        """The last microsecond of each slot's pane.
+
+        The inverse of `core.kernels.panes.pane_of`: pane 2q ends at q*advance + rest, pane 2q + 1 at (q + 1)*advance.
+        """
         s = self._state
         first, last = int(s[panes.PANE_FIRST]), int(s[panes.PANE_END])
         id_ = self._pane_id[first:last]
@@ -225,7 +263,11 @@ def _taken(column: pa.Array, rows: np.ndarray) -> pa.Array:
 
 
 def _edge(slot: np.ndarray, live: np.ndarray, key: pa.Array, *, last: bool) -> np.ndarray:
-    """For each slot the row with the least (or greatest) key, -1 where no row has one."""
+    """For each slot the row with the least (or greatest) key, -1 where no row has one.
+
+    `slot` is the slot of each row of `key`, `live` the slots that are asked for, ascending. A NULL key means that the
+    part has no such tuple.
+    """
     out = np.full(int(live[-1]) + 1 if len(live) else 0, -1)
     at = np.flatnonzero(np.asarray(key.is_valid()))
     own = slot[at]

@@ -13,8 +13,15 @@ from plait.core.aggregate.counted import TuplePanes
 
 
 class RankedPanes(TuplePanes):
+    """Spark's cells use it: what they store are tuples and ranks, not slots. A rank is a tuple's number in its group, from
+    0.
+    """
+
     def ranks(self, rows: pa.Table) -> np.ndarray:
-        """The ranks that tuples will have which are to be taken next."""
+        """The ranks that tuples will have which are to be taken next.
+
+        int64, one a row, in the order of `rows`. Nothing is taken by this call.
+        """
         group = self._known(rows)
         order = np.argsort(group, kind="stable")
         first = np.ones(len(group), bool)
@@ -26,7 +33,12 @@ class RankedPanes(TuplePanes):
         return np.asarray(out + self._seen[group])
 
     def needed(self, rows: pa.Table, ranks: np.ndarray) -> np.ndarray:
-        """Of tuples taken before, those that have to be kept."""
+        """Of tuples taken before, those that have to be kept.
+
+        A mask. `rows` are tuples with their `ranks`. A tuple is needed by the next window that closes, number `window`,
+        or any later one, if its rank is not below where that window begins. The last tuple of a group is needed for its
+        rank alone.
+        """
         seen = self._seen[self._known(rows)]
         window = np.maximum((seen - self.size) // self.advance + 1, 0)
         return np.asarray((ranks >= window * self.advance) | (ranks == seen - 1))

@@ -36,7 +36,12 @@ def uses(node: Aggregate, schema: pa.Schema, rows: Any = None) -> list[Use]:
 
 
 class Columns:
-    """Which columns an aggregate reads, and how. `varied` are those that stay in Arrow."""
+    """Which columns an aggregate reads, and how. `varied` are those that stay in Arrow.
+
+    `fixed` are the columns laid out as arrays, in the order of the arrays; `conditions` the conditions of functions,
+    bound to the schema, in the order of the functions that have one. A column may be in both `fixed` and `varied`: a key
+    that is also collected is read as bits and kept as a row.
+    """
 
     def __init__(self, node: Aggregate, schema: pa.Schema) -> None:
         self.schema = schema
@@ -61,11 +66,18 @@ class Columns:
         return [name for name in self.schema.names if name in seen]
 
     def layout(self) -> list[tuple[str, str]]:
-        """The arrays of a batch, as `arrays` gives them: name and type."""
+        """The arrays of a batch, as `arrays` gives them: name and type.
+
+        int64 bits and uint8 validity for each fixed column, then one uint8 for each condition: the layout of a source's
+        arena on threads, where these arrays travel instead of Arrow.
+        """
         found = [part for name in self.fixed for part in ((name, "int64"), (f"{name}?", "uint8"))]
         return found + [(f"where {k}", "uint8") for k in range(len(self.conditions))]
 
     def arrays(self, rows: pa.RecordBatch | pa.Table, ts: np.ndarray) -> list[np.ndarray]:
+        """What `layout` names, of one batch. A condition is evaluated here, once a tuple, before the tuple is put in any
+        order: it depends on the row alone.
+        """
         n, out = len(ts), []
         for name in self.fixed:
             bits, valid = bits_of(rows.column(name))
@@ -73,6 +85,7 @@ class Columns:
         return out + [holds(condition, rows, ts).astype(np.uint8) for condition in self.conditions]
 
     def read(self, arrays: list[np.ndarray], n: int) -> Read:
+        """The arrays as functions read them; `n` is their length, which there may be no array to tell."""
         bits = {name: (arrays[2 * k], arrays[2 * k + 1]) for k, name in enumerate(self.fixed)}
         return Read(bits, arrays[2 * len(self.fixed) :], ones(n))
 
@@ -81,7 +94,11 @@ class Columns:
 
 
 def holds(predicate: Predicate, rows: pa.RecordBatch | pa.Table, ts: np.ndarray) -> np.ndarray:
-    """Where a condition on one row is true."""
+    """Where a condition on one row is true.
+
+    A boolean array, one a row. Unknown (NULL, or a comparison with NaN) counts as not true. A traced condition is
+    evaluated over whole columns by `core.condition.evaluate`; a function that did not trace is called row by row.
+    """
     n = len(ts)
     if predicate.expr is None:
         return _called(predicate, rows, ts)
@@ -111,6 +128,7 @@ class _Row:
 
 
 def _called(predicate: Predicate, rows: pa.RecordBatch | pa.Table, ts: np.ndarray) -> np.ndarray:
+    """As the reference does: not called on a row in which a column that it reads is NULL, so such a row is not true."""
     function: Any = predicate.source
     reads = set(predicate.reads[0])
     # A column in nanoseconds may be none of microseconds: one that nobody asks for must not stop the run.

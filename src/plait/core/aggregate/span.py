@@ -1,4 +1,13 @@
-"""Windows of event time: panes that slide (`core.kernels.slides`)."""
+"""Windows of event time: panes that slide (`core.kernels.slides`).
+
+Windows are [k*advance, k*advance + size) for every integer k, aligned at 0, in microseconds (design.md, section 1). A
+row's ts is its window's end - 1, and rows come by (ts, key). A window closes when the frontier is at or after its end.
+Windows without a tuple give no row.
+
+Panes are as `core.kernels.panes` says: a tuple belongs to one pane, however many windows overlap. With size 30 s and
+advance 3 s a tuple is added once, not ten times, and a window is merged from ten panes; and since windows follow one
+another, only the pane that came and the pane that left are looked at (`core.kernels.slides`).
+"""
 
 from __future__ import annotations
 
@@ -27,7 +36,17 @@ def span_window(bound: Bound) -> SpanWindow:
 
 
 class SpanPanes(PaneWindows):
-    """Windows of event time."""
+    """Windows of event time.
+
+    - `_state`: the words of `core.kernels.panes`, which kernels change: which panes and slots are in use, the next
+      window.
+    - `_pane_id`, `_pane_slot`: by pane, its number and its first slot. A pane's slots end where the next one's begin.
+    - `_slot_group`: by slot, its group. `_slot_next`: the slot of the same group in a later pane.
+    - `_slot_of`, `_head`, `_tail`: by group, see below; -1 for none.
+
+    Panes come in order of time and go from the oldest on, so both panes and slots are a stretch of their arrays. When an
+    array is full, the stretch is moved to its front (`_move`), and grown if it fills more than half.
+    """
 
     def __init__(self, bound: Bound, window: SpanWindow) -> None:
         self._state = np.zeros(panes.STATE_WORDS, np.int64)
@@ -48,6 +67,9 @@ class SpanPanes(PaneWindows):
         return self._pass(frontier)
 
     def _assign(self, ts: np.ndarray, group: np.ndarray) -> np.ndarray:
+        """The slot of each tuple, int64; -1 for one in a gap between windows (size below advance). `ts` ascends, and follows
+        all that came before.
+        """
         n = len(ts)
         self._make_room(n)
         slot = np.empty(n, np.int64)
@@ -56,7 +78,11 @@ class SpanPanes(PaneWindows):
         return slot
 
     def skip(self, frontier: int) -> None:
-        """Rows of windows that end at or before the frontier are out already: they are not given again."""
+        """Rows of windows that end at or before the frontier are out already: they are not given again.
+
+        Used when a run goes on from a checkpoint: panes are given again, since later windows need them, and windows that
+        were given out before must not come twice.
+        """
         if frontier > BEFORE_ALL + self.size:
             state = self._state
             state[panes.NEXT_WINDOW] = max(int(state[panes.NEXT_WINDOW]), (frontier - self.size) // self.advance + 1)
@@ -65,6 +91,9 @@ class SpanPanes(PaneWindows):
         """Panes that come whole, after all before them: how many groups each has, and which; gives the first one's slot.
 
         Accumulators have the slots of all groups, in this order, and are to be filled by the caller.
+
+        `ids` are the panes' numbers, ascending, above all before them; `sizes` how many groups each has; `group` all
+        their groups, one after another. A group stands at most once in a pane.
         """
         self._make_room(max(len(group), len(ids)))
         s, first = self._state, int(self._state[panes.SLOT_END])
@@ -91,6 +120,12 @@ class SpanPanes(PaneWindows):
         return self._pass(frontier)
 
     def _pass(self, frontier: int) -> list[Closed]:
+        """Rows come in stretches of at most WINDOWS windows, until no window is left that can close. Near BEFORE_ALL nothing
+        is done: frontier - size would leave 64 bits there.
+
+        At the end of input a pane that is left has a window whose end is beyond 64 bits: that is refused. Losing the
+        window silently would be the alternative.
+        """
         out: list[Closed] = []
         if frontier <= BEFORE_ALL + self.size:
             return out
@@ -117,7 +152,12 @@ class SpanPanes(PaneWindows):
         return out
 
     def _slide(self, frontier: int) -> tuple[Slid, np.ndarray]:
-        """Windows that close, some of them or none, with their rows in order; and the number of each row's window."""
+        """Windows that close, some of them or none, with their rows in order; and the number of each row's window.
+
+        Rows of one window must be in the order of keys. If a good part of all groups is in the window, all groups are
+        ranked once (`Groups.in_order`, kept until groups change) and walked through for each window. If the window has
+        few of many groups, the kernel gives rows in any order and they are sorted here.
+        """
         state = self._state
         held = int(state[panes.SLOT_END] - state[panes.SLOT_FIRST])
         room = max(CHUNK, held)
@@ -145,6 +185,9 @@ class SpanPanes(PaneWindows):
                 accumulator.merged(slid)
 
     def _make_room(self, n: int) -> None:
+        """Room for `n` more tuples: each may open a pane and a slot, and there may be new groups. Arrays are kept at most
+        half full after a move, so a slot is moved a constant number of times on average.
+        """
         s = self._state
         if self.groups.capacity > len(self._slot_of):
             for name in ("_slot_of", "_head", "_tail"):
@@ -170,7 +213,12 @@ class SpanPanes(PaneWindows):
                 )
 
     def _move(self) -> None:
-        """Panes and slots in use become the first ones."""
+        """Panes and slots in use become the first ones.
+
+        Slots get new numbers: what was s is s - first. Lists of slots through `head`, `tail` and `slot_next` have numbers
+        that never change (s + SHIFT), so they need no rewriting; SHIFT grows by `first` instead. `_slot_of` has present
+        numbers and is corrected, for the groups of the open pane, which are the only ones that have an entry.
+        """
         s = self._state
         first, end = int(s[panes.SLOT_FIRST]), int(s[panes.SLOT_END])
         pane, last = int(s[panes.PANE_FIRST]), int(s[panes.PANE_END])

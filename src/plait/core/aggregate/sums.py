@@ -1,4 +1,14 @@
-"""Exact sums, means and variances of a column, as accumulators (`core.kernels.exact`)."""
+"""Exact sums, means and variances of a column, as accumulators (`core.kernels.exact`).
+
+What goes in are 64-bit patterns of numbers with a byte each that says whether they are there (`core.aggregate.columns`).
+What comes out is a column of int64 (sums of integers) or float64 (the rest), NULL where no value was added. Nothing is
+rounded on the way: slots hold integers of as many bits as the values need, so the order of additions, the panes, the
+workers and the machines can't change a bit of the result. The one rounding is at the end.
+tests/core/aggregate/test_exact.py holds this against fractions.
+
+Why not add floats: (1e16 + 1.0) - 1e16 is 0.0 in floats, and 1.0 + (1e16 - 1e16) is 1.0. Two runs that merge the same
+panes in another order would differ.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +25,15 @@ from plait.errors import DataError
 
 
 class Sum(Accumulator):
-    """An exact sum, or mean, of a column."""
+    """An exact sum, or mean, of a column.
+
+    Attributes: `slots` is an array of int64, a row a slot: COUNT, ODD, then limbs (`core.kernels.exact`). All slots have
+    limbs of the same weights; `base` is the weight of the first one, in steps of 32 bits from 2^0, and may be negative. A
+    new accumulator has no limbs at all; `cover` makes those that values ask for. `_adds` counts additions since limbs
+    were last carried. `_running` has a total for each group, for windows that slide.
+
+    `mean` divides by the count when a row is made. `square` adds squares of values (`Variance` needs them).
+    """
 
     width = exact.LIMBS
     part_types = (pa.int64(), pa.uint8(), pa.binary())  # how many, which odd ones, and the sum: see `exact_bytes`
@@ -28,6 +46,12 @@ class Sum(Accumulator):
         self._running = np.zeros((0, self.width), np.int64)  # of groups: see `core.kernels.slides`
 
     def update(self, low: int, high: int, slot: np.ndarray, read: Read, refs: np.ndarray) -> None:
+        """Add the values of tuples low to high, not with high, to their slots. NULL is skipped; a slot of -1 is nobody's.
+
+        The kernel stops at the first value that is too large or too small for the limbs there are. Then the range of what
+        is left is found, limbs are added on either side, and it goes on. With usual data this happens a few times in a
+        run.
+        """
         bits, valid = read.bits[self.column_name]
         self.note_adds(high - low)
         while low < high:
@@ -38,7 +62,12 @@ class Sum(Accumulator):
                 self.cover(int(found[0]), int(found[1]))
 
     def note_adds(self, number: int) -> None:
-        """So many values are about to be added: limbs must not have taken more than they can hold."""
+        """So many values are about to be added: limbs must not have taken more than they can hold.
+
+        A limb holds 32 bits and has 31 bits of room. An addition of a value, or of a square, adds less than 2^35 to a
+        limb. After CARRY_AFTER additions what is above 32 bits is moved on, in all slots and totals at once, which costs
+        one pass over them.
+        """
         self._adds += number
         if self._adds > self.CARRY_AFTER:
             self.slots = self.slots.copy()  # another thread may be reading (`frozen`)
@@ -47,7 +76,11 @@ class Sum(Accumulator):
             self._adds = number
 
     def cover(self, low: int, high: int) -> None:
-        """Have limbs of the weights from `low` to `high`, in limbs from 2^0, at least."""
+        """Have limbs of the weights from `low` to `high`, in limbs from 2^0, at least.
+
+        `low` is the first, `high` the one after the last. Limbs that are there already stay. Slots, running totals and
+        `base` change together: a total is of the same limbs as the slots that are taken away from it.
+        """
         limbs = self.slots.shape[1] - exact.LIMBS
         if limbs:
             low, high = min(low, self.base), max(high, self.base + limbs)
@@ -68,6 +101,9 @@ class Sum(Accumulator):
         exact.merge(0, len(pairs), pairs.targets, pairs.slots, into, self.slots)
 
     def _slid(self, closed: Slid) -> np.ndarray:
+        """Sums of rows of sliding windows: running totals of groups are brought from window to window by what came and what
+        left. They are exact, so taking away leaves nothing behind. (With floats it would: this is why sums are integers.)
+        """
         width = self.slots.shape[1]
         self._running = closed.running(self._running, width)
         into = np.empty((closed.number, width), np.int64)
@@ -82,6 +118,9 @@ class Sum(Accumulator):
         return int(self.slots.nbytes + self._running.nbytes)
 
     def parts(self, slots: np.ndarray) -> list[pa.Array]:
+        """A partial pane's three columns: the count, which odd values there were (a byte), and the sum as bytes. See
+        `exact_bytes`.
+        """
         rows = self.slots[slots]
         return [pa.array(rows[:, exact.COUNT]), pa.array(rows[:, exact.ODD].astype(np.uint8)), self.totals(rows)]
 
@@ -96,6 +135,9 @@ class Sum(Accumulator):
         return pa.Array.from_buffers(pa.binary(), len(rows), buffers)
 
     def absorb(self, slot: np.ndarray, parts: list[pa.Array]) -> None:
+        """Add partial panes: row k of the columns to slot[k]. The limbs that they need are made first, then all are added in
+        one kernel call. An empty text of bytes is a sum of 0, and asks for no limbs.
+        """
         counts, odds = (part.to_numpy(zero_copy_only=False).astype(np.int64) for part in parts[:2])
         total = parts[2]
         _, at, data = total.buffers()
@@ -109,9 +151,14 @@ class Sum(Accumulator):
         exact_bytes.add(slot, counts, odds, offsets, raw, self.slots, self.base)
 
     def frozen(self) -> Frozen:
+        """The slots and their base together: a later `cover` makes a new array, and this one stays as it was."""
         return (self.slots, self.base)
 
     def absorb_cells(self, part: Frozen, target: np.ndarray, cell: np.ndarray, first: int, ts: np.ndarray) -> None:
+        """As `Accumulator.absorb_cells`. A source's cells may have other limbs than these slots: `base - self.base` is where
+        the first of theirs goes. Cells are rows of a ring whose length is a power of two, so a cell's number is masked to
+        its row.
+        """
         slots, base = part
         limbs = slots.shape[1] - exact.LIMBS
         if limbs:
@@ -120,6 +167,10 @@ class Sum(Accumulator):
         exact.merge_at(len(cell), target, cell & (len(slots) - 1), self.slots, slots, base - self.base if limbs else 0)
 
     def column(self, rows: np.ndarray, name: str) -> pa.Array:
+        """Merged rows as the output column. A sum of integers that does not fit 64 bits is refused with its value, not
+        wrapped. Where an infinity or NaN was added, the result is the one that IEEE's rules give: NaN, or +inf with -inf,
+        gives NaN.
+        """
         none = rows[:, exact.COUNT] == 0
         if self.kind != exact.FLOAT and not self.mean:
             out = np.zeros(len(rows), np.int64)
@@ -137,7 +188,15 @@ class Sum(Accumulator):
 
 
 class Variance(Accumulator):
-    """The sample's: from the exact sums of values and of squares, on Python's integers, rounded once."""
+    """The sample's: from the exact sums of values and of squares, on Python's integers, rounded once.
+
+    With S the sum of n values and Q that of their squares, the variance is (n*Q - S*S) / (n*(n - 1)). Over floats that
+    difference loses all its digits where values are large and near to each other. Here Q and S are exact integers times
+    powers of two, the difference is exact, and Python rounds the one quotient.
+
+    `slots` is not used: there are two accumulators inside, and everything is done to both. Merged rows have the columns
+    of the first, then those of the second.
+    """
 
     part_types = (*Sum.part_types, pa.binary())
 
@@ -196,6 +255,10 @@ class Variance(Accumulator):
         return pa.array([self._one(row[:cut], row[cut:]) for row in rows], pa.float64())
 
     def _one(self, values: np.ndarray, squares: np.ndarray) -> float | None:
+        """The variance of one row. None for fewer than two values, NaN if a NaN or an infinity was among them, inf where
+        the quotient is beyond the largest float. `power` is a common power of two that makes both terms integers; it is 0
+        or below.
+        """
         n = int(values[exact.COUNT])
         if n < 2:
             return None

@@ -2,6 +2,9 @@
 
 Their part of a pane is a list of values, no NULL among them: those that differ, or the one that is ahead. A window's list is
 its panes' lists one after another, of which `lists` computes what it does of a window's rows.
+
+Why lists: the number of different values of two panes is not the sum of the panes' numbers, and text has no fixed width
+for a slot. The list of a pane is as short as the function allows: `min` keeps one value, `distinct` each value once.
 """
 
 from __future__ import annotations
@@ -40,7 +43,11 @@ class Values:
         return pa.list_(kind) if self.serves(kind) else None
 
     def lists(self, slot: np.ndarray, values: pa.Array, slots: int) -> pa.Array:
-        """For each slot a list, of its values. A slot below zero is nobody's."""
+        """For each slot a list, of its values. A slot below zero is nobody's.
+
+        `slot` is the slot of each value, `slots` how many there are. Out comes a list column with one entry a slot, empty
+        where the slot has no value. NULLs are left out; 0.0 stands for -0.0 and one NaN for all.
+        """
         values = one_array(values)
         values = recast(values, takeable(values.type))
         there = np.flatnonzero(np.asarray(values.is_valid()) & (slot >= 0))
@@ -58,6 +65,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _different(slot: np.ndarray, codes: np.ndarray, known: pa.Array, slots: int) -> tuple[np.ndarray, np.ndarray]:
+    """Each pair of a slot and a code once, by slot and then by code."""
     number = max(len(known), 1)
     pairs = np.unique(slot * number + codes)
     return pairs // number, pairs % number

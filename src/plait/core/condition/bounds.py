@@ -3,6 +3,9 @@
 Integer arithmetic is exact, machine words are not. An expression may be computed in a word of 32 or 64 bits if, and
 only if, the interval of every one of its nodes fits that word. Intervals are pairs of Python integers, so computing
 them can't overflow; they may be wider than what the data reaches, never narrower.
+
+Example: x in (0, 100) and y in (-5, 5) give x - y in (-5, 105), which fits every word from int8 on. x * y gives (-500,
+500): int8 would wrap, int32 holds it. tests/core/condition/test_proof.py tries that no interval is too narrow.
 """
 
 from __future__ import annotations
@@ -22,17 +25,23 @@ INT64: Final = WORDS["int64"]
 
 
 def fits(interval: Interval, word: Interval) -> bool:
+    """Whether a word holds every integer of an interval."""
     return word[0] <= interval[0] and interval[1] <= word[1]
 
 
 def union(a: Interval | None, b: Interval | None) -> Interval | None:
+    """The least interval that holds both. None stands for nothing at all, not for everything."""
     if a is None or b is None:
         return b if a is None else a
     return min(a[0], b[0]), max(a[1], b[1])
 
 
 def rounded(interval: Interval) -> Interval:
-    """A wider interval that seldom changes as data grow: its ends are one off powers of two. It fits the same words."""
+    """A wider interval that seldom changes as data grow: its ends are one off powers of two. It fits the same words.
+
+    (3, 100) becomes (0, 127). If intervals were exact, each larger value would be a reason to choose kernels again; so
+    that happens at most once a bit.
+    """
     low, high = interval
     return (-(1 << (-1 - low).bit_length()) if low < 0 else 0), ((1 << high.bit_length()) - 1 if high > 0 else 0)
 
@@ -45,6 +54,9 @@ def of_array(values: np.ndarray) -> Interval:
 
 
 def unary(op: str, a: Interval) -> Interval:
+    """The interval of -x or of abs(x). `op` is "neg" or "abs". -2^63 has no positive partner in 64 bits: the interval
+    says so, since it has no ends of its own.
+    """
     if op == "neg":
         return -a[1], -a[0]
     if a[0] >= 0:

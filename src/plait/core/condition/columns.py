@@ -27,13 +27,22 @@ from plait.query.types import column_type
 
 
 def constant_code(value: str | bytes) -> int:
-    """The code of a constant: 62 bits of its hash, below zero."""
+    """The code of a constant: 62 bits of its hash, below zero.
+
+    The same in every process and on every machine, so it can stand in the text of a kernel. Text and bytes never share
+    one: a letter goes before each. `Interner` asserts that no two constants of a condition have one code.
+    """
     raw = b"t" + value.encode("utf-8", "surrogatepass") if isinstance(value, str) else b"b" + value
     return -1 - int.from_bytes(hashlib.sha256(raw).digest()[:8], "big") // 4
 
 
 class Interner:
-    """Codes for text, bytes and integers beyond 64 bits, the same for equal values as long as any live row holds them."""
+    """Codes for text, bytes and integers beyond 64 bits, the same for equal values as long as any live row holds them.
+
+    `_codes` is value -> code, `_values` the way back. Codes of rows are 0, 1, 2 ..., never used again. `_seen` and
+    `_batches` say when a value was last there; memory follows the values that live rows hold
+    (tests/core/join/test_memory.py). One thread uses it.
+    """
 
     def __init__(self, constants: Iterable[str | bytes] = ()) -> None:
         self._codes: dict[Any, int] = {value: constant_code(value) for value in constants}
@@ -62,7 +71,11 @@ class Interner:
         return self.stamp
 
     def encode(self, values: list[Any]) -> np.ndarray:
-        """Codes of distinct values, seen at the current stamp; None gets 0 and is masked elsewhere."""
+        """Codes of distinct values, seen at the current stamp; None gets 0 and is masked elsewhere.
+
+        `values` must be distinct, and are kept until they are forgotten: a batch's dictionary, not its rows. int64 comes
+        back, one a value.
+        """
         codes, seen, out = self._codes, self._seen, np.zeros(len(values), np.int64)
         for at, value in enumerate(values):
             if value is None:
@@ -79,7 +92,11 @@ class Interner:
         return out
 
     def forget(self, stamp: int) -> None:
-        """Drop every value last seen before `stamp`."""
+        """Drop every value last seen before `stamp`.
+
+        The caller names the oldest stamp whose rows are still in a window. A value that was seen again later has a later
+        stamp in `_seen` and stays; each batch is looked at once, so this costs a constant time a value.
+        """
         while self._batches and self._batches[0][0] < stamp:
             at, values = self._batches.popleft()
             for value in values:
@@ -89,7 +106,11 @@ class Interner:
 
 
 def column(values: pa.Array | pa.ChunkedArray, interner: Interner, name: str) -> Array:
-    """One Arrow column as an array the evaluator can use."""
+    """One Arrow column as an array the evaluator can use.
+
+    Of text and bytes the codes; of moments, days and spans microseconds; of the rest Arrow's own numbers, in their type,
+    maybe without a copy. NULL's place holds 0 or False, and `valid` says where. `name` is for messages.
+    """
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks() if values.num_chunks != 1 else values.chunk(0)
     kind = column_type(values.type)
@@ -111,7 +132,11 @@ def column(values: pa.Array | pa.ChunkedArray, interner: Interner, name: str) ->
 
 
 def texts(expr: Expr, rows: pa.RecordBatch | pa.Table, interner: Interner, side: int) -> dict[Expr, Array]:
-    """What an expression's text functions of one side say, a whole column at a time."""
+    """What an expression's text functions of one side say, a whole column at a time.
+
+    Functions of text (`like`, `contains`, `length` ...) are computed here by Arrow, before any pair is made: they read
+    one side only. The result is a column like any other.
+    """
     return {
         node: column(_text(node, rows), interner, node.op)
         for node in walk(expr)
@@ -170,7 +195,11 @@ _PER_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1, "day": 86_400_000_000}
 
 
 def _micros(values: pa.Array, name: str) -> np.ndarray:
-    """Moments, days and spans in microseconds: int64 where they all fit, Python's integers otherwise."""
+    """Moments, days and spans in microseconds: int64 where they all fit, Python's integers otherwise.
+
+    Seconds in 64 bits reach further than microseconds in 64 bits: what does not fit comes as an array of dtype object.
+    Nanoseconds that are no whole microsecond are refused with their row, since rounding would make unequal moments equal.
+    """
     kind = values.type
     if pa.types.is_date32(kind):
         unit, counted = "day", values.cast(pa.int32()).cast(pa.int64())

@@ -23,7 +23,12 @@ Mask = np.ndarray
 
 @dataclass(frozen=True)
 class Array:
-    """`kind` is a type's name as in `query.types`; text and bytes are int64 codes. `valid` None: no NULL at all."""
+    """`kind` is a type's name as in `query.types`; text and bytes are int64 codes. `valid` None: no NULL at all.
+
+    `data` has one entry a row, or one for all rows (a constant), which NumPy spreads. Integers are int64, or the column's
+    own type, or Python's own (dtype object) where 64 bits do not hold them. `valid` is a mask of booleans. Arrays are
+    never written to.
+    """
 
     kind: str
     data: np.ndarray
@@ -37,7 +42,13 @@ Lookup = Callable[[Expr], Array | None]
 
 
 def evaluate(expr: Expr, lookup: Lookup, codes: Callable[[str | bytes], int]) -> Array:
-    """The value of every row. `lookup` gives the parts that are already known, at least every column."""
+    """The value of every row. `lookup` gives the parts that are already known, at least every column.
+
+    `codes` gives the code of a text constant. The result has the expression's type (`query.types.infer` says the same);
+    where it is a boolean it is three-valued: `valid` is false where it is unknown. Costs a few passes a node over the
+    rows. Every operator between every two types is held against the reference in
+    tests/core/condition/test_every_operator.py.
+    """
     known = lookup(expr)
     if known is not None:
         return known
@@ -81,6 +92,7 @@ def truth(array: Array) -> Mask:
 
 
 def _is(array: Array, value: bool) -> Mask:
+    """Where a boolean is known to be `value`. A column of type null is never known."""
     if array.kind == "null":
         return np.zeros(len(array), bool)
     data: Mask = array.data if value else ~array.data
@@ -88,23 +100,31 @@ def _is(array: Array, value: bool) -> Mask:
 
 
 def both_valid(a: Mask | None, b: Mask | None) -> Mask | None:
+    """Where both are there; None again if neither has a NULL."""
     if a is None or b is None:
         return b if a is None else a
     return np.asarray(a & b)
 
 
 def _boolean(true: Mask, false: Mask) -> Array:
+    """From «is it true» and «is it false», which never hold both, to a three-valued array."""
     known = true | false
     return Array("bool", true, None if known.all() else known)
 
 
 def _logic(op: str, a: Array, b: Array) -> Array:
+    """Three-valued logic. and: true if both are, false if one is. or: the other way round. Else unknown. So `NULL and
+    False` is False.
+    """
     if op == "and":
         return _boolean(_is(a, True) & _is(b, True), _is(a, False) | _is(b, False))
     return _boolean(_is(a, True) | _is(b, True), _is(a, False) & _is(b, False))
 
 
 def _unary(op: str, a: Array) -> Array:
+    """`op` is is_null, not, neg or abs. -x and abs(x) of the least int64 leave 64 bits, so the interval is asked first,
+    as for every operation on integers.
+    """
     if op == "is_null":
         return Array("bool", np.zeros(len(a), bool) if a.valid is None else ~a.valid)
     if op == "not":
@@ -159,6 +179,10 @@ _EXACT: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def _integers(op: str, kind: str, a: Array, b: Array) -> Array:
+    """Exact arithmetic of integers: add, sub, mul, floordiv, mod, sqlmod. A zero divisor gives NULL; the division itself
+    is then done by 1, so that nothing warns or raises. The operation runs in int64 only if the interval of the operands'
+    minima and maxima proves that no result can leave it.
+    """
     x, y = _same_words(exact(a.data), exact(b.data))
     valid = both_valid(a.valid, b.valid)
     if op in ("floordiv", "mod", "sqlmod"):
@@ -188,7 +212,10 @@ def cleared(array: Array) -> Array:
 
 
 def as_float(array: Array, kind: str) -> np.ndarray:
-    """A number's values in a float type: each exact value rounded once."""
+    """A number's values in a float type: each exact value rounded once.
+
+    An int64 becomes a float64 by one rounding to nearest; to float32 it goes directly too, not by way of float64.
+    """
     word = np.float32 if kind == "float32" else np.float64
     if array.data.dtype == object:
         with np.errstate(over="ignore"):
@@ -198,6 +225,10 @@ def as_float(array: Array, kind: str) -> np.ndarray:
 
 
 def _rounded(value: int, word: type) -> float:
+    """An exact integer as a float, to be narrowed to `word`. Example for why it takes care: 2^60 + 2^36 + 1 lies just
+    above the middle between two float32, and rounds up. As a float64 it loses the 1, is exactly the middle then, and
+    would round to even, down.
+    """
     extra = value.bit_length() - 53
     if word is np.float32 and extra > 0:
         # Two roundings are not one: drop the low bits first, and keep whether there were any.
@@ -209,6 +240,10 @@ def _rounded(value: int, word: type) -> float:
 
 
 def _arithmetic(op: str, a: Array, b: Array) -> Array:
+    """An operation on two numbers. Kinds are promoted as NumPy 2 does, except that integers among themselves stay exact
+    integers. `/` of integers is a float. SQL's division and modulo by zero are NULL, Python's on floats follow IEEE (inf,
+    NaN).
+    """
     kind = promote(a.kind, b.kind)
     if kind == "null":
         return Array("null", *_all_null(a, b))
@@ -270,6 +305,9 @@ def _compare(op: str, a: Array, b: Array) -> Array:
 
 
 def _compare_known(op: str, a: Array, b: Array) -> Array:
+    """A comparison of two columns that have a type. Integers compare exactly, whatever their signs and widths. If one
+    side is a float, both are rounded to the common type first, and NaN makes the answer unknown.
+    """
     valid = both_valid(a.valid, b.valid)
     if not (is_int(a.kind) or is_float(a.kind)):
         x, y = a.data, b.data
@@ -285,6 +323,9 @@ def _compare_known(op: str, a: Array, b: Array) -> Array:
 
 
 def _cast(a: Array, to: str) -> Array:
+    """Values in another type. What does not fit the target becomes NULL, never a wrapped number. Floats are truncated
+    towards zero first. A boolean counts 0 or 1.
+    """
     if a.kind == "null":
         word = {"bool": np.bool_}.get(to) or np.dtype(to)
         return Array(to, np.zeros(len(a), word), a.valid)

@@ -28,14 +28,23 @@ Words = Any  # of both sides, each leaf's word; see `words.Signature`
 
 @dataclass(frozen=True)
 class Judge:
-    """`wide` turns what is stored of a leaf of word `object` into an array of Python's integers."""
+    """`wide` turns what is stored of a leaf of word `object` into an array of Python's integers.
+
+    Much slower than a kernel: NumPy over blocks of pairs, or a call of Python's a pair. So it serves what no kernel may:
+    integers beyond 64 bits, and functions that are not proven.
+    """
 
     shape: Shape
     interner: Interner
     wide: Callable[[np.ndarray], np.ndarray] = lambda values: values
 
     def hits(self, words: Words, sides: tuple[Columns, Columns], rows: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-        """Which pairs match: the k-th is left row `rows[0][k]` with right row `rows[1][k]`. All of them are alive."""
+        """Which pairs match: the k-th is left row `rows[0][k]` with right row `rows[1][k]`. All of them are alive.
+
+        `words[side][k]` is how leaf k is stored; `sides[side]` are stored columns by name (`leaf0`, `mask0`, ...);
+        `rows[side]` are int64 positions in them, one a pair. Gives booleans, one a pair. An empty list of pairs gives an
+        empty array.
+        """
         if self.shape.opaque:
             return self._called(words, sides, rows)
         known: dict[Expr, Array] = {}
@@ -54,6 +63,9 @@ class Judge:
         return hit
 
     def _called(self, words: Words, sides: tuple[Columns, Columns], rows: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+        """The verdicts of the user's function. A row's values are made once for all its pairs. An error of the user's
+        function stops the run, with the function's name.
+        """
         function = opaque.function_of(self.shape)
         given, which = [], []
         for side in (0, 1):
@@ -110,7 +122,10 @@ def failed(shape: Shape, error: BaseException | None) -> RunError:
 
 
 def blocks(lo: np.ndarray, hi: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """All (probe, row) with lo[probe] <= row < hi[probe], by probe, then by row, at most BLOCK of them at a time."""
+    """All (probe, row) with lo[probe] <= row < hi[probe], by probe, then by row, at most BLOCK of them at a time.
+
+    `lo` and `hi` are int64 by probe. Two arrays of int64 come each time. An empty range (lo >= hi) has no pair.
+    """
     sizes = np.maximum(hi - lo, 0)
     ends = np.cumsum(sizes)
     total = int(ends[-1]) if len(ends) else 0

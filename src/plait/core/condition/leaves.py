@@ -21,7 +21,10 @@ from plait.query.types import Sides, column_type, infer
 
 @dataclass(frozen=True)
 class Leaf:
-    """`needed`: a pair can't match if it is NULL, so `alive` covers its NULLs and kernels need no mask for it."""
+    """`needed`: a pair can't match if it is NULL, so `alive` covers its NULLs and kernels need no mask for it.
+
+    `expr` reads side `side` alone, `kind` is its type's name as in `query.types`.
+    """
 
     side: int
     expr: Expr
@@ -31,7 +34,11 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Shape:
-    """A bound condition taken apart. For an opaque function the leaves are the columns it reads."""
+    """A bound condition taken apart. For an opaque function the leaves are the columns it reads.
+
+    `schemas` are those of the left and the right rows; `leaves[side]` in the order in which kernels get them. Everything
+    that depends on the condition and not on the data is here; `words.Signature` has what depends on the data.
+    """
 
     predicate: Predicate
     schemas: Sides
@@ -64,7 +71,10 @@ class Shape:
 
 
 def shape(predicate: Predicate, left: pa.Schema, right: pa.Schema) -> Shape:
-    """Take a condition apart; it must have been bound to these schemas."""
+    """Take a condition apart; it must have been bound to these schemas.
+
+    The same expression in two places is one leaf. It is needed if any of its places needs it.
+    """
     schemas = (left, right)
     if predicate.expr is None:
         return _opaque_shape(predicate, schemas)

@@ -13,6 +13,7 @@ from plait.core.machine.shield import njit
 __all__ = ["e", "fabs", "inf", "isfinite", "isinf", "isnan", "nan", "pi", "sqrt", "tau"]
 
 
+# `math.sqrt` in machine code, with Python's error for a negative number. NaN and -0.0 give what they give in Python.
 @njit(nogil=True, error_model="python")
 def sqrt(x: float) -> float:
     if x < 0:

@@ -59,7 +59,11 @@ def pointer_at(typing_context, address):
 
 
 def columns(signature: Signature, side: int) -> list[tuple[str, str]]:
-    """One side's columns, as (name, NumPy type), in the order of the block; `alive` comes last of all."""
+    """One side's columns, as (name, NumPy type), in the order of the block; `alive` comes last of all.
+
+    An `object` leaf is listed as int64, for what stands in the place of the integer (`judge.Judge.wide`): no kernel reads
+    it, since Python judges where there is one.
+    """
     found = []
     for k, (word, nullable) in enumerate(zip(signature.words[side], signature.nullable[side], strict=True)):
         found.append((f"leaf{k}", _WORDS[word]))
@@ -69,13 +73,18 @@ def columns(signature: Signature, side: int) -> list[tuple[str, str]]:
 
 
 def native_text(shape: Shape, signature: Signature) -> store.KernelText:
+    """The module of `source`, and three functions behind it that can be called through a C address."""
     tail = _HEAD + "\n\n".join(_wrapper(shape, signature, k) for k in range(3))
     identity = source.module_text(shape, signature, named=True) + tail if shape.opaque else None
     return store.kernel_text(source.module_text(shape, signature) + tail, identity=identity)
 
 
 def _wrapper(shape: Shape, signature: Signature, which: int) -> str:
-    """`scan_0_at`, `scan_1_at` and `verify_at`: from the block to the kernel's arguments."""
+    """`scan_0_at`, `scan_1_at` and `verify_at`: from the block to the kernel's arguments.
+
+    `which` is 0 or 1 for the scan by probes of that side, 2 for `verify`. The text reads addresses and lengths from the
+    block and makes arrays of them without copying: who calls keeps the memory alive.
+    """
     arrays, at = [], COLUMNS
     sides: list[list[str]] = [[], []]
     for side in (0, 1):
@@ -108,7 +117,11 @@ def _wrapper(shape: Shape, signature: Signature, which: int) -> str:
 
 
 class Native:
-    """A condition's kernels for one signature, compiled when first asked for; keep it as long as its addresses."""
+    """A condition's kernels for one signature, compiled when first asked for; keep it as long as its addresses.
+
+    `scans[side]` and `verify` have an `.address`. Machine code is kept on disk, so another process loads it. An address
+    is valid as long as this object is.
+    """
 
     error: BaseException | None = None  # machine code answers FAILED, and keeps nothing of what was raised
 
@@ -134,5 +147,6 @@ _loaded: dict[ModuleType, Native] = {}
 
 
 def load(shape: Shape, signature: Signature, cache_dir: str | os.PathLike[str] | None = None) -> Native:
+    """One `Native` a module and process: two queries with the same condition and signature share it."""
     module = store.load(native_text(shape, signature), cache_dir)
     return _loaded.setdefault(module, Native(module))

@@ -1,7 +1,7 @@
 """A Python function that does not trace, written into the text of a module and compiled by Numba as it is.
 
 Only what `proof` has proven to be the same in machine code as in Python gets here (`why_python`); the rest is called as it
-is (`called`). Its bytecode travels inside the text (marshal, base64), with the constants, modules and functions it uses by
+is (`judge`). Its bytecode travels inside the text (marshal, base 85), with the constants, modules and functions it uses by
 name: the module needs neither the user's file nor a pickle, only the same version of Python. What a compiled function uses
 by name is read when the query is built; a later change of such a global is not seen.
 
@@ -32,13 +32,18 @@ _PLAIN_VALUES = (bool, int, float, complex, str, bytes, type(None))
 
 
 def function_of(shape: Shape) -> FunctionType:
+    """The user's function. It has bytecode: what has none was refused when the query was built."""
     function = shape.predicate.source
     assert hasattr(function, "__code__")  # columns_read has refused everything else; it may be a bound method
     return function  # type: ignore[return-value]
 
 
 def why_python(shape: Shape, intervals: tuple[tuple[Any, ...], tuple[Any, ...]]) -> str:
-    """Why Python has to judge an opaque condition whose integer columns lie in these intervals; "" if nothing says so."""
+    """Why Python has to judge an opaque condition whose integer columns lie in these intervals; "" if nothing says so.
+
+    `intervals` are by side and leaf: where the data's integers lie so far, None for what is no integer. The same function
+    may be proven for small values and not for large ones, so this is asked again when an interval grows.
+    """
     function = shape.predicate.source
     if not isinstance(function, FunctionType):
         return f"the condition is a {type(function).__name__}"
@@ -58,6 +63,9 @@ def why_python(shape: Shape, intervals: tuple[tuple[Any, ...], tuple[Any, ...]])
 
 
 def _field(leaf: Leaf) -> str:
+    """The column of a leaf as a field of a compiled row, which is a named tuple: those names can't begin with `_`, be
+    keywords, or hold blanks.
+    """
     name: str = leaf.expr.name  # type: ignore[union-attr]  # an opaque function's leaves are columns
     if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
         raise proof.Unproven(f"it reads column {name!r}, whose name a compiled row can't have")
@@ -65,6 +73,7 @@ def _field(leaf: Leaf) -> str:
 
 
 def _known(leaf: Leaf, interval: Any) -> proof.Known:
+    """What the proof may assume of a column's values."""
     if is_int(leaf.kind):
         return proof.whole(interval or (0, 0))
     if is_float(leaf.kind):
@@ -129,7 +138,11 @@ def holds(left, right):
 
 
 class _Embedder:
-    """Writes a function and what it uses as assignments, each thing once."""
+    """Writes a function and what it uses as assignments, each thing once.
+
+    Closures, defaults and globals are values in the text, so the module is closed: nothing of the user's process is
+    needed to load it. `_names` is by id of a function, so a function that two others use is written once.
+    """
 
     def __init__(self, named: bool) -> None:
         self.named = named
@@ -201,6 +214,7 @@ def place(code: CodeType, line: int | None = None) -> str:
 
 
 def codes_of(code: CodeType) -> Iterator[CodeType]:
+    """A code object and those of the functions and comprehensions inside it."""
     yield code
     for const in code.co_consts:
         if isinstance(const, CodeType):
@@ -237,7 +251,11 @@ _HARMLESS = (
 
 
 def cannot_fail(shape: Shape) -> bool:
-    """Whether the bytecode shows that no numbers make the function raise or loop; if in doubt, no."""
+    """Whether the bytecode shows that no numbers make the function raise or loop; if in doubt, no.
+
+    If so, a scan may call it on pairs outside of the probe's range, or of dead rows, and throw the answers away: that is
+    what makes the loop free of branches. If not, each pair is looked at by itself (`source._careful_scan`).
+    """
     function = function_of(shape)
     code = function.__code__
     if any(isinstance(const, CodeType) for const in code.co_consts):
@@ -266,7 +284,11 @@ def cannot_fail(shape: Shape) -> bool:
 
 
 def digest(function: FunctionType) -> str:
-    """A name for the function's meaning and line numbers; marshal's own bytes vary with reference counts."""
+    """A name for the function's meaning and line numbers; marshal's own bytes vary with reference counts.
+
+    Line numbers and the file's name are in it, since errors show them. Constants are told by type and value: 1 and 1.0
+    and True differ.
+    """
     out = hashlib.sha256()
 
     def add(code: CodeType) -> None:
@@ -291,7 +313,10 @@ def _filled(cell: Any) -> bool:
 
 
 def reached(function: FunctionType) -> Iterator[tuple[FunctionType, list[Any]]]:
-    """A function and all functions it reaches by name, each with the values it uses."""
+    """A function and all functions it reaches by name, each with the values it uses.
+
+    Cells that have no value yet are left out. Each function comes once, also where functions call each other in a ring.
+    """
     found: set[int] = set()
     waiting = [function]
     while waiting:

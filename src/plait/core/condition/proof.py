@@ -9,6 +9,10 @@ in every library function that is not IEEE's own. So the function is walked thro
 each value can be: an integer with the least and the greatest it can reach (from the minima and maxima of the data), a
 float, a truth value, text, or a constant. Only steps that are known to be the same in both are let through. There are
 no loops in what is let through, so the walk ends, and a value's bounds are never too narrow.
+
+Example: a function that holds `l.x * r.y > 10`, with x and y in (-1000, 1000) is proven: the product lies in (-10^6,
+10^6). With x and y in (-2^40, 2^40) it is not, since the product may have 80 bits. If the data grow from the first to the
+second, the proof is made again, fails, and Python takes over from there (tests/core/condition/test_proof.py).
 """
 
 from __future__ import annotations
@@ -44,7 +48,11 @@ class Unproven(Exception):
 @dataclass(frozen=True)
 class Known:
     """What a value can be. `kind`: whole, real, truth, text, none; mixed (one of several, of which only the truth may be
-    asked); thing (a constant that is no number: `value`); row (`fields`)."""
+    asked); thing (a constant that is no number: `value`); row (`fields`).
+
+    `low` and `high` are of whole numbers only. `value` is there for a constant: an exponent or an index has to be one.
+    `fields` of a row are by column.
+    """
 
     kind: str
     low: int = 0
@@ -62,17 +70,26 @@ _TESTED = ("whole", "real", "truth", "mixed", "none")  # what `if` may be asked 
 
 
 def whole(interval: Interval) -> Known:
+    """An integer that lies in this interval. Raises where 64 bits do not hold the interval: that is the whole of the
+    proof for integers.
+    """
     if not bounds.fits(interval, bounds.INT64):
         raise Unproven("it may reckon with integers beyond 64 bits")
     return Known("whole", *interval)
 
 
 def prove(function: FunctionType, arguments: list[Known]) -> Known:
-    """What the function gives; raises `Unproven` at the first step that is not known to be the same in Python."""
+    """What the function gives; raises `Unproven` at the first step that is not known to be the same in Python.
+
+    `arguments` are two rows. Nothing is compiled or called: Numba only reads the bytecode.
+    """
     return _walk(function, arguments, ())
 
 
 def _walk(function: FunctionType, arguments: list[Known], callers: tuple[FunctionType, ...]) -> Known:
+    """What a function gives when it is called with these arguments. `callers` are the functions around this one, for
+    calls inside of calls. Keyword arguments, defaults and `*` are left to Python.
+    """
     if function in callers or len(callers) >= _DEEPEST:
         raise Unproven(f"its function {function.__name__!r} calls itself")
     code = function.__code__
@@ -82,6 +99,7 @@ def _walk(function: FunctionType, arguments: list[Known], callers: tuple[Functio
 
 
 def _blocks(function: FunctionType) -> dict[int, Any]:
+    """The function as Numba reads it, in basic blocks by label. What Numba can't read is not compiled."""
     from numba.core import compiler
 
     try:
@@ -105,7 +123,12 @@ def _joined(a: Known, b: Known) -> Known:
 
 
 class _Walk:
-    """One call. Blocks are taken in the order of their labels, which is an order of execution where nothing jumps back."""
+    """One call. Blocks are taken in the order of their labels, which is an order of execution where nothing jumps back.
+
+    `entering` has, for each block that something leads to, what each name can be when it begins: joined over all ways
+    that lead there. `kinds` is stricter than Numba: a name of the user's keeps one kind in the whole function, since
+    machine code gives it one type.
+    """
 
     def __init__(self, blocks: dict[int, Any], arguments: list[Known], callers: tuple[FunctionType, ...]) -> None:
         self.blocks, self.arguments, self.callers = blocks, arguments, callers
@@ -138,6 +161,10 @@ class _Walk:
         return found
 
     def _leave(self, label: int, names: dict[str, Known], step: Any) -> None:
+        """What is known at the end of a block is known where the next ones begin. All ways into a block are known before
+        it is walked, since nothing jumps back. A name that only some ways give a value has none: to read it would raise
+        in Python and be rubbish in machine code.
+        """
         for target in step.get_targets():
             if target <= label:
                 raise Unproven("it has a loop")
@@ -148,6 +175,7 @@ class _Walk:
                 self.entering[target] = {n: _maybe(before[n], names[n]) for n in before if n in names}
 
     def _assign(self, names: dict[str, Known], name: str, value: Known) -> None:
+        """A name gets a value. Names that begin with `$` are Numba's own, for steps of an expression."""
         if not name.startswith("$") and self.kinds.setdefault(name, value.kind) != value.kind:
             raise Unproven(f"{name!r} is {self.kinds[name]} here and {value.kind} there")
         # A number under a name is no constant any more: Numba may not see through the name.
@@ -226,6 +254,7 @@ def _maybe(a: Known, b: Known) -> Known:
 
 
 def _constant(value: Any) -> Known:
+    """What a constant can be: itself. Only exact types: a subclass of int may do anything."""
     if value is None:
         return NONE
     if type(value) is bool:
@@ -254,6 +283,9 @@ def _named(function: Any) -> str:
 
 
 def _binary(function: Any, a: Known, b: Known) -> Known:
+    """What an operator gives of two values. Floats: + - * / are IEEE's in both. `**`, `%` and `//` of floats are not let
+    through: libraries differ there. A division by zero raises in both.
+    """
     kinds = (a.kind, b.kind)
     if kinds == ("whole", "whole"):
         return _of_wholes(function, a, b)
@@ -275,6 +307,10 @@ def _binary(function: Any, a: Known, b: Known) -> Known:
 
 
 def _of_wholes(function: Any, a: Known, b: Known) -> Known:
+    """What an operator gives of two integers. The least int64 divided by -1 does not fit, and the machine traps or wraps;
+    so a dividend whose negation does not fit is refused. For & | ^ both operands are widened to whole bits: the result
+    has no more bits than the wider one.
+    """
     if function in _COMPARE:
         return TRUTH
     if function in _WHOLE:

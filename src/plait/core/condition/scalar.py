@@ -3,6 +3,17 @@
 Every node becomes one assignment in the word that `words` chose, so that int32 arithmetic stays in int32. There is no
 branch: logic is `&` and `|` over the two questions «is it true» and «is it false», which is all that three-valued logic
 is, and NULL is neither. A float comparison is false for NaN by itself; `ne` is written `<` or `>` for that reason.
+
+Example: `abs(l.x - r.a) <= 10` with x and a in int32 becomes
+
+    t1 = int32(l0 - r0)
+    t2 = t1 if t1 >= int32(0) else int32(-t1)
+
+and the condition is `(t2 <= int32(10))`. l0 and r0 are the leaves of the pair. Where a leaf may be NULL, l0v is its mask,
+and the condition is joined with `(l0v != uint8(0))`.
+
+The same text is run by plain Python over thousands of random conditions (tests/core/join/test_random_conditions.py), so
+what is held against the reference is what is compiled.
 """
 
 from __future__ import annotations
@@ -27,7 +38,11 @@ _FLIP = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
 
 @dataclass(frozen=True)
 class Value:
-    """A number in the text: its name, machine word, type, and where it is not NULL ("" for everywhere)."""
+    """A number in the text: its name, machine word, type, and where it is not NULL ("" for everywhere).
+
+    `text` is an expression of the text, cheap to repeat: a name, or a constant. `valid` is one too, "" for «never NULL»
+    and "False" for «always NULL».
+    """
 
     text: str
     word: str
@@ -37,7 +52,12 @@ class Value:
 
 
 class ScalarWriter:
-    """Writes the condition over one pair; `names` maps (side, leaf) to the variable that holds the leaf."""
+    """Writes the condition over one pair; `names` maps (side, leaf) to the variable that holds the leaf.
+
+    `lines` are the assignments so far, in order; `_values` remembers each node's name, so a part that is used twice is
+    computed once. `suffix` keeps the names of several copies of the condition apart: a scan has one a probe. `codes` are
+    those of text constants.
+    """
 
     def __init__(self, shape: Shape, signature: Signature, names: dict[tuple[int, int], str], codes: dict[Any, int],
                  suffix: str = "") -> None:  # fmt: skip
@@ -54,6 +74,7 @@ class ScalarWriter:
         return _all([self.true(part) for part in self.shape.terms.pair]) or "True"
 
     def _let(self, text: str) -> str:
+        """A name for a value, which is assigned in `lines`."""
         self._names += 1
         name = f"t{self._names}{self.suffix}"
         self.lines.append(f"{name} = {text}")
@@ -62,12 +83,18 @@ class ScalarWriter:
     # --- logic ---
 
     def true(self, expr: Expr) -> str:
+        """Text that is true where the expression is known to be true. It is false for both false and unknown."""
         return self._holds(expr, True)
 
     def false(self, expr: Expr) -> str:
+        """Text that is true where the expression is known to be false. Not the negation of `true`."""
         return self._holds(expr, False)
 
     def _holds(self, expr: Expr, wanted: bool) -> str:
+        """Text of «the expression is known to be `wanted`». A leaf that is a boolean is stored as 0, 1 or 2 for NULL, so
+        one comparison answers. not(a and b) is false where both are true: `wanted` turns over, and «and» changes places
+        with «or». A negated comparison is the flipped one, since both are unknown together.
+        """
         place = self.shape.leaf_of.get(expr)
         if place is not None:
             return f"({self.names[place]} == uint8({int(wanted)}))"
@@ -103,6 +130,10 @@ class ScalarWriter:
         return {"True": "False", "False": "True"}.get(text) or f"({text} == False)"
 
     def _comparison(self, op: str, a: Expr, b: Expr) -> str:
+        """Text of «the comparison is known to be true». Truth values are equal if both are true or both are false. Text
+        compares by codes. Two integers compare exactly; if one side is a float both are brought to the common type, and
+        NaN makes every comparison false, which «unknown» has to be.
+        """
         kinds = infer(a, self.shape.schemas), infer(b, self.shape.schemas)
         if "null" in kinds:
             return "False"
@@ -139,6 +170,7 @@ class ScalarWriter:
         return f"(({s} < int64(0)) | {at_least})" if below else at_least
 
     def _to_bool(self, arg: Expr, wanted: bool) -> str:
+        """A cast to a boolean. A number is true if it is not 0. NaN is neither: both tests are false for it."""
         if infer(arg, self.shape.schemas) == "bool":
             return self._holds(arg, wanted)
         x = self.value(arg)
@@ -152,6 +184,7 @@ class ScalarWriter:
     # --- numbers ---
 
     def value(self, expr: Expr) -> Value:
+        """An expression that is a number or text. Booleans have no value here, only `true` and `false`."""
         found = self._values.get(expr)
         if found is None:
             found = self._values[expr] = self._value(expr)
@@ -180,6 +213,9 @@ class ScalarWriter:
         raise AssertionError(expr)
 
     def _constant(self, expr: Expr, kind: str) -> Value:
+        """An expression without columns is computed now, by `evaluate`. An integer keeps its number, to be spelled in the
+        word of whoever uses it; a NULL has the text of a number that nobody reads, and is never valid.
+        """
         if isinstance(expr, Literal) and isinstance(expr.value, (str, bytes)):
             return Value(f"int64({self.codes[expr.value]})", "int64", kind)
         found = constant(expr)
@@ -193,6 +229,7 @@ class ScalarWriter:
         return Value(f"{word}({_number(real)})", word, kind, valid, real)
 
     def _integer(self, x: Value, word: str) -> str:
+        """A number's text. In this word. A constant is spelled in it at once: `int64(5)`, not `int64(int32(5))`."""
         if x.constant is not None:
             return f"{word}({x.constant})"
         return x.text if x.word == word else f"{word}({x.text})"
@@ -218,6 +255,10 @@ class ScalarWriter:
         return Value(self._let(f"{'-' if op == 'neg' else 'abs'}({x.text})"), x.word, kind, x.valid)
 
     def _integers(self, op: str, x: Value, y: Value, expr: Expr, kind: str) -> Value:
+        """Arithmetic of integers. `word(a + b)` and not `a + b`: Numba would widen int32 to int64 and halve the lanes.
+        `words.choose` has proven that it fits. A zero divisor is replaced by 1 and makes the result NULL: no branch, and
+        nothing raises. Python's `%` has the divisor's sign, SQL's the dividend's: `sqlmod` is made of Python's.
+        """
         word = self.widths.word(expr)
         a, b, valid = self._integer(x, word), self._integer(y, word), _all([x.valid, y.valid])
         if op in ("add", "sub", "mul"):
@@ -249,6 +290,7 @@ class ScalarWriter:
         )
 
     def _pick(self, op: str, x: Value, y: Value, expr: Expr, kind: str) -> Value:
+        """`least` and `greatest`, as `evaluate._pick` says: of a tie the same operand, NaN above all, NULL gives way."""
         if kind == "null":
             return x
         if is_int(kind):
@@ -269,6 +311,9 @@ class ScalarWriter:
         return Value(chosen, word, kind, "" if "True" in (vx, vy) else self._let(_any([vx, vy])))
 
     def _cast(self, arg: Expr, to: str) -> Value:
+        """A number in another type. Out of range gives NULL: a test `fit`, a harmless 0 in the value's place, and
+        `valid`. high + 1 is a power of two, so the comparison with a float is exact.
+        """
         kind = infer(arg, self.shape.schemas)
         expr = Cast(arg, to)
         if is_float(to):
@@ -307,6 +352,7 @@ def _all(parts: list[str]) -> str:
 
 
 def _any(parts: list[str]) -> str:
+    """Parts joined by `|`; "" and "True" make the whole true, "False" drops out."""
     if "True" in parts or "" in parts:
         return "True"
     kept = [part for part in parts if part != "False"]
@@ -316,6 +362,7 @@ def _any(parts: list[str]) -> str:
 
 
 def _number(value: float) -> str:
+    """A float as the text of the module has it: `inf` and `nan` are names there. `repr` gives back the same bits."""
     if math.isnan(value):
         return "nan"
     if math.isinf(value):

@@ -9,6 +9,16 @@ A kernel never allocates: it fills the buffers it is given, and when they may no
 is in `state` and returns 1, to be called again with larger ones.
 
 The same text runs as plain Python where `compiled` does nothing, which is how tests try thousands of conditions.
+
+Arguments of `scan_0` and `scan_1` (probes of the left and of the right side): `n` probes; `lo` and `hi`, int64 by probe,
+their ranges of rows; the probes' leaves with their masks; the window's leaves with theirs, and `alive` where it has one;
+`state`, four int64; `out_probe` and `out_row`, int64 of one length. `state` begins as -1, 0, 0, 0 and holds panel, probe,
+tile, and pairs so far. 0 comes back when all is done. `verify` gets candidates as `left`, `right` and `other`, keeps
+those that match in their front, and gives how many.
+
+Why two phases: a loop that stores pairs as it finds them has a branch a pair, and runs at about a tenth of the speed of
+one that only ORs (design.md, section 5). Matches are few, so the second loop seldom runs.
+tests/core/join/test_machine_code.py looks at the machine code of the first.
 """
 
 from __future__ import annotations
@@ -61,6 +71,9 @@ def module_text(shape: Shape, signature: Signature, *, plain: bool = False, name
     """The whole module. `plain` leaves Numba out: the same functions, run by Python (trees only; functions are called).
 
     `named` gives the text by which the module is named, see `opaque.function_text`.
+
+    `shape` is the condition, `signature` how its leaves are stored. Equal arguments give equal text, which is the
+    module's name on disk.
     """
     writer = _ModuleWriter(shape, signature, 2 if plain else PROBES)  # Python gains nothing from more
     scans = [writer.scan(0), writer.scan(1)]
@@ -89,6 +102,10 @@ def _comment(text: str) -> str:
 
 
 class _ModuleWriter:
+    """Writes a module's functions. `probes` is how many copies of the condition a scan's loop holds: each row of the
+    window is loaded once for that many probes.
+    """
+
     def __init__(self, shape: Shape, signature: Signature, probes: int) -> None:
         self.shape, self.signature, self.probes = shape, signature, probes
         self.codes = {value: constant_code(value) for value in shape.literals}
@@ -109,6 +126,9 @@ class _ModuleWriter:
         return [f"{name.lower()}{suffix} = {name}[{at}]" for name in self._leaf_arrays(side)]
 
     def _condition(self, suffixes: tuple[str, str], temp: str) -> tuple[list[str], str]:
+        """The assignments of a condition over one pair, and the text that says whether it matches. `suffixes` are
+        appended to the leaves' names of either side, `temp` to those of assignments.
+        """
         names = {
             (side, k): f"{'lr'[side]}{k}{suffixes[side]}"
             for side in (0, 1)
@@ -145,7 +165,10 @@ def verify(n, left, right, other, {arrays}):
 """.replace(", )", ")")
 
     def scan(self, side: int) -> str:
-        """All pairs of probes of one side with their ranges of the other side's window."""
+        """All pairs of probes of one side with their ranges of the other side's window.
+
+        Dead rows of the window are masked by `alive`; of a dead probe the caller makes the range empty.
+        """
         if self.shape.opaque and not opaque.cannot_fail(self.shape):
             return self._careful_scan(side)
         return self._fast_scan(side)
@@ -176,6 +199,10 @@ def verify(n, left, right, other, {arrays}):
         return f"for j in range(uint64({first}), uint64({last})):\n{indent(body, '    ')}"
 
     def _fast_scan(self, side: int) -> str:
+        """The scan in two phases. Probes are taken PROBES at a time over tiles of TILE rows that cover the ranges of all
+        of them. So the condition is also computed for rows outside of a probe's own range; `hit` may be true for nothing.
+        The second loop looks at each probe's own rows. The last group is filled up with its last probe.
+        """
         window = 1 - side
         setup, tests = [], []
         for k in range(self.probes):

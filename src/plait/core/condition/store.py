@@ -54,7 +54,11 @@ def kernel_text(text: str, *, identity: str | None = None) -> KernelText:
 
 
 def cache_folder(folder: str | os.PathLike[str] | None = None) -> Path:
-    """Where modules live: as given, else `PLAIT_CACHE_DIR`, else under the user's cache folder."""
+    """Where modules live: as given, else `PLAIT_CACHE_DIR`, else under the user's cache folder.
+
+    The folder is not made here if it was named. Where the home folder can't be written, one in the system's folder for
+    temporary files serves.
+    """
     if folder is not None:
         return Path(folder)
     given = os.environ.get("PLAIT_CACHE_DIR")
@@ -70,6 +74,7 @@ def cache_folder(folder: str | os.PathLike[str] | None = None) -> Path:
 
 
 def _sealed(text: str) -> str:
+    """The text with its hash as a comment at the end: still a module of Python."""
     return f"{text}\n# {hashlib.sha256(text.encode()).hexdigest()}\n"
 
 
@@ -119,7 +124,11 @@ def _put(temporary: str, path: Path) -> None:
 
 
 def load(kernel: KernelText, folder: str | os.PathLike[str] | None = None) -> ModuleType:
-    """Run a module, by way of the cache folder if there is one that can be written."""
+    """Run a module, by way of the cache folder if there is one that can be written.
+
+    Modules are kept by name and folder for the life of the process. A warning, not an error, where nothing can be
+    written: the run is slower and right.
+    """
     key = (kernel.name, str(cache_folder(folder)))
     module = _loaded.get(key)
     if module is None:

@@ -9,6 +9,9 @@ are therefore real numbers without rounding; `slop` says by how much rounding ma
     inequality  one of the two bounds is infinite
     filter      reads one side only
     rest        everything else
+
+Example: `abs(l.x - r.a) <= 10 and l.k == r.k and l.x > 0 and l.y * r.b > 3` has a band -10 <= l.x - r.a <= 10, an
+equality, a filter on the left side, and a rest. tests/core/condition/test_terms.py has every spelling of a band.
 """
 
 from __future__ import annotations
@@ -36,7 +39,11 @@ class Equality:
 
 @dataclass(frozen=True)
 class Band:
-    """`low <= left - right <= high`; `weight` sums the sizes of the constants in it, `eps` is the unit of rounding."""
+    """`low <= left - right <= high`; `weight` sums the sizes of the constants in it, `eps` is the unit of rounding.
+
+    `weight` and `eps` bound how far rounding may have moved the difference: by eps * (sizes of the operands + weight).
+    `kind` is float32 if any step is computed in it. Either bound may be infinite.
+    """
 
     left: Expr
     right: Expr
@@ -53,7 +60,11 @@ class Band:
 
 @dataclass(frozen=True)
 class Terms:
-    """`conjuncts` are the whole condition; `pair` those that need both rows, in the order of the condition."""
+    """`conjuncts` are the whole condition; `pair` those that need both rows, in the order of the condition.
+
+    `filters` are by side. `never`: a conjunct without columns is not true, so no pair ever matches. Every conjunct that
+    reads both sides is in `pair`, and also in one of `equalities`, `bands`, `inequalities` or `rest`.
+    """
 
     filters: tuple[tuple[Expr, ...], tuple[Expr, ...]]
     pair: tuple[Expr, ...]
@@ -78,7 +89,10 @@ class Terms:
 
 
 def conjuncts(expr: Expr) -> list[Expr]:
-    """The parts that must all be true. A negation moves inwards: a comparison and its flip are unknown together."""
+    """The parts that must all be true. A negation moves inwards: a comparison and its flip are unknown together.
+
+    `not (a or b)` is `not a` and `not b`, also in three-valued logic. `not (a and b)` is no conjunction and stays whole.
+    """
     match expr:
         case Binary("and", a, b):
             return conjuncts(a) + conjuncts(b)
@@ -93,6 +107,7 @@ def conjuncts(expr: Expr) -> list[Expr]:
 
 
 def sides_of(expr: Expr) -> frozenset[int]:
+    """The sides that an expression reads: 0 for left, 1 for right; empty for a constant."""
     return frozenset(c.side for c in columns(expr) if c.side is not None)
 
 
@@ -177,6 +192,10 @@ def _difference(expr: Expr) -> _Difference | None:
 
 
 def _collect(expr: Expr, sign: int, parts: list[tuple[int, Expr]]) -> tuple[float, float]:
+    """Take a sum apart. Walks down sums, differences and signs, and gives the constants' sum and the sum of their sizes.
+    What is left goes to `parts` with its sign. A part that reads both sides has an infinite weight, which spoils the
+    difference.
+    """
     if not sides_of(expr):
         number = _constant_number(expr)
         return sign * number, abs(number)  # what is no number has an infinite weight, and spoils the difference
@@ -234,6 +253,10 @@ class _Ranges:
         return self._add(found, low, high, 0.0, part)
 
     def _add(self, d: _Difference, low: float, high: float, weight: float, part: Expr) -> bool:
+        """Take in a bound on a difference. The bounds move by the difference's own constants: l.x + 3 <= r.a is l.x - r.a
+        <= -3. A second bound over the same parts narrows the first. Constants so large that a sum may overflow make no
+        band: then it is judged pair by pair.
+        """
         kind = self._kind(part)
         total = d.weight + weight
         if kind is None or not total < _LARGEST.get(kind, math.inf):
@@ -251,7 +274,10 @@ class _Ranges:
         return True
 
     def _kind(self, part: Expr) -> str | None:
-        """float32 if any step of the comparison is rounded to it, else float64; None if it compares no numbers."""
+        """float32 if any step of the comparison is rounded to it, else float64; None if it compares no numbers.
+
+        The unit of rounding is 2^-24 for float32 and 2^-53 for float64; `_add` takes 8 and 16 of them, for several steps.
+        """
         kinds = {infer(node, self.schemas) for node in _arithmetic_nodes(part)}
         if not all(is_number(kind) for kind in kinds):
             return None

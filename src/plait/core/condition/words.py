@@ -4,6 +4,10 @@ A leaf is stored in a word of its own: `int32` where its type is narrow and its 
 in the last resort, `object`. A node is as wide as its widest operand: int32 arithmetic stays in int32, which doubles
 the lanes of a vector. `choose` proves that no node leaves its word; failing that it tries 64 bits throughout, and
 failing that the pair is judged by `evaluate` on Python's integers.
+
+Example: l.x and r.a are int16 columns with values below 1000. They are stored in int32, and l.x - r.a is computed in
+int32. If r.a is an int64 column, the difference is computed in int64. If both are, and reach from -2^62 to 2^62, the
+difference may leave 64 bits, and Python judges.
 """
 
 from __future__ import annotations
@@ -30,6 +34,8 @@ class Signature:
     `in_python`: no machine word is proven wide enough, or a function not proven to be the same compiled, so Python judges.
     It is a part of the signature, so that whoever compares two signatures sees that a kernel must not be used any more
     though every column is stored as before. `why` is for `explain`.
+
+    `object` is a word too: integers that neither int64 nor uint64 holds. There is no kernel for it.
     """
 
     words: tuple[tuple[str, ...], tuple[str, ...]]
@@ -71,7 +77,11 @@ Intervals = tuple[tuple[Interval | None, ...], tuple[Interval | None, ...]]
 
 
 def choose(shape: Shape, signature: Signature, intervals: Intervals) -> Signature:
-    """How pairs are judged exactly: by a kernel whose every integer is proven to fit its word, or by Python."""
+    """How pairs are judged exactly: by a kernel whose every integer is proven to fit its word, or by Python.
+
+    Called when words, masks or intervals have changed, not for each batch. `intervals` are by side and leaf, None for
+    what is no integer or was not seen yet.
+    """
     if shape.opaque:
         why = opaque.why_python(shape, intervals)
         return replace(signature, in_python=bool(why), why=why)
@@ -91,6 +101,7 @@ class Widths:
         self.shape, self.signature, self.intervals = shape, signature, intervals
 
     def holds(self, part: Expr) -> bool:
+        """Whether every node of a conjunct that a kernel computes fits its word."""
         return all(self._node_holds(node) for node in self._nodes(part))
 
     def _nodes(self, expr: Expr) -> list[Expr]:
@@ -135,6 +146,7 @@ class Widths:
                 return "int32" if narrow else "int64"
 
     def interval(self, expr: Expr) -> Interval:
+        """Of a leaf what was seen; nothing seen yet is (0, 0). Of a node by `bounds`, from its operands."""
         place = self.shape.leaf_of.get(expr)
         if place is not None:
             found = self.intervals[place[0]][place[1]] if self.intervals else None

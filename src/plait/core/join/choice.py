@@ -31,7 +31,10 @@ def dimensions(shape: Shape) -> tuple[Band, ...]:
 
 
 def possible(shape: Shape) -> tuple[str, ...]:
-    """Every index that can serve a condition, the usual choice first."""
+    """Every index that can serve a condition, the usual choice first.
+
+    Any of these gives the same pairs; the choice is one of speed alone, which tests/core/join/test_indexes.py holds.
+    """
     found, kinds = shape.terms, []
     if found.equalities:
         kinds.append("hash")
@@ -43,6 +46,7 @@ def possible(shape: Shape) -> tuple[str, ...]:
 
 
 def check_index(index: str, shape: Shape) -> None:
+    """For the option `index=`: an unknown name, or an index that the condition has no term for, is a `QueryError`."""
     if index not in KINDS:
         raise QueryError(f"index={index!r} is no index", do=f"Use one of {', '.join(KINDS)}")
     if index != "auto" and index not in possible(shape):
@@ -55,7 +59,12 @@ def check_index(index: str, shape: Shape) -> None:
 
 @dataclass
 class Choice:
-    """The present choice for probes into one side's window."""
+    """The present choice for probes into one side's window.
+
+    `kind` is the index that is meant to serve, `why` the reason for the last decision, in words. `rest` counts batches
+    that are scanned until the index is tried again; `next_rest` is how many it will be the next time: 1, 2, 4 ... up to
+    REST_LONGEST. `switched`: a hash has made way for a grid, which happens once.
+    """
 
     shape: Shape
     forced: str = "auto"
@@ -69,7 +78,10 @@ class Choice:
         self.kind = possible(self.shape)[0] if self.forced == "auto" else self.forced
 
     def pick(self, rows_per_probe: float) -> str:
-        """The index for the next batch of probes."""
+        """The index for the next batch of probes.
+
+        `rows_per_probe` is how many rows of the window a probe's range has on average: what a scan would cost.
+        """
         if self.forced != "auto":
             self.why = "it was asked for (index=)"
             return self.forced
@@ -87,7 +99,11 @@ class Choice:
         return self.kind
 
     def observe(self, probes: int, over: int, steps: int) -> None:
-        """What the last batch cost on the index."""
+        """What the last batch cost on the index.
+
+        `probes` were asked, `over` of them gave up, `steps` rows were looked at. If more than a quarter gave up, the
+        index rests.
+        """
         if self.forced != "auto" or probes == 0:
             return
         if self.kind == "hash" and not self.switched and self.shape.terms.bands and steps > CHAIN_LONG * probes:

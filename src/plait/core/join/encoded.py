@@ -29,7 +29,15 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 @dataclass(frozen=True)
 class EncodedRows:
-    """Rows of one side. `alive` and the leaves' masks are None where all are; `usable` rows may be in an index."""
+    """Rows of one side. `alive` and the leaves' masks are None where all are; `usable` rows may be in an index.
+
+    `ts` is int64, `leaves` are as `Shape.leaves` lists them for the side, `alive` a mask of booleans, `key` int64,
+    `coord` float64 of shape (n, 2), `usable` uint8. `key` and `coord` are None where the condition has no equality, or no
+    band.
+
+    Fewer rows are `usable` than alive: one whose key is NaN is alive by its other parts and equals nothing, so no index
+    holds it. It can't match, since the equality is a conjunct.
+    """
 
     ts: np.ndarray
     leaves: tuple[Array, ...]
@@ -52,6 +60,8 @@ class EncodedRows:
         return len(self.ts)
 
     def take(self, at: np.ndarray | slice) -> EncodedRows:
+        """A stretch or a choice of rows; a slice shares memory."""
+
         def part(values: np.ndarray | None) -> np.ndarray | None:
             return None if values is None else values[at]
 
@@ -69,6 +79,10 @@ class RowEncoder:
         self.shape, self.dimensions, self.interner = shape, dimensions, interner
 
     def rows(self, side: int, batch: pa.RecordBatch | pa.Table, ts: np.ndarray) -> EncodedRows:
+        """Rows of one side, as kernels and indexes see them. `batch` has at least the columns that `Shape.reads` names,
+        `ts` the rows' times, ascending. Text is given codes at the interner's present stamp. Each expression is evaluated
+        once, also if it is a leaf, a key and a coordinate at the same time.
+        """
         n = len(ts)
         columns: dict[Expr, Array] = {
             Column(side, name): column(batch.column(name), self.interner, name) for name in self.shape.reads(side)
@@ -93,6 +107,9 @@ class RowEncoder:
         return EncodedRows(ts, leaves, alive, key, coord, marked)
 
     def _alive(self, side: int, n: int, leaves: tuple[Array, ...], value: Values) -> np.ndarray | None:
+        """Which rows can match at all, as a mask. None where nothing can make a row dead. A filter that is unknown makes
+        it dead, as one that is false does.
+        """
         alive = np.zeros(n, bool) if self.shape.terms.never else None
         for part in self.shape.terms.filters[side]:
             alive = both_valid(alive, truth(value(part)))
@@ -102,7 +119,11 @@ class RowEncoder:
         return alive
 
     def _key(self, side: int, n: int, value: Values) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """Equality terms as one 64-bit number: equal values give equal numbers; the converse is checked later."""
+        """Equality terms as one 64-bit number: equal values give equal numbers; the converse is checked later.
+
+        Several equalities are mixed into one word; rows that differ may share it. The second array says where a key can
+        equal anything: not under NULL or NaN.
+        """
         key: np.ndarray | None = None
         valid: np.ndarray | None = None
         for term in self.shape.terms.equalities:
@@ -114,7 +135,11 @@ class RowEncoder:
         return (None if key is None else key.view(np.int64)), valid
 
     def _coord(self, side: int, n: int, value: Values) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """Coordinates as float64, two a row (the second 0 if there is one dimension)."""
+        """Coordinates as float64, two a row (the second 0 if there is one dimension).
+
+        A coordinate only chooses candidates, so it may be rounded and clipped: a probe's range is widened by as much
+        (`chains.probe_ranges`). Infinities are clipped too, and still meet each other there.
+        """
         if not self.dimensions:
             return None, None
         coord, valid = np.zeros((n, 2)), None
@@ -161,7 +186,10 @@ def leaf_interval(array: Array) -> Interval | None:
 
 
 def stored(array: Array, word: str) -> np.ndarray:
-    """A leaf's values in the word it is stored in."""
+    """A leaf's values in the word it is stored in.
+
+    `word` is one of `words.Signature`. A boolean becomes 0, 1 or 2 (NULL). The result is contiguous, as kernels want it.
+    """
     if word == "tri":
         codes = array.data.astype(np.uint8)
         return codes if array.valid is None else np.where(array.valid, codes, np.uint8(2))

@@ -23,6 +23,12 @@ STEPS = 64  # a walk's budget, besides its share of the window
 
 
 class Index(Protocol):
+    """What offers candidates out of one segment. `sync` must be called after rows entered and before `probe`. In `probe`:
+    `rows` are the probes, of side `side`; `lo`, `hi` (int64) their ranges in `segment`, which is the other side's;
+    `wanted` (uint8) leaves probes out; `over` (uint8) is written. The arrays that come are lent: the next pair of arrays
+    is written over them.
+    """
+
     steps: int  # walked in the last probe, over all probes
 
     def sync(self, segment: Segment) -> None: ...
@@ -43,7 +49,10 @@ class Index(Protocol):
 
 
 class _Buffers:
-    """Where kernels write pairs; grown when one probe alone fills them."""
+    """Where kernels write pairs; grown when one probe alone fills them.
+
+    Two int64 arrays of one length: the k-th pair is (probe[k], row[k]).
+    """
 
     def __init__(self) -> None:
         self.probe = np.empty(1 << 16, np.int64)
@@ -55,11 +64,17 @@ class _Buffers:
 
 
 def _power(n: int) -> int:
+    """The least power of two that is not below n; 1 for 0."""
     return 1 << max(0, int(n - 1).bit_length())
 
 
 class _Follower:
-    """What all indexes share: how they keep up with their segment."""
+    """What all indexes share: how they keep up with their segment.
+
+    `covered` is the first position that is not in the index yet. `generation` is the segment's when the index was built:
+    a segment that moved its rows has another, and all positions in the index are wrong then. `steps` counts rows looked
+    at, for `Choice.observe`.
+    """
 
     def __init__(self) -> None:
         self.covered = 0
@@ -68,6 +83,7 @@ class _Follower:
         self.buffers = _Buffers()
 
     def sync(self, segment: Segment) -> None:
+        """Costs in proportion to the rows that came since. Rows that expired before they were ever indexed are skipped."""
         if self.generation != segment.generation or self._outgrown(segment):
             self._build(segment)
             self.covered = segment.start
@@ -101,7 +117,11 @@ class _Follower:
 
 
 class _Chained(_Follower):
-    """A table of chains through the segment's nodes."""
+    """A table of chains through the segment's nodes.
+
+    `head` has a slot for each row that the segment has room for, rounded up to a power of two: at most one row a slot, on
+    average.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -154,7 +174,10 @@ def _coords(segment: Segment) -> np.ndarray:
 
 
 def ranges_of(dimensions: tuple[Band, ...], rows: EncodedRows, side: int) -> np.ndarray:
-    """Where partners' coordinates must lie: two bounds a dimension, [0, 0] for a missing second one."""
+    """Where partners' coordinates must lie: two bounds a dimension, [0, 0] for a missing second one.
+
+    float64 of shape (n, 4): from and to in the first dimension, then in the second. `side` is the probes' side.
+    """
     assert rows.coord is not None, "an index on bands has coordinates"
     ranges = np.zeros((len(rows), 4))
     for at, band in enumerate(dimensions):
@@ -170,7 +193,15 @@ def ranges_of(dimensions: tuple[Band, ...], rows: EncodedRows, side: int) -> np.
 def grid_shape(
     dimensions: tuple[Band, ...], keyed: bool, coords: np.ndarray, capacity: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """A grid's cells after the spread of the live rows' coordinates: cells a unit, by dimension, and masks (`chains`)."""
+    """A grid's cells after the spread of the live rows' coordinates: cells a unit, by dimension, and masks (`chains`).
+
+    `coords` is float64 of shape (live rows, 2), `capacity` the segment's. Gives `inverse` (cells a unit, two float64) and
+    the five masks that `chains.insert_grid` reads.
+
+    Example: a band of +-10 has cells 10 wide, and a probe's range of 20 lies in three of them. If 4 million rows are
+    spread over 100 units, the finest cell that is worth it is 100 / (4 * 2000) wide with two dimensions, far below 10,
+    and 10 stays.
+    """
     bits = _power(capacity).bit_length() - 1
     inverse = np.ones(2)
     cells = [1.0, 1.0]
@@ -200,6 +231,9 @@ class GridIndex(_Chained):
 
     A cell is half a band wide, so that a probe visits at most three a dimension. Cell numbers wrap around a table whose
     shape follows the data's spread. Where the band is much narrower than the data are dense, cells are wider than that.
+
+    `_at` and `_walked` are scratch of `chains.probe_grid`. `inverse` and `masks` are found when the index is built, from
+    the rows that are live then. Later rows may lie elsewhere: the table wraps around, so that costs speed and no match.
     """
 
     def __init__(self, dimensions: tuple[Band, ...], keyed: bool) -> None:
@@ -241,7 +275,11 @@ class GridIndex(_Chained):
 
 
 class SortedIndex(_Follower):
-    """Chunks sorted by the coordinate of one band or inequality. Rows past `tail` are not in it."""
+    """Chunks sorted by the coordinate of one band or inequality. Rows past `tail` are not in it.
+
+    `keys` (float64) and `order` (int32) are by position: chunk c lies at c * size, its usable rows first. `sizes[c]` is
+    how many those are. Only the first of the bands is used.
+    """
 
     def __init__(self, dimensions: tuple[Band, ...]) -> None:
         super().__init__()
@@ -261,6 +299,7 @@ class SortedIndex(_Follower):
         return len(self.sizes) * self.size
 
     def _outgrown(self, segment: Segment) -> bool:
+        """Arrays are as long as the segment's: when that has grown, they are made anew."""
         return len(self.keys) < segment.capacity
 
     def _build(self, segment: Segment) -> None:
@@ -271,6 +310,7 @@ class SortedIndex(_Follower):
         self.sizes = np.zeros(segment.start // self.size, np.int64)  # chunks that expired before they were sorted
 
     def sync(self, segment: Segment) -> None:
+        """Each chunk is sorted once, when it is full. A chunk that expired before that is empty."""
         if self.generation != segment.generation or self._outgrown(segment):
             self._build(segment)
             self.generation = segment.generation

@@ -28,7 +28,15 @@ Pairs = tuple[np.ndarray, np.ndarray]
 
 
 class Matcher:
-    """The condition over stored leaves. `plain` runs the kernels' text in Python (tests)."""
+    """The condition over stored leaves. `plain` runs the kernels' text in Python (tests).
+
+    - `words[side][k]`: how leaf k is stored. `intervals[side][k]`: where its integers lie, rounded; None for none seen,
+      or no integer.
+    - `nullable[side][k]`: whether it has a mask. `alive[side]`: whether the side has dead rows.
+    - `_stale`: something of these has changed since the kernel was chosen.
+    - `_modules`: by signature, what was loaded. Words that come back find their kernel again.
+    - `_probe`, `_row`: where a scan writes pairs; grown as needed, and given back after a burst.
+    """
 
     def __init__(self, shape: Shape, interner: Interner, *, cache_dir: str | os.PathLike[str] | None = None,
                  plain: bool = False) -> None:  # fmt: skip
@@ -48,7 +56,12 @@ class Matcher:
     # --- how leaves are stored ---
 
     def admit(self, side: int, rows: EncodedRows, segment: Segment) -> None:
-        """Widen what is stored so that these rows fit in."""
+        """Widen what is stored so that these rows fit in.
+
+        Called for all rows of a run, also those that only probe: they are held against the window in the same words.
+        Costs a minimum and a maximum a leaf; a kernel is chosen again only if a rounded interval has grown, or the first
+        NULL or dead row has come.
+        """
         for k, array in enumerate(rows.leaves):
             interval = leaf_interval(array)
             if interval is not None:
@@ -65,7 +78,11 @@ class Matcher:
             self.alive[side], self._stale = True, True
 
     def review(self, side: int, segment: Segment) -> None:
-        """Forget what only expired rows asked for; called when a segment has moved its live rows."""
+        """Forget what only expired rows asked for; called when a segment has moved its live rows.
+
+        A single huge value makes kernels wide, or Python judge. When it has left the window this narrows them again.
+        Values are looked at only when the segment moves: seldom, so a row is looked at a constant number of times.
+        """
         live = slice(segment.start, segment.end)
         for k, leaf in enumerate(self.shape.leaves[side]):
             if self.intervals[side][k] is None or f"leaf{k}" not in segment.columns:
@@ -83,7 +100,10 @@ class Matcher:
         return not leaf.needed and leaf.kind != "bool"
 
     def columns(self, side: int, rows: EncodedRows) -> dict[str, np.ndarray]:
-        """Rows as the columns of a segment."""
+        """Rows as the columns of a segment.
+
+        Called after `admit`, for the same rows: what is stored has the words that were found there.
+        """
         out: dict[str, np.ndarray] = {"usable": rows.usable}
         for k, array in enumerate(rows.leaves):
             out[f"leaf{k}"] = stored(array, self.words[side][k])
@@ -96,7 +116,10 @@ class Matcher:
     # --- kernels ---
 
     def signature(self) -> Signature:
-        """How pairs are judged, after what has been admitted so far."""
+        """How pairs are judged, after what has been admitted so far.
+
+        The text of kernels depends on the shape and on this, and on nothing else.
+        """
         if self._stale or self._chosen is None:
             signature = Signature(
                 (tuple(self.words[0]), tuple(self.words[1])),
@@ -132,7 +155,11 @@ class Matcher:
     def arrays(
         self, side: int, columns: dict[str, np.ndarray], signature: Signature, *, alive: bool = False
     ) -> list[np.ndarray]:
-        """One side's arguments of a kernel."""
+        """One side's arguments of a kernel.
+
+        In the order in which `source` names them: each leaf, its mask if it has one, and `alive` at last if it is asked
+        for.
+        """
         out = []
         for k in range(len(self.shape.leaves[side])):
             out.append(columns[f"leaf{k}"])
@@ -143,7 +170,11 @@ class Matcher:
         return out
 
     def scan(self, side: int, probes: dict[str, np.ndarray], lo: np.ndarray, hi: np.ndarray, segment: Segment) -> Pairs:
-        """All pairs of probes with their ranges, by probe, rows ascending within one (probes may interleave)."""
+        """All pairs of probes with their ranges, by probe, rows ascending within one (probes may interleave).
+
+        `side` is the probes'. `lo` and `hi` are positions in `segment`, by probe. Two int64 arrays come back, the
+        caller's own: probes and rows.
+        """
         kernel = self._kernel()
         if kernel is None:
             return self._without_kernel(side, probes, segment, judge.blocks(lo, hi))
@@ -166,7 +197,10 @@ class Matcher:
     def verify(
         self, side: int, probes: dict[str, np.ndarray], segment: Segment, probe: np.ndarray, row: np.ndarray
     ) -> Pairs:
-        """The candidates that match, in their order."""
+        """The candidates that match, in their order.
+
+        `probe` and `row` are candidates, and are written over. Two new arrays come back. Costs one judgement a candidate.
+        """
         kernel = self._kernel()
         if kernel is None:
             return self._without_kernel(side, probes, segment, _cut(probe, row))
@@ -205,6 +239,9 @@ class Matcher:
         return self._raising(call, *args)
 
     def _raising(self, call: Callable[..., int], *args: Any) -> int:
+        """Call a kernel. An error of a user's function becomes plait's, with its name. An error of Numba's, before
+        anything has run, leaves the condition to Python for the rest of the run.
+        """
         if not self.shape.opaque:
             return call(*args)
         from numba.core.errors import NumbaError
@@ -222,6 +259,9 @@ class Matcher:
     def _without_kernel(
         self, side: int, probes: dict[str, np.ndarray], segment: Segment, candidates: Iterable[Pairs]
     ) -> Pairs:
+        """What `scan` and `verify` do where Python judges. The same pairs, by `judge`. Rows that are not alive are left
+        out first: a function is never called on them.
+        """
         kept = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         for p, r in candidates:
             if "alive" in segment.columns:

@@ -34,7 +34,13 @@ NUMBER: Final = 1
 
 
 def first_met(back: Any, step: Any, at: Any) -> Any:  # numbers, or arrays of them
-    """The first place that a tuple at `at` meets."""
+    """The first place that a tuple at `at` meets.
+
+    Example: a tumbling window of 10 us. A tuple at 27 meets those from (27 - 0) // 10 * 10 = 20 on; one at -3 those from
+    -10 on. Which tuples come after the tuple itself is not asked here: a tuple only ever looks back.
+
+    There is one text for NumPy, Python and Numba, so executors can't differ. // rounds down in all three.
+    """
     first = at - back
     return first if step == 1 else first // step * step
 

@@ -17,7 +17,12 @@ _FILL = {"alive": 1, "mask": 1, "usable": 1}
 
 
 class Segment:
-    """Growing columns of equal length. Which there are is decided by the rows that enter."""
+    """Growing columns of equal length. Which there are is decided by the rows that enter.
+
+    `columns` are by name: `ts` and `leafK`, `maskK`, `alive`, `usable`, `node`, `id` as far as they are needed. All have
+    `capacity` rows, of which [start, end) are live. `id` is there only where a window keeps some rows of its stream and
+    not others.
+    """
 
     def __init__(self) -> None:
         self.columns: dict[str, np.ndarray] = {"ts": np.empty(MIN_CAPACITY, np.int64)}
@@ -61,7 +66,11 @@ class Segment:
         self.generation += 1
 
     def append(self, ts: np.ndarray, rows: dict[str, np.ndarray]) -> None:
-        """Rows that follow all others; there must be room. A column not named keeps its neutral value."""
+        """Rows that follow all others; there must be room. A column not named keeps its neutral value.
+
+        `ts` is int64 and not below what is there. A column that rows bring for the first time is added. The caller has
+        made room.
+        """
         first, last = self.end, self.end + len(ts)
         self.columns["ts"][first:last] = ts
         for name, values in rows.items():
@@ -111,7 +120,10 @@ class Segment:
         return int(self.columns["id"][self.start]) if self.sparse else self.first_id + self.start
 
     def expire(self, position: int) -> None:
-        """Drop rows before a position."""
+        """Drop rows before a position.
+
+        Only moves `start`: costs nothing, unless nothing is left of a large segment.
+        """
         self.start = min(max(self.start, position), self.end)
         if self.start == self.end and self.capacity > 4 * MIN_CAPACITY:
             self._move(MIN_CAPACITY)  # nothing is left: give the arrays back now

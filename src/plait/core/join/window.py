@@ -4,6 +4,15 @@ A *run* is a stretch of the totally ordered merge of both inputs. A tuple joins 
 is found once, at its later tuple, the trigger. A run enters as a whole before it is probed: a tuple's range ends where
 the tuples after it begin, so it never sees them. Runs longer than the window are cut, or chains would mostly hold rows
 that are still to come. Then the window is purged of what can't be the partner of any later tuple.
+
+This is a window for one thread: Spark's cells have one each, and tests hold it against the reference
+(tests/core/join/test_against_reference.py). Workers on threads have memory of another kind (`threads/join`), and take
+reach, the shape of grids and the text of kernels from the same places.
+
+The order of the three steps differs from Kang's as ScaleJoin's section II gives them (compare, add, remove). Here a run
+is added, then compared, then the window is purged. It comes to the same, since a tuple's range says exactly which rows it
+may meet: what is purged late is outside of every range. (ScaleJoin's section III has a form that removes first, to
+enforce the distance where there are no such ranges.)
 """
 
 from __future__ import annotations
@@ -37,7 +46,11 @@ _STEP_PAIRS = 1 << 21  # pairs found at once, about
 
 @dataclass(frozen=True)
 class Pairs:
-    """Results in result order: the trigger's position in the run, and both rows' ids."""
+    """Results in result order: the trigger's position in the run, and both rows' ids.
+
+    int64 arrays of one length. A row's id is its number in its stream, from `start_at` on. A pair's trigger is the later
+    row of the two.
+    """
 
     trigger: np.ndarray
     left: np.ndarray
@@ -51,6 +64,13 @@ class JoinWindow:
     """The window of a join whose condition is bound to the two schemas.
 
     `index` forces an index for study; `cache_dir` says where kernels are kept; `plain` runs them in Python.
+
+    - `segments[side]`: the rows that the window keeps. `next_id[side]`: how many rows of the stream have come; all count,
+      kept or not.
+    - `choices[side]`, `_indexes[side]`: for probes into that side's segment.
+    - `_step_rows`: how long the next stretch may be, so that one stretch makes about _STEP_PAIRS pairs.
+    - `_stamps`: which ids were there when text was encoded, so that its codes can be forgotten when those rows have left.
+    - `_last_ts[side]`: what the next run may not be below.
     """
 
     def __init__(self, predicate: Predicate, left: pa.Schema, right: pa.Schema, window: Window, *, index: str = "auto",
@@ -94,6 +114,9 @@ class JoinWindow:
         `side[i]` says which input the i-th tuple of the run is of; `batches` and `ts` hold each side's rows in that
         order. `stored` marks the rows that this window keeps (all, by default): the others only probe, and count.
         With `probe` false rows only enter, as when a window is restored.
+
+        Rows of a side must be in total order, and `side` the order of the merge; ties between the sides are told by it. A
+        run costs a number of NumPy calls, however short it is, so runs should not be short.
         """
         return _joined(list(self.pieces(side, batches, ts, stored=stored, probe=probe)))
 
@@ -142,6 +165,9 @@ class JoinWindow:
 
     def _step(self, side: np.ndarray, rows: tuple[EncodedRows, EncodedRows], stored: tuple[np.ndarray | None, ...],
               probe: bool) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:  # fmt: skip
+        """Let a stretch of a run enter, find its pairs, and purge. Both sides enter before either probes: a kernel is
+        chosen for the words of all rows. Pairs come as (trigger's place in the stretch, left id, right id), in no order.
+        """
         first_ids = list(self.next_id)
         ends = [segment.end for segment in self.segments]
         columns = []
@@ -164,7 +190,10 @@ class JoinWindow:
         return out
 
     def _enter(self, side: int, rows: EncodedRows, stored: np.ndarray | None) -> int:
-        """Append rows to their segment; gives the position of the first of them."""
+        """Append rows to their segment; gives the position of the first of them.
+
+        A row that is not stored still has an id and still counts for count windows. `admit` sees it, since it probes.
+        """
         segment = self.segments[side]
         kept = rows if stored is None else rows.take(np.flatnonzero(stored))
         first_id = self.next_id[side]
@@ -189,7 +218,12 @@ class JoinWindow:
 
     def _ranges(self, s: int, side: np.ndarray, positions: np.ndarray, rows: EncodedRows, stored: np.ndarray | None,
                 first: int, first_id: int) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-        """Each probe's range of the other side's window: what precedes it, as far back as the window reaches."""
+        """Each probe's range of the other side's window: what precedes it, as far back as the window reaches.
+
+        `positions` are the probes' places in the stretch, `first` where this stretch's rows of the other side begin in
+        its segment, `first_id` their first id. `hi` is behind the last row that precedes the probe; `lo` is where the
+        window begins for it. Never lo > hi.
+        """
         others = side != s
         before = np.cumsum(others)[positions]  # rows of the other side that precede the probe in this run
         if stored is None:
@@ -203,6 +237,9 @@ class JoinWindow:
     def _probe(
         self, s: int, rows: EncodedRows, columns: dict[str, np.ndarray], lo: np.ndarray, hi: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
+        """The pairs of one side's rows with the other side's window. Rows of pairs are positions in the other side's
+        segment. A probe that is dead has an empty range, and costs nothing.
+        """
         segment, choice = self.segments[1 - s], self.choices[1 - s]
         if rows.alive is not None:
             lo = np.where(rows.alive, lo, hi)
@@ -262,7 +299,10 @@ class JoinWindow:
     # --- leaving ---
 
     def _purge(self, ts: int) -> None:
-        """Drop what no tuple at or after `ts` can join with."""
+        """Drop what no tuple at or after `ts` can join with.
+
+        By `Reach` with the newest ts and count: what the newest tuple does not meet, no later one does.
+        """
         for s, segment in enumerate(self.segments):
             first = self.reach.first_row(segment, 1 - s, np.array([ts]), np.array([self.next_id[s]]))
             segment.expire(int(first[0]))

@@ -1,4 +1,4 @@
 """Compiled functions over arrays: no threads, no Python objects, no allocation in proportion to the window.
 
-They return codes and counts; the callers in `windows` raise. Positions are indices into a segment's arrays.
+They return codes and counts; their callers raise. Positions are indices into a segment's arrays.
 """

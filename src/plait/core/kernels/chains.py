@@ -38,7 +38,11 @@ def mixed(key: np.int64) -> np.uint64:
 
 @entry
 def insert_hash(first: int, last: int, nodes: np.ndarray, usable: np.ndarray, head: np.ndarray, mask: int) -> None:
-    """Chain rows [first, last) by their key."""
+    """Chain rows [first, last) by their key.
+
+    `nodes` is int64 of shape (capacity, 2 or 4), see above; `usable` is uint8 by row; `head` is int32, a power of two of
+    entries, -1 for an empty slot; `mask` is len(head) - 1. Costs one cache miss a row.
+    """
     for row in range(first, last):
         if usable[row]:
             slot = mixed(nodes[row, KEY]) & mask
@@ -68,6 +72,14 @@ def probe_hash(
 
     `tally` receives the pairs emitted and the steps walked. The first pass only loads heads: these loads don't wait for
     one another, as those of a walk do.
+
+    `lo[p]` and `hi[p]` are the range of rows that probe p may meet, `wanted[p]` 0 leaves it out, `keys[p]` is its key:
+    all by probe, int64 but `wanted`, uint8. `newest` is int32 scratch, one a probe. Found pairs go to `out_probe` and
+    `out_row` (int64, of one length), from tally[0] on. `over[p]` becomes 1 for a probe that spent `budget` and 1/128 of
+    its range: none of its pairs is out.
+
+    If the output is full in the middle of a probe, that probe's pairs are taken back and its number is given, to go on
+    from.
     """
     for p in range(begin, n):
         newest[p] = head[mixed(keys[p]) & mask]
@@ -119,6 +131,12 @@ def insert_grid(
     """Chain rows by their cell, and by their key if there is one.
 
     `masks`: of the first dimension, of the second, bits of the second, of the table, and 1 if there are keys.
+
+    `coords` is the same memory as `nodes`, seen as float64. `inverse` is float64, cells a unit by dimension; of a missing
+    second dimension all rows have coordinate 0.
+
+    The slot is made of the low bits of both cell numbers, so a grid has no borders: far cells share slots with near ones,
+    and the coordinates tell them apart. Example: masks 3 and 3, 2 bits. Cell (5, 2) has slot 01 10, as cell (1, 2) has.
     """
     for row in range(first, last):
         if usable[row]:
@@ -146,7 +164,11 @@ def open_walks(
     at_row: np.ndarray,
     over: np.ndarray,
 ) -> int:
-    """The newest row of every cell the probes [first, last) visit; gives their number."""
+    """The newest row of every cell the probes [first, last) visit; gives their number.
+
+    A probe whose range covers more than CELLS cells marks itself `over`: it would be cheaper to scan. `at_probe` and
+    `at_row` have room for BLOCK * CELLS walks. An empty cell is a walk too, of row -1, which ends at its first step.
+    """
     walks = 0
     for p in range(first, last):
         if not wanted[p]:
@@ -198,6 +220,13 @@ def probe_grid(
 
     A block of probes walks all its cells side by side, one step of every walk at a time: steps of different walks don't
     wait for one another, so many cache misses are under way at once. Gives the probe it stopped before.
+
+    `ranges` is float64 of shape (n, 4). `at_probe`, `at_row` (int32, BLOCK * CELLS) and `walked` (int64, BLOCK) are
+    scratch. Other arguments are those of `probe_hash` and `insert_grid`.
+
+    Each step writes the pair first and counts it only if it fits: there is no branch that the processor could guess
+    wrong. So there must be room for one pair a walk before each round. If a probe of the block spent its budget, its
+    pairs are taken out of the block's pairs at the end.
     """
     count, steps = tally[0], tally[1]
     room = len(out_probe)
@@ -259,7 +288,15 @@ def probe_ranges(
     at: int,
     ranges: np.ndarray,
 ) -> None:
-    """Where a partner's coordinate must lie for a band: widened by what rounding may have moved it."""
+    """Where a partner's coordinate must lie for a band: widened by what rounding may have moved it.
+
+    `values` are the probes' coordinates, `sign` 1 if the probe is the left row of the band low <= left - right <= high,
+    and -1 if it is the right one. Columns `at` and `at + 1` of `ranges` are written.
+
+    The condition is computed in floats, and its difference may be rounded up or down. `slop` is an upper bound of that,
+    so no match lies outside of the range; what lies inside and does not match is judged later.
+    tests/core/join/test_indexes.py has the cases where a match lies on the very edge.
+    """
     for p in range(n):
         v = float64(values[p])
         slop = eps * (2.0 * abs(v) + weight)

@@ -6,6 +6,17 @@ is three integer additions: nothing is ever rounded, and so no order, split or m
 2^29 additions before it can overflow; `carry` moves what is above 32 bits on, and the topmost limb is kept free for it.
 
 `rounded` divides by a count and rounds once, to nearest, ties to even: the only rounding there is.
+
+Example: with base -2, limb 0 weighs 2^-64, limb 1 weighs 2^-32 and limb 2 weighs 2^0. 1.5 is 3 * 2^51 * 2^-52: adding it
+adds 0 to limb 0, 2^31 to limb 1 and 1 to limb 2. Adding -1.5 adds 0, -2^31 and -1: limbs have signs of their own, and
+only their weighted sum means anything. `carry` makes all but the topmost one lie in [0, 2^32) again.
+
+A sum of doubles of every size needs 2098 bits, which is 66 limbs; usual data need a handful. So limbs are made for what
+comes (`core.aggregate.sums`), and kernels say when a value lies outside.
+
+Arrays: `sums` is int64 of shape (slots, 2 + limbs). `slot` is int64 by tuple. `bits` is int64 by tuple, the value's
+pattern; `kind` says how to read it: SIGNED, UNSIGNED or FLOAT. `valid` is uint8 by tuple. `base` is in limbs, and 0 for
+integers.
 """
 
 from __future__ import annotations
@@ -28,7 +39,10 @@ _32 = np.uint64(32)
 
 @inlined
 def add_word(row, at, shift, word, sign):
-    """Add sign * word * 2^shift to the limbs from `at` on; shift is below 32."""
+    """Add sign * word * 2^shift to the limbs from `at` on; shift is below 32.
+
+    `word` is a uint64; its two halves are shifted apart, so nothing is lost: three limbs get at most 2^33 each.
+    """
     a = (word & _LOW) << shift
     b = (word >> _32) << shift
     row[at] += sign * np.int64(a & _LOW)
@@ -38,7 +52,11 @@ def add_word(row, at, shift, word, sign):
 
 @inlined
 def parts(bits, kind):
-    """A value as sign, integer and power of two. Not for NaN and infinities."""
+    """A value as sign, integer and power of two. Not for NaN and infinities.
+
+    A float is mantissa * 2^exponent with the hidden bit put in; subnormal numbers have none. The power is at least -1074.
+    The least int64 has a magnitude of 2^63, which fits uint64.
+    """
     if kind == FLOAT:
         word = np.uint64(bits)
         exponent = np.int64((word >> np.uint64(52)) & np.uint64(0x7FF))
@@ -67,6 +85,9 @@ def add(low, high, slot, bits, valid, kind, square, sums, base) -> int:
     """Add values (their squares) to the sums of their slots; gives the first that lies outside of the limbs, or `high`.
 
     A slot below zero is nobody's; a value that is not valid is skipped.
+
+    A square of a 64-bit word is added as three products of its halves: small^2 + 2^33 * small * large + 2^64 * large^2.
+    It touches five limbs, a plain value three; one more is kept free above for carries. Zeros only count.
     """
     limbs = sums.shape[1] - LIMBS
     reach = 5 if square else 3
@@ -100,7 +121,10 @@ def add(low, high, slot, bits, valid, kind, square, sums, base) -> int:
 
 @entry
 def range_of(low, high, slot, bits, valid, kind, square, found) -> None:
-    """The limbs that values need, as `found`: the first, and the one after the last; weights in limbs, from 2^0."""
+    """The limbs that values need, as `found`: the first, and the one after the last; weights in limbs, from 2^0.
+
+    `found` is int64 of two, with a start that any value moves: [large, -large]. It stays so if no value asks for limbs.
+    """
     for i in range(low, high):
         if slot[i] < 0 or valid[i] == 0 or odd(bits[i], kind) != 0:
             continue
@@ -137,7 +161,11 @@ def merge_at(number, target, slot, into, sums, at) -> None:
 
 @entry
 def carry(low, high, sums) -> None:
-    """Bring every limb but the topmost back to 32 bits; the sums stay what they are."""
+    """Bring every limb but the topmost back to 32 bits; the sums stay what they are.
+
+    Python's shift of a negative number rounds down, and so does this one: a limb of -1 becomes 2^32 - 1 and takes 1 from
+    the next.
+    """
     for s in range(low, high):
         row = sums[s]
         for k in range(LIMBS, sums.shape[1] - 1):
@@ -147,7 +175,11 @@ def carry(low, high, sums) -> None:
 
 @inlined
 def carried(row, digits, at):
-    """The sum as digits of 32 bits in two's complement, lowest first, from digits[at] on, two more than limbs; gives its sign."""
+    """The sum as digits of 32 bits in two's complement, lowest first, from digits[at] on, two more than limbs; gives its sign.
+
+    `digits` is uint64. What is above the topmost limb goes into the two further digits, so the sign is known whatever
+    limbs hold.
+    """
     limbs = len(row) - LIMBS
     over = np.int64(0)
     for k in range(limbs):
@@ -161,7 +193,10 @@ def carried(row, digits, at):
 
 @inlined
 def magnitude(row, digits):
-    """The sum as digits of 32 bits, lowest first, from digits[3] on; gives its sign. `digits` has room for 5 more than limbs."""
+    """The sum as digits of 32 bits, lowest first, from digits[3] on; gives its sign. `digits` has room for 5 more than limbs.
+
+    The three digits below are zeros, which `divided` fills with what a division leaves.
+    """
     limbs = len(row) - LIMBS
     digits[0] = digits[1] = digits[2] = np.uint64(0)
     if carried(row, digits, 3) >= 0:
@@ -179,6 +214,9 @@ def divided(digits, count):
     """Divide in place by a number below 2^32, as far as a float needs it; gives whether anything is left over or below.
 
     Four digits from the topmost one on, divided, have 64 bits at the least: more than are kept. What is below is set to 0.
+
+    `count` is uint64. Only the four topmost digits are divided: a float keeps 53 bits, and of what is below only whether
+    there is any.
     """
     top = len(digits) - 1
     while top > 3 and digits[top] == np.uint64(0):
@@ -197,7 +235,12 @@ def divided(digits, count):
 
 @inlined
 def nearest(digits, sticky, base):
-    """The float nearest to digits * 2^(32 * (base - 3)), ties to even; `sticky`: there is something below them."""
+    """The float nearest to digits * 2^(32 * (base - 3)), ties to even; `sticky`: there is something below them.
+
+    `lowest` is the last bit that a float of this size keeps: 53 bits below the first, or 2^-1074 for subnormal numbers.
+    Then half a unit is looked at, and what is below it: more than half rounds up, exactly half rounds to even. Beyond the
+    largest float `ldexp` gives infinity.
+    """
     top = len(digits) - 1
     while top >= 0 and digits[top] == np.uint64(0):
         top -= 1
@@ -245,7 +288,10 @@ def bits_at(digits, first, number):
 
 @entry
 def rounded(sums, base, mean, out) -> None:
-    """Sums, or means, as floats. A row without values gives NaN; a count must be below 2^32."""
+    """Sums, or means, as floats. A row without values gives NaN; a count must be below 2^32.
+
+    `out` is float64 by row. A sum whose value is 0 gives 0.0 with a plus sign, whatever signs the zeros had.
+    """
     digits = np.zeros(sums.shape[1] - LIMBS + 5, np.uint64)
     for s in range(sums.shape[0]):
         row = sums[s]
@@ -260,7 +306,10 @@ def rounded(sums, base, mean, out) -> None:
 
 @entry
 def integers(sums, out) -> int:
-    """Sums of integers (base 0) as int64; gives the first row that does not fit, or -1."""
+    """Sums of integers (base 0) as int64; gives the first row that does not fit, or -1.
+
+    `out` is int64 by row. The caller raises for the row that is given: kernels don't.
+    """
     digits = np.zeros(sums.shape[1] - LIMBS + 5, np.uint64)
     for s in range(sums.shape[0]):
         sign = magnitude(sums[s], digits)

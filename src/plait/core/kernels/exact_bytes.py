@@ -2,6 +2,10 @@
 
 A sum is its lowest digit's place (two bytes, in digits of 32 bits from 2^0) and its digits up to the one that tells the
 sign, lowest first, in two's complement; a sum of 0 is no byte at all. Digits that are 0 at either end are left out.
+
+Example: 5 has digit 5 at place 0: bytes 00 00, 05 00 00 00. -1 is all ones in two's complement, and one digit tells it:
+00 00, FF FF FF FF. 2^31 needs a second digit, or its first would read as negative. A partial pane on Spark has one of
+these instead of a row of limbs. All integers are little-endian, on every machine.
 """
 
 from __future__ import annotations
@@ -30,7 +34,10 @@ def two_complement(row, digits):
 
 @entry
 def sizes(sums, out) -> None:
-    """How many bytes each sum takes."""
+    """How many bytes each sum takes.
+
+    `sums` as in `exact`; `out` is int64 by row, 0 for a sum of 0.
+    """
     digits = np.zeros(sums.shape[1] - LIMBS + 2, np.uint64)
     for s in range(sums.shape[0]):
         first, end = two_complement(sums[s], digits)
@@ -39,7 +46,10 @@ def sizes(sums, out) -> None:
 
 @entry
 def write(sums, base, offsets, out) -> None:
-    """Each sum's bytes, from its offset on."""
+    """Each sum's bytes, from its offset on.
+
+    `offsets` is int64, one more than rows; `out` is uint8, offsets[-1] bytes long.
+    """
     digits = np.zeros(sums.shape[1] - LIMBS + 2, np.uint64)
     for s in range(sums.shape[0]):
         first, end = two_complement(sums[s], digits)
@@ -55,6 +65,7 @@ def write(sums, base, offsets, out) -> None:
             at += 4
 
 
+# The place of a sum's lowest digit, from two bytes, as a signed number.
 @inlined
 def place_of(raw, at):
     place = np.int64(raw[at]) | np.int64(raw[at + 1]) << 8
@@ -74,7 +85,10 @@ def range_of(offsets, raw, found) -> None:
 
 @entry
 def add(slot, counts, odds, offsets, raw, sums, base) -> None:
-    """Add sums to those of their slots, which have the limbs for it; a slot below zero is nobody's."""
+    """Add sums to those of their slots, which have the limbs for it; a slot below zero is nobody's.
+
+    Only the last digit has a sign; those before it are added as unsigned ones. `counts` and `odds` are int64 by row.
+    """
     for i in range(len(slot)):
         if slot[i] < 0:
             continue

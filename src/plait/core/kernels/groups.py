@@ -3,6 +3,9 @@
 Equal words mean the same group, by comparison and not by hash alone. A group's words are kept under its number in
 `words`; the table holds number + 1, 0 where a place is free. It is at most half full, so a search ends. Groups leave only
 when the table is built anew (`rebuild`), so a search never has to look past a place that was given up.
+
+`words` is int64 of shape (words a key, rows of the batch); `kept` the same by group. `table` is int64, a power of two of
+entries. `free` is int64, a stack of which `left` are there.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import numpy as np
 from plait.core.machine.marks import entry, inlined
 
 
+# A hash of column i of `words`. Equal words have equal hashes; nothing else is promised, so `same` compares.
 @inlined
 def mixed(words, i):
     h = np.uint64(0x9E3779B97F4A7C15)
@@ -22,6 +26,7 @@ def mixed(words, i):
     return h
 
 
+# Whether column i of `words` is what the group has.
 @inlined
 def same(words, i, kept, group):
     for k in range(words.shape[0]):  # noqa: SIM110 (a generator would not compile)
@@ -32,7 +37,11 @@ def same(words, i, kept, group):
 
 @entry
 def look_up(words, n, table, kept, free, left, out) -> int:
-    """The group of each row; a new one takes the last of the `left` numbers in `free`. Gives how many are left."""
+    """The group of each row; a new one takes the last of the `left` numbers in `free`. Gives how many are left.
+
+    `out` is int64 by row. There must be a free number for every row, since each may be a new group: the caller sees to
+    it.
+    """
     mask = np.uint64(len(table) - 1)
     for i in range(n):
         at = mixed(words, i) & mask
@@ -54,7 +63,11 @@ def look_up(words, n, table, kept, free, left, out) -> int:
 
 @entry
 def look_up_small(keys, n, direct, out) -> int:
-    """Groups of keys that `direct` knows, a place for each small number; gives the first row that has none, or n."""
+    """Groups of keys that `direct` knows, a place for each small number; gives the first row that has none, or n.
+
+    `keys` is int64 by row, `direct` int64 by key, -1 where it is not known. Stops at the first unknown key: then all rows
+    are looked up by hash.
+    """
     for i in range(n):
         key = keys[i]
         if key < 0 or key >= len(direct) or direct[key] < 0:
@@ -85,6 +98,9 @@ def rebuild(kept, live, table) -> None:
 
 @entry
 def owners(words, n, crew, out) -> None:
-    """A number below `crew` for each row, after its words alone; by other bits of the hash than the table's places."""
+    """A number below `crew` for each row, after its words alone; by other bits of the hash than the table's places.
+
+    The result must not change with the table's size or with which groups are known: threads decide alike by it.
+    """
     for i in range(n):
         out[i] = np.int64((mixed(words, i) >> np.uint64(32)) % np.uint64(crew))

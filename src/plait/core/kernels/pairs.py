@@ -13,7 +13,10 @@ from plait.core.machine.marks import entry, inlined
 
 @entry
 def count_triggers(triggers: np.ndarray, starts: np.ndarray) -> None:
-    """`starts[t + 1]` becomes the number of pairs of triggers up to t."""
+    """`starts[t + 1]` becomes the number of pairs of triggers up to t.
+
+    `triggers` is int64 by pair, a place in the run; `starts` is int64, zeroed, one more than tuples of the run.
+    """
     for k in range(len(triggers)):
         starts[triggers[k] + 1] += 1
     for t in range(1, len(starts)):
@@ -22,7 +25,10 @@ def count_triggers(triggers: np.ndarray, starts: np.ndarray) -> None:
 
 @inlined
 def sort_rows(rows: np.ndarray, first: int, last: int) -> None:
-    """Ascending, in place."""
+    """Ascending, in place.
+
+    What is in order costs one pass. A long rest that is not is sorted by NumPy, a short one by insertion.
+    """
     i = first + 1
     while i < last and rows[i - 1] <= rows[i]:
         i += 1
@@ -50,7 +56,11 @@ def place(
     out_left: np.ndarray,
     out_right: np.ndarray,
 ) -> None:
-    """Copy pairs to their places in result order. `sides[t]` is the side of trigger t; `starts` is used up."""
+    """Copy pairs to their places in result order. `sides[t]` is the side of trigger t; `starts` is used up.
+
+    `lefts` and `rights` are row ids by pair, int64. `sides` is uint8 by tuple of the run: if the trigger is a right tuple
+    (1), partners are left rows, and those are sorted. After this starts[t] is where trigger t's pairs end.
+    """
     for k in range(len(triggers)):
         t = triggers[k]
         at = starts[t]

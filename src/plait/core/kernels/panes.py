@@ -30,7 +30,11 @@ STATE_WORDS = 10
 
 @inlined
 def pane_of(ts, advance, rest):
-    """The pane of a ts, where it begins and where it ends."""
+    """The pane of a ts, where it begins and where it ends.
+
+    All in microseconds, or in tuples. `rest` is size % advance. Python's // rounds down, so times before 0 have their
+    panes too: with advance 10 and rest 0, ts -1 lies in pane -1, which is [-10, 0).
+    """
     q = ts // advance
     low = q * advance
     if rest == 0:
@@ -45,6 +49,10 @@ def assign(ts, group, low, high, size, advance, state, pane_id, pane_slot, slot_
     """The slot of each tuple in windows of time; -1 for one that lies in no window. Every array has room for all that may come.
 
     `slot_of` holds the open pane's slot of each group, -1 for none.
+
+    `ts` (int64) ascends; `group` and `slot` are int64 by tuple; `state`, `pane_id`, `pane_slot` and `slot_group` are
+    changed. A ts at or after the open pane's end opens the next pane that has a tuple: panes without tuples don't exist.
+    Costs a comparison and two look-ups a tuple.
     """
     rest = size % advance
     gaps = size < advance
@@ -103,6 +111,14 @@ def assign_counted(group, low, high, size, advance, seen, head, tail, slot_pane,
 
     A group's slots are a list from `head` to `tail` by `slot_next`. `told` gets: the first tuple not done, free slots left, slots
     taken into use (listed in `fresh`), rows, pairs, and slots that are in no window any more (listed in `dropped`).
+
+    `seen`, `head`, `tail` are by group; `slot_pane`, `slot_next` by slot; `free` is a stack of `left` slots. Of windows
+    that close: `row_group`, `row_window` (its number k) and `row_trigger` (the tuple) by row; `targets` and `slots` pair
+    rows with the slots that make them, in order of panes. All are int64.
+
+    A window closes when its last tuple has been counted: seen - size is then where it began. Slots of panes before the
+    next window's begin are dropped. The dropped slots go back to `free` only after the call: rows are still to be merged
+    from them.
     """
     rest = size % advance
     split = 1 if rest > 0 else 0
@@ -166,6 +182,7 @@ def count(low, high, slot, which, counts) -> None:
             counts[slot[i], 0] += 1
 
 
+# Counts of partial panes: numbers[i] to slot[i].
 @entry
 def add_counts(slot, numbers, counts) -> None:
     for i in range(len(slot)):
@@ -173,6 +190,7 @@ def add_counts(slot, numbers, counts) -> None:
             counts[slot[i], 0] += numbers[i]
 
 
+# Counts of slots added up into rows: pair i adds slot[i] to target[i].
 @entry
 def merge_counts(low, high, target, slot, into, counts) -> None:
     for i in range(low, high):
@@ -181,7 +199,11 @@ def merge_counts(low, high, target, slot, into, counts) -> None:
 
 @inlined
 def ordered(bits, kind):
-    """A value as an int64 that compares as it does: floats (kind 2) with NaN above all, and without a zero's sign."""
+    """A value as an int64 that compares as it does: floats (kind 2) with NaN above all, and without a zero's sign.
+
+    Kinds are those of `exact`: 0 signed, 1 unsigned, 2 float. Negative floats have their lower bits flipped, so that
+    larger magnitudes come first; unsigned numbers have their top bit flipped.
+    """
     if kind == 2:
         if bits & 0x7FFFFFFFFFFFFFFF > 0x7FF0000000000000:
             return np.int64(0x7FFFFFFFFFFFFFFF)
@@ -195,7 +217,10 @@ def ordered(bits, kind):
 
 @entry
 def extreme(low, high, slot, bits, valid, kind, sign, best) -> None:
-    """The largest (sign 1) or smallest (-1) value, in the form of `ordered`, and whether there is any."""
+    """The largest (sign 1) or smallest (-1) value, in the form of `ordered`, and whether there is any.
+
+    `best` is int64 of two columns: whether there is any, and the value. A tie changes nothing, and can't be seen.
+    """
     for i in range(low, high):
         s = slot[i]
         if s >= 0 and valid[i] != 0:
@@ -205,6 +230,7 @@ def extreme(low, high, slot, bits, valid, kind, sign, best) -> None:
                 best[s, 1] = value
 
 
+# As `extreme`, of slots into rows.
 @entry
 def merge_extreme(low, high, target, slot, sign, into, best) -> None:
     for i in range(low, high):
@@ -216,7 +242,11 @@ def merge_extreme(low, high, target, slot, sign, into, best) -> None:
 
 @entry
 def edge(low, high, slot, bits, valid, which, last, kept) -> None:
-    """The first (or last) tuple for which `which` is not 0: 0 none, 1 a NULL, 2 a value; and the value."""
+    """The first (or last) tuple for which `which` is not 0: 0 none, 1 a NULL, 2 a value; and the value.
+
+    `kept` is int64 of two columns. Tuples come in total order, so the first to be seen is the first, and each later one
+    is the last.
+    """
     for i in range(low, high):
         s = slot[i]
         if s >= 0 and which[i] != 0 and (last or kept[s, 0] == 0):
@@ -224,6 +254,7 @@ def edge(low, high, slot, bits, valid, which, last, kept) -> None:
             kept[s, 1] = bits[i]
 
 
+# As `edge`, of slots into rows: pairs of a row come in the order of panes, which is the order of time.
 @entry
 def merge_edge(low, high, target, slot, last, into, kept) -> None:
     for i in range(low, high):
@@ -235,7 +266,10 @@ def merge_edge(low, high, target, slot, last, into, kept) -> None:
 
 @entry
 def timed_edge(low, high, slot, bits, valid, which, ts, last, kept) -> None:
-    """As `edge`, and the tuple's ts."""
+    """As `edge`, and the tuple's ts.
+
+    `kept` is int64 of three columns; the third is the ts.
+    """
     for i in range(low, high):
         s = slot[i]
         if s >= 0 and which[i] != 0 and (last or kept[s, 0] == 0):
@@ -246,7 +280,11 @@ def timed_edge(low, high, slot, bits, valid, which, ts, last, kept) -> None:
 
 @entry
 def merge_timed_edge(number, target, slot, first, last, into, kept, best) -> None:
-    """Parts of one source after those of sources before it; `best` has the ts of what targets, from `first` on, hold so far."""
+    """Parts of one source after those of sources before it; `best` has the ts of what targets, from `first` on, hold so far.
+
+    `into` is int64 of two columns, by slot; `best` is int64 by new slot. Sources are merged in their order, so of equal
+    ts the first source's tuple is first (strictly below replaces) and the last source's is last (not below replaces).
+    """
     for i in range(number):
         t, s = target[i], slot[i]
         w = t - first
@@ -258,7 +296,10 @@ def merge_timed_edge(number, target, slot, first, last, into, kept, best) -> Non
 
 @entry
 def chain(low, high, slot, refs, free, left, node_ref, node_next, chains) -> int:
-    """Keep tuples' references in a list for each slot: how many, first node, last node. Gives the free nodes left."""
+    """Keep tuples' references in a list for each slot: how many, first node, last node. Gives the free nodes left.
+
+    `refs` is int64 by tuple, what the node will hold. `free` must have a node for every tuple.
+    """
     for i in range(low, high):
         s = slot[i]
         if s >= 0:
@@ -277,7 +318,10 @@ def chain(low, high, slot, refs, free, left, node_ref, node_next, chains) -> int
 
 @entry
 def list_chains(pairs, target, slot, node_ref, node_next, chains, offsets, out) -> None:
-    """The references of each row, slot after slot; `offsets` are where each row's begin, and are moved on."""
+    """The references of each row, slot after slot; `offsets` are where each row's begin, and are moved on.
+
+    `out` is int64, as long as all lists together. Pair i appends the list of slot[i] to what row target[i] has.
+    """
     for i in range(pairs):
         t, node = target[i], chains[slot[i], 1]
         for _ in range(chains[slot[i], 0]):

@@ -9,6 +9,15 @@ Slots are numbered here as they come, for ever: what an array knows under s has 
 order, so what is added or taken away is a stretch of slots. A group's slots are a list, from `head` to `tail` by `slot_next`, of
 those in the window; -1 ends it. Row w of `bounds` says up to which slot panes have been taken away and added for window w (the
 first is number 1), and where its rows end; row 0 is how things stood, and the last one how they stand.
+
+Example: size 30, advance 10, so panes of 10 and windows of 3 panes. Window [0, 30) has panes 0 1 2. For window [10, 40)
+pane 0 leaves and pane 3 enters: two panes are looked at, not three; with 100 panes a window it would still be two. A
+group whose last slot left is in the window no more: its `head` is -1, and it gets no row.
+
+The cost of a window is the slots that came and went, and its rows. Held in tests/core/aggregate/test_sliding.py.
+
+Arrays: `pane_id`, `pane_slot` by pane, `slot_group`, `slot_next` by slot, `head`, `tail` by group, all int64; `state` are
+the words of `core.kernels.panes`.
 """
 
 from __future__ import annotations
@@ -28,7 +37,11 @@ def first_slot(pane, state, pane_slot):
 
 @inlined
 def leave(state, pane_slot, slot_group, slot_next, head, tail):
-    """Take the oldest pane away, from the lists too if it is in them."""
+    """Take the oldest pane away, from the lists too if it is in them.
+
+    A slot leaves from the head of its group's list: lists are in the order of panes, and the oldest pane goes first. A
+    pane that never entered a window (a gap, or windows that were skipped) is only passed over.
+    """
     low, high = state[SLOT_FIRST], first_slot(state[PANE_FIRST] + 1, state, pane_slot)
     if state[PANE_FIRST] < state[ADDED]:
         for s in range(low, high):
@@ -43,7 +56,10 @@ def leave(state, pane_slot, slot_group, slot_next, head, tail):
 
 @inlined
 def enter(until, state, pane_id, pane_slot, slot_group, slot_next, head, tail):
-    """Add the panes below `until` that are not in the lists yet."""
+    """Add the panes below `until` that are not in the lists yet.
+
+    `until` is a pane's number: those from it on are not in the window.
+    """
     shift = state[SHIFT]
     while state[ADDED] < state[PANE_END] and pane_id[state[ADDED]] < until:
         for s in range(pane_slot[state[ADDED]], first_slot(state[ADDED] + 1, state, pane_slot)):
@@ -64,6 +80,10 @@ def slide(frontier, size, advance, state, pane_id, pane_slot, slot_group, slot_n
 
     It stops before `bounds` is full, or rows might be. `ranked` are all groups in order of their keys: rows of a window are in
     this order. Where it is empty they are in none. Panes that no later window holds are given up, their contents not.
+
+    `row_group`, `row_window` and `row_head` are int64 by row, `bounds` int64 of shape (windows + 2, 3). `ranked` is
+    int64. The next window is the first that holds the oldest pane, or the one after the last that was closed, whichever
+    is later: so stretches of time without tuples cost nothing, however many windows lie in them.
     """
     rest = size % advance
     split = 1 if rest > 0 else 0
@@ -116,7 +136,11 @@ def slide(frontier, size, advance, state, pane_id, pane_slot, slot_group, slot_n
 
 @entry
 def counts(bounds, shift, slot_group, row_group, own, running, into) -> None:
-    """Counts of rows; `running` has those of groups."""
+    """Counts of rows; `running` has those of groups.
+
+    `own` are the slots' counts, `running` those of groups, `into` the rows': all int64 of one column. What left before it
+    was ever added is neither added nor taken away: that is why both loops look at `come` and `gone`.
+    """
     gone, come = bounds[0, GONE], bounds[0, IN]
     for w in range(1, len(bounds)):
         for s in range(gone - shift, min(bounds[w, GONE], come) - shift):
@@ -131,7 +155,12 @@ def counts(bounds, shift, slot_group, row_group, own, running, into) -> None:
 
 @entry
 def sums(bounds, shift, slot_group, slot_next, row_group, row_head, own, running, into) -> None:
-    """As `counts`, for exact sums. In `running`, ODD is how many slots have odd values: which, is asked of these."""
+    """As `counts`, for exact sums. In `running`, ODD is how many slots have odd values: which, is asked of these.
+
+    Limbs are added and taken away one by one; `own`, `running` and `into` have the same limbs. Odd values can't be taken
+    away from a mask (was another NaN there?), so `running` counts slots that have any, and the mask is made anew from the
+    slots of the row.
+    """
     width = own.shape[1]
     gone, come = bounds[0, GONE], bounds[0, IN]
     for w in range(1, len(bounds)):
@@ -163,7 +192,11 @@ def sums(bounds, shift, slot_group, slot_next, row_group, row_head, own, running
 
 @entry
 def edges(bounds, shift, slot_next, row_head, last, own, into) -> None:
-    """The first (or last) slot of each row that holds one: `core.kernels.panes.edge`."""
+    """The first (or last) slot of each row that holds one: `core.kernels.panes.edge`.
+
+    For `first` the walk ends at the first slot that has a tuple; for `last` it goes through the group's slots of the
+    window.
+    """
     for w in range(1, len(bounds)):
         come = bounds[w, IN]
         for row in range(bounds[w - 1, ROWS], bounds[w, ROWS]):
@@ -181,7 +214,10 @@ def edges(bounds, shift, slot_next, row_head, last, own, into) -> None:
 
 @entry
 def list_pairs(bounds, shift, slot_next, row_head, targets, slots) -> int:
-    """Each row's slots, in the order of panes; gives how many there are, of which those that have room are written."""
+    """Each row's slots, in the order of panes; gives how many there are, of which those that have room are written.
+
+    Called twice: with empty arrays it only counts. `targets` are rows, `slots` places of slots now; int64.
+    """
     number = shift - shift
     for w in range(1, len(bounds)):
         come = bounds[w, IN]

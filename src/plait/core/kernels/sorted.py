@@ -19,7 +19,11 @@ from plait.core.machine.marks import entry, inlined
 def sort_chunk(
     first: int, last: int, coords: np.ndarray, usable: np.ndarray, keys: np.ndarray, order: np.ndarray
 ) -> int:
-    """Sort rows [first, last) into `keys` and `order`; gives how many can match at all (they come first)."""
+    """Sort rows [first, last) into `keys` and `order`; gives how many can match at all (they come first).
+
+    `coords` is float64 by row, of which column X is used; `usable` uint8 by row. `keys` (float64) and `order` (int32) are
+    by position, and only [first, last) of them is written. A stable sort: equal coordinates stay in the order of rows.
+    """
     kept = 0
     for row in range(first, last):
         if usable[row]:
@@ -79,6 +83,10 @@ def probe_sorted(
     """Rows of full chunks whose coordinate lies in a probe's range. As `probe_hash` in all else.
 
     `sizes[c]` is the number of usable rows of chunk c; `runs` is scratch, two numbers a chunk.
+
+    `ranges` is float64, of which columns 0 and 1 are the range. `size` is the rows of a chunk; chunk c lies at c * size.
+    The cost of a probe is known before it is paid: two binary searches a chunk. It gives up if more rows would come than
+    64 and 1/64 of its range.
     """
     count, steps = tally[0], tally[1]
     room = len(out_probe)

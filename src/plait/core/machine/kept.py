@@ -39,6 +39,7 @@ class _Damaged(OSError):
 
 
 def _checked(data: bytes) -> bytes:
+    """The first 32 bytes are the SHA-256 of the rest."""
     digest, rest = data[:32], data[32:]
     if hashlib.sha256(rest).digest() != digest:
         raise _Damaged("the file is not as it was written")
@@ -46,6 +47,8 @@ def _checked(data: bytes) -> bytes:
 
 
 class _File(IndexDataCacheFile):
+    """Numba's file of an index and its data, with a hash before each, and the key inside of the data."""
+
     def _dump(self, obj: Any) -> bytes:
         data: bytes = super()._dump(obj)  # type: ignore[no-untyped-call]  # Numba's own, as all below
         return hashlib.sha256(data).digest() + data
@@ -75,7 +78,11 @@ class _File(IndexDataCacheFile):
 
 
 class _Cache(FunctionCache):
-    """Of one function. Its files bear its stamp in their names: it is computed when the first is wanted."""
+    """Of one function. Its files bear its stamp in their names: it is computed when the first is wanted.
+
+    The stamp is a part of the files' names: code from before an edit is not found, and not overwritten either, so two
+    versions of plait may share a folder.
+    """
 
     def __init__(self, function: Any, compiled: Any) -> None:
         super().__init__(function)  # type: ignore[no-untyped-call]
@@ -137,7 +144,10 @@ def _locked(file: Any) -> bool:
 
 
 def keep(compiled: Any) -> Any:
-    """Have a function of Numba's keep its machine code."""
+    """Have a function of Numba's keep its machine code.
+
+    The function is given back, changed. Where Numba finds no folder for it, it is compiled and not kept.
+    """
     with contextlib.suppress(Exception):  # there is no folder for it
         compiled._cache = cache = _Cache(compiled.__wrapped__, compiled)
         compiled.alone = cache.alone
@@ -145,7 +155,10 @@ def keep(compiled: Any) -> Any:
 
 
 def kept_callback(function: Any, signature: str, **options: Any) -> Any:
-    """As `numba.cfunc` with `cache=True`."""
+    """As `numba.cfunc` with `cache=True`.
+
+    `signature` is Numba's text of a C function's type. It is compiled now; its `address` is for compiled code to call.
+    """
     from numba.core import sigutils
     from numba.core.ccallback import CFunc
 

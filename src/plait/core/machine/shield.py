@@ -41,6 +41,8 @@ def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
 
 class _Dispatcher(CPUDispatcher):
+    """The class of a function after `njit`: Numba's dispatcher, whose `compile` runs in a thread of its own."""
+
     #: The same function for kernels that call it, without what only Python needs to call one.
     within: Any = None
     #: Held while it is compiled: see `plait.core.machine.kept`.
@@ -53,6 +55,7 @@ class _Dispatcher(CPUDispatcher):
         return super().get_overload(sig) if self.within is None else self.within.get_overload(sig)
 
     def compile(self, sig: Any) -> Any:
+        """A type that was compiled before costs a look-up and no thread."""
         found: Any = self.overloads.get(sig) if isinstance(sig, tuple) else None
         return found.entry_point if found is not None else out_of_reach(self._made, sig)
 

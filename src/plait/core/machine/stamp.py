@@ -21,13 +21,20 @@ _known: dict[tuple[int, str], tuple[Any, str]] = {}
 
 
 def stamp_of(function: Any) -> str:
-    """A hash of a function of Numba's, or of Python's, and of what it reaches."""
+    """A hash of a function of Numba's, or of Python's, and of what it reaches.
+
+    Hexadecimal, 64 characters. Functions of Numba, NumPy and Python's library are told by name alone.
+    """
     text = f"{sys.version_info[:2]} {_Reach().told(function)}"
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class _Reach:
-    """One way through the functions. A function that is met inside itself is told by how many lie between."""
+    """One way through the functions. A function that is met inside itself is told by how many lie between.
+
+    `open` are the functions that are being told, by id, the outermost first. A function inside a loop of calls has no
+    stamp of its own: what was told of it depends on where the walk came in, so it is not kept in `_known`.
+    """
 
     def __init__(self) -> None:
         self.open: list[int] = []
@@ -70,6 +77,7 @@ class _Reach:
         return text
 
     def _global(self, value: Any, function: types.FunctionType) -> str:
+        """A module of plait or of the user's is told by those of its attributes that the function may name."""
         if not isinstance(value, types.ModuleType):
             return self.told(value)
         if _installed(value.__name__):
@@ -97,6 +105,7 @@ def _named(value: Any) -> str:
 
 
 def _instructions(code: types.CodeType, doc: str | None) -> str:
+    """co_consts[0] is the docstring where there is one, and is left out. Functions inside are told the same way."""
     constants = [
         _instructions(each, _doc(each)) if isinstance(each, types.CodeType) else repr(each)
         for at, each in enumerate(code.co_consts)

@@ -11,6 +11,9 @@ more, to the last of what all of them have said (`end_of_timers`). So a timer th
 than the last one pending anywhere: what comes out is a fact of the data, and it is finite.
 
 The state is whatever the user's `state()` made; it stays where it is when the share changes hands.
+
+The operator is STRETCH's (section 4.2): state in buckets, `process` called for a tuple and each bucket that its route
+names, a bucket never by two threads at once (Theorem 5.1). Routes and timers are as in design.md, section 1.
 """
 
 from __future__ import annotations
@@ -37,7 +40,10 @@ EVERY, NONE, SEVERAL = -1, -2, -3
 
 
 class Rows:
-    """Rows of one input as a user's functions see them; a column is turned into Python's values when first read."""
+    """Rows of one input as a user's functions see them; a column is turned into Python's values when first read.
+
+    `columns` are Python's values by name, made already; a row that was pickled has only these. `ts` are microseconds.
+    """
 
     def __init__(self, table: pa.Table | pa.RecordBatch, ts: Sequence[int] | np.ndarray, stream: str,
                  columns: dict[str, list[Any]] | None = None) -> None:  # fmt: skip
@@ -93,7 +99,11 @@ def row_alone(names: list[str], values: list[Any], ts: int, stream: str) -> RowV
 
 
 def routed(answer: Any, buckets: int) -> tuple[int, tuple[int, ...] | None]:
-    """What `route` returned: a bucket's number or one of the codes above; and which, where it named several."""
+    """What `route` returned: a bucket's number or one of the codes above; and which, where it named several.
+
+    A set of buckets is sorted, and one of one bucket is that bucket. A bool is no bucket's number, though Python counts
+    it as 0 or 1.
+    """
     if answer is None:
         return NONE, None
     if answer is ALL:
@@ -122,7 +132,11 @@ def _bucket(bucket: Any, answer: Any, buckets: int) -> int:
 
 def pairs(codes: np.ndarray, several: Callable[[int], tuple[int, ...]], share: int, shares: int,
           buckets: int) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """(tuple, bucket) for the buckets of a share, which are those whose number is `share` modulo `shares`; in order."""
+    """(tuple, bucket) for the buckets of a share, which are those whose number is `share` modulo `shares`; in order.
+
+    `codes` is int64 by tuple, as `routed` gives them; `several(i)` the buckets of tuple i where the code says SEVERAL.
+    Two int64 arrays come: places in the batch, ascending, and buckets, ascending for one tuple.
+    """
     one = np.flatnonzero((codes >= 0) & (codes % shares == share))
     rest = np.flatnonzero((codes == EVERY) | (codes == SEVERAL))
     if not len(rest):
@@ -140,7 +154,10 @@ def pairs(codes: np.ndarray, several: Callable[[int], tuple[int, ...]], share: i
 
 @dataclass
 class Outputs:
-    """Rows that came out: places (ts, rank or AFTER_ALL for a timer's, bucket), index within its cause, values by column."""
+    """Rows that came out: places (ts, rank or AFTER_ALL for a timer's, bucket), index within its cause, values by column.
+
+    Six lists of one length, in the order in which rows came out.
+    """
 
     ts: list[int] = field(default_factory=list)
     rank: list[int] = field(default_factory=list)
@@ -155,7 +172,11 @@ def nothing() -> None:
 
 
 class PlainBuckets:
-    """The user's functions as they are."""
+    """The user's functions as they are.
+
+    `_states` are by bucket, made when a tuple or timer first wants one. `_ran` is the timer that ran last: a timer that
+    was set twice for one moment stands in the heap twice, side by side, and runs once.
+    """
 
     compiled = False
 
@@ -175,7 +196,11 @@ class PlainBuckets:
 
     def take(self, ts: np.ndarray, first_rank: int, which: np.ndarray, buckets: np.ndarray,
              view: Callable[[int], RowView]) -> None:  # fmt: skip
-        """Tuples `which` of a batch, each to the bucket beside it; `view` gives a tuple by its place in the batch."""
+        """Tuples `which` of a batch, each to the bucket beside it; `view` gives a tuple by its place in the batch.
+
+        `which` are places in the batch, ascending; `buckets` the bucket of each. A tuple that goes to several buckets is
+        there several times. A tuple's rank is first_rank + its place: where it stands in total order.
+        """
         process, last, row = self.node.process, -1, None
         for i, bucket in zip(which.tolist(), buckets.tolist(), strict=True):
             now = int(ts[i])
@@ -213,7 +238,11 @@ class PlainBuckets:
         return max((at for at, _ in self._timers), default=None)
 
     def stored(self, buckets: Iterable[int]) -> dict[int, tuple[Any, list[int]]]:
-        """Of these buckets the state, as it is, and the times of pending timers."""
+        """Of these buckets the state, as it is, and the times of pending timers.
+
+        For Spark's cells, which store them at the end of a batch. The state is not copied: it is to be stored before the
+        next tuple.
+        """
         found: dict[int, tuple[Any, list[int]]] = {b: (self._states[b], []) for b in buckets}
         for at, bucket in self._timers:
             if bucket in found:
@@ -247,6 +276,9 @@ class PlainBuckets:
 
     def _emit(self, outputs: Iterable[Any] | None, ts: int, rank: int, bucket: int, cause: int, *,
               earliest: int) -> None:  # fmt: skip
+        """Take in what one call gave. Rows of one call are numbered from 0, timers not counted. What the call yields is
+        taken one by one, so a generator's error comes after the rows before it; the run stops there in any case.
+        """
         index, out = 0, self.out
         for output in outputs or ():
             if isinstance(output, Timer):
@@ -262,6 +294,9 @@ class PlainBuckets:
             index += 1
 
     def _values(self, output: Any) -> list[Any]:
+        """An output row's values, in the order of the declared columns. A dict may leave columns out, which are NULL
+        then; a tuple or list must have them all. Other names are refused.
+        """
         names = self.node.output.names
         if isinstance(output, dict):
             unknown = set(output) - set(names)
@@ -306,6 +341,9 @@ def check_passed(ts: int) -> None:
 
 
 def check_timer(node: Operator, at: int, earliest: int) -> None:
+    """Refuse a timer that can't run. `earliest` is one microsecond after the tuple's or the timer's own moment: a timer
+    can't be due already.
+    """
     if node.on_timer is None:
         raise RunError("process set a timer, and the operator has no on_timer", do="Pass on_timer= to plait.operator")
     if at < earliest:

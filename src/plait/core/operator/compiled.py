@@ -12,6 +12,10 @@ and raises what is to be raised; then `drive` goes on.
 
 `drive` hands tuples to buckets, keeps timers in a heap, and writes rows into columns; it runs without the GIL. States lie in
 one array, a row a bucket, which plain Python can go on with: a NULL in a column that is read makes the run do so.
+
+Example of a call that is undone: `state[0] = state[0] + t.x` with 2^63 - 1 in the state. `add_ints` raises `Beyond`, the
+log of writes is played backwards, and Python calls the user's own `process` on the same row of `states`. There NumPy
+wraps and warns, or raises, as it would have done without plait.
 """
 
 from __future__ import annotations
@@ -51,7 +55,12 @@ def made_for(bound: Bound, cache_dir: str | os.PathLike[str] | None) -> tuple[Ma
 
 
 class Made:
-    """One operator's compiled functions."""
+    """One operator's compiled functions.
+
+    `state` is an example of a state, for its type and shape. `columns` are what the functions read, each "int", "float"
+    or "bool"; `outputs` the same of the output. `module` has `route_all` and `drive`. It has no state of its own: shares
+    use one together.
+    """
 
     def __init__(self, bound: Bound, cache_dir: str | os.PathLike[str] | None) -> None:
         assert isinstance(bound.node, Operator)
@@ -83,7 +92,10 @@ class Made:
     # --- columns ---
 
     def _columns(self, read: set[str]) -> list[tuple[str, str]]:
-        """(name, int | float | bool) of what the functions read. Where an input lacks a column, `present` refuses it."""
+        """(name, int | float | bool) of what the functions read. Where an input lacks a column, `present` refuses it.
+
+        `ts` and `stream` are no columns here. A column must be of one kind in all inputs that have it.
+        """
         found: dict[str, str] = {}
         for name in sorted(read - {"ts", "stream"}):
             for bound in self.bound.inputs:
@@ -98,6 +110,7 @@ class Made:
         return list(found.items())
 
     def layout(self) -> list[tuple[str, str]]:
+        """What a source's arena on threads holds: 64 bits a column, floats by their bits."""
         return [(name, "int64") for name, _ in self.columns]
 
     @property
@@ -121,6 +134,9 @@ class Made:
         return ""
 
     def arrays(self, side: int, batch: pa.RecordBatch | pa.Table, ts: np.ndarray) -> list[np.ndarray]:
+        """The columns that the functions read. One int64 array a column. Booleans are 0 and 1, moments microseconds;
+        zeros where this input has no such column.
+        """
         schema = self.bound.inputs[side].schema
         made = []
         for name, kind in self.columns:
@@ -137,6 +153,9 @@ class Made:
         return made
 
     def routes(self, side: int, numbers: list[np.ndarray], ts: np.ndarray) -> np.ndarray | None:
+        """Where tuples go: int64 codes by tuple (`buckets.EVERY`, `NONE`, or a bucket); None where Python has to ask the
+        user's `route`: it raised, or named no bucket.
+        """
         codes = np.empty(len(ts), np.int64)
         wide = np.array(numbers, np.int64).reshape(len(numbers), len(ts))
         try:
@@ -150,6 +169,9 @@ class Made:
     # --- text ---
 
     def _text(self, functions: dict[str, UserFunction]) -> str:
+        """The module: the user's functions rewritten, then `_TEXT` with the names and types filled in. A call's row is a
+        named tuple `Row` of (ts, stream, side, c0, c1, ...).
+        """
         reads = "".join(
             {"int": ", ci[{k}, i]", "float": ", cf[{k}, i]", "bool": ", ci[{k}, i] != 0"}[kind].format(k=k)
             for k, (_, kind) in enumerate(self.columns)
@@ -209,7 +231,12 @@ class Made:
 
 
 class CompiledBuckets:
-    """As `buckets.PlainBuckets`, of one share."""
+    """As `buckets.PlainBuckets`, of one share.
+
+    `states` has a row for each bucket of the share: bucket b is row (b - first) // step. `timers` is the heap of
+    `machine_steps`, `ran` the last timer that ran (at, bucket). `_parts` are outputs so far, in order. `redone` counts
+    the calls that Python made.
+    """
 
     compiled = True
 
@@ -234,7 +261,12 @@ class CompiledBuckets:
 
     def take(self, ts: np.ndarray, inputs: np.ndarray, first_rank: int, which: np.ndarray, buckets: np.ndarray,
              numbers: np.ndarray, view: Callable[[int], RowView]) -> None:  # fmt: skip
-        """`view` gives a tuple by its place in the batch, to Python."""
+        """`view` gives a tuple by its place in the batch, to Python.
+
+        As `PlainBuckets.take`; besides, `inputs` is the input of each tuple (int64) and `numbers` its columns, int64 of
+        shape (columns, tuples). `drive` comes back for a call that Python must make, or after TIMERS timers, and is
+        called again from there.
+        """
         numbers = np.ascontiguousarray(numbers)
         ts, inputs, done = np.ascontiguousarray(ts), np.ascontiguousarray(inputs), 0
         while (
@@ -264,7 +296,11 @@ class CompiledBuckets:
 
     def _drive(self, ts: np.ndarray, inputs: np.ndarray, rank: int, which: np.ndarray, buckets: np.ndarray, numbers: np.ndarray,
                until: int | None, most: int) -> tuple[int, int] | None:  # fmt: skip
-        """None if all is done; else why it came back, and how many of the tuples have been taken."""
+        """None if all is done; else why it came back, and how many of the tuples have been taken.
+
+        `until`: pass time up to it after the tuples; None: don't. Arrays that come back are new, and become one of
+        `_parts`.
+        """
         told = np.zeros(4, np.int64)
         kinds = [kind for _, kind in self.made.outputs]
         floats = max(kinds.count("float"), 1)
@@ -293,7 +329,11 @@ class CompiledBuckets:
         return found
 
     def _call(self, bucket: int, run: Callable[[PlainBuckets], None]) -> None:
-        """One call by Python, which machine code has undone."""
+        """One call by Python, which machine code has undone.
+
+        `run` is given Python's buckets, with this bucket's state in place. Timers that it sets are handed to `drive` at
+        its next call.
+        """
         python = self._python
         python.restore(bucket, self._state(bucket), [])
         run(python)
@@ -316,6 +356,9 @@ class CompiledBuckets:
         return [(at, bucket) for at, bucket in self.timers[1 : 1 + min(count, most or count)].tolist()]
 
     def taken_out(self) -> tuple[Any, list[pa.Array]]:
+        """What came out since the last call, and its columns. Parts that machine code made are joined before they become
+        Arrow columns: Python's calls, which are few, cut them apart.
+        """
         parts, self._parts = self._parts, []
         if not parts:
             return _Out(np.zeros((5, 0), np.int64)), []
@@ -338,7 +381,10 @@ class CompiledBuckets:
         return places, columns
 
     def plain(self) -> PlainBuckets:
-        """The same states and timers, for plain Python to go on with."""
+        """The same states and timers, for plain Python to go on with.
+
+        States are not copied: Python's buckets write to the same rows.
+        """
         made = PlainBuckets(self.node, self._between)
         for k, bucket in enumerate(range(self.first, self.node.buckets, self.step)):
             made._states[bucket] = self.states[k]
@@ -356,6 +402,7 @@ class _Out:
 
 
 def _column(data: np.ndarray, field: pa.Field) -> pa.Array:
+    """Numbers of `drive` as a column of the declared type. What does not fit is refused, as for plain Python."""
     kind = field.type
     if pa.types.is_boolean(kind):
         return pa.array(data != 0)

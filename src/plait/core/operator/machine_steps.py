@@ -31,6 +31,9 @@ _step = njit(nogil=True, error_model="python", boundscheck=True)
 
 # --- integers ---
 
+# Each function takes and gives machine words: int64 for «int», float64 for «float». Comparisons, & | ^ and ~ of integers
+# and + - * of floats need no step, since they are the same in both.
+
 
 @_step
 def add_ints(a, b):
@@ -46,6 +49,8 @@ def sub_ints(a, b):
     return a - b
 
 
+# The product is formed as a float first. It is within a few roundings of the true one, so below _PRODUCT no true product
+# leaves 64 bits.
 @_step
 def mul_ints(a, b):
     if math.fabs(float64(a) * float64(b)) >= _PRODUCT:
@@ -53,6 +58,7 @@ def mul_ints(a, b):
     return a * b
 
 
+# The least integer is refused as a dividend: divided by -1 it has no word.
 @_step
 def floordiv_ints(a, b):
     if b == 0 or a == _LEAST:
@@ -67,6 +73,8 @@ def mod_ints(a, b):
     return a % b
 
 
+# Python divides integers exactly and rounds once. Up to 2^53 both are floats as they stand, and one division of floats is
+# just that.
 @_step
 def div_ints(a, b):
     if b == 0 or a > _EXACT or a < -_EXACT or b > _EXACT or b < -_EXACT:
@@ -74,6 +82,7 @@ def div_ints(a, b):
     return float64(a) / float64(b)
 
 
+# By multiplication, at most 64 times, each one checked. A negative exponent gives a float in Python, and is left to it.
 @_step
 def pow_ints(a, b):
     if b < 0 or b > 64:
@@ -145,6 +154,7 @@ def div_floats(a, b):
     return a / b
 
 
+# Towards zero, as Python's `int`. NaN and infinities raise in Python, and fail the test here.
 @_step
 def int_of(a):
     if not math.fabs(a) < _PRODUCT:  # nor is NaN
@@ -174,6 +184,7 @@ def sqrt(a):
 # --- both ---
 
 
+# Python's `min` of two: the first one if they tie, or if NaN makes the comparison false.
 @_step
 def least(a, b):
     return b if b < a else a

@@ -9,6 +9,10 @@ reason is told. Constants that a function uses by name are written into the text
 A generator that yields rows and timers has no one type, so `yield x` becomes (0, 0, columns ...) for a row and
 (1, at, zeros ...) for a timer; a route's `plait.ALL` and None become codes. Writes to the state go through `put`, which keeps
 what was there.
+
+Example: `state[0] += t.x` with a state and a column of int64 becomes `plait_put(state, plait_log, plait_int64((0)),
+plait_int64(plait_add_ints(state[plait_int64((0))], t.c0)))`: the sum is checked, and what was in the state is logged
+before it is written.
 """
 
 from __future__ import annotations
@@ -43,7 +47,12 @@ class NotCompiled(Exception):
 
 
 class UserFunction:
-    """A user's function as a syntax tree, and the columns of its tuple that it reads."""
+    """A user's function as a syntax tree, and the columns of its tuple that it reads.
+
+    `role` is "route", "process" or "on_timer". `node` is its syntax tree, a lambda's made into a `def`. `row` is the name
+    of the parameter that is a tuple (None for `on_timer`), `reads` the columns that it reads by that name. The function's
+    text must be at hand: one typed into an interpreter without a file has none.
+    """
 
     def __init__(self, role: str, function: Callable[..., Any]) -> None:
         if not isinstance(function, FunctionType):
@@ -90,7 +99,10 @@ def column_read(node: ast.AST, row: str | None) -> str | None:
 
 
 class Typed:
-    """An expression's new text, and its kind."""
+    """An expression's new text, and its kind.
+
+    `kind` is "int", "float", "bool" or "text". Text can only be compared, and be asked whether it is empty.
+    """
 
     def __init__(self, text: str, kind: str) -> None:
         self.text, self.kind = text, kind
@@ -101,7 +113,11 @@ def _call(name: str, *given: Typed | str, kind: str) -> Typed:
 
 
 class Expressions:
-    """Expressions of one function. `names` are those that have a value here, with their kinds."""
+    """Expressions of one function. `names` are those that have a value here, with their kinds.
+
+    `kept` is the name of the state's parameter. `locals` are its parameters and all names that it assigns: a name of
+    these that is not in `names` has no value yet on some way, and is refused.
+    """
 
     def __init__(self, user: UserFunction, columns: dict[str, Typed], state: tuple[str, int]) -> None:
         """`columns`: how each column is read. `state`: the kind of its numbers, and its dimensions."""
@@ -117,9 +133,13 @@ class Expressions:
             raise NotCompiled(f"{user.role} uses a name that begins with {MINE}")
 
     def no(self, what: str) -> NotCompiled:
+        """The exception, to be raised: role and reason, as `explain` shows them."""
         return NotCompiled(f"{self.user.role} {what}")
 
     def typed(self, node: ast.expr) -> Typed:
+        """The new text of an expression and its kind. Whatever is not listed here is not compiled: a new kind of node is
+        refused until somebody has thought about it.
+        """
         column = column_read(node, self.user.row)
         if column is not None:
             return self.columns[column]
@@ -150,6 +170,9 @@ class Expressions:
         raise self.no(f"uses {type(node).__name__}")
 
     def _same(self, values: list[Typed]) -> str:
+        """The one kind of all these values. `a and b` gives one of its operands: machine code needs them to be of one
+        kind.
+        """
         kinds = {v.kind for v in values}
         if len(kinds) > 1:
             raise self.no(f"has a value that is {' or '.join(sorted(kinds))}")
@@ -166,6 +189,9 @@ class Expressions:
     # --- values ---
 
     def constant(self, value: Any) -> Typed:
+        """A constant, spelled so that no name of the user can change it. -2^63 is refused as well: Python's text has it
+        as the negation of 2^63, which no word holds.
+        """
         kind = _KINDS.get(type(value))
         if kind is None:
             raise self.no(f"uses {value!r}, a {type(value).__name__}")
@@ -176,6 +202,9 @@ class Expressions:
         return Typed(f"({value!r})", kind)
 
     def _name(self, name: str) -> Typed:
+        """What a name stands for. A global is read now, and its value written into the text: a later change is not
+        seen.
+        """
         if name in self.names:
             return Typed(name, self.names[name])
         if name in self.user.parameters:
@@ -208,7 +237,10 @@ class Expressions:
         raise self.no(f"uses .{node.attr}")
 
     def index(self, node: ast.Subscript) -> str:
-        """The place in the state that a subscript names."""
+        """The place in the state that a subscript names.
+
+        Indices are checked by Numba when the code runs (`boundscheck`): one that is out of range is Python's to raise.
+        """
         if not (isinstance(node.value, ast.Name) and node.value.id == self.kept):
             raise self.no("takes an item of something that is not the state")
         parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
@@ -241,6 +273,9 @@ class Expressions:
     # --- operators ---
 
     def binary(self, op: ast.operator, a: Typed, b: Typed) -> Typed:
+        """An operator of two values. int with int by a checked step. If one is a float, the other is rounded to one, as
+        Python does; + - * are IEEE's then. bool has no arithmetic here, though Python's has.
+        """
         kinds, name = (a.kind, b.kind), _OPERATORS.get(type(op))
         if kinds == ("int", "int"):
             if isinstance(op, _BITS):
@@ -270,6 +305,9 @@ class Expressions:
         raise self.no(f"takes {type(node.op).__name__} of {a.kind}")
 
     def _compared(self, node: ast.Compare) -> Typed:
+        """A comparison, or a chain of them. `a < b < c` is (a < b) and (b < c): b is computed twice, which shows nowhere,
+        since expressions have no effects. `x is None` is false: rows with NULL in a column that is read never come here.
+        """
         sides, found = [node.left, *node.comparators], []
         for op, left, right in zip(node.ops, sides, sides[1:], strict=False):
             if isinstance(op, (ast.Is, ast.IsNot)):
@@ -284,6 +322,9 @@ class Expressions:
         return Typed(f"({' and '.join(found)})", "bool")
 
     def _pair(self, op: ast.cmpop, a: Typed, b: Typed) -> str:
+        """One comparison. int with float: Python compares exactly, so the integer must be one that a float holds
+        (`in_float`), or Python is asked.
+        """
         kinds = {a.kind, b.kind}
         if kinds == {"int", "float"}:
             a, b = (x if x.kind == "float" else _call("in_float", x, kind="float") for x in (a, b))
@@ -351,7 +392,11 @@ _CALLS: dict[tuple[Any, str], tuple[str, str]] = {
 
 
 class Writer(Expressions):
-    """A function's text for the module."""
+    """A function's text for the module.
+
+    `outputs` are the output's columns with their kinds. `kinds` are those of all names; `names` those that have a value
+    at this point of the text. `temporaries` counts the names that this has made.
+    """
 
     def __init__(self, user: UserFunction, columns: dict[str, Typed], state: tuple[str, int],
                  outputs: list[tuple[str, str]]) -> None:  # fmt: skip
@@ -361,6 +406,7 @@ class Writer(Expressions):
         self.temporaries = 0
 
     def function(self) -> str:
+        """The text of one function for the module. A route that ends without a return names no bucket."""
         given = [*self.user.parameters, *([] if self.user.role == "route" else [f"{MINE}log"])]
         body = self._block(self.user.node.body, 1)
         if self.user.role == "route":
@@ -438,6 +484,9 @@ class Writer(Expressions):
         self.names[name] = kind
 
     def _if(self, node: ast.If) -> list[str]:
+        """Both ways of an `if`. After it only those names have a value that both ways give one. A way that ends in a
+        return, break or continue does not come out.
+        """
         lines, before = [f"if {self.test(node.test)}:"], dict(self.names)
         lines += self._block(node.body, 1)
         after, self.names = self.names, before
@@ -448,6 +497,7 @@ class Writer(Expressions):
         return lines
 
     def _loop(self, node: ast.While | ast.For) -> list[str]:
+        """A loop, and its body. A body may run no time at all: what it assigns has no value afterwards."""
         before = dict(self.names)
         if isinstance(node, ast.While):
             head = f"while {self.test(node.test)}:"
@@ -477,6 +527,7 @@ class Writer(Expressions):
         return ["return"]
 
     def _bucket(self, value: ast.expr | None) -> str:
+        """What a route returns, as a code of `buckets`."""
         if value is None or (isinstance(value, ast.Constant) and value.value is None):
             return str(NONE)
         if self.is_(value, ALL):
@@ -491,6 +542,7 @@ class Writer(Expressions):
         return f"{MINE}bucket_number({found.text})"
 
     def _yielded(self, value: ast.expr | None) -> str:
+        """Every item of the generator has one type: a flag, a time, and the columns."""
         zeros = [_ZEROS[kind] for _, kind in self.outputs]
         if isinstance(value, ast.Call) and self.is_(value.func, timer) and len(value.args) == 1 and not value.keywords:
             return f"({', '.join(['1', self._int(value.args[0], 'a time'), *zeros])})"
