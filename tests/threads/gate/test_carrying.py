@@ -92,3 +92,34 @@ def test_names() -> None:
     query = plait.join(plait.stream("a"), plait.stream("b"), within=1)
     with pytest.raises(plait.QueryError, match=r"gate='list' is not known.*'ring', 'skiplist'"):
         query.on_threads(gate="list")
+
+
+@pytest.mark.parametrize("gate", GATES)
+@pytest.mark.parametrize("strategy", ["scalejoin", "splitjoin"])
+def test_a_source_that_was_silent_for_rounds_of_the_memory(strategy: str, gate: str) -> None:
+    """Its first tuple comes when the other's first node has been used again, by a tuple that is not ready yet. In a distribution
+    tree only the root reads the gate: the workers below must not vouch for a node that is gone."""
+    schema = pa.schema([("ts", pa.int64()), ("x", pa.int64())])
+    a, b = plait.stream("a", unit="us", sources=1), plait.stream("b", unit="us", sources=1)
+    query = plait.join(a, b, on=None, within=15)
+
+    def row(ts: int) -> pa.Table:
+        return pa.table({"ts": [ts], "x": [ts]}, schema)
+
+    with query.on_threads(gate=gate, strategy=strategy, workers=3, capacity=4, pending=8, batch=2, plain=True, keys=True,
+                          schemas={"a": schema, "b": schema}) as run:  # fmt: skip
+        engine = run._engine
+        assert isinstance(engine, Engine)
+        rounds = 2 * engine.gate.ring
+        for ts in range(rounds):
+            run.push("b", None, row(10 * ts))
+            run.heartbeat("a", 0, 10 * ts)
+            list(run.results(timeout_s=0))
+        for ts in range(rounds, rounds + 3):
+            run.push("b", None, row(10 * ts))
+        run.push("a", None, row(10 * rounds - 5))
+        run.drain()
+        got = run.table()
+    data = {"a": row(10 * rounds - 5), "b": pa.concat_tables([row(10 * ts) for ts in range(rounds + 3)])}
+    assert len(got) == 4
+    assert difference(query.reference(data, keys=True), got) is None

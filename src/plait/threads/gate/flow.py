@@ -21,7 +21,7 @@ from __future__ import annotations
 from typing import Final
 
 from plait.order import AFTER_ALL
-from plait.threads.atomics import compiled, fence, fetch_add, load_acquire, pure, sched_yield, sleep_on
+from plait.threads.atomics import compiled, fence, fetch_add, load_acquire, pure, sched_yield, sleep_on, store_release
 from plait.threads.gate.codes import FULL, STUCK
 from plait.threads.gate.frontier import lowest
 from plait.threads.gate.words import (
@@ -29,6 +29,7 @@ from plait.threads.gate.words import (
     FREE,
     FREED,
     HEAD,
+    LEVELS,
     LIMIT,
     PENDING,
     PIN,
@@ -47,6 +48,17 @@ from plait.threads.gate.words import (
     reader_at,
     source_at,
 )
+
+
+@compiled
+def stand_on(g, reader, slot, count):
+    """A reader that was given its tuples by another stands where it would if it had read them: on tuple `count` - 1 of the slot.
+
+    Called before its counts are released. A seat that stayed on the list's first node would vouch for that node for ever, while
+    what it links to is used again: a source that begins there would link its tuple where nobody passes. A ring has no nodes.
+    """
+    if g[LEVELS] > 0:
+        store_release(g, reader_at(g, reader) + HEAD, (slot << PLACE_BITS) + count - 1)
 
 
 @compiled

@@ -9,7 +9,8 @@ parent's feed, a ring that the parent writes and up to `fan-out` children read. 
   deep.
 - A place is written again only when every child's HEAD, released after its copy, is past it.
 - A child holds a seat at the gate too. It takes nothing there, but says what it has taken, because a source's columns
-  (the arenas) may be written again only when every worker has copied them.
+  (the arenas) may be written again only when every worker has copied them; and it stands on the tuple that it took
+  last, because sources of a skip list begin from nodes that readers stand on.
 
 An example: seven workers, fan-out 2. The root, worker 0, feeds 1 and 2; worker 1 feeds 3 and 4; worker 2 feeds 5 and
 6. A tuple is at a leaf after two hand-offs. With ScaleJoin seven readers would merge the sources seven times; here one
@@ -33,6 +34,7 @@ from plait.threads import words as shared
 from plait.threads.atomics import fence, fetch_add, load_acquire, store_release, wake_all
 from plait.threads.atomics.native import inner, ints, pointer_at
 from plait.threads.gate import codes
+from plait.threads.gate.flow import stand_on
 from plait.threads.gate.frontier import wake_sources
 from plait.threads.gate.words import read_at
 from plait.threads.join.loop import words as o
@@ -81,6 +83,8 @@ def read_feed(gate, c, w, batch):
     counts = ints(w[o.READ_COUNTS], 1 << shared.SLOT_BITS)
     for k in range(number):
         counts[batch[o.B_ORIGIN, k] & shared.SLOT_MASK] += 1
+    last = batch[o.B_ORIGIN, number - 1] & shared.SLOT_MASK
+    stand_on(gate, w[o.SEAT], last, counts[last])
     at = read_at(gate, w[o.SEAT])
     for k in range(number):
         slot = batch[o.B_ORIGIN, k] & shared.SLOT_MASK
