@@ -27,7 +27,7 @@ def counted(path: Path) -> tuple[int, int]:
         tokens = list(tokenize.generate_tokens(file.readline))
     told.update(t.start[0] for t in tokens if t.type == tokenize.COMMENT and not t.line[: t.start[1]].strip())
     filled = {number for number, line in enumerate(lines, 1) if line.strip()}
-    return len(told), len(filled - told)
+    return len(told & filled), len(filled - told)
 
 
 def main() -> None:

@@ -107,6 +107,7 @@ class Pauser:
                 if time.monotonic() - since > self._stall:
                     self._halted = False
                     halt(self._gate, self._control, RUNNING)
+                    self._changed.notify_all()  # those who stand go on, until this error has stopped the run
                     raise RunError(
                         f"Workers did not stand still within {self._stall:g} s: {self._describe()}",
                         why="memory they share has to grow, or a column has to be widened",

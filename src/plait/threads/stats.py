@@ -55,7 +55,10 @@ class WorkerStats(Counts):
         TUPLES, "tuples that this worker has compared, added up or handed to buckets", filled=(THREADS,)
     )
     busy_s: float = metric(
-        SECONDS, "time spent storing, comparing and emitting; waiting is not in it", filled=(THREADS,)
+        SECONDS,
+        "time in its steps: reading, storing, comparing and emitting, with what these wait for in the middle; "
+        "waiting for tuples is not in it",
+        filled=(THREADS,),
     )
     tuples_per_s: float = metric(PER_SECOND, "its tuples, for each second that it was busy", filled=(THREADS,))
     comparisons_per_s: float = metric(

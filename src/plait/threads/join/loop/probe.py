@@ -16,7 +16,7 @@ from plait.core.condition import native
 from plait.core.join.choice import CHAIN_LONG, REST_LONGEST, SCAN_BELOW
 from plait.core.join.reach import NUMBER, first_met_compiled
 from plait.core.kernels.chains import probe_ranges
-from plait.threads.atomics import store_release
+from plait.threads.atomics import load_acquire, store_release
 from plait.threads.atomics.native import address_of, call_at, floats, inner, ints, octets
 from plait.threads.join.loop import segment as seg
 from plait.threads.join.loop import words as o
@@ -75,7 +75,7 @@ def pick(w, s, other, total, probes):
     if w[o.REST + other] > 0:
         w[o.REST + other] -= 1
         return _SCAN
-    if s[seg.SWITCHED]:
+    if load_acquire(s, seg.SWITCHED):
         return _GRID
     return w[o.WANTED]
 
@@ -89,7 +89,7 @@ def observe(w, s, other, kind, probes, over, steps):
     """
     if w[o.FORCED] != _AUTO:
         return
-    if kind == _HASH and w[o.BAND_TERMS] > 0 and s[seg.SWITCHED] == 0 and steps > CHAIN_LONG * probes:
+    if kind == _HASH and w[o.BAND_TERMS] > 0 and load_acquire(s, seg.SWITCHED) == 0 and steps > CHAIN_LONG * probes:
         store_release(s, seg.SWITCHED, 1)
         return
     if 4 * over > probes:

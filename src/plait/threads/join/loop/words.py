@@ -20,7 +20,7 @@ BACK: Final = 35  # as-of: of the left side, how old a partner may be in us, -1 
 HOW: Final = 37  # INNER, LEFT, SEMI or ANTI
 ARENA_MASK: Final = 38
 BLOCK: Final = 39  # address of the kernels' argument block
-VERIFY: Final = 40  # address of a kernel, see predicates.native
+VERIFY: Final = 40  # address of a kernel, see `core.condition.native`
 SCANS: Final = 41  # two
 FORCED: Final = 43  # AUTO, or the index that was asked for (SCAN: none)
 WANTED: Final = 44  # the index that auto would choose for probes into either window
@@ -44,7 +44,7 @@ FEED: Final = (
 )
 FEED_OUT: Final = 71
 FEED_SEAT: Final = 72  # which of the feed's readers it is
-# Bands, by dimension (2 x 6): low, high, eps, weight, limit; an unused one has 0 dimensions
+# Bands, by dimension (2 x 5): low, high, eps, weight, limit; an unused one has 0 dimensions
 DIMENSIONS: Final = 73
 BANDS: Final = 74  # address of float64[2, 5]
 BAND_TERMS: Final = 75  # 1 if the dimensions are bands, which a grid can serve
@@ -78,7 +78,6 @@ UNDECIDED: Final = 212  # left rows below have been decided: matched, or given o
 FRONTIER: Final = 213  # as far as time has passed
 NEED: Final = 214  # what a GROW asks for: rows; and the side in NEED_SIDE
 NEED_SIDE: Final = 215
-STORED: Final = 216  # whether the batch's rows are in
 REST: Final = 217  # by side: batches the index over that window rests; then how long next time
 NEXT_REST: Final = 219
 SERVED: Final = 221  # by side: the index that served the last probes into that window
