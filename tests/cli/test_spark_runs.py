@@ -60,7 +60,7 @@ def invoke(*arguments: str) -> Result:
 
 def stop_after_a_batch(self: Any, query: Any) -> None:
     for _ in range(2_000):
-        if self.run.rows:
+        if self.committed.rows:
             break
         time.sleep(0.05)
     query.stop()

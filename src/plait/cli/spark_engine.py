@@ -146,7 +146,7 @@ def _streamed(job: Job, display: Display, *, keep_key: bool = False) -> Iterator
                 seen.wait(query)
                 watch.ended.wait(5)
         # A run that had ended before has no batch, and so nobody tells of its rows again.
-        yield _Done(folder, schema, dataclasses.replace(seen.last, rows=laid))
+        yield _Done(folder, schema, dataclasses.replace(seen.last, rows=laid, state_bytes=seen.committed.state_bytes))
 
 
 @contextmanager
@@ -244,14 +244,18 @@ def _noise_aside() -> Iterator[None]:
 
 
 class _Seen:
-    """What a running query has told: the display has the last batch that was committed, `last` the last one published."""
+    """What a running query has told: `committed` by the last batch that Spark has committed, `last` by the last one published.
+
+    Only Spark knows the size of the state, and tells it with the first.
+    """
 
     def __init__(self, display: Display) -> None:
         self.display = display
-        self.last = Metrics()
+        self.committed = self.last = Metrics()
 
     def batch(self, number: int, run: Metrics) -> None:
         """One micro-batch is done."""
+        self.committed = run
         self.display.batch(number, run)
 
     def wait(self, query: Any) -> None:
