@@ -10,7 +10,8 @@ from typing import Any
 
 from plait.connectors import folder, memory
 from plait.query import functions, run_options, textual, trace
-from plait.threads import run
+from plait.threads import run, stats
+from plait.threads.elastic import manager, policy
 
 #: Packages whose `__all__` is a promise to users.
 PACKAGES = ("plait", "plait.query", "plait.connectors", "plait.connectors.synthetic", "plait.spark")
@@ -18,7 +19,7 @@ PACKAGES = ("plait", "plait.query", "plait.connectors", "plait.connectors.synthe
 #: What users get or name without importing it from one of these.
 BESIDE = (
     functions.Function, textual.OfText, trace.Symbol, run.Run, run_options.ThreadsOptions, run_options.SparkOptions,
-    memory.feed, folder.feed,
+    memory.feed, folder.feed, stats.Stats, stats.WorkerStats, stats.Quantiles, manager.Change, policy.Load, policy.Thresholds,
 )  # fmt: skip
 
 

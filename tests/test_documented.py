@@ -19,6 +19,7 @@ from tests.public import Public, constants, everything
 
 from plait import errors
 from plait.cli.main import cli
+from plait.core import metrics
 from plait.query.run_options import SparkOptions, ThreadsOptions
 from plait.spark.run import dataframe
 from plait.threads.options import Options
@@ -55,7 +56,7 @@ def wanting(public: Public) -> list[str]:
     if "Example" not in found or ">>>" not in found["Example"]:
         lacks.append("an example")
     if public.is_class:
-        told = entries(found.get("Attributes", "") + found.get("Args", ""))
+        told = {*entries(found.get("Attributes", "") + found.get("Args", "")), *_metrics(thing)}
         return lacks + [f"attribute {name}" for name in _attributes(thing) if name not in told]
     signature = inspect.signature(thing.__func__ if isinstance(thing, classmethod) else thing)
     taken = [name for name in signature.parameters if name not in ("self", "cls")]
@@ -67,6 +68,15 @@ def wanting(public: Public) -> list[str]:
     if taken and "Raises" not in found and public.name not in REFUSES_NOTHING:
         lacks.append("what it raises")
     return lacks
+
+
+def _metrics(thing: Any) -> set[str]:
+    """Fields that are metrics: each has its meaning in its entry, and a line in docs/metrics.md (tests/core/test_metrics.py)."""
+    return (
+        {name for name, entry in metrics.entries(thing).items() if entry.meaning}
+        if dataclasses.is_dataclass(thing)
+        else set()
+    )
 
 
 def _attributes(thing: Any) -> list[str]:

@@ -35,9 +35,18 @@ _PAST = 1 << 14
 
 @dataclass(frozen=True)
 class Quantiles:
-    """Milliseconds.
+    """How long results took, in milliseconds. NaN where there was none.
 
-    Of `samples` results, half took at most `p50`, 99 in a hundred at most `p99`. NaN where there was none.
+    Attributes:
+        p50: Half of them took at most this long.
+        p99: 99 in a hundred took at most this long.
+        max: The longest.
+        samples: How many results were measured.
+
+    Example:
+        >>> from plait.threads.stats import Quantiles
+        >>> Quantiles(p50=0.4, p99=1.5, max=2.0, samples=1000).p99
+        1.5
     """
 
     p50: float
@@ -48,7 +57,20 @@ class Quantiles:
 
 @dataclass(kw_only=True)
 class WorkerStats(Counts):
-    """What one worker tells. Of a run's counts it has those of its own work: rows are judged before workers see them."""
+    """What one worker tells. Of a run's counts it has those of its own work: rows are judged before workers see them.
+
+    Its fields are in docs/metrics.md.
+
+    Example:
+        >>> import plait
+        >>> readings = plait.stream("readings", unit="s")
+        >>> with plait.aggregate(readings, size="10s", compute={"n": plait.count()}).on_threads() as run:
+        ...     run.push("readings", None, {"ts": [1, 2, 40]})
+        ...     run.drain()
+        ...     rows = run.table().num_rows
+        ...     [worker.worker for worker in run.stats().workers]
+        [0]
+    """
 
     worker: int = metric(NAME, "its number, from 0 on", filled=(THREADS,))
     tuples: int = metric(
@@ -74,7 +96,20 @@ class WorkerStats(Counts):
 
 @dataclass(kw_only=True)
 class Stats(Metrics):
-    """What a run on threads tells: what any run does (`core.metrics`), and what threads alone can say of themselves."""
+    """What a run on threads tells: what any run does (`core.metrics`), and what threads alone can say of themselves.
+
+    Its fields are in docs/metrics.md. `Run.stats` gives one.
+
+    Example:
+        >>> import plait
+        >>> readings = plait.stream("readings", unit="s")
+        >>> with plait.aggregate(readings, size="10s", compute={"n": plait.count()}).on_threads() as run:
+        ...     run.push("readings", None, {"ts": [1, 2, 40]})
+        ...     run.drain()
+        ...     rows = run.table().num_rows
+        ...     run.stats().rows, run.stats().results
+        (3, 2)
+    """
 
     strategy: str = metric(
         NAME, "how the work is shared among workers; of several operators each one's", filled=(THREADS,)

@@ -35,22 +35,43 @@ PENDING, DONE, SUPERSEDED, REFUSED = "pending", "done", "superseded", "refused"
 
 @dataclass(frozen=True)
 class Change:
-    """One request for another map, and what became of it.
+    """One request for another map of shares to threads, and what became of it. `Run.resize` and `Run.rebalance` give one.
 
-    `reconfiguration_ms` is the paper's: from the command to the moment every share is served by the thread of the new
-    map; `switch_ms` the part of it between the first share that met the switch and the last that was taken up.
+    Attributes:
+        number: Its place among the run's requests, from 0 on.
+        kind: `"provision"`, `"decommission"` or `"rebalance"`.
+        before: Threads that served shares before.
+        after: Threads that are to serve them.
+        moved: How many shares change hands.
+        reason: Why it was asked for: the caller's words, or the policy's.
+        at_s: When it was asked for, in seconds of the run.
+        state: `"pending"`, `"done"`, `"superseded"` (by a later request) or `"refused"`.
+        epoch: The number of the epoch that it began; 0 until it is done.
+        event_time: Tuples from this ts on belong to the new epoch. None until that is known.
+        reconfiguration_ms: The paper's: from the command to the moment that every share is served by the thread of the new map.
+        switch_ms: The part of it between the first share that met the switch and the last that was taken up.
+
+    Example:
+        >>> import plait
+        >>> readings = plait.stream("readings", unit="s")
+        >>> query = plait.aggregate(readings, size="10s", compute={"n": plait.count()}, by="meter")
+        >>> with query.on_threads(workers=1, elastic=2) as run:
+        ...     run.push("readings", None, {"ts": [1, 2], "meter": [7, 8]})
+        ...     change = run.resize(2)
+        ...     change.kind, change.before, change.after
+        ('provision', 1, 2)
     """
 
     number: int
-    kind: str  # provision, decommission or rebalance
-    before: int  # threads
+    kind: str
+    before: int
     after: int
-    moved: int  # shares that change hands
+    moved: int
     reason: str
-    at_s: float  # of the run
+    at_s: float
     state: str = PENDING
     epoch: int = 0
-    event_time: int | None = None  # tuples from this ts on belong to the new epoch
+    event_time: int | None = None
     reconfiguration_ms: float | None = None
     switch_ms: float | None = None
 

@@ -28,15 +28,28 @@ LONGEST = 1 << 10  # times `patience`: about three minutes
 
 @dataclass(frozen=True)
 class Load:
-    """What a policy is asked with: threads now and at most, and the part of the last interval each was busy (0 to 1)."""
+    """What a policy is asked with.
+
+    Attributes:
+        workers: Threads that serve shares now.
+        most: As many as there may be.
+        busy: Of each of them the part of the last interval that it was busy, 0 to 1.
+        seconds: How long that interval was.
+
+    Example:
+        >>> from plait.threads.elastic.policy import Load
+        >>> Load(workers=2, most=8, busy=(0.5, 1.0), seconds=1.0).average
+        0.75
+    """
 
     workers: int
     most: int
     busy: tuple[float, ...]
-    seconds: float  # since the last look
+    seconds: float
 
     @property
     def average(self) -> float:
+        """The mean of `busy`."""
         return sum(self.busy) / max(len(self.busy), 1)
 
 
@@ -45,10 +58,19 @@ Policy = Callable[[Load], "int | tuple[int, str] | None"]
 
 @dataclass(frozen=True)
 class Thresholds:
-    """The paper's policy. Parts of 1, or percent.
+    """The paper's policy: above and below these loads, as many threads as bring it to the target.
 
-    An example: 4 threads, 95 percent busy on the average. 4 * 0.95 / 0.70 = 5.4, so 6 are asked for. At 4 threads and
-    30 percent, 4 * 0.30 / 0.70 = 1.7, so 2.
+    4 threads that are 95 percent busy on the average do the work of 4 * 0.95 / 0.70 = 5.4 at the target, so 6 are asked for.
+
+    Attributes:
+        upper: The load above which threads are added. Parts of 1, or percent.
+        target: The load to come to.
+        lower: The load below which threads are let go.
+
+    Example:
+        >>> from plait.threads.elastic.policy import Load, Thresholds
+        >>> Thresholds()(Load(workers=4, most=8, busy=(0.95,) * 4, seconds=1.0))
+        (6, 'load 95% above 90%')
     """
 
     upper: float = 0.90
