@@ -9,7 +9,7 @@ help: ## Print this list
 demo: setup java ## Run a small join and an aggregate, and show the results
 	@$(BIN)/plait demo
 
-test: setup java ## Run all tests, on two workers
+test: setup java ## Run every test but the long ones, on two workers
 	@$(BIN)/pytest -q -n 2 --dist loadgroup -m "not slow" --durations 15 --durations-min 0
 
 soak: setup java ## Run what takes long: every property with many more examples, deeper interleavings, fuzzing

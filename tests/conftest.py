@@ -23,8 +23,11 @@ settings.load_profile("plait-ci" if os.environ.get("CI") == "true" and not SOAK 
 # Every JVM that a test starts lives for minutes and sees a handful of rows: its second compiler and its parallel collector
 # would take half of the suite's time, and change nothing that a test could see. Through the environment, since many are
 # started by processes of their own; a user's own words come last, and win.
-QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-os.environ["SPARK_SUBMIT_OPTS"] = f"{QUICK_JAVA} {os.environ.get('SPARK_SUBMIT_OPTS', '')}".strip()
+QUICK_JAVA = "-XX:TieredStopAtLevel=1"
+OWN_JAVA = os.environ.get("SPARK_SUBMIT_OPTS", "")
+if "GC" not in OWN_JAVA:  # a JVM takes one collector only
+    QUICK_JAVA += " -XX:+UseSerialGC"
+os.environ["SPARK_SUBMIT_OPTS"] = f"{QUICK_JAVA} {OWN_JAVA}".strip()
 
 java_missing = functools.cache(java.missing)
 
@@ -41,13 +44,9 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
     # A listener of Python's has every micro-batch's progress translated to Python, for as long as the session lives: one test
     # that drops rows would slow all that follow.
     if item.get_closest_marker("spark") and (aside := sys.modules.get("plait.spark.publish.aside")) and aside.listening:
-        from pyspark.sql import SparkSession
-
-        session = SparkSession.getActiveSession()
         while aside.listening:
-            _, listener = aside.listening.popitem()
-            if session is not None:
-                session.streams.removeListener(listener)
+            session, listener = aside.listening.popitem()
+            session.streams.removeListener(listener)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

@@ -1,4 +1,4 @@
-"""How often what is random is tried: a third of what a test asks for in `make test`, four times that in the soak.
+"""How often what is random is tried: of what a test asks for a third in `make test` (6 at least), four times as much in the soak.
 
 The rule: *what `make test` leaves out is repetition.* Every property and every scenario runs there; the soak draws others, and
 more of them. `make soak` sets PLAIT_SOAK to 1; a higher number makes it so many times longer.

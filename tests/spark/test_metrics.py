@@ -36,7 +36,7 @@ DELIVERED = [
     {
         "a": ([12, 40, 31, 35, 29], "yxyxy"),
         "b": ([32, 40], ""),
-    },  # 12 and 29 are behind the frontier, 30; 35 and 29 are late
+    },  # 12 is behind the frontier, 30; 35 and 29 are late
     {"a": ([50, 51], "xy"), "b": ([50, 52], "")},
 ]
 

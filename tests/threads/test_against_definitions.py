@@ -51,7 +51,7 @@ def test_time_windows(plan: str, case: Case, extra: dict[str, Any], seed: int) -
 
 
 @pytest.mark.parametrize("plan", ANY_KIND)
-@settings(max_examples=examples(2) * EXAMPLES)
+@settings(max_examples=examples(2 * 12))
 @given(case=strategies.time_joins(hows=("left", "semi", "anti")), extra=options, seed=st.integers(0, 2**16))
 def test_other_kinds(plan: str, case: Case, extra: dict[str, Any], seed: int) -> None:
     held_against_all(case, PLANS[plan] | extra, seed)
@@ -65,7 +65,7 @@ def test_count_and_tumbling_windows(plan: str, case: Case, extra: dict[str, Any]
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-@settings(max_examples=examples(3) * EXAMPLES)
+@settings(max_examples=examples(3 * 12))
 @given(case=strategies.asof_joins(), extra=options, seed=st.integers(0, 2**16))
 def test_asof(workers: int, case: Case, extra: dict[str, Any], seed: int) -> None:
     held_against_all(case, {"workers": workers} | extra, seed)

@@ -111,11 +111,10 @@ CASES = {
 }
 
 
-@pytest.mark.sampled
 @pytest.mark.parametrize("name", CASES)
 def test_every_schedule_with_few_preemptions(name):
     threads, hive, preemptions = CASES[name]
-    runs = explore(Case(**hive).scenario(threads), preemptions=preemptions, most_runs=examples(1500))
+    runs = explore(Case(**hive).scenario(threads), preemptions=preemptions, most_runs=1500 * max(SOAK, 1))
     assert runs > 1
 
 

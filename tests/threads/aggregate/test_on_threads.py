@@ -59,7 +59,7 @@ def test_windows_of_time(design: str, case: Case, batch: int | None, seed: int) 
     held_against_all(case, DESIGNS[design] | {"batch": batch}, seed)
 
 
-@settings(max_examples=examples(2) * EXAMPLES)
+@settings(max_examples=examples(2 * 20))
 @given(case=strategies.span_aggregates(functions=MERGING), seed=st.integers(0, 2**16), wiml=st.sampled_from(WIML))
 def test_windows_of_time_updated_by_those_who_push(case: Case, seed: int, wiml: str) -> None:
     held_against_all(case, {"strategy": wiml}, seed)
