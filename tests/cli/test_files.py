@@ -303,7 +303,7 @@ def peak_mb():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 before = peak_mb()
-summary = execute.run(load(sys.argv[1]), engine="reference", output=sys.argv[2], late=None, quiet=True)
+summary = execute.run(load(sys.argv[1]), "reference", output=sys.argv[2], late=None, quiet=True)
 print(summary.rows, summary.results, round(peak_mb() - before))
 """
 

@@ -45,6 +45,13 @@ def counted(of: plait.Stream, **options: Any) -> plait.Query:
     return plait.aggregate(of, **{"size": "4us", "compute": {"n": plait.count()}} | options)
 
 
+def numbered(state: list[int], t: Any) -> Any:
+    """How many tuples the bucket has seen, with a timer three microseconds on."""
+    state.append(t.ts)
+    yield (len(state), t.ts)
+    yield plait.timer(t.ts + 3)
+
+
 CASES: dict[str, Case] = {
     "a window has both its ends": Case(
         plait.join(A, B, on="l.k = r.k", within=2),
@@ -161,7 +168,25 @@ CASES: dict[str, Case] = {
         {"a": rows("ts src", (9, "z"))},
         (DataError, "'z' is not declared"),
     ),
-    "no time": Case(counted(A), {"a": rows("ts k", (None, 1))}, (DataError, "ts|time")),
+    "no time": Case(counted(A), {"a": rows("ts k", (None, 1))}, (DataError, "time column 'ts' is NULL")),
+    "sources that no column names go by their place in the declaration": Case(
+        plait.aggregate(stream("a", sources=2), size="4us", compute={"all": plait.collect("i")}),
+        {"a": {0: rows("ts i", (0, 1), (2, 2)), 1: rows("ts i", (0, 3), (1, 4))}},
+        [(3, 0, 4, [1, 3, 4, 2])],
+    ),
+    "an operator: each bucket sees its tuples in order, alone; a timer's rows follow those of its moment": Case(
+        plait.operator(
+            A,
+            buckets=2,
+            route=lambda t: t.k % 2,
+            state=list,
+            process=numbered,
+            on_timer=lambda state, at: [(-len(state), at)],
+            output={"n": "int64", "at": "int64"},
+        ),
+        {"a": rows("ts k", (0, 0), (1, 1), (2, 2), (5, 4))},
+        [(0, 1, 0), (1, 1, 1), (2, 2, 2), (2, -2, 3), (3, -1, 4), (4, -2, 5), (5, 3, 5)],
+    ),
     "rows of nothing": Case(plait.join(A, B, on="l.k = r.k", within=2), {"a": rows("ts k"), "b": rows("ts k")}, []),
     "an aggregate of a join": Case(
         plait.aggregate(

@@ -57,6 +57,14 @@ def test_the_same_strikes_leave_a_condition_of_pythons_own_taken() -> None:
     assert _held(threading.Condition(lock), lock, 3000, time.monotonic() + 20) > 0
 
 
+def test_a_lock_that_is_only_tried_is_looked_at_and_entered() -> None:
+    """But for the clock's thread, which no signal reaches, and for a source's own lock, for which nobody waits."""
+    home = Path(plait.__file__).parent
+    tried = {path.relative_to(home).as_posix(): count for path in (home / "threads").rglob("*.py")
+             if (count := path.read_text().count("acquire(blocking=False):"))}  # fmt: skip
+    assert tried == {"threads/dag.py": 1, "threads/input/push.py": 2}
+
+
 def test_conditions_are_made_in_one_place() -> None:
     home = Path(plait.__file__).parent
     made = {path.relative_to(home).as_posix() for path in home.rglob("*.py")

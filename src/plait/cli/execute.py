@@ -43,12 +43,12 @@ def choose(wanted: str | None, query: Query) -> str:
     return wanted
 
 
-def run(job: Job, *, engine: str | None, output: str, late: str | None, quiet: bool) -> Metrics:
+def run(job: Job, engine: str, *, output: str, late: str | None, quiet: bool) -> Metrics:
     """Run into files. Nothing stands under the final names unless the run came to its end.
 
     Args:
         job: What to run.
-        engine: The executor's name; None: the job's choice, or the best there is.
+        engine: The executor's name, as `choose` gives it.
         output: Where results go; `-` is standard output.
         late: Where late rows go, or None.
         quiet: Show no progress.
@@ -56,11 +56,10 @@ def run(job: Job, *, engine: str | None, output: str, late: str | None, quiet: b
     Returns:
         What the run told of itself.
     """
-    name = choose(engine or job.engine, job.query)
     for target in (output, late):
         if target is not None:
             sinks.check_path(target)
-    return ENGINES[name].run(job, output, late, quiet)
+    return ENGINES[engine].run(job, output, late, quiet)
 
 
 def collect(engine: str, job: Job, display: Display) -> pa.Table:

@@ -1,6 +1,6 @@
 """What engines do alike with a job's feeds: how many rows there are, and where dropped ones go.
 
-Used by all three engines, so that a job counts and drops alike whichever runs it.
+Used by all three engines. On Spark the file of late rows has those that were behind too; elsewhere it has late ones only.
 """
 
 from __future__ import annotations

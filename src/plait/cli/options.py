@@ -13,9 +13,13 @@ def file(command: Callable[..., Any]) -> Callable[..., Any]:
 
     It decorates a command's function, which then takes `file` (text) and `inputs` (texts NAME=PATH, see `pairs`).
     """
-    command = click.option("--input", "inputs", multiple=True, metavar="NAME=PATH", help="Read a stream from here.")(
-        command
-    )
+    command = click.option(
+        "--input",
+        "inputs",
+        multiple=True,
+        metavar="NAME=PATH",
+        help="Read stream NAME from this file or folder; may be repeated.",
+    )(command)
     return click.argument("file", metavar="FILE")(command)
 
 

@@ -1,7 +1,7 @@
 """Progress for people: a live line on a terminal, plain lines elsewhere, nothing for short or quiet runs. On stderr.
 
 What it shows is `core.metrics.progress`: the same words for every executor. Standard output is for results alone, so a
-pipe gets no progress. Without a terminal the first line comes after a second, then one every five.
+pipe gets no progress. Without a terminal the first line comes after a second, then one every five; on Spark one a micro-batch.
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ def _streamed(job: Job, display: Display, *, keep_key: bool = False) -> Iterator
                 )  # fmt: skip
                 seen.wait(query)
                 watch.ended.wait(5)
-        # A run that had ended before has no batch, and so nobody tells of its rows again.
+        # What was laid out, whether or not an older checkpoint had counted it.
         yield _Done(folder, schema, dataclasses.replace(seen.last, rows=laid, state_bytes=seen.committed.state_bytes))
 
 

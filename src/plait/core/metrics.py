@@ -168,7 +168,7 @@ class Counts:
         return Counts(**{name: _added(mine[name], theirs[name], sign) for name in COUNTED})
 
     def told(self) -> dict[str, Any]:
-        """As JSON has it: those that are not 0, by name."""
+        """As JSON has it, by name: those that are 0, or of no stream, are left out."""
         own = vars(self)
         return {name: own[name] for name in COUNTED if own[name]}
 

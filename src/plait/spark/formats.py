@@ -538,9 +538,9 @@ class Manifest(Head, kind="manifest"):
         found["steps"] = list(map(Step, told["id"], told["frontier"], held, told["released"]))
         found["progress"] = {name: StreamState.of(stream) for name, stream in found["progress"].items()}
         found["upstreams"] = {int(number): frontier for number, frontier in found["upstreams"].items()}
-        found.pop(
-            "late", None
-        )  # the one count that there was before they had names: it said neither of what nor of which stream
+        # The one count that there was before they had names: it said neither of what nor of which stream. So counts of an
+        # older checkpoint begin at 0 where it goes on.
+        found.pop("late", None)
         found["counts"] = Counts.heard(found.get("counts", {}))
         return cls(**found)
 

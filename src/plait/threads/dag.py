@@ -37,6 +37,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from plait.core import keys
 from plait.core.metrics import amount, total
 from plait.errors import RunError
 from plait.order import AFTER_ALL, BEFORE_ALL
@@ -101,9 +102,7 @@ class Waiting:
         self._parts: deque[tuple[pa.RecordBatch, np.ndarray]] = deque()
 
     def append(self, batch: pa.RecordBatch) -> None:
-        ts = batch.column(0)
-        times = (ts.view(pa.int64()) if pa.types.is_temporal(ts.type) else ts).to_numpy(zero_copy_only=False)
-        self._parts.append((batch, times))
+        self._parts.append((batch, keys.ts_numbers(batch.column(0))))
 
     def cut(self, most: int, limit: int) -> int:
         """A ts up to which there are some rows, but not many more than `most`; `limit` if all below it are no more.
@@ -368,11 +367,11 @@ class Dag:
 
     def resize(self, workers: int, reason: str) -> Change:
         """Every operator that is elastic gets that many threads, or as many as it has shares; the last one's is returned."""
-        elastic = [engine for engine in self.engines.values() if engine.epochs is not None]
-        for engine in elastic[:-1]:
-            assert engine.epochs is not None
-            engine.resize(min(workers, engine.epochs.threads), reason)
-        return (elastic[-1] if elastic else self.last).resize(workers, reason)
+        elastic = [(engine, engine.epochs) for engine in self.engines.values() if engine.epochs is not None]
+        if not elastic:
+            return self.last.resize(workers, reason)
+        max((epochs for _, epochs in elastic), key=lambda epochs: epochs.threads).check_size(workers)
+        return [engine.resize(min(workers, epochs.threads), reason) for engine, epochs in elastic][-1]
 
     def rebalance(self, owners: Sequence[int] | None, reason: str) -> Change:
         if owners is not None:
@@ -453,6 +452,9 @@ class Dag:
                 name: sum(share * part.stages[name] for share, (_, part) in zip(busy, found, strict=True)) / spent
                 for name in last.stages
             },
+            changes=tuple(change for _, part in found for change in part.changes),
+            threads_busy_s=tuple(busy_s for _, part in found for busy_s in part.threads_busy_s),
+            update_cpu_s=sum(part.update_cpu_s for _, part in found),
             index={f"{label}: {name}": kind for label, part in found for name, kind in part.index.items()},
             memory=memory,
         )

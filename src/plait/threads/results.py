@@ -83,17 +83,15 @@ class Gatherer:
 
     def tick(self) -> None:
         """Let go of payload that no result can name, where nobody asks for results because there are none."""
-        if not self.lock.acquire(blocking=False):
+        if self.lock.locked():
             return
-        try:
+        with self.lock:
             # With no room for results nothing is taken, but what can be forgotten is found.
             gather.gather(
                 self.control, self._workers, self._taken, self._known, self.precision, 0, self._dest, self._seen
             )
             if (self._taken == self._known[gather.TAIL]).all():
                 self._expire()
-        finally:
-            self.lock.release()
 
     def _expire(self) -> None:
         """Give up payload that no result names any more.

@@ -160,7 +160,11 @@ class Run:
 
     def _begin(self) -> None:
         engine = begin(bind(self.query, self._schemas), self._schemas, self._steps)
-        clock = Clock(self._streams.values(), engine.let_go, engine.fail)
+        try:
+            clock = Clock(self._streams.values(), engine.let_go, engine.fail)
+        except BaseException:
+            engine.abandon()
+            raise
         # Its threads hold the engine, and not the run: a run that nobody has any more is stopped.
         dropped = weakref.finalize(self, _abandon, engine, clock)
         dropped.atexit = False
@@ -429,6 +433,9 @@ class Run:
                 self._calls[call] = "results"
                 try:
                     batch = engine.take(int(patience.slice_s() * 1e9))
+                except Stopped:
+                    self._check("results")
+                    raise RunError("results: the run was stopped meanwhile") from None
                 except BaseException as error:
                     self._fail(found := struck(error))
                     if found is error:

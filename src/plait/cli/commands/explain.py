@@ -14,7 +14,7 @@ from plait.query.join import Join
 def command(file: str, inputs: tuple[str, ...]) -> None:
     """Say what the query of FILE computes, and what its results look like.
 
-    If FILE gives no rows of a stream, pass --input; else the columns of the results are not shown.
+    Without rows for every stream, in FILE or by --input, the columns of the results are not shown.
 
     \b
     Example:

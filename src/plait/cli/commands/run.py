@@ -19,7 +19,9 @@ from plait.core.metrics import Metrics
     help="Where results go: .parquet, .csv, .jsonl, or - for standard output; the file's choice, or -.",
 )
 @click.option(
-    "--late", metavar="PATH", help="Where late rows go, as JSON, if a stream has late='drop'; the file's choice."
+    "--late",
+    metavar="PATH",
+    help="File for late rows, each as JSON text, if a stream has late='drop'; the file's choice.",
 )
 @options.quiet
 def command(
@@ -39,7 +41,7 @@ def command(
     job = load(file, options.pairs(inputs))
     target = output or job.output or "-"
     made = execute.choose(engine or job.engine, job.query)
-    run = execute.run(job, engine=made, output=target, late=late or job.late, quiet=quiet)
+    run = execute.run(job, made, output=target, late=late or job.late, quiet=quiet)
     if not quiet:
         click.echo(last_line(run, target, made), err=True)
 

@@ -38,7 +38,6 @@ _OPERATORS: dict[type, str] = {
 _ALIKE = (ast.Add, ast.Sub, ast.Mult)  # of floats: IEEE's in both
 _BITS = (ast.BitAnd, ast.BitOr, ast.BitXor)
 _EQUAL = (ast.Eq, ast.NotEq)
-_ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _ZEROS = {"int": "0", "float": "0.0", "bool": "False"}
 
 

@@ -319,7 +319,7 @@ def _chunks(store: Store, steps: list[Step], near: Recent) -> list[tuple[int, pa
 
 def _holder(known: Known, frontier: int) -> tuple[str | None, Any]:
     """The stream and the source that hold the frontier, as far as this operator knows: it may be one before it."""
-    _, holder = held(known.streams.values())
+    _, holder = held(known.holders())
     return (None, None) if frontier == AFTER_ALL or holder is None or holder.who is None else holder.who
 
 

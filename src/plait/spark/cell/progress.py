@@ -154,7 +154,7 @@ class StreamProgress:
                 limit = late.largest if before is None else max(late.largest, before)
                 raise self.refusal(name, Offence("late", 0, late.ts, limit), late.seq)
             source.largest = split.largest if source.largest is None else max(source.largest, split.largest)
-            source.ended = source.ended or (split.ended and self.stream.source == FILE)
+            source.ended = source.ended or split.ended
         self._judge(splits, found, released)
         return found
 

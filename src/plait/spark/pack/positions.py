@@ -2,7 +2,7 @@
 of which somebody asks the key.
 
 A kind of position is a record (`Kind`) that says all there is to know of it: how a plan finds out whether a DataFrame's rows have
-it, how a task reads it, how it is told to a person. Nothing else asks for a kind by its name, so another source of rows that has
+it, how a task reads it, how it is told to a person. Who packs asks for no kind by its name, so another source of rows that has
 positions of its own is a record here, in `_OURS`.
 
 Where it runs: `finds` on the driver, when a query is planned; `read` in each task that packs; `told` wherever a row has

@@ -1,7 +1,7 @@
 """Which source a row is of, on Spark: the kinds of name that a source can have.
 
 A kind is a record (`Naming`) that says all there is to know of it: how a plan finds out whether a stream names its sources so,
-and how a task reads the names. Nothing else asks for a kind by its name.
+and how a task reads the names. Who packs asks for no kind by its name.
 
 Where it runs: `serves`, `check` and `finds` on the driver; `names` in each task that packs. A source's name is part of a
 tuple's key, so it must not depend on where a folder lies or how it was listed: files are named by their path below one

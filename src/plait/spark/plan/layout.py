@@ -4,7 +4,7 @@ grid       m x n cells; a left tuple goes to one row of them, a right one to one
            one cell (DP-Join). m x 1 serves `left`, `semi`, `anti` and as-of: there a left tuple meets all its partners.
 hash       cells in a line; tuples go by the values that must be equal (`hash_layout`), and none is copied. Aggregates have this
            one, by their key.
-buckets    cells in a line; a tuple goes to those of the buckets that `route` names (`routing`).
+buckets    cells in a line; a tuple goes to those of the buckets that `route` names (`pack/route.py`).
 see_all    every cell sees every tuple and stores one in C of them (ScaleJoin): windows that count need each tuple's rank.
 
 Cell keys are chosen so that they spread evenly over the state's partitions: Spark puts key k into partition

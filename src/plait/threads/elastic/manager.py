@@ -129,13 +129,17 @@ class Epochs:
 
     def resize(self, workers: int, reason: str) -> Change:
         """Let so many threads serve the shares."""
+        self.check_size(workers)
+        return self.request(spread(self.owners, min(workers, self.shares)), reason)
+
+    def check_size(self, workers: int) -> None:
+        """Refuse what is no number of threads that there may be."""
         if isinstance(workers, bool) or not isinstance(workers, int) or not 1 <= workers <= self.threads:
             raise RunError(
                 f"resize({workers!r})",
                 why=f"the state is in {self.shares} shares, and 1 to {self.threads} threads can serve it",
                 do="Ask for a number in between, or raise elastic= in on_threads",
             )
-        return self.request(spread(self.owners, min(workers, self.shares)), reason)
 
     def request(self, owners: Sequence[int], reason: str) -> Change:
         """Ask for a map; says what is known now, `changes` has the rest later."""
@@ -169,12 +173,10 @@ class Epochs:
 
     def poll(self) -> None:
         """Carry out what waits, and note what is done. Cheap while there is neither."""
-        if (self._wanted is None and self._current is None) or not self.lock.acquire(blocking=False):
+        if (self._wanted is None and self._current is None) or self.lock.locked():
             return
-        try:
+        with self.lock:
             self._advance()
-        finally:
-            self.lock.release()
 
     def _advance(self) -> None:
         """Settle the switch in the gate if it is done, and insert the one that is wanted; under `lock`.

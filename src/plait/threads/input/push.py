@@ -244,11 +244,9 @@ class Pusher(Inlets):
 
     def forget(self, stamp: int) -> None:
         """Text that only rows pushed before `stamp` hold has no code any more."""
-        if self._encoding.acquire(blocking=False):
-            try:
+        if not self._encoding.locked():
+            with self._encoding:
                 self.encoder.forget(stamp)
-            finally:
-                self._encoding.release()
 
     def _add(self, slot: int, ts: np.ndarray, seq: np.ndarray, ref: np.ndarray, first: int, last: int, progress: int, *,
              result: bool) -> None:  # fmt: skip

@@ -275,7 +275,7 @@ class Worker:
     def grow_pairs(self) -> None:
         """Twice as many pairs, the old ones kept: as-of's table lies there.
 
-        By the worker itself, which is outside its loop; nobody else reads them.
+        By the worker itself, which is outside its loop. Only `Windows.keep_latest` reads them besides, while all stand still.
         """
         grown = np.zeros((4, 2 * self.pairs.shape[1]), np.int64)
         grown[:, : self.pairs.shape[1]] = self.pairs

@@ -65,11 +65,13 @@ class Hive:
             while self._growing:
                 self._changed.wait()
             self._growing = True
-            while self._inside:
-                self._changed.wait()
-            self.words = self._grown(slot, nodes)
-            self._growing = False
-            self._changed.notify_all()
+            try:
+                while self._inside:
+                    self._changed.wait()
+                self.words = self._grown(slot, nodes)
+            finally:  # there may be no memory for it
+                self._growing = False
+                self._changed.notify_all()
 
     def _grown(self, slot: int, nodes: bool) -> np.ndarray:
         """A copy with more room: the header, then each source's nodes, then each one's arena, at their places in the

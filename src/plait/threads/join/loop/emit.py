@@ -15,7 +15,7 @@ from __future__ import annotations
 from plait.order import AFTER_ALL
 from plait.threads import words as shared
 from plait.threads.atomics import fence, fetch_add, load_acquire, sleep_on, store_release, wake_all
-from plait.threads.atomics.native import inner, ints, nap, octets
+from plait.threads.atomics.native import inner, ints, octets
 from plait.threads.join.loop import segment as seg
 from plait.threads.join.loop import words as o
 from plait.threads.join.loop.probe import segment_of
@@ -154,6 +154,3 @@ def first_match(w, how, side, i, partner, batch, p0):
     before = matched[at]
     matched[at] = 1
     return how == o.LEFT or (how == o.SEMI and before == 0)
-
-
-__all__ = ["emit", "nap", "pass_time", "room", "wake_gatherer"]

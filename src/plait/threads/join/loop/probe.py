@@ -20,7 +20,6 @@ from plait.threads.atomics import load_acquire, store_release
 from plait.threads.atomics.native import address_of, call_at, floats, inner, ints, octets
 from plait.threads.join.loop import segment as seg
 from plait.threads.join.loop import words as o
-from plait.threads.join.loop.segment import coords
 
 SEGMENT_WORDS = 1 << 12  # of a segment's block, at most: the array's length is not checked
 
@@ -324,6 +323,3 @@ def sort_rows(rows, first, last):
                 j -= gap
             rows[j + gap] = row
         gap //= 3
-
-
-__all__ = ["coords", "in_order", "probe_side", "segment_of"]
