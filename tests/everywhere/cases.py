@@ -185,7 +185,7 @@ CASES: dict[str, Case] = {
             output={"n": "int64", "at": "int64"},
         ),
         {"a": rows("ts k", (0, 0), (1, 1), (2, 2), (5, 4))},
-        [(0, 1, 0), (1, 1, 1), (2, 2, 2), (2, -2, 3), (3, -1, 4), (4, -2, 5), (5, 3, 5)],
+        [(0, 1, 0), (1, 1, 1), (2, 2, 2), (2, -2, 3), (3, -1, 4), (4, -2, 5), (5, 3, 5), (7, -3, 8)],
     ),
     "rows of nothing": Case(plait.join(A, B, on="l.k = r.k", within=2), {"a": rows("ts k"), "b": rows("ts k")}, []),
     "an aggregate of a join": Case(

@@ -41,7 +41,7 @@ def threads(query: plait.Query, data: Data, _: Any, **options: Any) -> pa.Table:
     with query.on_threads(**{"workers": 1, "plain": True} | options) as run:
         for stream, given in data.items():
             for source in lanes(given):
-                if source is not None and {each.name: each for each in query.streams()}[stream].declared() is None:
+                if source is not None and query.streams()[stream].declared() is None:
                     run.heartbeat(stream, source, BEFORE_ALL)
         rest = {(stream, source): rows for stream, given in data.items() for source, rows in lanes(given).items()}
         at = 0
