@@ -57,6 +57,22 @@ def test_an_operator_that_does_nothing_scales_to_no_thread() -> None:
     assert stretch.scales_to("virtual", Costs(input_s=1, process_s=0.5, output_s=1)) == 0
 
 
+def test_seeing_every_tuple_is_virtuals_alone_and_not_shared_out() -> None:
+    costs = Costs(input_s=1, process_s=8, output_s=1, see_s=0.5)
+    assert [stages("virtual", costs, n).process_s for n in (1, 4)] == [8.5, 2.5]
+    assert [stages("pure", costs, n).process_s for n in (1, 4)] == [8, 2]
+    assert TABLE_1.see_s == 0
+
+
+def test_cores_are_a_second_bound() -> None:
+    made = stages("virtual", Costs(input_s=1, process_s=8, output_s=1, see_s=0.5), 4)
+    assert made.on_cores(4, cores=2) == pytest.approx(2 / 12)
+    assert made.on_cores(4, cores=2, inputs=3) == pytest.approx(2 / 14)
+    assert made.on_cores(4, cores=100) == made.tuples_per_s == 1 / 2.5
+    with pytest.raises(QueryError, match="cores=0"):
+        made.on_cores(4, cores=0)
+
+
 def test_it_stops_at_the_limit() -> None:
     assert stretch.scales_to("virtual", Costs(input_s=0, process_s=1, output_s=0), limit=64) == 64
 

@@ -34,7 +34,7 @@ Tell = Callable[[str], None]
 RUNS = 5
 FEW, MANY = 2, 32  # sources: of two sizes
 CREW = 4  # workers that results are merged from, and readers of a gate, at the larger size
-PIECE = 1024  # rows a push
+PIECE = 8192  # rows a push: a call has a price of its own, which smaller pushes pay more often
 ROUND = 4096  # tuples that are in a gate at once, of all sources; they go in by as many calls, however many sources there are
 
 
@@ -172,7 +172,7 @@ def _joins(share: int) -> dict[str, float]:
         {
             "narrow": lambda: _preloaded(narrow, rows, RARE, 1)[:1],
             "wide": lambda: _preloaded(wide, rows, RARE, 1)[:1],
-            "push": lambda: _pushed(rows),
+            "push": lambda: _pushed(4 * rows),
         },
         RUNS,
     )
@@ -257,7 +257,7 @@ def _gates(share: int) -> dict[str, float]:
     kinds: dict[str, type[Gate]] = {"ring": RingGate, "skiplist": SkipListGate}
     sizes = ((FEW, 1), (MANY, 1), (FEW, CREW))
     for kind in kinds.values():
-        _through(kind, FEW, 1, 10 * PIECE)  # compiled
+        _through(kind, FEW, 1, ROUND)  # compiled
     found = _least(
         {(name, *size): functools.partial(_through, kinds[name], *size, total) for name in kinds for size in sizes},
         RUNS,
@@ -289,7 +289,7 @@ def _aggregated(strategy: str, sources: int, total: int) -> Figures:
     query = plait.aggregate(
         readings, size="30s", advance="3s", by="key", compute={"n": plait.count(), "mean": plait.mean("v")}
     )
-    with query.on_threads(schemas={"readings": whole.schema}, strategy=strategy) as run:
+    with query.on_threads(schemas={"readings": whole.schema}, strategy=strategy, pending=4 * PIECE) as run:
         pushing = 0.0
         with _reading(run) as took:
             for at in range(0, max(each.num_rows for each in own), PIECE):
@@ -303,7 +303,7 @@ def _aggregated(strategy: str, sources: int, total: int) -> Figures:
 
 
 def _aggregates(share: int) -> dict[str, float]:
-    total = 200_000 // share
+    total = 400_000 // share
     designs = {"tuml": "tuml_sc", "wiml": "wiml"}
     for strategy in designs.values():
         _aggregated(strategy, FEW, 10_000)  # compiled

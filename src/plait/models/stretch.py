@@ -13,7 +13,7 @@ shared-nothing (V_SN) shares them through a gate; the price is contention. Symbo
     d^C_n, V_SN      contend_s                       synchronization and congestion with n threads; a coefficient: times n
     d^M_n, P_SN      merge_pure_s                    merging the results of n threads; a coefficient: times n log2 n
     d^M_n, V_SN      merge_virtual_s                 the same through a gate
-    d^P_n            process_s / n                   of each of n processing threads
+    d^P_n            process_s / n + see_s           of each of n processing threads; see_s in V_SN alone
 
 Table 1 writes log(n) without a base. It is 2: with it the model breaks even at 6 and 11 threads, as figure 3 has it; with e
 virtual parallelism would go on to 12.
@@ -46,6 +46,8 @@ class Costs:
         contend_s: Synchronization and congestion at the gate, V_SN: d^C_n is this times n.
         merge_pure_s: Merging results in order, P_SN: d^M_n is this times n log2 n.
         merge_virtual_s: Merging results in order, V_SN: d^M_n is this times n log2 n.
+        see_s: What each processing thread pays for every tuple, its own or another's, V_SN. The paper allows for it («extra-costs
+            incurred by T^P's threads to chose which tuples to process»); table 1 has none.
 
     Raises:
         QueryError: A cost is below zero, or there is nothing to process.
@@ -63,11 +65,12 @@ class Costs:
     contend_s: float = 0.0
     merge_pure_s: float = 0.0
     merge_virtual_s: float = 0.0
+    see_s: float = 0.0
 
     def __post_init__(self) -> None:
         positive(process_s=self.process_s)
         not_negative(input_s=self.input_s, output_s=self.output_s, route_s=self.route_s, contend_s=self.contend_s)
-        not_negative(merge_pure_s=self.merge_pure_s, merge_virtual_s=self.merge_virtual_s)
+        not_negative(merge_pure_s=self.merge_pure_s, merge_virtual_s=self.merge_virtual_s, see_s=self.see_s)
 
 
 #: Table 1 with d^I for the unit of time: d^P = 16 d^I, d^O = d^I, d^R = 0.1 d^I n, d^C = 0.01 d^I n, and
@@ -100,6 +103,28 @@ class Stages:
     def tuples_per_s(self) -> float:
         """What comes through: the inverse of the slowest stage."""
         return 1 / max(self.input_s, self.process_s, self.output_s)
+
+    def on_cores(self, threads: int, cores: int, inputs: int = 1) -> float:
+        """What comes through where there are fewer cores than busy threads: a second bound, which the paper does without.
+
+        Args:
+            threads: Processing threads, n.
+            cores: Cores that input, processing and output threads share.
+            inputs: Input threads, if `input_s` is what one of so many adds to a tuple.
+
+        Returns:
+            Tuples a second: of the slowest stage, or of all work of a tuple spread over the cores.
+
+        Raises:
+            QueryError: There is no thread, no core, or no input.
+
+        Example:
+            >>> stretch.stages("pure", stretch.TABLE_1, 4).on_cores(threads=4, cores=2)
+            0.10416666666666667
+        """
+        counted(threads=threads, cores=cores, inputs=inputs)
+        work = self.input_s * inputs + self.process_s * threads + self.output_s
+        return min(self.tuples_per_s, cores / work)
 
     @property
     def bottleneck(self) -> Literal["input", "processing", "output"]:
@@ -135,7 +160,7 @@ def stages(kind: Kind, costs: Costs, threads: int) -> Stages:
     merge = costs.merge_virtual_s if kind == "virtual" else costs.merge_pure_s
     return Stages(
         costs.input_s + hand_over * threads,
-        costs.process_s / threads,
+        costs.process_s / threads + (costs.see_s if kind == "virtual" else 0.0),
         costs.output_s + merge * threads * log2(threads),
     )
 
