@@ -120,6 +120,14 @@ def test_fewer_cores_have_fewer_workers(calibrated: Calibrated) -> None:
         assert 1 <= choice.crew(cores, 2, None, (1e6, 1e6), found)[0] <= cores
 
 
+def test_a_tuple_that_is_dear_to_take_has_fewer_workers(calibrated: Calibrated) -> None:
+    """Every worker takes every tuple: what that costs is not shared out."""
+    cheap = calibrated(cores=8)
+    dear = calibrated(cores=8, see_s=700 * NS)
+    many, few = (choice.crew(8, 2, None, (1000.0, 1000.0), found)[0] for found in (cheap, dear))
+    assert few < many
+
+
 def test_the_worst_of_the_cases_is_not_far_from_the_best(calibrated: Calibrated) -> None:
     """A condition that is 20 times dearer must not find a single worker where eight would be eight times as fast."""
     found = calibrated(cores=8)
