@@ -11,10 +11,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from plait.cli import measuring
-from plait.cli.commands.calibrate import duration
 from plait.cli.main import cli
 from plait.core import calibration
-from plait.core.calibration import Calibration, Costs
+from plait.core.calibration import Calibration, Costs, duration
 from plait.errors import RunError
 
 COSTS = Costs(**{each.name: 1e-9 * (1 + place) for place, each in enumerate(fields(Costs))})
@@ -80,10 +79,3 @@ def test_it_can_be_forgotten(path: Path) -> None:
 
 def test_quiet_says_nothing() -> None:
     assert invoke("--quiet").output == ""
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(0, "0 ns"), (2.134e-9, "2.13 ns"), (6.2e-6, "6.2 us"), (0.25, "250 ms"), (3, "3 s")]
-)
-def test_durations(seconds: float, text: str) -> None:
-    assert duration(seconds) == text

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from plait.core import calibration
-from plait.core.calibration import Calibration, Costs, kept
+from plait.core.calibration import Calibration, Costs, duration, kept
 from plait.errors import RunError
 
 COSTS = Costs(**{each.name: 1e-9 * (1 + place) for place, each in enumerate(fields(Costs))})
@@ -113,3 +113,11 @@ def test_every_figure_has_words_and_a_symbol() -> None:
     assert len(told) == len(fields(Costs))
     assert all(words and symbol for words, symbol, _ in told)
     assert COSTS.c_max == pytest.approx(1 / COSTS.comparison_s)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0 ns"), (2.134e-9, "2.13 ns"), (6.2e-6, "6.2 us"), (0.25, "250 ms"), (9.996e-7, "1 us"), (3, "3 s")],
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert duration(seconds) == text

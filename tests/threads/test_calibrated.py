@@ -79,7 +79,7 @@ def test_explain_says_which_numbers_decided(calibrated: Calibrated) -> None:
         "1 worker of 8 by STRETCH's model: a tuple meets 1 others at 0.14 ns to 2.8 ns each, is taken in 70 ns"
         in made.why
     )
-    assert "pushed in 0.4 us (calibrated 2026-11-16); there is one worker" in made.why
+    assert "pushed in 400 ns (calibrated 2026-11-16); there is one worker" in made.why
 
 
 def test_time_windows_need_rates(calibrated: Calibrated) -> None:

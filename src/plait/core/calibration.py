@@ -102,6 +102,20 @@ class Calibration:
         return f"calibrated {self.measured[:10]}"
 
 
+def duration(seconds: float) -> str:
+    """A time for a person, with the unit that fits it.
+
+    >>> duration(0.00000000213), duration(0.0000062), duration(0)
+    ('2.13 ns', '6.2 us', '0 ns')
+    """
+    if seconds == 0:
+        return "0 ns"
+    for unit, scale in (("ns", 1e9), ("us", 1e6), ("ms", 1e3)):
+        if seconds * scale < 999.5:
+            return f"{seconds * scale:.3g} {unit}"
+    return f"{seconds:.3g} s"
+
+
 @functools.cache
 def this_machine() -> str:
     """This machine in words: its name, its processor and how many cores there are. Another one has other costs."""

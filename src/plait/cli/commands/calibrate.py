@@ -63,6 +63,8 @@ def command(show: bool, forget: bool, as_json: bool, quick: bool, quiet: bool) -
 
 
 def _table(found: Calibration) -> Table:
+    from plait.core.calibration import duration
+
     shown = Table(
         box=None, header_style="bold", pad_edge=False, title=f"{found.machine}, {found.measured}", title_justify="left"
     )
@@ -73,17 +75,3 @@ def _table(found: Calibration) -> Table:
         shown.add_row(words, duration(seconds), symbol)
     shown.add_row("comparisons a second of one worker", f"{found.costs.c_max:,.0f}", "C_max")
     return shown
-
-
-def duration(seconds: float) -> str:
-    """A time with the unit that fits it.
-
-    >>> duration(0.00000000213), duration(0.0000062), duration(0)
-    ('2.13 ns', '6.2 us', '0 ns')
-    """
-    if seconds == 0:
-        return "0 ns"
-    for unit, scale in (("ns", 1e9), ("us", 1e6), ("ms", 1e3)):
-        if seconds * scale < 999.5:
-            return f"{seconds * scale:.3g} {unit}"
-    return f"{seconds:.3g} s"

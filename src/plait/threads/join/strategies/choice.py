@@ -19,7 +19,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from plait.core.calibration import Calibration
+from plait.core.calibration import Calibration, duration
 from plait.core.join.reach import reach_of
 from plait.errors import QueryError, counted
 from plait.models import dpjoin, stretch
@@ -115,8 +115,8 @@ def _latency(wish: Wish, m: int, n: int) -> str:
         1 - of_left
     ) * dpjoin.stream_latency(wish.meets[1], wish.costs.comparison_s, m)
     return (
-        f"; a partner is found after {told(mean)} in the mean (DP-Join's equation 8, a comparison at "
-        f"{told(wish.costs.comparison_s)})"
+        f"; a partner is found after {duration(mean)} in the mean (DP-Join's equation 8, a comparison at "
+        f"{duration(wish.costs.comparison_s)})"
     )
 
 
@@ -164,22 +164,10 @@ def crew(
     workers = 1 + next(n for n, share in enumerate(worst) if share * WORTH >= max(worst))
     why = (
         f"{counted(workers, 'worker')} of {cores} by STRETCH's model: a tuple meets {compared:,.0f} others at "
-        f"{told(costs.comparison_s)} to {told(DEAR * costs.comparison_s)} each, is taken in {told(costs.see_s)} and pushed in "
-        f"{told(costs.push_s)} ({found.told})"
+        f"{duration(costs.comparison_s)} to {duration(DEAR * costs.comparison_s)} each, is taken in {duration(costs.see_s)} "
+        f"and pushed in {duration(costs.push_s)} ({found.told})"
     )
     return workers, why
-
-
-def told(seconds: float) -> str:
-    """A short time for a person.
-
-    >>> told(1.4e-10), told(2.5e-6), told(0.00026)
-    ('0.14 ns', '2.5 us', '0.26 ms')
-    """
-    for unit, scale in (("ns", 1e9), ("us", 1e6)):
-        if seconds * scale < 100:
-            return f"{seconds * scale:.2g} {unit}"
-    return f"{seconds * 1e3:.2g} ms"
 
 
 def _no_layout(asked: object) -> QueryError:

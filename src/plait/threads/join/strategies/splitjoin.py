@@ -21,9 +21,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from plait.core.calibration import duration
 from plait.errors import QueryError
 from plait.models import splitjoin as equations
-from plait.threads.join.strategies import choice, scalejoin
+from plait.threads.join.strategies import scalejoin
 from plait.threads.join.strategies.plan import Plan, Wish, refuse_kind
 
 
@@ -45,6 +46,6 @@ def _latency(wish: Wish) -> str:
     sub_window = max(1, round(max(wish.meets) / wish.workers))
     mean = equations.visiting_latency(wish.workers, sub_window, wish.costs.hop_s, wish.costs.comparison_s, wish.fan_out)
     return (
-        f"; two tuples meet after {choice.told(mean)} in the mean (SplitJoin's equation 6, a hop at "
-        f"{choice.told(wish.costs.hop_s)}, a comparison at {choice.told(wish.costs.comparison_s)})"
+        f"; two tuples meet after {duration(mean)} in the mean (SplitJoin's equation 6, a hop at "
+        f"{duration(wish.costs.hop_s)}, a comparison at {duration(wish.costs.comparison_s)})"
     )
