@@ -55,3 +55,13 @@ def test_the_least_of_each_counts_and_cases_take_turns() -> None:
     found = measuring._least({"a": case("a", (3.0, 1.0), (2.0, 5.0)), "b": case("b", (7.0,), (8.0,))}, 2)
     assert found == {"a": (2.0, 1.0), "b": (7.0,)}
     assert turns == ["a", "b", "a", "b"]
+
+
+def test_an_interrupt_ends_the_run_that_is_measured() -> None:
+    query = measuring._query(1, measuring.RARE, held=False)
+    schema = measuring._stream(1, 1).schema
+    run = query.on_threads(schemas={"left_in": schema, "right_in": schema})
+    with pytest.raises(KeyboardInterrupt), run, measuring._reading(run):
+        raise KeyboardInterrupt
+    with pytest.raises(RunError, match="stopped"):
+        run.drain()

@@ -151,6 +151,9 @@ def _reading(run: Run) -> Iterator[list[float]]:
     reader.start()
     try:
         yield took
+    except BaseException:  # an interrupt, for one: a run that nobody ends would be read for ever
+        run.stop()
+        raise
     finally:
         reader.join()
     if len(took) != 1:
@@ -159,9 +162,10 @@ def _reading(run: Run) -> Iterator[list[float]]:
 
 def _read(run: Run, took: list[float]) -> None:
     began = time.thread_time()
-    for _ in run.results():
-        pass
-    took.append(time.thread_time() - began)
+    with contextlib.suppress(RunError):  # then nothing is added, and whoever waits for the figure says so
+        for _ in run.results():
+            pass
+        took.append(time.thread_time() - began)
 
 
 def _joins(share: int) -> dict[str, float]:
