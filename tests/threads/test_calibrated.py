@@ -90,6 +90,16 @@ def test_time_windows_need_rates(calibrated: Calibrated) -> None:
     assert workers(joined(within="1h"), rates=(50_000, 50_000)) == 8
 
 
+def test_rates_have_an_optimal_number_of_workers(calibrated: Calibrated) -> None:
+    """Figure 6 of DP-Join with its Ton: 7 workers carry 2,100 tuples a second of each stream over 300 seconds."""
+    calibrated(cores=8, comparison_s=3.6e-6 / 1550)
+    assert (
+        "2100 and 2100 tuples/s take 7 workers (DP-Join's N_opt)"
+        in plan(joined(within="300s"), Options(rates=(2100, 2100))).why
+    )
+    assert "N_opt" not in plan(joined(last=10), Options()).why
+
+
 def test_without_a_calibration_there_is_a_worker_a_core(calibrated: Calibrated) -> None:
     calibrated(cores=8)
     calibration.forget()

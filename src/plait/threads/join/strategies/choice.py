@@ -19,7 +19,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from plait.core.calibration import Calibration, duration
+from plait.core.calibration import Calibration, Costs, duration
 from plait.core.join.reach import reach_of
 from plait.errors import QueryError, counted
 from plait.models import dpjoin, stretch
@@ -167,7 +167,16 @@ def crew(
         f"{duration(costs.comparison_s)} to {duration(DEAR * costs.comparison_s)} each, is taken in {duration(costs.see_s)} "
         f"and pushed in {duration(costs.push_s)} ({found.told})"
     )
-    return workers, why
+    return workers, why + _optimal(rates, met, costs)
+
+
+def _optimal(rates: tuple[float, float] | None, met: tuple[float, float], costs: Costs) -> str:
+    """DP-Join's N_opt in words, where rates are known: what they take, however much faster tuples could be pushed."""
+    if rates is None or max(met) == 0:
+        return ""
+    window_s = (met[0] / rates[1] + met[1] / rates[0]) / 2
+    least = dpjoin.optimal_workers(float(rates[0]), float(rates[1]), window_s, costs.comparison_s)
+    return f"; {rates[0]:g} and {rates[1]:g} tuples/s take {counted(least, 'worker')} (DP-Join's N_opt)"
 
 
 def _no_layout(asked: object) -> QueryError:
