@@ -303,7 +303,7 @@ class AggregateEngine(PaneEngine):
         began = time.monotonic_ns()
         ts, origin, seq, ref = worker.tuples
         w[shared.WAITS] = shared.FOR_TUPLES
-        n = self.gate.read_waiting(seat, self.most, ts, origin, seq, ref, WAIT_NS)
+        n = int(self.gate.kind.read_waiting(self.gate.words, seat, self.most, ts, origin, seq, ref, WAIT_NS))
         w[shared.WAITS] = shared.NOTHING
         if n < 0 and n != codes.DONE:
             return self._answered(n, f"update thread {seat}")

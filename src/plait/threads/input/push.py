@@ -262,7 +262,7 @@ class Pusher(Inlets):
             began = time.monotonic_ns()
             # Tuples that only wait for other operators will be ready without another push: wait for that.
             patient = not result and self.front is not None and gate.frontier()[0] < self.front.released
-            number = gate.add_waiting(slot, ts, seq, ref, done, last, progress, SLICE_NS, patient)
+            number = int(gate.kind.add_waiting(gate.words, slot, ts, seq, ref, done, last, progress, SLICE_NS, patient))
             if number > 0:
                 done += number
                 self.latency.advanced(gate.frontier()[0], began)
