@@ -11,7 +11,8 @@ What a gate promises, to whom, and what it does not. There are two, behind one i
 elastic as ESG) and `RingGate`. Each promise is a test, and each is argued in the module that keeps it.
 
 1. **One total order, exact.** Readers see tuples by (ts, input, source, seq). Ties between sources are settled by their
-   declared rank, never by who came first. Kept by: `nodes.before` (one right place for every key), `ring.survey` (leaves by rank).
+   declared rank, never by who came first. Kept by: `nodes.before` (one right place for every key), `ring.survey` (leaves by
+   rank).
 2. **Every reader the same sequence.** A reader's next tuple depends on the tuples alone; threads decide only when.
 3. **Nothing before it is ready.** ts < frontier, strictly; the frontier is the least progress of all sources. A declared
    source that has not spoken holds it at -infinity, an ended or removed one lets go. Kept by `frontier.settle`.
