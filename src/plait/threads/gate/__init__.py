@@ -34,7 +34,7 @@ What it does not promise: when a tuple becomes ready (only that it does, once th
 readers are at the same place; that a read gives all that is ready (it gives some, if there was some when it began); fairness
 between threads that compete for a core; anything at all to two threads that push one source at once, but an error.
 
-A source's tuples enter sorted by (ts, seq): disorder is settled in front of the gate (`threads.input.intake`). Compiled code
+A source's tuples enter sorted by (ts, seq): disorder is settled in front of the gate (`threads.input.push`). Compiled code
 calls `add`, `read` and their waiting forms, of `skiplist`, `ring` or `either`, with the memory, slots and seats as numbers and
 int64 columns; they answer with counts or `codes`. `calls` and `elastic` serve both gates.
 """
