@@ -11,8 +11,8 @@ from plait.query.aggregate import Aggregate
 from plait.query.bind import Bound
 from plait.query.operator import Operator
 from plait.threads.aggregate.designs import Design
-from plait.threads.aggregate.engine import AggregateEngine
-from plait.threads.aggregate.wiml_engine import HiveEngine
+from plait.threads.aggregate.tuml import AggregateEngine
+from plait.threads.aggregate.wiml import HiveEngine
 from plait.threads.engine import Engine
 from plait.threads.join.engine import JoinEngine
 from plait.threads.join.strategies.plan import Plan
