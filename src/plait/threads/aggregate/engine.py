@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from plait.core.aggregate.base import PaneWindows
 from plait.core.aggregate.reads import Columns
+from plait.core.aggregate.span import PaneWindows
 from plait.core.machine.line import lines
 from plait.core.metrics import Counts
 from plait.errors import RunError

@@ -17,24 +17,20 @@ over the threads that push, and what one thread does alone goes with panes, keys
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from plait.core.machine.marks import compiling
-from plait.errors import RunError
 from plait.order import AFTER_ALL
 from plait.query.aggregate import Aggregate
 from plait.query.bind import Bound
 from plait.threads import words as shared
 from plait.threads.aggregate.designs import Design, refuse, unmerged_in
 from plait.threads.aggregate.engine import WAIT_NS, NoPayload, PaneEncoder, PaneEngine, Updater
-from plait.threads.aggregate.hive import hive
-from plait.threads.aggregate.hive.cells import Cells
+from plait.threads.aggregate.hive.cells import HivePusher, SourcesCells
 from plait.threads.aggregate.hive.windows import HiveWindows
 from plait.threads.aggregate.results import AggregateResults
 from plait.threads.atomics.native import compiled
@@ -44,105 +40,9 @@ from plait.threads.gate.frontier import settle
 from plait.threads.gate.words import READY_EVENT
 from plait.threads.ground import Ground
 from plait.threads.guard import guarded
-from plait.threads.input.intake import Inlet, StreamIntake
-from plait.threads.input.push import Pusher, one_type
+from plait.threads.input.push import one_type
 from plait.threads.options import Options
-from plait.threads.parts import Encodes
-from plait.threads.pause import Pauser
 from plait.threads.together import Together
-
-CHUNK = 1 << 16  # tuples at once
-
-
-class SourcesCells:
-    """Every source's cells, by its slot: those that push add theirs, the output thread goes through all."""
-
-    def __init__(self, intakes: Mapping[str, StreamIntake]) -> None:
-        self._intakes = intakes
-        self.by_slot: dict[int, Cells] = {}
-
-    def in_order(self) -> Iterable[Cells]:
-        """In the order that settles ties."""
-        for intake in self._intakes.values():
-            for inlet in sorted(intake.inlets.values(), key=lambda each: each.rank):
-                for slot in inlet.slots.values():
-                    yield self.by_slot[slot]
-
-    @property
-    def nbytes(self) -> int:
-        return sum(cells.nbytes for cells in list(self.by_slot.values()))
-
-
-class HivePusher(Pusher):
-    """Sources in front of the W-Hive. `output` takes winsets out, and says so by `moved`.
-
-    The difference to `Pusher`: `_furnish` makes cells instead of an arena, `_enter` updates cells instead of filling
-    the gate, `_written` tells the hive before the gate hears of a promise.
-    """
-
-    def __init__(self, ground: Ground, pauser: Pauser, payloads: Mapping[str, Any], encoder: Encodes, *,
-                 widen: Callable[[], None], windows: HiveWindows, cells: SourcesCells, output: Updater,
-                 moved: tuple[Any, threading.Condition]) -> None:  # fmt: skip
-        self._windows, self._cells, self._output = windows, cells.by_slot, output
-        self._guard, self._moved = moved
-        super().__init__(ground, pauser, payloads, encoder, widen=widen)
-
-    def _furnish(self, slot: int, input: int, min_ts: int) -> None:
-        self._cells[slot] = cells = self._windows.cells(slot)
-        with self._windows.hive.inside() as h:
-            hive.admit(h, slot, cells.pane(min_ts))
-
-    def _written(self, slot: int, progress: int) -> None:
-        self._cells[slot].written(progress)
-
-    def _enter(self, intake: StreamIntake, inlet: Inlet, rows: pa.Table | pa.RecordBatch, ts: np.ndarray, ref: np.ndarray,
-               progress: int) -> None:  # fmt: skip
-        """Rows of one source, in order, into its cells, a chunk at a time.
-
-        After each chunk the source promises the ts of its last row, so that windows can be taken while a long push
-        goes on.
-        """
-        n = len(ts)
-        if n == 0:
-            self._promise(inlet, progress)
-            return
-        (slot,) = inlet.slots.values()
-        cells, ts = self._cells[slot], np.ascontiguousarray(ts)
-        for first in range(0, n, CHUNK):
-            last = min(first + CHUNK, n)
-            self._wait_for_room(slot, cells)
-            cells.take(rows if last - first == n else rows.slice(first, last - first), ts[first:last])
-            inlet.added += last - first
-            self._promise(inlet, progress if last == n else int(ts[last - 1]))
-
-    def _wait_for_room(self, slot: int, cells: Cells) -> None:
-        """Too many cells in panes that wait for another source are an error; in complete ones that nobody took, a wait.
-
-        `pending` limits cells in panes that another source holds back: there waiting might be for ever, so that is an
-        error, as at the gate. `capacity` limits cells in panes that are complete and not taken: there the output
-        thread, or the reader of results behind it, has to catch up.
-        """
-        since, seen = time.monotonic(), -1
-        pending, capacity = self.gate.pending, self.gate.capacity
-        while cells.live() > pending:
-            frontier = self.gate.frontier()[0]
-            ahead = cells.ahead(frontier)
-            if ahead > pending:
-                raise self._stuck(f"{self.gate.name(slot)} has parts in {ahead} windows")
-            if self._output.passed >= frontier or cells.live() - ahead <= capacity:
-                return  # what is left belongs to the pane that the frontier lies in
-            self._together.check()
-            moved = self._together.progressed()
-            if moved != seen or compiling():
-                since, seen = time.monotonic(), moved
-            elif time.monotonic() - since > self._stall:
-                raise RunError(
-                    f"push of {self.gate.name(slot)} waited {self._stall:g} s for the output thread; {self._together.waiting()}",
-                    why=f"it has parts in {cells.live()} windows of panes that are complete and were not taken",
-                    do="Read results() in another thread while you push, or raise capacity= and unread_results=",
-                )
-            with self._guard:
-                self._moved.wait(0.02)
 
 
 class HiveEngine(PaneEngine):

@@ -109,9 +109,6 @@ class Pusher(Inlets):
         self.rows = 0
         super().__init__(ground, pauser, encoder)
 
-    def _written(self, slot: int, progress: int) -> None:
-        """A source is about to promise that nothing below comes any more."""
-
     # --- pushing: the way of a batch, step by step ---
 
     def push(self, intake: StreamIntake, name: SourceName | None, batch: pa.RecordBatch) -> None:
@@ -343,7 +340,7 @@ class Pusher(Inlets):
         self._promise(inlet, progress)
 
     def _promise(self, inlet: Inlet, progress: int) -> None:
-        """Promise at each of a source's places: `_written` first (the W-Hive hears of it), then the gate.
+        """Promise at each of a source's places that nothing below comes any more.
 
         The latency clock is told when the frontier began to move.
         """
@@ -351,7 +348,6 @@ class Pusher(Inlets):
             return
         began = time.monotonic_ns()
         for slot in inlet.slots.values():
-            self._written(slot, progress)
             self._answer(slot, self.gate.heartbeat(slot, progress))
         self.latency.advanced(self.gate.frontier()[0], began)
 
@@ -406,9 +402,12 @@ class Pusher(Inlets):
                     self._enter(intake, inlet, *rows, int(rows[1][-1]))
             began = time.monotonic_ns()
             for slot in inlet.slots.values():
-                self._written(slot, AFTER_ALL)
-                self._answer(slot, self.gate.end(slot))
+                self._end_at(slot)
             self.latency.advanced(self.gate.frontier()[0], began)
+
+    def _end_at(self, slot: int) -> None:
+        """One of a source's places ends."""
+        self._answer(slot, self.gate.end(slot))
 
 
 def _by_source(stream: Stream, batch: pa.RecordBatch) -> list[tuple[SourceName, np.ndarray]]:

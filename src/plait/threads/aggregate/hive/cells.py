@@ -1,4 +1,4 @@
-"""A source's cells: its own part of every window it has tuples in, until the winset is taken.
+"""A source's cells: its own part of every window it has tuples in, until the winset is taken. `HivePusher` brings its rows.
 
 One thread at a time is in here for a source; nothing is shared but through the hive and `parts`, which the taker reads after it
 has acquired what the source wrote last. Cells and the arena's words are used again once the taker has let go of their pane.
@@ -21,8 +21,11 @@ A source's accumulators are those of panes, their rows its cells. What each func
 
 from __future__ import annotations
 
+import threading
+import time
 from bisect import bisect_right
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +38,8 @@ from plait.core.aggregate.reads import Columns, uses
 from plait.core.aggregate.span import span_window
 from plait.core.kernels.groups import mixed
 from plait.core.kernels.panes import pane_of
+from plait.core.machine.marks import compiling
+from plait.errors import RunError
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.aggregate import Aggregate
 from plait.query.bind import Bound
@@ -42,8 +47,120 @@ from plait.threads.aggregate.hive import hive
 from plait.threads.aggregate.hive import words as y
 from plait.threads.aggregate.hive.memory import Hive
 from plait.threads.atomics.native import compiled
+from plait.threads.ground import Ground
+from plait.threads.input.intake import Inlet, StreamIntake
+from plait.threads.input.push import Pusher
+from plait.threads.parts import Encodes
+from plait.threads.pause import Pauser
 
+if TYPE_CHECKING:
+    from plait.threads.aggregate.engine import Updater
+    from plait.threads.aggregate.hive.windows import HiveWindows
+
+CHUNK = 1 << 16  # tuples at once
 FIRST_CELLS, FIRST_PANES = 1024, 256
+
+
+class SourcesCells:
+    """Every source's cells, by its slot: those that push add theirs, the output thread goes through all."""
+
+    def __init__(self, intakes: Mapping[str, StreamIntake]) -> None:
+        self._intakes = intakes
+        self.by_slot: dict[int, Cells] = {}
+
+    def in_order(self) -> Iterable[Cells]:
+        """In the order that settles ties."""
+        for intake in self._intakes.values():
+            for inlet in sorted(intake.inlets.values(), key=lambda each: each.rank):
+                for slot in inlet.slots.values():
+                    yield self.by_slot[slot]
+
+    @property
+    def nbytes(self) -> int:
+        return sum(cells.nbytes for cells in list(self.by_slot.values()))
+
+
+class HivePusher(Pusher):
+    """Sources in front of the W-Hive. `output` takes winsets out, and says so by `moved`.
+
+    The difference to `Pusher`: `_furnish` makes cells instead of an arena, `_enter` updates cells instead of filling
+    the gate, and the hive hears of a promise, or an end, before the gate does.
+    """
+
+    def __init__(self, ground: Ground, pauser: Pauser, payloads: Mapping[str, Any], encoder: Encodes, *,
+                 widen: Callable[[], None], windows: HiveWindows, cells: SourcesCells, output: Updater,
+                 moved: tuple[Any, threading.Condition]) -> None:  # fmt: skip
+        self._windows, self._cells, self._output = windows, cells.by_slot, output
+        self._guard, self._moved = moved
+        super().__init__(ground, pauser, payloads, encoder, widen=widen)
+
+    def _furnish(self, slot: int, input: int, min_ts: int) -> None:
+        self._cells[slot] = cells = self._windows.cells(slot)
+        with self._windows.hive.inside() as h:
+            hive.admit(h, slot, cells.pane(min_ts))
+
+    def _enter(self, intake: StreamIntake, inlet: Inlet, rows: pa.Table | pa.RecordBatch, ts: np.ndarray, ref: np.ndarray,
+               progress: int) -> None:  # fmt: skip
+        """Rows of one source, in order, into its cells, a chunk at a time.
+
+        After each chunk the source promises the ts of its last row, so that windows can be taken while a long push
+        goes on.
+        """
+        n = len(ts)
+        if n == 0:
+            self._promise(inlet, progress)
+            return
+        (slot,) = inlet.slots.values()
+        cells, ts = self._cells[slot], np.ascontiguousarray(ts)
+        for first in range(0, n, CHUNK):
+            last = min(first + CHUNK, n)
+            self._wait_for_room(slot, cells)
+            cells.take(rows if last - first == n else rows.slice(first, last - first), ts[first:last])
+            inlet.added += last - first
+            self._promise(inlet, progress if last == n else int(ts[last - 1]))
+
+    def _promise(self, inlet: Inlet, progress: int) -> None:
+        """At the hive, then at the gate: whoever sees the frontier there finds the cells."""
+        if progress == BEFORE_ALL:
+            return
+        began = time.monotonic_ns()
+        for slot in inlet.slots.values():
+            self._cells[slot].written(progress)
+            self._answer(slot, self.gate.heartbeat(slot, progress))
+        self.latency.advanced(self.gate.frontier()[0], began)
+
+    def _end_at(self, slot: int) -> None:
+        self._cells[slot].written(AFTER_ALL)
+        super()._end_at(slot)
+
+    def _wait_for_room(self, slot: int, cells: Cells) -> None:
+        """Too many cells in panes that wait for another source are an error; in complete ones that nobody took, a wait.
+
+        `pending` limits cells in panes that another source holds back: there waiting might be for ever, so that is an
+        error, as at the gate. `capacity` limits cells in panes that are complete and not taken: there the output
+        thread, or the reader of results behind it, has to catch up.
+        """
+        since, seen = time.monotonic(), -1
+        pending, capacity = self.gate.pending, self.gate.capacity
+        while cells.live() > pending:
+            frontier = self.gate.frontier()[0]
+            ahead = cells.ahead(frontier)
+            if ahead > pending:
+                raise self._stuck(f"{self.gate.name(slot)} has parts in {ahead} windows")
+            if self._output.passed >= frontier or cells.live() - ahead <= capacity:
+                return  # what is left belongs to the pane that the frontier lies in
+            self._together.check()
+            moved = self._together.progressed()
+            if moved != seen or compiling():
+                since, seen = time.monotonic(), moved
+            elif time.monotonic() - since > self._stall:
+                raise RunError(
+                    f"push of {self.gate.name(slot)} waited {self._stall:g} s for the output thread; {self._together.waiting()}",
+                    why=f"it has parts in {cells.live()} windows of panes that are complete and were not taken",
+                    do="Read results() in another thread while you push, or raise capacity= and unread_results=",
+                )
+            with self._guard:
+                self._moved.wait(0.02)
 
 
 class Cells:
