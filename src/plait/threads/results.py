@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from plait import order
 from plait.core import keys
 from plait.core.machine.line import address
+from plait.core.rows import SEQ, SOURCE, TS, Payload
 from plait.encodings import as_array
 from plait.errors import DataError
 from plait.query.bind import Bound
@@ -28,7 +29,6 @@ from plait.threads.input.intake import QUERY, StreamIntake, content_keys
 from plait.threads.join.loop import out
 from plait.threads.join.loop import words as o
 from plait.threads.join.memory import Worker
-from plait.threads.payload import SEQ, SOURCE, TS, Payload
 from plait.threads.stats import Latency
 
 MOST = 1 << 16

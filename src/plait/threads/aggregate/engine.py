@@ -22,6 +22,7 @@ from plait.core.aggregate.reads import Columns
 from plait.core.aggregate.span import PaneWindows
 from plait.core.machine.line import lines
 from plait.core.metrics import Counts
+from plait.core.rows import Payload
 from plait.errors import RunError
 from plait.order import BEFORE_ALL
 from plait.threads import words as shared
@@ -33,7 +34,6 @@ from plait.threads.engine import Engine
 from plait.threads.ground import Ground
 from plait.threads.input.push import Pusher
 from plait.threads.pause import Pauser
-from plait.threads.payload import Payload
 from plait.threads.stats import Stats
 
 WAIT_NS = 20_000_000

@@ -28,6 +28,7 @@ import pyarrow as pa
 
 from plait.core.aggregate.base import Closed
 from plait.core.aggregate.panes import pane_windows, window_record
+from plait.core.rows import Payload
 from plait.order import AFTER_ALL
 from plait.query.aggregate import Aggregate
 from plait.query.bind import Bound
@@ -42,7 +43,6 @@ from plait.threads.gate import codes
 from plait.threads.ground import Ground
 from plait.threads.input.push import Pusher, one_type
 from plait.threads.options import Options
-from plait.threads.payload import Payload
 from plait.threads.together import Together
 
 BATCH = 1 << 15  # tuples an update thread takes at once, unless batch= says otherwise

@@ -20,6 +20,7 @@ import pyarrow as pa
 from plait.core.condition import judge
 from plait.core.join.reach import Reach, reach_of
 from plait.core.machine.line import address, lines
+from plait.core.rows import Payload
 from plait.errors import PlaitError
 from plait.query.bind import Bound
 from plait.query.join import Asof, Join
@@ -39,7 +40,6 @@ from plait.threads.join.memory import Segment, Worker, plant
 from plait.threads.join.strategies.plan import Plan
 from plait.threads.options import Options
 from plait.threads.pause import Pauser
-from plait.threads.payload import Payload
 from plait.threads.results import Gatherer
 from plait.threads.together import Together
 
