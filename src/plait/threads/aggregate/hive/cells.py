@@ -24,7 +24,7 @@ from __future__ import annotations
 import threading
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -190,18 +190,26 @@ class Cells:
         self._small = len(bound.node.by) == 1 and is_fixed(kind) and not pa.types.is_floating(plain(kind))
 
     def take(self, rows: pa.RecordBatch | pa.Table, ts: np.ndarray) -> None:
-        """Tuples of this source, in its order.
+        """Tuples of this source, in its order: what is read of them, their keys, their cells; these are updated.
 
-        By the thread that pushes the source. If memory runs out in the midst of a batch, what was placed is updated
-        first, then more is made, then it goes on. `parts` is replaced at the end: the taker reads it after it has
-        acquired WRITTEN.
+        By the thread that pushes the source. `parts` is replaced at the end: the taker reads it after it has acquired
+        WRITTEN.
         """
-        n, own = len(ts), self._own
-        arrays = self._columns.arrays(rows, ts)
-        read = self._columns.read(arrays, n)
-        varied = rows.select(list(self._columns.varied)) if self._columns.varied else None
+        n, columns = len(ts), self._columns
+        read = columns.read(columns.arrays(rows, ts), n)
+        varied = rows.select(list(columns.varied)) if columns.varied else None
         words = self._groups.key_words(read, varied, n, int(ts[-1]))
-        flat = words.reshape(-1)
+        for low, high, cell in self._placed(ts, words):
+            for accumulator in self.accumulators:
+                accumulator.update(low, high, cell, read, ts)
+        self.parts = self._frozen()
+
+    def _placed(self, ts: np.ndarray, words: np.ndarray) -> Iterator[tuple[int, int, np.ndarray]]:
+        """The cell of each tuple, from one to before another; new cells are clear.
+
+        If memory runs out in the midst of a batch, what was placed is given first, then more is made, then it goes on.
+        """
+        n, own, flat = len(ts), self._own, words.reshape(-1)
         out, low = np.empty(n, np.int64), 0
         rest, gaps = self.size % self.advance, self.size < self.advance
         self._use_again()
@@ -213,13 +221,11 @@ class Cells:
                     *self._panes, self._direct, self._table, self._kept, self._window, out,
                 ))  # fmt: skip
             self._clear(before, int(own[y.CELL_END]))
-            for accumulator in self.accumulators:
-                accumulator.update(low, high, out, read, ts)
+            yield low, high, out
             if high == n:
-                break
+                return
             self._make_room(n - high)
             low = high
-        self.parts = self._frozen()
 
     def _frozen(self) -> tuple[np.ndarray, np.ndarray, list[Frozen]]:
         return self._kept, self._window, [a.frozen() for a in self.accumulators]
