@@ -214,8 +214,8 @@ class Pusher(Inlets):
             return new.batch, new.ts, ref
         waiting = inlet.waiting
         came = None if new.batch is None else pa.Table.from_batches([new.batch])
-        tables = [t for t in (waiting.rows, came) if t is not None]
-        rows = pa.concat_tables(tables) if tables else intake.schema.empty_table()
+        pieces = [each for each in (waiting.rows, came) if each is not None]
+        rows = pa.concat_tables(pieces) if pieces else intake.schema.empty_table()
         all_ts, all_ref = np.concatenate((waiting.ts, new.ts)), np.concatenate((waiting.ref, ref))
         if intake.by_content:
             tie = (waiting.tie or []) + new.ties
