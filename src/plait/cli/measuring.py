@@ -243,7 +243,7 @@ def _through(kind: type[Gate], sources: int, readers: int, total: int) -> Figure
         for slot, ts in enumerate(added):
             for low in range(0, own, ROUND // MANY):
                 high = low + ROUND // MANY
-                gate.add_waiting(slot, ts, ts, ts, low, high, int(ts[high - 1]), 0, True)
+                gate.kind.add_waiting(gate.words, slot, ts, ts, ts, low, high, int(ts[high - 1]), 0, True)
         middle = time.thread_time()
         for reader in range(readers):
             while (got := int(gate.kind.read_waiting(gate.words, reader, ROUND, *columns, 0))) > 0:

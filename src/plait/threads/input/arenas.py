@@ -1,7 +1,7 @@
 """What workers read of a source's rows: its columns, in the order in which its tuples entered the gate.
 
 A new source's arena is written before the gate gives out a tuple of it; after that its columns are only replaced while the
-workers stand still.
+workers stand still. Here is their memory; who pushes a source writes it (`push`), workers read it by address.
 
 A row of the table: addresses of the key, two coordinates, the flags of usable rows, then the columns
 (`threads.words`). The n-th tuple of a source lies at `n & (size - 1)` of each column.
@@ -60,25 +60,6 @@ class Arena:
         row[shared.A_USABLE] = address(self.usable)
         for at, column in enumerate(self.columns.values()):
             row[shared.A_COLUMNS + at] = address(column)
-
-    def write(self, count: int, rows: Any, columns: list[np.ndarray]) -> None:
-        """Rows at places `count`, `count` + 1, ...; the gate must have let go of what was there.
-
-        By the pushing thread, before the tuples are added at the gate; the gate's release store makes the columns
-        visible to workers.
-        """
-        n, first = len(rows), count & (self.size - 1)
-        cut = min(n, self.size - first)
-        pieces = list(zip(self.columns.values(), columns, strict=True))
-        if self.fixed:
-            if rows.key is not None:
-                pieces.append((self.fixed[0], rows.key))
-            if rows.coord is not None:
-                pieces += [(self.fixed[1 + d], rows.coord[:, d].view(np.int64)) for d in (0, 1)]
-            pieces.append((self.usable, rows.usable))
-        for target, source in pieces:
-            target[first : first + cut] = source[:cut]
-            target[: n - cut] = source[cut:]
 
     def convert(self, after: list[tuple[str, Any]], encoder: Converts) -> None:
         old, self.columns = self.columns, {}
