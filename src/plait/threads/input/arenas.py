@@ -46,10 +46,10 @@ class Arenas:
 
 
 class Arena:
-    """One source's."""
+    """One source's. `written`: whether rows have come; until then its memory is the system's promise, and costs nothing."""
 
     def __init__(self, size: int, side: int, encoder: Encodes) -> None:
-        self.side, self.size = side, size
+        self.side, self.size, self.written = side, size, False
         self.fixed = [np.zeros(size, np.int64) for _ in range(3)] if encoder.has_node else []
         self.usable = np.empty(size, np.uint8)
         self.columns = {name: np.zeros(size, kind) for name, kind in encoder.columns(side)}
@@ -62,6 +62,9 @@ class Arena:
             row[shared.A_COLUMNS + at] = address(column)
 
     def convert(self, after: list[tuple[str, Any]], encoder: Converts) -> None:
+        if not self.written:
+            self.columns = {name: np.zeros(self.size, kind) for name, kind in after}
+            return
         old, self.columns = self.columns, {}
         for column in after:
             made = encoder.converted(old.get(column[0]), column, self.side)

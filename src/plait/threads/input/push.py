@@ -473,6 +473,7 @@ def _lay_down(arena: Arena, count: int, rows: Any, columns: list[np.ndarray]) ->
     By the pushing thread, before the tuples are added at the gate; the gate's release store makes the columns visible to
     workers.
     """
+    arena.written = True
     n, first = len(rows), count & (arena.size - 1)
     cut = min(n, arena.size - first)
     pieces = list(zip(arena.columns.values(), columns, strict=True))
