@@ -79,7 +79,7 @@ def test_a_function_can_be_computed_of_every_column_it_may_read(kind: str, colum
         source = accumulator.of_source()
         source.regrow(1, 0, 0)
         at = np.zeros(1, np.int64)
-        accumulator.absorb_cells(source.frozen(), at, at, 0, accumulator.times(1))
+        accumulator.absorb_tallies(source.frozen(), at, at, 0, accumulator.times(1))
         source.wipe(0, 1)
 
 
@@ -106,7 +106,7 @@ HALVED = Slots(Halved, lambda use: Halved())
         (replace(COUNT, slots=None, rows=Rows(lambda use: None, None)), "has no `slots` that sources could merge"),  # type: ignore[arg-type,return-value]
         (replace(COUNT, slots=HALVED), "has an accumulator, Halved, without `absorb`"),
         (replace(COUNT, slots=HALVED), "has an accumulator, Halved, without `parts`"),
-        (replace(COUNT, slots=HALVED), "has an accumulator, Halved, without `absorb_cells`"),
+        (replace(COUNT, slots=HALVED), "has an accumulator, Halved, without `absorb_tallies`"),
         (replace(COUNT, slots=Slots(Accumulator, HALVED.make)), "has an accumulator, Accumulator, without `_merge`"),
     ],
 )

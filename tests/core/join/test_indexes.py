@@ -115,7 +115,7 @@ def test_every_index_finds_the_pairs_of_a_scan_in_result_order(name: str) -> Non
 
 @pytest.mark.parametrize("kind", ["hash", "grid", "sorted"])
 def test_probes_that_spend_their_budget_are_scanned(kind: str) -> None:
-    """One hot key, one crowded cell, an inequality nearly all rows meet: the pairs are the same."""
+    """One hot key, one crowded box, an inequality nearly all rows meet: the pairs are the same."""
     random = np.random.default_rng(5)
     on = {
         "hash": lambda l, r: (l.k == r.k) & (l.x < r.x - 900),

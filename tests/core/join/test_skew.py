@@ -1,4 +1,4 @@
-"""Skewed values cost what a scan costs: one hot key, one crowded cell, a band wider than the data."""
+"""Skewed values cost what a scan costs: one hot key, one crowded box, a band wider than the data."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Steady:
         (lambda l, r: (abs(l.x - r.x) <= 10**6) & (l.k * r.k == 3), "grid"),
         (lambda l, r: (l.x <= r.x + 10) & (l.k * r.k == 3), "sorted"),
     ],
-    ids=["hot key", "one cell", "band wider than the data", "inequality that always holds"],
+    ids=["hot key", "one box", "band wider than the data", "inequality that always holds"],
 )
 def test_skew_is_seen_and_the_scan_takes_over(on: Any, usual: str) -> None:
     auto = Steady(on, "auto")

@@ -1,6 +1,6 @@
 """Small W-Hives under the scheduler: what each thread does, and what must be true of every run.
 
-A source adds (key, value) pairs to panes through its own cells, as `hive.cells` does: a cell for each pane and key, its
+A source adds (key, value) pairs to panes through its own tallies, as `hive.tallies` does: a tally for each pane and key, its
 value a plain word; then it says that it has written past a pane. The taker takes winsets, copies them and lets go.
 """
 
@@ -17,7 +17,7 @@ from tests.explore.twin import Patches, Twin
 from plait.threads.aggregate.hive import words as y
 
 Steps = Generator[Any, None, Any]
-CELLS = 16  # a source's, in tests: words behind the hive's own
+TALLIES = 16  # a source's, in tests: words behind the hive's own
 
 
 class TwinHive:
@@ -28,8 +28,8 @@ class TwinHive:
         words = list(case.memory)
         self.h: Any = races.Memory(words, clock, case.threads) if case.races else words
         self.history: list[Call] = []
-        self.cells = [0] * case.slots
-        self.marks: list[list[tuple[int, int, int]]] = [[] for _ in range(case.slots)]  # pane, first cell, first word
+        self.tallies = [0] * case.slots
+        self.marks: list[list[tuple[int, int, int]]] = [[] for _ in range(case.slots)]  # pane, first tally, first word
         self.freed = [0] * case.slots
         self.inside, self.left = [False] * case.slots, 0  # who is at the list, and how often somebody has left it
 
@@ -54,31 +54,31 @@ class TwinHive:
             if winset != y.NIL:
                 break
             yield from self._use_again(slot, left + 1)
-        while (member := (yield from hive["join"](h, slot, winset, self.cells[slot]))) == y.NIL:
+        while (member := (yield from hive["join"](h, slot, winset, self.tallies[slot]))) == y.NIL:
             yield from self._use_again(slot, self.left)
-        self.marks[slot].append((pane, self.cells[slot], first_word))
+        self.marks[slot].append((pane, self.tallies[slot], first_word))
         mine: dict[int, int] = {}
         for key, value in pairs:
             if key not in mine:
-                cell = self.cells[slot]
-                while cell - self.freed[slot] >= CELLS:
+                tally = self.tallies[slot]
+                while tally - self.freed[slot] >= TALLIES:
                     yield from self._use_again(slot, self.left)
-                h[self._cell_at(slot, cell)] = 0
+                h[self._tally_at(slot, tally)] = 0
                 key_hash = self.case.hash(key)
                 while (window := (yield from hive["window_of"](h, slot, winset, [key], 0, 1, key_hash))) == y.NIL:
                     yield from self._use_again(slot, self.left)
-                h[self._cell_at(slot, cell) + 1] = window
-                self.cells[slot] += 1
-                mine[key] = cell
-            h[self._cell_at(slot, mine[key])] += value
-        h[self.case.words["piece_at"](h, member) + y.M_END] = self.cells[slot]
+                h[self._tally_at(slot, tally) + 1] = window
+                self.tallies[slot] += 1
+                mine[key] = tally
+            h[self._tally_at(slot, mine[key])] += value
+        h[self.case.words["piece_at"](h, member) + y.M_END] = self.tallies[slot]
 
-    def _cell_at(self, slot: int, cell: int) -> int:
-        """A cell: its value, and the place of its window."""
-        return self.case.cells_at + 2 * (slot * CELLS + cell % CELLS)
+    def _tally_at(self, slot: int, tally: int) -> int:
+        """A tally: its value, and the place of its window."""
+        return self.case.tallies_at + 2 * (slot * TALLIES + tally % TALLIES)
 
     def _use_again(self, slot: int, left: int) -> Steps:
-        """What `Cells._use_again` does; if there is nothing, sleep until others let go of more (the real one grows)."""
+        """What `Tallies._use_again` does; if there is nothing, sleep until others let go of more (the real one grows)."""
         raw = self.h.words if self.case.races else self.h
         # Whoever is at the list now may be what keeps nodes from being freed; one that sleeps here is not.
         busy = [k for k in range(self.case.slots) if self.inside[k]]
@@ -94,7 +94,7 @@ class TwinHive:
             return
         s = y.SOURCES_AT + slot * y.SOURCE_WORDS
         left = marks[gone:]
-        self.freed[slot] = left[0][1] if left else self.cells[slot]
+        self.freed[slot] = left[0][1] if left else self.tallies[slot]
         self.h[s + y.ARENA_FREED] = left[0][2] if left else self.h[s + y.ARENA_END]
         self.marks[slot] = left
 
@@ -118,8 +118,8 @@ class TwinHive:
         first, end = [0] * self.case.slots, [0] * self.case.slots
         hive["list_members"](h, winset, first, end)
         for slot in range(self.case.slots):
-            for cell in range(first[slot], end[slot]):
-                at = self._cell_at(slot, cell)
+            for tally in range(first[slot], end[slot]):
+                at = self._tally_at(slot, tally)
                 number = h[self.case.words["piece_at"](h, h[at + 1]) + y.W_NUMBER]
                 sums[key[number]] += h[at]
         yield from hive["let_go"](h, pane + 1)
@@ -164,8 +164,8 @@ class Case:
         self.hive, self.words = twin("plait.threads.aggregate.hive.hive"), twin("plait.threads.aggregate.hive.words")
         self.races, self.threads, self.slots, self.hash = find_races, 8, slots, hashes
         *header, total = y.header(slots=slots, keys=1, nodes=nodes, words=words, levels=levels)
-        self.memory = header + [0] * (total - len(header) + 2 * slots * CELLS)
-        self.cells_at = total
+        self.memory = header + [0] * (total - len(header) + 2 * slots * TALLIES)
+        self.tallies_at = total
         y.prepare(self.memory)
         for slot in range(slots):
             self.memory[y.SOURCES_AT + slot * y.SOURCE_WORDS + y.WRITTEN] = 0

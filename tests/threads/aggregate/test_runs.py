@@ -90,12 +90,12 @@ def test_windows_updated_by_the_threads_that_push(window: tuple[str, str], by: l
 
 @pytest.mark.parametrize("strategy", ["wiml", "wiml_shared"])
 def test_a_hive_that_grows_while_sources_push(monkeypatch: pytest.MonkeyPatch, strategy: str) -> None:
-    """From the least memory there can be, with keys that are all new: lists, tables and cells grow, and are used again."""
-    from plait.threads.aggregate.hive import cells as hive_cells
+    """From the least memory there can be, with keys that are all new: lists, tables and tallies grow, and are used again."""
     from plait.threads.aggregate.hive import memory as hive_memory
+    from plait.threads.aggregate.hive import tallies as hive_tallies
 
-    monkeypatch.setattr(hive_cells, "FIRST_CELLS", 4)
-    monkeypatch.setattr(hive_cells, "FIRST_PANES", 1)
+    monkeypatch.setattr(hive_tallies, "FIRST_TALLIES", 4)
+    monkeypatch.setattr(hive_tallies, "FIRST_PANES", 1)
     monkeypatch.setattr(hive_memory.Hive.__init__, "__kwdefaults__", {"nodes": 2, "words": 512})
     table = stream(4000, seed=13)
     table = table.set_column(2, "k", pa.array(np.arange(4000) * 7919 % 100_003))

@@ -5,7 +5,7 @@ of panes, so an order-sensitive function sees its parts in total order), and tur
 
 Two more things are asked of those that can do them. On Spark a pane is computed in parts, on several machines: a part is given
 out as columns (`parts`) and taken in again elsewhere (`absorb`). On threads every source may add up its own part of a pane, in
-cells, which are slots in a ring: `frozen` gives what another thread may read of them, and `absorb_cells` merges them. Which
+tallies, which are slots in a ring: `frozen` gives what another thread may read of them, and `absorb_tallies` merges them. Which
 function has which accumulator, and what that must be able to do, is said in `core.aggregate.functions`.
 """
 
@@ -23,7 +23,7 @@ from plait.core.kernels import exact, panes, slides
 from plait.core.values import one_array
 from plait.encodings import recast
 
-#: What another thread may read of a source's cells: arrays that, for complete panes, no longer change. A later growth makes new
+#: What another thread may read of a source's tallies: arrays that, for complete panes, no longer change. A later growth makes new
 #: arrays and leaves these be.
 Frozen = Any
 
@@ -104,30 +104,30 @@ class Accumulator:
     def nbytes(self) -> int:
         return int(self.slots.nbytes)
 
-    # --- a source's own cells ---
+    # --- a source's own tallies ---
 
     def of_source(self) -> Accumulator:
-        """As one source keeps it, in cells of its own."""
+        """As one source keeps it, in tallies of its own."""
         return self
 
     def regrow(self, capacity: int, first: int, end: int) -> None:
-        """A ring of so many cells; those from `first` to `end` are live."""
+        """A ring of so many tallies; those from `first` to `end` are live."""
         self.slots = in_ring(self.slots, capacity, first, end)
 
     def wipe(self, low: int, high: int) -> None:
-        """Cells low to high, places in the ring, are as new."""
+        """Tallies low to high, places in the ring, are as new."""
         self.slots[low:high] = 0
 
     def frozen(self) -> Frozen:
-        """What another thread may read of a source's cells while the source goes on adding to later ones."""
+        """What another thread may read of a source's tallies while the source goes on adding to later ones."""
         return self.slots
 
     def times(self, number: int) -> np.ndarray:
-        """Room for what `absorb_cells` has to know of so many new slots besides what they hold: none, but for edges."""
+        """Room for what `absorb_tallies` has to know of so many new slots besides what they hold: none, but for edges."""
         return np.empty(0, np.int64)
 
-    def absorb_cells(self, part: Frozen, target: np.ndarray, cell: np.ndarray, first: int, ts: np.ndarray) -> None:
-        """Merge a source's cells: cell[k], its number, goes into slot target[k]. Sources come one after another, in their order.
+    def absorb_tallies(self, part: Frozen, target: np.ndarray, tally: np.ndarray, first: int, ts: np.ndarray) -> None:
+        """Merge a source's tallies: tally[k], its number, goes into slot target[k]. Sources come in their order.
 
         Slots from `first` on are new, and `ts` is what `times` gave for them.
         """
@@ -178,8 +178,8 @@ class Count(Accumulator):
     def absorb(self, slot: np.ndarray, parts: list[pa.Array]) -> None:
         panes.add_counts(slot, parts[0].to_numpy(zero_copy_only=False), self.slots)
 
-    def absorb_cells(self, part: Frozen, target: np.ndarray, cell: np.ndarray, first: int, ts: np.ndarray) -> None:
-        panes.merge_counts(0, len(cell), target, cell & (len(part) - 1), self.slots, part)
+    def absorb_tallies(self, part: Frozen, target: np.ndarray, tally: np.ndarray, first: int, ts: np.ndarray) -> None:
+        panes.merge_counts(0, len(tally), target, tally & (len(part) - 1), self.slots, part)
 
 
 class Extreme(Accumulator):
@@ -206,8 +206,8 @@ class Extreme(Accumulator):
         there = np.ones(len(slot), np.uint8) if valid is None else valid
         panes.extreme(0, len(slot), slot, bits, there, self.kind, self.sign, self.slots)
 
-    def absorb_cells(self, part: Frozen, target: np.ndarray, cell: np.ndarray, first: int, ts: np.ndarray) -> None:
-        panes.merge_extreme(0, len(cell), target, cell & (len(part) - 1), self.sign, self.slots, part)
+    def absorb_tallies(self, part: Frozen, target: np.ndarray, tally: np.ndarray, first: int, ts: np.ndarray) -> None:
+        panes.merge_extreme(0, len(tally), target, tally & (len(part) - 1), self.sign, self.slots, part)
 
     def _merge(self, pairs: Pairs, into: np.ndarray) -> None:
         panes.merge_extreme(0, len(pairs), pairs.targets, pairs.slots, self.sign, into, self.slots)
@@ -287,16 +287,16 @@ class Edge(Accumulator):
     def times(self, number: int) -> np.ndarray:
         return np.empty(number, np.int64)
 
-    def absorb_cells(self, part: Frozen, target: np.ndarray, cell: np.ndarray, first: int, ts: np.ndarray) -> None:
+    def absorb_tallies(self, part: Frozen, target: np.ndarray, tally: np.ndarray, first: int, ts: np.ndarray) -> None:
         """Of parts that are merged in the order of their sources the first one with the least ts is first, and the last one with
         the greatest is last.
         """
-        at = cell & (len(part) - 1)
-        panes.merge_timed_edge(len(cell), target, at, first, self.last, self.slots, part, ts)
+        at = tally & (len(part) - 1)
+        panes.merge_timed_edge(len(tally), target, at, first, self.last, self.slots, part, ts)
 
 
 class TimedEdge(Edge):
-    """As `Edge`, in a source's cells: the tuple's ts too, which is what `update` is given for references.
+    """As `Edge`, in a source's tallies: the tuple's ts too, which is what `update` is given for references.
 
     Sources merge their parts without seeing each other's order. Within a source the order of arrival is that of seq;
     between two sources the ts decides, and of equal ts the order of sources, which is the order of merging.

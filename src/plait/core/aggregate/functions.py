@@ -54,7 +54,7 @@ def any_type(kind: pa.DataType) -> bool:
 class Slots:
     """A function that keeps numbers, or one row, a slot.
 
-    kind    its accumulator: with it come its kernels, how slots are merged, its part of a pane on Spark, and its cells
+    kind    its accumulator: with it come its kernels, how slots are merged, its part of a pane on Spark, and its tallies
     make    makes one
     serves  columns of which types; of others all rows are kept
 
@@ -230,7 +230,7 @@ def _lacks(record: Record) -> list[str]:
     if slots.kind.merged is Accumulator.merged:
         needed.append("_merge")
     if record.by_source is not needs_order:
-        needed.append("absorb_cells")
+        needed.append("absorb_tallies")
     for method in needed:
         if getattr(slots.kind, method) is getattr(Accumulator, method):
             out.append(f"has an accumulator, {slots.kind.__name__}, without `{method}`")

@@ -154,17 +154,19 @@ class Sum(Accumulator):
         """The slots and their base together: a later `cover` makes a new array, and this one stays as it was."""
         return (self.slots, self.base)
 
-    def absorb_cells(self, part: Frozen, target: np.ndarray, cell: np.ndarray, first: int, ts: np.ndarray) -> None:
-        """As `Accumulator.absorb_cells`. A source's cells may have other limbs than these slots: `base - self.base` is where
-        the first of theirs goes. Cells are rows of a ring whose length is a power of two, so a cell's number is masked to
+    def absorb_tallies(self, part: Frozen, target: np.ndarray, tally: np.ndarray, first: int, ts: np.ndarray) -> None:
+        """As `Accumulator.absorb_tallies`. A source's tallies may have other limbs than these slots: `base - self.base` is where
+        the first of theirs goes. Tallies are rows of a ring whose length is a power of two, so a tally's number is masked to
         its row.
         """
         slots, base = part
         limbs = slots.shape[1] - exact.LIMBS
         if limbs:
             self.cover(base, base + limbs)
-        self.note_adds(len(cell))
-        exact.merge_at(len(cell), target, cell & (len(slots) - 1), self.slots, slots, base - self.base if limbs else 0)
+        self.note_adds(len(tally))
+        exact.merge_at(
+            len(tally), target, tally & (len(slots) - 1), self.slots, slots, base - self.base if limbs else 0
+        )
 
     def column(self, rows: np.ndarray, name: str) -> pa.Array:
         """Merged rows as the output column. A sum of integers that does not fit 64 bits is refused with its value, not
@@ -242,10 +244,10 @@ class Variance(Accumulator):
     def frozen(self) -> Frozen:
         return (self.values.frozen(), self.squares.frozen())
 
-    def absorb_cells(self, part: Frozen, target: np.ndarray, cell: np.ndarray, first: int, ts: np.ndarray) -> None:
+    def absorb_tallies(self, part: Frozen, target: np.ndarray, tally: np.ndarray, first: int, ts: np.ndarray) -> None:
         values, squares = part
-        self.values.absorb_cells(values, target, cell, first, ts)
-        self.squares.absorb_cells(squares, target, cell, first, ts)
+        self.values.absorb_tallies(values, target, tally, first, ts)
+        self.squares.absorb_tallies(squares, target, tally, first, ts)
 
     def merged(self, closed: Pairs | Slid) -> np.ndarray:
         return np.concatenate((self.values.merged(closed), self.squares.merged(closed)), axis=1)

@@ -7,7 +7,7 @@
     anything else           blocked scan
 
 Short windows are scanned: a few hundred comparisons cost less than one walk. Where probes spend their budgets (one hot
-key, one crowded cell, a band wider than the data) the index rests for a growing number of batches and is tried again.
+key, one crowded box, a band wider than the data) the index rests for a growing number of batches and is tried again.
 """
 
 from __future__ import annotations

@@ -193,30 +193,30 @@ def ranges_of(dimensions: tuple[Band, ...], rows: EncodedRows, side: int) -> np.
 def grid_shape(
     dimensions: tuple[Band, ...], keyed: bool, coords: np.ndarray, capacity: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """A grid's cells after the spread of the live rows' coordinates: cells a unit, by dimension, and masks (`chains`).
+    """A grid's boxes after the spread of the live rows' coordinates: boxes a unit, by dimension, and masks (`chains`).
 
-    `coords` is float64 of shape (live rows, 2), `capacity` the segment's. Gives `inverse` (cells a unit, two float64) and
+    `coords` is float64 of shape (live rows, 2), `capacity` the segment's. Gives `inverse` (boxes a unit, two float64) and
     the five masks that `chains.insert_grid` reads.
 
-    Example: a band of +-10 has cells 10 wide, and a probe's range of 20 lies in three of them. If 4 million rows are
-    spread over 100 units, the finest cell that is worth it is 100 / (4 * 2000) wide with two dimensions, far below 10,
+    Example: a band of +-10 has boxes 10 wide, and a probe's range of 20 lies in three of them. If 4 million rows are
+    spread over 100 units, the finest box that is worth it is 100 / (4 * 2000) wide with two dimensions, far below 10,
     and 10 stays.
     """
     bits = _power(capacity).bit_length() - 1
     inverse = np.ones(2)
-    cells = [1.0, 1.0]
+    boxes = [1.0, 1.0]
     for at, band in enumerate(dimensions):
         values = coords[:, at]
         spread = float(values.max() - values.min()) if len(values) else 0.0
         finest = spread / (4.0 * max(1.0, float(len(values))) ** (1.0 / len(dimensions)))
-        # What rounding adds to a probe's range must not make it cover many cells.
+        # What rounding adds to a probe's range must not make it cover many boxes.
         slop = band.eps * (2 * float(np.abs(values).max(initial=0.0)) + band.weight)
         width = max((band.high - band.low) / 2, finest, slop, 1e-300)
         if width == 1e-300:
             width = 1.0  # one point so far: any width will do
         inverse[at] = 1.0 / width
-        cells[at] = spread / width + 2
-    wanted = [int(np.ceil(np.log2(c))) if c > 1 else 0 for c in cells]
+        boxes[at] = spread / width + 2
+    wanted = [int(np.ceil(np.log2(c))) if c > 1 else 0 for c in boxes]
     if len(dimensions) == 1:
         first, second = bits, 0
     else:
@@ -227,10 +227,10 @@ def grid_shape(
 
 
 class GridIndex(_Chained):
-    """Rows chained by the cell of one or two bands, and by the equality key where there is one.
+    """Rows chained by the box of one or two bands, and by the equality key where there is one.
 
-    A cell is half a band wide, so that a probe visits at most three a dimension. Cell numbers wrap around a table whose
-    shape follows the data's spread. Where the band is much narrower than the data are dense, cells are wider than that.
+    A box is half a band wide, so that a probe visits at most three a dimension. Box numbers wrap around a table whose
+    shape follows the data's spread. Where the band is much narrower than the data are dense, boxes are wider than that.
 
     `_at` and `_walked` are scratch of `chains.probe_grid`. `inverse` and `masks` are found when the index is built, from
     the rows that are live then. Later rows may lie elsewhere: the table wraps around, so that costs speed and no match.
@@ -239,7 +239,7 @@ class GridIndex(_Chained):
     def __init__(self, dimensions: tuple[Band, ...], keyed: bool) -> None:
         super().__init__()
         self.dimensions, self.keyed = dimensions, keyed
-        self._at = np.empty((2, chains.BLOCK * chains.CELLS), np.int32)  # walks under way: probe and row
+        self._at = np.empty((2, chains.BLOCK * chains.BOXES), np.int32)  # walks under way: probe and row
         self._walked = np.empty(chains.BLOCK, np.int64)
 
     def _build(self, segment: Segment) -> None:

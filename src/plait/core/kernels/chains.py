@@ -5,7 +5,7 @@ coordinates, side by side, so that a step of a walk costs one cache line. Walks 
 below the probe's range: expired rows need no deletion. Rows whose keys can't match (`usable` 0) are in no chain.
 
 A table offers candidates. Every row in a probe's range whose keys agree is in one of the slots the probe visits,
-because slots are a function of the same cell numbers and the same key; rows that share a slot by accident are told
+because slots are a function of the same box numbers and the same key; rows that share a slot by accident are told
 apart by their keys, as far as these go. What remains is judged by the whole condition. Candidates come in no order.
 
 A walk has a budget. Where chains are long, a scan is faster; a probe that spends its budget gives back what it emitted,
@@ -22,7 +22,7 @@ from plait.core.machine.marks import entry, inlined
 # A node's fields. The coordinates are floats in the same bytes: kernels are given both views.
 PREV, KEY, X, Y = 0, 1, 2, 3
 BLOCK = 64  # probes walked together
-CELLS = 25  # cells of one probe, at most
+BOXES = 25  # boxes of one probe, at most
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
@@ -111,8 +111,8 @@ def probe_hash(
 
 
 @inlined
-def cell(value: float, inverse: float) -> int:
-    """The number of the cell a coordinate lies in; far-off coordinates share the outermost cells."""
+def box(value: float, inverse: float) -> int:
+    """The number of the box a coordinate lies in; far-off coordinates share the outermost boxes."""
     at = min(max(np.floor(value * inverse), -4.0e18), 4.0e18)
     return int64(at)  # type: ignore[no-any-return]  # Numba's types are untyped as functions
 
@@ -128,20 +128,20 @@ def insert_grid(
     masks: np.ndarray,
     head: np.ndarray,
 ) -> None:
-    """Chain rows by their cell, and by their key if there is one.
+    """Chain rows by their box, and by their key if there is one.
 
     `masks`: of the first dimension, of the second, bits of the second, of the table, and 1 if there are keys.
 
-    `coords` is the same memory as `nodes`, seen as float64. `inverse` is float64, cells a unit by dimension; of a missing
+    `coords` is the same memory as `nodes`, seen as float64. `inverse` is float64, boxes a unit by dimension; of a missing
     second dimension all rows have coordinate 0.
 
-    The slot is made of the low bits of both cell numbers, so a grid has no borders: far cells share slots with near ones,
-    and the coordinates tell them apart. Example: masks 3 and 3, 2 bits. Cell (5, 2) has slot 01 10, as cell (1, 2) has.
+    The slot is made of the low bits of both box numbers, so a grid has no borders: far boxes share slots with near ones,
+    and the coordinates tell them apart. Example: masks 3 and 3, 2 bits. Box (5, 2) has slot 01 10, as box (1, 2) has.
     """
     for row in range(first, last):
         if usable[row]:
-            x = uint64(cell(coords[row, X], inverse[0])) & masks[0]
-            y = uint64(cell(coords[row, Y], inverse[1])) & masks[1]
+            x = uint64(box(coords[row, X], inverse[0])) & masks[0]
+            y = uint64(box(coords[row, Y], inverse[1])) & masks[1]
             slot = (x << masks[2]) | y
             if masks[4]:
                 slot ^= mixed(nodes[row, KEY])
@@ -164,21 +164,21 @@ def open_walks(
     at_row: np.ndarray,
     over: np.ndarray,
 ) -> int:
-    """The newest row of every cell the probes [first, last) visit; gives their number.
+    """The newest row of every box the probes [first, last) visit; gives their number.
 
-    A probe whose range covers more than CELLS cells marks itself `over`: it would be cheaper to scan. `at_probe` and
-    `at_row` have room for BLOCK * CELLS walks. An empty cell is a walk too, of row -1, which ends at its first step.
+    A probe whose range covers more than BOXES boxes marks itself `over`: it would be cheaper to scan. `at_probe` and
+    `at_row` have room for BLOCK * BOXES walks. An empty box is a walk too, of row -1, which ends at its first step.
     """
     walks = 0
     for p in range(first, last):
         if not wanted[p]:
             continue
-        cx0, cx1 = cell(ranges[p, 0], inverse[0]), cell(ranges[p, 1], inverse[0])
-        cy0, cy1 = cell(ranges[p, 2], inverse[1]), cell(ranges[p, 3], inverse[1])
+        cx0, cx1 = box(ranges[p, 0], inverse[0]), box(ranges[p, 1], inverse[0])
+        cy0, cy1 = box(ranges[p, 2], inverse[1]), box(ranges[p, 3], inverse[1])
         # In a table that wraps around, a range longer than the table would visit slots twice.
         cx1 = min(cx1, cx0 + int64(masks[0]))
         cy1 = min(cy1, cy0 + int64(masks[1]))
-        if (cx1 - cx0 + 1) > CELLS or (cx1 - cx0 + 1) * (cy1 - cy0 + 1) > CELLS:
+        if (cx1 - cx0 + 1) > BOXES or (cx1 - cx0 + 1) * (cy1 - cy0 + 1) > BOXES:
             over[p] = 1
             continue
         spread = uint64(0)
@@ -218,10 +218,10 @@ def probe_grid(
 ) -> int:
     """Rows whose coordinates lie in a probe's `ranges` (x from, x to, y from, y to) and whose key is equal.
 
-    A block of probes walks all its cells side by side, one step of every walk at a time: steps of different walks don't
+    A block of probes walks all its boxes side by side, one step of every walk at a time: steps of different walks don't
     wait for one another, so many cache misses are under way at once. Gives the probe it stopped before.
 
-    `ranges` is float64 of shape (n, 4). `at_probe`, `at_row` (int32, BLOCK * CELLS) and `walked` (int64, BLOCK) are
+    `ranges` is float64 of shape (n, 4). `at_probe`, `at_row` (int32, BLOCK * BOXES) and `walked` (int64, BLOCK) are
     scratch. Other arguments are those of `probe_hash` and `insert_grid`.
 
     Each step writes the pair first and counts it only if it fits: there is no branch that the processor could guess

@@ -82,8 +82,8 @@ def assign(ts, group, low, high, size, advance, state, pane_id, pane_slot, slot_
 def assign_parts(ids, spans, base, group, state, pane_id, pane_slot, slot_group, slot_of, slot) -> None:
     """Panes that come whole, after all before them, in parts: the slot of each part, whose group is given.
 
-    Part number `base[s] + c` is cell c of source s; of pane number ids[w] source s has the cells from spans[w, 0, s] up to, not
-    with, spans[w, 1, s]. `slot_of` is -1 for every group, before and after.
+    Part number `base[s] + c` is tally c of source s; of pane number ids[w] source s has the tallies from spans[w, 0, s]
+    up to, not with, spans[w, 1, s]. `slot_of` is -1 for every group, before and after.
     """
     for w in range(len(ids)):
         first = state[SLOT_END]

@@ -6,12 +6,12 @@ the parts and closes windows. Tuples are never sorted, copied or handed to anoth
 do, by the ts and the source of their tuple; what keeps rows in total order does not, and is refused (`designs`).
 
 The frontier is the gate's: sources speak, come, go and end there as in every design, but add no tuples to it. Invariant: a
-source's cells have its tuples before it says at the hive, and then at the gate, how far it has come; so whoever sees that
+source's tallies have its tuples before it says at the hive, and then at the gate, how far it has come; so whoever sees that
 frontier finds them there.
 
-Who does what: a thread that pushes judges the rows, finds each row's cell and adds it up there, and promises at the
+Who does what: a thread that pushes judges the rows, finds each row's tally and adds it up there, and promises at the
 hive, then at the gate. Nothing waits for another source. The output thread sleeps at the gate until the frontier
-moves, takes complete winsets, merges the sources' cells into panes and closes windows. So work on tuples is spread
+moves, takes complete winsets, merges the sources' tallies into panes and closes windows. So work on tuples is spread
 over the threads that push, and what one thread does alone goes with panes, keys and sources.
 """
 
@@ -30,7 +30,7 @@ from plait.query.bind import Bound
 from plait.threads import words as shared
 from plait.threads.aggregate.designs import Design, refuse, unmerged_in
 from plait.threads.aggregate.engine import WAIT_NS, NoPayload, PaneEncoder, PaneEngine, Updater
-from plait.threads.aggregate.hive.cells import HivePusher, SourcesCells
+from plait.threads.aggregate.hive.tallies import HivePusher, SourcesTallies
 from plait.threads.aggregate.hive.windows import HiveWindows
 from plait.threads.aggregate.results import AggregateResults
 from plait.threads.atomics.native import compiled
@@ -59,15 +59,15 @@ class HiveEngine(PaneEngine):
             raise refuse(reason, bound.node, made.strategy)
         # No row is kept: nobody asks where one stood.
         ground = Ground(bound, schemas, options, together, readers=1, most=1, positions=False, kind=made.gate)
-        self._cells = SourcesCells(ground.intakes)
-        self._windows = HiveWindows(bound, self._cells.in_order, ground.slots, shared=made.strategy == "wiml_shared")
+        self._tallies = SourcesTallies(ground.intakes)
+        self._windows = HiveWindows(bound, self._tallies.in_order, ground.slots, shared=made.strategy == "wiml_shared")
         output = Updater(0, self._windows, 1, 1)
         (name,) = ground.intakes
         encoder, payload = PaneEncoder(self._windows.columns, name), NoPayload()
         pauser = ground.pauser([output])
         self._guard, self._moved = guarded()
         pusher = HivePusher(ground, pauser, {name: payload}, encoder, widen=one_type, windows=self._windows,
-                            cells=self._cells, output=output, moved=(self._guard, self._moved))  # fmt: skip
+                            tallies=self._tallies, output=output, moved=(self._guard, self._moved))  # fmt: skip
         results = AggregateResults(bound, ground.intakes[name], payload, made.workers, ground.latency, keys=options.keys,
                                    room=options.unread_results)  # fmt: skip
         super().__init__(ground, made, updaters=[output], encoder=encoder, payload=payload, pauser=pauser, pusher=pusher,
@@ -111,7 +111,7 @@ class HiveEngine(PaneEngine):
         return [f"{line}, by every source for itself" for line in super().describe()]
 
     def _windows_nbytes(self) -> int:
-        return super()._windows_nbytes() + self._cells.nbytes + self._windows.hive.nbytes
+        return super()._windows_nbytes() + self._tallies.nbytes + self._windows.hive.nbytes
 
 
 @compiled

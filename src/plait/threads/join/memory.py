@@ -24,7 +24,7 @@ from plait.threads.join.columns import Column, Encoder, Kernels
 from plait.threads.join.loop import feed
 from plait.threads.join.loop import segment as seg
 from plait.threads.join.loop import words as o
-from plait.threads.join.loop.probe import BLOCK, CELLS
+from plait.threads.join.loop.probe import BLOCK, BOXES
 from plait.threads.join.strategies.plan import Plan
 
 KINDS = {"scan": o.SCAN, "hash": seg.HASH, "grid": seg.GRID, "sorted": seg.SORTED}
@@ -139,7 +139,7 @@ class Segment:
     def build(self, kind: int) -> None:
         """Build an index over the live rows; from then on the writer keeps it up.
 
-        `kind` is HASH, GRID or SORTED. BUILT remembers where: a grid whose cells no longer fit is built again after
+        `kind` is HASH, GRID or SORTED. BUILT remembers where: a grid whose boxes no longer fit is built again after
         some windows (`probe.probe_side`). A sorted index has chunks of 1,024 rows to 131,072, as the ring is long.
         """
         b, cap = self.block, int(self.block[seg.CAP])
@@ -168,7 +168,7 @@ class Segment:
         seg.cover(b, end)
 
     def _shape_grid(self, first: int, end: int, cap: int) -> None:
-        """Cells after the live rows' spread, as `core.join.index` has them."""
+        """Boxes after the live rows' spread, as `core.join.index` has them."""
         at = np.arange(first, end) & (cap - 1)
         live = self.arrays["usable"][at] != 0
         assert isinstance(self.encoder, Encoder)
@@ -200,7 +200,7 @@ class Worker:
         self.pairs = np.zeros((4, 1 << 15), np.int64)
         self.over = np.zeros(most, np.uint8)
         self.ranges = np.zeros((most, 4))
-        self.walk = np.zeros((3, max(BLOCK * CELLS, 4096)), np.int64)
+        self.walk = np.zeros((3, max(BLOCK * BOXES, 4096)), np.int64)
         self.tally = np.zeros(8, np.int64)
         self.out = np.zeros((results, o.E_WORDS), np.int64)
         self.columns: list[dict[str, np.ndarray]] = [{}, {}]

@@ -2,7 +2,7 @@
 (multiway-aggregation.txt, sections 4 and 5.6, algorithm 5).
 
     open_winset(h, slot, pane)          `winsets`: find or make the winset of a pane
-    join(h, slot, winset, cell)         `hive.table`: cells of this source, from this one on, are in it
+    join(h, slot, winset, tally)         `hive.table`: tallies of this source, from this one on, are in it
     window_of(h, slot, winset, key)     find or make the window of a key in it
     advance(h, slot, pane)              this source updates no pane below any more: the paper's `written`
     take(h, below)                      the first winset, if every source has written past it (`getNextWinSet`)
@@ -12,15 +12,15 @@
 Invariants, and why they hold:
 
 - **A winset is taken once, in the order of panes, and complete.** The taker reads every WRITTEN first and the list after it: a
-  source links a winset and notes its cells before it writes past the pane, so what lies below the least WRITTEN is in the list
-  when the taker looks, with all its cells. (The other way round it could see a later winset, then a source that has just
+  source links a winset and notes its tallies before it writes past the pane, so what lies below the least WRITTEN is in the list
+  when the taker looks, with all its tallies. (The other way round it could see a later winset, then a source that has just
   added an earlier one and gone on, and skip that.)
-- **What a cell holds is seen by the taker.** A source updates its cells plainly, then releases WRITTEN; the taker acquires it.
+- **What a tally holds is seen by the taker.** A source updates its tallies plainly, then releases WRITTEN; the taker acquires it.
 - **No memory is used again under anybody's feet.** A source enters only tables of panes it has not written past, and these
   are not taken before it does; the taker lets go after it has copied. Nodes of the list: see `winsets`.
 
 All of it is lock-free: a CAS fails only because another thread's has succeeded. What is different from the paper: a window is
-not one accumulator that threads update in turn, but a cell for each source, merged when the winset is taken. So updating needs
+not one accumulator that threads update in turn, but a tally for each source, merged when the winset is taken. So updating needs
 no atomic step at all; any function that merges is served, first and last too (by the ts and the source of their tuple); and the
 shared structures are entered once for each pane, source and key, not once a tuple. Where functions merge, a winset is that of a
 *pane* (`core.kernels.panes`), and windows are merged from panes as in every other design.
@@ -28,11 +28,11 @@ shared structures are entered once for each pane, source and key, not once a tup
 Not promised: that memory suffices. `open_winset`, `join` and `window_of` answer that it does not, and are called again once it
 has grown.
 
-An example. Sources A and B, pane 7 is open. A opens the winset of 7, joins it with its cells from 0 on, and makes
-three cells, one a key. Then A's tuples go on to pane 8: it opens that winset, notes that its cells of 7 end at 3, and
-writes WRITTEN = 8. The taker finds the least WRITTEN at B's 7 and takes nothing. B adds its two cells to the same
-winset of 7 and writes 8. Now the taker moves HEAD to the node of 7, reads its two members (A: cells 0 to 3, B: 0 to
-2), merges five cells by key, and lets go: A and B may use these cells again.
+An example. Sources A and B, pane 7 is open. A opens the winset of 7, joins it with its tallies from 0 on, and makes
+three tallies, one a key. Then A's tuples go on to pane 8: it opens that winset, notes that its tallies of 7 end at 3, and
+writes WRITTEN = 8. The taker finds the least WRITTEN at B's 7 and takes nothing. B adds its two tallies to the same
+winset of 7 and writes 8. Now the taker moves HEAD to the node of 7, reads its two members (A: tallies 0 to 3, B: 0 to
+2), merges five tallies by key, and lets go: A and B may use these tallies again.
 
 Held by tests/threads/aggregate/test_hive_interleavings.py under the scheduler;
 tests/threads/aggregate/test_hive_mutants.py plants faults in this text and sees them noticed.
@@ -125,12 +125,12 @@ def take(h, below):
 def gather(h, below, most, shared, stack, key, ids, ends, spans, told):
     """Take complete winsets, until they have `most` parts or an array is full, and copy what they hold out of the hive.
 
-    Of each: its pane, by slot the source's cells (see `list_members`), and where windows are `shared` their keys, and how many
+    Of each: its pane, by slot the source's tallies (see `list_members`), and where windows are `shared` their keys, and how many
     there are up to its end. A winset whose keys find no room in `key` is HELD, and comes first next time.
 
     `told` is both input and answer, so that a call that found no room for keys can be repeated with a larger `key` and
     goes on where it stopped. `ids`: each winset's pane. `ends`: windows up to its end. `spans`: int64[winsets, 2,
-    slots], first cell and end.
+    slots], first tally and end.
     """
     winsets = told[WINSETS]
     windows = told[WINDOWS]
@@ -158,10 +158,10 @@ def gather(h, below, most, shared, stack, key, ids, ends, spans, told):
 
 @compiled
 def windows_of(h, window, first, end, out):
-    """The numbers that the taker gave the windows of a source's cells, one after the other."""
+    """The numbers that the taker gave the windows of a source's tallies, one after the other."""
     mask = len(window) - 1
-    for cell in range(first, end):
-        out[cell - first] = h[piece_at(h, window[cell & mask]) + W_NUMBER]
+    for tally in range(first, end):
+        out[tally - first] = h[piece_at(h, window[tally & mask]) + W_NUMBER]
 
 
 @compiled

@@ -8,9 +8,9 @@ walks short, and four in those below. Invariants:
   reachable stays so, and a search that ends at NIL or at another key has looked at the one place where its window can be.
 - Of two sources that bring a key at once, one links its window; the other's CAS fails, it looks again and finds the first one's.
 - Where two keys have one and the same hash, windows hang on a chain below the last table: an entry in the window itself.
-- A window that is there already is only read. Which cell of whose belongs to it, each source notes for itself, beside its cells;
-  what it adds to the winset is one *member*, by CAS: which of its cells are this winset's. So no line is written by two sources
-  but where a window or a table is new.
+- A window that is there already is only read. Which tally of whose belongs to it, each source notes for itself, beside its
+  tallies; what it adds to the winset is one *member*, by CAS: which of its tallies are this winset's. So no line is written
+  by two sources but where a window or a table is new.
 
 Memory comes from the source's arena, and goes back with the pane; what a lost race leaves unused goes back with it too.
 
@@ -148,15 +148,15 @@ def window_of(h, slot, winset, words, at, stride, hash):
 
 
 @compiled
-def join(h, slot, winset, cell):
-    """This source's cells from `cell` on are the winset's: the place of its member, or NIL if there is no memory for it."""
+def join(h, slot, winset, tally):
+    """This source's tallies from `tally` on are the winset's: the place of its member, or NIL if there is no memory for it."""
     place = allot(h, slot, MEMBER_WORDS)
     if place == NIL:
         return NIL
     member = piece_at(h, place)
     h[member + M_SLOT] = slot
-    h[member + M_FIRST] = cell
-    h[member + M_END] = cell
+    h[member + M_FIRST] = tally
+    h[member + M_END] = tally
     members = node_at(h, winset) + MEMBERS
     while True:
         last = load_acquire(h, members)
@@ -172,7 +172,7 @@ def list_windows(h, winset, stack, windows, key):
     What does not fit is numbered and not copied. Plain reads: whoever took the winset has acquired what every source wrote last,
     and no source comes back to it.
 
-    `stack` is the taker's scratch of STACK words. W_NUMBER receives the window's number, by which a source's cells
+    `stack` is the taker's scratch of STACK words. W_NUMBER receives the window's number, by which a source's tallies
     find it later (`hive.windows_of`).
     """
     keys = h[KEYS]
@@ -205,7 +205,7 @@ def list_windows(h, winset, stack, windows, key):
 
 @pure
 def list_members(h, winset, first, end):
-    """By slot: which cells a source has in a complete winset, from first[slot] to end[slot]; none where it is no member."""
+    """By slot: which tallies a source has in a complete winset, from first[slot] to end[slot]; none where it is no member."""
     for slot in range(len(first)):
         first[slot] = 0
         end[slot] = 0

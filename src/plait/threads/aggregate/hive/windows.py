@@ -21,23 +21,23 @@ from plait.query.aggregate import Aggregate
 from plait.query.bind import Bound
 from plait.threads.aggregate.hive import hive
 from plait.threads.aggregate.hive import words as y
-from plait.threads.aggregate.hive.cells import FAR, Cells, keys_of, pane_of_promise
 from plait.threads.aggregate.hive.memory import Hive
+from plait.threads.aggregate.hive.tallies import FAR, Tallies, keys_of, pane_of_promise
 
 AT_ONCE = 1 << 15  # parts that are merged at once, or somewhat more
 WINSETS = 256  # and winsets, at most
 
-Found = tuple[Cells, int, int]  # a source, the first of its cells that are merged, and the one after the last
+Found = tuple[Tallies, int, int]  # a source, the first of its tallies that are merged, and the one after the last
 
 
 class HiveWindows(SpanPanes):
-    """`sources` gives, in the order of their tuples in ties, every source's cells.
+    """`sources` gives, in the order of their tuples in ties, every source's tallies.
 
     `hive` is the shared structure; the panes that `SpanPanes` keeps are this thread's own. `_stack`, `_key`, `_spans`,
     `_ids` and `_ends` are buffers of `hive.gather`.
     """
 
-    def __init__(self, bound: Bound, sources: Callable[[], Iterable[Cells]], slots: int, *, shared: bool) -> None:
+    def __init__(self, bound: Bound, sources: Callable[[], Iterable[Tallies]], slots: int, *, shared: bool) -> None:
         assert isinstance(bound.node, Aggregate)
         super().__init__(bound, span_window(bound))
         self.hive = Hive(slots=slots, keys=len(bound.node.by) + 1)
@@ -47,9 +47,9 @@ class HiveWindows(SpanPanes):
         self._spans = np.zeros((WINSETS, 2, slots), np.int64)
         self._ids, self._ends = np.zeros(WINSETS, np.int64), np.zeros(WINSETS, np.int64)
 
-    def cells(self, slot: int) -> Cells:
+    def tallies(self, slot: int) -> Tallies:
         """A new source's part of the windows."""
-        return Cells(self._bound, self.hive, slot, self.columns, self.groups, shared=self._shared)
+        return Tallies(self._bound, self.hive, slot, self.columns, self.groups, shared=self._shared)
 
     def _rows(self, closed: Pairs | Slid, group: np.ndarray, edges: list[np.ndarray]) -> Later:
         return self._later(closed, group, edges)  # the thread that reads results has time for the rest
@@ -101,11 +101,11 @@ class HiveWindows(SpanPanes):
         return winsets == WINSETS or parts >= AT_ONCE
 
     def _merge(self, h: np.ndarray, ids: np.ndarray, ends: np.ndarray, windows: int, spans: np.ndarray) -> None:
-        """`spans`: of each winset, by slot, the first of a source's cells and the one after the last.
+        """`spans`: of each winset, by slot, the first of a source's tallies and the one after the last.
 
         Sources are absorbed in the order that settles ties, which is what first and last rely on.
         """
-        # A source's cells in winsets that follow one another follow one another too.
+        # A source's tallies in winsets that follow one another follow one another too.
         first, end = np.where(spans[:, 1] > spans[:, 0], spans[:, 0], y.LAST).min(axis=0), spans[:, 1].max(axis=0)
         found = [(source, int(first[source.slot]), int(end[source.slot])) for source in self._sources()]
         found = [(source, low, high) for source, low, high in found if low < high]
@@ -117,7 +117,7 @@ class HiveWindows(SpanPanes):
 
     def _looked_up(self, h: np.ndarray, ids: np.ndarray, ends: np.ndarray, windows: int, spans: np.ndarray,
                    found: list[Found]) -> list[np.ndarray]:  # fmt: skip
-        """The slots of cells, where each source has tables of its own: cells that have the same key go into the same one."""
+        """The slots of tallies, where each source has tables of its own: tallies that have the same key go into the same one."""
         starts = np.cumsum([0, *(high - low for _, low, high in found)])
         words, base = np.empty((self.hive.keys, int(starts[-1])), np.int64), np.zeros(self.hive.slots, np.int64)
         for (source, low, high), at in zip(found, starts.tolist(), strict=False):
@@ -129,7 +129,7 @@ class HiveWindows(SpanPanes):
 
     def _listed(self, h: np.ndarray, ids: np.ndarray, ends: np.ndarray, windows: int, spans: np.ndarray,
                 found: list[Found]) -> list[np.ndarray]:  # fmt: skip
-        """The slots of cells, where winsets have tables that the sources share: a cell knows its window."""
+        """The slots of tallies, where winsets have tables that the sources share: a tally knows its window."""
         words = self._key[: windows * self.hive.keys].reshape(windows, self.hive.keys).T.copy()
         group = self.groups.find_words(words) if self.groups.by else self.groups.only(windows)
         opened = self.open_panes(ids.tolist(), np.diff(ends, prepend=0).tolist(), group)
@@ -142,13 +142,13 @@ class HiveWindows(SpanPanes):
 
 
 class Absorbing:
-    """Merging of cells into the slots of new panes, from `first` on, one source after the other in their order."""
+    """Merging of tallies into the slots of new panes, from `first` on, one source after the other in their order."""
 
     def __init__(self, into: list[Accumulator], first: int, number: int) -> None:
         self._into, self._first = into, first
         self._ts = [a.times(number) for a in into]
 
-    def absorb(self, parts: list[Frozen], target: np.ndarray, cell: np.ndarray) -> None:
-        """A source's parts: cell[k], its number, goes into slot target[k]."""
+    def absorb(self, parts: list[Frozen], target: np.ndarray, tally: np.ndarray) -> None:
+        """A source's parts: tally[k], its number, goes into slot target[k]."""
         for accumulator, part, ts in zip(self._into, parts, self._ts, strict=True):
-            accumulator.absorb_cells(part, target, cell, self._first, ts)
+            accumulator.absorb_tallies(part, target, tally, self._first, ts)

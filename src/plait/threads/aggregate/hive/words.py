@@ -38,7 +38,7 @@ PASSED: Final = 2 * LINE
 # --- a source's block ------------------------------------------------------------------------------------------
 SOURCES_AT: Final = 4 * LINE
 SOURCE_WORDS: Final = 4 * LINE
-# WRITTEN: the source updates no pane below. Release after its cells have their values; acquired by the taker, who so sees
+# WRITTEN: the source updates no pane below. Release after its tallies have their values; acquired by the taker, who so sees
 # them. LAST in a slot without a source, or whose source has ended.
 WRITTEN: Final = 0
 # PIN: while the source walks along the list, every node it may touch has a pane >= PIN; LAST otherwise. Release, then a
@@ -77,18 +77,18 @@ W_NUMBER: Final = 2  # the taker's own, once it has taken the winset
 W_KEY: Final = 3  # KEYS words
 M_NEXT: Final = 0
 M_SLOT: Final = 1
-# The source's cells in this winset, by their numbers. M_END is the source's own until it writes past the pane.
+# The source's tallies in this winset, by their numbers. M_END is the source's own until it writes past the pane.
 M_FIRST: Final = 2
 M_END: Final = 3
 MEMBER_WORDS: Final = 4
 ROOT_BITS: Final = 8  # of the hash, that tell the entries of a winset's first table apart
 FAN_BITS: Final = 4  # and those of tables below
 
-# --- a source's own words, beside the hive: `cells` -------------------------------------------------------------
-STARTED, OPEN_HIGH, WINSET, IN_GAP, PANE_END, CELL_END, OPEN_CELL, CELL_FREED, NEED, MEMBER = range(10)
+# --- a source's own words, beside the hive: `tallies` -------------------------------------------------------------
+STARTED, OPEN_HIGH, WINSET, IN_GAP, PANE_END, TALLY_END, OPEN_TALLY, TALLY_FREED, NEED, MEMBER = range(10)
 OWN_WORDS: Final = 10
-# NEED: what is short when `cells.place` stops early.
-NODES, ARENA, CELLS, PANES, TABLE = range(1, 6)
+# NEED: what is short when `tallies.place` stops early.
+NODES, ARENA, TALLIES, PANES, TABLE = range(1, 6)
 
 # --- what `hive.gather` tells ------------------------------------------------------------------------------------
 WINSETS, WINDOWS, PARTS, HELD = range(4)

@@ -20,7 +20,7 @@ from numba import carray, int64, uint64
 from plait.core.condition import native
 from plait.core.join.choice import CHAIN_LONG, REST_LONGEST, SCAN_BELOW
 from plait.core.join.reach import NUMBER, first_met_compiled
-from plait.core.kernels.chains import KEY, PREV, X, Y, cell, mixed, probe_ranges
+from plait.core.kernels.chains import KEY, PREV, X, Y, box, mixed, probe_ranges
 from plait.core.kernels.sorted import lower, upper
 from plait.threads.atomics import load_acquire, store_release
 from plait.threads.atomics.native import address_of, call_at, floats, inner, ints, octets, pointer_at
@@ -29,7 +29,7 @@ from plait.threads.join.loop import words as o
 
 STEPS: Final = 64  # a walk's budget, besides its share of the window
 BLOCK: Final = 64  # probes walked together
-CELLS: Final = 25  # cells of one probe, at most
+BOXES: Final = 25  # boxes of one probe, at most
 SEGMENT_WORDS = 1 << 12  # of a segment's block, at most: the array's length is not checked
 
 _AUTO, _SCAN, _HASH, _GRID, _SORTED = o.AUTO, o.SCAN, seg.HASH, seg.GRID, seg.SORTED
@@ -221,7 +221,7 @@ def probe_side(w, side, p, usable, first, last, found, pairs, over, ranges, walk
     if probes == 0:
         return found
     kind = pick(w, s, other, total, probes)
-    # A grid whose cells no longer fit the data is made anew, at most once every few windows.
+    # A grid whose boxes no longer fit the data is made anew, at most once every few windows.
     stale = kind == _GRID and w[o.NEXT_REST + other] > 4 and s[seg.END] - s[seg.BUILT] > 4 * s[seg.CAP]
     if kind != _SCAN and (s[seg.KIND] != kind or stale):
         w[o.NEED_SIDE] = other
@@ -318,10 +318,10 @@ def probe_hash(s, begin, n, lo, hi, wanted, keys, over, found, out_probe, out_ro
 
 @inner
 def open_walks(s, first, last, lo, hi, wanted, keys, ranges, at_probe, at_row, over):
-    """The chains that probes [first, last) have to walk in a grid: for each cell that a probe's ranges touch, its
+    """The chains that probes [first, last) have to walk in a grid: for each box that a probe's ranges touch, its
     newest row.
 
-    A probe that touches more than CELLS cells is given up: a scan is cheaper. Gives how many walks there are.
+    A probe that touches more than BOXES boxes is given up: a scan is cheaper. Gives how many walks there are.
     """
     inverse = floats(s[seg.INVERSE], 2)
     masks = carray(pointer_at(s[seg.MASKS]), 5, dtype=np.uint64)
@@ -330,12 +330,12 @@ def open_walks(s, first, last, lo, hi, wanted, keys, ranges, at_probe, at_row, o
     for p in range(first, last):
         if not wanted[p] or lo[p] >= hi[p]:
             continue
-        cx0, cx1 = cell(ranges[p, 0], inverse[0]), cell(ranges[p, 1], inverse[0])
-        cy0, cy1 = cell(ranges[p, 2], inverse[1]), cell(ranges[p, 3], inverse[1])
+        cx0, cx1 = box(ranges[p, 0], inverse[0]), box(ranges[p, 1], inverse[0])
+        cy0, cy1 = box(ranges[p, 2], inverse[1]), box(ranges[p, 3], inverse[1])
         # In a table that wraps around, a range longer than the table would visit slots twice.
         cx1 = min(cx1, cx0 + int64(masks[0]))
         cy1 = min(cy1, cy0 + int64(masks[1]))
-        if (cx1 - cx0 + 1) > CELLS or (cx1 - cx0 + 1) * (cy1 - cy0 + 1) > CELLS:
+        if (cx1 - cx0 + 1) > BOXES or (cx1 - cx0 + 1) * (cy1 - cy0 + 1) > BOXES:
             over[p] = 1
             continue
         spread = uint64(0)
@@ -352,7 +352,7 @@ def open_walks(s, first, last, lo, hi, wanted, keys, ranges, at_probe, at_row, o
 
 @inner
 def probe_grid(s, begin, n, lo, hi, wanted, keys, ranges, over, found, out_probe, out_row, walk, tally):
-    """As `core.kernels.chains.probe_grid`: a block of probes walks its cells side by side, so that cache misses overlap.
+    """As `core.kernels.chains.probe_grid`: a block of probes walks its boxes side by side, so that cache misses overlap.
 
     A walk that has used its budget marks its probe in `over`; then all candidates of that probe are dropped, or the
     scan that follows would find them twice.

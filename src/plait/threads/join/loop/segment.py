@@ -32,7 +32,7 @@ import numpy as np
 from numba import carray, int64, uint64
 
 from plait.core.join.reach import NUMBER
-from plait.core.kernels.chains import KEY, PREV, X, Y, cell, mixed
+from plait.core.kernels.chains import KEY, PREV, X, Y, box, mixed
 from plait.core.machine.line import LINE
 from plait.threads.atomics import load_acquire, store_release
 from plait.threads.atomics.native import compiled, floats, inner, ints, octets, pointer_at
@@ -49,7 +49,7 @@ NODE: Final = 8  # (CAP, 4): previous row of the chain, key, two coordinates (fl
 MATCHED: Final = 9  # uint8; 0 where nobody asks
 HEAD: Final = 10  # the chains' newest rows
 HEAD_MASK: Final = 11
-INVERSE: Final = 12  # float64[2]: cells a unit
+INVERSE: Final = 12  # float64[2]: boxes a unit
 MASKS: Final = 13  # uint64[5]: see kernels.chains.insert_grid
 COVERED: Final = 14  # rows below are in the index; the writer's
 BUILT: Final = 15  # END when the index was built
@@ -196,8 +196,8 @@ def cover(s, end):
         for row in range(covered, end):
             place = row & mask
             if usable[place]:
-                x = uint64(cell(where[place, X], inverse[0])) & masks[0]
-                y = uint64(cell(where[place, Y], inverse[1])) & masks[1]
+                x = uint64(box(where[place, X], inverse[0])) & masks[0]
+                y = uint64(box(where[place, Y], inverse[1])) & masks[1]
                 at = (x << masks[2]) | y
                 if masks[4]:
                     at ^= mixed(node[place, KEY])

@@ -1,21 +1,21 @@
-"""A source's cells: its own part of every window it has tuples in, until the winset is taken. `HivePusher` brings its rows.
+"""A source's tallies: its own part of every window it has tuples in, until the winset is taken. `HivePusher` brings its rows.
 
 One thread at a time is in here for a source; nothing is shared but through the hive and `parts`, which the taker reads after it
-has acquired what the source wrote last. Cells and the arena's words are used again once the taker has let go of their pane.
+has acquired what the source wrote last. Tallies and the arena's words are used again once the taker has let go of their pane.
 
-A cell is a row of this source's accumulators, for one key in one pane; cells are numbered for ever, and lie in a ring.
-`_kept` has each cell's key. Python is here once a batch, in three steps: find every tuple's cell (`place`, one compiled
+A tally is a row of this source's accumulators, for one key in one pane; tallies are numbered for ever, and lie in a ring.
+`_kept` has each tally's key. Python is here once a batch, in three steps: find every tuple's tally (`place`, one compiled
 call), clear the new ones, update (`Accumulator.update`).
 
-A source remembers, for the pane it is at, which cell each key has: small integers in `_direct`, by value, the others in
-`_table`, by hash. Both hold numbers of cells, which only rise; one below the pane's first cell is an old one and counts as
+A source remembers, for the pane it is at, which tally each key has: small integers in `_direct`, by value, the others in
+`_table`, by hash. Both hold numbers of tallies, which only rise; one below the pane's first tally is an old one and counts as
 none, so neither is ever cleared. The hive is entered only for a pane or a key that is new to the source.
 
-An example. Pane 7 begins when CELL_END is 10: OPEN_CELL is 10. Key 5, a small integer, comes: direct[5] says 3, which
-is below 10 and so of an older pane. It gets cell 10, direct[5] = 10. The next tuple of key 5 finds 10 and adds to it,
-without touching the hive. Pane 8 begins at CELL_END 14: direct[5] = 10 is old again.
+An example. Pane 7 begins when TALLY_END is 10: OPEN_TALLY is 10. Key 5, a small integer, comes: direct[5] says 3, which
+is below 10 and so of an older pane. It gets tally 10, direct[5] = 10. The next tuple of key 5 finds 10 and adds to it,
+without touching the hive. Pane 8 begins at TALLY_END 14: direct[5] = 10 is old again.
 
-A source's accumulators are those of panes, their rows its cells. What each function does there is its accumulator's
+A source's accumulators are those of panes, their rows its tallies. What each function does there is its accumulator's
 (`core.aggregate.accumulators`), and whether it can is in its record (`core.aggregate.functions`).
 """
 
@@ -58,17 +58,17 @@ if TYPE_CHECKING:
     from plait.threads.aggregate.hive.windows import HiveWindows
 
 CHUNK = 1 << 16  # tuples at once
-FIRST_CELLS, FIRST_PANES = 1024, 256
+FIRST_TALLIES, FIRST_PANES = 1024, 256
 
 
-class SourcesCells:
-    """Every source's cells, by its slot: those that push add theirs, the output thread goes through all."""
+class SourcesTallies:
+    """Every source's tallies, by its slot: those that push add theirs, the output thread goes through all."""
 
     def __init__(self, intakes: Mapping[str, StreamIntake]) -> None:
         self._intakes = intakes
-        self.by_slot: dict[int, Cells] = {}
+        self.by_slot: dict[int, Tallies] = {}
 
-    def in_order(self) -> Iterable[Cells]:
+    def in_order(self) -> Iterable[Tallies]:
         """In the order that settles ties."""
         for intake in self._intakes.values():
             for inlet in sorted(intake.inlets.values(), key=lambda each: each.rank):
@@ -77,31 +77,31 @@ class SourcesCells:
 
     @property
     def nbytes(self) -> int:
-        return sum(cells.nbytes for cells in list(self.by_slot.values()))
+        return sum(tallies.nbytes for tallies in list(self.by_slot.values()))
 
 
 class HivePusher(Pusher):
     """Sources in front of the W-Hive. `output` takes winsets out, and says so by `moved`.
 
-    The difference to `Pusher`: `_furnish` makes cells instead of an arena, `_enter` updates cells instead of filling
+    The difference to `Pusher`: `_furnish` makes tallies instead of an arena, `_enter` updates tallies instead of filling
     the gate, and the hive hears of a promise, or an end, before the gate does.
     """
 
     def __init__(self, ground: Ground, pauser: Pauser, payloads: Mapping[str, Any], encoder: Encodes, *,
-                 widen: Callable[[], None], windows: HiveWindows, cells: SourcesCells, output: Updater,
+                 widen: Callable[[], None], windows: HiveWindows, tallies: SourcesTallies, output: Updater,
                  moved: tuple[Any, threading.Condition]) -> None:  # fmt: skip
-        self._windows, self._cells, self._output = windows, cells.by_slot, output
+        self._windows, self._tallies, self._output = windows, tallies.by_slot, output
         self._guard, self._moved = moved
         super().__init__(ground, pauser, payloads, encoder, widen=widen)
 
     def _furnish(self, slot: int, input: int, min_ts: int) -> None:
-        self._cells[slot] = cells = self._windows.cells(slot)
+        self._tallies[slot] = tallies = self._windows.tallies(slot)
         with self._windows.hive.inside() as h:
-            hive.admit(h, slot, cells.pane(min_ts))
+            hive.admit(h, slot, tallies.pane(min_ts))
 
     def _enter(self, intake: StreamIntake, inlet: Inlet, rows: pa.Table | pa.RecordBatch, ts: np.ndarray, ref: np.ndarray,
                progress: int) -> None:  # fmt: skip
-        """Rows of one source, in order, into its cells, a chunk at a time.
+        """Rows of one source, in order, into its tallies, a chunk at a time.
 
         After each chunk the source promises the ts of its last row, so that windows can be taken while a long push
         goes on.
@@ -111,43 +111,43 @@ class HivePusher(Pusher):
             self._promise(inlet, progress)
             return
         (slot,) = inlet.slots.values()
-        cells, ts = self._cells[slot], np.ascontiguousarray(ts)
+        tallies, ts = self._tallies[slot], np.ascontiguousarray(ts)
         for first in range(0, n, CHUNK):
             last = min(first + CHUNK, n)
-            self._wait_for_room(slot, cells)
-            cells.take(rows if last - first == n else rows.slice(first, last - first), ts[first:last])
+            self._wait_for_room(slot, tallies)
+            tallies.take(rows if last - first == n else rows.slice(first, last - first), ts[first:last])
             inlet.added += last - first
             self._promise(inlet, progress if last == n else int(ts[last - 1]))
 
     def _promise(self, inlet: Inlet, progress: int) -> None:
-        """At the hive, then at the gate: whoever sees the frontier there finds the cells."""
+        """At the hive, then at the gate: whoever sees the frontier there finds the tallies."""
         if progress == BEFORE_ALL:
             return
         began = time.monotonic_ns()
         for slot in inlet.slots.values():
-            self._cells[slot].written(progress)
+            self._tallies[slot].written(progress)
             self._answer(slot, self.gate.heartbeat(slot, progress))
         self.latency.advanced(self.gate.frontier()[0], began)
 
     def _end_at(self, slot: int) -> None:
-        self._cells[slot].written(AFTER_ALL)
+        self._tallies[slot].written(AFTER_ALL)
         super()._end_at(slot)
 
-    def _wait_for_room(self, slot: int, cells: Cells) -> None:
-        """Too many cells in panes that wait for another source are an error; in complete ones that nobody took, a wait.
+    def _wait_for_room(self, slot: int, tallies: Tallies) -> None:
+        """Too many tallies in panes that wait for another source are an error; in complete ones that nobody took, a wait.
 
-        `pending` limits cells in panes that another source holds back: there waiting might be for ever, so that is an
-        error, as at the gate. `capacity` limits cells in panes that are complete and not taken: there the output
+        `pending` limits tallies in panes that another source holds back: there waiting might be for ever, so that is an
+        error, as at the gate. `capacity` limits tallies in panes that are complete and not taken: there the output
         thread, or the reader of results behind it, has to catch up.
         """
         since, seen = time.monotonic(), -1
         pending, capacity = self.gate.pending, self.gate.capacity
-        while cells.live() > pending:
+        while tallies.live() > pending:
             frontier = self.gate.frontier()[0]
-            ahead = cells.ahead(frontier)
+            ahead = tallies.ahead(frontier)
             if ahead > pending:
                 raise self._stuck(f"{self.gate.name(slot)} has parts in {ahead} windows")
-            if self._output.passed >= frontier or cells.live() - ahead <= capacity:
+            if self._output.passed >= frontier or tallies.live() - ahead <= capacity:
                 return  # what is left belongs to the pane that the frontier lies in
             self._together.check()
             moved = self._together.progressed()
@@ -156,19 +156,19 @@ class HivePusher(Pusher):
             elif time.monotonic() - since > self._stall:
                 raise RunError(
                     f"push of {self.gate.name(slot)} waited {self._stall:g} s for the output thread; {self._together.waiting()}",
-                    why=f"it has parts in {cells.live()} windows of panes that are complete and were not taken",
+                    why=f"it has parts in {tallies.live()} windows of panes that are complete and were not taken",
                     do="Read results() in another thread while you push, or raise capacity= and unread_results=",
                 )
             with self._guard:
                 self._moved.wait(0.02)
 
 
-class Cells:
-    """One source's. `parts` are, as of its last batch, its cells' keys, the places of their windows, and its accumulators.
+class Tallies:
+    """One source's. `parts` are, as of its last batch, its tallies' keys, the places of their windows, and its accumulators.
 
-    Attributes: `accumulators` one a function of the query; `_window` the place of each cell's window, where windows
+    Attributes: `accumulators` one a function of the query; `_window` the place of each tally's window, where windows
     are shared; `_own` the words of `place`; `_panes` this source's panes that were not let go of; `_direct` and
-    `_table` key to cell; `_small` whether a key is one column of fixed width, and no float.
+    `_table` key to tally; `_small` whether a key is one column of fixed width, and no float.
     """
 
     def __init__(self, bound: Bound, hive_: Hive, slot: int, columns: Columns, groups: Groups, *, shared: bool) -> None:
@@ -178,19 +178,21 @@ class Cells:
         self.slot, self._hive, self._columns, self._groups = slot, hive_, columns, groups
         self.accumulators = _accumulators(bound.node, schema)
         for accumulator in self.accumulators:
-            accumulator.regrow(FIRST_CELLS, 0, 0)
+            accumulator.regrow(FIRST_TALLIES, 0, 0)
         self._shared = shared
-        self._window = np.zeros(FIRST_CELLS if shared else 0, np.int64)
-        self._kept = np.zeros((hive_.keys, FIRST_CELLS), np.int64)
+        self._window = np.zeros(FIRST_TALLIES if shared else 0, np.int64)
+        self._kept = np.zeros((hive_.keys, FIRST_TALLIES), np.int64)
         self.parts = self._frozen()
         self._own = np.zeros(y.OWN_WORDS, np.int64)
-        self._panes = np.zeros((3, FIRST_PANES), np.int64)  # of each pane not let go of: number, first cell, first word
-        self._direct, self._table = np.full(SMALL, -1, np.int64), np.full(2 * FIRST_CELLS, -1, np.int64)
+        self._panes = np.zeros(
+            (3, FIRST_PANES), np.int64
+        )  # of each pane not let go of: number, first tally, first word
+        self._direct, self._table = np.full(SMALL, -1, np.int64), np.full(2 * FIRST_TALLIES, -1, np.int64)
         kind = schema.field(bound.node.by[0]).type if bound.node.by else None
         self._small = len(bound.node.by) == 1 and is_fixed(kind) and not pa.types.is_floating(plain(kind))
 
     def take(self, rows: pa.RecordBatch | pa.Table, ts: np.ndarray) -> None:
-        """Tuples of this source, in its order: what is read of them, their keys, their cells; these are updated.
+        """Tuples of this source, in its order: what is read of them, their keys, their tallies; these are updated.
 
         By the thread that pushes the source. `parts` is replaced at the end: the taker reads it after it has acquired
         WRITTEN.
@@ -199,13 +201,13 @@ class Cells:
         read = columns.read(columns.arrays(rows, ts), n)
         varied = rows.select(list(columns.varied)) if columns.varied else None
         words = self._groups.key_words(read, varied, n, int(ts[-1]))
-        for low, high, cell in self._placed(ts, words):
+        for low, high, tally in self._placed(ts, words):
             for accumulator in self.accumulators:
-                accumulator.update(low, high, cell, read, ts)
+                accumulator.update(low, high, tally, read, ts)
         self.parts = self._frozen()
 
     def _placed(self, ts: np.ndarray, words: np.ndarray) -> Iterator[tuple[int, int, np.ndarray]]:
-        """The cell of each tuple, from one to before another; new cells are clear.
+        """The tally of each tuple, from one to before another; new tallies are clear.
 
         If memory runs out in the midst of a batch, what was placed is given first, then more is made, then it goes on.
         """
@@ -214,13 +216,13 @@ class Cells:
         rest, gaps = self.size % self.advance, self.size < self.advance
         self._use_again()
         while True:
-            before = int(own[y.CELL_END])
+            before = int(own[y.TALLY_END])
             with self._hive.inside() as h:
                 high = int(place(
                     h, self.slot, ts, words, flat, low, n, self.advance, rest, gaps, self._small, self._shared, own,
                     *self._panes, self._direct, self._table, self._kept, self._window, out,
                 ))  # fmt: skip
-            self._clear(before, int(own[y.CELL_END]))
+            self._clear(before, int(own[y.TALLY_END]))
             yield low, high, out
             if high == n:
                 return
@@ -241,16 +243,16 @@ class Cells:
         return pane_of_promise(ts, self.size, self.advance)
 
     def ahead(self, ts: int) -> int:
-        """Cells in panes after the one `ts` lies in."""
+        """Tallies in panes after the one `ts` lies in."""
         own, pane = self._own, self.pane(ts)
         end = int(own[y.PANE_END])
         at = bisect_right(self._panes[0, :end], pane)
-        return 0 if at == end else int(own[y.CELL_END] - self._panes[1, at])
+        return 0 if at == end else int(own[y.TALLY_END] - self._panes[1, at])
 
     def live(self) -> int:
-        """Cells in panes that the taker has not let go of."""
+        """Tallies in panes that the taker has not let go of."""
         self._use_again()
-        return int(self._own[y.CELL_END] - self._own[y.CELL_FREED])
+        return int(self._own[y.TALLY_END] - self._own[y.TALLY_FREED])
 
     @property
     def nbytes(self) -> int:
@@ -258,7 +260,7 @@ class Cells:
         return sum(a.nbytes for a in self.accumulators) + int(sum(a.nbytes for a in own))
 
     def _clear(self, first: int, end: int) -> None:
-        """Neutral values for cells [first, end), which may lie at both ends of the ring."""
+        """Neutral values for tallies [first, end), which may lie at both ends of the ring."""
         mask = self._kept.shape[1] - 1
         if end > first:
             low, high = first & mask, (end - 1 & mask) + 1
@@ -268,7 +270,7 @@ class Cells:
                     accumulator.wipe(*span)
 
     def _use_again(self) -> None:
-        """Cells and words of panes that the taker has let go of.
+        """Tallies and words of panes that the taker has let go of.
 
         The first look is plain and costs nothing; it may see an old PASSED, and then memory is freed a little later.
         """
@@ -281,7 +283,7 @@ class Cells:
             if gone == 0:
                 return
             s = y.source_at(self.slot)
-            own[y.CELL_FREED] = panes[1, gone] if gone < end else own[y.CELL_END]
+            own[y.TALLY_FREED] = panes[1, gone] if gone < end else own[y.TALLY_END]
             h[s + y.ARENA_FREED] = panes[2, gone] if gone < end else h[s + y.ARENA_END]
         panes[:, : end - gone] = panes[:, gone:end].copy()
         own[y.PANE_END] = end - gone
@@ -293,7 +295,7 @@ class Cells:
         stop for that), the others this source's own.
         """
         own = self._own
-        first, end = int(own[y.CELL_FREED]), int(own[y.CELL_END])
+        first, end = int(own[y.TALLY_FREED]), int(own[y.TALLY_END])
         self._use_again()
         match int(own[y.NEED]):
             case y.NODES:
@@ -302,8 +304,8 @@ class Cells:
                 self._hive.grow(self.slot, nodes=False)
             case y.PANES:
                 self._panes = np.concatenate((self._panes, np.zeros_like(self._panes)), axis=1)
-            case y.CELLS:
-                first = int(own[y.CELL_FREED])
+            case y.TALLIES:
+                first = int(own[y.TALLY_FREED])
                 capacity = self._kept.shape[1]
                 while end - first + n > capacity // 2:
                     capacity *= 4
@@ -313,7 +315,7 @@ class Cells:
                 if self._shared:
                     self._window = in_ring(self._window, capacity, first, end)
             case _:
-                opened = int(own[y.OPEN_CELL])
+                opened = int(own[y.OPEN_TALLY])
                 capacity = len(self._table)
                 while 4 * (end - opened + n) > capacity:
                     capacity *= 4
@@ -345,18 +347,18 @@ FAR = 2**62 + 2**61  # promises above are taken for this: tuples are far below
 @compiled
 def place(
     h: Any, slot: Any, ts: Any, words: Any, flat: Any, low: Any, n: Any, advance: Any, rest: Any, gaps: Any,
-    small: Any, shared: Any, own: Any, pane_id: Any, pane_cell: Any, pane_arena: Any, direct: Any, table: Any,
+    small: Any, shared: Any, own: Any, pane_id: Any, pane_tally: Any, pane_arena: Any, direct: Any, table: Any,
     kept: Any, window: Any, out: Any,
 ) -> Any:  # fmt: skip
-    """Tuples low to n: the place of each one's cell in the ring, -1 for one that lies in no window.
+    """Tuples low to n: the place of each one's tally in the ring, -1 for one that lies in no window.
 
-    Gives the first tuple that was not done, and in NEED what there was too little of. `flat` is `words` in one row. A cell's
+    Gives the first tuple that was not done, and in NEED what there was too little of. `flat` is `words` in one row. A tally's
     key is in `kept`; where windows are `shared`, its window's place is in `window`.
 
     `h` the hive's words, `slot` the source's. `ts`: int64, in the source's order. `words`: int64[KEYS, n], each
     tuple's key. `low`: where to begin. `advance`, `rest`, `gaps`: the panes' grid, and whether it has gaps between
     windows. `small`: keys may be looked up in `direct`. `own`: the source's words, named in `words`. `pane_id`,
-    `pane_cell`, `pane_arena`: its panes not let go of, with their first cell and first arena word. `out`: the cell of
+    `pane_tally`, `pane_arena`: its panes not let go of, with their first tally and first arena word. `out`: the tally of
     each tuple.
 
     Whatever stops it early, what was done is done: the caller makes room and calls again from the tuple it gives. A
@@ -365,7 +367,7 @@ def place(
     mask = kept.shape[1] - 1
     table_mask = np.uint64(len(table) - 1)
     high, gap, winset = own[y.OPEN_HIGH], own[y.IN_GAP] != 0, own[y.WINSET]
-    cells, first = own[y.CELL_END], own[y.OPEN_CELL]
+    tallies, first = own[y.TALLY_END], own[y.OPEN_TALLY]
     started = own[y.STARTED] != 0
     keys = words.shape[0]
     done = n
@@ -382,16 +384,16 @@ def place(
                 if found == y.NIL:
                     own[y.NEED], done = y.NODES, i
                     break
-                member = hive.join(h, slot, found, cells)
+                member = hive.join(h, slot, found, tallies)
                 if member == y.NIL:
                     own[y.NEED], done = y.ARENA, i
                     break
                 if own[y.PANE_END] > 0:  # else the last member's memory is free already, and its end was said
-                    h[y.piece_at(h, own[y.MEMBER]) + y.M_END] = cells
+                    h[y.piece_at(h, own[y.MEMBER]) + y.M_END] = tallies
                 own[y.MEMBER] = member
-                winset, first = found, cells
+                winset, first = found, tallies
                 pane = own[y.PANE_END]
-                pane_id[pane], pane_cell[pane], pane_arena[pane] = number, cells, before
+                pane_id[pane], pane_tally[pane], pane_arena[pane] = number, tallies, before
                 own[y.PANE_END] += 1
             high, started = end, True
         if gap:
@@ -402,27 +404,27 @@ def place(
         at = np.uint64(0)
         hash = np.uint64(0)
         if near:
-            cell = direct[key]
+            tally = direct[key]
         else:
             hash = mixed(words, i)
             at = hash & table_mask
-            cell = table[at]
-            while cell >= first:
+            tally = table[at]
+            while tally >= first:
                 equal = True
                 for k in range(keys):
-                    equal = equal and kept[k, cell & mask] == words[k, i]
+                    equal = equal and kept[k, tally & mask] == words[k, i]
                 if equal:
                     break
                 at = (at + np.uint64(1)) & table_mask
-                cell = table[at]
-        if cell < first:
-            if cells - own[y.CELL_FREED] > mask:
-                own[y.NEED], done = y.CELLS, i
+                tally = table[at]
+        if tally < first:
+            if tallies - own[y.TALLY_FREED] > mask:
+                own[y.NEED], done = y.TALLIES, i
                 break
-            if not near and 2 * (cells - first + 1) > len(table):
+            if not near and 2 * (tallies - first + 1) > len(table):
                 own[y.NEED], done = y.TABLE, i
                 break
-            cell = cells
+            tally = tallies
             if shared:
                 if near:
                     hash = mixed(words, i)
@@ -430,41 +432,41 @@ def place(
                 if place_of == y.NIL:
                     own[y.NEED], done = y.ARENA, i
                     break
-                window[cell & mask] = place_of
-            cells += 1
+                window[tally & mask] = place_of
+            tallies += 1
             for k in range(keys):
-                kept[k, cell & mask] = words[k, i]
+                kept[k, tally & mask] = words[k, i]
             if near:
-                direct[key] = cell
+                direct[key] = tally
             else:
-                table[at] = cell
-        out[i] = cell & mask
+                table[at] = tally
+        out[i] = tally & mask
     own[y.STARTED], own[y.OPEN_HIGH], own[y.WINSET], own[y.IN_GAP] = started, high, winset, gap
-    own[y.CELL_END], own[y.OPEN_CELL] = cells, first
+    own[y.TALLY_END], own[y.OPEN_TALLY] = tallies, first
     if own[y.PANE_END] > 0:
-        h[y.piece_at(h, own[y.MEMBER]) + y.M_END] = cells
+        h[y.piece_at(h, own[y.MEMBER]) + y.M_END] = tallies
     return done
 
 
 @compiled
 def reindex(kept: Any, first: Any, end: Any, table: Any) -> None:
-    """Enter a pane's cells into a new table."""
+    """Enter a pane's tallies into a new table."""
     mask = kept.shape[1] - 1
     table_mask = np.uint64(len(table) - 1)
-    for cell in range(first, end):
-        at = mixed(kept, cell & mask) & table_mask
+    for tally in range(first, end):
+        at = mixed(kept, tally & mask) & table_mask
         while table[at] >= first:
             at = (at + np.uint64(1)) & table_mask
-        table[at] = cell
+        table[at] = tally
 
 
 @compiled
 def keys_of(kept: Any, first: Any, end: Any, at: Any, out: Any) -> None:
-    """The keys of a source's cells, into out[:, at:]."""
+    """The keys of a source's tallies, into out[:, at:]."""
     mask = kept.shape[1] - 1
     for k in range(kept.shape[0]):
-        for cell in range(first, end):
-            out[k, at + cell - first] = kept[k, cell & mask]
+        for tally in range(first, end):
+            out[k, at + tally - first] = kept[k, tally & mask]
 
 
 @compiled
