@@ -25,10 +25,10 @@ from plait.spark.keep.recent import Recent
 from plait.spark.keep.resettle import resettle
 from plait.spark.pack.pack import PackPlan, pack
 from plait.spark.pack.positions import BLOCK, PATH, ROW
+from plait.spark.plan.fingerprint import fingerprint
 from plait.spark.plan.frames import Frame
 from plait.spark.plan.layout import Layout
 from plait.spark.plan.stages import layouts, stages
-from plait.spark.run import fingerprint
 
 Bodies = list[bytes]
 

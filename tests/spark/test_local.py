@@ -109,7 +109,7 @@ def test_a_handed_session_is_told_once_what_would_make_it_faster(spark: Any, mon
 
 def test_the_daemon_has_imported_what_its_workers_need() -> None:
     """In a process of its own: workers are forked from one that has everything, and import nothing of plait's themselves."""
-    rooms = [f"plait.spark.cell.{room}" for room in ("join", "asof", "aggregate", "operator", "task")]
+    rooms = [f"plait.spark.cell.{room}" for room in ("join", "asof", "aggregate", "operator", "cell")]
     ask = "import sys; from plait.spark import daemon; daemon._warm_up(); print(*set(sys.argv[1:]) - set(sys.modules))"
     done = subprocess.run(
         [sys.executable, "-c", ask, "plait.spark.pack.pack", *rooms], capture_output=True, text=True, check=True

@@ -129,9 +129,9 @@ def test_tasks_read_blocks_of_split_files(spark: Any, tmp_path: Path, monkeypatc
     try:
         assert frame.rdd.getNumPartitions() > 2
         filtered = QUERY.on_spark({"s": frame.where("k < 3")})
-        assert filtered._plait.pipeline.stages[0].packs[0][0].scan is None
+        assert filtered._plait.stages[0].packs[0][0].scan is None
         df = QUERY.on_spark({"s": frame})
-        assert df._plait.pipeline.stages[0].packs[0][0].scan is not None
+        assert df._plait.stages[0].packs[0][0].scan is not None
         assert_identical(collected(df), QUERY.reference({"s": whole}))
     finally:
         spark.conf.unset("spark.sql.files.maxPartitionBytes")

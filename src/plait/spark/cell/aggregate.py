@@ -39,10 +39,9 @@ from plait.order import AFTER_ALL
 from plait.query.aggregate import Aggregate, SpanWindow, TupleWindow
 from plait.query.bind import Bound
 from plait.spark import formats
-from plait.spark.cell.keyed import Keyed
-from plait.spark.cell.live import Live
-from plait.spark.cell.rows import crowded, rows_schema, times
-from plait.spark.formats import RANK, Chunk, Step
+from plait.spark.cell.cell import Live, crowded
+from plait.spark.cell.results import Keyed
+from plait.spark.formats import RANK, Chunk, Step, rows_schema, times
 
 
 def live_aggregate(bound: Bound) -> Live:

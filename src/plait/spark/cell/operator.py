@@ -40,11 +40,10 @@ from plait.query.bind import Bound
 from plait.query.operator import Operator
 from plait.query.stream import Stream
 from plait.spark import formats
-from plait.spark.cell.keyed import Keyed
-from plait.spark.cell.live import Live
+from plait.spark.cell.cell import Live
 from plait.spark.cell.pickled import Pickled
-from plait.spark.cell.rows import rows_schema, times
-from plait.spark.formats import ROUTE, ROUTE_TYPE, Chunk, Step
+from plait.spark.cell.results import Keyed
+from plait.spark.formats import ROUTE, ROUTE_TYPE, Chunk, Step, rows_schema, times
 from plait.spark.pack.positions import told
 from plait.spark.pack.route import AGAIN, codes_of, stream_name
 from plait.spark.plan.layout import Layout

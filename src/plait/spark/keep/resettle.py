@@ -26,7 +26,7 @@ from plait.errors import RunError
 from plait.query.bind import Bound
 from plait.query.operator import Operator
 from plait.spark import formats
-from plait.spark.cell.rows import in_order
+from plait.spark.cell.arrive import in_order
 from plait.spark.formats import MANIFEST, ROUTE, ROUTE_TYPE, Chunk, Manifest, Step, state_number
 from plait.spark.pack.route import codes_of, places
 from plait.spark.plan.hash_layout import hash_columns, words
@@ -39,7 +39,7 @@ State = dict[int, bytes]
 
 
 def resettle(bound: Bound, cells: Sequence[Mapping[int, bytes]], layout: Layout, fingerprint: str) -> list[State]:
-    """Old cells' state, by number (`stateful`), as the new layout's cells have it.
+    """Old cells' state, by number (`cell.state`), as the new layout's cells have it.
 
     `fingerprint` is that of the new plan: the layout is part of it. Shape and functions are left out of the new
     manifests, since nobody here knows the functions that wrote the state; `resume.check_state` knows of that.

@@ -10,6 +10,7 @@ tests/spark/test_inputs.py and tests/spark/test_bad_input.py.
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -209,3 +210,37 @@ def _scan(stream: Stream, frame: Any) -> scanning.Scan | None:
     if not relations.is_plain_parquet(frame):
         return None
     return scanning.scan(stream.name, relations.root(frame), arrow_schema(frame))
+
+
+def check_given(stream: str, data: Any) -> None:
+    """Refuse what is no DataFrame, and no list or dict of some."""
+    several = list(data.values()) if isinstance(data, Mapping) else data if isinstance(data, (list, tuple)) else [data]
+    if not several:
+        raise QueryError(f"Stream {stream!r} is given no DataFrame", do="Pass one, or one for each source")
+    for frame in several:
+        if not hasattr(frame, "sparkSession"):
+            raise QueryError(
+                f"Stream {stream!r} is given {reprlib.repr(frame)}, which is no DataFrame of Spark's",
+                do="Read it with spark.read or spark.readStream, or make it with spark.createDataFrame",
+            )
+
+
+def first_of(data: Any) -> Any:
+    """One of the DataFrames given for a stream."""
+    return (
+        next(iter(data.values())) if isinstance(data, Mapping) else data[0] if isinstance(data, (list, tuple)) else data
+    )
+
+
+def all_streaming(given: Mapping[str, list[Frame]]) -> bool:
+    """Whether the DataFrames are streams; refused if some are and some are not."""
+    kinds = {name: {f.frame.isStreaming for f in found} for name, found in given.items()}
+    if len(set().union(*kinds.values())) > 1:
+        live = [n for n, k in kinds.items() if True in k]
+        still = [n for n, k in kinds.items() if False in k]
+        raise QueryError(
+            f"Streaming and batch DataFrames are mixed: {', '.join(live)} streaming, {', '.join(still)} not",
+            why="a batch is complete and a stream is not, so no one frontier serves both",
+            do="Read all of them with spark.readStream, or all with spark.read",
+        )
+    return next(iter(kinds.values())) == {True}
