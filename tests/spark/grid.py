@@ -23,10 +23,9 @@ from plait.spark.cell.results import merge, read
 from plait.spark.formats import MANIFEST, CellReport, Event
 from plait.spark.keep.recent import Recent
 from plait.spark.keep.resettle import resettle
-from plait.spark.pack.pack import PackPlan, pack
+from plait.spark.pack.pack import Frame, PackPlan, pack
 from plait.spark.pack.positions import BLOCK, PATH, ROW
 from plait.spark.plan.fingerprint import fingerprint
-from plait.spark.plan.frames import Frame
 from plait.spark.plan.layout import Layout
 from plait.spark.plan.stages import layouts, stages
 

@@ -28,9 +28,9 @@ from plait.spark.cell import state as cell_state
 from plait.spark.cell.arrive import StreamProgress, held
 from plait.spark.cell.results import read
 from plait.spark.keep import recent
+from plait.spark.pack.pack import Frame
 from plait.spark.plan import layout
 from plait.spark.plan.fingerprint import fingerprint
-from plait.spark.plan.frames import Frame
 from plait.spark.plan.stages import layouts, stages
 from plait.spark.publish.collect import metrics_of
 

@@ -326,7 +326,7 @@ class Live(ABC):
     Attributes:
         schemas: The columns that each input's rows are kept with.
         pending: Of each input the rows at or above the frontier, in total order.
-        steps: Ids of the steps that were applied, in order. `cell` compares them with the manifest's.
+        steps: Ids of the steps that were applied, in order. `state` compares them with the manifest's.
         released: How many rows of each input the last call has released. The manifest notes it for windows that count.
     """
 
@@ -408,7 +408,11 @@ class Live(ABC):
         return None
 
     @abstractmethod
-    def _process(self, ready: list[pa.Table], frontier: int, *, results: bool) -> Results | Keyed: ...
+    def _process(self, ready: list[pa.Table], frontier: int, *, results: bool) -> Results | Keyed:
+        """The operator's own work on what has become ready, a table for each input; results in result order.
+
+        `results=False`: a replay, of which nobody reads results; what later ones depend on must be as after the first time.
+        """
 
     @abstractmethod
     def outlived(self, chunk: Chunk, frontier: int, steps: list[Step]) -> bool:

@@ -19,8 +19,8 @@ from plait.core import keys
 from plait.encodings import one_piece
 from plait.spark import formats
 from plait.spark.cell.results import Keyed, Results
+from plait.spark.pack.ship import Shipping, Tuples
 from plait.spark.plan.layout import mix
-from plait.spark.plan.ship import Shipping, Tuples
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,7 @@ from plait.query.operator import Operator
 from plait.spark import formats
 from plait.spark.cell.arrive import in_order
 from plait.spark.formats import MANIFEST, ROUTE, ROUTE_TYPE, Chunk, Manifest, Step, state_number
-from plait.spark.pack.route import codes_of, places
-from plait.spark.plan.hash_layout import hash_columns, words
+from plait.spark.pack.ship import codes_of, destinations, hash_columns, places, words
 from plait.spark.plan.layout import Layout, mix
 
 #: Chunks that an input's rows are cut into: they leave one by one as time passes.
@@ -146,9 +145,9 @@ def _places(bound: Bound, input: int, rows: pa.Table, layout: Layout) -> list[np
     if layout.kind == "hash":
         columns = hash_columns(bound)
         assert columns is not None
-        return layout.destinations(input, words(columns, input, rows))
+        return destinations(layout, input, words(columns, input, rows))
     keys = pc.cast(rows.column(formats.KEY), pa.binary()).to_pylist()
-    return layout.destinations(input, mix(np.fromiter(map(zlib.crc32, keys), np.uint64, len(keys))))
+    return destinations(layout, input, mix(np.fromiter(map(zlib.crc32, keys), np.uint64, len(keys))))
 
 
 def _keep(state: State, step: Step, input: int, rows: pa.Table) -> None:

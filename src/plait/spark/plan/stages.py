@@ -23,9 +23,9 @@ from plait.query.stream import Stream
 from plait.spark.cell.cell import CellPlan, closes
 from plait.spark.cell.onward import Onward
 from plait.spark.pack.pack import PackPlan
+from plait.spark.pack.ship import Shipping, shipping
 from plait.spark.plan import frames
 from plait.spark.plan.layout import Layout, choose
-from plait.spark.plan.ship import Shipping, shipping
 
 
 def layouts(bound: Bound, wanted: str | tuple[int, int], partitions: int, parallelism: int) -> list[Layout]:
