@@ -22,9 +22,8 @@ from plait.query.bind import Bound
 from plait.query.stream import Stream
 from plait.spark.cell.cell import CellPlan, closes
 from plait.spark.cell.onward import Onward
-from plait.spark.pack.pack import PackPlan
+from plait.spark.pack.pack import Frame, PackPlan
 from plait.spark.pack.ship import Shipping, shipping
-from plait.spark.plan import frames
 from plait.spark.plan.layout import Layout, choose
 
 
@@ -56,7 +55,7 @@ def own_streams(bound: Bound) -> list[Stream]:
     return list(dict.fromkeys(input.node for input in bound.inputs if isinstance(input.node, Stream)))
 
 
-def pack_plan(stream: Stream, frame: frames.Frame, bound: Bound, cells: Layout) -> PackPlan:
+def pack_plan(stream: Stream, frame: Frame, bound: Bound, cells: Layout) -> PackPlan:
     """How a stream's DataFrame is packed for an operator that reads it. `whole`: rows may be dropped, and must then be shown
     as they are.
     """
@@ -68,13 +67,13 @@ def pack_plan(stream: Stream, frame: frames.Frame, bound: Bound, cells: Layout) 
     )
 
 
-def heard_plan(stream: Stream, frame: frames.Frame, bound: Bound, cells: Layout, columns: tuple[str, ...]) -> PackPlan:
+def heard_plan(stream: Stream, frame: Frame, bound: Bound, cells: Layout, columns: tuple[str, ...]) -> PackPlan:
     """Of a stream that an operator does not read, only how far it is."""
     ship = Shipping(bound, cells, None, (), folds=False, whole=False)
     return _pack_plan(stream, frame, (), frame.reads(stream, (), columns), ship)
 
 
-def _pack_plan(stream: Stream, frame: frames.Frame, inputs: tuple[int, ...], columns: tuple[str, ...],
+def _pack_plan(stream: Stream, frame: Frame, inputs: tuple[int, ...], columns: tuple[str, ...],
                ship: Shipping) -> PackPlan:  # fmt: skip
     return PackPlan(
         stream=stream, inputs=inputs, columns=columns, source=frame.source, source_name=frame.source_name,
@@ -82,7 +81,7 @@ def _pack_plan(stream: Stream, frame: frames.Frame, inputs: tuple[int, ...], col
     )  # fmt: skip
 
 
-def known(stream: Stream, found: list[frames.Frame]) -> tuple[Stream, tuple[Any, ...], bool]:
+def known(stream: Stream, found: list[Frame]) -> tuple[Stream, tuple[Any, ...], bool]:
     """What a cell knows of a stream's sources before the first row: (stream, names, whether more may turn up)."""
     if stream.source is None:
         return stream, tuple(f.source_name for f in found), False
@@ -100,10 +99,10 @@ class Stage:
     """
 
     plan: CellPlan
-    packs: list[tuple[frames.Frame, PackPlan]]
+    packs: list[tuple[Frame, PackPlan]]
 
 
-def stages(bound: Bound, cells: list[Layout], given: Mapping[str, list[frames.Frame]], common: CellPlan) -> list[Stage]:
+def stages(bound: Bound, cells: list[Layout], given: Mapping[str, list[Frame]], common: CellPlan) -> list[Stage]:
     """All operators of a query, in the order of their numbers. `common` is what their cells' plans share.
 
     An inner operator gets its number when it is met, before its own inputs do; so the numbers are a fact of the query. A
