@@ -9,8 +9,8 @@ help: ## Print this list
 demo: setup java ## Run a small join and an aggregate, and show the results
 	@$(BIN)/plait demo
 
-test: setup java ## Run every test but the long ones, on two workers
-	@$(BIN)/pytest -q -n 2 --dist loadgroup -m "not slow" --durations 15 --durations-min 0
+test: setup java ## Run every test but the long ones, on three workers: the one that has Spark waits for it half of its time
+	@$(BIN)/pytest -q -n 3 --dist loadgroup -m "not slow" --durations 15 --durations-min 0
 
 soak: setup java ## Run what takes long: every property with many more examples, deeper interleavings, fuzzing
 	@PLAIT_SOAK=$${PLAIT_SOAK:-1} $(BIN)/pytest -q -n 2 --dist loadgroup -m "slow or hypothesis or sampled"

@@ -56,11 +56,9 @@ def expected_once() -> Counter[Any]:
     return Counter(map(tuple, zip(*found.to_pydict().values(), strict=True)))
 
 
-#: Each is compiled for some ten seconds, and no part of the product: one of them here, all of them in the soak.
-SLOW = ("celljoin", "handshake")
-
-
-@pytest.mark.parametrize("strategy", [pytest.param(n, marks=[pytest.mark.slow] if n in SLOW else []) for n in RIVALS])
+# Each is compiled for some thirty seconds, and none is a part of the product.
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", RIVALS)
 def test_finds_what_the_reference_finds(strategy: str) -> None:
     given, joined = tables(1_500), query(within=(400, 700))
     expected = expected_once()

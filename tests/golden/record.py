@@ -174,12 +174,12 @@ def lanes(each: Feed) -> dict[Any, pa.Table]:
     return {None: each.interleaved()} if each.by_column else dict(each.sources)
 
 
-def threads(group: Group, expected: dict[str, Any]) -> tuple[list[str], list[str]]:
-    """The ways that serve, and in words those that gave something else."""
+def threads(group: Group, expected: dict[str, Any], *, plain: bool = False) -> tuple[list[str], list[str]]:
+    """The ways that serve, and in words those that gave something else. `plain`: conditions and operators in Python."""
     served, wrong = [], []
     for name, options in ways(group).items():
         try:
-            table, late = on_threads(group, options)
+            table, late = on_threads(group, {"plain": plain} | options)
         except QueryError:
             continue
         served.append(name)

@@ -194,7 +194,11 @@ class Exact(Interner):
         return self._values
 
     def codes(self, values: np.ndarray) -> np.ndarray:
-        return self.encode(values.tolist())
+        """Of integers, which may repeat: a column that was made for many rows and has none yet is one value."""
+        if values.dtype == object:
+            return self.encode(values.tolist())
+        distinct, at = np.unique(values, return_inverse=True)
+        return self.encode(distinct.tolist())[at]
 
     def of(self, codes: np.ndarray) -> np.ndarray:
         found = np.empty(len(codes), object)
