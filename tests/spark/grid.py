@@ -239,9 +239,18 @@ def _as_ever(kind: int, body: bytes) -> tuple[int, Any]:
     head = formats.parse(body)[0]
     if isinstance(head, formats.Passed):
         head = formats.parse(formats.parse(body)[1])[0]
-    if not isinstance(head, CellReport):
-        return kind, body
-    return kind, replace(head, counts=replace(head.counts, comparisons=0))
+    if isinstance(head, CellReport):
+        return kind, replace(head, counts=replace(head.counts, comparisons=0))
+    if isinstance(head, (formats.PairRows, formats.KeyedRows)):
+        return kind, _bytes_of(read(body).table())
+    if isinstance(head, formats.OperatorRows) and (rows := formats.rows(formats.parse(body)[1])) is not None:
+        return kind, (head, _bytes_of(rows))
+    return kind, body
+
+
+def _bytes_of(rows: pa.Table) -> bytes:
+    """These rows and no others: of a table that is a stretch of a longer one, Arrow may send more than its own rows."""
+    return formats.chunk_body(rows.take(pa.array(range(rows.num_rows), pa.int64())).combine_chunks())
 
 
 def _is_event(body: bytes) -> bool:
