@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+from tests.fuzz import runner
+from tests.fuzz.deliveries import Ways
 
 import plait
 from plait.query.identical import KEY, difference
@@ -43,3 +45,12 @@ def test_equal_rows_have_keys_of_their_own() -> None:
     assert result.column("n").to_pylist() == [1, 2, 1, 2]
     keys = result.column(KEY).to_pylist()
     assert keys == sorted(set(keys))
+
+
+def test_of_two_refusals_the_delivery_chooses() -> None:
+    """A late row of one stream, and one of another on which `route` raises: who pushes is told of what it has pushed."""
+    plan = runner.Plan(20291, ways=Ways(compiled=4))
+    _, answer = runner.group_of(plan, 35442 // runner.DELIVERIES)
+    assert isinstance(answer.error, plait.LateError)
+    assert isinstance(answer.besides, plait.RunError)
+    assert runner.check(plan, 35442) is None

@@ -26,7 +26,7 @@ from plait.threads.gate.frontier import wake_sources
 from plait.threads.gate.words import SLOTS, read_at
 from plait.threads.join.loop import segment as seg
 from plait.threads.join.loop import words as o
-from plait.threads.join.loop.emit import put, room, wake_gatherer
+from plait.threads.join.loop.out import put, room, wake_gatherer
 from plait.threads.join.loop.probe import segment_of
 from plait.threads.join.loop.worker import arrange, lay_out, take_once
 from plait.threads.join.strategies.plan import Plan, Seat, Wish

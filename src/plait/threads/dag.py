@@ -47,47 +47,19 @@ from plait.query.join import Asof, Join
 from plait.query.operator import Operator
 from plait.query.stream import SourceName, Stream, stream
 from plait.schema import time_kind
-from plait.threads.aggregate.designs import Design
-from plait.threads.aggregate.engine import AggregateEngine
-from plait.threads.aggregate.wiml_engine import HiveEngine
 from plait.threads.elastic.manager import Change
 from plait.threads.engine import Engine, dropped_rows, newest_of
+from plait.threads.engines import engine_of
 from plait.threads.input.arenas import CHUNK
 from plait.threads.input.idle import let_go
 from plait.threads.input.intake import QUERY
-from plait.threads.join.engine import JoinEngine
-from plait.threads.join.strategies.plan import Plan
-from plait.threads.operator.engine import OperatorEngine
-from plait.threads.parts import Running
 from plait.threads.pause import Stopped
-from plait.threads.plan import Sharing, Step, plan
+from plait.threads.plan import Step
 from plait.threads.stats import Stats
 from plait.threads.together import Front, Together
 
 WAIT_NS = 20_000_000
 PENDING = 1 << 18  # results of one ts that an operator may have to take in before any of them is ready
-
-
-def begin(bound: Bound, schemas: Mapping[str, pa.Schema], steps: list[Step]) -> Running:
-    """What runs a bound query, once the columns of all streams are known; its threads have started."""
-    made: Engine | Dag = (
-        _engine(bound, schemas, steps[0], Together()) if len(steps) == 1 else Dag(bound, schemas, steps)
-    )
-    made.begin()
-    return made
-
-
-def _engine(bound: Bound, schemas: Mapping[str, pa.Schema], step: Step, together: Together) -> Engine:
-    if isinstance(bound.node, Aggregate):
-        # Only now are all columns known, which have a say in the design.
-        made = plan(bound.node, dataclasses.replace(step.options, schemas=schemas))
-        assert isinstance(made, Design)
-        return (HiveEngine if made.merges_windows else AggregateEngine)(bound, schemas, made, step.options, together)
-    if isinstance(bound.node, Operator):
-        assert isinstance(step.plan, Sharing)
-        return OperatorEngine(bound, schemas, step.plan, step.options, together)
-    assert isinstance(step.plan, Plan)
-    return JoinEngine(bound, schemas, step.plan, step.options, together)
 
 
 class Waiting:
@@ -236,7 +208,7 @@ class Dag:
         if inner:
             options = dataclasses.replace(step.options, pending=max(step.options.pending or 0, PENDING))
             step = dataclasses.replace(step, options=options)
-        made = _engine(_over(bound, tuple(inputs)), self._schemas, step, self.together)
+        made = engine_of(_over(bound, tuple(inputs)), self._schemas, step, self.together)
         self.engines[name] = made
         inlet = Inlet(made, list(inner))
         for each in inner:

@@ -1,7 +1,7 @@
 """What runs behind a `Run` once all columns are known: what engines of joins, aggregates and operators have in common.
 
 The streams, the gate, the sources in front of it, and threads. What a worker does, with which memory, and how results come out
-of it is each engine's own: `join.engine`, `aggregate.engine`, `aggregate.wiml_engine`, `operator.engine`. An engine is made of
+of it is each engine's own: `join.engine`, `aggregate.tuml`, `aggregate.wiml`, `operator.engine`. An engine is made of
 parts that are whole, each from those before it: its ground, its workers, the pauser, the sources, the gatherer; `begin` then
 starts its threads.
 

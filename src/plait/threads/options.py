@@ -22,7 +22,7 @@ from plait.schema import is_number
 from plait.threads.aggregate import designs
 from plait.threads.elastic.policy import policy_of
 from plait.threads.gate import GATES
-from plait.threads.join.loop import gather
+from plait.threads.join.loop import out
 from plait.threads.join.strategies import registry
 
 
@@ -133,18 +133,18 @@ class Options:
             raise QueryError(f"cache_dir={self.cache_dir!r} is no folder", do="Pass a path, or leave it out")
 
     def precision(self) -> int:
-        """How exactly results are ordered, as `threads.join.loop.gather` takes it.
+        """How exactly results are ordered, as `threads.join.loop.out` takes it.
 
         STRICT is 0, NEVER -1, a number k > 0 the punctuation interval in triggers. `order="trigger"` is 1: triggers in
         order, a trigger's partners as workers come.
         """
         wanted = self.punctuate
         if wanted == "order":
-            return {"strict": gather.STRICT, "trigger": 1, "none": gather.NEVER}[self.order]
+            return {"strict": out.STRICT, "trigger": 1, "none": out.NEVER}[self.order]
         if wanted == "comparison":
-            return gather.STRICT
+            return out.STRICT
         if wanted is None or wanted == "never":
-            return gather.NEVER
+            return out.NEVER
         if isinstance(wanted, int) and not isinstance(wanted, bool) and wanted >= 1:
             return wanted
         raise QueryError(

@@ -1,6 +1,6 @@
 """Pairs into Arrow batches: the workers' results in result order, with the columns and keys that the reference gives them.
 
-In: entries of five words (ts, trigger, partner, left row, right row) in result order, from `loop.gather`. Out: one
+In: entries of five words (ts, trigger, partner, left row, right row) in result order, from `loop.out`. Out: one
 Arrow batch of at most MOST rows, columns as the query's schema has them, `_plait_key` last if asked for. The rows are
 copied out of the payload, so a batch lives on when the payload is let go of.
 """
@@ -19,16 +19,16 @@ import pyarrow.compute as pc
 from plait import order
 from plait.core import keys
 from plait.core.machine.line import address
+from plait.core.rows import SEQ, SOURCE, TS, Payload
 from plait.encodings import as_array
 from plait.errors import DataError
 from plait.query.bind import Bound
 from plait.query.identical import KEY
 from plait.query.join import Asof, Join
 from plait.threads.input.intake import QUERY, StreamIntake, content_keys
-from plait.threads.join.loop import gather
+from plait.threads.join.loop import out
 from plait.threads.join.loop import words as o
 from plait.threads.join.memory import Worker
-from plait.threads.payload import SEQ, SOURCE, TS, Payload
 from plait.threads.stats import Latency
 
 MOST = 1 << 16
@@ -56,7 +56,7 @@ class Gatherer:
         self._workers = np.array([address(w.words) for w in workers], np.int64)
         self._taken, self._known = np.zeros(len(workers), np.int64), np.zeros((3, len(workers)), np.int64)
         self._dest = np.zeros((o.E_WORDS, MOST), np.int64)
-        self._seen = np.zeros(gather.SEEN, np.int64)
+        self._seen = np.zeros(out.SEEN, np.int64)
         self.frontier = order.BEFORE_ALL  # every result of a lower ts has been given out by `next`
         self._due = (0, order.BEFORE_ALL, order.BEFORE_ALL)  # a rank, and what was live on either side when it was done
         self.lock = threading.Lock()
@@ -65,7 +65,7 @@ class Gatherer:
 
     def next(self, wait_ns: int) -> pa.RecordBatch | bool | None:
         """A batch of results; None if there are none in time; False at the end."""
-        number = gather.gather_waiting(
+        number = out.gather_waiting(
             self.control, self._workers, self._taken, self._known, self.precision, MOST, self._dest, self._seen, wait_ns
         )
         began = time.monotonic_ns()
@@ -76,7 +76,7 @@ class Gatherer:
         if number < MOST:
             self.frontier = int(self._seen[3])
             self._expire()
-        if number == gather.ENDED:
+        if number == out.ENDED:
             return False
         self.ns += time.monotonic_ns() - began
         return made
@@ -87,10 +87,8 @@ class Gatherer:
             return
         with self.lock:
             # With no room for results nothing is taken, but what can be forgotten is found.
-            gather.gather(
-                self.control, self._workers, self._taken, self._known, self.precision, 0, self._dest, self._seen
-            )
-            if (self._taken == self._known[gather.TAIL]).all():
+            out.gather(self.control, self._workers, self._taken, self._known, self.precision, 0, self._dest, self._seen)
+            if (self._taken == self._known[out.TAIL]).all():
                 self._expire()
 
     def _expire(self) -> None:

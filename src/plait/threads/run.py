@@ -44,8 +44,10 @@ from plait.query.join import Asof, Join
 from plait.query.operator import Operator
 from plait.query.stream import SourceName, Stream
 from plait.schema import is_number, micros_of
-from plait.threads.dag import begin
+from plait.threads.dag import Dag
 from plait.threads.elastic.manager import Change
+from plait.threads.engine import Engine
+from plait.threads.engines import engine_of
 from plait.threads.input.idle import Clock
 from plait.threads.input.push import batches_of
 from plait.threads.options import Options
@@ -53,7 +55,7 @@ from plait.threads.parts import Running
 from plait.threads.pause import Stopped
 from plait.threads.plan import described, labelled, steps
 from plait.threads.stats import Stats
-from plait.threads.together import raise_again
+from plait.threads.together import Together, raise_again
 
 WORDS = {"ring": "rings, which every reader merges for itself", "skiplist": "one skip list, into which they sort"}
 SLICE_S = 0.1  # how often whoever waits for results looks whether the run has stopped
@@ -159,7 +161,12 @@ class Run:
         self.stop()
 
     def _begin(self) -> None:
-        engine = begin(bind(self.query, self._schemas), self._schemas, self._steps)
+        """What runs is made and started, once the columns of all streams are known: an engine, or a `Dag` of several."""
+        bound, (step, *more) = bind(self.query, self._schemas), self._steps
+        engine: Engine | Dag = (
+            Dag(bound, self._schemas, self._steps) if more else engine_of(bound, self._schemas, step, Together())
+        )
+        engine.begin()
         try:
             clock = Clock(self._streams.values(), engine.let_go, engine.fail)
         except BaseException:

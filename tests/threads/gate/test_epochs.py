@@ -246,7 +246,7 @@ MUTANTS = {
         "ring", "end = first_at(g, ring_at(g, slot), 1, g[counts + slot], tail, frontier)", "end = tail", "apart",
     ),
     "P3: what is ready of two streams is not merged": (
-        "merge", "            other = 1 if two < one else 0\n            at = second if two < one else first\n"
+        "ring", "            other = 1 if two < one else 0\n            at = second if two < one else first\n"
         "            ts[i] = min(one, two)\n            origin[i] = right_rank if two < one else left_rank\n",
         "            other, at, ts[i], origin[i] = 0, first, one, left_rank\n", "apart",
     ),

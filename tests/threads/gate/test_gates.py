@@ -251,7 +251,7 @@ def test_a_run_lets_sources_in_by_name(make):
     assert (gate.progress(0), gate.progress(1), gate.frontier()) == (5, 7, (5, 0))
     assert gate.held() == "nyse: it is at ts 5"
     columns = [np.zeros(4, np.int64) for _ in range(4)]
-    assert gate.read_waiting(1, 4, *columns, 0) == 0
+    assert gate.kind.read_waiting(gate.words, 1, 4, *columns, 0) == 0
     assert (gate.frontier_of(1), gate.frontier_of(0)) == (5, BEFORE_ALL)
     assert gate.open(2, "bats", origin=2, min_ts=4) == 5, "a reader was promised up to 5 meanwhile"
     for slot in range(3):
@@ -271,10 +271,10 @@ def test_ties_follow_ranks_that_are_given_later(make):
     assert not gate.ranked({0: 0})
     one, seq, ref = np.array([5], np.int64), np.zeros(1, np.int64), np.zeros(1, np.int64)
     for slot in (0, 1):
-        assert gate.add_waiting(slot, one, seq, ref, 0, 1, 5, 0, False) == 1
+        assert gate.kind.add_waiting(gate.words, slot, one, seq, ref, 0, 1, 5, 0, False) == 1
         gate.end(slot)
     columns = [np.zeros(4, np.int64) for _ in range(4)]
-    assert gate.read_waiting(0, 4, *columns, 0) == 2
+    assert gate.kind.read_waiting(gate.words, 0, 4, *columns, 0) == 2
     assert columns[1][:2].tolist() == [3, 9]
 
 

@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from plait.core.aggregate.base import CHUNK, Closed, PaneWindows
+from plait.core.aggregate.base import Closed
 from plait.core.aggregate.closed import Pairs
 from plait.core.aggregate.columns import Read
+from plait.core.aggregate.span import CHUNK, PaneWindows
 from plait.core.kernels import panes
 from plait.query.aggregate import TupleWindow
 from plait.query.bind import Bound

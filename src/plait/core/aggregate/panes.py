@@ -17,9 +17,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from plait.core.aggregate.base import PaneWindows
 from plait.core.aggregate.counted import TuplePanes
-from plait.core.aggregate.span import SpanPanes
+from plait.core.aggregate.span import PaneWindows, SpanPanes
 from plait.query.aggregate import WINDOWS, Aggregate, SpanWindow, TupleWindow, Window
 from plait.query.bind import Bound
 

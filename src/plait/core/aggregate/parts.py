@@ -24,12 +24,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from plait.core.aggregate.accumulators import Accumulator, Place
-from plait.core.aggregate.base import CHUNK, Closed
+from plait.core.aggregate.base import Closed
 from plait.core.aggregate.columns import Read, ones
 from plait.core.aggregate.functions import accumulator_of, value_part
 from plait.core.aggregate.panes import window_record
 from plait.core.aggregate.reads import uses
-from plait.core.aggregate.span import SpanPanes, span_window
+from plait.core.aggregate.span import CHUNK, SpanPanes, span_window
 from plait.core.aggregate.values import Values, spread
 from plait.core.kernels import panes
 from plait.core.values import one_array

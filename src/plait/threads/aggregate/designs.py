@@ -20,10 +20,11 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from plait.core.aggregate.functions import unmerged
+from plait.core.aggregate.panes import window_record
 from plait.errors import QueryError
 from plait.query.aggregate import Aggregate
 from plait.query.stream import Stream
-from plait.threads.aggregate.hive import functions
 from plait.threads.gate import Gate
 
 #: With WiML a source has its own part of every window it is in: work that pays while there are cores to share it.
@@ -90,7 +91,7 @@ def design(query: Aggregate, strategy: str, workers: int | None, schema: pa.Sche
     """The strategy for an aggregate, checked; as far as that goes without the input's columns, if they are not known.
 
     `workers` and `schema` may be None: not said, not known yet. It is called twice for a run: with the query alone, so
-    that mistakes are told at once, and again when the columns are known (`dag._engine`), since whether a function
+    that mistakes are told at once, and again when the columns are known (`engines`), since whether a function
     merges may depend on a column's type.
     """
     if strategy not in (*names(), "auto"):
@@ -107,10 +108,10 @@ def design(query: Aggregate, strategy: str, workers: int | None, schema: pa.Sche
                 do="Use 'tuml_sc' or 'wiml', or group by a column",
             )
         return Design(strategy, workers or 2, "update threads split by key, as asked for")
-    unmerged = functions.check(query, schema)
+    reason = unmerged_in(query, schema)
     merges = strategy != "auto" and _known[strategy].merges
-    if merges and unmerged is not None:
-        raise functions.refuse(unmerged, query, strategy)
+    if merges and reason is not None:
+        raise refuse(reason, query, strategy)
     if strategy != "auto":
         if workers is not None and workers > 1:
             raise QueryError(
@@ -121,8 +122,8 @@ def design(query: Aggregate, strategy: str, workers: int | None, schema: pa.Sche
         return Design(strategy, 1, "as asked for")
     if workers is not None and workers > 1 and query.by:
         return Design("tuml_mc", workers, f"{workers} workers were asked for: update threads split by key")
-    if unmerged is not None:
-        return Design("tuml_sc", 1, f"{unmerged}: one thread reads all tuples in total order")
+    if reason is not None:
+        return Design("tuml_sc", 1, f"{reason}: one thread reads all tuples in total order")
     declared = query.input.declared() if isinstance(query.input, Stream) else None
     sources, cores = 0 if declared is None else len(declared), os.cpu_count() or 1
     if sources > SOURCES_A_CORE * cores:
@@ -130,3 +131,24 @@ def design(query: Aggregate, strategy: str, workers: int | None, schema: pa.Sche
         return Design("tuml_sc", 1, f"{why}; one thread reads all tuples in total order")
     known = "" if declared is None else f" ({sources} source{'s' if sources != 1 else ''})"
     return Design("wiml", 1, f"every function merges, so threads that push update windows themselves{known}")
+
+
+def unmerged_in(node: Aggregate, schema: pa.Schema | None = None) -> str | None:
+    """Why the W-Hive can't serve a query; None if it can. Without a schema: as far as that can be said then."""
+    apart = window_record(node).by_source
+    if apart is not None:
+        return apart
+    for name, function in node.compute:
+        reason = unmerged(function, schema)
+        if reason is not None:
+            return f"{name} = {function.describe()} {reason}"
+    return None
+
+
+def refuse(reason: str, query: Aggregate, strategy: str) -> QueryError:
+    other = "'tuml_sc'" + (" or 'tuml_mc'" if query.by else "")
+    return QueryError(
+        f"strategy={strategy!r} for this query: {reason}",
+        why="with WiML every source updates windows by itself, and parts are merged when a winset is complete",
+        do=f"Use {other}, where tuples come in total order, or 'auto'",
+    )

@@ -1,5 +1,7 @@
 """Rows of closed windows, from the update threads to whoever reads `results()`, in result order.
 
+`AggregateResults.hand_over` gives rows their places and keys, `put` queues them, `next` gives them out.
+
 Each update thread hands over its rows in order, and says how far it is: no later row of its own comes before that. Rows
 that lie below what all of them have said are complete. With one thread nothing has to be merged.
 
@@ -14,21 +16,28 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from plait.core import keys
-from plait.core.aggregate.base import Later
+from plait.core.aggregate.base import Closed, Later
 from plait.core.aggregate.panes import window_record
+from plait.core.rows import Payload
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.aggregate import Aggregate
 from plait.query.bind import Bound
 from plait.query.identical import KEY
 from plait.schema import taken
+from plait.threads import words as shared
 from plait.threads.guard import guarded
+from plait.threads.input.intake import StreamIntake
+from plait.threads.results import full_key
 from plait.threads.stats import Latency
+
+if TYPE_CHECKING:
+    from plait.threads.aggregate.engine import NoPayload, Updater
 
 
 class OrderedResults:
@@ -168,13 +177,65 @@ class OrderedResults:
 
 
 class AggregateResults(OrderedResults):
-    """Rows of one window's end are ordered by their keys."""
+    """Rows of one window's end are ordered by their keys. `payload` and `intake` are those of the stream that is read."""
 
-    def __init__(self, bound: Bound, crew: int, latency: Latency, *, keys: bool, room: int) -> None:
+    def __init__(self, bound: Bound, intake: StreamIntake, payload: Payload | NoPayload, crew: int, latency: Latency, *,
+                 keys: bool, room: int) -> None:  # fmt: skip
         assert isinstance(bound.node, Aggregate)
         super().__init__(bound, crew, latency, keys=keys, room=room)
-        if window_record(bound.node).by_time:
+        self._query, self._intake, self._payload, self._keyed = bound.node, intake, payload, keys
+        self._by_time = window_record(bound.node).by_time
+        if self._by_time:
             self._by = bound.node.by
+
+    def hand_over(
+        self, worker: Updater, closed: list[Closed], n: int, frontier: int, pause: Callable[[], None] | None
+    ) -> None:
+        """Rows of closed windows, by the thread that closed them, and how far it is.
+
+        `n` is how many tuples its batch had: `rank` moves on by it after the places of rows were computed. Waits in
+        `put` while too many rows are unread; a share of an elastic run must not wait, and has no `pause`.
+        """
+        rows = [self._placed(worker, each) for each in closed]
+        worker.words[shared.RESULTS] += sum(batch.num_rows for batch, _ in rows)
+        worker.rank += n
+        worker.passed = frontier
+        worker.words[shared.WAITS] = shared.FOR_CONSUMER
+        until = frontier if self._by_time or frontier == AFTER_ALL else worker.rank
+        if pause is not None:
+            self.put(worker.number, rows, until, frontier, pause)
+        else:
+            self.offer(worker.number, rows, until, frontier)
+        worker.words[shared.WAITS] = shared.NOTHING
+        self._payload.expire(min(self._passed))
+
+    def _placed(self, worker: Updater, each: Closed) -> tuple[Any, np.ndarray]:
+        """Rows with their places, and with their keys where these are asked for.
+
+        Windows of time are placed by their ts, windows that count by the rank of the tuple that closed them.
+        """
+        batch = each.rows
+        if isinstance(batch, Later):
+            places = batch.edges[0]
+        elif each.triggers is None:
+            places = keys.ts_numbers(batch.column(0))
+        else:
+            places = worker.rank + each.triggers
+        if self._keyed:
+            batch = _built(batch)
+            key = self._span_keys(batch) if each.triggers is None else self._counted_keys(worker, each.triggers)
+            batch = pa.RecordBatch.from_arrays([*batch.columns, key], schema=self.schema)
+        return batch, places
+
+    def _span_keys(self, batch: pa.RecordBatch) -> pa.Array:
+        """(the window's last microsecond, key columns ...) as bytes."""
+        return keys.window_rows(batch.column(0), (batch.column(name) for name in self._query.by))
+
+    def _counted_keys(self, worker: Updater, triggers: np.ndarray) -> pa.Array:
+        """The closing tuple's key, as a part of its own."""
+        assert isinstance(self._payload, Payload)
+        rows = self._payload.take(worker.tuples[3][triggers])
+        return keys.nest(full_key(self._intake, 0, rows, len(triggers)), n=len(triggers))
 
 
 def _built(rows: pa.RecordBatch | Later) -> pa.RecordBatch:

@@ -3,22 +3,119 @@
 Every source updates its own part of the windows its tuples fall into, in the thread that pushes it, and in no order between
 sources; one output thread takes the winsets that all sources have written past out of the W-Hive (`hive.hive`), merges
 the parts and closes windows. Tuples are never sorted, copied or handed to another thread: so functions must merge. First and last
-do, by the ts and the source of their tuple; what keeps rows in total order does not, and is refused (`hive.functions`).
+do, by the ts and the source of their tuple; what keeps rows in total order does not, and is refused (`designs`).
 
-The frontier is the gate's: sources speak, come, go and end there as in every design, but add no tuples to it.
+The frontier is the gate's: sources speak, come, go and end there as in every design, but add no tuples to it. Invariant: a
+source's cells have its tuples before it says at the hive, and then at the gate, how far it has come; so whoever sees that
+frontier finds them there.
+
+Who does what: a thread that pushes judges the rows, finds each row's cell and adds it up there, and promises at the
+hive, then at the gate. Nothing waits for another source. The output thread sleeps at the gate until the frontier
+moves, takes complete winsets, merges the sources' cells into panes and closes windows. So work on tuples is spread
+over the threads that push, and what one thread does alone goes with panes, keys and sources.
 """
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from plait.order import AFTER_ALL
+from plait.query.aggregate import Aggregate
+from plait.query.bind import Bound
+from plait.threads import words as shared
+from plait.threads.aggregate.designs import Design, refuse, unmerged_in
+from plait.threads.aggregate.engine import WAIT_NS, NoPayload, PaneEncoder, PaneEngine, Updater
+from plait.threads.aggregate.hive.cells import HivePusher, SourcesCells
+from plait.threads.aggregate.hive.windows import HiveWindows
+from plait.threads.aggregate.results import AggregateResults
 from plait.threads.atomics.native import compiled
 from plait.threads.gate.calls import enter_reader, leave_reader
 from plait.threads.gate.flow import cancel, prepare, sleep
 from plait.threads.gate.frontier import settle
 from plait.threads.gate.words import READY_EVENT
+from plait.threads.ground import Ground
+from plait.threads.guard import guarded
+from plait.threads.input.push import one_type
+from plait.threads.options import Options
+from plait.threads.together import Together
+
+
+class HiveEngine(PaneEngine):
+    """An aggregate by WiML. The only thread here is the one that takes winsets out.
+
+    The gate has one reader, the output thread, and carries no tuples: it is there for the frontier.
+    """
+
+    def __init__(self, bound: Bound, schemas: Mapping[str, pa.Schema], made: Design, options: Options,
+                 together: Together) -> None:  # fmt: skip
+        assert isinstance(bound.node, Aggregate)
+        reason = unmerged_in(bound.node, bound.inputs[0].schema)
+        if reason is not None:
+            raise refuse(reason, bound.node, made.strategy)
+        # No row is kept: nobody asks where one stood.
+        ground = Ground(bound, schemas, options, together, readers=1, most=1, positions=False, kind=made.gate)
+        self._cells = SourcesCells(ground.intakes)
+        self._windows = HiveWindows(bound, self._cells.in_order, ground.slots, shared=made.strategy == "wiml_shared")
+        output = Updater(0, self._windows, 1, 1)
+        (name,) = ground.intakes
+        encoder, payload = PaneEncoder(self._windows.columns, name), NoPayload()
+        pauser = ground.pauser([output])
+        self._guard, self._moved = guarded()
+        pusher = HivePusher(ground, pauser, {name: payload}, encoder, widen=one_type, windows=self._windows,
+                            cells=self._cells, output=output, moved=(self._guard, self._moved))  # fmt: skip
+        results = AggregateResults(bound, ground.intakes[name], payload, made.workers, ground.latency, keys=options.keys,
+                                   room=options.unread_results)  # fmt: skip
+        super().__init__(ground, made, updaters=[output], encoder=encoder, payload=payload, pauser=pauser, pusher=pusher,
+                         results=results)  # fmt: skip
+        self._frontier = np.zeros(1, np.int64)
+
+    def _serve(self, thread: int) -> None:
+        """Steps of the output thread, until the end."""
+        worker = self.workers[thread]
+        with worker.timed():
+            while self._step(worker):
+                pass
+
+    def _step(self, worker: Updater) -> bool:
+        """Wait until the frontier moves, take what is complete, hand over closed windows; False at the end.
+
+        `_moved` wakes pushers that wait for room.
+        """
+        w, began = worker.words, time.monotonic_ns()
+        w[shared.WAITS] = shared.FOR_TUPLES
+        code = int(await_frontier(self.gate.words, worker.number, worker.passed, WAIT_NS, self._frontier))
+        w[shared.WAITS] = shared.NOTHING
+        if code < 0:
+            return self._answered(code, "the output thread")
+        frontier, read = int(self._frontier[0]), time.monotonic_ns()
+        w[shared.NS_WAIT] += read - began
+        if frontier > worker.passed:
+            closed = self._windows.take_complete(frontier)
+            done = time.monotonic_ns()
+            w[shared.NS_STORE] += done - read
+            w[shared.TUPLES] = self._windows.counts.updates = self.pusher.rows
+            w[shared.BATCHES] += 1
+            self.results.hand_over(worker, closed, 0, frontier, self.pauser.pause)
+            w[shared.NS_EMIT] += time.monotonic_ns() - done
+            with self._guard:
+                self._moved.notify_all()
+        self.pauser.pause()
+        return frontier < AFTER_ALL
+
+    def describe(self) -> list[str]:
+        return [f"{line}, by every source for itself" for line in super().describe()]
+
+    def _windows_nbytes(self) -> int:
+        return super()._windows_nbytes() + self._cells.nbytes + self._windows.hive.nbytes
 
 
 @compiled
-def look(g, reader, out):
+def look(g: Any, reader: Any, out: Any) -> Any:
     """The frontier as this reader has settled it, into out[0]: 0, or a code."""
     code = enter_reader(g, reader)
     if code < 0:
@@ -29,7 +126,7 @@ def look(g, reader, out):
 
 
 @compiled
-def await_frontier(g, reader, known, nanoseconds, out):
+def await_frontier(g: Any, reader: Any, known: Any, nanoseconds: Any, out: Any) -> Any:
     """As `look`, but sleep up to `nanoseconds` while the frontier is not above `known`.
 
     `known` is the frontier the caller has worked up to, `out` one word of its own. After `prepare` it looks once more,

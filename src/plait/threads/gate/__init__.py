@@ -3,7 +3,7 @@
 words         the memory, word by word        codes      what compiled calls answer
 frontier      progress and who holds it       calls      entering and leaving a call, heartbeats, ends
 elastic       announcing and removing         flow       limits, memory, sleeping
-nodes, skiplist                               merge, ring
+nodes, skiplist                               ring
 either        whichever of the two a run has  gates      the gate as Python holds it
 epochs        shares of an operator's state, and the tuples that switch their map
 
@@ -11,7 +11,8 @@ What a gate promises, to whom, and what it does not. There are two, behind one i
 elastic as ESG) and `RingGate`. Each promise is a test, and each is argued in the module that keeps it.
 
 1. **One total order, exact.** Readers see tuples by (ts, input, source, seq). Ties between sources are settled by their
-   declared rank, never by who came first. Kept by: `nodes.before` (one right place for every key), `merge` (leaves by rank).
+   declared rank, never by who came first. Kept by: `nodes.before` (one right place for every key), `ring.survey` (leaves by
+   rank).
 2. **Every reader the same sequence.** A reader's next tuple depends on the tuples alone; threads decide only when.
 3. **Nothing before it is ready.** ts < frontier, strictly; the frontier is the least progress of all sources. A declared
    source that has not spoken holds it at -infinity, an ended or removed one lets go. Kept by `frontier.settle`.
@@ -33,7 +34,7 @@ What it does not promise: when a tuple becomes ready (only that it does, once th
 readers are at the same place; that a read gives all that is ready (it gives some, if there was some when it began); fairness
 between threads that compete for a core; anything at all to two threads that push one source at once, but an error.
 
-A source's tuples enter sorted by (ts, seq): disorder is settled in front of the gate (`threads.input.intake`). Compiled code
+A source's tuples enter sorted by (ts, seq): disorder is settled in front of the gate (`threads.input.push`). Compiled code
 calls `add`, `read` and their waiting forms, of `skiplist`, `ring` or `either`, with the memory, slots and seats as numbers and
 int64 columns; they answer with counts or `codes`. `calls` and `elastic` serve both gates.
 """

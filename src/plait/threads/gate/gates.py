@@ -25,7 +25,11 @@ MOST_SLOTS = 2**SLOT_BITS
 
 
 class WaitingCalls(Protocol):
-    """The calls of a gate's module that Python makes: they sleep where compiled loops would look again."""
+    """The calls of a gate's module that Python makes: they sleep where compiled loops would look again.
+
+    `gate.kind.add_waiting(gate.words, slot, ...)` adds tuples, `gate.kind.read_waiting(gate.words, seat, ...)` takes them:
+    see `ring`. No method here stands between a tuple and these.
+    """
 
     @property
     def add_waiting(self) -> Any: ...
@@ -36,6 +40,8 @@ class WaitingCalls(Protocol):
 
 class Gate:
     """What all gates share. It begins with one source, slot 0, that has not spoken: without any it would be at its end.
+
+    `kind` is the module that tuples go through: `ring` or `skiplist`.
 
     `slots` sources and `readers` fit. `ring` is how many tuples one source can have inside. All calls but `rank` may
     come from any thread, at any time; compiled code refuses what must not overlap.
@@ -81,11 +87,6 @@ class Gate:
             else:
                 raise RunError(f"The gate did not let {name} in: it answered {code}", do="Report this")
         return min_ts
-
-    def add_waiting(self, slot: int, ts: np.ndarray, seq: np.ndarray, ref: np.ndarray, low: int, high: int, progress: int,
-                    nanoseconds: int, patient: bool) -> int:  # fmt: skip
-        """Tuples `low` to `high` of the arrays: how many were added, or a code. `patient`: see `ring.add_waiting`."""
-        return int(self.kind.add_waiting(self.words, slot, ts, seq, ref, low, high, progress, nanoseconds, patient))
 
     def heartbeat(self, slot: int, ts: int) -> int:
         """Promise that no tuple below `ts` will come from a source: 0, or a code."""
@@ -134,11 +135,6 @@ class Gate:
         return RunError(f"{who}: the gate answered {code}")
 
     # --- readers ---
-
-    def read_waiting(self, seat: int, most: int, ts: np.ndarray, origin: np.ndarray, seq: np.ndarray, ref: np.ndarray,
-                     nanoseconds: int) -> int:  # fmt: skip
-        """The next ready tuples into the arrays: how many, or a code."""
-        return int(self.kind.read_waiting(self.words, seat, most, ts, origin, seq, ref, nanoseconds))
 
     def frontier_of(self, seat: int) -> int:
         """The frontier as this reader has settled it: what lies below, and only that, may be given out to it."""

@@ -1,7 +1,7 @@
 """What workers read of a source's rows: its columns, in the order in which its tuples entered the gate.
 
 A new source's arena is written before the gate gives out a tuple of it; after that its columns are only replaced while the
-workers stand still.
+workers stand still. Here is their memory; who pushes a source writes it (`push`), workers read it by address.
 
 A row of the table: addresses of the key, two coordinates, the flags of usable rows, then the columns
 (`threads.words`). The n-th tuple of a source lies at `n & (size - 1)` of each column.
@@ -46,10 +46,10 @@ class Arenas:
 
 
 class Arena:
-    """One source's."""
+    """One source's. `written`: whether rows have come; until then its memory is the system's promise, and costs nothing."""
 
     def __init__(self, size: int, side: int, encoder: Encodes) -> None:
-        self.side, self.size = side, size
+        self.side, self.size, self.written = side, size, False
         self.fixed = [np.zeros(size, np.int64) for _ in range(3)] if encoder.has_node else []
         self.usable = np.empty(size, np.uint8)
         self.columns = {name: np.zeros(size, kind) for name, kind in encoder.columns(side)}
@@ -61,26 +61,10 @@ class Arena:
         for at, column in enumerate(self.columns.values()):
             row[shared.A_COLUMNS + at] = address(column)
 
-    def write(self, count: int, rows: Any, columns: list[np.ndarray]) -> None:
-        """Rows at places `count`, `count` + 1, ...; the gate must have let go of what was there.
-
-        By the pushing thread, before the tuples are added at the gate; the gate's release store makes the columns
-        visible to workers.
-        """
-        n, first = len(rows), count & (self.size - 1)
-        cut = min(n, self.size - first)
-        pieces = list(zip(self.columns.values(), columns, strict=True))
-        if self.fixed:
-            if rows.key is not None:
-                pieces.append((self.fixed[0], rows.key))
-            if rows.coord is not None:
-                pieces += [(self.fixed[1 + d], rows.coord[:, d].view(np.int64)) for d in (0, 1)]
-            pieces.append((self.usable, rows.usable))
-        for target, source in pieces:
-            target[first : first + cut] = source[:cut]
-            target[: n - cut] = source[cut:]
-
     def convert(self, after: list[tuple[str, Any]], encoder: Converts) -> None:
+        if not self.written:
+            self.columns = {name: np.zeros(self.size, kind) for name, kind in after}
+            return
         old, self.columns = self.columns, {}
         for column in after:
             made = encoder.converted(old.get(column[0]), column, self.side)

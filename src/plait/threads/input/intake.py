@@ -1,8 +1,5 @@
-"""A stream's sources and what is found out before a tuple may enter: its source, its seq, whether it is late or behind; and
-the order inside a source.
-
-What late and behind are is `core/sources.py`'s to say. A source's tuples leave here in the order of (ts, seq): at once if it
-may not run back; else, or where content orders ties, once no tuple can come that would go before them.
+"""A stream's sources: who they are, how far each has come, and what of each waits or was dropped. What happens to their rows
+is `push`'s to say.
 """
 
 from __future__ import annotations
@@ -14,14 +11,13 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from plait import encodings, order
-from plait.core.sources import Offence, come_to, has_ended, judge_next, not_declared, refusal, slack_us
+from plait.core.sources import come_to, not_declared, slack_us, told
 from plait.errors import DataError
-from plait.order import AFTER_ALL, BEFORE_ALL
+from plait.order import BEFORE_ALL
 from plait.query.stream import SourceName, Stream
-from plait.schema import taken
+from plait.threads.gate.gates import inside
 
 EMPTY = np.empty(0, np.int64)
 NO_TIES: list[bytes] = []
@@ -69,6 +65,25 @@ class Inlet:
         return max(come_to(stream, self.largest, self.heartbeat), self.let_go)
 
 
+class Inside:
+    """One thread at a time pushes a source; a second one is told so at once.
+
+    The clock may be there for a moment: it is waited for.
+    """
+
+    def __init__(self, inlet: Inlet, stream: str) -> None:
+        self._inlet, self._who = inlet, told(stream, inlet.name)
+
+    def __enter__(self) -> None:
+        if not self._inlet.lock.acquire(blocking=False):
+            raise inside(self._who)
+        self._inlet.turn.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._inlet.turn.release()
+        self._inlet.lock.release()
+
+
 class StreamIntake:
     """One stream. Calls for different sources may come from different threads.
 
@@ -105,7 +120,7 @@ class StreamIntake:
 
     @property
     def reorders(self) -> bool:
-        """Whether tuples may have to wait here for others of their source."""
+        """Whether tuples may have to wait for others of their source."""
         return slack_us(self.stream) > 0 or self.by_content
 
     # --- which source ---
@@ -124,122 +139,6 @@ class StreamIntake:
         if declared is not None and name not in declared:
             raise not_declared(stream, name, declared, at)
         return name
-
-    def split(self, batch: pa.RecordBatch) -> list[tuple[SourceName, np.ndarray]]:
-        """For each source that a column names, the rows that are its own, in their order."""
-        column = batch.column(batch.schema.get_field_index(self.stream.source_column or ""))
-        if column.null_count:
-            row = int(np.flatnonzero(np.asarray(column.is_null()))[0])
-            raise DataError(
-                f"Stream {self.stream.name!r}, row {row}: source column {self.stream.source!r} is NULL",
-                why="every tuple comes from a source",
-            )
-        encoded = pc.dictionary_encode(column)  # plain, as all columns are here (`encodings`): a name stands there once
-        codes = encoded.indices.to_numpy(zero_copy_only=False)
-        return [
-            (name, np.flatnonzero(codes == code))
-            for code, name in enumerate(encoded.dictionary.to_pylist())
-            if (codes == code).any()
-        ]
-
-    # --- what may enter ---
-
-    def admit(self, inlet: Inlet, batch: pa.RecordBatch, ts: np.ndarray, rows: np.ndarray | None,
-              released: int) -> tuple[pa.RecordBatch, np.ndarray, np.ndarray]:  # fmt: skip
-        """The next rows of one source: those that are neither late nor behind, with their ts and positions.
-
-        `rows` are their numbers in the user's batch, for messages (None: all of it). The source is locked. Rows that are
-        dropped are kept aside.
-        """
-        stream, n = self.stream, len(ts)
-        if inlet.ended or self.ended:
-            raise has_ended(stream, inlet.name, at=_row(rows, 0) if n else "")
-        self._check_seq(inlet, batch, rows)
-        largest, found = judge_next(stream, ts, inlet.largest, inlet.heartbeat, released)
-        if found is not None and found.offence is not None:
-            raise self.refusal(inlet.name, found.offence, rows, idle=inlet.let_go > BEFORE_ALL)
-        positions = np.arange(inlet.delivered + 1, inlet.delivered + n + 1) if self.positions else EMPTY
-        inlet.largest, inlet.delivered, inlet.spoke_ns = largest, inlet.delivered + n, time.monotonic_ns()
-        if found is None:
-            return batch, ts, positions
-        for kept, dropped in ((self.late, found.late), (self.behind, found.behind)):
-            if dropped.any():
-                kept.append(taken(batch, np.flatnonzero(dropped)))
-        stay = np.flatnonzero(~(found.late | found.behind))
-        return taken(batch, stay), ts[stay], positions[stay] if self.positions else EMPTY
-
-    def refusal(self, name: SourceName, offence: Offence, rows: np.ndarray | None, *, idle: bool) -> DataError:
-        """The error for a row that may not enter."""
-        return refusal(self.stream, name, _row(rows, offence.row), offence, idle=idle)
-
-    def _check_seq(self, inlet: Inlet, batch: pa.RecordBatch, rows: np.ndarray | None) -> None:
-        """A seq column rises, row by row, so that the order of delivery is its order too."""
-        if self.stream.seq_column is None or batch.num_rows == 0:
-            return
-        column = batch.column(batch.schema.get_field_index(self.stream.seq_column))
-        if column.null_count:
-            k = int(np.flatnonzero(np.asarray(column.is_null()))[0])
-            raise DataError(
-                f"Stream {self.stream.name!r}, {_row(rows, k)}: seq column {self.stream.seq!r} is NULL",
-                why="it orders a source's tuples",
-            )
-        # As stored: Python's own moments and days end long before Arrow's do.
-        values = [order.key_value(value) for value in stored(column).to_pylist()]
-        for k, value in enumerate(values):
-            last = values[k - 1] if k else inlet.last_seq
-            if last is not None and value <= last:
-                raise DataError(
-                    f"Stream {self.stream.name!r}, source {inlet.name!r}, {_row(rows, k)}: seq "
-                    f"{stored(column)[k].as_py()!r} is not above the last",
-                    why="a source's rows are pushed in the order of seq, and each seq once",
-                    do="Sort the source's rows by the seq column; if values repeat, choose another column",
-                )
-        inlet.last_seq = values[-1]
-
-    # --- in which order ---
-
-    def numbered(self, inlet: Inlet, ts: np.ndarray, tie: list[bytes]) -> np.ndarray:
-        """Of rows ordered by content, the number of each among its like: what tells equal ones apart, in keys too."""
-        numbers = np.zeros(len(tie), np.int64)
-        for k, like in enumerate(zip(ts.tolist(), tie, strict=True)):
-            numbers[k] = before = inlet.equals.get(like, 0)
-            inlet.equals[like] = before + 1
-        return numbers
-
-    def release(self, inlet: Inlet, new: pa.RecordBatch | None, ts: np.ndarray, ref: np.ndarray, progress: int,
-                ties: list[bytes] = NO_TIES) -> tuple[pa.Table | pa.RecordBatch, np.ndarray, np.ndarray]:  # fmt: skip
-        """Rows that may enter the gate now, in order, with ts and payload's place. `ties`: the new ones' content.
-
-        An example with slack 5: rows of ts 10, 7, 12 have come, progress is 12 - 5 = 7. Those up to 7 may leave: 7.
-        When 20 comes, progress is 15: 10 and 12 leave, in that order, and 20 waits.
-        """
-        if not self.reorders:
-            assert new is not None
-            return new, ts, ref
-        waiting = inlet.waiting
-        tables = [t for t in (waiting.rows, None if new is None else pa.Table.from_batches([new])) if t is not None]
-        rows = pa.concat_tables(tables) if tables else self.schema.empty_table()
-        all_ts, all_ref = np.concatenate((waiting.ts, ts)), np.concatenate((waiting.ref, ref))
-        if self.by_content:
-            tie = (waiting.tie or []) + ties
-            ranked = sorted(range(len(tie)), key=lambda k: (all_ts[k], tie[k]))
-            by = np.array(ranked, np.int64)
-            # A tuple with the very ts of the progress may still come, and go before one that is here.
-            cut = int(np.searchsorted(all_ts[by], progress, "left" if progress < AFTER_ALL else "right"))
-        else:
-            tie = []
-            by = np.argsort(all_ts, kind="stable")
-            cut = int(np.searchsorted(all_ts[by], progress, "right"))
-        out, rest = by[:cut], np.sort(by[cut:])
-        for k in out if tie else ():
-            inlet.equals.pop((int(all_ts[k]), tie[k]), None)  # nothing at its ts comes any more
-        inlet.waiting = Waiting(all_ts[rest], all_ref[rest], [tie[k] for k in rest] if tie else None, taken(rows, rest))
-        return taken(rows, out), all_ts[out], all_ref[out]
-
-
-def _row(rows: np.ndarray | None, k: int) -> str:
-    """A row's place in the user's batch."""
-    return f"row {k if rows is None else int(rows[k])}"
 
 
 def content_keys(rows: pa.RecordBatch | pa.Table) -> list[bytes]:

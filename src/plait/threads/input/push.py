@@ -1,8 +1,12 @@
 """From a user's batch to the gate: time, source, judgement, payload, order in the source, columns, and then the tuples.
 
-A batch is cut into parts, one for each source that it has rows of (`push`). Each part is judged (`StreamIntake.admit`), its
-rows are kept (`_keep`), it waits for others of its source if it must (`StreamIntake.release`), and what leaves there enters
-the gate (`_enter`).
+A batch is cut into parts, one for each source that it has rows of (`push`). Then come the steps of `_push`, in this order: a
+part is judged (`_judge`; what late and behind are is `core/sources.py`'s to say), its rows are kept whole (`_keep`), it
+waits for others of its source if it must (`_in_order`), and what leaves there enters the gate (`_enter`): its columns are
+written into the source's arena (`_write`), its tuples added (`_add`).
+
+A source's tuples enter in the order of (ts, seq): at once if it may not run back; else, or where content orders ties, once
+no tuple can come that would go before them.
 
 The order matters. A row's payload is kept and its columns are in its source's arena before the gate has its tuple;
 after that any worker may read it. An arena has room for what the gate can hold of the source, for what a worker has
@@ -18,21 +22,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from plait import order
 from plait.connectors import memory as tables
 from plait.core.machine.marks import compiling
-from plait.core.sources import has_ended, judge_next, may_be_behind, told
+from plait.core.sources import Offence, has_ended, judge_next, may_be_behind, refusal
 from plait.errors import DataError, PendingError, RunError
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.stream import SourceName, Stream
 from plait.schema import taken, to_micros
 from plait.threads.elastic.manager import Epochs
 from plait.threads.gate import codes
-from plait.threads.gate.gates import inside
 from plait.threads.ground import Ground
-from plait.threads.input.arenas import CHUNK
+from plait.threads.input.arenas import CHUNK, Arena
 from plait.threads.input.inlets import AtGate, Inlets
-from plait.threads.input.intake import EMPTY, NO_TIES, Inlet, StreamIntake, content_keys
+from plait.threads.input.intake import EMPTY, Inlet, Inside, StreamIntake, Waiting, content_keys, stored
 from plait.threads.parts import Encodes
 from plait.threads.pause import Pauser
 
@@ -67,6 +72,22 @@ class Part(NamedTuple):
     ts: np.ndarray
     rows: np.ndarray | None  # their numbers in the user's batch; None: it is all of it
 
+    def at(self, row: int) -> str:
+        """A row's place in the user's batch, for messages."""
+        return f"row {row if self.rows is None else int(self.rows[row])}"
+
+
+class Admitted(NamedTuple):
+    """Rows of one source that may enter."""
+
+    batch: pa.RecordBatch | None  # None: there are none, and only progress is told
+    ts: np.ndarray
+    positions: np.ndarray  # in the source; of rows ordered by content, the number of each among its like
+    ties: list[bytes]  # what orders rows of one ts, where content does
+
+
+NOTHING = Admitted(None, EMPTY, EMPTY, [])
+
 
 def one_type() -> None:
     """Columns have one type for good: there is nothing to widen."""
@@ -88,29 +109,7 @@ class Pusher(Inlets):
         self.rows = 0
         super().__init__(ground, pauser, encoder)
 
-    def _written(self, slot: int, progress: int) -> None:
-        """A source is about to promise that nothing below comes any more."""
-
-    def promise_for(self, silent: AtGate, ts: int) -> None:
-        """A silent source does not hold the frontier below `ts`; unless it has begun to speak by now.
-
-        The clock never waits for a push, nor is it taken for one: who pushes while the clock is here waits until it has gone.
-        """
-        intake, inlet, slot = silent.intake, silent.inlet, silent.slot
-        lock = self._joining if inlet is None else inlet.turn
-        if not lock.acquire(blocking=False):
-            return
-        try:
-            if inlet is None:
-                if self._nobody.get(intake.stream.name) == slot:
-                    self._answer(slot, self.gate.heartbeat(slot, ts))
-            elif not inlet.ended:
-                inlet.let_go = max(inlet.let_go, ts)
-                self._advance(intake, inlet)
-        finally:
-            lock.release()
-
-    # --- pushing ---
+    # --- pushing: the way of a batch, step by step ---
 
     def push(self, intake: StreamIntake, name: SourceName | None, batch: pa.RecordBatch) -> None:
         """A batch of one stream, in its schema; `name` is the source, None where the stream has one or a column names
@@ -119,24 +118,40 @@ class Pusher(Inlets):
         Sources are taken one after the other. A row that is refused stops the run (`run`), so nobody sees what a half
         of its batch would give.
         """
-        stream = intake.stream
         pushed_ns = time.monotonic_ns()
+        parts = self._parts(intake, name, batch)
+        # All sources of a batch are there before the first one's rows are: else these could leave the others behind.
+        self._let_in(intake, [part for part in parts if part.name not in intake.inlets])
+        for part in parts:
+            self._push(intake, part, pushed_ns)
+
+    def _push(self, intake: StreamIntake, part: Part, pushed_ns: int) -> None:
+        """What happens to one source's rows. One thread at a time is in here for a source."""
+        inlet = intake.inlets[part.name]
+        with Inside(inlet, intake.stream.name):
+            admitted = self._judge(intake, inlet, part)
+            if not len(admitted.ts):
+                self._advance(intake, inlet)
+                return
+            refs = self._keep(intake, inlet, admitted, pushed_ns)
+            progress = inlet.progress(intake.stream)
+            self._enter(intake, inlet, *self._in_order(intake, inlet, admitted, refs, progress), progress)
+
+    def _parts(self, intake: StreamIntake, name: SourceName | None, batch: pa.RecordBatch) -> list[Part]:
+        """The batch by source, each with its times in microseconds."""
+        stream = intake.stream
         ts = to_micros(
             batch.column(batch.schema.get_field_index(stream.time)), stream.unit, stream=stream.name, name=stream.time
         )
         if intake.ended:
             raise has_ended(stream)
         if stream.source_column is None:
-            parts = [Part(intake.named(name), batch, ts, None)]
-        else:
-            parts = []
-            for own, rows in intake.split(batch):
-                part, times = (batch, ts) if len(rows) == len(ts) else (taken(batch, rows), ts[rows])
-                parts.append(Part(intake.named(own, f"row {int(rows[0])}"), part, times, rows))
-        # All sources of a batch are there before the first one's rows are: else these could leave the others behind.
-        self._let_in(intake, [part for part in parts if part.name not in intake.inlets])
-        for part in parts:
-            self._push(intake, part, pushed_ns)
+            return [Part(intake.named(name), batch, ts, None)]
+        parts = []
+        for own, rows in _by_source(stream, batch):
+            part, times = (batch, ts) if len(rows) == len(ts) else (taken(batch, rows), ts[rows])
+            parts.append(Part(intake.named(own, f"row {int(rows[0])}"), part, times, rows))
+        return parts
 
     def _let_in(self, intake: StreamIntake, new: list[Part]) -> None:
         """Make sources known that were not. Their rows are judged before: once let in, they would hold the frontier.
@@ -144,10 +159,10 @@ class Pusher(Inlets):
         A source whose first rows are behind, where that is an error, must not be left at the gate without rows.
         """
         released = self._bound(intake)
-        for name, _, ts, rows in new:
-            _, found = judge_next(intake.stream, ts, BEFORE_ALL, BEFORE_ALL, released)
+        for part in new:
+            _, found = judge_next(intake.stream, part.ts, BEFORE_ALL, BEFORE_ALL, released)
             if found is not None and found.offence is not None and found.offence.kind == "behind":
-                raise intake.refusal(name, found.offence, rows, idle=False)
+                raise _refused(intake, part, found.offence, idle=False)
         for part in new:
             self._inlet(intake, part.name, released)
 
@@ -155,24 +170,31 @@ class Pusher(Inlets):
         """What a tuple that comes now is behind, if it lies below."""
         return self._released() if may_be_behind(intake.stream) else BEFORE_ALL
 
-    def _push(self, intake: StreamIntake, part: Part, pushed_ns: int) -> None:
-        stream, inlet = intake.stream, intake.inlets[part.name]
-        with _Inside(inlet, stream.name):
-            batch, ts, positions = intake.admit(inlet, part.batch, part.ts, part.rows, self._bound(intake))
-            if not len(ts):
-                self._advance(intake, inlet)
-                return
-            ties = content_keys(batch) if intake.by_content else NO_TIES
-            if intake.by_content and intake.positions:
-                positions = intake.numbered(inlet, ts, ties)
-            refs = self._keep(intake, inlet, batch, ts, positions, pushed_ns)
-            progress = inlet.progress(stream)
-            out, out_ts, out_ref = intake.release(inlet, batch, ts, refs, progress, ties)
-            self._enter(intake, inlet, out, out_ts, out_ref, progress)
+    def _judge(self, intake: StreamIntake, inlet: Inlet, part: Part) -> Admitted:
+        """The next rows of one source: those that are neither late nor behind. Rows that are dropped are kept aside."""
+        stream, batch, ts, n = intake.stream, part.batch, part.ts, len(part.ts)
+        if inlet.ended or intake.ended:
+            raise has_ended(stream, inlet.name, at=part.at(0) if n else "")
+        _check_seq(stream, inlet, part)
+        largest, found = judge_next(stream, ts, inlet.largest, inlet.heartbeat, self._bound(intake))
+        if found is not None and found.offence is not None:
+            raise _refused(intake, part, found.offence, idle=inlet.let_go > BEFORE_ALL)
+        positions = np.arange(inlet.delivered + 1, inlet.delivered + n + 1) if intake.positions else EMPTY
+        inlet.largest, inlet.delivered, inlet.spoke_ns = largest, inlet.delivered + n, time.monotonic_ns()
+        if found is not None:
+            for kept, dropped in ((intake.late, found.late), (intake.behind, found.behind)):
+                if dropped.any():
+                    kept.append(taken(batch, np.flatnonzero(dropped)))
+            stay = np.flatnonzero(~(found.late | found.behind))
+            batch, ts, positions = taken(batch, stay), ts[stay], positions[stay] if intake.positions else EMPTY
+        if not intake.by_content:
+            return Admitted(batch, ts, positions, [])
+        ties = content_keys(batch)
+        return Admitted(batch, ts, _numbered(inlet, ts, ties) if intake.positions else EMPTY, ties)
 
-    def _keep(self, intake: StreamIntake, inlet: Inlet, batch: pa.RecordBatch, ts: np.ndarray, positions: np.ndarray,
-              pushed_ns: int) -> np.ndarray:  # fmt: skip
+    def _keep(self, intake: StreamIntake, inlet: Inlet, admitted: Admitted, pushed_ns: int) -> np.ndarray:
         """Keep whole rows; gives the numbers under which they are found."""
+        batch, ts, positions, _ = admitted
         with self._encoding:
             stamp = self.encoder.stamp + 1
         first = self.payloads[intake.stream.name].append(batch, ts, inlet.number, positions, pushed_ns, stamp)
@@ -180,39 +202,36 @@ class Pusher(Inlets):
         intake.taken += len(ts)
         return np.arange(first, first + len(ts)) if intake.positions else np.broadcast_to(np.int64(first), len(ts))
 
-    def bring(self, intake: StreamIntake, batch: pa.RecordBatch, ts: np.ndarray, until: int) -> None:
-        """Results of another operator: in order, and by construction neither late nor behind. `until`: its frontier."""
-        inlet = intake.inlets[0]
-        with _Inside(inlet, intake.stream.name):
-            if len(ts) == 0:
-                self._promise(inlet, until)
-                return
-            positions = np.arange(inlet.delivered + 1, inlet.delivered + len(ts) + 1)
-            inlet.delivered += len(ts)
-            refs = self._keep(intake, inlet, batch, ts, positions, time.monotonic_ns())
-            self._enter(intake, inlet, batch, ts, refs, until)
+    def _in_order(self, intake: StreamIntake, inlet: Inlet, new: Admitted, ref: np.ndarray,
+                  progress: int) -> tuple[pa.Table | pa.RecordBatch, np.ndarray, np.ndarray]:  # fmt: skip
+        """Rows that may enter the gate now, in order, with ts and payload's place.
 
-    def _advance(self, intake: StreamIntake, inlet: Inlet, progress: int | None = None) -> None:
-        """Progress without rows: a heartbeat, an end, or a batch of which nothing was left."""
-        if progress is None:
-            progress = inlet.progress(intake.stream)
-        if intake.reorders:
-            self._enter(intake, inlet, *intake.release(inlet, None, EMPTY, EMPTY, progress), progress)
-            return
-        self._promise(inlet, progress)
-
-    def _promise(self, inlet: Inlet, progress: int) -> None:
-        """Promise at each of a source's places: `_written` first (the W-Hive hears of it), then the gate.
-
-        The latency clock is told when the frontier began to move.
+        An example with slack 5: rows of ts 10, 7, 12 have come, progress is 12 - 5 = 7. Those up to 7 may leave: 7.
+        When 20 comes, progress is 15: 10 and 12 leave, in that order, and 20 waits.
         """
-        if progress == BEFORE_ALL:
-            return
-        began = time.monotonic_ns()
-        for slot in inlet.slots.values():
-            self._written(slot, progress)
-            self._answer(slot, self.gate.heartbeat(slot, progress))
-        self.latency.advanced(self.gate.frontier()[0], began)
+        if not intake.reorders:
+            assert new.batch is not None
+            return new.batch, new.ts, ref
+        waiting = inlet.waiting
+        came = None if new.batch is None else pa.Table.from_batches([new.batch])
+        pieces = [each for each in (waiting.rows, came) if each is not None]
+        rows = pa.concat_tables(pieces) if pieces else intake.schema.empty_table()
+        all_ts, all_ref = np.concatenate((waiting.ts, new.ts)), np.concatenate((waiting.ref, ref))
+        if intake.by_content:
+            tie = (waiting.tie or []) + new.ties
+            ranked = sorted(range(len(tie)), key=lambda k: (all_ts[k], tie[k]))
+            by = np.array(ranked, np.int64)
+            # A tuple with the very ts of the progress may still come, and go before one that is here.
+            cut = int(np.searchsorted(all_ts[by], progress, "left" if progress < AFTER_ALL else "right"))
+        else:
+            tie = []
+            by = np.argsort(all_ts, kind="stable")
+            cut = int(np.searchsorted(all_ts[by], progress, "right"))
+        out, rest = by[:cut], np.sort(by[cut:])
+        for k in out if tie else ():
+            inlet.equals.pop((int(all_ts[k]), tie[k]), None)  # nothing at its ts comes any more
+        inlet.waiting = Waiting(all_ts[rest], all_ref[rest], [tie[k] for k in rest] if tie else None, taken(rows, rest))
+        return taken(rows, out), all_ts[out], all_ref[out]
 
     def _enter(self, intake: StreamIntake, inlet: Inlet, rows: pa.Table | pa.RecordBatch, ts: np.ndarray, ref: np.ndarray,
                progress: int) -> None:  # fmt: skip
@@ -234,19 +253,14 @@ class Pusher(Inlets):
             inlet.added += last - first
 
     def _write(self, intake: StreamIntake, inlet: Inlet, rows: pa.Table | pa.RecordBatch, ts: np.ndarray) -> None:
+        """What the operator reads of these rows, as columns, into the arena of each of the source's places."""
         with self._encoding:
             for input, slot in inlet.slots.items():
                 made: Any = self.encoder.rows(input, rows, ts)
                 if self.encoder.admit(input, made) or not self._armed:
                     self._widen()
                     self._armed = True  # the kernels are there: nothing was probed before the first rows
-                self.arenas.by_slot[slot].write(inlet.added, made, self.encoder.encoded(input, made))
-
-    def forget(self, stamp: int) -> None:
-        """Text that only rows pushed before `stamp` hold has no code any more."""
-        if not self._encoding.locked():
-            with self._encoding:
-                self.encoder.forget(stamp)
+                _lay_down(self.arenas.by_slot[slot], inlet.added, made, self.encoder.encoded(input, made))
 
     def _add(self, slot: int, ts: np.ndarray, seq: np.ndarray, ref: np.ndarray, first: int, last: int, progress: int, *,
              result: bool) -> None:  # fmt: skip
@@ -262,7 +276,7 @@ class Pusher(Inlets):
             began = time.monotonic_ns()
             # Tuples that only wait for other operators will be ready without another push: wait for that.
             patient = not result and self.front is not None and gate.frontier()[0] < self.front.released
-            number = gate.add_waiting(slot, ts, seq, ref, done, last, progress, SLICE_NS, patient)
+            number = int(gate.kind.add_waiting(gate.words, slot, ts, seq, ref, done, last, progress, SLICE_NS, patient))
             if number > 0:
                 done += number
                 self.latency.advanced(gate.frontier()[0], began)
@@ -296,11 +310,69 @@ class Pusher(Inlets):
             do="Raise pending=",
         )
 
+    def bring(self, intake: StreamIntake, batch: pa.RecordBatch, ts: np.ndarray, until: int) -> None:
+        """Results of another operator: in order, and by construction neither late nor behind. `until`: its frontier."""
+        inlet = intake.inlets[0]
+        with Inside(inlet, intake.stream.name):
+            if len(ts) == 0:
+                self._promise(inlet, until)
+                return
+            positions = np.arange(inlet.delivered + 1, inlet.delivered + len(ts) + 1)
+            inlet.delivered += len(ts)
+            refs = self._keep(intake, inlet, Admitted(batch, ts, positions, []), time.monotonic_ns())
+            self._enter(intake, inlet, batch, ts, refs, until)
+
+    def forget(self, stamp: int) -> None:
+        """Text that only rows pushed before `stamp` hold has no code any more."""
+        if not self._encoding.locked():
+            with self._encoding:
+                self.encoder.forget(stamp)
+
     # --- promises and ends ---
+
+    def _advance(self, intake: StreamIntake, inlet: Inlet, progress: int | None = None) -> None:
+        """Progress without rows: a heartbeat, an end, or a batch of which nothing was left."""
+        if progress is None:
+            progress = inlet.progress(intake.stream)
+        if intake.reorders:
+            self._enter(intake, inlet, *self._in_order(intake, inlet, NOTHING, EMPTY, progress), progress)
+            return
+        self._promise(inlet, progress)
+
+    def _promise(self, inlet: Inlet, progress: int) -> None:
+        """Promise at each of a source's places that nothing below comes any more.
+
+        The latency clock is told when the frontier began to move.
+        """
+        if progress == BEFORE_ALL:
+            return
+        began = time.monotonic_ns()
+        for slot in inlet.slots.values():
+            self._answer(slot, self.gate.heartbeat(slot, progress))
+        self.latency.advanced(self.gate.frontier()[0], began)
+
+    def promise_for(self, silent: AtGate, ts: int) -> None:
+        """A silent source does not hold the frontier below `ts`; unless it has begun to speak by now.
+
+        The clock never waits for a push, nor is it taken for one: who pushes while the clock is here waits until it has gone.
+        """
+        intake, inlet, slot = silent.intake, silent.inlet, silent.slot
+        lock = self._joining if inlet is None else inlet.turn
+        if not lock.acquire(blocking=False):
+            return
+        try:
+            if inlet is None:
+                if self._nobody.get(intake.stream.name) == slot:
+                    self._answer(slot, self.gate.heartbeat(slot, ts))
+            elif not inlet.ended:
+                inlet.let_go = max(inlet.let_go, ts)
+                self._advance(intake, inlet)
+        finally:
+            lock.release()
 
     def heartbeat(self, intake: StreamIntake, name: SourceName, ts: int) -> None:
         inlet = self._inlet(intake, intake.named(name), self._released())
-        with _Inside(inlet, intake.stream.name):
+        with Inside(inlet, intake.stream.name):
             if inlet.ended or intake.ended:
                 raise has_ended(intake.stream, name, came="a heartbeat")
             inlet.heartbeat, inlet.spoke_ns = max(inlet.heartbeat, ts), time.monotonic_ns()
@@ -320,35 +392,97 @@ class Pusher(Inlets):
         self.latency.advanced(self.gate.frontier()[0], time.monotonic_ns())
 
     def _end(self, intake: StreamIntake, inlet: Inlet) -> None:
-        with _Inside(inlet, intake.stream.name):
+        with Inside(inlet, intake.stream.name):
             if inlet.ended:
                 return
             inlet.ended = True
             if intake.reorders:
-                rows = intake.release(inlet, None, EMPTY, EMPTY, AFTER_ALL)
+                rows = self._in_order(intake, inlet, NOTHING, EMPTY, AFTER_ALL)
                 if len(rows[1]):
                     self._enter(intake, inlet, *rows, int(rows[1][-1]))
             began = time.monotonic_ns()
             for slot in inlet.slots.values():
-                self._written(slot, AFTER_ALL)
-                self._answer(slot, self.gate.end(slot))
+                self._end_at(slot)
             self.latency.advanced(self.gate.frontier()[0], began)
 
+    def _end_at(self, slot: int) -> None:
+        """One of a source's places ends."""
+        self._answer(slot, self.gate.end(slot))
 
-class _Inside:
-    """One thread at a time pushes a source; a second one is told so at once.
 
-    The clock may be there for a moment: it is waited for.
+def _by_source(stream: Stream, batch: pa.RecordBatch) -> list[tuple[SourceName, np.ndarray]]:
+    """For each source that a column names, the rows that are its own, in their order."""
+    column = batch.column(batch.schema.get_field_index(stream.source_column or ""))
+    if column.null_count:
+        row = int(np.flatnonzero(np.asarray(column.is_null()))[0])
+        raise DataError(
+            f"Stream {stream.name!r}, row {row}: source column {stream.source!r} is NULL",
+            why="every tuple comes from a source",
+        )
+    encoded = pc.dictionary_encode(column)  # plain, as all columns are here (`encodings`): a name stands there once
+    codes = encoded.indices.to_numpy(zero_copy_only=False)
+    return [
+        (name, np.flatnonzero(codes == code))
+        for code, name in enumerate(encoded.dictionary.to_pylist())
+        if (codes == code).any()
+    ]
+
+
+def _check_seq(stream: Stream, inlet: Inlet, part: Part) -> None:
+    """A seq column rises, row by row, so that the order of delivery is its order too."""
+    if stream.seq_column is None or part.batch.num_rows == 0:
+        return
+    column = part.batch.column(part.batch.schema.get_field_index(stream.seq_column))
+    if column.null_count:
+        k = int(np.flatnonzero(np.asarray(column.is_null()))[0])
+        raise DataError(
+            f"Stream {stream.name!r}, {part.at(k)}: seq column {stream.seq!r} is NULL",
+            why="it orders a source's tuples",
+        )
+    # As stored: Python's own moments and days end long before Arrow's do.
+    values = [order.key_value(value) for value in stored(column).to_pylist()]
+    for k, value in enumerate(values):
+        last = values[k - 1] if k else inlet.last_seq
+        if last is not None and value <= last:
+            raise DataError(
+                f"Stream {stream.name!r}, source {inlet.name!r}, {part.at(k)}: seq "
+                f"{stored(column)[k].as_py()!r} is not above the last",
+                why="a source's rows are pushed in the order of seq, and each seq once",
+                do="Sort the source's rows by the seq column; if values repeat, choose another column",
+            )
+    inlet.last_seq = values[-1]
+
+
+def _refused(intake: StreamIntake, part: Part, offence: Offence, *, idle: bool) -> DataError:
+    """The error for a row that may not enter."""
+    return refusal(intake.stream, part.name, part.at(offence.row), offence, idle=idle)
+
+
+def _numbered(inlet: Inlet, ts: np.ndarray, tie: list[bytes]) -> np.ndarray:
+    """Of rows ordered by content, the number of each among its like: what tells equal ones apart, in keys too."""
+    numbers = np.zeros(len(tie), np.int64)
+    for k, like in enumerate(zip(ts.tolist(), tie, strict=True)):
+        numbers[k] = before = inlet.equals.get(like, 0)
+        inlet.equals[like] = before + 1
+    return numbers
+
+
+def _lay_down(arena: Arena, count: int, rows: Any, columns: list[np.ndarray]) -> None:
+    """Rows at places `count`, `count` + 1, ... of a source's arena; the gate must have let go of what was there.
+
+    By the pushing thread, before the tuples are added at the gate; the gate's release store makes the columns visible to
+    workers.
     """
-
-    def __init__(self, inlet: Inlet, stream: str) -> None:
-        self._inlet, self._who = inlet, told(stream, inlet.name)
-
-    def __enter__(self) -> None:
-        if not self._inlet.lock.acquire(blocking=False):
-            raise inside(self._who)
-        self._inlet.turn.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self._inlet.turn.release()
-        self._inlet.lock.release()
+    arena.written = True
+    n, first = len(rows), count & (arena.size - 1)
+    cut = min(n, arena.size - first)
+    pieces = list(zip(arena.columns.values(), columns, strict=True))
+    if arena.fixed:
+        if rows.key is not None:
+            pieces.append((arena.fixed[0], rows.key))
+        if rows.coord is not None:
+            pieces += [(arena.fixed[1 + d], rows.coord[:, d].view(np.int64)) for d in (0, 1)]
+        pieces.append((arena.usable, rows.usable))
+    for target, source in pieces:
+        target[first : first + cut] = source[:cut]
+        target[: n - cut] = source[cut:]

@@ -21,8 +21,8 @@ from plait.threads.atomics import load_acquire
 from plait.threads.atomics.native import clock_ns, compiled, inner, ints
 from plait.threads.gate import epochs
 from plait.threads.join.loop import words as o
-from plait.threads.join.loop.emit import put, room
-from plait.threads.join.loop.worker import publish_progress, read
+from plait.threads.join.loop.out import publish_progress, put, room
+from plait.threads.join.loop.worker import read
 from plait.threads.join.strategies.plan import Plan, Seat, Wish
 
 # Rows of the table: ts and payload of the last tuple of each value, and its number in its stream plus one (0: none yet).

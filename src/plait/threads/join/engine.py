@@ -5,7 +5,7 @@ Sources, gate, errors and the end are every engine's (`engine`, `push`). A worke
 
 How a batch goes through: a push encodes rows and writes them into its source's arena (`input.push`), the gate orders
 them, every worker copies what it needs (`worker.lay_out`), stores, compares, and writes references of pairs into its
-ring. The reader of `results()` merges the rings (`loop.gather`) and takes the rows from the payload
+ring. The reader of `results()` merges the rings (`loop.out`) and takes the rows from the payload
 (`threads.results`). No Arrow row is touched between push and result.
 """
 
@@ -20,6 +20,7 @@ import pyarrow as pa
 from plait.core.condition import judge
 from plait.core.join.reach import Reach, reach_of
 from plait.core.machine.line import address, lines
+from plait.core.rows import Payload
 from plait.errors import PlaitError
 from plait.query.bind import Bound
 from plait.query.join import Asof, Join
@@ -39,7 +40,6 @@ from plait.threads.join.memory import Segment, Worker, plant
 from plait.threads.join.strategies.plan import Plan
 from plait.threads.options import Options
 from plait.threads.pause import Pauser
-from plait.threads.payload import Payload
 from plait.threads.results import Gatherer
 from plait.threads.together import Together
 

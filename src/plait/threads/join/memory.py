@@ -24,6 +24,7 @@ from plait.threads.join.columns import Column, Encoder, Kernels
 from plait.threads.join.loop import feed
 from plait.threads.join.loop import segment as seg
 from plait.threads.join.loop import words as o
+from plait.threads.join.loop.probe import BLOCK, CELLS
 from plait.threads.join.strategies.plan import Plan
 
 KINDS = {"scan": o.SCAN, "hash": seg.HASH, "grid": seg.GRID, "sorted": seg.SORTED}
@@ -199,7 +200,7 @@ class Worker:
         self.pairs = np.zeros((4, 1 << 15), np.int64)
         self.over = np.zeros(most, np.uint8)
         self.ranges = np.zeros((most, 4))
-        self.walk = np.zeros((3, max(seg.BLOCK * seg.CELLS, 4096)), np.int64)
+        self.walk = np.zeros((3, max(BLOCK * CELLS, 4096)), np.int64)
         self.tally = np.zeros(8, np.int64)
         self.out = np.zeros((results, o.E_WORDS), np.int64)
         self.columns: list[dict[str, np.ndarray]] = [{}, {}]

@@ -35,6 +35,7 @@ from plait.core.machine.line import lines
 from plait.core.metrics import Counts
 from plait.core.operator.buckets import PlainBuckets, Rows, RowView, end_of_timers, pairs
 from plait.core.operator.compiled import Made, made_for
+from plait.core.rows import Payload
 from plait.errors import PlaitError, user_raised
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.bind import Bound
@@ -52,7 +53,6 @@ from plait.threads.input.push import Pusher, one_type
 from plait.threads.operator.route import SEVERAL, Router
 from plait.threads.options import Options
 from plait.threads.pause import Pauser, Stopped
-from plait.threads.payload import Payload
 from plait.threads.plan import Sharing
 from plait.threads.results import full_key
 from plait.threads.together import Together

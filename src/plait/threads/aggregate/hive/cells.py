@@ -1,42 +1,173 @@
-"""A source's cells: its own part of every window it has tuples in, until the winset is taken.
+"""A source's cells: its own part of every window it has tuples in, until the winset is taken. `HivePusher` brings its rows.
 
 One thread at a time is in here for a source; nothing is shared but through the hive and `parts`, which the taker reads after it
 has acquired what the source wrote last. Cells and the arena's words are used again once the taker has let go of their pane.
 
 A cell is a row of this source's accumulators, for one key in one pane; cells are numbered for ever, and lie in a ring.
-`_kept` has each cell's key. Python is here once a batch, in three steps: find every tuple's cell (`batch.place`),
-clear the new ones, update (`Accumulator.update`).
+`_kept` has each cell's key. Python is here once a batch, in three steps: find every tuple's cell (`place`, one compiled
+call), clear the new ones, update (`Accumulator.update`).
+
+A source remembers, for the pane it is at, which cell each key has: small integers in `_direct`, by value, the others in
+`_table`, by hash. Both hold numbers of cells, which only rise; one below the pane's first cell is an old one and counts as
+none, so neither is ever cleared. The hive is entered only for a pane or a key that is new to the source.
+
+An example. Pane 7 begins when CELL_END is 10: OPEN_CELL is 10. Key 5, a small integer, comes: direct[5] says 3, which
+is below 10 and so of an older pane. It gets cell 10, direct[5] = 10. The next tuple of key 5 finds 10 and adds to it,
+without touching the hive. Pane 8 begins at CELL_END 14: direct[5] = 10 is old again.
+
+A source's accumulators are those of panes, their rows its cells. What each function does there is its accumulator's
+(`core.aggregate.accumulators`), and whether it can is in its record (`core.aggregate.functions`).
 """
 
 from __future__ import annotations
 
+import threading
+import time
 from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from plait.core.aggregate.accumulators import Frozen, in_ring
+from plait.core.aggregate.accumulators import Accumulator, Frozen, in_ring
 from plait.core.aggregate.columns import is_fixed, plain
+from plait.core.aggregate.functions import accumulator_of
 from plait.core.aggregate.groups import SMALL, Groups
-from plait.core.aggregate.reads import Columns
+from plait.core.aggregate.reads import Columns, uses
 from plait.core.aggregate.span import span_window
+from plait.core.kernels.groups import mixed
+from plait.core.kernels.panes import pane_of
+from plait.core.machine.marks import compiling
+from plait.errors import RunError
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.aggregate import Aggregate
 from plait.query.bind import Bound
-from plait.threads.aggregate.hive import batch as hive_batch
 from plait.threads.aggregate.hive import hive
 from plait.threads.aggregate.hive import words as y
-from plait.threads.aggregate.hive.functions import accumulators
 from plait.threads.aggregate.hive.memory import Hive
+from plait.threads.atomics.native import compiled
+from plait.threads.ground import Ground
+from plait.threads.input.intake import Inlet, StreamIntake
+from plait.threads.input.push import Pusher
+from plait.threads.parts import Encodes
+from plait.threads.pause import Pauser
 
+if TYPE_CHECKING:
+    from plait.threads.aggregate.engine import Updater
+    from plait.threads.aggregate.hive.windows import HiveWindows
+
+CHUNK = 1 << 16  # tuples at once
 FIRST_CELLS, FIRST_PANES = 1024, 256
+
+
+class SourcesCells:
+    """Every source's cells, by its slot: those that push add theirs, the output thread goes through all."""
+
+    def __init__(self, intakes: Mapping[str, StreamIntake]) -> None:
+        self._intakes = intakes
+        self.by_slot: dict[int, Cells] = {}
+
+    def in_order(self) -> Iterable[Cells]:
+        """In the order that settles ties."""
+        for intake in self._intakes.values():
+            for inlet in sorted(intake.inlets.values(), key=lambda each: each.rank):
+                for slot in inlet.slots.values():
+                    yield self.by_slot[slot]
+
+    @property
+    def nbytes(self) -> int:
+        return sum(cells.nbytes for cells in list(self.by_slot.values()))
+
+
+class HivePusher(Pusher):
+    """Sources in front of the W-Hive. `output` takes winsets out, and says so by `moved`.
+
+    The difference to `Pusher`: `_furnish` makes cells instead of an arena, `_enter` updates cells instead of filling
+    the gate, and the hive hears of a promise, or an end, before the gate does.
+    """
+
+    def __init__(self, ground: Ground, pauser: Pauser, payloads: Mapping[str, Any], encoder: Encodes, *,
+                 widen: Callable[[], None], windows: HiveWindows, cells: SourcesCells, output: Updater,
+                 moved: tuple[Any, threading.Condition]) -> None:  # fmt: skip
+        self._windows, self._cells, self._output = windows, cells.by_slot, output
+        self._guard, self._moved = moved
+        super().__init__(ground, pauser, payloads, encoder, widen=widen)
+
+    def _furnish(self, slot: int, input: int, min_ts: int) -> None:
+        self._cells[slot] = cells = self._windows.cells(slot)
+        with self._windows.hive.inside() as h:
+            hive.admit(h, slot, cells.pane(min_ts))
+
+    def _enter(self, intake: StreamIntake, inlet: Inlet, rows: pa.Table | pa.RecordBatch, ts: np.ndarray, ref: np.ndarray,
+               progress: int) -> None:  # fmt: skip
+        """Rows of one source, in order, into its cells, a chunk at a time.
+
+        After each chunk the source promises the ts of its last row, so that windows can be taken while a long push
+        goes on.
+        """
+        n = len(ts)
+        if n == 0:
+            self._promise(inlet, progress)
+            return
+        (slot,) = inlet.slots.values()
+        cells, ts = self._cells[slot], np.ascontiguousarray(ts)
+        for first in range(0, n, CHUNK):
+            last = min(first + CHUNK, n)
+            self._wait_for_room(slot, cells)
+            cells.take(rows if last - first == n else rows.slice(first, last - first), ts[first:last])
+            inlet.added += last - first
+            self._promise(inlet, progress if last == n else int(ts[last - 1]))
+
+    def _promise(self, inlet: Inlet, progress: int) -> None:
+        """At the hive, then at the gate: whoever sees the frontier there finds the cells."""
+        if progress == BEFORE_ALL:
+            return
+        began = time.monotonic_ns()
+        for slot in inlet.slots.values():
+            self._cells[slot].written(progress)
+            self._answer(slot, self.gate.heartbeat(slot, progress))
+        self.latency.advanced(self.gate.frontier()[0], began)
+
+    def _end_at(self, slot: int) -> None:
+        self._cells[slot].written(AFTER_ALL)
+        super()._end_at(slot)
+
+    def _wait_for_room(self, slot: int, cells: Cells) -> None:
+        """Too many cells in panes that wait for another source are an error; in complete ones that nobody took, a wait.
+
+        `pending` limits cells in panes that another source holds back: there waiting might be for ever, so that is an
+        error, as at the gate. `capacity` limits cells in panes that are complete and not taken: there the output
+        thread, or the reader of results behind it, has to catch up.
+        """
+        since, seen = time.monotonic(), -1
+        pending, capacity = self.gate.pending, self.gate.capacity
+        while cells.live() > pending:
+            frontier = self.gate.frontier()[0]
+            ahead = cells.ahead(frontier)
+            if ahead > pending:
+                raise self._stuck(f"{self.gate.name(slot)} has parts in {ahead} windows")
+            if self._output.passed >= frontier or cells.live() - ahead <= capacity:
+                return  # what is left belongs to the pane that the frontier lies in
+            self._together.check()
+            moved = self._together.progressed()
+            if moved != seen or compiling():
+                since, seen = time.monotonic(), moved
+            elif time.monotonic() - since > self._stall:
+                raise RunError(
+                    f"push of {self.gate.name(slot)} waited {self._stall:g} s for the output thread; {self._together.waiting()}",
+                    why=f"it has parts in {cells.live()} windows of panes that are complete and were not taken",
+                    do="Read results() in another thread while you push, or raise capacity= and unread_results=",
+                )
+            with self._guard:
+                self._moved.wait(0.02)
 
 
 class Cells:
     """One source's. `parts` are, as of its last batch, its cells' keys, the places of their windows, and its accumulators.
 
     Attributes: `accumulators` one a function of the query; `_window` the place of each cell's window, where windows
-    are shared; `_own` the words of `batch.place`; `_panes` this source's panes that were not let go of; `_direct` and
+    are shared; `_own` the words of `place`; `_panes` this source's panes that were not let go of; `_direct` and
     `_table` key to cell; `_small` whether a key is one column of fixed width, and no float.
     """
 
@@ -45,50 +176,56 @@ class Cells:
         window, schema = span_window(bound), bound.inputs[0].schema
         self.size, self.advance = window.size_us, window.advance_us
         self.slot, self._hive, self._columns, self._groups = slot, hive_, columns, groups
-        self.accumulators = accumulators(bound.node, schema)
+        self.accumulators = _accumulators(bound.node, schema)
         for accumulator in self.accumulators:
             accumulator.regrow(FIRST_CELLS, 0, 0)
         self._shared = shared
         self._window = np.zeros(FIRST_CELLS if shared else 0, np.int64)
         self._kept = np.zeros((hive_.keys, FIRST_CELLS), np.int64)
         self.parts = self._frozen()
-        self._own = np.zeros(hive_batch.OWN_WORDS, np.int64)
+        self._own = np.zeros(y.OWN_WORDS, np.int64)
         self._panes = np.zeros((3, FIRST_PANES), np.int64)  # of each pane not let go of: number, first cell, first word
         self._direct, self._table = np.full(SMALL, -1, np.int64), np.full(2 * FIRST_CELLS, -1, np.int64)
         kind = schema.field(bound.node.by[0]).type if bound.node.by else None
         self._small = len(bound.node.by) == 1 and is_fixed(kind) and not pa.types.is_floating(plain(kind))
 
     def take(self, rows: pa.RecordBatch | pa.Table, ts: np.ndarray) -> None:
-        """Tuples of this source, in its order.
+        """Tuples of this source, in its order: what is read of them, their keys, their cells; these are updated.
 
-        By the thread that pushes the source. If memory runs out in the midst of a batch, what was placed is updated
-        first, then more is made, then it goes on. `parts` is replaced at the end: the taker reads it after it has
-        acquired WRITTEN.
+        By the thread that pushes the source. `parts` is replaced at the end: the taker reads it after it has acquired
+        WRITTEN.
         """
-        n, own = len(ts), self._own
-        arrays = self._columns.arrays(rows, ts)
-        read = self._columns.read(arrays, n)
-        varied = rows.select(list(self._columns.varied)) if self._columns.varied else None
+        n, columns = len(ts), self._columns
+        read = columns.read(columns.arrays(rows, ts), n)
+        varied = rows.select(list(columns.varied)) if columns.varied else None
         words = self._groups.key_words(read, varied, n, int(ts[-1]))
-        flat = words.reshape(-1)
+        for low, high, cell in self._placed(ts, words):
+            for accumulator in self.accumulators:
+                accumulator.update(low, high, cell, read, ts)
+        self.parts = self._frozen()
+
+    def _placed(self, ts: np.ndarray, words: np.ndarray) -> Iterator[tuple[int, int, np.ndarray]]:
+        """The cell of each tuple, from one to before another; new cells are clear.
+
+        If memory runs out in the midst of a batch, what was placed is given first, then more is made, then it goes on.
+        """
+        n, own, flat = len(ts), self._own, words.reshape(-1)
         out, low = np.empty(n, np.int64), 0
         rest, gaps = self.size % self.advance, self.size < self.advance
         self._use_again()
         while True:
-            before = int(own[hive_batch.CELL_END])
+            before = int(own[y.CELL_END])
             with self._hive.inside() as h:
-                high = int(hive_batch.place(
+                high = int(place(
                     h, self.slot, ts, words, flat, low, n, self.advance, rest, gaps, self._small, self._shared, own,
                     *self._panes, self._direct, self._table, self._kept, self._window, out,
                 ))  # fmt: skip
-            self._clear(before, int(own[hive_batch.CELL_END]))
-            for accumulator in self.accumulators:
-                accumulator.update(low, high, out, read, ts)
+            self._clear(before, int(own[y.CELL_END]))
+            yield low, high, out
             if high == n:
-                break
+                return
             self._make_room(n - high)
             low = high
-        self.parts = self._frozen()
 
     def _frozen(self) -> tuple[np.ndarray, np.ndarray, list[Frozen]]:
         return self._kept, self._window, [a.frozen() for a in self.accumulators]
@@ -106,14 +243,14 @@ class Cells:
     def ahead(self, ts: int) -> int:
         """Cells in panes after the one `ts` lies in."""
         own, pane = self._own, self.pane(ts)
-        end = int(own[hive_batch.PANE_END])
+        end = int(own[y.PANE_END])
         at = bisect_right(self._panes[0, :end], pane)
-        return 0 if at == end else int(own[hive_batch.CELL_END] - self._panes[1, at])
+        return 0 if at == end else int(own[y.CELL_END] - self._panes[1, at])
 
     def live(self) -> int:
         """Cells in panes that the taker has not let go of."""
         self._use_again()
-        return int(self._own[hive_batch.CELL_END] - self._own[hive_batch.CELL_FREED])
+        return int(self._own[y.CELL_END] - self._own[y.CELL_FREED])
 
     @property
     def nbytes(self) -> int:
@@ -136,7 +273,7 @@ class Cells:
         The first look is plain and costs nothing; it may see an old PASSED, and then memory is freed a little later.
         """
         own, panes = self._own, self._panes
-        end = int(own[hive_batch.PANE_END])
+        end = int(own[y.PANE_END])
         if end == 0 or int(panes[0, 0]) >= int(self._hive.words[y.PASSED]):
             return  # a glance, which may be at old memory, where less has been let go of
         with self._hive.inside() as h:
@@ -144,10 +281,10 @@ class Cells:
             if gone == 0:
                 return
             s = y.source_at(self.slot)
-            own[hive_batch.CELL_FREED] = panes[1, gone] if gone < end else own[hive_batch.CELL_END]
+            own[y.CELL_FREED] = panes[1, gone] if gone < end else own[y.CELL_END]
             h[s + y.ARENA_FREED] = panes[2, gone] if gone < end else h[s + y.ARENA_END]
         panes[:, : end - gone] = panes[:, gone:end].copy()
-        own[hive_batch.PANE_END] = end - gone
+        own[y.PANE_END] = end - gone
 
     def _make_room(self, n: int) -> None:
         """More of what there was too little of.
@@ -156,17 +293,17 @@ class Cells:
         stop for that), the others this source's own.
         """
         own = self._own
-        first, end = int(own[hive_batch.CELL_FREED]), int(own[hive_batch.CELL_END])
+        first, end = int(own[y.CELL_FREED]), int(own[y.CELL_END])
         self._use_again()
-        match int(own[hive_batch.NEED]):
-            case hive_batch.NODES:
+        match int(own[y.NEED]):
+            case y.NODES:
                 self._hive.grow(self.slot, nodes=True)
-            case hive_batch.ARENA:
+            case y.ARENA:
                 self._hive.grow(self.slot, nodes=False)
-            case hive_batch.PANES:
+            case y.PANES:
                 self._panes = np.concatenate((self._panes, np.zeros_like(self._panes)), axis=1)
-            case hive_batch.CELLS:
-                first = int(own[hive_batch.CELL_FREED])
+            case y.CELLS:
+                first = int(own[y.CELL_FREED])
                 capacity = self._kept.shape[1]
                 while end - first + n > capacity // 2:
                     capacity *= 4
@@ -176,12 +313,18 @@ class Cells:
                 if self._shared:
                     self._window = in_ring(self._window, capacity, first, end)
             case _:
-                opened = int(own[hive_batch.OPEN_CELL])
+                opened = int(own[y.OPEN_CELL])
                 capacity = len(self._table)
                 while 4 * (end - opened + n) > capacity:
                     capacity *= 4
                 self._table = np.full(capacity, -1, np.int64)
-                hive_batch.reindex(self._kept, opened, end, self._table)
+                reindex(self._kept, opened, end, self._table)
+
+
+def _accumulators(node: Aggregate, schema: pa.Schema) -> list[Accumulator]:
+    """One source's, in the order of the query's functions. `designs.unmerged_in` has let the query pass: all have one."""
+    made = [accumulator_of(use) for use in uses(node, schema)]
+    return [each.of_source() for each in made if each is not None]
 
 
 def pane_of_promise(ts: int, size: int, advance: int) -> int:
@@ -190,7 +333,142 @@ def pane_of_promise(ts: int, size: int, advance: int) -> int:
         return y.FIRST
     if ts == AFTER_ALL:
         return y.LAST
-    return int(hive_batch.pane_at(min(ts, FAR), size, advance))
+    return int(pane_at(min(ts, FAR), size, advance))
 
 
 FAR = 2**62 + 2**61  # promises above are taken for this: tuples are far below
+
+
+# --- compiled -----------------------------------------------------------------------------------------------------
+
+
+@compiled
+def place(
+    h: Any, slot: Any, ts: Any, words: Any, flat: Any, low: Any, n: Any, advance: Any, rest: Any, gaps: Any,
+    small: Any, shared: Any, own: Any, pane_id: Any, pane_cell: Any, pane_arena: Any, direct: Any, table: Any,
+    kept: Any, window: Any, out: Any,
+) -> Any:  # fmt: skip
+    """Tuples low to n: the place of each one's cell in the ring, -1 for one that lies in no window.
+
+    Gives the first tuple that was not done, and in NEED what there was too little of. `flat` is `words` in one row. A cell's
+    key is in `kept`; where windows are `shared`, its window's place is in `window`.
+
+    `h` the hive's words, `slot` the source's. `ts`: int64, in the source's order. `words`: int64[KEYS, n], each
+    tuple's key. `low`: where to begin. `advance`, `rest`, `gaps`: the panes' grid, and whether it has gaps between
+    windows. `small`: keys may be looked up in `direct`. `own`: the source's words, named in `words`. `pane_id`,
+    `pane_cell`, `pane_arena`: its panes not let go of, with their first cell and first arena word. `out`: the cell of
+    each tuple.
+
+    Whatever stops it early, what was done is done: the caller makes room and calls again from the tuple it gives. A
+    winset that was opened before memory ran out is found again then.
+    """
+    mask = kept.shape[1] - 1
+    table_mask = np.uint64(len(table) - 1)
+    high, gap, winset = own[y.OPEN_HIGH], own[y.IN_GAP] != 0, own[y.WINSET]
+    cells, first = own[y.CELL_END], own[y.OPEN_CELL]
+    started = own[y.STARTED] != 0
+    keys = words.shape[0]
+    done = n
+    for i in range(low, n):
+        if not started or ts[i] >= high:
+            number, _, end = pane_of(ts[i], advance, rest)
+            gap = gaps and number & 1 == 1
+            if not gap:
+                if own[y.PANE_END] == len(pane_id):
+                    own[y.NEED], done = y.PANES, i
+                    break
+                before = h[y.source_at(slot) + y.ARENA_END]
+                found = hive.open_winset(h, slot, number)
+                if found == y.NIL:
+                    own[y.NEED], done = y.NODES, i
+                    break
+                member = hive.join(h, slot, found, cells)
+                if member == y.NIL:
+                    own[y.NEED], done = y.ARENA, i
+                    break
+                if own[y.PANE_END] > 0:  # else the last member's memory is free already, and its end was said
+                    h[y.piece_at(h, own[y.MEMBER]) + y.M_END] = cells
+                own[y.MEMBER] = member
+                winset, first = found, cells
+                pane = own[y.PANE_END]
+                pane_id[pane], pane_cell[pane], pane_arena[pane] = number, cells, before
+                own[y.PANE_END] += 1
+            high, started = end, True
+        if gap:
+            out[i] = -1
+            continue
+        key = words[0, i]
+        near = small and key >= 0 and key < len(direct) and words[1, i] == 0
+        at = np.uint64(0)
+        hash = np.uint64(0)
+        if near:
+            cell = direct[key]
+        else:
+            hash = mixed(words, i)
+            at = hash & table_mask
+            cell = table[at]
+            while cell >= first:
+                equal = True
+                for k in range(keys):
+                    equal = equal and kept[k, cell & mask] == words[k, i]
+                if equal:
+                    break
+                at = (at + np.uint64(1)) & table_mask
+                cell = table[at]
+        if cell < first:
+            if cells - own[y.CELL_FREED] > mask:
+                own[y.NEED], done = y.CELLS, i
+                break
+            if not near and 2 * (cells - first + 1) > len(table):
+                own[y.NEED], done = y.TABLE, i
+                break
+            cell = cells
+            if shared:
+                if near:
+                    hash = mixed(words, i)
+                place_of = hive.window_of(h, slot, winset, flat, i, words.shape[1], np.int64(hash))
+                if place_of == y.NIL:
+                    own[y.NEED], done = y.ARENA, i
+                    break
+                window[cell & mask] = place_of
+            cells += 1
+            for k in range(keys):
+                kept[k, cell & mask] = words[k, i]
+            if near:
+                direct[key] = cell
+            else:
+                table[at] = cell
+        out[i] = cell & mask
+    own[y.STARTED], own[y.OPEN_HIGH], own[y.WINSET], own[y.IN_GAP] = started, high, winset, gap
+    own[y.CELL_END], own[y.OPEN_CELL] = cells, first
+    if own[y.PANE_END] > 0:
+        h[y.piece_at(h, own[y.MEMBER]) + y.M_END] = cells
+    return done
+
+
+@compiled
+def reindex(kept: Any, first: Any, end: Any, table: Any) -> None:
+    """Enter a pane's cells into a new table."""
+    mask = kept.shape[1] - 1
+    table_mask = np.uint64(len(table) - 1)
+    for cell in range(first, end):
+        at = mixed(kept, cell & mask) & table_mask
+        while table[at] >= first:
+            at = (at + np.uint64(1)) & table_mask
+        table[at] = cell
+
+
+@compiled
+def keys_of(kept: Any, first: Any, end: Any, at: Any, out: Any) -> None:
+    """The keys of a source's cells, into out[:, at:]."""
+    mask = kept.shape[1] - 1
+    for k in range(kept.shape[0]):
+        for cell in range(first, end):
+            out[k, at + cell - first] = kept[k, cell & mask]
+
+
+@compiled
+def pane_at(ts: Any, size: Any, advance: Any) -> Any:
+    """The pane of a ts."""
+    number, _, _ = pane_of(ts, advance, size % advance)
+    return number

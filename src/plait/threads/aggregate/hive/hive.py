@@ -6,6 +6,7 @@
     window_of(h, slot, winset, key)     find or make the window of a key in it
     advance(h, slot, pane)              this source updates no pane below any more: the paper's `written`
     take(h, below)                      the first winset, if every source has written past it (`getNextWinSet`)
+    gather(h, below, ...)               take some, and copy out of them what the taker wants to know
     let_go(h, pane)                     the taker has copied what it took from panes below: their memory may be used again
 
 Invariants, and why they hold:
@@ -44,14 +45,21 @@ from plait.threads.aggregate.hive.winsets import open_winset
 from plait.threads.aggregate.hive.words import (
     HEAD,
     HEAD_PANE,
+    HELD,
+    KEYS,
     LAST,
     NEXT,
     NIL,
     PANE,
+    PARTS,
     PASSED,
     SLOTS,
+    W_NUMBER,
+    WINDOWS,
+    WINSETS,
     WRITTEN,
     node_at,
+    piece_at,
     source_at,
 )
 from plait.threads.atomics import compiled, load_acquire, store_release
@@ -60,14 +68,14 @@ __all__ = [
     "STACK",
     "admit",
     "advance",
+    "gather",
     "join",
     "let_go",
-    "list_members",
-    "list_windows",
     "open_winset",
     "passed",
     "take",
     "window_of",
+    "windows_of",
     "written_by_all",
 ]
 
@@ -111,6 +119,49 @@ def take(h, below):
     store_release(h, HEAD, ahead)
     store_release(h, HEAD_PANE, pane)
     return ahead
+
+
+@compiled
+def gather(h, below, most, shared, stack, key, ids, ends, spans, told):
+    """Take complete winsets, until they have `most` parts or an array is full, and copy what they hold out of the hive.
+
+    Of each: its pane, by slot the source's cells (see `list_members`), and where windows are `shared` their keys, and how many
+    there are up to its end. A winset whose keys find no room in `key` is HELD, and comes first next time.
+
+    `told` is both input and answer, so that a call that found no room for keys can be repeated with a larger `key` and
+    goes on where it stopped. `ids`: each winset's pane. `ends`: windows up to its end. `spans`: int64[winsets, 2,
+    slots], first cell and end.
+    """
+    winsets = told[WINSETS]
+    windows = told[WINDOWS]
+    parts = told[PARTS]
+    while winsets < len(ids) and parts < most:
+        winset = told[HELD] if told[HELD] != NIL else take(h, below)
+        told[HELD] = NIL
+        if winset == NIL:
+            break
+        if shared:
+            after = list_windows(h, winset, stack, windows, key)
+            if after * h[KEYS] > len(key):
+                told[HELD] = winset
+                break
+            windows = after
+        first, end = spans[winsets, 0], spans[winsets, 1]
+        list_members(h, winset, first, end)
+        for slot in range(len(first)):
+            parts += end[slot] - first[slot]
+        ids[winsets] = h[node_at(h, winset) + PANE]
+        ends[winsets] = windows
+        winsets += 1
+    told[WINSETS], told[WINDOWS], told[PARTS] = winsets, windows, parts
+
+
+@compiled
+def windows_of(h, window, first, end, out):
+    """The numbers that the taker gave the windows of a source's cells, one after the other."""
+    mask = len(window) - 1
+    for cell in range(first, end):
+        out[cell - first] = h[piece_at(h, window[cell & mask]) + W_NUMBER]
 
 
 @compiled

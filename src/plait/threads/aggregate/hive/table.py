@@ -173,7 +173,7 @@ def list_windows(h, winset, stack, windows, key):
     and no source comes back to it.
 
     `stack` is the taker's scratch of STACK words. W_NUMBER receives the window's number, by which a source's cells
-    find it later (`batch.windows_of`).
+    find it later (`hive.windows_of`).
     """
     keys = h[KEYS]
     depth = 1

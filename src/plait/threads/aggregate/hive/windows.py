@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
+from plait.core.aggregate.accumulators import Accumulator, Frozen
 from plait.core.aggregate.base import Closed, Later
 from plait.core.aggregate.closed import Pairs, Slid
 from plait.core.aggregate.span import SpanPanes, span_window
@@ -18,10 +19,9 @@ from plait.core.kernels import panes
 from plait.order import AFTER_ALL
 from plait.query.aggregate import Aggregate
 from plait.query.bind import Bound
-from plait.threads.aggregate.hive import batch, hive
+from plait.threads.aggregate.hive import hive
 from plait.threads.aggregate.hive import words as y
-from plait.threads.aggregate.hive.cells import FAR, Cells, pane_of_promise
-from plait.threads.aggregate.hive.functions import Absorbing
+from plait.threads.aggregate.hive.cells import FAR, Cells, keys_of, pane_of_promise
 from plait.threads.aggregate.hive.memory import Hive
 
 AT_ONCE = 1 << 15  # parts that are merged at once, or somewhat more
@@ -34,7 +34,7 @@ class HiveWindows(SpanPanes):
     """`sources` gives, in the order of their tuples in ties, every source's cells.
 
     `hive` is the shared structure; the panes that `SpanPanes` keeps are this thread's own. `_stack`, `_key`, `_spans`,
-    `_ids` and `_ends` are buffers of `batch.gather`.
+    `_ids` and `_ends` are buffers of `hive.gather`.
     """
 
     def __init__(self, bound: Bound, sources: Callable[[], Iterable[Cells]], slots: int, *, shared: bool) -> None:
@@ -88,10 +88,10 @@ class HiveWindows(SpanPanes):
         told = np.zeros(4, np.int64)
         with self.hive.inside() as h:
             while True:
-                batch.gather(
+                hive.gather(
                     h, below, AT_ONCE, self._shared, self._stack, self._key, self._ids, self._ends, self._spans, told
                 )  # fmt: skip
-                if told[batch.HELD] == y.NIL:
+                if told[y.HELD] == y.NIL:
                     break
                 self._key = np.concatenate((self._key, np.zeros_like(self._key)))
             winsets, windows, parts, _ = (int(v) for v in told)
@@ -121,7 +121,7 @@ class HiveWindows(SpanPanes):
         starts = np.cumsum([0, *(high - low for _, low, high in found)])
         words, base = np.empty((self.hive.keys, int(starts[-1])), np.int64), np.zeros(self.hive.slots, np.int64)
         for (source, low, high), at in zip(found, starts.tolist(), strict=False):
-            batch.keys_of(source.parts[0], low, high, at, words)
+            keys_of(source.parts[0], low, high, at, words)
             base[source.slot] = at - low
         group = self.groups.find_words(words) if self.groups.by else self.groups.only(int(starts[-1]))
         slot = self.open_parts(ids, spans, base, group)
@@ -136,6 +136,19 @@ class HiveWindows(SpanPanes):
         slots = []
         for source, low, high in found:
             window = np.empty(high - low, np.int64)
-            batch.windows_of(h, source.parts[1], low, high, window)
+            hive.windows_of(h, source.parts[1], low, high, window)
             slots.append(window + opened)
         return slots
+
+
+class Absorbing:
+    """Merging of cells into the slots of new panes, from `first` on, one source after the other in their order."""
+
+    def __init__(self, into: list[Accumulator], first: int, number: int) -> None:
+        self._into, self._first = into, first
+        self._ts = [a.times(number) for a in into]
+
+    def absorb(self, parts: list[Frozen], target: np.ndarray, cell: np.ndarray) -> None:
+        """A source's parts: cell[k], its number, goes into slot target[k]."""
+        for accumulator, part, ts in zip(self._into, parts, self._ts, strict=True):
+            accumulator.absorb_cells(part, target, cell, self._first, ts)

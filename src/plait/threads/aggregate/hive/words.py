@@ -84,6 +84,15 @@ MEMBER_WORDS: Final = 4
 ROOT_BITS: Final = 8  # of the hash, that tell the entries of a winset's first table apart
 FAN_BITS: Final = 4  # and those of tables below
 
+# --- a source's own words, beside the hive: `cells` -------------------------------------------------------------
+STARTED, OPEN_HIGH, WINSET, IN_GAP, PANE_END, CELL_END, OPEN_CELL, CELL_FREED, NEED, MEMBER = range(10)
+OWN_WORDS: Final = 10
+# NEED: what is short when `cells.place` stops early.
+NODES, ARENA, CELLS, PANES, TABLE = range(1, 6)
+
+# --- what `hive.gather` tells ------------------------------------------------------------------------------------
+WINSETS, WINDOWS, PARTS, HELD = range(4)
+
 # --- values ----------------------------------------------------------------------------------------------------
 NIL: Final = 0
 UNLINKED: Final = -1

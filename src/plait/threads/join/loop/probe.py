@@ -5,22 +5,31 @@ it meets exactly what precedes it. Ranges begin at the first row that the window
 in total order, so do the beginnings, and the search for them is one walk along the segment for the whole run:
 DP-Join's single scan, in which the opposite window's expired tuples are found by the probe that no longer meets them.
 
-Which way a side's probes go: `ranges_of` finds what they may meet, `pick` decides between scan and index, the index
-gives candidates, `verify` lets the condition judge them, `scan` does the rest (rows no index covers, probes that gave
-up), and `in_order` sorts the pairs. An index only narrows: the condition's kernel judges every pair that comes out.
+Which way a side's probes go (`probe_side`): `ranges_of` finds what they may meet, `pick` decides between scan and index, the
+index gives candidates, `verify` lets the condition judge them, `scan` does the rest (rows no index covers, probes that
+gave up), and `in_order` sorts the pairs. An index only narrows: the condition's kernel judges every pair that comes out.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
+import numpy as np
+from numba import carray, int64, uint64
+
 from plait.core.condition import native
 from plait.core.join.choice import CHAIN_LONG, REST_LONGEST, SCAN_BELOW
 from plait.core.join.reach import NUMBER, first_met_compiled
-from plait.core.kernels.chains import probe_ranges
+from plait.core.kernels.chains import KEY, PREV, X, Y, cell, mixed, probe_ranges
+from plait.core.kernels.sorted import lower, upper
 from plait.threads.atomics import load_acquire, store_release
-from plait.threads.atomics.native import address_of, call_at, floats, inner, ints, octets
+from plait.threads.atomics.native import address_of, call_at, floats, inner, ints, octets, pointer_at
 from plait.threads.join.loop import segment as seg
 from plait.threads.join.loop import words as o
 
+STEPS: Final = 64  # a walk's budget, besides its share of the window
+BLOCK: Final = 64  # probes walked together
+CELLS: Final = 25  # cells of one probe, at most
 SEGMENT_WORDS = 1 << 12  # of a segment's block, at most: the array's length is not checked
 
 _AUTO, _SCAN, _HASH, _GRID, _SORTED = o.AUTO, o.SCAN, seg.HASH, seg.GRID, seg.SORTED
@@ -235,13 +244,11 @@ def probe_side(w, side, p, usable, first, last, found, pairs, over, ranges, walk
     if kind != _HASH:
         bands(w, side, p, first, last, ranges)
     if kind == _HASH:
-        count = seg.probe_hash(s, first, last, lo, hi, usable, keys, over, found, pairs[0], pairs[1], tally)
+        count = probe_hash(s, first, last, lo, hi, usable, keys, over, found, pairs[0], pairs[1], tally)
     elif kind == _GRID:
-        count = seg.probe_grid(
-            s, first, last, lo, hi, usable, keys, ranges, over, found, pairs[0], pairs[1], walk, tally
-        )
+        count = probe_grid(s, first, last, lo, hi, usable, keys, ranges, over, found, pairs[0], pairs[1], walk, tally)
     else:
-        count = seg.probe_sorted(
+        count = probe_sorted(
             s, first, last, lo, hi, usable, ranges, over, p[o.P_TAIL], found, pairs[0], pairs[1], walk, tally
         )
     if count < 0:
@@ -265,6 +272,190 @@ def probe_side(w, side, p, usable, first, last, found, pairs, over, ranges, walk
             return count
     tally[1] += steps + rest
     observe(w, s, other, kind, probes, given_up, steps)
+    return count
+
+
+# --- probing ----------------------------------------------------------------------------------------------------
+# Each gives the number of candidates in `out_probe` and `out_row` (positions), or -1 where these are too short. Probes
+# whose walk would cost more than a scan are marked in `over`, and have no candidates. `tally[0]` counts steps.
+
+
+@inner
+def probe_hash(s, begin, n, lo, hi, wanted, keys, over, found, out_probe, out_row, tally):
+    """Candidates of probes [begin, n) by equal key: walk the key's chain from its newest row down to `lo`.
+
+    Rows at `hi` or above follow the probe in the order and are skipped. `found` is how many candidates there are
+    already.
+    """
+    cap, mask = s[seg.CAP], s[seg.MASK]
+    node = seg.nodes(s[seg.NODE], cap)
+    head, head_mask = ints(s[seg.HEAD], s[seg.HEAD_MASK] + 1), uint64(s[seg.HEAD_MASK])
+    count, steps, room = found, tally[0], len(out_probe)
+    for p in range(begin, n):
+        if not wanted[p] or lo[p] >= hi[p]:
+            continue
+        low, high, key = lo[p], hi[p], keys[p]
+        limit = steps + STEPS + (high - low) // 128
+        start = count
+        row = load_acquire(head, int64(mixed(key) & head_mask))
+        while row >= low:
+            steps += 1
+            if steps > limit:
+                over[p] = 1
+                count = start
+                break
+            place = row & mask
+            if row < high and node[place, KEY] == key:
+                if count == room:
+                    return -1
+                out_probe[count] = p
+                out_row[count] = row
+                count += 1
+            row = node[place, PREV]
+    tally[0] = steps
+    return count
+
+
+@inner
+def open_walks(s, first, last, lo, hi, wanted, keys, ranges, at_probe, at_row, over):
+    """The chains that probes [first, last) have to walk in a grid: for each cell that a probe's ranges touch, its
+    newest row.
+
+    A probe that touches more than CELLS cells is given up: a scan is cheaper. Gives how many walks there are.
+    """
+    inverse = floats(s[seg.INVERSE], 2)
+    masks = carray(pointer_at(s[seg.MASKS]), 5, dtype=np.uint64)
+    head = ints(s[seg.HEAD], s[seg.HEAD_MASK] + 1)
+    walks = 0
+    for p in range(first, last):
+        if not wanted[p] or lo[p] >= hi[p]:
+            continue
+        cx0, cx1 = cell(ranges[p, 0], inverse[0]), cell(ranges[p, 1], inverse[0])
+        cy0, cy1 = cell(ranges[p, 2], inverse[1]), cell(ranges[p, 3], inverse[1])
+        # In a table that wraps around, a range longer than the table would visit slots twice.
+        cx1 = min(cx1, cx0 + int64(masks[0]))
+        cy1 = min(cy1, cy0 + int64(masks[1]))
+        if (cx1 - cx0 + 1) > CELLS or (cx1 - cx0 + 1) * (cy1 - cy0 + 1) > CELLS:
+            over[p] = 1
+            continue
+        spread = uint64(0)
+        if masks[4]:
+            spread = mixed(keys[p])
+        for cx in range(cx0, cx1 + 1):
+            for cy in range(cy0, cy1 + 1):
+                slot = (((uint64(cx) & masks[0]) << masks[2]) | (uint64(cy) & masks[1])) ^ spread
+                at_probe[walks] = p
+                at_row[walks] = load_acquire(head, int64(slot & masks[3]))
+                walks += 1
+    return walks
+
+
+@inner
+def probe_grid(s, begin, n, lo, hi, wanted, keys, ranges, over, found, out_probe, out_row, walk, tally):
+    """As `core.kernels.chains.probe_grid`: a block of probes walks its cells side by side, so that cache misses overlap.
+
+    A walk that has used its budget marks its probe in `over`; then all candidates of that probe are dropped, or the
+    scan that follows would find them twice.
+    """
+    cap, mask = s[seg.CAP], s[seg.MASK]
+    node, where = seg.nodes(s[seg.NODE], cap), seg.coords(s[seg.NODE], cap)
+    masks = carray(pointer_at(s[seg.MASKS]), 5, dtype=np.uint64)
+    keyed = masks[4] != uint64(0)
+    at_probe, at_row, walked = walk[0], walk[1], walk[2]
+    count, steps, room = found, tally[0], len(out_probe)
+    for first in range(begin, n, BLOCK):
+        last = min(first + BLOCK, n)
+        for p in range(first, last):
+            walked[p - first] = STEPS + (hi[p] - lo[p]) // 128
+        start = count
+        walks = open_walks(s, first, last, lo, hi, wanted, keys, ranges, at_probe, at_row, over)
+        spent = False
+        while walks > 0:
+            if count + walks > room:
+                return -1
+            steps += walks
+            still = 0
+            for w in range(walks):
+                p, row = at_probe[w], at_row[w]
+                if row < lo[p]:
+                    continue
+                place = row & mask
+                x, y = where[place, X], where[place, Y]
+                inside = (x >= ranges[p, 0]) & (x <= ranges[p, 1]) & (y >= ranges[p, 2]) & (y <= ranges[p, 3])
+                out_probe[count] = p
+                out_row[count] = row
+                if inside & (row < hi[p]) and (not keyed or node[place, KEY] == keys[p]):
+                    count += 1
+                walked[p - first] -= 1
+                if walked[p - first] < 0:
+                    over[p] = 1
+                    spent = True
+                    continue
+                at_probe[still] = p
+                at_row[still] = node[place, PREV]
+                still += 1
+            walks = still
+        if spent:
+            kept = start
+            for k in range(start, count):
+                if not over[out_probe[k]]:
+                    out_probe[kept] = out_probe[k]
+                    out_row[kept] = out_row[k]
+                    kept += 1
+            count = kept
+    tally[0] = steps
+    return count
+
+
+@inner
+def probe_sorted(s, begin, n, lo, hi, wanted, ranges, over, tail, found, out_probe, out_row, runs, tally):
+    """Rows of sorted chunks. `tail[p]` becomes the position from which rows are in none: the caller scans these.
+
+    A chunk's word in seg.SORT_SIZES names the chunk: if another number stands there the chunk is not sorted yet. `runs` is
+    scratch: where the matching rows of each chunk begin and end.
+    """
+    cap, mask, size = s[seg.CAP], s[seg.MASK], s[seg.CHUNK]
+    chunks = cap // size
+    keys, order, sizes = floats(s[seg.SORT_KEYS], cap), ints(s[seg.SORT_ORDER], cap), ints(s[seg.SORT_SIZES], chunks)
+    count, steps, room = found, tally[0], len(out_probe)
+    for p in range(begin, n):
+        tail[p] = lo[p]
+        if lo[p] >= hi[p]:
+            continue
+        if not wanted[p]:
+            tail[p] = hi[p]
+            continue
+        low, high = lo[p], hi[p]
+        total, chunk = 0, low // size
+        while chunk * size < high:
+            word = load_acquire(sizes, chunk % chunks)
+            if word >> 24 != chunk:
+                break
+            first = (chunk * size) & mask
+            last = first + (word & 0xFFFFFF)
+            begins = lower(keys, first, last, ranges[p, 0])
+            ends = upper(keys, begins, last, ranges[p, 1])
+            at = chunk % chunks
+            runs[0, at] = begins
+            runs[1, at] = ends
+            total += ends - begins
+            chunk += 1
+        tail[p] = min(max(chunk * size, low), high)
+        steps += total
+        if total > STEPS + (high - low) // 64:
+            over[p] = 1
+            tail[p] = low
+            continue
+        if count + total > room:
+            return -1
+        for c in range(low // size, chunk):
+            for at in range(runs[0, c % chunks], runs[1, c % chunks]):
+                row = order[at]
+                if row >= low and row < high:
+                    out_probe[count] = p
+                    out_row[count] = row
+                    count += 1
+    tally[0] = steps
     return count
 
 

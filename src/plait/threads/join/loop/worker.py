@@ -38,7 +38,7 @@ from plait.core.join.reach import NUMBER, first_met_compiled
 from plait.core.machine.line import LINE
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.threads import words as shared
-from plait.threads.atomics import fence, load_acquire, sched_yield, store_release
+from plait.threads.atomics import load_acquire, sched_yield, store_release
 from plait.threads.atomics.native import clock_ns, compiled, inner, ints, nap, octets, pointer_at
 from plait.threads.gate import codes, either, epochs
 from plait.threads.gate.flow import cancel, prepare, sleep
@@ -46,8 +46,8 @@ from plait.threads.gate.words import FRONTIER as GATE_FRONTIER
 from plait.threads.gate.words import READY_EVENT, reader_at
 from plait.threads.join.loop import segment as seg
 from plait.threads.join.loop import words as o
-from plait.threads.join.loop.emit import emit, pass_time, wake_gatherer
 from plait.threads.join.loop.feed import publish_frontier, read_feed, write_feed
+from plait.threads.join.loop.out import emit, pass_time, publish_progress
 from plait.threads.join.loop.probe import in_order, probe_side, segment_of
 
 SPINS = 8  # looks at the gate before a worker sleeps
@@ -358,23 +358,6 @@ def publish(c, w, last_ts):
     if w[o.RANK] > 0:
         left, right = live_ts(w, 0, last_ts), live_ts(w, 1, last_ts)
     publish_progress(c, w, last_ts, left, right)
-
-
-@inner
-def publish_progress(c, w, last_ts, left, right):
-    """Make known how far this worker is. Results first, then what says that there are no more.
-
-    `left` and `right`: no row with a lower ts can be in a result that is still to come.
-    """
-    store_release(w, o.OUT_TAIL, w[o.EMIT_TAIL])
-    store_release(w, o.DONE_RANK, w[o.RANK])
-    store_release(w, o.DONE_TS, max(w[o.FRONTIER], last_ts))
-    # Last: who sees it sees the results of rows that it gives up, too, and takes them first.
-    store_release(w, o.LIVE_TS, left)
-    store_release(w, o.LIVE_TS + 1, right)
-    fence()
-    # Others' results may have waited for this worker, so the gatherer is woken even if there are none of its own.
-    wake_gatherer(c)
 
 
 @inner

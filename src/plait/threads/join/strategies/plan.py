@@ -15,7 +15,7 @@ the same sequence.
 
 A strategy that does not fit the common loop (other flows, other windows) names one of its own in `Plan.loop`, as
 `asof` does: it gets the same memory, and answers with the same codes (`join.loop.words`). What it puts into its ring with
-`emit.put`, and publishes with `worker.publish_progress`, is gathered like everybody's.
+`out.put`, and publishes with `out.publish_progress`, is gathered like everybody's.
 
 Held by tests/threads/join/test_plans.py.
 """

@@ -11,7 +11,7 @@ Ordering Precision», USENIX ATC 2016; algorithms 1 to 5.
 - Gathering (section 5): each worker's results come in order; a punctuation closes what belongs to so many triggers.
   What lies between two punctuations is taken worker by worker. `punctuate=1` is the paper's outer ordering,
   `"comparison"` its inner one (the result order), a number k sorts only every k triggers apart, None lets results
-  through as they come (`gather`).
+  through as they come (`out.gather`).
 
 Invariant: as ScaleJoin's, a pair is compared by the one worker that stored its earlier tuple; and the order of
 results is exact as far as punctuations go, because every worker punctuates at the same triggers.

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from plait.threads.payload import EXTRA, Payload
+from plait.core.rows import EXTRA, Payload
 
 KINDS: dict[str, Any] = {
     "bool": (pa.bool_(), lambda c: c.random() < 0.5),

@@ -1,0 +1,35 @@
+"""Which engine serves an operator: a table of names. Whoever adds a kind of operator, or of engine, names it here."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from plait.query.aggregate import Aggregate
+from plait.query.bind import Bound
+from plait.query.operator import Operator
+from plait.threads.aggregate.designs import Design
+from plait.threads.aggregate.tuml import AggregateEngine
+from plait.threads.aggregate.wiml import HiveEngine
+from plait.threads.engine import Engine
+from plait.threads.join.engine import JoinEngine
+from plait.threads.join.strategies.plan import Plan
+from plait.threads.operator.engine import OperatorEngine
+from plait.threads.plan import Sharing, Step, plan
+from plait.threads.together import Together
+
+
+def engine_of(bound: Bound, schemas: Mapping[str, pa.Schema], step: Step, together: Together) -> Engine:
+    """The engine of a bound operator; its threads have not started."""
+    if isinstance(bound.node, Aggregate):
+        # Only now are all columns known, which have a say in the design.
+        made = plan(bound.node, dataclasses.replace(step.options, schemas=schemas))
+        assert isinstance(made, Design)
+        return (HiveEngine if made.merges_windows else AggregateEngine)(bound, schemas, made, step.options, together)
+    if isinstance(bound.node, Operator):
+        assert isinstance(step.plan, Sharing)
+        return OperatorEngine(bound, schemas, step.plan, step.options, together)
+    assert isinstance(step.plan, Plan)
+    return JoinEngine(bound, schemas, step.plan, step.options, together)
