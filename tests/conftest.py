@@ -29,6 +29,9 @@ if "GC" not in OWN_JAVA:  # a JVM takes one collector only
     QUICK_JAVA += " -XX:+UseSerialGC"
 os.environ["SPARK_SUBMIT_OPTS"] = f"{QUICK_JAVA} {OWN_JAVA}".strip()
 
+# What somebody has measured on this machine changes how runs are planned, and what `explain` says. Tests have their own, or none.
+os.environ["PLAIT_CALIBRATION"] = ""
+
 java_missing = functools.cache(java.missing)
 
 

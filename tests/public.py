@@ -14,7 +14,10 @@ from plait.threads import run, stats
 from plait.threads.elastic import manager, policy
 
 #: Packages whose `__all__` is a promise to users.
-PACKAGES = ("plait", "plait.query", "plait.connectors", "plait.connectors.synthetic", "plait.spark")
+PACKAGES = (
+    "plait", "plait.query", "plait.connectors", "plait.connectors.synthetic", "plait.spark",
+    "plait.models.scalejoin", "plait.models.splitjoin", "plait.models.dpjoin", "plait.models.stretch", "plait.models.aggregation",
+)  # fmt: skip
 
 #: What users get or name without importing it from one of these.
 BESIDE = (

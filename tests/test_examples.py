@@ -178,6 +178,7 @@ GIVEN: dict[tuple[str, int], Callable[..., dict[str, Any]]] = {
     ("elastic.md", 0): lambda: {"query": counted(), "batch": {"ts": [1], "n": [1]}},
     ("elastic.md", 1): lambda: {"query": counted()},
     ("gate.md", 0): lambda: {"__name__": "gate.md"},
+    ("models.md", 0): lambda: {"__name__": "models.md"},
     ("spark.md", 0): in_spark,
     ("spark.md", 3): in_spark_aggregates,
     ("threads.md", 0): lambda: {"query": joined(), "batch": {"ts": [1, 2, 3]}},

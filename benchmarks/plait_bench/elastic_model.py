@@ -10,10 +10,11 @@ from a gate, and the merge is shared out among them; the price is contention. Ti
     d_see                 what it costs a processing thread to see a tuple at all: both kinds broadcast here
     d_copy, d_share       what each further processing thread adds for the input thread: copying (pure), contention
                           (virtual)
-    d_merge_...           what each further one adds for the output thread, times log2 n: the paper's n log n merge
+    d_merge_...           what each further one adds for the output thread, times log2 n: (n - 1) log2 n in all
 
 Where there are fewer cores than threads that are busy, all of the work of a tuple is spread over the cores: a second
-bound, which the paper, with 36 cores, does without.
+bound, which the paper, with 36 cores, does without. The model as the paper has it, with n and n log n where this one
+counts from the second thread on, and without d_see and cores, is `plait.models.stretch`.
 """
 
 from __future__ import annotations

@@ -246,7 +246,7 @@ def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def test_a_new_command_is_one_module(beside: Path) -> None:
     (beside / "toy.py").write_text(TOY)
     assert invoke("toy").output == "a word\n"
-    assert "toy      Say a word." in invoke("--help").output
+    assert "toy        Say a word." in invoke("--help").output
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,7 @@ def test_what_a_command_lacks_is_named(beside: Path, text: str, lacks: str) -> N
 def test_every_command_is_whole() -> None:
     context = click.Context(cli)
     names = cli.list_commands(context)
-    assert names == ["bench", "demo", "explain", "run", "verify"]
+    assert names == ["bench", "calibrate", "demo", "explain", "run", "verify"]
     for name in names:
         assert cli.get_command(context, name) is not None
 

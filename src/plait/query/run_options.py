@@ -19,8 +19,8 @@ class ThreadsOptions(TypedDict, total=False):
     In a query of queries they hold for every operator that has them: `workers` is the number for each.
 
     Args:
-        workers: Threads that compare or update. A join has all cores unless its layout says otherwise, an operator one, an
-            aggregate what its strategy needs. Default: None.
+        workers: Threads that compare or update. A join has all cores unless its layout says otherwise (or, on a machine that is
+            calibrated, as many as gain something), an operator one, an aggregate what its strategy needs. Default: None.
         elastic: Into how many shares the state is split, so how many threads there may be at most. `Run.resize` and `policy`
             change who serves them. Default: None.
         policy: When threads come and go by themselves, with `elastic`. True is 90, 70 and 45 percent of load; three numbers are
@@ -41,8 +41,8 @@ class ThreadsOptions(TypedDict, total=False):
         punctuate: Of splitjoin, how exactly results are ordered: "order" (as `order` says), "comparison" (strict), a number k
             (only every k triggers apart), or None (as results come). Default: 'order'.
         fan_out: Of splitjoin, how many children a worker has in the distribution tree. Default: 2.
-        rates: Tuples a second of the left and the right stream, for dpjoin's layout. None: they are taken as equal.
-            Default: None.
+        rates: Tuples a second of the left and the right stream, for dpjoin's layout and, on a machine that is calibrated, for the
+            number of workers. None: they are taken as equal. Default: None.
         capacity: How many ready tuples of a source workers may not have read yet; beyond it `push` waits. With WiML: parts of
             windows that are complete and not taken. Default: 32768.
         pending: How many tuples of a source may wait for another source; beyond it `push` raises `PendingError`, and the run

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from plait.core.aggregate.panes import window_record
+from plait.core.calibration import kept
 from plait.errors import QueryError, counted
 from plait.query.aggregate import Aggregate
 from plait.query.base import Node, Query
@@ -208,10 +209,17 @@ def plan(query: Query, options: Options) -> AnyPlan:
     workers = options.workers or (
         model.workers_for(options.layout) or 1 if options.strategy == "sequential" else _default(options)
     )
-    wish = Wish(workers, kind, options.layout, options.fan_out, options.rates)
+    machine = kept()
+    meets = model.meets(query.window, options.rates) if machine is not None and isinstance(query, Join) else None
+    advice = ""
+    if machine is not None and meets is not None and _may_choose_workers(kind, options):
+        workers, advice = model.crew(workers, _sources(query), options.rates, meets, machine)
+    costs = None if machine is None else machine.costs
+    wish = Wish(workers, kind, options.layout, options.fan_out, options.rates, meets, costs)
     name, why = options.strategy, ""
     if name == "auto" and kind != "asof":
         name, why = model.strategy(wish)
+        why = f"{advice}; {why}" if advice else why
     if kind == "asof":
         if name not in ("auto", "dpjoin", "asof"):
             raise QueryError(
@@ -226,6 +234,17 @@ def plan(query: Query, options: Options) -> AnyPlan:
         made = chosen.plan(wish)
     made.check()
     return made if not why else replace(made, why=f"{why}; {made.why}")
+
+
+def _may_choose_workers(kind: str, options: Options) -> bool:
+    """Whether nobody has said how many workers an inner join has, in any way."""
+    return kind == "inner" and options.workers is None and options.layout == options.strategy == "auto"
+
+
+def _sources(query: Query) -> int:
+    """How many sources can be pushed at once: the declared ones; of an input that declares none, one."""
+    declared = (child.declared() if isinstance(child, Stream) else None for child in query.inputs)
+    return sum(1 if each is None else max(1, len(each)) for each in declared)
 
 
 def _elastic_aggregate(query: Aggregate, options: Options) -> designs.Design | None:

@@ -1,21 +1,36 @@
-"""Strategy and layout from what is known: the number of workers, the kind of join, the streams' rates.
+"""Strategy, workers and layout from what is known: cores, the kind of join, the streams' rates, this machine's costs.
 
-DP-Join (section 5.3): a left tuple is compared by the n workers of its row, each with a 1/n of the right window, so
-its latency goes with (right rate x window) / n; a right tuple's with (left rate x window) / m. With m * n fixed, the
-larger of the two is least where the parts of both windows that one worker holds are equal: m / n = left rate / right
-rate.
+**Layout.** A left tuple is compared by the n workers of its row, each with a 1/n of the right window, so its latency goes with
+(right rate x window) / n; a right tuple's with (left rate x window) / m (DP-Join, equation 7). With m * n fixed, the larger of
+the two is least where the parts of both windows that one worker holds are equal: m / n = left rate / right rate. That criterion
+is plait's (`plait.models.dpjoin.best_layout`): the paper's mean (equation 8) is the same for m x n and n x m, and its section
+5.3.2 leaves it to intuition.
 
 An example. 8 workers, rates 1000 and 4000. Shapes are 1x8, 2x4, 4x2, 8x1. The larger of right / n and left / m is 1000
 for 1x8 (500 and 1000), 1000 for 2x4 (1000 and 500), 2000 for 4x2, 4000 for 8x1. Of the two that are equal 2x4 is the
 squarer, and is taken.
+
+**Workers.** Where nobody has said how many, there is one a core; or, if this machine is calibrated (`core.calibration`) and it is
+known how many tuples a window has, as many as gain something by STRETCH's model (`crew`).
 """
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
-from plait.errors import QueryError
+from plait.core.calibration import Calibration, Costs, duration
+from plait.core.join.reach import reach_of
+from plait.errors import QueryError, counted
+from plait.models import dpjoin, stretch
+from plait.query.join import Window
 from plait.threads.join.strategies.plan import Two, Wish
+
+#: More workers have to let so many times more through to be worth their threads.
+WORTH = 1.1
+
+#: How many times dearer than the calibration's, two bands over numbers, a user's condition may be.
+DEAR = 20
 
 
 def strategy(wish: Wish) -> tuple[str, str]:
@@ -80,14 +95,88 @@ def layout(wish: Wish) -> tuple[Two, str]:
 
 def _by_rates(wish: Wish) -> tuple[int, int, str]:
     workers = wish.workers
-    left, right = wish.rates or (1.0, 1.0)
+    left, right = map(float, wish.rates or (1, 1))
     if wish.kind != "inner":
         return workers, 1, f"{workers} x 1"
-    shapes = [(m, workers // m) for m in range(1, workers + 1) if workers % m == 0]
     # The slower of the two kinds of tuples decides; of equals, the squarer shape has the shorter hand-off.
-    m, n = min(shapes, key=lambda s: (max(right / s[1], left / s[0]), abs(s[0] - s[1])))
+    m, n = dpjoin.best_layout(workers, left, right)
     known = f"rates {left:g} and {right:g} tuples/s" if wish.rates else "rates unknown, taken as equal"
-    return m, n, f"{m} x {n}: {known}, so a worker's parts of both windows are as equal as {workers} workers allow"
+    why = f"{m} x {n}: {known}, so a worker's parts of both windows are as equal as {workers} workers allow"
+    return m, n, why + _latency(wish, m, n)
+
+
+def _latency(wish: Wish, m: int, n: int) -> str:
+    """What DP-Join's equations 7 and 8 make of a layout, in words; nothing where this machine or the windows are not known."""
+    if wish.costs is None or wish.meets is None:
+        return ""
+    left, right = wish.rates or (1.0, 1.0)
+    of_left = left / (left + right)
+    mean = of_left * dpjoin.stream_latency(wish.meets[0], wish.costs.comparison_s, n) + (
+        1 - of_left
+    ) * dpjoin.stream_latency(wish.meets[1], wish.costs.comparison_s, m)
+    return (
+        f"; a partner is found after {duration(mean)} in the mean (DP-Join's equation 8, a comparison at "
+        f"{duration(wish.costs.comparison_s)})"
+    )
+
+
+def meets(window: Window, rates: tuple[float, float] | None) -> tuple[float, float] | None:
+    """How many tuples of the other stream a left tuple looks back at, and a right one; None where that is not known.
+
+    A window that counts says so itself; of one that measures time it takes the streams' rates. Of a tumbling window a tuple meets
+    half, in the mean.
+    """
+    reach = reach_of(window)
+    if reach.counts:
+        return float(reach.back[0]), float(reach.back[1])
+    if rates is None:
+        return None
+    left, right = ((back + (reach.step / 2 if reach.step > 1 else 0)) / 1e6 for back in reach.back)
+    return rates[1] * left, rates[0] * right
+
+
+def crew(
+    cores: int, sources: int, rates: tuple[float, float] | None, met: tuple[float, float], found: Calibration
+) -> tuple[int, str]:
+    """How many workers an inner join has where nobody has said, and why: STRETCH's model with this machine's costs.
+
+    Processing is taking a tuple, which every worker does, and comparing it, which they share; input is pushing, by a thread a
+    source; output is making rows of results. Two things are not known. How many results there will be: none are taken, and as
+    many as one reader can make rows of while tuples come in, if there are so many pairs. And what the condition costs: as much as
+    the one that was measured, and `DEAR` times that. For each of these four cases the model says what every number of workers
+    lets through, beside the best; the number whose worst case is best is taken, the fewest of those within `WORTH` of it. An
+    index compares less than a scan does: then there may be more workers than needed.
+    """
+    costs = found.costs
+    left, right = rates or (1.0, 1.0)
+    compared = (left * met[0] + right * met[1]) / (left + right)
+    inputs = max(1, min(sources, cores))
+    push = costs.push_s / inputs
+    cases: list[list[float]] = []  # a case's tuples a second with 1, 2 ... workers
+    for results, dear in itertools.product((0.0, min(compared, push / costs.result_s)), (1, DEAR)):
+        parts = stretch.Costs(
+            input_s=push, process_s=max(compared * dear * costs.comparison_s + results * costs.emit_s, 1e-12),
+            output_s=results * costs.result_s, contend_s=costs.ring_contend_s,
+            merge_virtual_s=results * costs.result_merge_s, see_s=costs.see_s,
+        )  # fmt: skip
+        cases.append([stretch.stages("virtual", parts, n).on_cores(n, cores, inputs) for n in range(1, cores + 1)])
+    worst = [min(case[n] / max(case) for case in cases) for n in range(cores)]
+    workers = 1 + next(n for n, share in enumerate(worst) if share * WORTH >= max(worst))
+    why = (
+        f"{counted(workers, 'worker')} of {cores} by STRETCH's model: a tuple meets {compared:,.0f} others at "
+        f"{duration(costs.comparison_s)} to {duration(DEAR * costs.comparison_s)} each, is taken in {duration(costs.see_s)} "
+        f"and pushed in {duration(costs.push_s)} ({found.told})"
+    )
+    return workers, why + _optimal(rates, met, costs)
+
+
+def _optimal(rates: tuple[float, float] | None, met: tuple[float, float], costs: Costs) -> str:
+    """DP-Join's N_opt in words, where rates are known: what they take, however much faster tuples could be pushed."""
+    if rates is None or max(met) == 0:
+        return ""
+    window_s = (met[0] / rates[1] + met[1] / rates[0]) / 2
+    least = dpjoin.optimal_workers(float(rates[0]), float(rates[1]), window_s, costs.comparison_s)
+    return f"; {rates[0]:g} and {rates[1]:g} tuples/s take {counted(least, 'worker')} (DP-Join's N_opt)"
 
 
 def _no_layout(asked: object) -> QueryError:

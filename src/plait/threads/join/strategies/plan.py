@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from math import lcm
 from typing import Any
 
+from plait.core.calibration import Costs
 from plait.errors import QueryError
 
 Two = tuple[int, int]
@@ -33,13 +34,19 @@ Two = tuple[int, int]
 
 @dataclass(frozen=True)
 class Wish:
-    """What is asked of a strategy. `kind` is inner, left, semi or anti; `rates` are tuples a second, where known."""
+    """What is asked of a strategy. `kind` is inner, left, semi or anti; `rates` are tuples a second, where known.
+
+    For what is said of a plan, and nothing else: `meets`, how many tuples of the other stream a left tuple looks back at, and a
+    right one, where known; `costs`, this machine's, where it is calibrated.
+    """
 
     workers: int
     kind: str = "inner"
     layout: Two | str = "auto"
     fan_out: int = 2
     rates: tuple[float, float] | None = None
+    meets: tuple[float, float] | None = None
+    costs: Costs | None = None
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from plait.core.calibration import duration
 from plait.errors import QueryError
+from plait.models import splitjoin as equations
 from plait.threads.join.strategies import scalejoin
 from plait.threads.join.strategies.plan import Plan, Wish, refuse_kind
 
@@ -33,5 +35,17 @@ def plan(wish: Wish) -> Plan:
     if isinstance(b, bool) or not isinstance(b, int) or b < 1:
         raise QueryError(f"fan_out={b!r} is no number of children", do="Pass a whole number of at least 1")
     seats = tuple(replace(s, parent=None if k == 0 else (k - 1) // b) for k, s in enumerate(scalejoin.plan(wish).seats))
-    why = f"{n} sub-windows a stream; tuples handed down a tree of fan-out {b}"
+    why = f"{n} sub-windows a stream; tuples handed down a tree of fan-out {b}{_latency(wish)}"
     return Plan("splitjoin", seats, (n, n), why, tree=n > 1)
+
+
+def _latency(wish: Wish) -> str:
+    """What SplitJoin's equation 6 says of it, in words; nothing where this machine or the windows are not known."""
+    if wish.costs is None or wish.meets is None or wish.workers < 2 or wish.fan_out < 2:
+        return ""
+    sub_window = max(1, round(max(wish.meets) / wish.workers))
+    mean = equations.visiting_latency(wish.workers, sub_window, wish.costs.hop_s, wish.costs.comparison_s, wish.fan_out)
+    return (
+        f"; two tuples meet after {duration(mean)} in the mean (SplitJoin's equation 6, a hop at "
+        f"{duration(wish.costs.hop_s)}, a comparison at {duration(wish.costs.comparison_s)})"
+    )
