@@ -12,7 +12,7 @@ import pytest
 import plait
 from plait.core.values import KeyNumbers, compared_as, joint_column, joint_numbers, key_words, user_values
 from plait.query.identical import difference
-from plait.spark.plan.hash_layout import HashColumns, words
+from plait.spark.pack.ship import HashColumns, words
 
 END = 2**63
 DAY_MS = 86_400_000

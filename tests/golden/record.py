@@ -42,8 +42,8 @@ from plait.query import Aggregate, Join, Operator, bind
 from plait.query.identical import KEY, digest
 from plait.query.join import Asof, TimeWindow
 from plait.spark.formats import Pins
+from plait.spark.plan.fingerprint import beside, fingerprint
 from plait.spark.plan.stages import layouts
-from plait.spark.run import _pins, fingerprint
 from plait_bench import multi_queues, rivals
 
 FILE = Path(__file__).with_name("golden.json")
@@ -99,7 +99,7 @@ def pinned(group: Group) -> dict[str, Any]:
         except QueryError:
             continue
         found[name] = [fingerprint(query, bound, *cells), fingerprint(query, bound, *cells, functions=False)]
-    pins = _pins(bound)
+    pins = beside(bound)
     return {"fingerprints": found, "functions": pins["functions"], "loose": list(pins["loose"])}
 
 

@@ -23,12 +23,11 @@ from plait.spark.cell.results import merge, read
 from plait.spark.formats import MANIFEST, CellReport, Event
 from plait.spark.keep.recent import Recent
 from plait.spark.keep.resettle import resettle
-from plait.spark.pack.pack import PackPlan, pack
+from plait.spark.pack.pack import Frame, PackPlan, pack
 from plait.spark.pack.positions import BLOCK, PATH, ROW
-from plait.spark.plan.frames import Frame
+from plait.spark.plan.fingerprint import fingerprint
 from plait.spark.plan.layout import Layout
 from plait.spark.plan.stages import layouts, stages
-from plait.spark.run import fingerprint
 
 Bodies = list[bytes]
 
@@ -240,9 +239,18 @@ def _as_ever(kind: int, body: bytes) -> tuple[int, Any]:
     head = formats.parse(body)[0]
     if isinstance(head, formats.Passed):
         head = formats.parse(formats.parse(body)[1])[0]
-    if not isinstance(head, CellReport):
-        return kind, body
-    return kind, replace(head, counts=replace(head.counts, comparisons=0))
+    if isinstance(head, CellReport):
+        return kind, replace(head, counts=replace(head.counts, comparisons=0))
+    if isinstance(head, (formats.PairRows, formats.KeyedRows)):
+        return kind, _bytes_of(read(body).table())
+    if isinstance(head, formats.OperatorRows) and (rows := formats.rows(formats.parse(body)[1])) is not None:
+        return kind, (head, _bytes_of(rows))
+    return kind, body
+
+
+def _bytes_of(rows: pa.Table) -> bytes:
+    """These rows and no others: of a table that is a stretch of a longer one, Arrow may send more than its own rows."""
+    return formats.chunk_body(rows.take(pa.array(range(rows.num_rows), pa.int64())).combine_chunks())
 
 
 def _is_event(body: bytes) -> bool:

@@ -23,9 +23,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+
 import plait
 import plait.spark
-from plait.spark.cell import stateful
+from plait.spark import run as spark_run
 from plait.spark.publish import collect
 
 A = plait.stream("a", unit="us", disorder=2)
@@ -81,19 +83,26 @@ def parent(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
-class Faulty(stateful.Cell):
-    def __init__(self, plan: bytes, faults: list[str], marks: str) -> None:
-        super().__init__(plan)
-        self.faults, self.marks = faults, marks
+class Faulty(StatefulProcessor):
+    """A cell's processor, and what happens to it."""
+
+    def __init__(self, whole: Any, faults: list[str], marks: str) -> None:
+        self.whole, self.faults, self.marks = whole, faults, marks
+
+    def init(self, handle: Any) -> None:
+        self.whole.init(handle)
+
+    def close(self) -> None:
+        self.whole.close()
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:
         from pyspark import TaskContext
 
         context = TaskContext.get()
         batch = context.getLocalProperty("streaming.sql.batchId")
-        cell = pickle.loads(self.plan).layout.keys.index(key[0])
+        cell = pickle.loads(self.whole.plan).layout.keys.index(key[0])
         once(self.marks, f"batch {batch}, cell {cell}, task {context.taskAttemptId()}")
-        out = list(super().handleInputRows(key, rows, timerValues))
+        out = list(self.whole.handleInputRows(key, rows, timerValues))
         for fault in self.faults:
             what, at = fault.split("@")
             if at != batch or cell != 1:
@@ -114,8 +123,8 @@ class Faulty(stateful.Cell):
 
 
 def inject(faults: list[str], marks: str) -> None:
-    whole_processor = stateful.processor
-    stateful.processor = lambda plan: Faulty(whole_processor(plan).plan, faults, marks)  # type: ignore[assignment]
+    whole_processor = spark_run.processor
+    spark_run.processor = lambda plan: Faulty(whole_processor(plan), faults, marks)  # type: ignore[assignment]
     write_one, whole = collect._Publisher._write_one, collect._Publisher.__call__
 
     def before_publishing(self: Any, table: Any, batch: int) -> int:

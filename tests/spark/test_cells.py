@@ -24,14 +24,15 @@ from plait.query.bind import bind
 from plait.spark import formats
 from plait.spark.cell import cell
 from plait.spark.cell import join as cell_join
-from plait.spark.cell.progress import StreamProgress, held
+from plait.spark.cell import state as cell_state
+from plait.spark.cell.arrive import StreamProgress, held
 from plait.spark.cell.results import read
 from plait.spark.keep import recent
+from plait.spark.pack.pack import Frame
 from plait.spark.plan import layout
-from plait.spark.plan.frames import Frame
+from plait.spark.plan.fingerprint import fingerprint
 from plait.spark.plan.stages import layouts, stages
 from plait.spark.publish.collect import metrics_of
-from plait.spark.run import fingerprint
 
 SEEDS = st.integers(0, 2**32)
 LAYOUTS = ((1, 1), (1, 2), (2, 2), (3, 2))
@@ -44,7 +45,7 @@ def plain_kernels() -> Iterator[None]:
         whole = cell_join.JoinWindow
         patch.setattr(cell_join, "JoinWindow", lambda *args, **options: whole(*args, **options, plain=True))
         yield
-        cell._CACHE.clear()
+        cell_state._CACHE.clear()
 
 
 @pytest.fixture(scope="module")
@@ -325,7 +326,7 @@ def test_what_open_windows_need_is_kept_and_nothing_else(size: int, advance: int
         grid = Grid(case, (2, 1), random.Random(5), workers=workers or 1)
         for at in range(24):
             if workers is None:
-                cell._CACHE.clear()
+                cell_state._CACHE.clear()
             grid.run(tick(grid, case, at, rows[10 * at : 10 * at + 10]))
         deliver(grid, [drain()])
         assert_same(grid.table.drop_columns([formats.KEY]), query.reference({"a": given.data}))
@@ -403,15 +404,15 @@ def test_a_stream_no_source_of_which_is_known_may_be_idle_too() -> None:
 
 
 def test_indexes_that_nobody_uses_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cell, "_CACHE", {})
-    monkeypatch.setattr(cell, "_USED", {})
+    monkeypatch.setattr(cell_state, "_CACHE", {})
+    monkeypatch.setattr(cell_state, "_USED", {})
     kept: Any = object()
-    cell._remember(("ended", 0), kept, 2)
+    cell_state.remember(("ended", 0), kept, 2)
     for _ in range(400):
         for number in range(2):
-            cell._remember(("running", number), kept, 2)
-    assert set(cell._CACHE) == {("running", 0), ("running", 1)}
-    assert cell._CACHE.keys() == cell._USED.keys()
+            cell_state.remember(("running", number), kept, 2)
+    assert set(cell_state._CACHE) == {("running", 0), ("running", 1)}
+    assert cell_state._CACHE.keys() == cell_state._USED.keys()
 
 
 def test_a_worker_that_is_behind_catches_up_from_memory(shared: Path) -> None:

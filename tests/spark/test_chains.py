@@ -24,7 +24,7 @@ from plait import LateError
 from plait.query.aggregate import RESERVED
 from plait.query.bind import bind
 from plait.query.types import column_type
-from plait.spark.cell import rows as cell_rows
+from plait.spark.cell import cell
 
 __all__ = ["plain_kernels"]  # a fixture that holds for all of this module
 
@@ -99,7 +99,7 @@ def test_aggregates_with_attempts_that_come_to_nothing(case: Case, seed: int) ->
     chance = random.Random(seed)
     grid = Grid(case, (chance.choice((1, 2, 3)), 1), chance, faults=True, workers=2)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cell_rows, "SLACK", chance.choice((0, 256)))  # rows are few: without slack they are written anew
+        patch.setattr(cell, "SLACK", chance.choice((0, 256)))  # rows are few: without slack they are written anew
         deliver(grid, [*batches(grid, case, longest=3, events=True), drain()])
     judge(grid, case)
 

@@ -22,7 +22,7 @@ import plait
 import plait.spark
 from plait.core.sources import Holding
 from plait.spark.cell import arrive
-from plait.spark.cell.progress import StreamProgress
+from plait.spark.cell.arrive import StreamProgress
 from plait.spark.formats import Event, Sources
 from plait.spark.keep import control
 

@@ -25,7 +25,7 @@ from pyspark.errors import StreamingQueryException
 from tests.spark import feeds, pipeline
 
 import plait.spark
-from plait.spark.cell import stateful
+from plait.spark import run as spark_run
 
 pytestmark = pytest.mark.spark
 
@@ -164,9 +164,9 @@ def test_a_worker_of_an_aggregate_is_killed(
 
     whole = undisturbed_run(spark, data, tmp_path_factory.mktemp("undisturbed"), "panes")
     cloudpickle.register_pickle_by_value(pipeline)  # workers do not find the tests
-    marks, faults, processor = tmp_path / "marks", ["worker@1", "raise@2"], stateful.processor
+    marks, faults, processor = tmp_path / "marks", ["worker@1", "raise@2"], spark_run.processor
     marks.mkdir()
-    monkeypatch.setattr(stateful, "processor", lambda plan: pipeline.Faulty(processor(plan).plan, faults, str(marks)))
+    monkeypatch.setattr(spark_run, "processor", lambda plan: pipeline.Faulty(processor(plan), faults, str(marks)))
     heartbeats(tmp_path, "panes")
     for fault in faults:
         with pytest.raises(StreamingQueryException):

@@ -13,7 +13,7 @@ from tests.spark import feeds
 from tests.spark.feeds import assert_identical, collected, write_files
 
 import plait
-from plait.spark.plan.hash_layout import HashColumns, words
+from plait.spark.pack.ship import HashColumns, words
 
 pytestmark = pytest.mark.spark
 

@@ -263,7 +263,7 @@ def check_alike(frame: Any, other: Any) -> str:
     read = CARRY.on_spark({"a": frame, "b": other}, layout=(1, 1))
     assert_identical(collected(read), expected)
     assert_identical(collected(CARRY.on_spark({"a": frame, "b": other}, layout=(1, 1), read="rows")), expected)
-    packs = read._plait.pipeline.stages[0].packs
+    packs = read._plait.stages[0].packs
     return "plait" if any(how.scan is not None for _, how in packs if how.stream.name == "a") else "spark"
 
 

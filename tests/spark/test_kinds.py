@@ -15,9 +15,8 @@ import plait
 from plait.query.bind import bind
 from plait.spark import formats
 from plait.spark.pack import positions, source_names
-from plait.spark.pack.pack import PackPlan
+from plait.spark.pack.pack import Frame, PackPlan
 from plait.spark.pack.positions import BLOCK, PATH, ROW, Given, Kind, of_one_file, told, unquoted
-from plait.spark.plan.frames import Frame
 from plait.spark.plan.stages import layouts, pack_plan
 
 ROWS = pa.table({"ts": pa.array([1, 2, 3], pa.int64()), "s": ["x", "x", "y"]})

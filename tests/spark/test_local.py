@@ -9,7 +9,9 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyspark import cloudpickle
 
 from plait.spark import daemon
 from plait.spark.plan import local, settings
@@ -109,9 +111,32 @@ def test_a_handed_session_is_told_once_what_would_make_it_faster(spark: Any, mon
 
 def test_the_daemon_has_imported_what_its_workers_need() -> None:
     """In a process of its own: workers are forked from one that has everything, and import nothing of plait's themselves."""
-    rooms = [f"plait.spark.cell.{room}" for room in ("join", "asof", "aggregate", "operator", "task")]
+    rooms = [f"plait.spark.cell.{room}" for room in ("join", "asof", "aggregate", "operator", "cell")]
     ask = "import sys; from plait.spark import daemon; daemon._warm_up(); print(*set(sys.argv[1:]) - set(sys.modules))"
     done = subprocess.run(
         [sys.executable, "-c", ask, "plait.spark.pack.pack", *rooms], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == ""
+
+
+def test_a_processor_tells_its_state_variable_without_plait(tmp_path: Path) -> None:
+    """Spark asks for it in a process of its own at each start, and the first batch waits: nothing of plait is imported there."""
+    import plait
+    from plait.query.bind import bind
+    from plait.spark.cell.cell import CellPlan, processor
+    from plait.spark.keep import relayout
+    from plait.spark.plan.stages import layouts
+
+    query = plait.aggregate(plait.stream("a", unit="us"), size="1s", compute={"n": plait.count()})
+    bound = bind(query, {"a": pa.schema([("ts", pa.int64())])})
+    made = processor(CellPlan(bound, (), layouts(bound, "auto", 1, 1)[0], "mark")), relayout._importer()
+    (tmp_path / "made").write_bytes(cloudpickle.dumps(made))
+    ask = (
+        "import pickle, sys; sys.modules['plait'] = None\n"
+        "class Handle:\n    getMapState = staticmethod(lambda name, key, value: (name, key.names, value.names))\n"
+        "for each in pickle.load(open(sys.argv[1], 'rb')):\n    each.init(Handle); print(*each.map)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", ask, str(tmp_path / "made")], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "cell ['no'] ['body']\n" * 2

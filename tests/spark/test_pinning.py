@@ -31,10 +31,10 @@ import plait
 from plait.query.bind import bind
 from plait.spark.formats import Pins
 from plait.spark.plan import layout
+from plait.spark.plan.fingerprint import fingerprint
 from plait.spark.plan.function_text import meaning
 from plait.spark.plan.pin import installed, pinned
 from plait.spark.plan.resume import check_pins, check_state
-from plait.spark.run import fingerprint
 
 SEED = 20261116
 SCHEMA = pa.schema([("ts", pa.timestamp("us", "UTC")), ("x", pa.int64())])

@@ -16,8 +16,9 @@ from tests.spark.feeds import assert_identical, collected, published
 import plait
 import plait.spark
 from plait.query.identical import difference
-from plait.spark.pack import scan as scanning
+from plait.spark.pack import pack
 from plait.spark.pack.positions import PATH, ROW, unquoted
+from plait.spark.plan import relations
 
 SEED = 20261115
 STREAM = plait.stream("s", unit="us", source="src", sources=[0, 1])
@@ -51,7 +52,7 @@ def test_blocks_are_read_whatever_the_row_groups(tmp_path: Path) -> None:
         chance.shuffle(some)
         paths = unquoted(pa.array([f"{(tmp_path / f'{name}.parquet').as_uri()}" for name, _ in some]))
         given = pa.table({PATH: paths, ROW: pa.array([r for _, r in some], pa.int64())})
-        got = scanning.Scan("s", schema, block, f"{tmp_path.as_uri()}/").read(given, ["v", "t", "ts"])
+        got = pack.Scan("s", schema, block, f"{tmp_path.as_uri()}/").read(given, ["v", "t", "ts"])
         got = pa.table(
             {"path": got[PATH].combine_chunks().dictionary_decode()} | {n: got[n] for n in (ROW, "v", "t", "ts")}
         )
@@ -74,7 +75,7 @@ def test_columns_that_spark_reads_otherwise_are_left_to_it(tmp_path: Path) -> No
         folder = tmp_path / name
         folder.mkdir()
         pq.write_table(given, folder / "a.parquet", **options)
-        seen[name] = scanning.scan("s", f"file://{folder}/", schema) is not None
+        seen[name] = relations.can_be_read(f"file://{folder}/", schema)
 
     scan("the same", plain)
     scan("wider types of text", plain.set_column(1, "s", pa.array(["a", "b"], pa.large_string()).dictionary_encode()))
@@ -94,8 +95,8 @@ def test_columns_that_spark_reads_otherwise_are_left_to_it(tmp_path: Path) -> No
     assert {name for name, taken in seen.items() if taken} == {
         "the same", "wider types of text", "another zone", "a new Spark",
     }  # fmt: skip
-    assert scanning.scan("s", f"file://{tmp_path}/empty/", wanted) is None
-    assert scanning.scan("s", "hdfs://host/x/", wanted) is None
+    assert not relations.can_be_read(f"file://{tmp_path}/empty/", wanted)
+    assert not relations.can_be_read("hdfs://host/x/", wanted)
 
 
 def test_folders_that_name_columns_are_left_to_spark(tmp_path: Path) -> None:
@@ -104,9 +105,9 @@ def test_folders_that_name_columns_are_left_to_spark(tmp_path: Path) -> None:
     for name in ("in/a", "in/a/n=7/b", "x=1/in"):
         (tmp_path / name).mkdir(parents=True)
         pq.write_table(plain, tmp_path / name / "p.parquet")
-    assert scanning.scan("s", f"file://{tmp_path}/in/", plain.schema) is None
-    assert scanning.scan("s", f"file://{tmp_path}/x=1/in/", plain.schema) is not None
-    read = scanning.Scan("s", plain.schema, 8, f"file://{tmp_path}/in/")
+    assert not relations.can_be_read(f"file://{tmp_path}/in/", plain.schema)
+    assert relations.can_be_read(f"file://{tmp_path}/x=1/in/", plain.schema)
+    read = pack.Scan("s", plain.schema, 8, f"file://{tmp_path}/in/")
     for name, words in (("in/a/n=7/b", "lies in a folder that names a column, 'n=7'"), ("in/none", "can't be read")):
         paths = unquoted(pa.array([(tmp_path / name / "p.parquet").as_uri()]))
         with pytest.raises(plait.RunError, match=rf"p.parquet {words}.*read='rows'"):
@@ -116,7 +117,7 @@ def test_folders_that_name_columns_are_left_to_spark(tmp_path: Path) -> None:
 @pytest.mark.spark
 def test_tasks_read_blocks_of_split_files(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files cut by Spark into several tasks, blocks across its cuts; a filter above the files has Spark read them."""
-    monkeypatch.setattr(scanning, "BLOCK", 64)
+    monkeypatch.setattr(pack, "BLOCK", 64)
     spark.conf.set("spark.sql.shuffle.partitions", "2")
     spark.conf.set("spark.sql.files.maxPartitionBytes", "10000")
     spark.conf.set("spark.sql.files.openCostInBytes", "0")
@@ -129,9 +130,9 @@ def test_tasks_read_blocks_of_split_files(spark: Any, tmp_path: Path, monkeypatc
     try:
         assert frame.rdd.getNumPartitions() > 2
         filtered = QUERY.on_spark({"s": frame.where("k < 3")})
-        assert filtered._plait.pipeline.stages[0].packs[0][0].scan is None
+        assert filtered._plait.stages[0].packs[0][0].scan is None
         df = QUERY.on_spark({"s": frame})
-        assert df._plait.pipeline.stages[0].packs[0][0].scan is not None
+        assert df._plait.stages[0].packs[0][0].scan is not None
         assert_identical(collected(df), QUERY.reference({"s": whole}))
     finally:
         spark.conf.unset("spark.sql.files.maxPartitionBytes")

@@ -24,7 +24,7 @@ from plait.spark.keep import recent
 FORK_SAFE = {"jemalloc_bg_thd"}
 #: What tasks will need of plait: everything that packs rows, and every operator's cell.
 WARM = (
-    "plait.spark.pack.pack", "plait.spark.cell.task", "plait.spark.cell.join", "plait.spark.cell.asof",
+    "plait.spark.pack.pack", "plait.spark.cell.cell", "plait.spark.cell.join", "plait.spark.cell.asof",
     "plait.spark.cell.aggregate", "plait.spark.cell.operator",
 )  # fmt: skip
 

@@ -38,6 +38,7 @@ from operator import attrgetter
 from types import FunctionType
 from typing import Any, ClassVar, Final, Self, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 import plait
@@ -199,6 +200,21 @@ RANK = "_plait_rank"
 
 #: Of a pair, its trigger and its partner: places in the list of keys that goes along.
 FIRST, SECOND = "_plait_first", "_plait_second"
+
+
+def rows_schema(schema: pa.Schema, *, hashes: bool = False) -> pa.Schema:
+    """Columns of tuples as cells keep them: those of the stream (for aggregates those that are read), then TS, then KEY, for
+    "see_all" also HASH. Partial panes have TS and no KEY.
+    """
+    extra = [pa.field(TS, pa.int64()), pa.field(KEY, pa.binary())]
+    return pa.schema([*schema, *extra, *([pa.field(HASH, pa.uint64())] if hashes else [])])
+
+
+def times(table: pa.Table) -> np.ndarray:
+    """The event times of rows, without a copy."""
+    found: np.ndarray = table.column(TS).to_numpy()
+    return found
+
 
 #: Rows between Spark's operators: to a cell, and out of the last one. The same for Arrow.
 PACKED, OUTPUT = "cell int, body binary", "kind int, body binary"

@@ -18,7 +18,7 @@ from plait.core.join.choice import possible
 from plait.core.join.window import JoinWindow
 from plait.query.bind import bind
 from plait.spark.cell.join import LiveJoin
-from plait.spark.cell.rows import rows_schema
+from plait.spark.formats import rows_schema
 from plait.spark.plan.layout import Layout
 
 LIMIT, FAR, NAME = 3, 2**63, "ab"

@@ -118,7 +118,7 @@ def test_one_function_compiled_in_two_ways_has_two_stamps() -> None:
 
 STAMPS = """
 import json, sys
-import plait.threads.dag, plait.threads.run, plait.spark.cell.live
+import plait.threads.dag, plait.threads.run, plait.spark.cell.cell
 from numba.core.dispatcher import Dispatcher
 from plait.core.machine.stamp import stamp_of
 found = {id(v): v for n, m in list(sys.modules.items()) if n.startswith("plait") for v in vars(m).values()}

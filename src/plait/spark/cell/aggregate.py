@@ -9,7 +9,7 @@ Where it runs: in a cell's task. All tuples of a group are in one cell, by a has
 closed by one cell alone. Rows out are sorted by (ts, key columns), or by the closing tuple for windows of tuples.
 
 The form "panes" is why an aggregate over many tuples is cheap on Spark: the source's tasks fold their tuples into one row
-a pane and group (`plan.ship`), and only these are shuffled, stored and merged. It is chosen where every function of the
+a pane and group (`pack.ship`), and only these are shuffled, stored and merged. It is chosen where every function of the
 query has a partial form (`core.aggregate.parts`). Where tuples may have to be dropped and shown (`late="drop"`,
 `behind="drop"`), they come as they are and are folded in the cell, after they have been judged.
 
@@ -39,10 +39,9 @@ from plait.order import AFTER_ALL
 from plait.query.aggregate import Aggregate, SpanWindow, TupleWindow
 from plait.query.bind import Bound
 from plait.spark import formats
-from plait.spark.cell.keyed import Keyed
-from plait.spark.cell.live import Live
-from plait.spark.cell.rows import crowded, rows_schema, times
-from plait.spark.formats import RANK, Chunk, Step
+from plait.spark.cell.cell import Live, crowded
+from plait.spark.cell.results import Keyed
+from plait.spark.formats import RANK, Chunk, Step, rows_schema, times
 
 
 def live_aggregate(bound: Bound) -> Live:

@@ -22,10 +22,9 @@ from plait.encodings import as_array
 from plait.query.bind import Bound
 from plait.query.join import Asof
 from plait.spark import formats
-from plait.spark.cell.live import LivePairs
+from plait.spark.cell.cell import LivePairs, crowded
 from plait.spark.cell.results import Results, distinct
-from plait.spark.cell.rows import crowded, times
-from plait.spark.formats import Chunk, Step
+from plait.spark.formats import Chunk, Step, times
 
 
 class LiveAsof(LivePairs):

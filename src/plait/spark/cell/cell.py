@@ -1,73 +1,62 @@
-"""A cell: folds progress, releases what is ready, joins it against its window, keeps the rest.
+"""A cell: folds progress, releases what is ready, has its operator work on it, and keeps the rest.
 
-State is a manifest (small, rewritten each batch) and chunks (what came, written once, removed once). A chunk of arrived
-tuples serves as pending and as window store alike: which of its tuples are pending is told by the frontier. So what is
-written in a batch is in proportion to what came and what left, whatever the window holds.
+The way of a batch, from above: Spark calls `rows_of_cell` (or `whole_cell` in a batch run) with a cell's packed rows; `step`
+has them taken apart and judged (`arrive`), stores what must be stored (`state`), and hands the tables to the live contents;
+`Live.advance` releases the tuples below the frontier, and the operator's own `_process` (`join`, `asof`, `aggregate`,
+`operator`) makes results of them (`results`), which `step` puts out.
 
-The index over the window lives outside the state, in the worker process, and is only a cache. It is used if the steps
-it has applied are, in order and without gaps, the beginning of the manifest's live steps or all of them; then it
-catches up with the steps it lacks. If it has applied anything the manifest does not know (a failed attempt, a
-speculative loser), or misses the step before its first, it is thrown away and built from the chunks. Each step bears
-the id of its own attempt.
+**The invariant of live contents**: whatever later results depend on can be computed from the chunks, the states and the
+frontier that the manifest has. Contents may be thrown away at any time. What a class forgets in `replay` shows as a difference
+after a restart; tests/spark/test_cells.py has attempts that come to nothing, and caches that are behind.
 
-Where it runs: `step` is called in a task of Spark's stateful operator, once for each cell that a batch has rows for.
-Punctuation goes to every cell, so that is every cell of an operator as soon as one of its streams brings a row. In a
-batch run it is called once for each cell, with `end=True` and a store that is thrown away.
+Where it runs: in a Python worker of an executor, in a task of Spark's stateful operator, once for each cell that a batch has
+rows for. Punctuation goes to every cell, so that is every cell of an operator as soon as one of its streams brings a row.
 
 What goes in: packed bodies (`formats`), in any order, and the state. What comes out: (kind, body) rows for the user, or
-(cell, body) rows for the next operator. What is stored, in one map of Spark's state store for each cell: the manifest
-under -1, chunks under 0, 1, 2 and so on, states of an operator's buckets below -1.
-
-On a retry Spark gives the same rows and the state as of the batch before, so the same rows come out. All cells of a
-committed batch have the same frontier, because each computes it from the same punctuation; `relayout` relies on that.
-Held by tests/spark/test_cells.py (one process, no Spark), tests/spark/test_faults.py and tests/spark/test_checkpoints.py.
+(cell, body) rows for the next operator. On a retry Spark gives the same rows and the state as of the batch before, so the same
+rows come out. All cells of a committed batch have the same frontier, because each computes it from the same punctuation;
+`relayout` relies on that. Held by tests/spark/test_cells.py (one process, no Spark), tests/spark/test_faults.py and
+tests/spark/test_checkpoints.py.
 """
 
 from __future__ import annotations
 
+import gc
+import pickle
 import uuid
-from collections.abc import Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import lru_cache
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from plait import order
+from plait.core import keys, sources
+from plait.core import rows as core_rows
 from plait.core.metrics import Counts, total
-from plait.core.sources import told, too_many_wait
+from plait.encodings import as_array
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.bind import Bound
+from plait.query.operator import Operator
 from plait.query.stream import Stream
 from plait.spark import formats
-from plait.spark.cell import end_of_input
-from plait.spark.cell.arrive import Known, arrive
-from plait.spark.cell.live import Live, live
+from plait.spark.cell import state
+from plait.spark.cell.arrive import Arrived, Known, StreamProgress, Upstream, arrive, held, in_order
 from plait.spark.cell.onward import Onward
-from plait.spark.cell.progress import StreamProgress, Upstream, held
-from plait.spark.cell.rows import in_order
-from plait.spark.formats import Chunk, Manifest, Step
-from plait.spark.keep.recent import NONE, Recent
+from plait.spark.cell.results import Keyed, Results
+from plait.spark.formats import Chunk, Manifest, Step, rows_schema, times
+from plait.spark.keep.recent import NONE, Recent, recent
 from plait.spark.plan.layout import Layout
 from plait.spark.plan.resume import check_state
 
+#: Dead rows that are not worth a rewrite.
+SLACK = 256
 
-class Store(Protocol):
-    """Where a cell's state is kept: Spark's state store, or a dict in batch runs and tests.
-
-    Writes of a batch become visible to the next batch together, or not at all: that is Spark's promise, and `step` needs
-    no other. It reads the manifest once and writes it once. Chunks and states are read only where the live contents are
-    not up to date.
-    """
-
-    def manifest(self) -> bytes | None: ...
-
-    def put_manifest(self, data: bytes) -> None: ...
-
-    def chunk(self, number: int) -> bytes: ...
-
-    def put_chunk(self, number: int, data: bytes) -> None: ...
-
-    def drop_chunk(self, number: int) -> None: ...
+_frozen = False
 
 
 @dataclass(frozen=True)
@@ -103,31 +92,109 @@ class CellPlan:
         return frozenset(stream.name for stream, *_ in self.streams) - self.elsewhere
 
 
-#: Live indexes of this process by (query and operator, cell). Only a cache: see above.
-_CACHE: dict[tuple[str, int], Live] = {}
-
-#: Of each, the number of this process's step that used it last. Those longest out of use stand first in both.
-_USED: dict[tuple[str, int], int] = {}
-_steps = 0
+def closes(query: Any) -> bool:
+    """Whether an operator has closings: timers may be pending at its end of input (`end_of_input`)."""
+    return isinstance(query, Operator) and query.on_timer is not None
 
 
-def _remember(key: tuple[str, int], contents: Live, cells: int) -> None:
-    """Cache an index, and let go of those that no step has wanted for long: of queries that ended, of cells that moved.
+# --- what Spark calls ---------------------------------------------------------------------------------------
 
-    How long is "long" counts in steps of this process: 256, and 16 for each cell of the query, so that in a worker that
-    sees many cells by turns each of them stays. No clock is asked.
+
+def processor(plan: CellPlan) -> Any:
+    """Spark's stateful operator for an operator of the query: it calls `rows_of_cell` for each cell that a batch has rows for.
+
+    Spark starts a Python process of its own on the driver at each start of a query, only to ask for the state variables, and
+    the first batch waits for it. So the class is made inside of this function, and travels by value: to unpickle it nothing
+    of plait is imported, which takes three times as long as PySpark does. The plan travels as bytes, with users' functions.
     """
-    global _steps
-    _steps += 1
-    _CACHE.pop(key, None)
-    _USED.pop(key, None)
-    _CACHE[key], _USED[key] = contents, _steps
-    for other in [k for k, used in _USED.items() if _steps - used > 256 + 16 * cells]:
-        _CACHE.pop(other, None)
-        del _USED[other]
+    from pyspark import cloudpickle
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+
+    stored = state.variable()
+
+    class Cell(StatefulProcessor):
+        """One object serves all cells of the operator: `handleInputRows` is told the key."""
+
+        def __init__(self, plan: bytes) -> None:
+            self.plan = plan
+
+        def init(self, handle: Any) -> None:
+            """Declare the state. Called on the driver, which only wants to know the variables, and in every task."""
+            self.map = handle.getMapState(*stored)
+
+        def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
+            """A batch's rows of one cell, as pandas frames. plait is imported here and not above: see `processor`."""
+            from plait.spark.cell.cell import rows_of_cell
+
+            return rows_of_cell(self.plan, key[0], self.map, rows)
+
+        def close(self) -> None:
+            """Nothing is open."""
+            return
+
+    return Cell(bytes(cloudpickle.dumps(plan)))  # type: ignore[no-untyped-call]
 
 
-def step(plan: CellPlan, cell: int, store: Store, bodies: Iterable[bytes], *, cache_key: str | None = None,
+def rows_of_cell(data: bytes, key: int, stored: Any, rows: Iterator[Any]) -> Iterator[Any]:
+    """What the cell of this key, of the plan that `data` holds, puts out for a batch's rows. `stored`: its state, in Spark.
+
+    All rows of a cell are collected before the first is looked at. They come in any order, and a frontier that is computed
+    from half of the punctuation would be wrong. What a batch costs here beside the operator itself: two calls into the state
+    store for the manifest, one for each chunk that is written or dropped, one pandas DataFrame out.
+
+    The query's id is asked of the task's context, so that caches of two queries in one worker don't mix. Where there is
+    none (a test), nothing is cached. It is a generator: what stands behind the `yield` runs when Spark has taken the
+    rows.
+    """
+    import pandas as pd
+    from pyspark import TaskContext
+
+    bodies = [bytes(body) for frame in rows for body in frame["body"]]
+    context = TaskContext.get()
+    query = context.getLocalProperty("sql.streaming.queryId") if context is not None else None
+    plan = _plan(data)
+    cell = plan.layout.keys.index(key)
+    run = None if query is None else f"{query}-{plan.number}"  # each operator of a query has cells of its own
+    near = recent(run, cell, plan.layout.cells)
+    out = step(plan, cell, state.SparkStore(stored), bodies, cache_key=run, near=near)
+    place, body = formats.columns(plan.onward is not None)
+    yield pd.DataFrame({place: [p for p, _ in out], body: [b for _, b in out]})
+    _freeze()
+
+
+@lru_cache(maxsize=16)
+def _plan(data: bytes) -> CellPlan:
+    """The plan from its bytes, unpickled once for each plan and process and not in every batch."""
+    plan: CellPlan = pickle.loads(data)
+    return plan
+
+
+def _freeze() -> None:
+    """PySpark's daemon collects garbage after every task; what the first batch has built need not be walked again."""
+    global _frozen
+    if not _frozen:
+        _frozen = True
+        gc.collect()
+        gc.freeze()
+
+
+def whole_cell(plan: CellPlan) -> Callable[[pa.Table], pa.Table]:
+    """For `applyInArrow`, in a batch run: a cell's whole input in, what its one step puts out. Nothing is stored."""
+
+    def whole(table: pa.Table) -> pa.Table:
+        cell = plan.layout.keys.index(table.column("cell")[0].as_py())
+        out = step(plan, cell, state.NoStore(), table.column("body").to_pylist(), end=True)
+        names = formats.columns(plan.onward is not None)
+        arrays = [pa.array([place for place, _ in out], pa.int32()), pa.array([body for _, body in out], pa.binary())]
+        return pa.Table.from_arrays(arrays, names=names)
+
+    return whole
+
+
+# --- a batch ------------------------------------------------------------------------------------------------
+
+
+def step(plan: CellPlan, cell: int, store: state.Store, bodies: Iterable[bytes], *, cache_key: str | None = None,
          near: Recent = NONE, end: bool = False) -> list[tuple[int, bytes]]:  # fmt: skip
     """Process one batch; gives (kind, body) rows. Acts only after the last of its input.
 
@@ -138,7 +205,7 @@ def step(plan: CellPlan, cell: int, store: Store, bodies: Iterable[bytes], *, ca
       batch.
     - Chunks are written before the contents take what came. If a user's function raises then, Spark drops the writes with
       the attempt.
-    - The manifest is written last, and the live index is cached last. A step that raises leaves neither.
+    - The manifest is written last, and the live contents are cached last. A step that raises leaves neither.
 
     `end`: the input is complete, as in a batch run. All sources end with this call. The frontier never falls: tuples of a
     source that turns up below it are judged behind, and do not pull it back.
@@ -146,60 +213,53 @@ def step(plan: CellPlan, cell: int, store: Store, bodies: Iterable[bytes], *, ca
     At the end of input (`ends`, once) states are dropped, and an operator with timers sends what is pending to its
     closings. A batch after that brings nothing but reports; rows are refused in `arrive`.
     """
-    data = store.manifest()
-    manifest = Manifest(plan.fingerprint, operator=plan.number) if data is None else Manifest.load(data)
-    own = (plan.fingerprint, plan.shape, plan.functions)
-    check_state((manifest.fingerprint, manifest.shape, manifest.functions), own, changed=plan.changed)
-    manifest.fingerprint, manifest.shape, manifest.functions = own
-    contents = _contents(plan, cell, store, manifest, cache_key, near)
+    manifest = _manifest(plan, store)
+    contents = state.found(plan, cell, store, manifest, cache_key, near)
     before = contents.counts.copy()  # what was counted again to come here was counted before
     known = _known(plan, manifest)
     arrived = arrive(known, plan.layout, cell, bodies, counts=plan.counts)
     if end:
-        for stream in known.streams.values():
-            stream.ended = True
-        for upstream in known.upstreams.values():  # one without any row has had no cell that could say so
-            upstream.frontier = AFTER_ALL
+        known.end()
     frontier = max(manifest.frontier, held(known.holders())[0])
     new = Step(uuid.uuid4().hex, frontier)
     tables = {input: contents.prepared(input, table) for input, table in arrived.tables.items() if table.num_rows}
     for input, table in tables.items():
         if (waiting := contents.waiting(table, frontier)).num_rows:
-            _keep(manifest, store, new, input, waiting, near)
+            state.keep(manifest, store, new, input, waiting, near)
     contents.last_ts = known.last_ts()
     results = contents.advance(tables, frontier)
-    done = Counts(batches=1, results=results.rows if plan.onward is None else 0)
     new.released = list(contents.released)
     _check_pending(plan, contents, known, frontier)
     ends = frontier == AFTER_ALL and not manifest.drained
     if frontier < AFTER_ALL:
-        _keep_states(contents, manifest, store)
+        state.keep_states(contents, manifest, store)
     elif ends:
-        _drop_states(manifest, store)
-    manifest.steps.append(new)
-    manifest.frontier = frontier
-    manifest.drained = manifest.drained or frontier == AFTER_ALL
-    manifest.events = known.events
-    manifest.progress = {name: p.state() for name, p in known.streams.items()}
-    manifest.upstreams = {number: u.frontier for number, u in known.upstreams.items()}
+        state.drop_states(manifest, store)
+    done = Counts(batches=1, results=results.rows if plan.onward is None else 0)
     manifest.counts += total((arrived.counts, contents.counts.since(before), done))
-    _expire(contents, manifest, store)
-    _compact(contents, manifest, store, near)
-    contents.steps = [s.id for s in manifest.steps]
-    near.keep([] if manifest.drained else contents.steps)
-    store.put_manifest(manifest.dump())
+    _note(manifest, known, new)
+    state.close_step(contents, manifest, store, near)
     if cache_key is not None:
-        _remember((cache_key, cell), contents, plan.layout.cells)
-    newest = max((at for p in known.streams.values() if (at := p.largest()) is not None), default=None)
-    pending, holder = contents.pending_rows, _holder(known, frontier)
-    report = formats.CellReport(plan.number, cell, frontier, pending, newest, holder, manifest.counts)
-    dropped = ((formats.LateRows(name, cell), table) for name, table in arrived.late.items() if table.num_rows)
-    for_user = [(formats.LATE, formats.body(head, table)) for head, table in dropped]
-    for_user += [(formats.PROGRESS, formats.body(report)), *arrived.passed]
-    last = end_of_input.rows_of(contents) if ends and end_of_input.closes(plan.bound.node) else []
+        state.remember((cache_key, cell), contents, plan.layout.cells)
+    for_user = _for_user(plan, cell, arrived, known, contents, manifest)
+    last = []
+    if ends and closes(plan.bound.node):
+        from plait.spark.cell.end_of_input import rows_of
+
+        last = rows_of(contents)
     if plan.onward is not None:
         return plan.onward.bodies(results, frontier, for_user) + last
     return [*((formats.RESULTS, body) for body in results.bodies()), *for_user, *last]
+
+
+def _manifest(plan: CellPlan, store: state.Store) -> Manifest:
+    """The cell's manifest, refused if another query wrote it; a new one at the first batch."""
+    data = store.manifest()
+    manifest = Manifest(plan.fingerprint, operator=plan.number) if data is None else Manifest.load(data)
+    own = (plan.fingerprint, plan.shape, plan.functions)
+    check_state((manifest.fingerprint, manifest.shape, manifest.functions), own, changed=plan.changed)
+    manifest.fingerprint, manifest.shape, manifest.functions = own
+    return manifest
 
 
 def _known(plan: CellPlan, manifest: Manifest) -> Known:
@@ -213,114 +273,14 @@ def _known(plan: CellPlan, manifest: Manifest) -> Known:
     return Known(found, upstreams, manifest.frontier, manifest.drained, manifest.events)
 
 
-def _keep(manifest: Manifest, store: Store, new: Step, input: int, table: pa.Table, near: Recent) -> None:
-    """Store rows as a chunk of this step, and lay them into shared memory for sibling workers."""
-    number = manifest.next_chunk
-    manifest.next_chunk += 1
-    new.chunks.append(Chunk(number, input, table.num_rows, int(pc.max(table.column(formats.TS)).as_py())))
-    data = formats.chunk_body(table)
-    store.put_chunk(number, data)
-    near.put(new.id, number, data)
-
-
-def _keep_states(contents: Live, manifest: Manifest, store: Store) -> None:
-    """Store the buckets that this batch has changed. Their numbers stay in the manifest, so that a restart finds all of
-    them.
-    """
-    changed = []
-    for number, data in contents.states():
-        store.put_chunk(formats.state_number(number), data)
-        changed.append(number)
-    manifest.states = sorted({*manifest.states, *changed})
-
-
-def _drop_states(manifest: Manifest, store: Store) -> None:
-    """At the end of input no bucket is needed any more."""
-    for number in manifest.states:
-        store.drop_chunk(formats.state_number(number))
-    manifest.states = []
-
-
-def _expire(contents: Live, manifest: Manifest, store: Store) -> None:
-    """Drop chunks none of whose tuples can find a partner any more, and the oldest steps once they have no chunk.
-
-    A step without chunks stays in the manifest as long as an older one has some: a cache compares the whole run of ids,
-    and windows that count add up what each step has released. The last step always stays, since its id tells a cache
-    whether it is up to date.
-    """
-    for one in manifest.steps:
-        gone = [chunk for chunk in one.chunks if contents.outlived(chunk, manifest.frontier, manifest.steps)]
-        for chunk in gone:
-            store.drop_chunk(chunk.number)
-        one.chunks = [chunk for chunk in one.chunks if chunk not in gone]
-    while len(manifest.steps) > 1 and not manifest.steps[0].chunks:
-        manifest.steps.pop(0)
-
-
-def _compact(contents: Live, manifest: Manifest, store: Store, near: Recent) -> None:
-    """Where most rows held are dead, write those alive as one step. It takes as many dead ones, so it costs no more.
-
-    Earlier steps are gone from the manifest: a cache that is behind them finds no step of its own, and is built anew.
-    """
-    held = sum(chunk.rows for one in manifest.steps for chunk in one.chunks)
-    alive = contents.compacted(held)
-    if alive is None:
-        return
-    last = manifest.steps[-1]
-    for one in manifest.steps:
-        for chunk in one.chunks:
-            store.drop_chunk(chunk.number)
-    manifest.steps = [Step(last.id, last.frontier, released=last.released)]
-    for input, table in alive.items():
-        if table.num_rows:
-            _keep(manifest, store, manifest.steps[0], input, table, near)
-
-
-def _contents(plan: CellPlan, cell: int, store: Store, manifest: Manifest, cache_key: str | None,
-              near: Recent) -> Live:  # fmt: skip
-    """The cached index if its steps are a run of the manifest's, caught up; else one built from the chunks.
-
-    This is called before the batch's rows are looked at. The cached object is taken out of the cache: a step that fails
-    half way has changed it, and it must not be found again. `_remember` puts it back at the end of a step that has
-    succeeded.
-    """
-    wanted = [s.id for s in manifest.steps]
-    cached = _CACHE.pop((cache_key, cell), None) if cache_key is not None else None
-    if cached is not None and cached.steps == wanted:
-        return cached
-    if cached is not None and cached.catches_up and cached.steps and cached.steps[-1] in wanted:
-        at = wanted.index(cached.steps[-1])
-        known = wanted[: at + 1]
-        if cached.steps[-len(known) :] == known:
-            for one in manifest.steps[at + 1 :]:
-                cached.replay(dict(_chunks(store, [one], near)), one.frontier)
-            return cached
-    contents = live(plan.bound, plan.layout, cell, index=plan.index)
-    tables: dict[int, list[pa.Table]] = {}
-    for input, table in _chunks(store, manifest.steps, near):
-        tables.setdefault(input, []).append(table)
-    contents.replay({i: in_order(pa.concat_tables(some)) for i, some in tables.items()}, manifest.frontier)
-    for number in manifest.states:
-        contents.load_state(number, store.chunk(formats.state_number(number)))
-    return contents
-
-
-def _chunks(store: Store, steps: list[Step], near: Recent) -> list[tuple[int, pa.Table]]:
-    """(input, rows) of these steps' chunks, from shared memory where a worker has just written them, else from the state
-    store.
-    """
-    found = []
-    for one in steps:
-        for chunk in one.chunks:
-            data = near.get(one.id, chunk.number)
-            found.append((chunk.input, formats.chunk_table(store.chunk(chunk.number) if data is None else data)))
-    return found
-
-
-def _holder(known: Known, frontier: int) -> tuple[str | None, Any]:
-    """The stream and the source that hold the frontier, as far as this operator knows: it may be one before it."""
-    _, holder = held(known.holders())
-    return (None, None) if frontier == AFTER_ALL or holder is None or holder.who is None else holder.who
+def _note(manifest: Manifest, known: Known, new: Step) -> None:
+    """What this batch has made of the sources, and its step."""
+    manifest.steps.append(new)
+    manifest.frontier = new.frontier
+    manifest.drained = manifest.drained or new.frontier == AFTER_ALL
+    manifest.events = known.events
+    manifest.progress = {name: p.state() for name, p in known.streams.items()}
+    manifest.upstreams = {number: u.frontier for number, u in known.upstreams.items()}
 
 
 def _check_pending(plan: CellPlan, contents: Live, known: Known, frontier: int) -> None:
@@ -335,6 +295,173 @@ def _check_pending(plan: CellPlan, contents: Live, known: Known, frontier: int) 
     who = "nobody" if holder is None else "an operator before it"
     if holder is not None and holder.who is not None:
         stream, source = holder.who
-        who = told(stream, source, known=bool(known.streams[stream].sources))
+        who = sources.told(stream, source, known=bool(known.streams[stream].sources))
     waiting = f"{contents.pending_rows} tuples wait for the frontier in one cell"
-    raise too_many_wait(waiting, plan.max_pending, who, frontier)
+    raise sources.too_many_wait(waiting, plan.max_pending, who, frontier)
+
+
+def _for_user(plan: CellPlan, cell: int, arrived: Arrived, known: Known, contents: Live,
+              manifest: Manifest) -> list[tuple[int, bytes]]:  # fmt: skip
+    """What is told beside results, as (kind, body): rows dropped, this cell's report, what came from operators before."""
+    newest = max((at for p in known.streams.values() if (at := p.largest()) is not None), default=None)
+    pending, holder = contents.pending_rows, _holder(known, manifest.frontier)
+    report = formats.CellReport(plan.number, cell, manifest.frontier, pending, newest, holder, manifest.counts)
+    dropped = ((formats.LateRows(name, cell), table) for name, table in arrived.late.items() if table.num_rows)
+    told = [(formats.LATE, formats.body(head, table)) for head, table in dropped]
+    return [*told, (formats.PROGRESS, formats.body(report)), *arrived.passed]
+
+
+def _holder(known: Known, frontier: int) -> tuple[str | None, Any]:
+    """The stream and the source that hold the frontier, as far as this operator knows: it may be one before it."""
+    _, holder = held(known.holders())
+    return (None, None) if frontier == AFTER_ALL or holder is None or holder.who is None else holder.who
+
+
+# --- what waits, and what has become ready -------------------------------------------------------------------
+
+
+class Live(ABC):
+    """What all operators share: pending tuples of each input (or partial panes), released by the frontier.
+
+    Attributes:
+        schemas: The columns that each input's rows are kept with.
+        pending: Of each input the rows at or above the frontier, in total order.
+        steps: Ids of the steps that were applied, in order. `state` compares them with the manifest's.
+        released: How many rows of each input the last call has released. The manifest notes it for windows that count.
+    """
+
+    #: Whether contents that are some steps behind get on by the chunks of these; if not they are built anew.
+    catches_up = True
+
+    #: How far time has passed at the end of input.
+    last_ts = order.BEFORE_ALL
+
+    def __init__(self, bound: Bound, schemas: Sequence[pa.Schema]) -> None:
+        self.bound, self.schemas = bound, tuple(schemas)
+        self.pending: list[pa.Table] = [schema.empty_table() for schema in self.schemas]
+        self.steps: list[str] = []  # ids of the manifest's steps that these contents are made of
+        self.released = [0] * len(self.schemas)
+
+    @property
+    @abstractmethod
+    def counts(self) -> Counts:
+        """What was counted where this operator's work is done."""
+
+    @property
+    def pending_rows(self) -> int:
+        return sum(table.num_rows for table in self.pending)
+
+    def prepared(self, input: int, table: pa.Table) -> pa.Table:
+        """What came, as it is kept."""
+        return table
+
+    def waiting(self, table: pa.Table, frontier: int) -> pa.Table:
+        """Of what came, the rows that the state must hold.
+
+        By default all of them. A chunk that proves to be of no use goes again in the same step (`outlived`).
+        """
+        return table
+
+    def states(self) -> Iterator[tuple[int, bytes]]:
+        """States that no chunk tells and that this batch has changed, by number."""
+        return iter(())
+
+    def load_state(self, number: int, data: bytes) -> None:
+        """A state that `states` gave in an earlier batch. Only operators have some."""
+        raise NotImplementedError
+
+    def advance(self, arrived: dict[int, pa.Table], frontier: int) -> Results | Keyed:
+        """Release what lies below the frontier and process it; results in result order.
+
+        `arrived` has an input only if rows came for it. The frontier is the one after the batch; time passes to it even
+        if no row came.
+        """
+        ready = [self._release(input, arrived.get(input), frontier) for input in range(len(self.schemas))]
+        return self._process(ready, frontier, results=True)
+
+    def replay(self, arrived: dict[int, pa.Table], frontier: int) -> None:
+        """The same without results, for rows that the state holds: they are out already."""
+        ready = [self._release(input, arrived.get(input), frontier) for input in range(len(self.schemas))]
+        self._process(ready, frontier, results=False)
+
+    def _release(self, input: int, new: pa.Table | None, frontier: int) -> pa.Table:
+        """The rows of one input below the frontier, in total order, which go; those at or above it wait.
+
+        New rows are merged with those that wait only if there are both. A batch in which everything is released at once,
+        as in a run over old files, sorts nothing here.
+        """
+        table = self.pending[input]
+        if new is not None and new.num_rows:
+            new = new.select(self.schemas[input].names).cast(self.schemas[input])
+            waiting = table.num_rows
+            table = pa.concat_tables([table, new]) if waiting else new
+            table = (in_order(table) if waiting else table).combine_chunks()
+        cut = int(np.searchsorted(times(table), frontier, "left"))
+        self.pending[input] = table.slice(cut)
+        self.released[input] = cut
+        ready, node = table.slice(0, cut), self.bound.inputs[input].node
+        # All tuples of one ts are released at once, and equal ones go to the same cells: they are numbered alike in each.
+        return numbered(ready) if isinstance(node, Stream) and node.seq == "content" else ready
+
+    def compacted(self, held: int) -> dict[int, pa.Table] | None:
+        """All rows that are still needed, if the `held` ones that the state has are many more."""
+        return None
+
+    @abstractmethod
+    def _process(self, ready: list[pa.Table], frontier: int, *, results: bool) -> Results | Keyed:
+        """The operator's own work on what has become ready, a table for each input; results in result order.
+
+        `results=False`: a replay, of which nobody reads results; what later ones depend on must be as after the first time.
+        """
+
+    @abstractmethod
+    def outlived(self, chunk: Chunk, frontier: int, steps: list[Step]) -> bool:
+        """Whether no row of a chunk has a part in any result that is still to come.
+
+        Asked of every chunk in every batch, so it must be quick: it sees the manifest's entry and not the rows.
+        """
+
+
+def numbered(ready: pa.Table) -> pa.Table:
+    """Tuples in order, of which some may have one key: equal rows, ordered by content. Each but the first has its number
+    among them in its key, so that a key is one tuple's.
+
+    This is done when they are released, not when they come. Equal rows may come in different batches, and what they are
+    numbered by must not depend on that; those of one ts are all released together.
+    """
+    if formats.KEY not in ready.column_names or ready.num_rows < 2:
+        return ready
+    own = as_array(ready.column(formats.KEY), pa.binary())
+    same = np.zeros(len(own), bool)
+    same[1:] = pc.equal(own.slice(1), own.slice(0, len(own) - 1)).to_numpy(zero_copy_only=False)
+    if not same.any():
+        return ready
+    at = np.arange(len(own))
+    made = keys.told_apart(own, at - np.maximum.accumulate(np.where(same, 0, at)))
+    return ready.set_column(ready.column_names.index(formats.KEY), pa.field(formats.KEY, pa.binary()), made)
+
+
+def crowded(held: int, alive: int) -> bool:
+    """Whether so many of the rows held are dead that writing the others anew is worth it."""
+    return core_rows.crowded(held, alive, few=SLACK)
+
+
+class LivePairs(Live):
+    """What joins and as-of share."""
+
+    def __init__(self, bound: Bound, *, hashes: bool = False) -> None:
+        super().__init__(bound, [rows_schema(i.schema, hashes=hashes) for i in bound.inputs])
+        # What results show of a row, and their time; keys go by reference.
+        self.shown = tuple([*i.schema.names, formats.TS] for i in bound.inputs)
+        self.nothing = Results.none(bound.schema)
+
+    def columns(self, ts: Any, left: pa.Table, right: pa.Table | None) -> pa.Table:
+        """Result columns from the rows of both sides, of which the right one may be missing or not wanted."""
+        n, wanted = left.num_rows, len(self.bound.schema) - 1 - len(self.bound.inputs[0].schema)
+        columns = [ts, *(left.column(i) for i in range(len(self.bound.inputs[0].schema)))]
+        if wanted and right is None:
+            columns += [pa.nulls(n, f.type) for f in self.bound.inputs[1].schema]
+        elif wanted and right is not None:
+            columns += [right.column(i) for i in range(wanted)]
+        arrays = [as_array(c, f.type) for c, f in zip(columns, self.bound.schema, strict=True)]
+        return pa.Table.from_arrays(arrays, schema=self.bound.schema)

@@ -26,15 +26,10 @@ from plait.order import AFTER_ALL
 from plait.query.bind import Bound
 from plait.query.operator import Operator
 from plait.spark import formats
-from plait.spark.cell.live import Live
+from plait.spark.cell.cell import Live
 from plait.spark.cell.onward import Onward
 from plait.spark.cell.operator import LiveOperator, placed, results_of
 from plait.spark.cell.pickled import Pickled
-
-
-def closes(query: Any) -> bool:
-    """Whether an operator has a closing."""
-    return isinstance(query, Operator) and query.on_timer is not None
 
 
 def is_closing(place: int) -> bool:

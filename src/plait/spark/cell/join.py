@@ -32,10 +32,9 @@ from plait.errors import DataError
 from plait.query.bind import Bound
 from plait.query.join import Join
 from plait.spark import formats
-from plait.spark.cell.live import LivePairs
+from plait.spark.cell.cell import LivePairs
 from plait.spark.cell.results import Results, distinct, merge_pairs
-from plait.spark.cell.rows import interleaved, times
-from plait.spark.formats import Chunk, Step
+from plait.spark.formats import Chunk, Step, times
 from plait.spark.plan.layout import Layout
 
 
@@ -74,7 +73,7 @@ class LiveJoin(LivePairs):
         tuples before it, though both sides come in one batch. With the layout "see_all" every cell sees every tuple,
         since a count window has to count them all, and stores its part of them only.
         """
-        side = interleaved(ready)
+        side = _interleaved(ready)
         stored: Any = (None, None)
         if self.layout.kind == "see_all":
             stored = tuple(self.layout.stored(self.cell, t.column(formats.HASH).to_numpy()) for t in ready)
@@ -196,3 +195,12 @@ class LiveJoin(LivePairs):
             # A left row that still waits must be seen to have matched, after a restart too.
             since = reach.first(1, frontier)
         return frontier == order.AFTER_ALL or bool(max_ts < reach.first(1 - input, since))
+
+
+def _interleaved(ready: list[pa.Table]) -> np.ndarray:
+    """The order in which two sides' tuples interleave, as the input of each: by ts, then left before right."""
+    # A key begins with (ts, input): left precedes right at one ts, and within a side the order is there already.
+    left, right = (times(table) for table in ready)
+    side = np.zeros(len(left) + len(right), np.uint8)
+    side[np.arange(len(right)) + np.searchsorted(left, right, "right")] = 1
+    return side

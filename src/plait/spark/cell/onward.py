@@ -18,10 +18,9 @@ import pyarrow as pa
 from plait.core import keys
 from plait.encodings import one_piece
 from plait.spark import formats
-from plait.spark.cell.keyed import Keyed
-from plait.spark.cell.results import Results
+from plait.spark.cell.results import Keyed, Results
+from plait.spark.pack.ship import Shipping, Tuples
 from plait.spark.plan.layout import mix
-from plait.spark.plan.ship import Shipping, Tuples
 
 
 @dataclass(frozen=True)

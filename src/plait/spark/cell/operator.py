@@ -5,7 +5,7 @@ pickled, when a batch has touched it, and the objects in memory are only a cache
 the very step that made them, and are out of reach while functions change them, so those of an attempt that fails are gone
 with it. What waits for the frontier is stored as tuples.
 
-Where it runs: in a cell's task. `route` has been called by the task that packed the tuple (`pack.route`), `process` and
+Where it runs: in a cell's task. `route` has been called by the task that packed the tuple (`pack.ship`), `process` and
 `on_timer` are called here, for one bucket at a time. Results are keyed by (the tuple or timer that caused it, bucket,
 number within the call).
 
@@ -40,13 +40,12 @@ from plait.query.bind import Bound
 from plait.query.operator import Operator
 from plait.query.stream import Stream
 from plait.spark import formats
-from plait.spark.cell.keyed import Keyed
-from plait.spark.cell.live import Live
+from plait.spark.cell.cell import Live
 from plait.spark.cell.pickled import Pickled
-from plait.spark.cell.rows import rows_schema, times
-from plait.spark.formats import ROUTE, ROUTE_TYPE, Chunk, Step
+from plait.spark.cell.results import Keyed
+from plait.spark.formats import ROUTE, ROUTE_TYPE, Chunk, Step, rows_schema, times
 from plait.spark.pack.positions import told
-from plait.spark.pack.route import AGAIN, codes_of, stream_name
+from plait.spark.pack.ship import AGAIN, codes_of, stream_name
 from plait.spark.plan.layout import Layout
 
 #: Where plait itself is, so that the user's line is told and not one of these.

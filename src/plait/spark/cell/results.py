@@ -1,19 +1,20 @@
-"""A cell's results on their way: their columns, and the key of each in two parts, by reference.
+"""A cell's results on their way: their columns, and what tells the key of each.
 
-A result's key is (trigger, partner), two tuples' keys, and a tuple has many results: spelled out, keys weigh more than
-all columns together. So a result has two numbers, places in one list of keys, and is spelled out (`table`) only where
-somebody asks for `_plait_key`.
+A result of a join has the key (trigger, partner), two tuples' keys, and a tuple has many results: spelled out, keys weigh
+more than all columns together. So such a result has two numbers, places in one list of keys (`Results`). Of a window of
+time the columns themselves are the key, (ts, key columns): two windows of one key never end at one ts. Windows of tuples
+and users' operators have a key a row (`Keyed`). Keys are spelled out (`table`) only where somebody asks for `_plait_key`.
 
 Cells put out sorted results, and `merge` orders those of several by their keys (`core.keys`).
 
 Where it runs: made in a cell's task, taken apart in the driver (`collect`), in a task that unpacks rows for the user
-(`run.unpack`), or spelled out where they go to the next operator (`onward`). On the way they are bodies, of CUT results
+(`unpack`), or spelled out where they go to the next operator (`onward`). On the way they are bodies, of CUT results
 at most.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -23,8 +24,6 @@ import pyarrow as pa
 from plait.core import keys
 from plait.encodings import one_piece
 from plait.spark import formats
-from plait.spark.cell import keyed
-from plait.spark.cell.keyed import Keyed
 from plait.spark.formats import FIRST, SECOND
 
 #: Rows of one packed row at most: far from the 2 GiB that one value of Spark's can hold.
@@ -87,10 +86,69 @@ class Results:
         return cls(rows.drop_columns([FIRST, SECOND]), one_piece(keys_), *places)
 
 
+@dataclass
+class Keyed:
+    """Results in result order.
+
+    Attributes:
+        columns: What the user sees. The first column is the result's ts.
+        by: Of windows of time the key columns; empty for others.
+        key: The key of each row as bytes, where columns do not tell it: windows of tuples, users' operators.
+    """
+
+    columns: pa.Table
+    by: tuple[str, ...]  # of windows of time: the key is (ts, these columns)
+    key: pa.Array | None = None  # of windows of tuples: the closing tuple's, as a part of its own
+
+    @property
+    def rows(self) -> int:
+        return int(self.columns.num_rows)
+
+    def spelled(self) -> pa.Array:
+        """`_plait_key` of each row."""
+        if self.key is not None:
+            return self.key
+        return keys.window_rows(self.columns.column(0), (self.columns.column(name) for name in self.by))
+
+    def table(self) -> pa.Table:
+        """The columns, and `_plait_key` spelled out."""
+        return self.columns.append_column(pa.field(formats.KEY, pa.binary()), self.spelled())
+
+    def bodies(self, cut: int = CUT) -> list[bytes]:
+        """As packed rows, of `cut` results at most."""
+        whole = self.columns if self.key is None else self.table()
+        head = formats.KeyedRows(list(self.by), self.key is not None)
+        parts = (whole.slice(at, cut).replace_schema_metadata(None) for at in range(0, self.rows, cut))
+        return list(formats.bodies(head, parts))
+
+    @classmethod
+    def of(cls, head: formats.KeyedRows, rest: pa.Buffer) -> Keyed:
+        """From a body's head and what follows it."""
+        rows = formats.table(rest)
+        if not head.spelled:
+            return cls(rows, tuple(head.by))
+        return cls(rows.drop_columns([formats.KEY]), tuple(head.by), one_piece(rows.column(formats.KEY)))
+
+
 def read(body: Any) -> Results | Keyed:
     """What `bodies` gave, of a join or of an aggregate."""
     head, rest = formats.parse(body)
     return Keyed.of(head, rest) if isinstance(head, formats.KeyedRows) else Results.of(*head.tables(rest))
+
+
+def unpack(schema: pa.Schema) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """A function for `mapInArrow` that gives the rows of results, and passes over what else cells put out.
+
+    In tasks, behind the cells. Keys are spelled out here, a row each.
+    """
+
+    def unpacked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for kind, body in zip(batch.column("kind").to_pylist(), batch.column("body"), strict=True):
+                if kind == formats.RESULTS:
+                    yield from read(body.as_buffer()).table().cast(schema).to_batches()
+
+    return unpacked
 
 
 def merge(parts: Sequence[Results | Keyed]) -> Results | Keyed:
@@ -102,7 +160,7 @@ def merge(parts: Sequence[Results | Keyed]) -> Results | Keyed:
     if len(parts) == 1:
         return parts[0]
     if isinstance(parts[0], Keyed):
-        return keyed.merge([part for part in parts if isinstance(part, Keyed)])
+        return merge_keyed([part for part in parts if isinstance(part, Keyed)])
     return merge_pairs([part for part in parts if isinstance(part, Results)])
 
 
@@ -134,3 +192,20 @@ def merge_pairs(parts: list[Results]) -> Results:
         np.concatenate([part.second + start for part, start in zip(parts, starts, strict=False)]),
     )
     return whole.take(keys.in_order_of_pairs(whole.keys, whole.first, whole.second))
+
+
+def merge_keyed(parts: list[Keyed]) -> Keyed:
+    """All of these in result order; each is in order already.
+
+    By ts and key columns, or by ts and key. Cells have different groups, so no two rows are equal in all of these.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    columns = pa.concat_tables([part.columns for part in parts])
+    key = None
+    if parts[0].key is not None:
+        key = pa.concat_arrays([part.key for part in parts])
+        order = keys.in_order_of((columns.column(0), key))
+    else:
+        order = keys.in_order_of(columns.column(name) for name in (0, *parts[0].by))
+    return Keyed(columns.take(order).combine_chunks(), parts[0].by, None if key is None else key.take(order))

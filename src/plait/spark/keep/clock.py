@@ -1,7 +1,7 @@
 """`idle_after=`: time as rows. Spark's `rate` source gives a row a second, by offsets: seconds that stand in the offset
 log before the batch that has them runs, so a batch that is done again counts the same time. No task reads a clock.
 
-A batch counts at most a quarter of `idle_after=` (`progress.MOST`), whatever its seconds add up to: after a stop, or
+A batch counts at most a quarter of `idle_after=` (`arrive.MOST`), whatever its seconds add up to: after a stop, or
 behind a slow batch, a source whose rows wait must not be taken for silent before it had a chance to be read.
 """
 

@@ -10,10 +10,11 @@ The old checkpoint is marked as left once the new one is whole: two queries woul
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ import pyarrow.parquet as pq
 from plait import paths
 from plait.errors import QueryError, RunError
 from plait.spark import formats
+from plait.spark.cell import state
 from plait.spark.keep.checkpoint import check_not_left, last_number, read_card, write_card
 from plait.spark.keep.resettle import resettle
 from plait.spark.plan import settings
@@ -129,7 +131,7 @@ def _exported(spark: Any, old: Path) -> dict[int, list[dict[int, bytes]]]:
 def _laid_out(plan: Any, old: Mapping[int, list[dict[int, bytes]]]) -> list[pa.Table]:
     """Each operator's new state as rows: cell, number, body."""
     tables = []
-    for made in (stage.plan for stage in plan.pipeline.stages):
+    for made in (stage.plan for stage in plan.stages):
         new = resettle(made.bound, old.get(made.number, []), made.layout, made.fingerprint)
         rows = [(key, n, data) for key, cell in zip(made.layout.keys, new, strict=True) for n, data in cell.items()]
         columns = list(zip(*rows, strict=True)) or [(), (), ()]
@@ -144,13 +146,54 @@ def _import(plan: Any, states: list[pa.Table], new: Path) -> None:
     for number, table in enumerate(states):
         (folder / str(number)).mkdir(parents=True)
         pq.write_table(table, folder / str(number) / "state.parquet")
-    raw = plan.pipeline.importing(lambda number: plan.spark.readStream.schema(formats.STATE_ROWS)
-                                .parquet(paths.pattern(folder / str(number))))  # fmt: skip
-    writer = raw.writeStream.foreachBatch(lambda frame, batch: frame.count()).trigger(availableNow=True)
+    writer = (
+        _importing(plan, folder).writeStream.foreachBatch(lambda frame, batch: frame.count()).trigger(availableNow=True)
+    )
     writer.option("checkpointLocation", paths.uri(new)).start().awaitTermination()
     done = [f.name for f in (new / "commits").glob("*") if f.name.isdigit()]
     assert done == [str(_SEED)], f"the import took batches {done}"
     shutil.rmtree(folder)
+
+
+def _importing(plan: Any, folder: Path, number: int = 0) -> Any:
+    """The same operators of Spark's in the same places of its plan, whose cells only store what they are handed.
+
+    So the state that they leave is found by the query that starts on the checkpoint next.
+    """
+    read = plan.spark.readStream.schema(formats.STATE_ROWS).parquet(paths.pattern(folder / str(number)))
+    upstreams = plan.stages[number].plan.upstreams
+    rows = functools.reduce(lambda a, b: a.unionAll(b), (read, *(_importing(plan, folder, n) for n in upstreams)))
+    return rows.groupBy("cell").transformWithStateInPandas(
+        statefulProcessor=_importer(), outputStructType=formats.STATE_ROWS, outputMode="append", timeMode="None"
+    )
+
+
+def _importer() -> Any:
+    """What stores rows with the columns `no` and `body` (`formats.STATE_ROWS`), and puts out nothing.
+
+    A class made in a function travels by value, as that of `cell.processor` does.
+    """
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+
+    stored = state.variable()
+
+    class Importer(StatefulProcessor):
+        def init(self, handle: Any) -> None:
+            self.map = handle.getMapState(*stored)
+
+        def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
+            from plait.spark.cell.state import SparkStore
+
+            store = SparkStore(self.map)
+            for frame in rows:
+                for number, body in zip(frame["no"], frame["body"], strict=True):
+                    store.put_chunk(int(number), bytes(body))
+            return iter(())
+
+        def close(self) -> None:
+            return
+
+    return Importer()
 
 
 def _take_over_offsets(old: Path, new: Path, last: int, partitions: int) -> None:

@@ -26,10 +26,9 @@ from plait.errors import RunError
 from plait.query.bind import Bound
 from plait.query.operator import Operator
 from plait.spark import formats
-from plait.spark.cell.rows import in_order
+from plait.spark.cell.arrive import in_order
 from plait.spark.formats import MANIFEST, ROUTE, ROUTE_TYPE, Chunk, Manifest, Step, state_number
-from plait.spark.pack.route import codes_of, places
-from plait.spark.plan.hash_layout import hash_columns, words
+from plait.spark.pack.ship import codes_of, destinations, hash_columns, places, words
 from plait.spark.plan.layout import Layout, mix
 
 #: Chunks that an input's rows are cut into: they leave one by one as time passes.
@@ -39,7 +38,7 @@ State = dict[int, bytes]
 
 
 def resettle(bound: Bound, cells: Sequence[Mapping[int, bytes]], layout: Layout, fingerprint: str) -> list[State]:
-    """Old cells' state, by number (`stateful`), as the new layout's cells have it.
+    """Old cells' state, by number (`cell.state`), as the new layout's cells have it.
 
     `fingerprint` is that of the new plan: the layout is part of it. Shape and functions are left out of the new
     manifests, since nobody here knows the functions that wrote the state; `resume.check_state` knows of that.
@@ -146,9 +145,9 @@ def _places(bound: Bound, input: int, rows: pa.Table, layout: Layout) -> list[np
     if layout.kind == "hash":
         columns = hash_columns(bound)
         assert columns is not None
-        return layout.destinations(input, words(columns, input, rows))
+        return destinations(layout, input, words(columns, input, rows))
     keys = pc.cast(rows.column(formats.KEY), pa.binary()).to_pylist()
-    return layout.destinations(input, mix(np.fromiter(map(zlib.crc32, keys), np.uint64, len(keys))))
+    return destinations(layout, input, mix(np.fromiter(map(zlib.crc32, keys), np.uint64, len(keys))))
 
 
 def _keep(state: State, step: Step, input: int, rows: pa.Table) -> None:

@@ -10,71 +10,18 @@ tests/spark/test_inputs.py and tests/spark/test_bad_input.py.
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from plait.errors import QueryError
 from plait.query.stream import FILE, Stream
-from plait.spark.pack import positions, source_names
-from plait.spark.pack import scan as scanning
-from plait.spark.pack.positions import COLUMN, CONTENT, HANDED, ROWS, found_in
+from plait.spark.pack import pack, source_names
+from plait.spark.pack.pack import Frame, Scan, quoted
+from plait.spark.pack.positions import COLUMN, CONTENT, ROWS, found_in
 from plait.spark.plan import plans, relations
-
-
-@dataclass(frozen=True)
-class Frame:
-    """One DataFrame of a stream, with the columns added that tell positions; how to read source and seq from it.
-
-    Attributes:
-        frame: The DataFrame to pack. Where tasks read files themselves, it has a row for each block of a file.
-        source: The kind of its sources' names (`source_names`), and `source_name` what they are told by.
-        source_rank: The declared place of its source, which decides ties between sources; 0 if there is one DataFrame.
-        seq: The kind of position (`positions`).
-        seq_column: The user's column that orders rows, if there is one.
-    """
-
-    frame: Any
-    source: str
-    source_name: Any
-    source_rank: int
-    seq: str
-    seq_column: str | None
-    scan: scanning.Scan | None = None  # tasks read the files themselves; `frame` then tells which rows
-
-    def reads(self, stream: Stream, shipped: Sequence[str], schema: Sequence[str]) -> tuple[str, ...]:
-        """The columns that tasks need: those that go along, and what tells time, source and seq. In the schema's order.
-
-        Rows ordered by content need all columns: any of them may decide.
-        """
-        kind, naming = positions.kind(self.seq), source_names.naming(self.source)
-        if not kind.ordered:
-            return tuple(schema)
-        needed = {*shipped, stream.time, *([self.source_name] if naming.column else []), self.seq_column, *kind.columns}
-        return tuple(name for name in schema if name in needed)
-
-    def given(self, columns: Sequence[str]) -> Any:
-        """What a task is handed: rows with no columns but these, or what to read."""
-        if self.scan is not None:
-            return self.frame
-        marks = (*positions.kind(self.seq).marks, *source_names.naming(self.source).marks)
-        extra = dict.fromkeys(mark for mark in marks if mark in self.frame.columns)
-        return self.frame.select(*(_handed(at, name) for at, name in enumerate(columns)), *extra)
-
-
-def _handed(at: int, name: str) -> Any:
-    """A column as it is handed to a task: PySpark's own code looks columns up by name there, and takes dots for structs."""
-    from pyspark.sql import functions as F
-
-    column = F.col(quoted(name))
-    return column.alias(f"{HANDED}{at}") if "." in name or "`" in name else column
-
-
-def quoted(name: str) -> str:
-    """A column's name as Spark's parser takes it, whatever is in it: dots, spaces, backticks."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def arrow_schema(frame: Any) -> pa.Schema:
@@ -204,8 +151,45 @@ def _frame(stream: Stream, frame: Any, name: Any, rank: int, by_rows: bool) -> F
     return Frame(selected, naming.name, found.by, rank, kind.name, stream.seq_column)
 
 
-def _scan(stream: Stream, frame: Any) -> scanning.Scan | None:
-    """How tasks read the files themselves; None where Spark has to: see `relations` and `scan`."""
+def _scan(stream: Stream, frame: Any) -> Scan | None:
+    """How tasks read the files themselves; None where Spark has to: see `relations`."""
     if not relations.is_plain_parquet(frame):
         return None
-    return scanning.scan(stream.name, relations.root(frame), arrow_schema(frame))
+    root, schema = relations.root(frame), arrow_schema(frame)
+    if root is None or not relations.can_be_read(root, schema):
+        return None
+    return Scan(stream.name, schema, pack.BLOCK, root)
+
+
+def check_given(stream: str, data: Any) -> None:
+    """Refuse what is no DataFrame, and no list or dict of some."""
+    several = list(data.values()) if isinstance(data, Mapping) else data if isinstance(data, (list, tuple)) else [data]
+    if not several:
+        raise QueryError(f"Stream {stream!r} is given no DataFrame", do="Pass one, or one for each source")
+    for frame in several:
+        if not hasattr(frame, "sparkSession"):
+            raise QueryError(
+                f"Stream {stream!r} is given {reprlib.repr(frame)}, which is no DataFrame of Spark's",
+                do="Read it with spark.read or spark.readStream, or make it with spark.createDataFrame",
+            )
+
+
+def first_of(data: Any) -> Any:
+    """One of the DataFrames given for a stream."""
+    return (
+        next(iter(data.values())) if isinstance(data, Mapping) else data[0] if isinstance(data, (list, tuple)) else data
+    )
+
+
+def all_streaming(given: Mapping[str, list[Frame]]) -> bool:
+    """Whether the DataFrames are streams; refused if some are and some are not."""
+    kinds = {name: {f.frame.isStreaming for f in found} for name, found in given.items()}
+    if len(set().union(*kinds.values())) > 1:
+        live = [n for n, k in kinds.items() if True in k]
+        still = [n for n, k in kinds.items() if False in k]
+        raise QueryError(
+            f"Streaming and batch DataFrames are mixed: {', '.join(live)} streaming, {', '.join(still)} not",
+            why="a batch is complete and a stream is not, so no one frontier serves both",
+            do="Read all of them with spark.readStream, or all with spark.read",
+        )
+    return next(iter(kinds.values())) == {True}

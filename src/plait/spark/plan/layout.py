@@ -1,18 +1,17 @@
-"""Which cells a tuple goes to: a pure function of the tuple, so that a retried task sends the same rows again.
+"""The cells of an operator: how many, and by which rule tuples are dealt out to them (`pack.ship` deals them out).
 
 grid       m x n cells; a left tuple goes to one row of them, a right one to one column, so each pair meets in exactly
            one cell (DP-Join). m x 1 serves `left`, `semi`, `anti` and as-of: there a left tuple meets all its partners.
-hash       cells in a line; tuples go by the values that must be equal (`hash_layout`), and none is copied. Aggregates have this
-           one, by their key.
-buckets    cells in a line; a tuple goes to those of the buckets that `route` names (`pack/route.py`).
+hash       cells in a line; tuples go by the values that must be equal, and none is copied. Aggregates have this one, by
+           their key.
+buckets    cells in a line; a tuple goes to those of the buckets that `route` names.
 see_all    every cell sees every tuple and stores one in C of them (ScaleJoin): windows that count need each tuple's rank.
 
 Cell keys are chosen so that they spread evenly over the state's partitions: Spark puts key k into partition
 pmod(murmur3(k), P), which is inverted here by trying small keys.
 
-Where it runs: `choose` on the driver; `destinations` and `stored` in tasks. A checkpoint pins its layout: which cell has
-a tuple is in the state. `relayout` changes it. Rows and columns are not tied to cores: more cells than cores run by
-turns.
+Where it runs: `choose` on the driver, `stored` in tasks. A checkpoint pins its layout: which cell has a tuple is in the state.
+`relayout` changes it. Rows and columns are not tied to cores: more cells than cores run by turns.
 """
 
 from __future__ import annotations
@@ -52,23 +51,6 @@ class Layout:
     def describe(self) -> str:
         note = {"see_all": " (store one, see all)", "hash": " (by hash)", "buckets": " (of buckets)"}.get(self.kind, "")
         return f"{self.rows}x{self.columns}{note}"
-
-    def destinations(self, input: int, hashes: np.ndarray) -> list[np.ndarray | None]:
-        """For each cell, the positions of the tuples that go there; None: all of them.
-
-        `hashes` are words of the tuples' own keys, or for "hash" of the values that must be equal.
-        """
-        if self.kind == "see_all":
-            return [None] * self.cells
-        lines = self.rows if input == 0 or self.kind == "hash" else self.columns
-        if lines == 1:
-            return [None] * self.cells
-        line = (hashes % np.uint64(lines)).astype(np.int64)
-        of_line = [np.flatnonzero(line == k) for k in range(lines)]
-        return [
-            of_line[c // self.columns if input == 0 or self.kind == "hash" else c % self.columns]
-            for c in range(self.cells)
-        ]
 
     def stored(self, cell: int, hashes: np.ndarray) -> np.ndarray:
         """Which of all tuples a cell of `see_all` stores."""

@@ -120,6 +120,17 @@ def check(spark: Any, *, streaming: bool) -> None:
     _advise(spark)
 
 
+def check_arrow(spark: Any) -> None:
+    """Refuse a session in which Spark takes no columns with 32-bit lengths: plait's tasks have no others."""
+    key = "spark.sql.execution.arrow.useLargeVarTypes"
+    if str(spark.conf.get(key, "false")).lower() == "true":
+        raise RunError(
+            f"This Spark session has {key}=true",
+            why="with it Spark takes nothing from Python but text and bytes with 64-bit lengths, and plait's tasks use 32 bits",
+            do=f"Say spark.conf.set({key!r}, 'false'), or use a session without it (spark.newSession())",
+        )
+
+
 def _check_python(interpreter: str) -> None:
     """Refuse a session whose Python processes on this machine would die unheard: they get what PYSPARK_PYTHON named."""
     if interpreter not in (sys.executable, local.python()) and (why := _unfit(interpreter)) is not None:

@@ -35,8 +35,7 @@ from plait.connectors.sinks import FORMS, open_sink, sync_folder
 from plait.core.metrics import Metrics, amount, total
 from plait.errors import QueryError
 from plait.spark import formats
-from plait.spark.cell.keyed import Keyed
-from plait.spark.cell.results import Results, merge, read
+from plait.spark.cell.results import Keyed, Results, merge, read, unpack
 from plait.spark.keep.checkpoint import publishing, tie
 from plait.spark.plan import settings
 from plait.spark.publish.target import Owner, Target
@@ -181,7 +180,7 @@ def write_ordered(df: Any, path: str | os.PathLike[str], *, checkpoint: str | os
                          report, first)  # fmt: skip
 
     def start() -> Any:
-        writer = plan.raw().writeStream.foreachBatch(publish).option("checkpointLocation", paths.uri(place))
+        writer = plan.output().writeStream.foreachBatch(publish).option("checkpointLocation", paths.uri(place))
         return telling(writer.trigger(**(trigger or {"availableNow": True})).start())
 
     if not drain:
@@ -305,9 +304,7 @@ class _Publisher:
         temporary.mkdir(parents=True)
         from pyspark.sql.pandas.types import from_arrow_schema
 
-        from plait.spark.run import unpack
-
-        results = frame.mapInArrow(unpack(self.plan.schema, formats.RESULTS), from_arrow_schema(self.plan.schema))
+        results = frame.mapInArrow(unpack(self.plan.schema), from_arrow_schema(self.plan.schema))
         ordered = results.orderBy(formats.KEY)
         writer = _part_writer(str(temporary), self.format, self.keep_key)
         try:
