@@ -7,8 +7,8 @@ cores. Bytewax streams, with its own sliding windows; it is given a tenth of the
 
 - `threads_vs_duckdb`: tuples/s of the largest run, the fastest design, over DuckDB's; contenders take turns, medians count.
 - `wiml_vs_mq_k_oi_20`, `tuml_sc_vs_mq_k_os_20`: two of the paper's twelve queries, at 20 inputs (`aggregate_queries` has all).
-  The columns `input_ns` and `output_ns` are the paper's figures 8 and 10: where a machine has too few cores to show a ratio,
-  they show why.
+  The columns `input_ns` and `output_ns` are what the paper's figures 8 and 10 are about: where a machine has too few cores to
+  show a ratio, they show why.
 
 Contenders must agree: same windows, same counts, same first values; means that are rounded sums within 1e-9.
 """

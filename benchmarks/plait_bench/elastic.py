@@ -143,14 +143,14 @@ def _pure(quick: bool) -> list[dict[str, Any]]:
 
 
 def _model(quick: bool) -> list[dict[str, Any]]:
-    """Section 8's curves beside what is measured, for windows small enough that input and output matter."""
+    """The curves of `elastic_model` beside what is measured, for windows small enough that input and output matter."""
     window, rows = 200, 4_000 if quick else 10_000
     costs = measured_costs(window, rows)
     found = []
     for n in (1, 2, 4, 8):
         v, p = model.virtual(costs, n), model.pure(costs, n)
         found.append({
-            "case": "section 8's model, tuples/s", "threads": n,
+            "case": "a model after section 8, tuples/s", "threads": n,
             "virtual, model": v.tuples_per_s, "virtual, measured": runs.sustained(window, rows, n, elastic=max(n, 2)),
             "virtual bound by": v.bottleneck,
             "pure, model": p.tuples_per_s, "pure, measured": runs.pure_sustained(window, rows, n),

@@ -1,4 +1,4 @@
-"""STRETCH's cost model (section 8): how far virtual and pure shared-nothing parallelism scale.
+"""A cost model after STRETCH's section 8: how far virtual and pure shared-nothing parallelism scale.
 
 Input threads hand tuples over, n processing threads process them, output threads merge what comes out; the slowest of
 the three sets the rate. Pure shared-nothing routes: the input thread copies each tuple to every processing thread that

@@ -176,7 +176,10 @@ def sustained(window_tuples: int, rows: int, workers: int, *, made: Any = None, 
 
 def stepped(window_tuples: int, workers: int, rates: tuple[float, float], seconds: tuple[float, float],
             **options: Any) -> dict[str, Any]:  # fmt: skip
-    """A load that changes from one rate to another, with the policy to answer it (figure 5's columns)."""
+    """A load that changes from one rate to another, with the policy to answer it.
+
+    STRETCH's figure 5 has such steps after 6 minutes, with windows of 5; here both are a matter of seconds.
+    """
     rows = int(sum(r * s for r, s in zip(rates, seconds, strict=True)) / 2) + 1000
     data, made = tables(window_tuples + rows), heavy(window_tuples)
     options = {"elastic": 8, "policy": True, "workers": workers, **options}

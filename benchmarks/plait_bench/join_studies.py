@@ -1,8 +1,7 @@
 """The papers' studies of joins on threads, at this machine's scale. Each is a benchmark of its own.
 
-A figure of theirs is a shape, not a number, to be found again: linear c/s by workers and a root for t/s (ScaleJoin,
-figure 5), equal shares whatever the skew (figure 8), the square layout's latency (DP-Join, figures 8 and 9), throughput
-by punctuation and by selectivity (SplitJoin, figures 19 and 17). All results are checked against one another.
+What each measures is in its docstring; which figure of the papers that answers, and which it does not, is in docs/papers.md. A
+figure of theirs is a shape, not a number, to be found again. All results are checked against one another.
 """
 
 from __future__ import annotations
@@ -31,9 +30,11 @@ def _result(name: str, rows: Rows, ratios: dict[str, float]) -> dict[str, Any]:
 
 
 def workers(quick: bool = False) -> dict[str, Any]:
-    """c/s and t/s by workers and by window length (ScaleJoin, figure 5; SplitJoin, figures 11 and 12), scanning, preloaded.
+    """c/s and t/s by workers and by window length, scanning, preloaded: the c/s of ScaleJoin's figure 5, and figure 6's rivals.
 
-    The rivals run flat out, since preloading needs a second source, beside scalejoin flat out.
+    The streams' rate in event time is the same for all, and tuples come as fast as they are taken: so t/s goes with c/s. The
+    rates that a number of workers sustains, which go with the root (figure 5's t/s; SplitJoin's figure 12), are not measured
+    here. The rivals run flat out, since preloading needs a second source, beside scalejoin flat out.
     """
     rate, lengths = (100, (5, 10)) if quick else (200, (60, 120, 240))
     rows: Rows = []
@@ -70,14 +71,16 @@ def workers(quick: bool = False) -> dict[str, Any]:
 
 
 def skew(quick: bool = False) -> dict[str, Any]:
-    """Comparisons by worker under ScaleJoin's three skew cases (figure 8)."""
+    """Comparisons by worker under ScaleJoin's three skew cases (figure 8), in all; the figure has them second by second."""
     rows = balance(quick, (2, 3) if quick else (2, 3, 4, 8))
     return _result("join-balance", rows, {"balance_cv_percent": max(r["balance_cv_percent"] for r in rows)})
 
 
 def latency(quick: bool = False) -> dict[str, Any]:
-    """Latency by layout, symmetric streams (DP-Join, figure 8) and asymmetric ones (figure 9), in real time, scanning.
+    """Latency by layouts of four workers, symmetric streams and asymmetric ones, in real time, scanning.
 
+    DP-Join's figures 8 and 9 at their rates of 1,000 and 1,000 and 3,000 t/s, with windows of 60 s where they have 300 s, and one
+    number of workers where they have up to 16.
     Windows are full when measuring begins, but for the handshake joins: there tuples must age, so their windows are
     short, and scalejoin's beside them.
     """
@@ -135,7 +138,11 @@ def latency(quick: bool = False) -> dict[str, Any]:
 
 
 def punctuation(quick: bool = False) -> dict[str, Any]:
-    """Throughput by punctuation interval (SplitJoin, figure 19): how much an exact order costs, at many results a tuple."""
+    """Throughput by how exactly results are gathered: in full order, every k triggers apart, as they come; many results a tuple.
+
+    Not SplitJoin's figure 19, which puts marks into the comparisons of one trigger's sub-window: `punctuate=` counts triggers,
+    and workers sort what they find whatever it says. So this is what gathering costs, and no more.
+    """
     given, rows = data(500, 20 if quick else 200), []
     seen, repeat = None, 1 if quick else 3
     for interval in ("comparison", 1, 10, 100, 1000, None):
@@ -155,7 +162,10 @@ def punctuation(quick: bool = False) -> dict[str, Any]:
 
 
 def selectivity(quick: bool = False) -> dict[str, Any]:
-    """Throughput by selectivity (SplitJoin, figure 17): bands from one result in 25 million comparisons to one in 625."""
+    """Throughput by selectivity: bands from one result in 25 million comparisons to one in 625. Two workers by ScaleJoin.
+
+    SplitJoin's figure 17 asks the same of 28 of its join cores, over windows that count.
+    """
     given, rows = data(200, 20 if quick else 120), []
     for band in (1, 10, 32, 100, 200):
         seen = None

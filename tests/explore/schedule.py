@@ -1,9 +1,10 @@
-"""Who takes the next step: every schedule with few preemptions, or random ones with a seed.
+"""Who takes the next step: every schedule with few preemptions, the first so many of them, or random ones with a seed.
 
 A thread is a generator that yields before each atomic step (`tests.explore.twin`). A preemption takes the turn from a
 thread that could have gone on. Most faults of concurrent code show with two or three of them (CHESS; loom bounds them
 too), and with a bound the number of schedules is polynomial in the number of steps; switches at the end of a thread or
-when it goes to sleep are free, and all of them are tried.
+when it goes to sleep are free, and all of them are tried. Where `most_runs` ends it, only those that differ late in a run
+have been.
 """
 
 from __future__ import annotations

@@ -121,15 +121,16 @@ class Stats(Metrics):
     )  # fmt: skip
     latency_from_push_ms: Quantiles = metric(
         MILLISECONDS,
-        "from the push of a result's later tuple to the finished batch that has the result",
+        "from the push of a join result's later tuple to the finished batch that has the result; of aggregates, operators "
+        "and queries of queries from readiness, as the next one",
         filled=(THREADS,),
     )
     latency_from_ready_ms: Quantiles = metric(
         MILLISECONDS, "the same from the moment that the frontier had passed that tuple", filled=(THREADS,)
     )
     stages: dict[str, float] = metric(
-        SHARE, "of the time spent: distribution (reading the gate, laying tuples out), execution (storing, comparing) and "
-        "gathering (results into rings, merged, into Arrow), as SplitJoin reports them",
+        SHARE, "of the time spent working: distribution (reading the gate, laying tuples out), execution (storing, comparing) "
+        "and gathering (results into rings, merged, into Arrow). No latencies: what tuples wait for is in none of them",
         filled=(THREADS,),
     )  # fmt: skip
     index: dict[str, str] = metric(NAME, "by what each input's tuples are found again", filled=(THREADS,))

@@ -1,4 +1,4 @@
-"""The W-Hive's own source under the scheduler: all schedules with few preemptions, then random ones.
+"""The W-Hive's own source under the scheduler: schedules with few preemptions, the first 1,500 of a case, then random ones.
 
 Every run is checked to be linearizable against a sequential hive, to lose and repeat nothing, and to be free of data races
 on plain words.
@@ -98,7 +98,7 @@ def three_sources(hive: TwinHive):
 TIGHT = {"nodes": 2, "words": 32}
 TABLES = {"words": 1024}
 CASES = {
-    # name: (threads, hive, preemptions tried exhaustively)
+    # name: (threads, hive, preemptions)
     "same_pane": (same_pane, TABLES, 2),
     "earlier_pane": (earlier_pane, {}, 2),
     "same_table": (same_table, TABLES, 2),
@@ -112,7 +112,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_every_schedule_with_few_preemptions(name):
+def test_schedules_with_few_preemptions(name):
     threads, hive, preemptions = CASES[name]
     runs = explore(Case(**hive).scenario(threads), preemptions=preemptions, most_runs=1500 * max(SOAK, 1))
     assert runs > 1

@@ -11,6 +11,11 @@ total order.
 Invariant: every update thread sees all tuples, in total order, and hands its windows the ones of its own groups with the
 frontier after them; so each window has its tuples in total order, and closes when no more can come.
 
+Where this departs from the paper: the gate is the ring unless `gate="skiplist"` asks for T-Gate, so readers merge, not
+sources. TuML-MC has no W-Hive: windows are each update thread's own, and are merged where results are ordered
+(`aggregate.results`); no thread contends for one. A tuple updates one pane, not every window that it is in
+(`core.aggregate.panes`). An update thread returns to Python once a batch.
+
 An example: TuML-MC with two update threads, windows of 10 us that follow one another, grouped by a column. Both
 threads read all tuples. Key a falls to thread 0, b to thread 1. Thread 0 takes tuples up to ts 12 with frontier 13:
 its window [0, 10) can get no more tuples, so its row for a is handed over, with «no row of mine below 13 is still to

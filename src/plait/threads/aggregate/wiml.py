@@ -9,6 +9,10 @@ The frontier is the gate's: sources speak, come, go and end there as in every de
 source's tallies have its tuples before it says at the hive, and then at the gate, how far it has come; so whoever sees that
 frontier finds them there.
 
+Where this departs from the paper: a source has a tally of its own for each key and pane, and tallies are merged when their
+winset is taken, so `first` and `last` are served too, which the paper leaves to TuML. Threads that push return to Python once
+a batch, and take a lock where they enter the hive (`hive.memory`).
+
 Who does what: a thread that pushes judges the rows, finds each row's tally and adds it up there, and promises at the
 hive, then at the gate. Nothing waits for another source. The output thread sleeps at the gate until the frontier
 moves, takes complete winsets, merges the sources' tallies into panes and closes windows. So work on tuples is spread

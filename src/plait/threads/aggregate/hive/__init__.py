@@ -1,1 +1,1 @@
-"""The W-Hive: windows to which many threads add at once, in memory that no lock guards."""
+"""The W-Hive: windows to which many threads add at once, lock-free between entering and leaving."""

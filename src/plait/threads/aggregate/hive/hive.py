@@ -19,11 +19,12 @@ Invariants, and why they hold:
 - **No memory is used again under anybody's feet.** A source enters only tables of panes it has not written past, and these
   are not taken before it does; the taker lets go after it has copied. Nodes of the list: see `winsets`.
 
-All of it is lock-free: a CAS fails only because another thread's has succeeded. What is different from the paper: a window is
-not one accumulator that threads update in turn, but a tally for each source, merged when the winset is taken. So updating needs
-no atomic step at all; any function that merges is served, first and last too (by the ts and the source of their tuple); and the
-shared structures are entered once for each pane, source and key, not once a tuple. Where functions merge, a winset is that of a
-*pane* (`core.kernels.panes`), and windows are merged from panes as in every other design.
+These calls are lock-free: a CAS fails only because another thread's has succeeded. Around them, once a batch, a thread takes a
+lock to say that it is inside (`hive.memory`): memory must not grow under it. Where this departs from the paper besides: a
+window is not one accumulator that threads update in turn, but a tally for each source, merged when the winset is taken. So
+updating needs no atomic step at all; any function that merges is served, first and last too (by the ts and the source of their
+tuple); and the shared structures are entered once for each pane, source and key, not once a tuple. Where functions merge, a
+winset is that of a *pane* (`core.kernels.panes`), and windows are merged from panes as in every other design.
 
 Not promised: that memory suffices. `open_winset`, `join` and `window_of` answer that it does not, and are called again once it
 has grown.

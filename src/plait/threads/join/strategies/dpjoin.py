@@ -16,6 +16,11 @@ are in that worker's segments, and in no other worker's together.
 
 m x 1 keeps all partners of a left row with one worker, which left, semi and anti joins need. `layout="auto"` is
 `threads.join.strategies.choice`'s.
+
+Where this departs from the paper: there is no Emitter that sends a tuple to the first worker of a row or column, and no
+forwarding along it; every worker reads all tuples from the gate and knows by their numbers which are its own. Workers that
+share a segment wait for its writer, where the paper notifies them. Results are gathered in result order, where the paper's
+Collector takes them as they come. Threads are not bound to cores. docs/papers.md has each beside its section.
 """
 
 from __future__ import annotations

@@ -10,8 +10,9 @@ alone.
 Where this departs from the paper: tuples take turns by their number in their own stream, not among all, so that each
 window is spread evenly however the streams interleave (with one counter, two workers and strictly alternating streams
 one worker would hold all of R); purge comes before the comparisons; the gate that merges inputs is the ring, which
-each reader merges for itself; and the output gate orders by (trigger, partner), so that the sequence is exact and not
-only sorted by time.
+each reader merges for itself, unless `gate="skiplist"` asks for ScaleGate; and there is no second ScaleGate: each worker
+has a ring of results, and one thread merges these by (trigger, partner), so that the sequence is exact and not only sorted
+by time.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 J. Kang, J. Naughton, S. Viglas, «Evaluating window joins over unbounded streams», ICDE 2003, as ScaleJoin (section
 II) and DP-Join (section 4) quote it: compare the tuple with the other window, add it to its own, remove what has
-expired. Purge comes first here, so that a pair is a result iff it lies in the window (ScaleJoin, end of section III).
+expired. Where this departs from it: purge comes first here, so that a pair is a result iff it lies in the window
+(ScaleJoin, end of section III).
 
 Invariant: the windows hold what precedes the tuple being processed, and no more than the window says; so each pair is
 found once, at its later tuple, and results come out in result order as they are found.

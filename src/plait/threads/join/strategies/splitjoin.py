@@ -6,15 +6,25 @@ Ordering Precision», USENIX ATC 2016; algorithms 1 to 5.
 - Distribution (section 4): a tree with fan-out b. The root alone merges the sources; a worker passes a batch on to
   its children before it works on it (`feed`), so the last one has it after log_b(workers) hand-offs.
 - Sub-windows: tuples of a stream are stored round robin, and evicted in the same order, so nobody has to say whose
-  turn it is. Count windows expire passively: the slot comes round again. Time windows actively: each worker drops
-  what the timestamps of the tuples it processes have outlived; expiry messages are those tuples.
-- Gathering (section 5): each worker's results come in order; a punctuation closes what belongs to so many triggers.
-  What lies between two punctuations is taken worker by worker. `punctuate=1` is the paper's outer ordering,
-  `"comparison"` its inner one (the result order), a number k sorts only every k triggers apart, None lets results
-  through as they come (`out.gather`).
+  turn it is. Each worker drops what the tuples it processes have outlived, by their ts or by their numbers; expiry
+  messages are those tuples.
+- Gathering (section 5): each worker's results come in order, and after each batch it says up to which trigger it is
+  done: a punctuation. What belongs to one stretch of so many triggers is taken worker by worker. `punctuate=1` is the
+  paper's outer ordering, `"comparison"` its inner one (the result order), a number k sorts only every k triggers apart,
+  None lets results through as they come (`out.gather`).
 
 Invariant: as ScaleJoin's, a pair is compared by the one worker that stored its earlier tuple; and the order of
-results is exact as far as punctuations go, because every worker punctuates at the same triggers.
+results is exact as far as `punctuate` asks, because stretches are cut by triggers' numbers, which all workers count
+alike, and one is begun only when no worker can still come with something of an earlier one. When a worker says how far
+it is, its batches decide, and the others' need not end where its own do.
+
+Where this departs from the paper: the inner nodes of the distribution tree are workers, not distributors of their own,
+and its fan-out is the user's, so it deepens where the paper widens first. A worker stores and compares in one thread: the
+two steps are not separate cores. Windows that count expire as those of time do; no slot is overwritten before all who
+read it are past it. One thread gathers from all workers: there is no tree of mergers. A punctuation is a word, not a mark
+in the stream, and no reader sees it. `punctuate=` counts triggers; marks within one trigger's comparisons (relaxed inner
+ordering) are not there. Workers sort a trigger's partners whatever the precision, so a weaker one saves gathering only.
+docs/papers.md has each beside its section.
 """
 
 from __future__ import annotations
