@@ -19,7 +19,7 @@ NAME = re.compile(r"`(?:plait\.)?((?:core|threads|spark|reference|connectors|que
 
 
 def _files() -> set[str]:
-    found = [path for folder in ("src", "tests", "benchmarks", "docs", "tools") for path in (ROOT / folder).rglob("*")]
+    found = [path for folder in ("src", "tests", "benchmarks", "docs", "examples", "tools") for path in (ROOT / folder).rglob("*")]
     return {str(path.relative_to(ROOT)) for path in found if path.is_file()}
 
 

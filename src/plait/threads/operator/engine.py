@@ -11,6 +11,10 @@ them goes on. «All» are the streams of the whole query, not only those that co
 Timers may set timers, so how many are due can't be known. They run some at a time; between, the thread serves its other
 shares, what came out can be read, and the run can be stopped.
 
+Where this departs from STRETCH (sections 4.2 and 5): users pass functions, not a class of buckets; there are timers; what the
+paper's `filter` answers is asked once a tuple, of `route`, by the thread that pushes it, and every share reads every tuple all
+the same.
+
 An example of the end. Two shares; the last tuple of all has ts 50. Share 0 has a timer at 60, share 1 one at 90. Both
 first pass time to 50. Then each says its last pending timer. When both have, time passes to 90 everywhere: the timers
 at 60 and 90 run, and those that they set, if they are not later than 90. One set for 95 does not run. A share that
