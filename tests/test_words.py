@@ -19,7 +19,8 @@ NAME = re.compile(r"`(?:plait\.)?((?:core|threads|spark|reference|connectors|que
 
 
 def _files() -> set[str]:
-    found = [path for folder in ("src", "tests", "benchmarks", "docs", "examples", "tools") for path in (ROOT / folder).rglob("*")]
+    folders = ("src", "tests", "benchmarks", "docs", "examples", "tools")
+    found = [path for folder in folders for path in (ROOT / folder).rglob("*")]
     return {str(path.relative_to(ROOT)) for path in found if path.is_file()}
 
 

@@ -22,8 +22,8 @@ Cost: a source pays one copy, two released stores and a fence a batch, whatever 
 log2(sources) comparisons a tuple. With many readers the same merge is done many times; then `skiplist` may be the
 cheaper gate.
 
-Held by tests/threads/gate/test_interleavings.py (small cases, schedules with few preemptions) and tests/threads/gate/test_threads.py (real
-threads, tiny rings, against a NumPy sort).
+Held by tests/threads/gate/test_interleavings.py (small cases, schedules with few preemptions) and
+tests/threads/gate/test_threads.py (real threads, tiny rings, against a NumPy sort).
 """
 
 from __future__ import annotations
