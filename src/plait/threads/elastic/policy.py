@@ -1,7 +1,7 @@
 """When to change the number of threads: thresholds over measured load, as the paper has them, or a user's own function.
 
 Load is the share of its time that a thread spends serving shares. Above `upper`, as few threads as bring the average
-to `target` or below it are added; below `lower`, as many are let go as leave it there (section 9.3: 90, 70 and 45
+below `target` are added; below `lower`, as many are let go as leave it below `target` (section 9.3: 90, 70 and 45
 percent). A change has to be called for by `patience` looks in a row, and none is made until the last one is done and
 `patience` looks have seen its effect: between `lower` and `upper` nothing happens, so a load that swings about one
 threshold does not make threads come and go. Nor does one that has to catch up first, or comes in bursts: threads that
