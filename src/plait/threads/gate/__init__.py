@@ -35,9 +35,9 @@ readers are at the same place; that a read gives all that is ready (it gives som
 between threads that compete for a core; anything at all to two threads that push one source at once, but an error.
 
 A source's tuples enter sorted by (ts, seq): disorder is settled in front of the gate (`threads.input.push`). Who pushes calls
-`add_waiting` of the run's gate from Python, a batch at a time, and so do TuML's update threads with `read_waiting`; compiled loops
-of joins and of shares call `either`. All are compiled, take the memory, slots and seats as numbers and int64 columns, and answer
-with counts or `codes`. `calls` and `elastic` serve both gates.
+`add_waiting` of the run's gate from Python, a batch at a time, and so do TuML's update threads with `read_waiting`; compiled
+loops of joins and of shares call `either`. All are compiled, take the memory, slots and seats as numbers and int64 columns, and
+answer with counts or `codes`. `calls` and `elastic` serve both gates.
 """
 
 from plait.threads.gate.gates import Gate, RingGate, SkipListGate
