@@ -232,6 +232,10 @@ class Epochs:
         with self.lock:
             return tuple(self._log)
 
+    def tuples(self) -> tuple[int, np.ndarray]:
+        """Tuples that have come, and how many of them each share has read. Switches are none."""
+        return self.gate.tuples(self.gate.slots - 1)
+
     def busy_ns(self) -> list[int]:
         """By thread: time spent serving shares."""
         return [int(self.words[int(epochs.thread_at(self.words, t)) + epochs.BUSY_NS]) for t in range(self.threads)]
