@@ -221,4 +221,4 @@ def test_maps_move_as_few_shares_as_will_do() -> None:
     assert sum(a != b for a, b in zip(two, three, strict=True)) == 2
     assert spread(three, 3) == three
     assert set(spread(three, 1)) == {0}
-    assert balanced([5.0, 1.0, 1.0, 3.0], 2) in ([0, 1, 1, 1], [0, 0, 1, 1])
+    assert balanced([5.0, 1.0, 1.0, 3.0], (0, 1)) in ([0, 1, 1, 1], [0, 0, 1, 1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Sequence
@@ -14,8 +15,10 @@ from tests.threads.test_elastic import band, meters, until
 
 import plait
 from plait.errors import RunError
+from plait.query.identical import difference
+from plait.threads import engine
 from plait.threads.elastic import meter as meters_of
-from plait.threads.elastic.manager import spread
+from plait.threads.elastic.manager import DEVIATION, deviation, evened, spread
 from plait.threads.elastic.meter import Clocks, Meter
 from plait.threads.elastic.policy import PATIENCE, Load, Thresholds, Watch
 
@@ -61,18 +64,18 @@ def test_thresholds_are_the_papers() -> None:
 
 
 class Machine:
-    """Threads that serve shares, by what their counters would say. Every share costs the same; a change is done at once.
+    """Threads that serve shares, by what their counters would say; a change is done at once.
 
-    `rate`: of what `workers` threads sustain at most, 1 a look for each thread. `behind`: tuples that wait, by thread.
+    1,000 tuples a look are what `workers` threads sustain at most, if their shares cost the same. `costs`: of shares, in
+    proportion; every share reads every tuple.
     """
 
-    shares = 360  # of which 5, 9, 18, 30 and 40 threads serve equally many
-
-    def __init__(self, workers: int) -> None:
+    def __init__(self, workers: int, costs: Sequence[float] = (1.0,) * 360) -> None:
+        self.shares = len(costs)
         self.owners = spread([0] * self.shares, workers)
         self.now_ns, self.came = 0, 0.0
         self.cpu, self.spent, self.read = np.zeros(self.shares), np.zeros(self.shares), np.zeros(self.shares)
-        self.cost_ns = workers * LOOK_S * 1e9 / 1000 / self.shares  # so that 1,000 tuples a look are 100 percent
+        self.costs_ns = np.array(costs) * workers * LOOK_S * 1e9 / 1000 / sum(costs)
         self.log: list[Any] = []
         self.asked: list[tuple[int, str]] = []
 
@@ -82,9 +85,12 @@ class Machine:
     def changes(self) -> list[Any]:
         return self.log
 
-    def resize(self, workers: int, reason: str) -> Any:
-        self.asked.append((workers, reason))
-        self.owners = spread(self.owners, workers)
+    def resize(self, workers: int, reason: str, loads: Sequence[float]) -> Any:
+        return self.request(evened(loads, spread(self.owners, workers)), reason)
+
+    def request(self, owners: list[int], reason: str) -> Any:
+        self.asked.append((len(set(owners)), reason))
+        self.owners = owners
         self.log.append(SimpleNamespace(state="done", number=len(self.log)))
         return self.log[-1]
 
@@ -93,20 +99,21 @@ class Machine:
         self.came += tuples
         for thread in set(self.owners):
             own = np.array(self.owners) == thread
-            each = min(LOOK_S * 1e9 / (self.cost_ns * own.sum()), self.came - self.read[own].min())
-            done = np.minimum(each, self.came - self.read[own])
+            waits = self.came - self.read[own]
+            work_ns = float(waits @ self.costs_ns[own])
+            done = waits * min(1.0, LOOK_S * 1e9 / max(work_ns, 1.0))
             self.read[own] += done
-            self.spent[own] += 2 * done * self.cost_ns  # by the clock on the wall: half of it another had the core
-            self.cpu[thread] += done.sum() * self.cost_ns
+            self.spent[own] += (
+                2 * done * self.costs_ns[own]
+            )  # by the clock on the wall: half of it another had the core
+            self.cpu[thread] += float(done @ self.costs_ns[own])
 
 
 @pytest.mark.parametrize("starting", TABLE_2)
 @pytest.mark.parametrize("step", [1.2, 0.3])
 def test_table_2_comes_out_of_the_papers_steps(starting: int, step: float, monkeypatch: pytest.MonkeyPatch) -> None:
     machine: Any = Machine(starting)
-    monkeypatch.setattr(meters_of, "time", SimpleNamespace(monotonic_ns=lambda: machine.now_ns))
-    meter = Meter(machine, lambda: machine.cpu, lambda: machine.spent, PATIENCE)
-    watch = Watch(Thresholds(), machine, lambda error: None, meter.load, every_s=60)
+    meter, watch = looked_at(machine, monkeypatch)
     try:
         for _ in range(40):
             machine.pass_a_look(700)
@@ -121,10 +128,16 @@ def test_table_2_comes_out_of_the_papers_steps(starting: int, step: float, monke
         watch.stop()
 
 
-def test_a_load_is_what_came_in_pieces_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    machine: Any = Machine(5)
+def looked_at(machine: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[Meter, Watch]:
     monkeypatch.setattr(meters_of, "time", SimpleNamespace(monotonic_ns=lambda: machine.now_ns))
     meter = Meter(machine, lambda: machine.cpu, lambda: machine.spent, PATIENCE)
+    return meter, Watch(Thresholds(), machine, lambda error: None, meter.load, every_s=60)
+
+
+def test_a_load_is_what_came_in_pieces_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine: Any = Machine(5)
+    meter, watch = looked_at(machine, monkeypatch)
+    watch.stop()
     for look in range(30):
         machine.pass_a_look(2100 if look % 3 == 0 else 0)  # 70 percent, a push every third look
         found = meter.load()
@@ -152,7 +165,7 @@ def test_processor_time_is_not_the_time_that_a_thread_waits_for_the_gil() -> Non
 
     def sleep() -> None:
         with clocks.running(2):
-            time.sleep(0.3)
+            time.sleep(0.1)
             seen.append(clocks.cpu_ns())  # others are read while they run
 
     threads = [threading.Thread(target=spin, args=(k,)) for k in (0, 1)] + [threading.Thread(target=sleep)]
@@ -224,7 +237,7 @@ class _Epochs:
     def changes(self) -> list[Any]:
         return self.log
 
-    def resize(self, workers: int, reason: str) -> Any:
+    def resize(self, workers: int, reason: str, loads: Sequence[float]) -> Any:
         self.asked.append((workers, reason))
         self.log.append(SimpleNamespace(state="done", number=len(self.log)))
         return self.log[-1]
@@ -335,3 +348,106 @@ def test_a_policy_that_fails_stops_the_run() -> None:
         run.push("s", None, data["s"])
         with pytest.raises(RunError, match="ValueError: no idea"):
             list(run.results(timeout_s=30))
+
+
+# --- threads whose loads are even --------------------------------------------------------------------------------
+
+
+def better_by_one_step(loads: Sequence[float], owners: Sequence[int]) -> bool:
+    """Whether any single move or swap of shares makes the threads' loads deviate less, beyond rounding."""
+    now, threads = deviation(loads, owners), set(owners)
+    for i, of_i in enumerate(owners):
+        steps = [{i: to} for to in threads] + [{i: of_j, j: of_i} for j, of_j in enumerate(owners) if j > i]
+        for step in steps:
+            tried = [step.get(k, owner) for k, owner in enumerate(owners)]
+            if set(tried) == threads and deviation(loads, tried) < now - 1e-6:
+                return True
+    return False
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_map_is_within_two_percent_or_no_single_step_betters_it(seed: int) -> None:
+    dice = np.random.default_rng(seed)
+    workers = int(dice.integers(1, 6))
+    shares = workers + int(dice.integers(0, 12))
+    loads = [dice.random, lambda n: dice.pareto(1.0, n), lambda n: dice.integers(0, 4, n).astype(float)][seed % 3](
+        shares
+    )
+    threads = dice.permutation(8)[:workers]
+    owners = [int(threads[k % workers]) for k in dice.permutation(shares)]
+    made = evened(loads.tolist(), owners)
+    assert set(made) == set(owners)
+    assert deviation(loads, made) <= deviation(loads, owners) + 1e-12
+    assert deviation(loads, made) <= DEVIATION or not better_by_one_step(loads, made)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_many_shares_are_within_two_percent(seed: int) -> None:
+    dice = np.random.default_rng(seed)
+    loads = 1 + dice.random(64)
+    assert deviation(loads, evened(loads.tolist(), [k % 8 for k in range(64)])) <= DEVIATION == 0.02
+
+
+def test_even_threads_are_left_alone() -> None:
+    assert evened([1.0, 1.01, 1.0, 1.0], [0, 1, 1, 0]) == [0, 1, 1, 0]
+    assert evened([0.0] * 4, [0, 0, 0, 3]) == [0, 0, 0, 3]
+    assert sorted(np.bincount(evened([4.0, 3.0, 2.0, 1.0], [0, 0, 1, 1]), [4.0, 3.0, 2.0, 1.0])) == [5.0, 5.0]
+
+
+@pytest.mark.parametrize("step", [0.6, 1.2, 0.3])
+def test_the_policy_keeps_threads_even_and_then_leaves_them_alone(step: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    dice = np.random.default_rng(5)
+    machine: Any = Machine(4, (1 + 3 * dice.random(64)).tolist())
+    meter, watch = looked_at(machine, monkeypatch)
+    try:
+        for share in range(64):  # skewed on purpose: thread 0 has two thirds
+            machine.owners[share] = 0 if share % 3 else machine.owners[share]
+        for _ in range(60):
+            machine.pass_a_look(600)
+            watch.look(meter.load())
+        assert deviation(machine.costs_ns, machine.owners) <= DEVIATION
+        assert any("deviate by" in reason for _, reason in machine.asked)
+        for _ in range(60):
+            machine.pass_a_look(1000 * step)
+            watch.look(meter.load())
+        # The map of another number of threads is even at once, and stays as it is.
+        assert deviation(machine.costs_ns, machine.owners) <= DEVIATION
+        asked = len(machine.asked)
+        for _ in range(200):
+            machine.pass_a_look(1000 * step)
+            watch.look(meter.load())
+        assert len(machine.asked) == asked
+    finally:
+        watch.stop()
+
+
+@pytest.mark.parametrize("made", [band, meters, bucketed], ids=lambda made: made.__name__)
+def test_what_the_policy_changes_is_never_the_result(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "Watch", functools.partial(Watch, every_s=0.001, patience=1))
+    query, data = made(12_000)
+    looks = [0]
+
+    def policy(load: Load) -> int | None:
+        looks[0] += 1
+        # Long enough for threads that were added to be let go; then it leaves their number alone.
+        return (1, 3, 2, 6)[looks[0] // 20 % 4] if looks[0] % 20 < 8 else None
+
+    pushed = dict.fromkeys(data, 0)
+    kinds: set[str] = set()
+    with query.on_threads(
+        schemas={n: t.schema for n, t in data.items()}, keys=True, workers=2, elastic=8, policy=policy
+    ) as run:
+        reading = threading.Thread(target=lambda: got.append(run.table()))
+        got: list[Any] = []
+        reading.start()
+        while min(pushed.values()) < 12_000 and kinds != {"provision", "decommission", "rebalance"}:
+            for name, table in data.items():
+                run.push(name, None, table.slice(pushed[name], 20))
+                pushed[name] += 20
+            done = [c for c in run.stats().changes if c.state == "done"]
+            kinds = {c.kind for c in done if c.kind != "rebalance" or "loads deviate by" in c.reason}
+        run.drain()
+        reading.join()
+    assert kinds == {"provision", "decommission", "rebalance"}
+    expected = query.reference({name: table.slice(0, pushed[name]) for name, table in data.items()}, keys=True)
+    assert difference(expected, got[0]) is None

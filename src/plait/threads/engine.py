@@ -24,7 +24,7 @@ from plait.core.metrics import amount, total
 from plait.errors import RunError
 from plait.order import BEFORE_ALL
 from plait.query.stream import SourceName
-from plait.threads.elastic.manager import Change, Epochs, balanced
+from plait.threads.elastic.manager import Change, Epochs, evened
 from plait.threads.elastic.meter import Clocks, Meter
 from plait.threads.elastic.policy import PATIENCE, Watch, policy_of
 from plait.threads.ground import Ground, waiting
@@ -217,9 +217,9 @@ class Engine(ABC, Generic[W]):
         return self._elastic("resize").resize(workers, reason)
 
     def rebalance(self, owners: Sequence[int] | None = None, reason: str = "asked for") -> Change:
-        """Ask for another map: `owners[share]` is a thread. None: by what the shares have cost so far, the heaviest first."""
+        """Ask for another map: `owners[share]` is a thread. None: by what the shares have cost so far."""
         found = self._elastic("rebalance")
-        return found.request(balanced(self._loads(), found.active) if owners is None else owners, reason)
+        return found.request(evened(self._loads(), found.owners) if owners is None else owners, reason)
 
     def owners(self) -> list[int]:
         """The thread of each share, as asked for last."""

@@ -12,6 +12,11 @@ A change has to be called for by `patience` looks in a row, and none is made unt
 threshold does not make threads come and go. Nor does one that has to catch up first, or comes in bursts: threads that
 were added are kept for `KEEP` times as many looks, and twice as long whenever some had been let go too early, that is, had
 to be added again. Adding threads is never put off by this.
+
+Where there are more shares than threads, what is found of the shares' loads is used to keep the threads' even: a change of their
+number makes a map by load (`manager.evened`), and while the number stays, threads whose loads deviate by more than 2 percent over
+a while are given other shares. The while is `patience` looks after a change of number; it doubles each time that shares are
+moved, so that what is only chance moves few, and halves each time that there is no need.
 """
 
 from __future__ import annotations
@@ -23,12 +28,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from plait.errors import QueryError
-from plait.threads.elastic.manager import DONE, REFUSED, SUPERSEDED, Change, Epochs
+from plait.threads.elastic.manager import DEVIATION, DONE, REFUSED, SUPERSEDED, Change, Epochs, deviation, evened
 
 EVERY_S = 0.05
 PATIENCE = 3
 KEEP = 4
 LONGEST = 1 << 10  # times `patience`: about three minutes
+LONGEST_EVEN = 1 << 6  # times `patience`: about ten seconds
+IDLE = 0.05  # threads with less to do need not be even
 _EPSILON = 1e-9  # 9 threads at 30 percent are 3 at 90, and not a little more
 
 
@@ -142,8 +149,8 @@ class Watch:
 
     Its thread looks every `every_s` seconds; `measure` gives what it sees. `_called`: for how many threads, and how many
     looks in a row have called.
-    `_rest`: looks that are not acted on, after a change. `_last`: the change under way. An error in a user's policy
-    fails the run.
+    `_rest`: looks that are not acted on, after a change. `_last`: the change under way. `_loads`: what shares had to do, look by
+    look, with `_owners` for their map; `_while`: how many looks make a judgment. An error in a user's policy fails the run.
     """
 
     def __init__(self, policy: Policy, epochs: Epochs, fail: Callable[[BaseException], None], measure: Callable[[], Load], *,
@@ -157,6 +164,9 @@ class Watch:
         self._held = False
         self._keep = KEEP * patience  # looks in a row that call for fewer before what was added is let go
         self._rising: bool | None = None  # whether the last change was to more threads; None: there was none
+        self._loads: list[tuple[float, ...]] = []
+        self._owners: tuple[int, ...] = ()
+        self._while = patience
         self.thread = threading.Thread(target=self._watch, name="plait-policy", daemon=True)
         self.thread.start()
 
@@ -166,7 +176,7 @@ class Watch:
     def hold(self, held: bool) -> None:
         """Ask for no change while held; afterwards `patience` looks see the load before one can be called for."""
         self._held = held
-        self._called, self._rest = (0, 0), self._patience
+        self._called, self._rest, self._loads = (0, 0), self._patience, []
 
     def _watch(self) -> None:
         try:
@@ -190,7 +200,7 @@ class Watch:
         workers, reason = answer if isinstance(answer, tuple) else (answer, "the policy's function")
         if workers is None or workers == load.workers:
             self._called = (0, 0)
-            return None
+            return self._even(load)
         workers = max(1, min(int(workers), load.most))
         # What is called for may vary from look to look; that more, or fewer, are needed must not.
         same = (workers > load.workers) == (self._called[0] > load.workers) and self._called[1] > 0
@@ -202,7 +212,29 @@ class Watch:
             # Let go too early; or rightly, since still fewer will do.
             self._keep = min(2 * self._keep, LONGEST * self._patience) if rising else KEEP * self._patience
         self._called, self._rising = (0, 0), rising
-        made = self._epochs.resize(workers, reason)
+        self._loads, self._while = [], self._patience
+        return self._asked(self._epochs.resize(workers, reason, load.shares))
+
+    def _even(self, load: Load) -> Change | None:
+        """One look at how even the threads' loads are: the change that was asked for, if any."""
+        if load.workers < 2 or load.workers >= len(load.shares) or load.average < IDLE:
+            return None
+        if load.owners != self._owners:
+            self._owners, self._loads = load.owners, []
+        self._loads.append(load.shares)
+        if len(self._loads) < self._while:
+            return None
+        loads, self._loads = [sum(each) for each in zip(*self._loads, strict=True)], []
+        found = deviation(loads, load.owners)
+        owners = evened(loads, load.owners)
+        # Shares are not moved for less than can be told from chance.
+        if found <= DEVIATION or deviation(loads, owners) > max(DEVIATION, found - DEVIATION / 2):
+            self._while = max(self._while // 2, self._patience)
+            return None
+        self._while = min(2 * self._while, LONGEST_EVEN * self._patience)
+        return self._asked(self._epochs.request(owners, f"threads' loads deviate by {found:.0%}"))
+
+    def _asked(self, made: Change) -> Change:
         self._last = made.number
         if made.state == REFUSED:
             self._stop.set()  # the input has ended: there is nothing left to switch for
