@@ -394,6 +394,16 @@ def test_even_threads_are_left_alone() -> None:
     assert sorted(np.bincount(evened([4.0, 3.0, 2.0, 1.0], [0, 0, 1, 1]), [4.0, 3.0, 2.0, 1.0])) == [5.0, 5.0]
 
 
+def test_a_change_of_number_makes_a_map_by_load() -> None:
+    query, data = meters(200)
+    with query.on_threads(schemas={"s": data["s"].schema}, workers=1, elastic=4) as run:
+        run.push("s", None, data["s"])
+        run._engine.epochs.resize(2, "asked for", (3.0, 1.0, 1.0, 1.0))
+        assert run.owners in ([0, 1, 1, 1], [1, 0, 0, 0])
+        run._engine.epochs.resize(1, "asked for", (3.0, 1.0, 1.0, 1.0))
+        assert run.owners == [0, 0, 0, 0]
+
+
 @pytest.mark.parametrize("step", [0.6, 1.2, 0.3])
 def test_the_policy_keeps_threads_even_and_then_leaves_them_alone(step: float, monkeypatch: pytest.MonkeyPatch) -> None:
     dice = np.random.default_rng(5)
@@ -430,7 +440,7 @@ def test_what_the_policy_changes_is_never_the_result(made: Any, monkeypatch: pyt
     def policy(load: Load) -> int | None:
         looks[0] += 1
         # Long enough for threads that were added to be let go; then it leaves their number alone.
-        return (1, 3, 2, 6)[looks[0] // 20 % 4] if looks[0] % 20 < 8 else None
+        return (1, 3, 2, 6)[looks[0] // 30 % 4] if looks[0] % 30 < 8 else None
 
     pushed = dict.fromkeys(data, 0)
     kinds: set[str] = set()
@@ -444,6 +454,8 @@ def test_what_the_policy_changes_is_never_the_result(made: Any, monkeypatch: pyt
             for name, table in data.items():
                 run.push(name, None, table.slice(pushed[name], 20))
                 pushed[name] += 20
+            if pushed[name] % 400 == 0:
+                run.rebalance([0] * 7 + [1])  # for the policy to even out
             done = [c for c in run.stats().changes if c.state == "done"]
             kinds = {c.kind for c in done if c.kind != "rebalance" or "loads deviate by" in c.reason}
         run.drain()

@@ -29,6 +29,8 @@ import numpy as np
 from plait.threads.elastic.manager import Epochs
 from plait.threads.elastic.policy import Load
 
+FADE = 0.95  # a look: half of a tuple's cost is what was seen in the last 0.7 s
+
 
 class Clocks:
     """Processor time of an engine's threads, from when each began; who asks need not be one of them.
@@ -67,56 +69,64 @@ class Clocks:
 
 @dataclass(frozen=True)
 class _Seen:
-    """What counters said at one moment. `cpu` by thread, ns; `spent` by share, ns; `came` tuples; `read` by share, tuples."""
+    """What counters said at one moment. `cpu` by thread, ns; `spent` by share, ns; `came` tuples; `read` by share, tuples.
+
+    `work`: of each share, processor ns since the look before.
+    """
 
     at_ns: int
     cpu: np.ndarray
     spent: np.ndarray
     came: int
     read: np.ndarray
+    work: np.ndarray
 
 
 class Meter:
     """Tells the load of the last `looks` looks: over less than that, what is pushed in pieces would seem to come in jumps.
 
     `cpu_ns` gives threads' processor time, `spent` what shares' own counters say: by these a thread's time is divided among its
-    shares. `_cost`: of each share, processor ns a tuple, as last seen.
+    shares. `_work` and `_read`: of each share, processor ns and tuples, what was long ago counting less; their quotient is a
+    tuple's cost. A batch is read at once and worked on for a while, so that over a few looks the quotient would be chance.
     """
 
     def __init__(self, epochs: Epochs, cpu_ns: Callable[[], Sequence[int]], spent: Callable[[], Sequence[float]],
                  looks: int) -> None:  # fmt: skip
         self._epochs, self._cpu_ns, self._spent = epochs, cpu_ns, spent
+        self._work, self._read = np.zeros(epochs.shares), np.zeros(epochs.shares)
         self._past: deque[_Seen] = deque(maxlen=looks + 1)
-        self._cost = np.zeros(epochs.shares)
-        self._past.append(self._seen())
+        self._past.append(self._seen(epochs.owners))
 
-    def _seen(self) -> _Seen:
-        cpu = self._cpu_ns() if sys.platform == "linux" else self._epochs.busy_ns()
+    def _seen(self, owners: list[int]) -> _Seen:
+        cpu = np.array(self._cpu_ns() if sys.platform == "linux" else self._epochs.busy_ns(), float)
+        spent = np.array(self._spent(), float)
         came, read = self._epochs.tuples()
-        return _Seen(time.monotonic_ns(), np.array(cpu, float), np.array(self._spent(), float), came, read)
+        work = np.zeros(len(spent))
+        if self._past:
+            used, by_share = cpu - self._past[-1].cpu, spent - self._past[-1].spent
+            by_owner = np.bincount(owners, by_share, minlength=len(used))[owners]
+            np.divide(used[owners] * by_share, by_owner, out=work, where=by_owner > 0)
+        return _Seen(time.monotonic_ns(), cpu, spent, came, read, work)
 
     def load(self) -> Load:
         """One look."""
-        self._past.append(self._seen())
-        return self._between(self._past[0], self._past[-1], tuple(self._epochs.owners))
-
-    def _between(self, then: _Seen, now: _Seen, owners: tuple[int, ...]) -> Load:
+        owners = self._epochs.owners
+        now = self._seen(owners)
+        self._work = FADE * self._work + now.work
+        self._read = FADE * self._read + (now.read - self._past[-1].read)
+        self._past.append(now)
+        then, threads = self._past[0], sorted(set(owners))
         ns = max(now.at_ns - then.at_ns, 1)
-        used, spent, read = now.cpu - then.cpu, now.spent - then.spent, now.read - then.read
-        of = np.array(owners)
-        threads = sorted(set(owners))
-        by_owner = np.bincount(of, spent, minlength=len(used))[of]
-        work = np.divide(used[of] * spent, by_owner, out=np.zeros(len(of)), where=by_owner > 0)
-        known = (read > 0) & (work > 0)
-        self._cost[known] = work[known] / read[known]
+        cost = np.divide(self._work, self._read, out=np.zeros(len(owners)), where=self._read > 0)
         came = now.came - then.came
-        waits = np.bincount(of, self._cost * (came - read), minlength=len(used))
+        waits = np.bincount(owners, cost * (came - (now.read - then.read)))
+        shares = cost * came if came > 0 else sum(each.work for each in list(self._past)[1:])
         return Load(
             len(threads),
             self._epochs.shares,
-            tuple(min(1.0, float(used[t]) / ns) for t in threads),
+            tuple(min(1.0, float(now.cpu[t] - then.cpu[t]) / ns) for t in threads),
             ns / 1e9,
             tuple(max(0.0, float(waits[t]) / ns) for t in threads),
-            tuple(float(each) / ns for each in (self._cost * came if came > 0 else work)),
-            owners,
+            tuple(float(each) / ns for each in np.asarray(shares)),
+            tuple(owners),
         )
