@@ -166,6 +166,7 @@ def test_processor_time_is_not_the_time_that_a_thread_waits_for_the_gil() -> Non
     def sleep() -> None:
         with clocks.running(2):
             time.sleep(0.1)
+            until(lambda: min(clocks.cpu_ns()[:2]) > 0)
             seen.append(clocks.cpu_ns())  # others are read while they run
 
     threads = [threading.Thread(target=spin, args=(k,)) for k in (0, 1)] + [threading.Thread(target=sleep)]
