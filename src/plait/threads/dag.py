@@ -426,6 +426,7 @@ class Dag:
             },
             changes=tuple(change for _, part in found for change in part.changes),
             threads_busy_s=tuple(busy_s for _, part in found for busy_s in part.threads_busy_s),
+            threads_cpu_s=tuple(cpu_s for _, part in found for cpu_s in part.threads_cpu_s),
             update_cpu_s=sum(part.update_cpu_s for _, part in found),
             index={f"{label}: {name}": kind for label, part in found for name, kind in part.index.items()},
             memory=memory,

@@ -24,8 +24,9 @@ from plait.core.metrics import amount, total
 from plait.errors import RunError
 from plait.order import BEFORE_ALL
 from plait.query.stream import SourceName
-from plait.threads.elastic.manager import Change, Epochs, balanced
-from plait.threads.elastic.policy import Watch, policy_of
+from plait.threads.elastic.manager import Change, Epochs, evened
+from plait.threads.elastic.meter import Clocks, Meter
+from plait.threads.elastic.policy import PATIENCE, Watch, policy_of
 from plait.threads.ground import Ground, waiting
 from plait.threads.input.idle import let_go
 from plait.threads.input.intake import StreamIntake
@@ -81,6 +82,7 @@ class Engine(ABC, Generic[W]):
             threading.Thread(target=self._thread, args=(k,), name=f"plait-{plan.strategy}-{k}", daemon=True)
             for k in range(crew)
         ]
+        self.clocks = Clocks(crew)
         self.watch: Watch | None = None  # with `policy=`, once it runs
         self.began = time.monotonic()
 
@@ -95,7 +97,8 @@ class Engine(ABC, Generic[W]):
         policy = policy_of(self.options.policy)
         try:
             if policy is not None and self.epochs is not None:
-                self.watch = Watch(policy, self.epochs, self.fail)
+                meter = Meter(self.epochs, self.clocks.cpu_ns, self._loads, PATIENCE)
+                self.watch = Watch(policy, self.epochs, self.fail, meter.load)
             for thread in self.threads:
                 thread.start()
         except BaseException:
@@ -111,7 +114,8 @@ class Engine(ABC, Generic[W]):
     def _thread(self, number: int) -> None:
         """A thread's whole life. However it ends it is counted out, or `still` would wait for it for ever."""
         try:
-            self._serve(number)
+            with self.clocks.running(number):
+                self._serve(number)
         except Stopped:
             pass
         except BaseException as error:
@@ -213,9 +217,9 @@ class Engine(ABC, Generic[W]):
         return self._elastic("resize").resize(workers, reason)
 
     def rebalance(self, owners: Sequence[int] | None = None, reason: str = "asked for") -> Change:
-        """Ask for another map: `owners[share]` is a thread. None: by what the shares have cost so far, the heaviest first."""
+        """Ask for another map: `owners[share]` is a thread. None: by what the shares have cost so far."""
         found = self._elastic("rebalance")
-        return found.request(balanced(self._loads(), found.active) if owners is None else owners, reason)
+        return found.request(evened(self._loads(), found.owners) if owners is None else owners, reason)
 
     def owners(self) -> list[int]:
         """The thread of each share, as asked for last."""
@@ -312,4 +316,5 @@ class Engine(ABC, Generic[W]):
             memory=memory,
             changes=() if self.epochs is None else self.epochs.changes(),
             threads_busy_s=() if self.epochs is None else tuple(ns / 1e9 for ns in self.epochs.busy_ns()),
+            threads_cpu_s=tuple(ns / 1e9 for ns in self.clocks.cpu_ns()),
         )

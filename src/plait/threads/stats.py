@@ -144,8 +144,12 @@ class Stats(Metrics):
     threads_busy_s: tuple[float, ...] = metric(
         SECONDS, "time that each thread has spent serving shares; elastic runs", filled=(THREADS,), default=()
     )
+    threads_cpu_s: tuple[float, ...] = metric(
+        SECONDS, "processor time that each thread has used since it began: waiting for the GIL or for a core is not in it",
+        filled=(THREADS,), default=(),
+    )  # fmt: skip
     update_cpu_s: float = metric(
-        SECONDS, "processor time of threads that update windows and give results out; aggregates, once they have ended",
+        SECONDS, "processor time of threads that update windows and give results out; aggregates",
         filled=(THREADS,), default=0.0,
     )  # fmt: skip
 

@@ -10,9 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -111,8 +108,7 @@ class Updater:
 
     `windows` are this thread's own, for its part of the groups. `taken.rows` is the batch: ts, origin, seq, ref.
     `wide` and `narrow` hold the batch's columns of 8 bytes and of 1 byte, which `kinds` tells apart. `passed` is the
-    frontier it has worked up to, `rank` the number of tuples it has seen, `cpu_ns` its thread's processor time at the
-    end.
+    frontier it has worked up to, `rank` the number of tuples it has seen.
     """
 
     def __init__(self, number: int, windows: PaneWindows, most: int, crew: int) -> None:
@@ -125,18 +121,10 @@ class Updater:
         self.kinds = np.array(kinds, np.int64)
         self.wide = np.zeros((max(sum(kinds), 1), most), np.int64)
         self.narrow = np.zeros((max(len(kinds) - sum(kinds), 1), most), np.uint8)
-        self.passed, self.rank, self.cpu_ns = BEFORE_ALL, 0, 0
+        self.passed, self.rank = BEFORE_ALL, 0
 
     def progressed(self) -> int:
         return self.rank + int(self.words[shared.BATCHES])
-
-    @contextmanager
-    def timed(self) -> Iterator[None]:
-        """Around all that its thread does: what that took of a processor."""
-        try:
-            yield
-        finally:
-            self.cpu_ns = time.thread_time_ns()
 
     def counts(self) -> Counts:
         w = self.words
@@ -184,4 +172,5 @@ class PaneEngine(Engine[Updater]):
         return sum(w.windows.nbytes for w in self.workers)
 
     def stats(self) -> Stats:
-        return dataclasses.replace(super().stats(), update_cpu_s=sum(w.cpu_ns for w in self.workers) / 1e9)
+        found = super().stats()
+        return dataclasses.replace(found, update_cpu_s=sum(found.threads_cpu_s))

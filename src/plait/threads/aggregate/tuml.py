@@ -93,9 +93,8 @@ class AggregateEngine(PaneEngine):
             self._crew.serve(thread, self._step_share)
             return
         worker = self.workers[thread]
-        with worker.timed():
-            while self._step(worker):
-                pass
+        while self._step(worker):
+            pass
 
     def _step(self, worker: Updater) -> bool:
         """Take a batch, update windows, hand over closed ones; False at the end.

@@ -81,9 +81,8 @@ class HiveEngine(PaneEngine):
     def _serve(self, thread: int) -> None:
         """Steps of the output thread, until the end."""
         worker = self.workers[thread]
-        with worker.timed():
-            while self._step(worker):
-                pass
+        while self._step(worker):
+            pass
 
     def _step(self, worker: Updater) -> bool:
         """Wait until the frontier moves, take what is complete, hand over closed windows; False at the end.

@@ -140,6 +140,17 @@ class Gate:
         """The frontier as this reader has settled it: what lies below, and only that, may be given out to it."""
         return int(self.words[self._reader_at(seat) + g.FRONTIER])
 
+    def tuples(self, slots: int) -> tuple[int, np.ndarray]:
+        """Tuples that sources in the first `slots` slots have ever added, and how many of them each reader has read.
+
+        Readers' first, so that none seems to have read what has not come. A sum that is a little old, as all counters.
+        """
+        columns, at = int(self.words[g.COLUMNS]), int(self.words[g.READ_AT])
+        rows = self.words[at : at + self.seats * columns].reshape(self.seats, columns)
+        read = rows[:, :slots].sum(axis=1)
+        added = self.words[g.SOURCES_AT + g.TAIL : g.SOURCES_AT + slots * g.SOURCE_WORDS : g.SOURCE_WORDS]
+        return int(added.sum()), read
+
     # --- all of it ---
 
     def frontier(self) -> tuple[int, int | None]:
