@@ -26,12 +26,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from plait.cli import hop
 from plait.connectors import synthetic
 from plait.connectors.synthetic.workload import tables
 from plait_bench import join_peers as peers
 from plait_bench import kernels, rivals
 from plait_bench.band import data, query
-from plait_bench.handoff import hand_off
 from plait_bench.join_runs import (
     Outcome,
     Paced,
@@ -233,7 +233,8 @@ def _latency(quick: bool) -> Rows:
     bare: list[tuple[float, float]] = []
     runs: dict[int, list[Paced]] = {size: [] for size in LATENCY_PIECES}
     for _ in range(1 if quick else 5):
-        bare.append(hand_off())
+        hops = hop.hops_ns(4000)[400:] / 1e6  # the first ones wake a thread that is still being made
+        bare.append((float(np.percentile(hops, 50)), float(np.percentile(hops, 99))))
         for size, kept in runs.items():
             kept.append(paced(query(), whole, warm=0.6, rate=sustained[size] / 2, size=size, workers=2))
     hand_offs = {

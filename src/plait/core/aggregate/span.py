@@ -15,6 +15,7 @@ another, only the pane that came and the pane that left are looked at (`core.ker
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
 
@@ -53,7 +54,7 @@ def span_window(bound: Bound) -> SpanWindow:
     return bound.node.window
 
 
-class PaneWindows:
+class PaneWindows(ABC):
     """What windows of time and of tuples share. One thread at a time.
 
     A slot is one number that means the same place in every accumulator: one group of one pane. Subclasses say which slot
@@ -169,27 +170,27 @@ class PaneWindows:
         """The input has ended: every window of time closes."""
         return self._pass(AFTER_ALL)
 
+    @abstractmethod
     def _chunk(
         self, ts: np.ndarray, group: np.ndarray, read: Read, refs: np.ndarray, frontier: int, at: int
     ) -> list[Closed]:
         """What a kind of window does with one chunk: assign slots, update, close. `frontier`: no later tuple is below it.
         `at`: the place of the chunk's first tuple in the batch, for triggers.
         """
-        raise NotImplementedError
 
     def _pass(self, frontier: int) -> list[Closed]:
         """Close what can get no more tuples below this frontier. A kind whose windows close at a tuple has nothing to do."""
         return []
 
+    @abstractmethod
     def _live(self) -> np.ndarray:
         """The slots in use."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _held(self, groups: int) -> np.ndarray:
         """A mask of so many groups: which of them have a slot in use, or must be known for another reason. `Groups` forgets
         the rest.
         """
-        raise NotImplementedError
 
     def _let_go(self) -> None:
         """Tell `kept` which rows are still named by a slot in use. It copies those and drops the others."""

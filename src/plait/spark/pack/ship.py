@@ -245,7 +245,7 @@ def routes(bound: Bound, input: int, rows: pa.Table, ts: np.ndarray) -> tuple[np
     for k in range(len(ts)):
         try:
             code, several = routed(node.route(views.view(k)), node.buckets)
-        except Exception:
+        except Exception:  # whatever it is, it is told where the tuple's turn comes: its cells call the function again
             code, several = AGAIN, None
         codes[k] = code
         travels = {EVERY: None, NONE: [], SEVERAL: list(several or ()), AGAIN: [UNCLEAR]}
