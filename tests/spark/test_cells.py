@@ -32,7 +32,7 @@ from plait.spark.pack.pack import Frame
 from plait.spark.plan import layout
 from plait.spark.plan.fingerprint import fingerprint
 from plait.spark.plan.stages import layouts, stages
-from plait.spark.publish.collect import metrics_of
+from plait.spark.publish.stats import stats_of
 
 SEEDS = st.integers(0, 2**32)
 LAYOUTS = ((1, 1), (1, 2), (2, 2), (3, 2))
@@ -95,7 +95,7 @@ def judge(grid: Grid, case: Case) -> None:
     assert_same(grid.table.drop_columns([formats.KEY]), expected(case))
     for each in case.given:
         assert dropped(grid.late[each.stream.name]) == dropped(each.late)
-    run = metrics_of(grid.latest.values())
+    run = stats_of(grid.latest.values())
     assert run.rows == sum(len(rows) for each in case.given for rows in each.sources.values())
     assert run.results == grid.table.num_rows
     lost = {each.stream.name: len(each.late) for each in case.given if each.late}

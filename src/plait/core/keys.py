@@ -134,6 +134,11 @@ def in_order_of_pairs(keys: pa.Array, first: np.ndarray, second: np.ndarray) -> 
     return np.argsort((rank[first] << np.uint64(32)) | rank[second], kind="stable")
 
 
+def in_order_of_firsts(keys: pa.Array, first: np.ndarray) -> np.ndarray:
+    """The same by their first keys alone; results with one first key stay in the order they had."""
+    return np.argsort(_ranks(keys)[first], kind="stable")
+
+
 def _ranks(found: pa.Array) -> np.ndarray:
     """Each key's rank among the different ones. Most keys differ in time or input already; only those that do not are
     compared byte by byte. The same tuple's key may be there several times.

@@ -8,7 +8,8 @@ cells report and a query's progress shows on Spark, in the lines of the command.
 
 Who counts has the counts of the part it belongs to, and adds to them (`self.counts.updates += n`). From there on nobody has to
 know a metric by name: counts are stored with a cell's state, sent, added up and shown by what their entries say. So a metric is
-added here and where it is counted, and nowhere else. `threads.stats` has the fields that only threads tell.
+added here and where it is counted, and nowhere else. `threads.stats` has the fields that only threads tell, and what a worker
+tells; `spark.publish.stats` has what a cell tells.
 
 A field without an entry, and an entry that is not whole, fail at import, by name (`missing`). `docs/metrics.md` has a line for
 each (`described`).
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+import statistics
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, Final, Self
@@ -151,6 +153,15 @@ class Counts:
         default=0,
     )
     calls: int = metric(CALLS, "calls of users' operators with a tuple: one for each bucket that it goes to", default=0)
+    copies: int = metric(
+        TUPLES, "tuples, or partial panes, that have come to cells: one that goes to several cells is counted in each",
+        filled=(SPARK,), default=0,
+    )  # fmt: skip
+
+    @property
+    def work(self) -> int:
+        """How much a part had to do, whatever its operator does."""
+        return self.comparisons + self.updates + self.calls
 
     def __add__(self, other: Counts) -> Counts:
         return self._with(other, 1)
@@ -233,6 +244,19 @@ class Metrics(Counts):
         default=None, progress="state {}",
     )  # fmt: skip
     seconds: float = metric(SECONDS, "wall time since the run was started, or taken up again", default=0.0)
+    balance_cv_percent: float = metric(
+        PERCENT,
+        "standard deviation of the comparisons, updates and calls together of an operator's workers, or cells, in percent of "
+        "their mean; of several operators the largest",
+        default=0.0,
+    )
+    stages: dict[str, float] = metric(
+        SHARE, "of the time spent working: distribution (reading the gate, laying tuples out), execution (storing, comparing) "
+        "and gathering (results into rings, merged, into Arrow). No latencies: what tuples wait for is in none of them. On "
+        "Spark of cells' own time: distribution (rows taken apart, judged, put in order), keeping (state read and written), "
+        "execution and gathering (results into bodies)",
+        default_factory=dict,
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
         self.tuples = self.rows - amount(self.late) - amount(self.behind)
@@ -243,6 +267,11 @@ class Metrics(Counts):
     def of(cls, counts: Counts, **more: Any) -> Self:
         """The counts of all parts, and what else there is to tell; which may correct a count."""
         return cls(**{name: value for name, value in vars(counts).items() if name in COUNTED} | more)
+
+
+def variation_percent(counts: list[int]) -> float:
+    """Standard deviation in percent of the mean: 0 if all did the same, or nothing."""
+    return statistics.pstdev(counts) / mean * 100 if counts and (mean := statistics.fmean(counts)) else 0.0
 
 
 def amount(value: Any) -> Any:

@@ -13,7 +13,8 @@ What there is:
     state of cells  Manifest, Chunk, Bucket: bodies, in Spark's state store, by number (`MANIFEST`, chunks from 0 on,
                     `state_number`)
     packed rows     to a cell: StreamRows (with punctuation: Split), OperatorRows, Event, Tick, Passed
-                    out of a cell: PairRows, KeyedRows, LateRows, CellReport; to a closing: LastTimer, Bucket
+                    out of a cell: PairRows, KeyedRows, LateRows, CellReport; to a closing: LastTimer, Bucket; of a task
+                    that publishes: Written
 
 A **body** is a head and what follows it: the head's length (eight bytes), the head as JSON, and an Arrow stream, a pickle or
 nothing. The head says the version and the kind. One packed row stands for many tuples, because rows cost tens of microseconds
@@ -45,7 +46,7 @@ import plait
 from plait.core.metrics import Counts, entries
 from plait.core.operator.buckets import RowView, row_alone
 from plait.errors import PlaitError, RunError
-from plait.order import BEFORE_ALL
+from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.operator import Timer
 
 #: Of everything here. Raise it with any change that a reader of the old form would not understand, or would misread.
@@ -221,7 +222,7 @@ PACKED, OUTPUT = "cell int, body binary", "kind int, body binary"
 PACKED_ROWS = pa.schema([("cell", pa.int32()), ("body", pa.binary())])
 
 #: Kinds of rows out of the last cell.
-RESULTS, LATE, PROGRESS = 0, 1, 2
+RESULTS, LATE, PROGRESS, WRITTEN = 0, 1, 2, 3
 
 
 def columns(onward: bool) -> list[str]:
@@ -379,13 +380,16 @@ class CellReport(Head, kind="report"):
     newest: int | None = None  # the largest ts seen so far
     holder: tuple[str | None, Any] = (None, None)
     counts: Counts = field(default_factory=Counts)
+    span: tuple[int, int] = (BEFORE_ALL, AFTER_ALL)  # where this batch's results lie in time: the same in all cells
+    stages: dict[str, int] = field(default_factory=dict)  # nanoseconds that this batch took, by stage
 
     def fields(self) -> dict[str, Any]:
         return vars(self) | {"counts": self.counts.told()}
 
     @classmethod
     def of(cls, found: dict[str, Any]) -> Self:
-        return cls(**found | {"holder": tuple(found["holder"]), "counts": Counts.heard(found["counts"])})
+        told = {"holder": tuple(found["holder"]), "counts": Counts.heard(found["counts"]), "span": tuple(found["span"])}
+        return cls(**found | told)
 
     @staticmethod
     def counts_of(body: Any) -> dict[str, Any]:
@@ -401,6 +405,13 @@ class CellReport(Head, kind="report"):
                 told = F.aggregate(each, F.lit(0).cast("long"), lambda sum, one: sum + one)
             found[name] = told.cast("long")
         return found
+
+
+@dataclass(frozen=True)
+class Written(Head, kind="written"):
+    """What a task has written of a batch, where tasks publish (`publish.gather`)."""
+
+    rows: int
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from plait.core.metrics import amount, total
+from plait.core.metrics import amount, total, variation_percent
 from plait.errors import RunError
 from plait.order import BEFORE_ALL
 from plait.query.stream import SourceName
@@ -34,7 +34,7 @@ from plait.threads.input.push import Pusher
 from plait.threads.parts import Encodes, Gathers, Seated
 from plait.threads.pause import Pauser, Stopped
 from plait.threads.plan import AnyPlan, labelled
-from plait.threads.stats import Stats, measured, stages, variation_percent
+from plait.threads.stats import Stats, measured, stages
 
 TICK_ROWS = 1 << 14  # rows pushed between two looks at what can be forgotten
 

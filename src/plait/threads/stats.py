@@ -1,5 +1,4 @@
-"""What a run on threads tells besides what any run does (`core.metrics`): work by worker and its balance, latency, and where
-the time went.
+"""What a run on threads tells besides what any run does (`core.metrics`): work by worker, and latency.
 """
 
 from __future__ import annotations
@@ -15,10 +14,8 @@ from plait.core.metrics import (
     MILLISECONDS,
     NAME,
     PER_SECOND,
-    PERCENT,
     RECORDS,
     SECONDS,
-    SHARE,
     THREADS,
     TUPLES,
     Counts,
@@ -88,11 +85,6 @@ class WorkerStats(Counts):
     )
     waiting_for: str = metric(NAME, "what it waits for now, in words", filled=(THREADS,))
 
-    @property
-    def work(self) -> int:
-        """How much it had to do, whatever its operator does."""
-        return self.comparisons + self.updates + self.calls
-
 
 @dataclass(kw_only=True)
 class Stats(Metrics):
@@ -115,10 +107,6 @@ class Stats(Metrics):
         NAME, "how the work is shared among workers; of several operators each one's", filled=(THREADS,)
     )
     workers: tuple[WorkerStats, ...] = metric(RECORDS, "what each worker tells: see below", filled=(THREADS,))
-    balance_cv_percent: float = metric(
-        PERCENT, "standard deviation of the workers' comparisons, updates and calls together, in percent of their mean",
-        filled=(THREADS,),
-    )  # fmt: skip
     latency_from_push_ms: Quantiles = metric(
         MILLISECONDS,
         "from the push of a join result's later tuple to the finished batch that has the result; of aggregates, operators "
@@ -128,11 +116,6 @@ class Stats(Metrics):
     latency_from_ready_ms: Quantiles = metric(
         MILLISECONDS, "the same from the moment that the frontier had passed that tuple", filled=(THREADS,)
     )
-    stages: dict[str, float] = metric(
-        SHARE, "of the time spent working: distribution (reading the gate, laying tuples out), execution (storing, comparing) "
-        "and gathering (results into rings, merged, into Arrow). No latencies: what tuples wait for is in none of them",
-        filled=(THREADS,),
-    )  # fmt: skip
     index: dict[str, str] = metric(NAME, "by what each input's tuples are found again", filled=(THREADS,))
     memory: dict[str, int] = metric(BYTES, "`state_bytes` by what takes it: windows, payload", filled=(THREADS,))
     changes: tuple[Change, ...] = metric(
@@ -274,9 +257,3 @@ def _quantiles(parts: list[np.ndarray]) -> Quantiles:
     values = np.concatenate(parts)
     p50, p99 = np.percentile(values, (50, 99))
     return Quantiles(float(p50), float(p99), float(values.max()), len(values))
-
-
-def variation_percent(counts: list[int]) -> float:
-    """Standard deviation in percent of the mean: 0 if all did the same, or nothing."""
-    mean = float(np.mean(counts)) if counts else 0.0
-    return 0.0 if mean == 0 else float(np.std(counts)) / mean * 100

@@ -73,6 +73,10 @@ class Known:
         for upstream in self.upstreams.values():
             upstream.frontier = AFTER_ALL
 
+    def newest(self) -> int | None:
+        """The largest ts that any stream has delivered, late ones apart."""
+        return max((at for stream in self.streams.values() if (at := stream.largest()) is not None), default=None)
+
     def last_ts(self) -> int:
         """How far time has passed at the end of input: to the last tuple of any stream, or a heartbeat beyond it."""
         ends = [at for stream in self.streams.values() if (at := stream.largest()) is not None]
@@ -88,7 +92,8 @@ class Arrived:
     tables: dict[int, pa.Table]  # by input, in total order, without the late ones
     late: dict[str, pa.Table]  # by stream
     passed: list[tuple[int, bytes]]  # for the user, from the operators before this one
-    counts: Counts  # of rows, late and behind, where this cell is the one that counts them
+    counts: Counts  # of copies; and of rows, late and behind, where this cell is the one that counts them
+    least: int | None = None  # the least ts of all rows that came, to any cell
 
 
 def arrive(known: Known, layout: Layout, cell: int, bodies: Iterable[bytes], *, counts: frozenset[str]) -> Arrived:
@@ -131,9 +136,10 @@ def arrive(known: Known, layout: Layout, cell: int, bodies: Iterable[bytes], *, 
     tables = {input: in_order(pa.concat_tables(some)).combine_chunks() for input, some in parts.items()}
     # Every cell hears of every row, so the first one counts them.
     came = sum(split.rows for name in counts & splits.keys() for split in splits[name]) if cell == 0 else 0
-    return Arrived(
-        tables, {name: _aside(late[name]) for name in sorted(late)}, found.passed, _counted(came, late, counts)
-    )
+    counted_here = _counted(came, late, counts)
+    counted_here.copies = sum(table.num_rows for table in tables.values())
+    least = min((split.least for some in splits.values() for split in some), default=None)
+    return Arrived(tables, {name: _aside(late[name]) for name in sorted(late)}, found.passed, counted_here, least)
 
 
 @dataclass

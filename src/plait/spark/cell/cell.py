@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import gc
 import pickle
+import time
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -213,21 +214,27 @@ def step(plan: CellPlan, cell: int, store: state.Store, bodies: Iterable[bytes],
     At the end of input (`ends`, once) states are dropped, and an operator with timers sends what is pending to its
     closings. A batch after that brings nothing but reports; rows are refused in `arrive`.
     """
+    clock = _Clock()
     manifest = _manifest(plan, store)
     contents = state.found(plan, cell, store, manifest, cache_key, near)
+    clock.tick("keeping")
     before = contents.counts.copy()  # what was counted again to come here was counted before
     known = _known(plan, manifest)
     arrived = arrive(known, plan.layout, cell, bodies, counts=plan.counts)
     if end:
         known.end()
     frontier = max(manifest.frontier, held(known.holders())[0])
+    span = _span(manifest.frontier, frontier, arrived, known)
     new = Step(uuid.uuid4().hex, frontier)
     tables = {input: contents.prepared(input, table) for input, table in arrived.tables.items() if table.num_rows}
+    clock.tick("distribution")
     for input, table in tables.items():
         if (waiting := contents.waiting(table, frontier)).num_rows:
             state.keep(manifest, store, new, input, waiting, near)
+    clock.tick("keeping")
     contents.last_ts = known.last_ts()
     results = contents.advance(tables, frontier)
+    clock.tick("execution")
     new.released = list(contents.released)
     _check_pending(plan, contents, known, frontier)
     ends = frontier == AFTER_ALL and not manifest.drained
@@ -241,7 +248,10 @@ def step(plan: CellPlan, cell: int, store: state.Store, bodies: Iterable[bytes],
     state.close_step(contents, manifest, store, near)
     if cache_key is not None:
         state.remember((cache_key, cell), contents, plan.layout.cells)
-    for_user = _for_user(plan, cell, arrived, known, contents, manifest)
+    clock.tick("keeping")
+    bodies_out = results.bodies() if plan.onward is None else []
+    clock.tick("gathering")
+    for_user = _for_user(plan, cell, arrived, known, contents, manifest, span, clock.spent)
     last = []
     if ends and closes(plan.bound.node):
         from plait.spark.cell.end_of_input import rows_of
@@ -249,7 +259,32 @@ def step(plan: CellPlan, cell: int, store: state.Store, bodies: Iterable[bytes],
         last = rows_of(contents)
     if plan.onward is not None:
         return plan.onward.bodies(results, frontier, for_user) + last
-    return [*((formats.RESULTS, body) for body in results.bodies()), *for_user, *last]
+    return [*((formats.RESULTS, body) for body in bodies_out), *for_user, *last]
+
+
+class _Clock:
+    """Where a step's time goes, in nanoseconds by stage. It is told, and decides nothing."""
+
+    def __init__(self) -> None:
+        self.spent: dict[str, int] = {}
+        self._at = time.perf_counter_ns()
+
+    def tick(self, stage: str) -> None:
+        """What has passed since the last tick belongs to this stage."""
+        now = time.perf_counter_ns()
+        self.spent[stage] = self.spent.get(stage, 0) + now - self._at
+        self._at = now
+
+
+def _span(before: int, frontier: int, arrived: Arrived, known: Known) -> tuple[int, int]:
+    """Where this batch's results lie in time, as far as is known: the same in all cells, since it follows from punctuation.
+
+    By it tasks that publish part results among them (`publish.gather`). Results may lie outside: only the parting is uneven then.
+    """
+    if before == BEFORE_ALL and arrived.least is not None:
+        before = arrived.least
+    newest = known.newest()
+    return before, frontier if frontier < AFTER_ALL or newest is None else max(before, newest + 1)
 
 
 def _manifest(plan: CellPlan, store: state.Store) -> Manifest:
@@ -300,12 +335,13 @@ def _check_pending(plan: CellPlan, contents: Live, known: Known, frontier: int) 
     raise sources.too_many_wait(waiting, plan.max_pending, who, frontier)
 
 
-def _for_user(plan: CellPlan, cell: int, arrived: Arrived, known: Known, contents: Live,
-              manifest: Manifest) -> list[tuple[int, bytes]]:  # fmt: skip
+def _for_user(plan: CellPlan, cell: int, arrived: Arrived, known: Known, contents: Live, manifest: Manifest,
+              span: tuple[int, int], spent: dict[str, int]) -> list[tuple[int, bytes]]:  # fmt: skip
     """What is told beside results, as (kind, body): rows dropped, this cell's report, what came from operators before."""
-    newest = max((at for p in known.streams.values() if (at := p.largest()) is not None), default=None)
-    pending, holder = contents.pending_rows, _holder(known, manifest.frontier)
-    report = formats.CellReport(plan.number, cell, manifest.frontier, pending, newest, holder, manifest.counts)
+    report = formats.CellReport(
+        plan.number, cell, manifest.frontier, contents.pending_rows, known.newest(), _holder(known, manifest.frontier),
+        manifest.counts, span, spent,
+    )  # fmt: skip
     dropped = ((formats.LateRows(name, cell), table) for name, table in arrived.late.items() if table.num_rows)
     told = [(formats.LATE, formats.body(head, table)) for head, table in dropped]
     return [*told, (formats.PROGRESS, formats.body(report)), *arrived.passed]

@@ -60,6 +60,16 @@ class Results:
         parts = (self.keys.take(pa.array(places)) for places in (self.first, self.second))
         return self.columns.append_column(pa.field(formats.KEY, pa.binary()), keys.nest(*parts, n=self.rows))
 
+    def part(self, begin: int, end: int) -> Results:
+        """A stretch of the results, with the keys that they name and no others."""
+        n = end - begin
+        named, at = distinct(np.concatenate([self.first[begin:end], self.second[begin:end]]))
+        return Results(self.columns.slice(begin, n), self.keys.take(pa.array(named)), at[:n], at[n:])
+
+    def by_trigger(self) -> Results:
+        """In the order of their triggers; partners of one trigger stay in the order they had."""
+        return self.take(keys.in_order_of_firsts(self.keys, self.first))
+
     def take(self, places: np.ndarray) -> Results:
         """Some of the results, in this order. The list of keys stays whole."""
         return Results(self.columns.take(pa.array(places)), self.keys, self.first[places], self.second[places])
@@ -103,6 +113,11 @@ class Keyed:
     @property
     def rows(self) -> int:
         return int(self.columns.num_rows)
+
+    def part(self, begin: int, end: int) -> Keyed:
+        """A stretch of the results."""
+        key = None if self.key is None else self.key.slice(begin, end - begin)
+        return Keyed(self.columns.slice(begin, end - begin), self.by, key)
 
     def spelled(self) -> pa.Array:
         """`_plait_key` of each row."""
@@ -151,17 +166,19 @@ def unpack(schema: pa.Schema) -> Callable[[Iterator[pa.RecordBatch]], Iterator[p
     return unpacked
 
 
-def merge(parts: Sequence[Results | Keyed]) -> Results | Keyed:
+def merge(parts: Sequence[Results | Keyed], *, by_trigger: bool = False) -> Results | Keyed:
     """All of these in result order; each is in order already, and all are of one kind.
 
-    Parts without rows have no say, but if all are empty the first is given, for its schema.
+    Parts without rows have no say, but if all are empty the first is given, for its schema. `by_trigger`: pairs are ordered by
+    their triggers alone, partners of one trigger are as the parts have them, one part after the other.
     """
     parts = [part for part in parts if part.rows] or parts[:1]
     if len(parts) == 1:
         return parts[0]
     if isinstance(parts[0], Keyed):
         return merge_keyed([part for part in parts if isinstance(part, Keyed)])
-    return merge_pairs([part for part in parts if isinstance(part, Results)])
+    pairs = [part for part in parts if isinstance(part, Results)]
+    return _together(pairs).by_trigger() if by_trigger else merge_pairs(pairs)
 
 
 def distinct(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -176,22 +193,23 @@ def distinct(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def merge_pairs(parts: list[Results]) -> Results:
-    """Several cells' results, each in order, as one sequence. Places are shifted, since each part has a list of keys of its
-    own.
-
-    They are ordered as a whole, by both keys (`core.keys`).
-    """
+    """Several cells' results, each in order, as one sequence, ordered as a whole by both keys (`core.keys`)."""
     parts = [part for part in parts if part.rows] or parts[:1]
     if len(parts) == 1:
         return parts[0]
+    whole = _together(parts)
+    return whole.take(keys.in_order_of_pairs(whole.keys, whole.first, whole.second))
+
+
+def _together(parts: list[Results]) -> Results:
+    """One part after the other. Places are shifted, since each part has a list of keys of its own."""
     starts = np.cumsum([0, *(len(part.keys) for part in parts)])
-    whole = Results(
+    return Results(
         pa.concat_tables([part.columns for part in parts]),
         pa.concat_arrays([part.keys for part in parts]),
         np.concatenate([part.first + start for part, start in zip(parts, starts, strict=False)]),
         np.concatenate([part.second + start for part, start in zip(parts, starts, strict=False)]),
     )
-    return whole.take(keys.in_order_of_pairs(whole.keys, whole.first, whole.second))
 
 
 def merge_keyed(parts: list[Keyed]) -> Keyed:

@@ -7,8 +7,8 @@ name and renamed to its batch's number, so a replay, which brings the same rows,
 Whose a folder is, and who may publish into it, is `target`'s to say: before anything runs, and before each part.
 
 Where it runs: `write_ordered` on the driver, `_Publisher` on the driver in a thread of Spark's, once a batch
-(`foreachBatch`). With `distributed=True` parts are written by tasks. What comes in are the rows of the last operator's
-cells: kind, body (`formats.OUTPUT`).
+(`foreachBatch`). With `distributed=True`, and with any `order=` but "strict", tasks write the parts (`gather`). What comes
+in are the rows of the last operator's cells: kind, body (`formats.OUTPUT`).
 
 What is left behind: `part-000000000007.parquet` for batch 7 (or a folder `batch-000000000007`), under numbers that go on
 across restarts and `relayout`. A batch without results leaves no part. Why not Spark's own file sink: it has no order
@@ -22,7 +22,7 @@ import re
 import shutil
 import time
 import warnings
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,12 +32,16 @@ import pyarrow as pa
 from plait import paths
 from plait.connectors.files import ENDINGS
 from plait.connectors.sinks import FORMS, open_sink, sync_folder
-from plait.core.metrics import Metrics, amount, total
+from plait.core.metrics import amount
 from plait.errors import QueryError
 from plait.spark import formats
-from plait.spark.cell.results import Keyed, Results, merge, read, unpack
+from plait.query.base import check_order
+from plait.spark.cell.cell import closes
+from plait.spark.cell.results import Keyed, Results, merge, read
 from plait.spark.keep.checkpoint import publishing, tie
 from plait.spark.plan import settings
+from plait.spark.publish.gather import gathered
+from plait.spark.publish.stats import SparkStats, Told
 from plait.spark.publish.target import Owner, Target
 from plait.spark.publish.tell import telling
 
@@ -51,19 +55,20 @@ class BatchReport:
     Attributes:
         batch: The batch's number, as Spark counts it.
         results: How many results it published.
-        run: `frontier`, `late`, `behind` and all else that `docs/metrics.md` lists. What Spark alone knows, `state_bytes`, is in
-            its own progress.
+        run: `frontier`, `late`, `behind` and all else that `docs/metrics.md` lists, `cells` with what each cell had to do among
+            it. What Spark alone knows, `state_bytes`, is in its own progress.
 
     Example:
-        >>> from plait.core.metrics import Metrics
         >>> from plait.spark import BatchReport
-        >>> BatchReport(batch=3, results=10, run=Metrics(rows=12)).run.rows
-        12
+        >>> from plait.spark.publish.stats import CellStats, SparkStats
+        >>> report = BatchReport(batch=3, results=10, run=SparkStats(rows=12, cells=(CellStats(cell=0, comparisons=40),)))
+        >>> report.run.rows, report.run.cells[0].comparisons
+        (12, 40)
     """
 
     batch: int
     results: int
-    run: Metrics
+    run: SparkStats
 
     @property
     def frontier(self) -> int:
@@ -91,30 +96,13 @@ class BatchReport:
         return self.run.newest
 
 
-def metrics_of(reports: Collection[formats.CellReport], seconds: float = 0.0) -> Metrics:
-    """What cells have reported, as what the run tells.
-
-    The frontier is the least of all operators' cells, and the holder is whoever holds that one.
-    """
-    frontier = min(report.frontier for report in reports)
-    holders = (r.holder for r in reports if r.frontier == frontier and r.holder[0] is not None)
-    return Metrics.of(
-        total(report.counts for report in reports),
-        frontier=frontier,
-        newest=max((report.newest for report in reports if report.newest is not None), default=None),
-        holder=next(holders, (None, None)),
-        pending=sum(report.pending for report in reports),
-        seconds=seconds,
-    )
-
-
 def quoted(stream: str) -> str:
     """A stream's name as that of a folder: what would lead elsewhere, or be passed over by readers, is escaped as in a URI."""
     return re.sub(r"[/%\0]|^[._]", lambda found: f"%{ord(found[0]):02X}", stream)
 
 
 def write_ordered(df: Any, path: str | os.PathLike[str], *, checkpoint: str | os.PathLike[str], format: str = "parquet",
-                  late: str | os.PathLike[str] | None = None, distributed: bool = False, keep_key: bool = False,
+                  late: str | os.PathLike[str] | None = None, order: str = "strict", distributed: bool = False, keep_key: bool = False,
                   trigger: dict[str, Any] | None = None, drain: bool = False, new_folder: bool = False,
                   report: Callable[[BatchReport], None] | None = None) -> Any:  # fmt: skip
     """Start a streaming query whose results stand in a folder, in result order, exactly once.
@@ -127,6 +115,9 @@ def write_ordered(df: Any, path: str | os.PathLike[str], *, checkpoint: str | os
         checkpoint: The folder that lets the query go on where it was.
         format: "parquet" or "jsonl". There is one part a batch; the parts' names sort into result order.
         late: A folder for rows dropped as late or behind. None: a batch that drops some warns of it.
+        order: Of results: "strict" (the total order); "trigger" (triggers, which are the later tuples of pairs, in total order,
+            partners of one trigger together, in any order); or "none" (no order within a batch). With the last two executors
+            write the parts. Sorted by `_plait_key` the rows of each are those of "strict".
         distributed: Executors write the parts of a batch, a folder a batch, instead of the driver writing one.
         keep_key: Keep the column `_plait_key`.
         trigger: As `DataStreamWriter.trigger` takes it. None: `{"availableNow": True}`.
@@ -164,19 +155,22 @@ def write_ordered(df: Any, path: str | os.PathLike[str], *, checkpoint: str | os
     if format not in FORMS or not FORMS[format].parts:
         written = [name for name, form in FORMS.items() if form.parts]
         raise QueryError(f"format={format!r} is no format", do=f"Use {' or '.join(map(repr, written))}")
+    check_order(order)
     if drain and trigger is not None and "availableNow" not in trigger:
         raise QueryError(
             f"drain=True with trigger={trigger!r}", why="draining takes what is there and ends", do="Leave trigger out"
         )
     place = settings.place(plan.spark, checkpoint, "The checkpoint")
+    distributed = distributed or order != "strict"
     form = f"{format}, a folder a batch" if distributed else format
+    form += f", order {order}" if order != "strict" else ""
     targets = [Target(settings.place(plan.spark, path, "The folder of results"), "results", form, new_folder)]
     if late is not None:
         aside = settings.place(plan.spark, late, "The folder of dropped rows")
         targets.append(Target(aside, "dropped rows", format, True, "The folder of dropped rows"))
     _check_apart(place, *(target.folder for target in targets))
     plan, owner, first = tie(plan, place, targets)
-    publish = _Publisher(plan, owner, targets[0], format, targets[1] if late is not None else None, keep_key, distributed,
+    publish = _Publisher(plan, owner, targets[0], format, targets[1] if late is not None else None, keep_key, order, distributed,
                          report, first)  # fmt: skip
 
     def start() -> Any:
@@ -211,6 +205,8 @@ class _Publisher:
         owner: The checkpoint at this start. Before each part it must still be the owner (`keep.checkpoint.publishing`).
         target, late: The folders of results and of dropped rows.
         keep_key: Leave `_plait_key` in the parts.
+        order, distributed: How exactly results are ordered, and whether tasks write them (`gather`) or the driver.
+        told: What cells have reported.
         began: When this start began, for the seconds that reports tell.
     """
 
@@ -220,49 +216,36 @@ class _Publisher:
     format: str
     late: Target | None
     keep_key: bool
+    order: str
     distributed: bool
     report: Callable[[BatchReport], None] | None
     first: int = 0  # the batches that earlier checkpoints of this query had: see `relayout`
-    #: What each cell of each operator has reported last: one that gets nothing in a batch says nothing.
-    reports: dict[tuple[int, int], formats.CellReport] = field(default_factory=dict)
+    told: Told = field(default_factory=Told)
     began: float = field(default_factory=time.monotonic)
 
     def __call__(self, frame: Any, batch: int) -> None:
         """A batch's rows, as a DataFrame that has not been computed yet.
 
-        `toArrow` runs the whole batch, and brings all results to the driver. With `distributed=True` only dropped rows
-        and reports come here. Then there are two actions on one DataFrame, so it is persisted: cells must not run twice.
-        """
-        if not self.distributed:
-            return self._publish(frame, frame.toArrow(), batch)
-        frame.persist()  # several actions, and the cells must run once
-        try:
-            self._publish(frame, frame.where(frame.kind != formats.RESULTS).toArrow(), batch)
-        finally:
-            frame.unpersist()
-
-    def _publish(self, frame: Any, rows: pa.Table, batch: int) -> None:
-        """Write the batch's part, then dropped rows, then tell of it.
+        `toArrow` runs the whole batch, and brings all results to the driver; where tasks write them, dropped rows and reports
+        alone. Then dropped rows are written, and the batch is told of.
 
         If the process dies in between, the batch is not committed. Spark does it again with the same rows, and the same
         files are written under the same names.
         """
-        bodies: dict[int, list[bytes]] = {kind: [] for kind in (formats.RESULTS, formats.LATE, formats.PROGRESS)}
-        for kind, body in zip(rows.column("kind").to_pylist(), rows.column("body").to_pylist(), strict=True):
-            bodies[kind].append(body)
         number = self.first + batch
-        with publishing(self.owner, self.target):
-            if self.distributed:
-                results = self._write_distributed(frame, number)
-            else:
+        if self.distributed:
+            bodies = _by_kind(self._write_distributed(frame, number))
+            results = sum(formats.parse(body)[0].rows for body in bodies[formats.WRITTEN])
+        else:
+            bodies = _by_kind(frame.toArrow())
+            with publishing(self.owner, self.target):
                 results = self._write_one([read(body) for body in bodies[formats.RESULTS]], number)
         if bodies[formats.LATE]:
             self._write_late(bodies[formats.LATE], number)
         if self.report is not None and bodies[formats.PROGRESS]:
             for body in bodies[formats.PROGRESS]:
-                found: formats.CellReport = formats.parse(body)[0]
-                self.reports[found.operator, found.cell] = found
-            self.report(BatchReport(batch, results, metrics_of(self.reports.values(), time.monotonic() - self.began)))
+                self.told.hear(formats.parse(body)[0])
+            self.report(BatchReport(batch, results, self.told.stats(time.monotonic() - self.began)))
 
     def _write_one(self, cells: list[Results | Keyed], batch: int) -> int:
         """One part, written by the driver, of all cells' results in result order; gives how many they are."""
@@ -294,58 +277,34 @@ class _Publisher:
                 ) as sink:
                     sink.write(table)
 
-    def _write_distributed(self, frame: Any, batch: int) -> int:
-        """A folder a batch, renamed as a whole; its parts sort by name into result order."""
+    def _write_distributed(self, frame: Any, batch: int) -> pa.Table:
+        """A folder a batch, renamed as a whole when tasks have written its parts. Gives the rows that came to the driver.
+
+        Whether the folder is still ours is asked before anything is written, and again when the batch gets its name. A batch
+        that stands there already was published before Spark had committed it: the cells run again, for their state, and
+        what tasks write goes away.
+        """
         final = self.target.folder / formats.batch_name(batch)
-        if final.exists():
-            return 0  # a replay: the very same rows stand there
         temporary = self.target.folder / f".{formats.batch_name(batch)}.tmp"
-        shutil.rmtree(temporary, ignore_errors=True)
-        temporary.mkdir(parents=True)
-        from pyspark.sql.pandas.types import from_arrow_schema
-
-        results = frame.mapInArrow(unpack(self.plan.schema), from_arrow_schema(self.plan.schema))
-        ordered = results.orderBy(formats.KEY)
-        writer = _part_writer(str(temporary), self.format, self.keep_key)
+        with publishing(self.owner, self.target):
+            shutil.rmtree(temporary, ignore_errors=True)
+            temporary.mkdir(parents=True)
         try:
-            counts = ordered.mapInArrow(writer, "part int, rows long").collect()
-        except BaseException:
+            slices = 1 if closes(self.plan.cell.bound.node) else self.plan.partitions
+            rows = gathered(frame, temporary, self.format, order=self.order, keep_key=self.keep_key, slices=slices)
+            with publishing(self.owner, self.target):
+                if not final.exists() and any(temporary.iterdir()):
+                    os.replace(temporary, final)
+                    sync_folder(self.target.folder)
+        finally:
             shutil.rmtree(temporary, ignore_errors=True)  # a disk that is full should not stay so for our sake
-            raise
-        total = sum(row.rows for row in counts)
-        if total:
-            os.replace(temporary, final)
-            sync_folder(self.target.folder)
-        else:
-            shutil.rmtree(temporary)
-        return int(total)
+        return rows
 
 
-def _part_writer(
-    folder: str, format: str, keep_key: bool
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """For `mapInArrow`, after a sort by key: partition n of the sort writes part n, so parts sort by name into result order.
-
-    A partition without rows writes no file. It gives one row: the partition's number and how many rows it wrote.
-    """
-
-    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        assert context is not None
-        part, rows, sink = context.partitionId(), 0, None
-        for batch in batches:
-            if batch.num_rows == 0:
-                continue
-            kept = batch if keep_key else batch.drop_columns([formats.KEY])
-            if sink is None:
-                # A retried or speculative task writes the same rows under the same name.
-                sink = open_sink(Path(folder) / f"part-{part:05d}{ENDINGS[format][0]}", kept.schema)
-            sink.write(kept)
-            rows += batch.num_rows
-        if sink is not None:
-            sink.commit()
-        yield pa.record_batch([pa.array([part], pa.int32()), pa.array([rows], pa.int64())], names=["part", "rows"])
-
-    return write
+def _by_kind(rows: pa.Table) -> dict[int, list[bytes]]:
+    """What came to the driver, by what it is."""
+    kinds = (formats.RESULTS, formats.LATE, formats.PROGRESS, formats.WRITTEN)
+    bodies: dict[int, list[bytes]] = {kind: [] for kind in kinds}
+    for kind, body in zip(rows.column("kind").to_pylist(), rows.column("body").to_pylist(), strict=True):
+        bodies[kind].append(body)
+    return bodies
