@@ -115,7 +115,7 @@ class Grid:
 
     number = 0
 
-    def __init__(self, case: Case, layout: tuple[int, int], chance: random.Random, *, faults: bool = False,
+    def __init__(self, case: Case, layout: str | tuple[int, int], chance: random.Random, *, faults: bool = False,
                  workers: int = 1, max_pending: int | None = None, shared: Path | None = None) -> None:  # fmt: skip
         Grid.number += 1
         self.shared = None if shared is None else shared / str(Grid.number)  # the workers' recent chunks

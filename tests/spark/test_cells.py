@@ -21,6 +21,7 @@ from tests.strategies import Case
 import plait
 from plait import BehindError
 from plait.query.bind import bind
+from plait.query.join import Join
 from plait.spark import formats
 from plait.spark.cell import cell
 from plait.spark.cell import join as cell_join
@@ -67,13 +68,12 @@ def cases(**options: Any) -> st.SearchStrategy[Case]:
     )  # fmt: skip
 
 
-def layout_of(case: Case, chance: random.Random) -> tuple[int, int]:
+def layout_of(case: Case, chance: random.Random) -> str | tuple[int, int]:
+    """A grid, for joins that allow it also store-one-see-all."""
     rows, columns = chance.choice(LAYOUTS)
-    return (
-        (rows * columns, 1)
-        if getattr(case.query, "how", "inner") != "inner" or not hasattr(case.query, "window")
-        else (rows, columns)
-    )
+    if getattr(case.query, "how", "inner") != "inner" or not hasattr(case.query, "window"):
+        return rows * columns, 1
+    return "see_all" if isinstance(case.query, Join) and chance.random() < 0.3 else (rows, columns)
 
 
 def dropped(rows: list[Any]) -> list[str]:

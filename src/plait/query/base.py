@@ -19,6 +19,7 @@ import pyarrow as pa
 from plait.errors import QueryError, RunError
 from plait.query.run_options import SparkOptions, ThreadsOptions
 from plait.query.stream import Stream
+from plait.schema import is_number
 
 if TYPE_CHECKING:
     from plait.threads.run import Run
@@ -257,6 +258,17 @@ def check_options(call: str, given: Mapping[str, Any], known: type) -> None:
                 why=f"there are {', '.join(names)}",
                 do=f"Did you mean {near[0]}=?" if near else "",
             )
+
+
+def check_rates(rates: object) -> None:
+    """Refuse `rates=` that are none."""
+    if rates is not None and not (
+        isinstance(rates, (tuple, list)) and len(rates) == 2 and all(is_number(rate) and rate > 0 for rate in rates)
+    ):
+        raise QueryError(
+            f"rates={rates!r} are no rates",
+            do="Pass tuples a second of the left and the right stream, such as (1000, 3000)",
+        )
 
 
 def check_order(order: object) -> None:

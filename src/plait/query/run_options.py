@@ -101,8 +101,13 @@ class SparkOptions(TypedDict, total=False):
     """The options of `Query.on_spark`. They change how a query runs, and none what its results are.
 
     Args:
-        layout: The grid of cells: "auto" (as square as the cores allow), (rows, columns), or "hash" (by the values that must be
-            equal, so that no tuple is copied). A checkpoint pins it; `plait.spark.relayout` changes it. Default: 'auto'.
+        layout: The cells of a join. DP-Join's grids: "auto" and "rectangular" (by `rates`; as square as the number of cells allows
+            where these are not given), "linear" (m x 1), "square", or (rows, columns). ScaleJoin's "see_all": every cell sees
+            every tuple and stores its part. "hash": by the values that must be equal, so that no tuple is copied. A checkpoint
+            pins it; `plait.spark.relayout` changes it. Default: 'auto'.
+        cells: How many cells there are, where `layout` does not say it. None: one a core, and no more than there are state
+            partitions. Default: None.
+        rates: Tuples a second of the left and the right stream, for the layout. None: they are taken as equal. Default: None.
         index: Where a cell looks for partners: "auto", "scan", "hash", "grid" or "sorted". Default: 'auto'.
         control: The folder of control events: heartbeats, ends of sources, drain. None: `control` in the checkpoint's folder.
             Default: None.
@@ -121,12 +126,14 @@ class SparkOptions(TypedDict, total=False):
         >>> readings = plait.stream("readings", unit="s", seq="id", late="drop")
         >>> query = plait.aggregate(readings, size="10s", compute={"n": plait.count()})
         >>> rows = spark.createDataFrame([(1, 1), (12, 2), (3, 3)], "ts long, id long")
-        >>> df = query.on_spark({"readings": rows}, late_rows=True, max_pending=1000, layout=(1, 1))
+        >>> df = query.on_spark({"readings": rows}, late_rows=True, max_pending=1000, cells=1)
         >>> [row["_plait_row"] for row in df.where("_plait_dropped = 'readings'").collect()]
         ['{"ts": 3, "id": 3}']
     """
 
-    layout: Literal["auto", "hash"] | tuple[int, int] | str
+    layout: Literal["auto", "linear", "square", "rectangular", "see_all", "hash"] | tuple[int, int] | str
+    cells: int | None
+    rates: tuple[float, float] | None
     index: Literal["auto", "scan", "hash", "grid", "sorted"]
     control: str | None
     max_pending: int | None

@@ -2,6 +2,7 @@
 
     session                      a Spark session with plait's settings
     query.on_spark(...)          DataFrames in, a DataFrame out (`run`)
+    explain                      how it is laid out, and why
     write_ordered, BatchReport   publish a streaming result in order, exactly once
     heartbeat, end, drain        control events, which a running query reads
     relayout                     a stopped query's state for another layout
@@ -15,5 +16,6 @@ from plait.spark.keep.relayout import relayout
 from plait.spark.plan.settings import session
 from plait.spark.publish.collect import BatchReport, write_ordered
 from plait.spark.publish.tell import told
+from plait.spark.run import explain
 
-__all__ = ["BatchReport", "drain", "end", "heartbeat", "relayout", "session", "told", "write_ordered"]
+__all__ = ["BatchReport", "drain", "end", "explain", "heartbeat", "relayout", "session", "told", "write_ordered"]

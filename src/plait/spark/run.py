@@ -25,10 +25,10 @@ from typing import Any
 import pyarrow as pa
 
 from plait.core.join.choice import KINDS
-from plait.errors import QueryError, RunError
-from plait.query.base import Query
+from plait.errors import QueryError, RunError, counted
+from plait.query.base import Query, check_rates
 from plait.query.bind import bind, check_data
-from plait.query.explain import explain
+from plait.query import explain as words
 from plait.query.stream import FILE, Stream
 from plait.spark import formats
 from plait.spark.cell.cell import CellPlan, closes, processor, whole_cell
@@ -44,21 +44,24 @@ from plait.spark.plan.stages import Stage, layouts, operators, stages
 from plait.spark.publish import aside
 
 
-def dataframe(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int, int] = "auto", index: str = "auto",
-              control: str | None = None, max_pending: int | None = None, late_rows: bool = False,
-              read: str = "auto", functions: str = "same") -> Any:  # fmt: skip
+def dataframe(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int, int] = "auto", cells: int | None = None,
+              rates: tuple[float, float] | None = None, index: str = "auto", control: str | None = None,
+              max_pending: int | None = None, late_rows: bool = False, read: str = "auto",
+              functions: str = "same") -> Any:  # fmt: skip
     """`Query.on_spark`. `plait.query.run_options.SparkOptions` says what each option means."""
-    made = plan(query, data, layout=layout, index=index, control_dir=control, max_pending=max_pending, read=read,
-                functions=functions)  # fmt: skip
+    made = plan(query, data, layout=layout, cells=cells, rates=rates, index=index, control_dir=control,
+                max_pending=max_pending, read=read, functions=functions)  # fmt: skip
     if made.streaming and made.control_dir is not None:
         made.announce()
     return made.results(late_rows=late_rows)
 
 
 def plan(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int, int], index: str, control_dir: str | None,
-         max_pending: int | None, read: str = "auto", functions: str = "same") -> Plan:  # fmt: skip
+         max_pending: int | None, cells: int | None = None, rates: tuple[float, float] | None = None, read: str = "auto",
+         functions: str = "same") -> Plan:  # fmt: skip
     """Tie a query to DataFrames. Everything that can be refused before a row is read is refused here."""
-    _check_options(index, max_pending, read, functions)
+    _check_options(index, {"max_pending": (max_pending, "tuples"), "cells": (cells, "cells")}, read, functions)
+    check_rates(rates)
     if control_dir is not None:
         control_dir = str(control.place(control_dir))
     if not isinstance(data, Mapping):
@@ -83,22 +86,22 @@ def plan(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int, int]
     packs: dict[Any, Any] = {}
     pins = beside(bound)
 
-    def laid_out(layout: str | tuple[int, int], control_dir: str | None) -> Plan:
+    def laid_out(layout: str | tuple[int, int], control_dir: str | None, cells: int | None = cells) -> Plan:
         partitions = int(spark.conf.get("spark.sql.shuffle.partitions"))
-        cells = layouts(bound, layout, partitions, spark.sparkContext.defaultParallelism)
+        grids = layouts(bound, layout, partitions, spark.sparkContext.defaultParallelism, cells=cells, rates=rates)
         common = CellPlan(
-            bound, (), cells[0], fingerprint(query, bound, *cells), explain(query), index, max_pending,
-            shape=fingerprint(query, bound, *cells, functions=False), changed=functions == "changed", **pins,
+            bound, (), grids[0], fingerprint(query, bound, *grids), words.explain(query), index, max_pending,
+            shape=fingerprint(query, bound, *grids, functions=False), changed=functions == "changed", **pins,
         )  # fmt: skip
         events = control.events(spark, control_dir) if streaming and control_dir is not None else None
         ticks = clock.ticks(spark, streams.values()) if streaming else None
-        made = stages(bound, cells, given, common)
-        return Plan(spark, made, streaming, events, ticks, partitions, packs, control_dir, laid_out, layout)
+        made = stages(bound, grids, given, common)
+        return Plan(spark, made, streaming, events, ticks, partitions, packs, control_dir, laid_out, layout, cells)
 
     return laid_out(layout, control_dir)
 
 
-def _check_options(index: str, max_pending: int | None, read: str, functions: str) -> None:
+def _check_options(index: str, numbers: Mapping[str, tuple[Any, str]], read: str, functions: str) -> None:
     """Refuse options that mean nothing, before a session is needed."""
     if functions not in ("same", "changed"):
         raise QueryError(f"functions={functions!r} says nothing of them", do="Use 'same' or 'changed'")
@@ -106,10 +109,9 @@ def _check_options(index: str, max_pending: int | None, read: str, functions: st
         raise QueryError(f"read={read!r} is no way to read", do="Use 'auto' or 'rows'")
     if index not in KINDS:
         raise QueryError(f"index={index!r} is not known", do=f"Use one of {', '.join(map(repr, KINDS))}")
-    if max_pending is not None and (
-        isinstance(max_pending, bool) or not isinstance(max_pending, int) or max_pending < 1
-    ):
-        raise QueryError(f"max_pending={max_pending!r} is no number of tuples", do="Pass a whole number, at least 1")
+    for name, (value, what) in numbers.items():
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+            raise QueryError(f"{name}={value!r} is no number of {what}", do="Pass a whole number, at least 1")
 
 
 @dataclass(frozen=True)
@@ -123,8 +125,8 @@ class Plan:
         partitions: Of Spark's shuffles, and so of the state. A checkpoint has them for good; `relayout` changes them.
         packs: Shared with other plans of the same call of `on_spark`, which differ in layout or in the control folder.
         control_dir: The folder of control events; None until a checkpoint says where it is.
-        again: The same plan with another layout or control folder. What the two share is made once.
-        wanted: The layout that was asked for.
+        again: The same plan with another layout, control folder or number of cells. What the two share is made once.
+        wanted: The layout that was asked for, and `cells` the number of cells; None is one a core.
     """
 
     spark: Any
@@ -135,8 +137,9 @@ class Plan:
     partitions: int
     packs: dict[Any, Any]  # streams' rows, packed: made once for all plans with the same cells
     control_dir: str | None
-    again: Callable[..., Plan]  # the same plan with another layout or control folder; what they share is made once
+    again: Callable[..., Plan]
     wanted: str | tuple[int, int]
+    cells: int | None = None
 
     def output(self, number: int = 0) -> Any:
         """What a stage's cells put out: packed rows for the next one's cells, or, of stage 0, for the user: results, dropped
@@ -222,8 +225,12 @@ class Plan:
         if card is not None:
             check_not_left(checkpoint, card)
         control_dir = self.control_dir or str(checkpoint / "control")
-        wanted: Any = (card.pins.rows, card.pins.columns) if card is not None and self.wanted == "auto" else self.wanted
-        plan = self.again(layout=wanted, control_dir=control_dir)
+        wanted, cells = self.wanted, self.cells
+        if card is not None and wanted == "auto":
+            wanted = (card.pins.rows, card.pins.columns)
+        elif card is not None and isinstance(wanted, str):
+            cells = cells or card.pins.rows * card.pins.columns  # however many cores there are by now
+        plan = self.again(layout=wanted, control_dir=control_dir, cells=cells)
         if card is not None:
             resume.check_pins(card.pins, plan.pins(), str(checkpoint), changed=plan.cell.changed)
         return plan
@@ -244,18 +251,29 @@ class Plan:
         rows, columns = pins.rows, pins.columns
         bound = self.cell.bound
         assert isinstance(bound.node, Query)
-        for wanted in ((rows, columns), "hash"):
+        for wanted in ((rows, columns), "hash", "see_all"):
             try:
-                cells = layouts(bound, wanted, pins.partitions, rows * columns)
+                grids = layouts(bound, wanted, pins.partitions, rows * columns, cells=rows * columns)
             except QueryError:
                 continue
-            if fingerprint(bound.node, bound, *cells) == pins.fingerprint:
+            if fingerprint(bound.node, bound, *grids) == pins.fingerprint:
                 return
         raise RunError(
             f"The checkpoint {str(checkpoint)!r} was written by another query",
             why=f"it has {pins.query!r} and this one is {self.cell.query!r}, or their conditions or columns differ",
             do="Use the query it was started with: only its layout may be another",
         )
+
+    def explain(self) -> str:
+        """See `plait.spark.explain`."""
+        lines = self.cell.query.split("\n")
+        for stage in self.stages:
+            node = stage.plan.bound.node
+            assert isinstance(node, Query)
+            label = "" if len(self.stages) == 1 else f"{words.explain(node).splitlines()[0]}: "
+            layout = stage.plan.layout
+            lines.append(f"on Spark: {label}{counted(layout.cells, 'cell')}, {layout.describe()}: {layout.why}")
+        return "\n".join(lines)
 
     def announce(self) -> None:
         """Tell the control folder which streams and sources there are, so that it refuses events of any other."""
@@ -276,4 +294,32 @@ class Plan:
         control.drain(self.control_dir)
 
 
-__all__ = ["Plan", "dataframe", "plan"]
+def explain(df: Any) -> str:
+    """The query, and how it is laid out on Spark.
+
+    Args:
+        df: What `query.on_spark(...)` returned, unchanged. Nothing runs for it.
+
+    Returns:
+        Lines of text: those of `query.explain()`, then for each operator its cells, their layout and why it is this one. A
+        checkpoint that was begun with another layout has that one instead, where `layout="auto"`.
+
+    Raises:
+        QueryError: `df` is no result of `on_spark`.
+
+    Example:
+        >>> import plait, plait.spark
+        >>> spark = plait.spark.session(master="local[2]", partitions=2)
+        >>> a, b = (plait.stream(name, unit="s", seq="id") for name in "ab")
+        >>> rows = spark.createDataFrame([(1, 1)], "ts long, id long")
+        >>> df = plait.join(a, b, within="5s").on_spark({"a": rows, "b": rows}, cells=15, rates=(1000, 3000))
+        >>> print(plait.spark.explain(df).splitlines()[-1])
+        on Spark: 15 cells, 3x5: rates 1000 and 3000 tuples/s, so a cell's parts of both windows are as equal as 15 cells allow
+    """
+    plan = getattr(df, "_plait", None)
+    if not isinstance(plan, Plan):
+        raise QueryError("explain takes the DataFrame that on_spark returned", do="Pass it unchanged")
+    return plan.explain()
+
+
+__all__ = ["Plan", "dataframe", "explain", "plan"]

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from plait.core.join.choice import KINDS
 from plait.errors import QueryError
-from plait.query.base import check_order
+from plait.query.base import check_order, check_rates
 from plait.schema import is_number
 from plait.threads.aggregate import designs
 from plait.threads.elastic.policy import policy_of
@@ -114,14 +114,7 @@ class Options:
 
         A wrong one would otherwise fail deep inside, in words that do not name the option.
         """
-        rates = self.rates
-        if rates is not None and not (
-            isinstance(rates, (tuple, list)) and len(rates) == 2 and all(is_number(rate) and rate > 0 for rate in rates)
-        ):
-            raise QueryError(
-                f"rates={rates!r} are no rates",
-                do="Pass tuples a second of the left and the right stream, such as (1000, 3000)",
-            )
+        check_rates(self.rates)
         if self.schemas is not None and not (
             isinstance(self.schemas, Mapping) and all(isinstance(schema, pa.Schema) for schema in self.schemas.values())
         ):

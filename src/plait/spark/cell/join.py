@@ -66,12 +66,23 @@ class LiveJoin(LivePairs):
     def counts(self) -> Counts:
         return self.window.counts
 
+    def waiting(self, table: pa.Table, frontier: int) -> pa.Table:
+        """Of what came, the rows that the state must hold.
+
+        With "see_all" another cell stores what this one does not. Unless the window counts it, such a tuple is of no use once it
+        has been compared, and it is, in this step, if it lies below the frontier. So each tuple of a window is stored once.
+        """
+        if self.layout.kind != "see_all" or self.window.reach.counts:
+            return table
+        own = self.layout.stored(self.cell, table.column(formats.HASH).to_numpy())
+        return table.filter(pa.array(own | (times(table) >= frontier)))
+
     def _process(self, ready: list[pa.Table], frontier: int, *, results: bool) -> Results:
         """Join what has become ready; `ready` has a table for each input.
 
         The window gets all tuples of both sides in one call, in the order in which they interleave. So a tuple meets only
         tuples before it, though both sides come in one batch. With the layout "see_all" every cell sees every tuple,
-        since a count window has to count them all, and stores its part of them only.
+        and stores its part of them only.
         """
         side = _interleaved(ready)
         stored: Any = (None, None)

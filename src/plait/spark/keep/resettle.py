@@ -55,6 +55,7 @@ def resettle(bound: Bound, cells: Sequence[Mapping[int, bytes]], layout: Layout,
         rows = _rows(cells, manifests, input)
         if rows is None:
             continue
+        rows = _hashed(rows, layout)
         for state, step, at in zip(new, steps, _places(bound, input, rows, layout), strict=True):
             _keep(state, step, input, rows if at is None else rows.take(pa.array(at)))
     states: list[list[int]] = [[] for _ in new]
@@ -133,6 +134,21 @@ def _like_before(column: pa.ChunkedArray) -> np.ndarray:
     return same
 
 
+def _hashed(rows: pa.Table, layout: Layout) -> pa.Table:
+    """With the hash by which cells of "see_all" tell who stores a row, and for other layouts without it.
+
+    Any hash of its key will do: all cells get the same one.
+    """
+    if layout.kind != "see_all":
+        return rows.drop_columns([formats.HASH]) if formats.HASH in rows.column_names else rows
+    return rows if formats.HASH in rows.column_names else rows.append_column(formats.HASH, pa.array(_of_keys(rows)))
+
+
+def _of_keys(rows: pa.Table) -> np.ndarray:
+    keys = pc.cast(rows.column(formats.KEY), pa.binary()).to_pylist()
+    return mix(np.fromiter(map(zlib.crc32, keys), np.uint64, len(keys)))
+
+
 def _places(bound: Bound, input: int, rows: pa.Table, layout: Layout) -> list[np.ndarray | None]:
     """For each new cell the rows that go there; None for all of them.
 
@@ -146,8 +162,7 @@ def _places(bound: Bound, input: int, rows: pa.Table, layout: Layout) -> list[np
         columns = hash_columns(bound)
         assert columns is not None
         return destinations(layout, input, words(columns, input, rows))
-    keys = pc.cast(rows.column(formats.KEY), pa.binary()).to_pylist()
-    return destinations(layout, input, mix(np.fromiter(map(zlib.crc32, keys), np.uint64, len(keys))))
+    return destinations(layout, input, _of_keys(rows))
 
 
 def _keep(state: State, step: Step, input: int, rows: pa.Table) -> None:

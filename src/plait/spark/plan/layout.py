@@ -5,7 +5,8 @@ grid       m x n cells; a left tuple goes to one row of them, a right one to one
 hash       cells in a line; tuples go by the values that must be equal, and none is copied. Aggregates have this one, by
            their key.
 buckets    cells in a line; a tuple goes to those of the buckets that `route` names.
-see_all    every cell sees every tuple and stores one in C of them (ScaleJoin): windows that count need each tuple's rank.
+see_all    every cell sees every tuple and stores one in C of them (ScaleJoin), so all have the same share of the work whatever the
+           rates and values. Windows that count need it, since each tuple's rank counts; for others it is there to be chosen.
 
 Cell keys are chosen so that they spread evenly over the state's partitions: Spark puts key k into partition
 pmod(murmur3(k), P), which is inverted here by trying small keys.
@@ -16,16 +17,22 @@ Where it runs: `choose` on the driver, `stored` in tasks. A checkpoint pins its 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from plait.core.join.reach import reach_of
 from plait.errors import QueryError
+from plait.models import dpjoin
 from plait.query.aggregate import Aggregate
 from plait.query.base import Query
 from plait.query.join import Asof, Join
 from plait.query.operator import Operator
+
+
+#: What `layout=` may be besides "auto" and (rows, columns).
+NAMES = ("linear", "square", "rectangular", "see_all", "hash")
 
 
 @dataclass(frozen=True)
@@ -43,6 +50,7 @@ class Layout:
     rows: int
     columns: int
     keys: tuple[int, ...]  # the cells' keys, row by row
+    why: str = field(default="", compare=False)  # in words, for `explain`
 
     @property
     def cells(self) -> int:
@@ -67,49 +75,113 @@ def mix(words: np.ndarray) -> np.ndarray:
         return z ^ (z >> np.uint64(31))
 
 
-def choose(query: Query, wanted: str | tuple[int, int], partitions: int, parallelism: int) -> Layout:
-    """The layout of a query: as asked for, or as square as the number of cores allows."""
-    kind = "see_all" if isinstance(query, Join) and reach_of(query.window).counts else "grid"
-    one_column = isinstance(query, Asof) or (isinstance(query, Join) and query.how != "inner")
+def choose(query: Query, wanted: str | tuple[int, int], partitions: int, parallelism: int, *, cells: int | None = None,
+           rates: tuple[float, float] | None = None) -> Layout:  # fmt: skip
+    """The layout of a query: as asked for, or as the streams' rates want it, which are taken as equal where nobody has told them.
+
+    `cells`: how many; None is one a core, and no more than there are state partitions.
+    """
     if isinstance(query, (Aggregate, Operator)):
-        most = query.buckets if isinstance(query, Operator) else parallelism
-        cells = max(1, min(parallelism, partitions, most))
-        if wanted not in ("auto", "hash"):
-            rows, columns = _numbers(wanted)
-            cells = rows * columns
-        return Layout("buckets" if isinstance(query, Operator) else "hash", cells, 1, cell_keys(cells, partitions))
-    if wanted == "hash":
-        if kind == "see_all":
-            raise QueryError(
-                "layout='hash' with a count window",
-                why="a cell must see every tuple of a stream to count the last N",
-                do="Use layout='auto'",
-            )
-        cells = max(1, min(parallelism, partitions))
-        return Layout("hash", cells, 1, cell_keys(cells, partitions))
-    if wanted == "auto":
-        cells = max(1, min(parallelism, partitions))
-        rows, columns = (cells, 1) if one_column or kind == "see_all" else _near_square(cells)
+        return _in_a_line(query, wanted, partitions, parallelism, cells)
+    assert isinstance(query, (Join, Asof))
+    counts = isinstance(query, Join) and reach_of(query.window).counts
+    one_column = query.how != "inner" or isinstance(query, Asof)
+    usual = max(1, min(parallelism, partitions))
+    if wanted in ("hash", "see_all") or (counts and wanted == "auto"):
+        _check_alone(query, str(wanted), counts=counts, one_column=one_column)
+        kind, rows, columns = "see_all" if counts else str(wanted), cells or usual, 1
+        why = _WHY[kind]
     else:
+        kind = "see_all" if counts else "grid"
+        rows, columns, why = _shape(query, wanted, cells, usual, rates, one_column=one_column)
+    return Layout(kind, rows, columns, cell_keys(rows * columns, partitions), why)
+
+
+_WHY = {
+    "see_all": "every cell sees every tuple and stores its part",
+    "hash": "tuples go by the values that must be equal, and none is copied",
+    "buckets": "tuples go to the cells of their buckets",
+}
+
+
+def _in_a_line(query: Query, wanted: str | tuple[int, int], partitions: int, parallelism: int, cells: int | None) -> Layout:
+    """An aggregate's or an operator's cells: by key, or by bucket. Of a grid that is asked for the number of cells counts."""
+    kind = "buckets" if isinstance(query, Operator) else "hash"
+    if wanted not in ("auto", "hash"):
+        if isinstance(wanted, str) and wanted in NAMES:
+            raise QueryError(
+                f"layout={wanted!r} for what is no join",
+                why="a grid is how two streams meet; here tuples go by key, or by bucket",
+                do="Use 'auto', or cells= for their number",
+            )
         rows, columns = _numbers(wanted)
+        _check_agrees(wanted, rows * columns, cells)
+        cells = rows * columns
+    most = query.buckets if isinstance(query, Operator) else parallelism
+    found = cells or max(1, min(parallelism, partitions, most))
+    return Layout(kind, found, 1, cell_keys(found, partitions), _WHY[kind])
+
+
+def _check_alone(query: Join | Asof, wanted: str, *, counts: bool, one_column: bool) -> None:
+    """Refuse "hash" and "see_all" where they can't serve."""
+    if wanted == "hash" and counts:
+        raise QueryError(
+            "layout='hash' with a count window",
+            why="a cell must see every tuple of a stream to count the last N",
+            do="Use layout='auto'",
+        )
+    if wanted == "see_all" and one_column:
+        raise QueryError(
+            f"layout='see_all' for how={query.how!r}" if isinstance(query, Join) else "layout='see_all' for an as-of join",
+            why="a left tuple must meet all its partners in one cell, and each cell stores a part of them",
+            do="Use layout='linear' or 'auto'",
+        )
+
+
+def _shape(query: Join | Asof, wanted: str | tuple[int, int], cells: int | None, usual: int, rates: tuple[float, float] | None, *,
+           one_column: bool) -> tuple[int, int, str]:  # fmt: skip
+    """Rows and columns of a grid, and why. The names are DP-Join's, and mean what they do on threads."""
+    why = "as asked"
+    if wanted not in ("auto", "linear", "square", "rectangular"):
+        rows, columns = _numbers(wanted)
+        _check_agrees(wanted, rows * columns, cells)
+    elif wanted == "linear" or (wanted == "auto" and one_column):
+        rows, columns = cells or usual, 1
+        why = "linear: all partners of a left tuple meet it in one cell" if one_column else "linear"
+    elif wanted == "square":
+        side = math.isqrt(cells or usual)
+        if cells is not None and side * side != cells:
+            raise QueryError(
+                f"layout='square' with {cells} cells", why="that is no square number", do="Use 'auto', or 4, 9, 16 cells"
+            )
+        rows, columns, why = side, side, "square"
+    else:
+        # The slower of the two kinds of tuples decides; of equals, the squarer shape has the fewer copies.
+        left, right = map(float, rates or (1, 1))
+        rows, columns = dpjoin.best_layout(cells or usual, left, right)
+        known = f"rates {left:g} and {right:g} tuples/s" if rates else "rates unknown, taken as equal"
+        why = f"{known}, so a cell's parts of both windows are as equal as {cells or usual} cells allow"
     if one_column and columns != 1:
         raise QueryError(
-            f"layout={rows}x{columns} for how={query.how!r}",  # type: ignore[attr-defined]
+            f"layout={rows}x{columns} for how={query.how!r}",
             why="a left tuple must meet all its partners in one cell",
             do=f"Use layout=({rows * columns}, 1) or 'auto'",
         )
-    return Layout(kind, rows, columns, cell_keys(rows * columns, partitions))
+    return rows, columns, why
+
+
+def _check_agrees(wanted: object, has: int, cells: int | None) -> None:
+    if cells is not None and cells != has:
+        raise QueryError(f"layout={wanted!r} has {has} cells, and cells={cells}", do="Make them agree, or leave cells= out")
 
 
 def _numbers(wanted: object) -> tuple[int, int]:
     if isinstance(wanted, (tuple, list)) and len(wanted) == 2 and all(type(v) is int and v > 0 for v in wanted):
         return wanted[0], wanted[1]
-    raise QueryError(f"layout={wanted!r} is no layout", do="Use 'auto', 'hash' or (m, n), the rows and columns")
-
-
-def _near_square(cells: int) -> tuple[int, int]:
-    rows = max(k for k in range(1, int(cells**0.5) + 1) if cells % k == 0)
-    return rows, cells // rows
+    raise QueryError(
+        f"layout={wanted!r} is no layout",
+        do="Use 'auto', 'linear', 'square', 'rectangular', 'see_all', 'hash' or (m, n), the rows and columns",
+    )
 
 
 def cell_keys(cells: int, partitions: int) -> tuple[int, ...]:

@@ -27,10 +27,11 @@ from plait.spark.pack.ship import Shipping, shipping
 from plait.spark.plan.layout import Layout, choose
 
 
-def layouts(bound: Bound, wanted: str | tuple[int, int], partitions: int, parallelism: int) -> list[Layout]:
+def layouts(bound: Bound, wanted: str | tuple[int, int], partitions: int, parallelism: int, *, cells: int | None = None,
+            rates: tuple[float, float] | None = None) -> list[Layout]:  # fmt: skip
     """Each operator's cells, in the order of their numbers: the last one's as asked for, and as many for the others."""
     assert isinstance(bound.node, Query)
-    found = [choose(bound.node, wanted, partitions, parallelism)]
+    found = [choose(bound.node, wanted, partitions, parallelism, cells=cells, rates=rates)]
     for inner in _inner(bound):
         found += layouts(inner, "auto", partitions, found[0].cells)
     return found
