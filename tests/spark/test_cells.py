@@ -310,6 +310,44 @@ def test_state_written_is_what_came_and_state_held_is_the_window(window: str) ->
     assert sum(kept) + held[-1] == 120 * (10 * copies + 20)
 
 
+def test_store_one_see_all_stores_each_tuple_of_a_window_once() -> None:
+    """What waits for the frontier, the last tuple of each stream, is in every cell; what has been compared is in one."""
+    case, slices = ticking(WINDOWS["time"][0], 300)
+    grid = Grid(case, "see_all", random.Random(0))
+    held = []
+    for at, rows in enumerate(slices):
+        grid.run(tick(grid, case, at, rows))
+        assert sum(store.written for store in grid.stores) == 2 * 9 + 2 * grid.layout.cells
+        held.append(sum(store.chunk_rows for store in grid.stores))
+    assert grid.layout.cells == 4
+    assert max(held[20:]) <= 120, "four cells hold no more than one would"
+
+
+@pytest.mark.parametrize(
+    ("shape", "copies", "balanced"),
+    [("hash", 1, False), ((4, 1), 2.5, True), ((2, 2), 2, True), ("see_all", 4, True)],
+    ids=["hash", "linear", "square", "see all"],
+)
+def test_a_hot_key_shows_in_the_balance_of_the_cells(shape: Any, copies: float, balanced: bool) -> None:
+    """Nine tuples in ten have one key. By hash one cell then makes nearly all comparisons, and nobody has a copy; a grid, and
+    store-one-see-all, share the work evenly, and pay with copies: m x n sends a left tuple to n cells, a right one to m."""
+    chance = random.Random(4)
+    case, _ = ticking(plait.join(A, B, on="l.v = r.v", within=30), 400)
+    rows = [(ts, 3 if chance.random() < 0.9 else chance.randrange(50)) for ts in range(400)]
+    grid = Grid(case, shape, chance)
+    for at in range(40):
+        grid.run(tick(grid, case, at, rows[10 * at : 10 * at + 10]))
+    run = stats_of(grid.latest.values())
+    assert [cell.cell for cell in run.cells] == [0, 1, 2, 3]
+    assert sum(cell.comparisons for cell in run.cells) == run.comparisons > 10_000
+    assert run.copies / run.tuples == copies
+    assert {cell.copies for cell in run.cells} == {800} or shape != "see_all"
+    if balanced:
+        assert run.balance_cv_percent < 15
+    else:
+        assert run.balance_cv_percent > 150, "of four cells one does it all: 173 percent"
+
+
 KEPT = {"n": plait.count(), "mean": plait.mean("v"), "first": plait.first("ts"), "kinds": plait.distinct("v")}
 
 

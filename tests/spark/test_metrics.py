@@ -78,7 +78,7 @@ def on_spark(spark: Any, folder: Path) -> tuple[list[Metrics], list[Metrics]]:
             told.append(batch.run)
             watch.report(batch)
 
-        df = QUERY.on_spark(frames, layout=(1, 1), index="scan")
+        df = QUERY.on_spark(frames, layout=(2, 1), index="scan")
         feeds.run(df, folder, report=report, late=folder / "late")
         watch.ended.wait(10)
     return told, shown
@@ -103,6 +103,18 @@ def test_both_tell_the_same_at_the_end(both: Any) -> None:
         assert vars(spark[-1])[name] == vars(threads)[name], name
     assert threads.behind == {"a": 1, "b": 0}
     assert threads.results > 0
+
+
+def test_each_cell_tells_its_part(both: Any) -> None:
+    _, (told, _) = both
+    run = told[-1]
+    assert [(cell.operator, cell.cell) for cell in run.cells] == [(n, cell) for n in range(3) for cell in range(2)]
+    assert [sum(vars(cell)[name] for cell in run.cells) for name in ("comparisons", "updates", "calls", "copies")] == [
+        run.comparisons, run.updates, run.calls, run.copies
+    ]  # fmt: skip
+    assert all(0 < cell.busy_s < run.seconds for cell in run.cells)
+    assert set(run.stages) == {"distribution", "keeping", "execution", "gathering"}
+    assert sum(run.stages.values()) == pytest.approx(1)
 
 
 @pytest.mark.parametrize("name", [n for n, e in entries(Metrics).items() if SPARK in e.filled])
