@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from plait.connectors import folder, memory
+from plait.core import policy
 from plait.query import functions, run_options, textual, trace
 from plait.threads import run, stats
-from plait.threads.elastic import manager, policy
+from plait.threads.elastic import manager
 
 #: Packages whose `__all__` is a promise to users.
 PACKAGES = (

@@ -121,7 +121,9 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, pa.T
 
 def frames(spark: Any, folder: Path, tables: dict[str, pa.Table]) -> Any:
     schema = feeds.spark_schema(tables["a"])
-    return JOIN.on_spark({n: feeds.frame(spark, folder / n, schema, streaming=True, files=1) for n in "ab"}, layout=(2, 2))
+    return JOIN.on_spark(
+        {n: feeds.frame(spark, folder / n, schema, streaming=True, files=1) for n in "ab"}, layout=(2, 2)
+    )
 
 
 def parts(folder: Path) -> dict[Path, bytes]:

@@ -14,6 +14,7 @@ import pytest
 from tests.threads.test_elastic import band, meters, until
 
 import plait
+from plait.core.policy import PATIENCE, Load, Thresholds
 from plait.errors import RunError
 from plait.query.identical import difference
 from plait.threads import engine
@@ -21,7 +22,7 @@ from plait.threads.elastic import meter as meters_of
 from plait.threads.elastic import policy as policies
 from plait.threads.elastic.manager import DEVIATION, deviation, evened, spread
 from plait.threads.elastic.meter import Clocks, Meter
-from plait.threads.elastic.policy import PATIENCE, Load, Thresholds, Watch
+from plait.threads.elastic.policy import Watch
 
 LOOK_S = 0.05
 

@@ -101,10 +101,10 @@ class SparkOptions(TypedDict, total=False):
     """The options of `Query.on_spark`. They change how a query runs, and none what its results are.
 
     Args:
-        layout: The cells of a join. DP-Join's grids: "auto" and "rectangular" (by `rates`; as square as the number of cells allows
-            where these are not given), "linear" (m x 1), "square", or (rows, columns). ScaleJoin's "see_all": every cell sees
-            every tuple and stores its part. "hash": by the values that must be equal, so that no tuple is copied. A checkpoint
-            pins it; `plait.spark.relayout` changes it. Default: 'auto'.
+        layout: The cells of a join. DP-Join's grids: "auto" and "rectangular" (by `rates`; without these as square as the number
+            of cells allows), "linear" (m x 1), "square", or (rows, columns). ScaleJoin's "see_all": every cell sees every tuple
+            and stores its part. "hash": by the values that must be equal, so that no tuple is copied. A checkpoint pins it;
+            `plait.spark.relayout` changes it. Default: 'auto'.
         cells: How many cells there are, where `layout` does not say it. None: one a core, and no more than there are state
             partitions. Default: None.
         rates: Tuples a second of the left and the right stream, for the layout. None: they are taken as equal. Default: None.

@@ -26,9 +26,9 @@ import pyarrow as pa
 
 from plait.core.join.choice import KINDS
 from plait.errors import QueryError, RunError, counted
+from plait.query import explain as words
 from plait.query.base import Query, check_rates
 from plait.query.bind import bind, check_data
-from plait.query import explain as words
 from plait.query.stream import FILE, Stream
 from plait.spark import formats
 from plait.spark.cell.cell import CellPlan, closes, processor, whole_cell

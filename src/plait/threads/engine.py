@@ -21,12 +21,13 @@ import numpy as np
 import pyarrow as pa
 
 from plait.core.metrics import amount, total, variation_percent
+from plait.core.policy import PATIENCE, policy_of
 from plait.errors import RunError
 from plait.order import BEFORE_ALL
 from plait.query.stream import SourceName
 from plait.threads.elastic.manager import Change, Epochs, evened
 from plait.threads.elastic.meter import Clocks, Meter
-from plait.threads.elastic.policy import PATIENCE, Watch, policy_of
+from plait.threads.elastic.policy import Watch
 from plait.threads.ground import Ground, waiting
 from plait.threads.input.idle import let_go
 from plait.threads.input.intake import StreamIntake

@@ -16,11 +16,11 @@ from typing import Any
 import pyarrow as pa
 
 from plait.core.join.choice import KINDS
+from plait.core.policy import policy_of
 from plait.errors import QueryError
 from plait.query.base import check_order, check_rates
 from plait.schema import is_number
 from plait.threads.aggregate import designs
-from plait.threads.elastic.policy import policy_of
 from plait.threads.gate import GATES
 from plait.threads.join.loop import out
 from plait.threads.join.strategies import registry

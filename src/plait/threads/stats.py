@@ -1,5 +1,4 @@
-"""What a run on threads tells besides what any run does (`core.metrics`): work by worker, and latency.
-"""
+"""What a run on threads tells besides what any run does (`core.metrics`): work by worker, and latency."""
 
 from __future__ import annotations
 

@@ -5,8 +5,8 @@ grid       m x n cells; a left tuple goes to one row of them, a right one to one
 hash       cells in a line; tuples go by the values that must be equal, and none is copied. Aggregates have this one, by
            their key.
 buckets    cells in a line; a tuple goes to those of the buckets that `route` names.
-see_all    every cell sees every tuple and stores one in C of them (ScaleJoin), so all have the same share of the work whatever the
-           rates and values. Windows that count need it, since each tuple's rank counts; for others it is there to be chosen.
+see_all    every cell sees every tuple and stores one in C of them (ScaleJoin), so all have the same share of the work whatever
+           the rates and values. Windows that count need it, since each tuple's rank counts; for others it can be chosen.
 
 Cell keys are chosen so that they spread evenly over the state's partitions: Spark puts key k into partition
 pmod(murmur3(k), P), which is inverted here by trying small keys.
@@ -29,7 +29,6 @@ from plait.query.aggregate import Aggregate
 from plait.query.base import Query
 from plait.query.join import Asof, Join
 from plait.query.operator import Operator
-
 
 #: What `layout=` may be besides "auto" and (rows, columns).
 NAMES = ("linear", "square", "rectangular", "see_all", "hash")
@@ -104,7 +103,9 @@ _WHY = {
 }
 
 
-def _in_a_line(query: Query, wanted: str | tuple[int, int], partitions: int, parallelism: int, cells: int | None) -> Layout:
+def _in_a_line(
+    query: Query, wanted: str | tuple[int, int], partitions: int, parallelism: int, cells: int | None
+) -> Layout:
     """An aggregate's or an operator's cells: by key, or by bucket. Of a grid that is asked for the number of cells counts."""
     kind = "buckets" if isinstance(query, Operator) else "hash"
     if wanted not in ("auto", "hash"):
@@ -132,7 +133,9 @@ def _check_alone(query: Join | Asof, wanted: str, *, counts: bool, one_column: b
         )
     if wanted == "see_all" and one_column:
         raise QueryError(
-            f"layout='see_all' for how={query.how!r}" if isinstance(query, Join) else "layout='see_all' for an as-of join",
+            f"layout='see_all' for how={query.how!r}"
+            if isinstance(query, Join)
+            else "layout='see_all' for an as-of join",
             why="a left tuple must meet all its partners in one cell, and each cell stores a part of them",
             do="Use layout='linear' or 'auto'",
         )
@@ -152,7 +155,9 @@ def _shape(query: Join | Asof, wanted: str | tuple[int, int], cells: int | None,
         side = math.isqrt(cells or usual)
         if cells is not None and side * side != cells:
             raise QueryError(
-                f"layout='square' with {cells} cells", why="that is no square number", do="Use 'auto', or 4, 9, 16 cells"
+                f"layout='square' with {cells} cells",
+                why="that is no square number",
+                do="Use 'auto', or 4, 9, 16 cells",
             )
         rows, columns, why = side, side, "square"
     else:
@@ -172,7 +177,9 @@ def _shape(query: Join | Asof, wanted: str | tuple[int, int], cells: int | None,
 
 def _check_agrees(wanted: object, has: int, cells: int | None) -> None:
     if cells is not None and cells != has:
-        raise QueryError(f"layout={wanted!r} has {has} cells, and cells={cells}", do="Make them agree, or leave cells= out")
+        raise QueryError(
+            f"layout={wanted!r} has {has} cells, and cells={cells}", do="Make them agree, or leave cells= out"
+        )
 
 
 def _numbers(wanted: object) -> tuple[int, int]:

@@ -34,8 +34,8 @@ from plait.connectors.files import ENDINGS
 from plait.connectors.sinks import FORMS, open_sink, sync_folder
 from plait.core.metrics import amount
 from plait.errors import QueryError
-from plait.spark import formats
 from plait.query.base import check_order
+from plait.spark import formats
 from plait.spark.cell.cell import closes
 from plait.spark.cell.results import Keyed, Results, merge, read
 from plait.spark.keep.checkpoint import publishing, tie
@@ -102,9 +102,9 @@ def quoted(stream: str) -> str:
 
 
 def write_ordered(df: Any, path: str | os.PathLike[str], *, checkpoint: str | os.PathLike[str], format: str = "parquet",
-                  late: str | os.PathLike[str] | None = None, order: str = "strict", distributed: bool = False, keep_key: bool = False,
-                  trigger: dict[str, Any] | None = None, drain: bool = False, new_folder: bool = False,
-                  report: Callable[[BatchReport], None] | None = None) -> Any:  # fmt: skip
+                  late: str | os.PathLike[str] | None = None, order: str = "strict", distributed: bool = False,
+                  keep_key: bool = False, trigger: dict[str, Any] | None = None, drain: bool = False,
+                  new_folder: bool = False, report: Callable[[BatchReport], None] | None = None) -> Any:  # fmt: skip
     """Start a streaming query whose results stand in a folder, in result order, exactly once.
 
     Folders are local paths or `file:` URIs, made absolute at once.

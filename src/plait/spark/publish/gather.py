@@ -10,8 +10,8 @@ For the first two a batch's results are parted by time, evenly between the ends 
 (`formats.CellReport.span`): slice k of all cells goes to one task, which writes part k. Slices follow one another in time, so
 parts in the order of their names are in order altogether. A slice that has more results than others costs time, and nothing else.
 
-A batch is a folder (`batch-000000000007`), written under a temporary name and renamed when it is whole (`collect`). So a task that
-is tried again, or has a twin, writes the same rows under the same names.
+A batch is a folder (`batch-000000000007`), written under a temporary name and renamed when it is whole (`collect`). So a task
+that is tried again, or has a twin, writes the same rows under the same names.
 
 Where it runs: `cut` in the tasks of the cells, behind them; `write` in tasks behind a shuffle by slice, or, for "none", in the
 tasks of the cells. What else cells put out (reports, dropped rows) passes, to the driver. Held by tests/spark/test_orders.py.
@@ -19,6 +19,7 @@ tasks of the cells. What else cells put out (reports, dropped rows) passes, to t
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -88,11 +89,11 @@ def _slices(results: Results | Keyed, span: tuple[int, int], slices: int) -> Ite
     """Results of a cell, which are in order, by the edges between slices."""
     ts = keys.ts_numbers(results.columns.column(0))
     begins = [0, *np.searchsorted(ts, edges(span, slices), "left").tolist(), results.rows]
-    return (results.part(begin, end) for begin, end in zip(begins, begins[1:], strict=False))
+    return (results.part(begin, end) for begin, end in itertools.pairwise(begins))
 
 
 def edges(span: tuple[int, int], slices: int) -> list[int]:
-    """The moments at which slices but the first begin: evenly over the span. Where an end of it is not known, all is one slice."""
+    """The moments at which slices but the first begin, evenly over the span. If an end of it is not known, all is one slice."""
     begin, end = span
     if begin == BEFORE_ALL or end == AFTER_ALL or end <= begin:
         return [AFTER_ALL] * (slices - 1)

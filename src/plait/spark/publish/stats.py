@@ -48,7 +48,9 @@ class CellStats(Counts):
         "waiting for tuples is not in it",
         filled=(SPARK,), default=0.0,
     )  # fmt: skip
-    shares: dict[str, float] = metric(SHARE, "of that time, by stage: see `stages`", filled=(SPARK,), default_factory=dict)
+    shares: dict[str, float] = metric(
+        SHARE, "of that time, by stage: see `stages`", filled=(SPARK,), default_factory=dict
+    )
 
 
 @dataclass(kw_only=True)

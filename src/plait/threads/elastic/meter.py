@@ -26,8 +26,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from plait.core.policy import Load
 from plait.threads.elastic.manager import Epochs
-from plait.threads.elastic.policy import Load
 
 FADE = 0.95  # a look: half of a tuple's cost is what was seen in the last 0.7 s
 
