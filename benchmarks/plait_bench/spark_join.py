@@ -5,11 +5,15 @@ How contenders are warmed and timed: `spark_runs`.
 Spark refuses the join as it stands. The workaround puts tuples into square buckets as wide as the band, sends one side's
 to the nine around, and joins by bucket. Buckets five bands wide make two copies instead of nine: `wide` is the same
 workaround by somebody who knows that. DuckDB runs the condition as it stands, by its range join, and by wide buckets.
+
+`skew` is a join by a key that nine tuples in ten share, in every layout: what each cell had to do, how even that is, and how
+often a tuple was copied. `many` has more results than tuples, in every order: what the driver's merge costs.
 """
 
 from __future__ import annotations
 
 import os
+import random
 import statistics
 import tempfile
 from collections.abc import Callable
@@ -20,12 +24,13 @@ from typing import Any
 import pyarrow.parquet as pq
 
 import plait
+from plait.connectors import feed as given
 from plait.connectors import synthetic
 from plait.connectors.dump import write_folder
 from plait.errors import RunError
 from plait_bench.band import BAND, BUCKET, WITHIN_S, duckdb_sql
 from plait_bench.machine import machine
-from plait_bench.spark_runs import as_parts, in_order, race, streams, to_the_end
+from plait_bench.spark_runs import as_parts, in_order, race, reported, streams, to_the_end
 
 CLASSIC, WIDE = BAND, BUCKET  # widths of the workaround's buckets
 
@@ -56,6 +61,8 @@ def run(quick: bool = False) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="plait-bench-") as place:
         for case in cases:
             rows += _case(spark, case, Path(place) / case.name)
+        rows += _skew(spark, Path(place) / "skew", 2_000 if quick else 20_000)
+        rows += _many(spark, Path(place) / "many", 5_000 if quick else 50_000)
         rows += _empty(spark, Path(place) / "empty", 20 if quick else 60)
     return {"bench": "spark-join", "machine": about, "rows": rows, "ratios": _ratios(rows)}
 
@@ -68,6 +75,8 @@ def _ratios(rows: list[dict[str, Any]]) -> dict[str, float]:
         "large_vs_spark_stream_large": rate["large", "plait"] / rate["large", "spark buckets"],
         "stream4_vs_spark_batch": rate["stream4", "plait"] / rate["stream4", "spark batch buckets"],
         "empty_batch_vs_spark_count": ms["plait"] / ms["spark count"],
+        "many_trigger_vs_strict": rate["many", "plait, trigger"] / rate["many", "plait"],
+        "many_none_vs_strict": rate["many", "plait, none"] / rate["many", "plait"],
         "stream20_vs_spark_wide": rate["stream20", "plait"] / rate["stream20", "spark wide buckets"],
         "stream4_vs_spark_batch_wide": rate["stream4", "plait"] / rate["stream4", "spark batch wide buckets"],
     }
@@ -99,8 +108,7 @@ def _case(spark: Any, case: Case, place: Path) -> list[dict[str, Any]]:
 def _race(case: Case, contenders: dict[str, Callable[[Path], int]], place: Path) -> list[dict[str, Any]]:
     # The last case finds a warm session.
     times, found = race(contenders, place, files=case.files, warm=case.name != "large")
-    if len(set(found.values())) != 1:
-        raise RunError(f"Contenders differ in the pairs they find in {case.name}: {found}")
+    _same_results(case.name, found)
     return [
         {"case": case.name, "contender": name, "tuples": case.tuples, "results": found[name],
          "seconds": round(statistics.median(taken), 2), "tuples_per_s": case.tuples / statistics.median(taken)}
@@ -115,6 +123,71 @@ def query() -> Any:
 
 def _plait(spark: Any, folders: dict[str, Path], place: Path, index: str) -> int:
     return to_the_end(query().on_spark(streams(spark, folders), index=index), place)
+
+
+#: Layouts of the skewed join, four cells each.
+LAYOUTS: dict[str, Any] = {"hash": "hash", "linear": "linear", "square": "square", "see all": "see_all"}
+
+
+def _skew(spark: Any, place: Path, tuples: int) -> list[dict[str, Any]]:
+    """A key that nine tuples in ten have: by hash one cell compares them all, in other layouts all do, and tuples are copied."""
+    folders = _two_streams(
+        place, tuples, lambda chance: 0 if chance.random() < 0.9 else chance.randrange(1, 100), width=1_000
+    )
+    a, b = plait.stream("a", unit="us"), plait.stream("b", unit="us")
+    skewed = plait.join(a, b, on="l.k = r.k and abs(l.x - r.x) <= 1", within=tuples // 4)
+
+    def run(layout: Any) -> Callable[[Path], Any]:
+        return lambda p: reported(skewed.on_spark(streams(spark, folders), layout=layout, cells=4), p)[-1].run
+
+    times, found = race({name: run(layout) for name, layout in LAYOUTS.items()}, place, files=4, warm=False)
+    _same_results("skew", {name: told.results for name, told in found.items()})
+    return [
+        {"case": "skew", "contender": f"plait, {name}", "tuples": told.tuples, "results": told.results,
+         "seconds": round(statistics.median(times[name]), 2), "tuples_per_s": told.tuples / statistics.median(times[name]),
+         "comparisons": told.comparisons, "balance_cv_percent": round(told.balance_cv_percent, 1),
+         "copies_per_tuple": told.copies / told.tuples,
+         "busiest_cell_s": round(max(cell.busy_s for cell in told.cells), 2)}
+        for name, told in found.items()
+    ]  # fmt: skip
+
+
+def _many(spark: Any, place: Path, tuples: int) -> list[dict[str, Any]]:
+    """Ten results a tuple, published in every order: the driver merges them, tasks do by trigger, or nobody does."""
+    folders = _two_streams(place, tuples, lambda chance: chance.randrange(100), width=10)
+    a, b = plait.stream("a", unit="us"), plait.stream("b", unit="us")
+    query = plait.join(a, b, on="l.k = r.k", within=500)
+
+    def run(order: str) -> Callable[[Path], int]:
+        return lambda p: to_the_end(query.on_spark(streams(spark, folders), layout="square", cells=4), p, order=order)
+
+    names = {"plait": "strict", "plait, trigger": "trigger", "plait, none": "none"}
+    times, found = race({name: run(order) for name, order in names.items()}, place, files=4, warm=False)
+    _same_results("many", found)
+    return [
+        {"case": "many", "contender": name, "tuples": 2 * tuples, "results": found[name],
+         "seconds": round(statistics.median(taken), 2), "tuples_per_s": 2 * tuples / statistics.median(taken)}
+        for name, taken in times.items()
+    ]  # fmt: skip
+
+
+def _two_streams(place: Path, tuples: int, key: Callable[[random.Random], int], *, width: int) -> dict[str, Path]:
+    """A tuple each microsecond in both, with a key and an x below `width`, in four files."""
+    chance, folders = random.Random(1), {}
+    for name in "ab":
+        stream = plait.stream(name, unit="us")
+        columns = {
+            "ts": list(range(tuples)), "k": [key(chance) for _ in range(tuples)],
+            "x": [chance.randrange(width) for _ in range(tuples)],
+        }  # fmt: skip
+        folders[name] = place / name
+        in_order(write_folder(given(stream, columns), folders[name], rows_per_file=-(-tuples // 4)))
+    return folders
+
+
+def _same_results(case: str, found: dict[str, int]) -> None:
+    if len(set(found.values())) != 1:
+        raise RunError(f"Contenders differ in the pairs they find in {case}: {found}")
 
 
 def _bucketed(frame: Any, x: str, y: str, width: int, *, around: bool) -> Any:

@@ -86,21 +86,26 @@ def streams(spark: Any, folders: dict[str, Path], *, at_once: int = 1) -> dict[s
     }
 
 
-def to_the_end(df: Any, place: Path) -> int:
+def to_the_end(df: Any, place: Path, *, order: str = "strict") -> int:
     """Publish what `on_spark` gave, drained; gives the number of results."""
+    return sum(batch.results for batch in reported(df, place, order=order))
+
+
+def reported(df: Any, place: Path, *, order: str = "strict") -> list[Any]:
+    """The same; gives what each batch reported."""
     from plait.spark.keep.control import drain
     from plait.spark.publish.collect import write_ordered
 
-    counted: list[int] = []
+    told: list[Any] = []
     started = write_ordered(
-        df, place / "out", checkpoint=place / "checkpoint", trigger={"processingTime": "0 seconds"},
-        report=lambda batch: counted.append(batch.results),
+        df, place / "out", checkpoint=place / "checkpoint", trigger={"processingTime": "0 seconds"}, order=order,
+        report=told.append,
     )  # fmt: skip
     started.processAllAvailable()
     drain(place / "checkpoint" / "control")
     started.processAllAvailable()
     started.stop()
-    return sum(counted)
+    return told
 
 
 def as_parts(frame: Any, place: Path) -> int:

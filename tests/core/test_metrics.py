@@ -14,9 +14,10 @@ import pytest
 import plait
 from plait.core import metrics
 from plait.core.metrics import ROWS, THREADS, Counts, Metrics, Unit, described, entries, metric, missing
+from plait.spark.publish.stats import CellStats, SparkStats
 from plait.threads.stats import Stats, WorkerStats
 
-KINDS = (Counts, Metrics, WorkerStats, Stats)
+KINDS = (Counts, Metrics, WorkerStats, Stats, CellStats, SparkStats)
 DOCS = Path(__file__).parents[2] / "docs" / "metrics.md"
 
 

@@ -61,7 +61,9 @@ def main(folder: Path, master: str, *settings: str) -> None:
         query.processAllAvailable()
         query.stop()
     spark.stop()
-    print(json.dumps({"counts": counts, "changes": [dataclasses.astuple(change) for change in watched.changes]}))
+    sys.stdout.write(
+        json.dumps({"counts": counts, "changes": [dataclasses.astuple(change) for change in watched.changes]}) + "\n"
+    )
 
 
 if __name__ == "__main__":

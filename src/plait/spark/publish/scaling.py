@@ -9,7 +9,7 @@ not get less by more of them.
 
 **Changes.** Each is told as a `Scaled`. On a standalone cluster (`spark://...`) it is made: Spark is asked for so many executors,
 or those that came last are let go. Cells are Spark's tasks and lie in its state store, so they run wherever there is room, from
-the next micro-batch on, and no byte of what is published changes. On other masters it is a proposal, for whoever runs the cluster.
+the next micro-batch on, and no byte of what is published changes. On other masters it is a proposal, for who runs the cluster.
 
 Where it runs: on the driver, in the thread in which Spark tells of micro-batches, after they are committed. Held by
 tests/spark/test_scaling.py.

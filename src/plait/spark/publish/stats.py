@@ -48,7 +48,7 @@ class CellStats(Counts):
         "waiting for tuples is not in it",
         filled=(SPARK,), default=0.0,
     )  # fmt: skip
-    shares: dict[str, float] = metric(
+    by_stage: dict[str, float] = metric(
         SHARE, "of that time, by stage: see `stages`", filled=(SPARK,), default_factory=dict
     )
 
@@ -123,7 +123,7 @@ def stats_of(reports: Collection[formats.CellReport], spent: Mapping[tuple[int, 
         cells=tuple(
             CellStats(
                 **vars(r.counts), operator=r.operator, cell=r.cell, pending=r.pending,
-                busy_s=sum(of_cells[r.operator, r.cell].values()) / 1e9, shares=_shares(of_cells[r.operator, r.cell]),
+                busy_s=sum(of_cells[r.operator, r.cell].values()) / 1e9, by_stage=_shares(of_cells[r.operator, r.cell]),
             )
             for r in cells
         ),
