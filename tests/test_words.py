@@ -43,7 +43,7 @@ def test_folders() -> None:
 
 def test_modules() -> None:
     modules = _modules()
-    options = ("spark.sql.", "spark.jars.", "spark.python.", "spark.driver.")  # Spark's own settings
+    options = ("spark.sql.", "spark.jars.", "spark.python.", "spark.driver.", "spark.executor.")  # Spark's own settings
     missing = set()
     for text in TEXTS:
         for name in NAME.findall(text.read_text()):

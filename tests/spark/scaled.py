@@ -61,9 +61,8 @@ def main(folder: Path, master: str, *settings: str) -> None:
         query.processAllAvailable()
         query.stop()
     spark.stop()
-    sys.stdout.write(
-        json.dumps({"counts": counts, "changes": [dataclasses.astuple(change) for change in watched.changes]}) + "\n"
-    )
+    told = {"counts": counts, "changes": [dataclasses.astuple(change) for change in watched.changes]}
+    sys.stdout.write(f"{json.dumps(told)}\n")
 
 
 if __name__ == "__main__":

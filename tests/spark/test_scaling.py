@@ -21,7 +21,7 @@ from tests.spark.test_faults import CLUSTER, cluster
 import plait.spark
 from plait.core.policy import PATIENCE, Calls, Thresholds
 from plait.errors import QueryError
-from plait.spark.publish.scaling import Scaled, Scaling
+from plait.spark.publish.scaling import LOOKS, Scaled, Scaling
 
 
 class Machines:
@@ -95,6 +95,16 @@ def test_a_change_takes_looks_in_a_row_and_is_proposed_where_it_can_not_be_made(
     query.batches(1, 0.95)
     assert scaled.changes == [Scaled(2, 3, "load 95% above 90%", made=False)]
     assert machines.number == 2
+
+
+def test_nothing_more_is_asked_for_while_executors_start_and_none_that_never_come_are_waited_for_long() -> None:
+    scaled, machines = watched(2)
+    machines.change = lambda wanted: None  # type: ignore[method-assign]  # nobody has room
+    query = Query(scaled)
+    query.batches(FIRST + LOOKS + 2 * PATIENCE - 1, 0.95)
+    assert [change.wanted for change in scaled.changes] == [3]
+    query.batches(1, 0.95)
+    assert [change.wanted for change in scaled.changes] == [3, 3]
 
 
 def test_rows_that_pile_up_are_load_above_all_there_is() -> None:

@@ -30,6 +30,10 @@ from plait.core.policy import Calls, Load, policy_of
 from plait.errors import QueryError
 
 
+#: So many looks are waited for executors that were asked for.
+LOOKS = 20
+
+
 @dataclass(frozen=True)
 class Scaled:
     """A change of the number of executors that the policy has called for.
@@ -99,6 +103,7 @@ class Scaling(StreamingQueryListener):
     def __init__(self, executors: Any, calls: Calls, most: int, on_change: Callable[[Scaled], None] | None) -> None:
         self._executors, self._calls, self._most, self._on_change = executors, calls, most, on_change
         self._queries: dict[str, _Seen] = {}
+        self._awaited: tuple[int, int] | None = None  # executors that were asked for, and looks that still wait for them
         self.changes: list[Scaled] = []
 
     def onQueryStarted(self, event: Any) -> None:
@@ -131,6 +136,11 @@ class Scaling(StreamingQueryListener):
 
     def _look(self, seconds: float) -> None:
         executors = self._executors.count()
+        if self._awaited is not None:
+            wanted, looks = self._awaited
+            # An executor takes seconds to start. One that never comes, since nobody has room for it, is given up.
+            self._awaited = (wanted, looks - 1) if executors != wanted and looks > 1 else None
+            return
         busy, extra = (sum(vars(seen)[name] for seen in self._queries.values()) for name in ("load", "extra"))
         load = Load(executors, self._most, (min(busy, 1.0),) * executors, seconds,
                     backlog=(extra + max(0.0, busy - 1.0),) * executors)  # fmt: skip
@@ -140,6 +150,7 @@ class Scaling(StreamingQueryListener):
         wanted, reason = change
         if self._executors.changeable:
             self._executors.change(wanted)
+            self._awaited = wanted, LOOKS
         self._calls.rest()
         self.changes.append(Scaled(executors, wanted, reason, self._executors.changeable))
         if self._on_change is not None:
