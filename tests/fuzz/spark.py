@@ -31,6 +31,7 @@ from tests.spark.feeds import collected, frame, published, spark_schema, write_f
 
 import plait.spark
 from plait.errors import PlaitError, QueryError
+from plait.order import decode, encode
 from plait.query.identical import KEY
 
 #: Cases that share a query, its data and the reference's answer: one as a batch, two as streams.
@@ -58,6 +59,8 @@ class Way:
 
     streaming: bool
     layout: Any
+    cells: int | None
+    order: str
     read: str
     files: int
     per_trigger: int
@@ -70,7 +73,9 @@ class Way:
 def way(plan: Plan, case: int) -> Way:
     chance = random.Random(f"{plan.seed}:spark case {case}")
     return Way(
-        streaming=case % DELIVERIES > 0, layout=chance.choice(("auto", (1, 1), (2, 1), (1, 2), (2, 2), "hash")),
+        streaming=case % DELIVERIES > 0,
+        layout=chance.choice(("auto", (1, 1), (2, 1), (1, 2), (2, 2), "hash", "see_all", "linear", "square")),
+        cells=chance.choice((None, None, 4)), order=chance.choice(("strict", "strict", "trigger", "none")),
         read=chance.choice(("auto", "auto", "rows")), files=chance.choice((1, 2, 3, 4)), per_trigger=chance.choice((1, 2, 10)),
         runs=chance.choice((1, 1, 2, 3)), stop=chance.random() < 0.2, distributed=chance.random() < 0.15,
         seed=chance.randrange(2**32),
@@ -124,7 +129,8 @@ class Case:
             if len(made) == 1 and not isinstance(next(iter(made)), str):
                 data[each.stream.name] = next(iter(made.values()))
         try:
-            return self.group.query.on_spark(data, layout=self.way.layout, read=self.way.read)
+            cells = None if isinstance(self.way.layout, tuple) else self.way.cells
+            return self.group.query.on_spark(data, layout=self.way.layout, cells=cells, read=self.way.read)
         except QueryError:
             return self.group.query.on_spark(data, read=self.way.read)
 
@@ -138,7 +144,7 @@ class Case:
             last = part == self.way.runs - 1
             running = plait.spark.write_ordered(
                 self.query(frames), self.folder / "out", checkpoint=self.folder / "checkpoint", drain=last,
-                keep_key=True, distributed=self.way.distributed,
+                keep_key=True, distributed=self.way.distributed, order=self.way.order,
             )  # fmt: skip
             if self.way.stop and not last:
                 time.sleep(self.chance.random() * 0.5)  # anywhere in its course: what it has begun is done again
@@ -185,7 +191,21 @@ def differs(spark: Any, group: Group, answer: judge.Answer, given: Way) -> str |
         got.table = got.table.cast(pa.schema([answer.table.schema.field(name) for name in got.table.column_names]))
         if KEY not in got.table.column_names:
             return f"no {KEY} in {got.table.column_names}"
+        if given.streaming and given.order != "strict":
+            if given.order == "trigger" and (broken := _out_of_order(got.table.column(KEY).to_pylist())) is not None:
+                return broken
+            got.table = got.table.sort_by(KEY)
     return judge.judged(answer, got)
+
+
+def _out_of_order(keys: list[bytes]) -> str | None:
+    """Where `order="trigger"` is not kept: of pairs their triggers rise, of other results the keys."""
+    firsts = [decode(key)[0] for key in keys]
+    told = [encode((first,)) if isinstance(first, tuple) else key for first, key in zip(firsts, keys, strict=True)]
+    falls = next((at for at in range(1, len(told)) if told[at] < told[at - 1]), None)
+    return (
+        None if falls is None else f"the trigger of row {falls} comes before that of the row before it: {keys[falls]!r}"
+    )
 
 
 def check(spark: Any, plan: Plan, case: int) -> str | None:

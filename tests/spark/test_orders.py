@@ -119,10 +119,10 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, pa.T
     return folder, tables
 
 
-def frames(spark: Any, folder: Path, tables: dict[str, pa.Table]) -> Any:
+def frames(spark: Any, folder: Path, tables: dict[str, pa.Table], layout: str) -> Any:
     schema = feeds.spark_schema(tables["a"])
     return JOIN.on_spark(
-        {n: feeds.frame(spark, folder / n, schema, streaming=True, files=1) for n in "ab"}, layout=(2, 2)
+        {n: feeds.frame(spark, folder / n, schema, streaming=True, files=1) for n in "ab"}, layout=layout, cells=4
     )
 
 
@@ -143,11 +143,12 @@ def test_what_is_published_in_a_looser_order(
     cloudpickle.register_pickle_by_value(pipeline)  # workers do not find the tests
     spark.conf.set("spark.sql.shuffle.partitions", "3")
     marks, processor = tmp_path / "marks", spark_run.processor
+    layout = "square" if order == "trigger" else "see_all"
     marks.mkdir()
     reports: list[plait.spark.BatchReport] = []
 
     def start() -> pa.Table:
-        return feeds.run(frames(spark, folder, tables), tmp_path, order=order, keep_key=True, report=report)
+        return feeds.run(frames(spark, folder, tables, layout), tmp_path, order=order, keep_key=True, report=report)
 
     def report(batch: plait.spark.BatchReport) -> None:
         """Called when the batch is published: an error here leaves it without a commit."""
@@ -179,5 +180,8 @@ def test_what_is_published_in_a_looser_order(
         assert len(after) > 4, "several tasks have written"
     with pytest.raises(plait.RunError, match=f"order {order}, and is to have results as parquet, a folder a batch"):
         plait.spark.write_ordered(
-            frames(spark, folder, tables), tmp_path / "out", checkpoint=tmp_path / "out.checkpoint", distributed=True
+            frames(spark, folder, tables, layout),
+            tmp_path / "out",
+            checkpoint=tmp_path / "out.checkpoint",
+            distributed=True,
         )

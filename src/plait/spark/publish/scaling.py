@@ -29,7 +29,6 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from plait.core.policy import Calls, Load, policy_of
 from plait.errors import QueryError
 
-
 #: So many looks are waited for executors that were asked for.
 LOOKS = 20
 
@@ -103,7 +102,9 @@ class Scaling(StreamingQueryListener):
     def __init__(self, executors: Any, calls: Calls, most: int, on_change: Callable[[Scaled], None] | None) -> None:
         self._executors, self._calls, self._most, self._on_change = executors, calls, most, on_change
         self._queries: dict[str, _Seen] = {}
-        self._awaited: tuple[int, int] | None = None  # executors that were asked for, and looks that still wait for them
+        self._awaited: tuple[int, int] | None = (
+            None  # executors that were asked for, and looks that still wait for them
+        )
         self.changes: list[Scaled] = []
 
     def onQueryStarted(self, event: Any) -> None:
