@@ -29,7 +29,7 @@ def frames(spark: Any, folder: Path) -> Any:
 
 def until(executors: Executors, number: int) -> int:
     """Wait for so many; gives how many there are in the end."""
-    for _ in range(1200):
+    for _ in range(2400):
         if executors.count() == number:
             break
         time.sleep(0.1)

@@ -310,6 +310,32 @@ def test_state_written_is_what_came_and_state_held_is_the_window(window: str) ->
     assert sum(kept) + held[-1] == 120 * (10 * copies + 20)
 
 
+def test_a_join_goes_from_any_layout_to_any_other() -> None:
+    """Every two of these follow one another, twice with the same one: what cells of "see_all" tell a row's owner by comes and goes."""
+    case, slices = ticking(WINDOWS["time"][0], 300)
+    shapes = (
+        (2, 2),
+        "see_all",
+        "see_all",
+        "hash",
+        "see_all",
+        (3, 1),
+        "hash",
+        (2, 2),
+        (3, 1),
+        "see_all",
+        (2, 2),
+        "hash",
+    )
+    grid = Grid(case, "see_all", random.Random(0))
+    for at, rows in enumerate(slices):
+        if at % 2:
+            grid.relayout(shapes[at // 2 % len(shapes)])
+        grid.run(tick(grid, case, at, rows))
+    grid.run(drain())
+    assert_same(grid.table.drop_columns([formats.KEY]), on_reference(case))
+
+
 def test_store_one_see_all_stores_each_tuple_of_a_window_once() -> None:
     """What waits for the frontier, the last tuple of each stream, is in every cell; what has been compared is in one."""
     case, slices = ticking(WINDOWS["time"][0], 300)

@@ -153,6 +153,7 @@ def test_what_is_refused(options: Any, words: str) -> None:
 
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_executors_come_with_load_and_go_when_there_is_none(spark: Any, tmp_path: Path) -> None:
     """Two workers, and one executor to begin with. Files lie there to be caught up with: a second one is asked for, and comes.
     When all are done, and nothing happens any more, one goes. What is published is what a run in one process publishes."""
@@ -162,7 +163,7 @@ def test_executors_come_with_load_and_go_when_there_is_none(spark: Any, tmp_path
         rows = pa.table(
             {"ts": pa.array(times, pa.int64()), "x": pa.array([chance.randrange(9) for _ in times], pa.int32())}
         )
-        feeds.write_files(tmp_path / name, rows, range(20, 400, 20))
+        feeds.write_files(tmp_path / name, rows, range(32, 400, 32))
     spark.conf.set("spark.sql.shuffle.partitions", "2")
     df = scaled.frames(spark, tmp_path)
     plait.spark.write_ordered(
@@ -174,10 +175,10 @@ def test_executors_come_with_load_and_go_when_there_is_none(spark: Any, tmp_path
         child = subprocess.Popen(command, start_new_session=True, text=True, stdout=subprocess.PIPE,
                                  stderr=subprocess.STDOUT, env=environment)  # fmt: skip
         try:
-            output, _ = child.communicate(timeout=280)
-        except subprocess.TimeoutExpired:
-            os.killpg(child.pid, signal.SIGKILL)
-            raise
+            output, _ = child.communicate(timeout=800)
+        finally:
+            if child.poll() is None:
+                os.killpg(child.pid, signal.SIGKILL)
     assert child.returncode == 0, output[-3000:]
     told = json.loads(output.splitlines()[-1])
     assert told["counts"] == [1, 2, 1]
