@@ -311,7 +311,7 @@ def test_state_written_is_what_came_and_state_held_is_the_window(window: str) ->
 
 
 def test_a_join_goes_from_any_layout_to_any_other() -> None:
-    """Every two of these follow one another, twice with the same one: what cells of "see_all" tell a row's owner by comes and goes."""
+    """What cells of "see_all" tell a row's owner by comes and goes."""
     case, slices = ticking(WINDOWS["time"][0], 300)
     shapes = (
         (2, 2),
