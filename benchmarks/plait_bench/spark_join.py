@@ -140,7 +140,7 @@ def _skew(spark: Any, place: Path, tuples: int) -> list[dict[str, Any]]:
     def run(layout: Any) -> Callable[[Path], Any]:
         return lambda p: reported(skewed.on_spark(streams(spark, folders), layout=layout, cells=4), p)[-1].run
 
-    times, found = race({name: run(layout) for name, layout in LAYOUTS.items()}, place, files=4, warm=False)
+    times, found = race({name: run(layout) for name, layout in LAYOUTS.items()}, place, files=4)
     _same_results("skew", {name: told.results for name, told in found.items()})
     return [
         {"case": "skew", "contender": f"plait, {name}", "tuples": told.tuples, "results": told.results,
@@ -162,7 +162,7 @@ def _many(spark: Any, place: Path, tuples: int) -> list[dict[str, Any]]:
         return lambda p: to_the_end(query.on_spark(streams(spark, folders), layout="square", cells=4), p, order=order)
 
     names = {"plait": "strict", "plait, trigger": "trigger", "plait, none": "none"}
-    times, found = race({name: run(order) for name, order in names.items()}, place, files=4, warm=False)
+    times, found = race({name: run(order) for name, order in names.items()}, place, files=4)
     _same_results("many", found)
     return [
         {"case": "many", "contender": name, "tuples": 2 * tuples, "results": found[name],
