@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from pathlib import Path
 from typing import Any
@@ -175,6 +176,10 @@ def test_what_is_published_in_a_looser_order(
     assert_identical(got.sort_by(formats.KEY), JOIN.reference(tables))
     assert found != sorted(found), "nothing has merged the cells"
     assert sum({report.batch: report.results for report in reports}.values()) == got.num_rows
+    batches = [
+        feeds.published(folder).column(formats.KEY).to_pylist() for folder in sorted((tmp_path / "out").glob("batch*"))
+    ]
+    assert all(max(one) < min(next_one) for one, next_one in itertools.pairwise(batches)), "batches are in order"
     if order == "trigger":
         assert triggers(found) == sorted(triggers(found))
         assert len(after) > 4, "several tasks have written"
