@@ -170,9 +170,9 @@ class Engine(ABC, Generic[W]):
             self.pusher.push(self.intakes[stream], source, batch)
         self._tick()
 
-    def bring(self, stream: str, batch: pa.RecordBatch, ts: np.ndarray, until: int) -> None:
+    def bring(self, stream: str, batch: pa.RecordBatch, ts: np.ndarray, pushed_ns: np.ndarray, until: int) -> None:
         """Results of another operator, in order, none of which is still to come below `until`."""
-        self.pusher.bring(self.intakes[stream], batch, ts, until)
+        self.pusher.bring(self.intakes[stream], batch, ts, pushed_ns, until)
         self._tick()
 
     def _tick(self) -> None:
@@ -201,15 +201,15 @@ class Engine(ABC, Generic[W]):
     def let_go(self, now_ns: int) -> None:
         let_go([self.pusher], now_ns)
 
-    def take(self, wait_ns: int) -> pa.RecordBatch | bool | None:
-        """A batch of results; None if there are none in time; False at the end.
+    def take(self, wait_ns: int, *, pushed: bool = False) -> pa.RecordBatch | bool | None:
+        """A batch of results; None if there are none in time; False at the end. `pushed`: see `Gathers.pushed_ns`.
 
         If it raises, whoever called it has to `fail`: what was taken from the workers can't be given out a second time.
         """
         if self.epochs is not None:
             self.epochs.poll()
         with self.gatherer.lock:
-            return self.gatherer.next(wait_ns)
+            return self.gatherer.next(wait_ns, pushed=pushed)
 
     # --- threads that come and go ---
 

@@ -62,16 +62,24 @@ class Gatherer:
         self.lock = threading.Lock()
         self.results = 0
         self.ns = 0
+        self.pushed_ns = np.empty(0, np.int64)
 
-    def next(self, wait_ns: int) -> pa.RecordBatch | bool | None:
-        """A batch of results; None if there are none in time; False at the end."""
+    def next(self, wait_ns: int, *, pushed: bool = False) -> pa.RecordBatch | bool | None:
+        """A batch of results; None if there are none in time; False at the end.
+
+        With `pushed`, `pushed_ns` then has of each when its later tuple was pushed: of all, which takes its time, and not
+        only of a sample.
+        """
         number = out.gather_waiting(
             self.control, self._workers, self._taken, self._known, self.precision, MOST, self._dest, self._seen, wait_ns
         )
         began = time.monotonic_ns()
         made: pa.RecordBatch | bool | None = None
         if number > 0:
-            made = self._batch(self._dest[:, :number].copy())  # Arrow keeps what it is given
+            entries = self._dest[:, :number].copy()  # Arrow keeps what it is given
+            made = self._batch(entries)
+            if pushed:
+                self.pushed_ns = self._pushed(entries)
             self.results += number
         if number < MOST:
             self.frontier = int(self._seen[3])
@@ -183,12 +191,16 @@ class Gatherer:
         some = entries[:, ::step][:, ~alone[::step]]
         if some.shape[1] == 0:
             return
-        by_right = some[o.E_TRIGGER] & 1 == 1
-        pushed = np.empty(some.shape[1], np.int64)
+        self.latency.note(some[o.E_TS], self._pushed(some), now)
+
+    def _pushed(self, entries: np.ndarray) -> np.ndarray:
+        """When each result's later tuple was pushed; of a row without a partner, the row."""
+        by_right = (entries[o.E_TRIGGER] & 1 == 1) & (entries[o.E_RIGHT] != o.NO_ROW)
+        pushed = np.empty(entries.shape[1], np.int64)
         for side, which in ((0, ~by_right), (1, by_right)):
             if which.any():
-                pushed[which] = self.payloads[side].pushed_ns(some[o.E_LEFT + side, which])
-        self.latency.note(some[o.E_TS], pushed, now)
+                pushed[which] = self.payloads[side].pushed_ns(entries[o.E_LEFT + side, which])
+        return pushed
 
 
 def full_key(intake: StreamIntake, side: int, rows: pa.Table, n: int) -> pa.Array:
