@@ -28,6 +28,9 @@ _MODULES = {
     "join-punctuation": "plait_bench.join_studies:punctuation",
     "join-selectivity": "plait_bench.join_studies:selectivity",
     "join-peers": "plait_bench.join_studies:against",
+    "aggregate-rates": "plait_bench.aggregate_studies:rates",
+    "aggregate-workers": "plait_bench.aggregate_studies:workers",
+    "aggregate-batches": "plait_bench.aggregate_studies:batches",
 }
 Result = dict[str, Any]
 

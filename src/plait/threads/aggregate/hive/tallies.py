@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from plait.threads.aggregate.engine import Updater
     from plait.threads.aggregate.hive.windows import HiveWindows
 
-CHUNK = 1 << 16  # tuples at once
+CHUNK = 1 << 16  # tuples that are added at once, unless batch= says otherwise
 FIRST_TALLIES, FIRST_PANES = 1024, 256
 
 
@@ -90,6 +90,7 @@ class HivePusher(Pusher):
                  moved: tuple[Any, threading.Condition]) -> None:  # fmt: skip
         self._windows, self._tallies, self._output = windows, tallies.by_slot, output
         self._guard, self._moved = moved
+        self._most = ground.options.batch or CHUNK
         super().__init__(ground, pauser, payloads, encoder, widen=widen)
 
     def _furnish(self, slot: int, input: int, min_ts: int) -> None:
@@ -110,8 +111,8 @@ class HivePusher(Pusher):
             return
         (slot,) = inlet.slots.values()
         tallies, ts = self._tallies[slot], np.ascontiguousarray(ts)
-        for first in range(0, n, CHUNK):
-            last = min(first + CHUNK, n)
+        for first in range(0, n, self._most):
+            last = min(first + self._most, n)
             self._wait_for_room(slot, tallies)
             tallies.take(
                 rows if last - first == n else rows.slice(first, last - first), ts[first:last], ref[first:last]
