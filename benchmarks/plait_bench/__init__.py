@@ -21,6 +21,7 @@ _MODULES = {
     "aggregate-queries": "plait_bench.aggregate_queries",
     "join": "plait_bench.join",
     "elastic": "plait_bench.elastic",
+    "elastic-operators": "plait_bench.elastic_operators",
     # The papers' studies, a function each.
     "join-workers": "plait_bench.join_studies:workers",
     "join-balance": "plait_bench.join_studies:skew",

@@ -18,7 +18,6 @@ import numpy as np
 from plait.errors import RunError
 from plait.threads.elastic.manager import Change
 from plait_bench import elastic_model as model
-from plait_bench import elastic_operators as operators
 from plait_bench import elastic_runs as runs
 from plait_bench.join_runs import Reader
 from plait_bench.machine import machine
@@ -59,7 +58,6 @@ def run(quick: bool = False, full: bool = False) -> dict[str, Any]:
         raise RunError("Results changed with the switches", do="Report this")
     rows += _overhead(quick)
     rows += figure_5(runs.SHORT if quick else runs.PAPERS if full else runs.SCALED)
-    rows += operators.forwarding(quick) + operators.scalejoin(quick)
     rows += _pure(quick)
     rows += _model(quick)
     return {"bench": "elastic", "machine": about, "rows": rows, "ratios": ratios}

@@ -1,4 +1,4 @@
-"""Operators of one's own in `plait bench elastic`: one that only forwards (STRETCH, figure 4b), and ScaleJoin in buckets
+"""`plait bench elastic-operators`, operators of one's own: one that only forwards (STRETCH, figure 4b), and ScaleJoin in buckets
 (its algorithm 4).
 
 Forwarding has no work of its own: what is left is bringing two streams into one order, routing and giving out. The virtual
@@ -20,6 +20,7 @@ import plait
 from plait.query.identical import KEY
 from plait_bench.elastic_runs import in_threads, tables
 from plait_bench.join_runs import Reader, pieces
+from plait_bench.machine import machine
 
 BUCKETS = 64
 PIECE = 1024
@@ -33,6 +34,20 @@ HEAD, FIELDS = (
     3,
 )  # words of a state before its rings: tuples seen, its bucket, first and end of either ring; then ts, x, y of a tuple
 SECOND_AT = HEAD + FIELDS * ROOM
+
+
+def run(quick: bool = False) -> dict[str, Any]:
+    about = machine()
+    rows = forwarding(quick) + scalejoin(quick)
+    first, *_, last = (row for row in rows if "virtual tuples_per_s" in row)
+    ratios = {
+        "virtual_vs_pure_forwarding": last["virtual tuples_per_s"] / last["pure tuples_per_s"],
+        "virtual_forwarding_most_threads_vs_one": last["virtual tuples_per_s"] / first["virtual tuples_per_s"],
+        "pure_forwarding_most_threads_vs_one": last["pure tuples_per_s"] / first["pure tuples_per_s"],
+        "scalejoin_operator_vs_join": rows[-1]["operator tuples_per_s"] / rows[-1]["join tuples_per_s"],
+    }
+    return {"bench": "elastic-operators", "machine": about, "rows": rows, "ratios": ratios}
+
 
 # --- forwarding ---------------------------------------------------------------------------------------------------
 
