@@ -14,7 +14,7 @@ import pyarrow as pa
 
 
 class ThreadsOptions(TypedDict, total=False):
-    """The options of `Query.on_threads`. Apart from `order`, `punctuate` and `keys` they never change the results.
+    """The options of `Query.on_threads`. Apart from `order`, `punctuate`, `marks` and `keys` they never change the results.
 
     In a query of queries they hold for every operator that has them: `workers` is the number for each.
 
@@ -38,9 +38,16 @@ class ThreadsOptions(TypedDict, total=False):
         gate: Where sources are merged: "ring" (every reader merges for itself), "skiplist" (sources sort as they insert, the
             papers' ScaleGate), or "auto", which is the ring. With WiML only the sources' progress goes through it.
             Default: 'auto'.
-        punctuate: Of splitjoin, how exactly results are ordered: "order" (as `order` says), "comparison" (strict), a number k
-            (only every k triggers apart), or None (as results come). Default: 'order'.
-        fan_out: Of splitjoin, how many children a worker has in the distribution tree. Default: 2.
+        punctuate: Of splitjoin, how exactly results are ordered: "order" (as `order` says), "comparison" (strict), "10
+            comparisons" (triggers in order, and of each one's partners every 10 of a sub-window), a number k (only every k triggers
+            apart), or None (as results come). Default: 'order'.
+        marks: Of splitjoin, have its punctuation marks among the results, as rows with `_plait_mark`: stream, side, trigger and
+            how far it was compared. Default: False.
+        fan_out: Of splitjoin, how many children a worker has in the distribution tree. None: up to 8, as many as keep it shallow.
+            Default: None.
+        fan_in: Of splitjoin, gather results by a tree of mergers, each a thread that has so many inputs at most. None: whoever reads
+            gathers from all workers. Default: None.
+        split_storing: Of splitjoin, let half of the workers store tuples and the other half compare them. Default: False.
         rates: Tuples a second of the left and the right stream, for dpjoin's layout and, on a machine that is calibrated, for the
             number of workers. None: they are taken as equal. Default: None.
         capacity: How many ready tuples of a source workers may not have read yet; beyond it `push` waits. With WiML: parts of
@@ -83,7 +90,10 @@ class ThreadsOptions(TypedDict, total=False):
     layout: tuple[int, int] | str
     gate: Literal["auto", "ring", "skiplist"]
     punctuate: int | str | None
-    fan_out: int
+    marks: bool
+    fan_out: int | None
+    fan_in: int | None
+    split_storing: bool
     rates: tuple[float, float] | None
     capacity: int
     pending: int | None

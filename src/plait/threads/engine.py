@@ -61,7 +61,7 @@ W = TypeVar("W", bound=Seated)
 
 
 class Engine(ABC, Generic[W]):
-    """One operator of a run. `threads`: as many as there may be; without `elastic=` one a worker.
+    """One operator of a run. `threads`: as many as there may be; without `elastic=` one a worker, then one a merger.
 
     Attributes: `ground` streams, gate, control words; `workers` their memory, one a seat; `encoder` what rows become;
     `payloads` whole rows by stream; `pauser` lets workers stand still; `pusher` the sources; `gatherer` where results
@@ -69,7 +69,7 @@ class Engine(ABC, Generic[W]):
     """
 
     def __init__(self, ground: Ground, plan: AnyPlan, *, workers: list[W], encoder: Encodes, payloads: Mapping[str, Any],
-                 pauser: Pauser, pusher: Pusher, gatherer: Gathers, epochs: Epochs | None) -> None:  # fmt: skip
+                 pauser: Pauser, pusher: Pusher, gatherer: Gathers, epochs: Epochs | None, mergers: int = 0) -> None:  # fmt: skip
         self.ground, self.plan, self.workers = ground, plan, workers
         self.bound, self.options, self.together = ground.bound, ground.options, ground.together
         self.gate, self.control, self.arenas, self.latency = ground.gate, ground.control, ground.arenas, ground.latency
@@ -77,7 +77,7 @@ class Engine(ABC, Generic[W]):
         self.encoder, self.payloads, self.pauser, self.pusher = encoder, payloads, pauser, pusher
         self.gatherer, self.epochs = gatherer, epochs
         self._ticked = 0
-        crew = len(workers) if epochs is None else epochs.threads
+        crew = len(workers) + mergers if epochs is None else epochs.threads
         self.threads = [
             threading.Thread(target=self._thread, args=(k,), name=f"plait-{plan.strategy}-{k}", daemon=True)
             for k in range(crew)
@@ -311,6 +311,7 @@ class Engine(ABC, Generic[W]):
             balance_cv_percent=variation_percent([w.work for w in workers]),
             latency_from_push_ms=push,
             latency_from_ready_ms=ready,
+            stage_latency_ms=self.latency.stages(),
             stages=stages([worker.words for worker in self.workers], self.gatherer.ns),
             index={name: self._served(side) for side, name in enumerate(self.encoder.names)},
             memory=memory,

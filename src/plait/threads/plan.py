@@ -69,7 +69,13 @@ def steps(query: Query, options: Options) -> list[Step]:
     for node in reversed(nodes):
         own = _own(node, options, crew=max(1, _default(options) // max(1, len(joins))))
         if node is not query:
-            own = replace(own, order="strict", punctuate="order", keys=id(node) in keyed)
+            own = replace(own, order="strict", punctuate="order", marks=False, keys=id(node) in keyed)
+        elif options.marks and not isinstance(node, Join):
+            raise QueryError(
+                f"marks=True for a query whose results are those of {labelled(node)!r}",
+                why="marks stand among a join's results, and no other operator passes them on",
+                do="Leave it out",
+            )
         if own.keys and not (isinstance(node, Aggregate) and window_record(node).by_time):
             keyed |= {id(child) for child in node.inputs}  # their keys are part of its own
         made.append(Step(node, own, plan(node, own)))
@@ -118,12 +124,17 @@ def _own(node: Query, options: Options, crew: int) -> Options:
     if isinstance(node, Join):
         strategy = options.strategy if options.strategy in registry.names() else "auto"
         shared = options.workers is None and options.layout == "auto"
-        return replace(options, strategy=strategy, workers=crew if shared else options.workers,
-                       punctuate=options.punctuate if _punctuates(strategy) else "order")  # fmt: skip
+        own = options if _punctuates(strategy) else _without_punctuation(options)
+        return replace(own, strategy=strategy, workers=crew if shared else options.workers)
     strategy = options.strategy if isinstance(node, Aggregate) and options.strategy not in registry.names() else "auto"
     if strategy == "tuml_mc" and isinstance(node, Aggregate) and not node.by:
         strategy = "auto"
-    return replace(options, strategy=strategy, index="auto", layout="auto", punctuate="order")
+    return replace(_without_punctuation(options), strategy=strategy, index="auto", layout="auto")
+
+
+def _without_punctuation(options: Options) -> Options:
+    """What SplitJoin alone has is left out."""
+    return replace(options, punctuate="order", marks=False, fan_in=None, split_storing=False)
 
 
 def _own_elastic(node: Query, options: Options, shares: int) -> Options:
@@ -215,7 +226,10 @@ def plan(query: Query, options: Options) -> AnyPlan:
     if machine is not None and meets is not None and _may_choose_workers(kind, options):
         workers, advice = model.crew(workers, _sources(query), options.rates, meets, machine)
     costs = None if machine is None else machine.costs
-    wish = Wish(workers, kind, options.layout, options.fan_out, options.rates, meets, costs)
+    wish = Wish(
+        workers, kind, layout=options.layout, fan_out=options.fan_out, fan_in=options.fan_in,
+        split_storing=options.split_storing, rates=options.rates, meets=meets, costs=costs,
+    )  # fmt: skip
     name, why = options.strategy, ""
     if name == "auto" and kind != "asof":
         name, why = model.strategy(wish)

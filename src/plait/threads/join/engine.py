@@ -5,7 +5,7 @@ Sources, gate, errors and the end are every engine's (`engine`, `push`). A worke
 
 How a batch goes through: a push encodes rows and writes them into its source's arena (`input.push`), the gate orders
 them, every worker copies what it needs (`worker.lay_out`), stores, compares, and writes references of pairs into its
-ring. The reader of `results()` merges the rings (`loop.out`) and takes the rows from the payload
+ring. The reader of `results()` merges the rings (`loop.gather`), with `fan_in=` those of mergers, and takes the rows from the payload
 (`threads.results`). No Arrow row is touched between push and result.
 """
 
@@ -35,8 +35,9 @@ from plait.threads.join.asof import LAST_ID, LAST_REF
 from plait.threads.join.asof_codes import AsofCodes
 from plait.threads.join.columns import Encoder, Kernels
 from plait.threads.join.loop import words as o
+from plait.threads.join.loop.gather import work_merger
 from plait.threads.join.loop.worker import work
-from plait.threads.join.memory import Segment, Worker, plant
+from plait.threads.join.memory import Merger, Segment, Worker, plant
 from plait.threads.join.strategies.plan import Plan
 from plait.threads.options import Options
 from plait.threads.pause import Pauser
@@ -157,7 +158,16 @@ class JoinEngine(Engine[Worker]):
                         switches=options.elastic is not None)  # fmt: skip
         encoder = _encoder(bound, options)
         segments = _segments(query, made, encoder)
-        workers = _workers(query, made, encoder, segments, most, options.unread_results // count, ground.arenas.size)
+        rings = options.unread_results // (count + len(made.mergers))
+        workers = _workers(query, made, encoder, segments, most, rings, ground.arenas.size)
+        precision, block = options.precision(), options.precision().block(made.layout[0])
+        for worker in workers:
+            worker.set_precision(precision, marks=options.marks and worker.number == count - 1)
+        self.mergers: list[Merger] = []
+        gathered: list[Worker | Merger] = list(workers)
+        for inputs in made.mergers:
+            self.mergers.append(Merger([gathered[k] for k in inputs], precision, block, len(workers[0].out)))
+            gathered.append(self.mergers[-1])
         pauser = ground.pauser(workers)
         epochs = None
         if options.elastic is not None:
@@ -167,10 +177,11 @@ class JoinEngine(Engine[Worker]):
         pusher = Pusher(ground, pauser, payloads, encoder, widen=self.windows.widen, epochs=epochs)
         left, right = ground.names
         gatherer = Gatherer(bound, (ground.intakes[left], ground.intakes[right]), (payloads[left], payloads[right]), workers,
-                            ground.control, ground.latency, forget=pusher.forget, keep_latest=self.windows.keep_latest,
-                            precision=options.precision(), keys=options.keys)  # fmt: skip
+                            [gathered[k] for k in made.roots], ground.control, ground.latency, forget=pusher.forget,
+                            keep_latest=self.windows.keep_latest, precision=precision, block=block, keys=options.keys,
+                            marks=options.marks)  # fmt: skip
         super().__init__(ground, made, workers=workers, encoder=encoder, payloads=payloads, pauser=pauser, pusher=pusher,
-                         gatherer=gatherer, epochs=epochs)  # fmt: skip
+                         gatherer=gatherer, epochs=epochs, mergers=len(self.mergers))  # fmt: skip
         self._kept = _share_memory(made, workers, ground.slots, most)
         self._work = made.loop or work
         self._table = np.zeros((count, serve.T_FIELDS), np.int64)
@@ -185,6 +196,11 @@ class JoinEngine(Engine[Worker]):
         """The compiled loop, and what it asks for."""
         if self.epochs is not None:
             self._serve_shares(thread, self.epochs.words)
+            return
+        if thread >= len(self.workers):
+            merger = self.mergers[thread - len(self.workers)]
+            while int(work_merger(*merger.arguments(self.control))) == o.HALTED:
+                self.pauser.stand()
             return
         worker = self.workers[thread]
         arguments = (self.gate.words, self.control, self.arenas.table)

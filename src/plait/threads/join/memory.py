@@ -21,15 +21,17 @@ from plait.order import BEFORE_ALL
 from plait.threads import words as shared
 from plait.threads.join.asof_codes import AsofCodes
 from plait.threads.join.columns import Column, Encoder, Kernels
-from plait.threads.join.loop import feed
+from plait.threads.join.loop import feed, gather
 from plait.threads.join.loop import segment as seg
 from plait.threads.join.loop import words as o
+from plait.threads.join.loop.gather import NEVER, STRICT, Precision
 from plait.threads.join.loop.probe import BLOCK, BOXES
 from plait.threads.join.strategies.plan import Plan
 
 KINDS = {"scan": o.SCAN, "hash": seg.HASH, "grid": seg.GRID, "sorted": seg.SORTED}
 HOWS = {"inner": o.INNER, "left": o.LEFT, "semi": o.SEMI, "anti": o.ANTI}
 FIRST_ROWS = 4096
+MERGED = 4096  # results that a merger takes at once, at most
 
 
 class Segment:
@@ -221,10 +223,24 @@ class Worker:
             w[o.PROBE_EVERY + side], w[o.PROBE_AT + side] = seat.probe_every[side], seat.probe_at[side]
             w[o.NEXT_REST + side] = 1
             w[o.LIVE_TS + side] = BEFORE_ALL
+        self.samples = np.zeros((o.SAMPLE_ROOM, o.S_WORDS), np.int64)
+        w[o.SAMPLES], w[o.STORES_ONLY], w[o.MARKED] = address(self.samples), int(not seat.compares), -1
         for word in (o.FRONTIER, o.LAST_TS, o.DONE_TS):
             w[word] = BEFORE_ALL
         self._set_reach(reach)
         self.set_columns()
+
+    def set_precision(self, precision: Precision, *, marks: bool) -> None:
+        """How far its results are put in order, and whether it is the one that marks; before it starts."""
+        w = self.words
+        if precision.triggers == NEVER:
+            w[o.SORTS] = o.AS_FOUND if w[o.HOW] == o.INNER else o.BY_TRIGGER
+        elif precision.triggers == STRICT:
+            w[o.SORTS] = o.BY_PARTNER
+        else:
+            w[o.SORTS], w[o.BLOCK_ROWS] = (o.BY_BLOCK if precision.comparisons else o.BY_TRIGGER), precision.comparisons
+        if marks:
+            w[o.MARK_EVERY], w[o.MARK_ROWS] = max(1, precision.triggers), precision.comparisons
 
     def counts(self) -> Counts:
         w = self.words
@@ -292,6 +308,29 @@ class Worker:
         """What `worker.work` takes, in its order; anew for each call, since `pairs` may have grown."""
         return (gate, control, self.words, arena, self.batch, *self.probes, *self.usable, self.pairs, self.over,
                 self.ranges, self.walk, self.tally, self.out)  # fmt: skip
+
+
+class Merger:
+    """A merger's memory: `words` and `out` as a worker's, so that whoever gathers from it need not know which it is.
+
+    `rings`: addresses of the words of those it gathers from; the rest is what `gather.work_merger` takes besides.
+    """
+
+    def __init__(self, inputs: list[Worker | Merger], precision: Precision, block: int, results: int) -> None:
+        self.words = w = lines(o.WORDS)
+        self.out = np.zeros((results, o.E_WORDS), np.int64)
+        w[o.OUT], w[o.OUT_MASK] = address(self.out), results - 1
+        for word in (o.FRONTIER, o.DONE_TS, o.LIVE_TS, o.LIVE_TS + 1, gather.DUE_LIVE, gather.DUE_LIVE + 1):
+            w[word] = BEFORE_ALL
+        self.rings = np.array([address(each.words) for each in inputs], np.int64)
+        self._precision, self._block = precision, block
+        self._taken, self._known = np.zeros(len(inputs), np.int64), np.zeros((3, len(inputs)), np.int64)
+        self._dest, self._seen = np.zeros((o.E_WORDS, min(results, MERGED)), np.int64), np.zeros(gather.SEEN, np.int64)
+
+    def arguments(self, control: np.ndarray) -> tuple[Any, ...]:
+        """What `gather.work_merger` takes, in its order."""
+        return (control, self.words, self.rings, self._taken, self._known, self._precision.triggers, self._block, self._dest,
+                self._seen)  # fmt: skip
 
 
 class Feed:

@@ -58,6 +58,12 @@ LEFT_SIZES: Final = 80  # bytes a value, by column; then the right side's
 MAX_COLS: Final = 24  # of one side
 COLUMNS: Final = 128  # addresses of the batch's columns, MAX_COLS of the left side, then as many of the right
 STEP: Final = 176
+SORTS: Final = 177  # how far its results are put in order before they enter the ring: BY_PARTNER, BY_BLOCK, BY_TRIGGER, AS_FOUND
+BLOCK_ROWS: Final = 178  # BY_BLOCK: so many rows of its sub-window, counted from the stream's first, are one block
+MARK_EVERY: Final = 179  # 0, or this worker marks the end of every so many triggers, for a reader who asked for marks
+MARK_ROWS: Final = 180  # 0, or it marks the end of every so many rows of its sub-window, too
+STORES_ONLY: Final = 181  # 1 if it stores and compares nothing
+SAMPLES: Final = 182  # address of what it notes of how long tuples took, SAMPLE_ROOM entries of S_WORDS
 
 # --- the loop's own ---------------------------------------------------------------------------------------------
 PHASE: Final = 192
@@ -78,9 +84,12 @@ UNDECIDED: Final = 212  # left rows below have been decided: matched, or given o
 FRONTIER: Final = 213  # as far as time has passed
 NEED: Final = 214  # what a GROW asks for: rows; and the side in NEED_SIDE
 NEED_SIDE: Final = 215
+STORED_NS: Final = 216  # when it began to store the batch
 REST: Final = 217  # by side: batches the index over that window rests; then how long next time
 NEXT_REST: Final = 219
 SERVED: Final = 221  # by side: the index that served the last probes into that window
+SPLIT: Final = 222  # of the pairs that were found, how many are the left side's; those come first
+MARKED: Final = 223  # how many blocks of the trigger being emitted were marked, -1 if it has not begun
 CLOCK: Final = 225  # two words of scratch
 STORE_TURN: Final = 228  # by side: the number of the next tuple, modulo
 PROBE_TURN: Final = 230
@@ -103,12 +112,16 @@ DONE_TS: Final = 19 * LINE + 1
 LIVE_TS: Final = 19 * LINE + 2
 # The gatherer releases, the worker acquires: results below were taken.
 OUT_HEAD: Final = 20 * LINE
-WORDS: Final = 21 * LINE
+# The worker releases, whoever asks for latencies acquires: samples below are there. And the other way round: were taken.
+SAMPLE_TAIL: Final = 21 * LINE
+SAMPLE_HEAD: Final = 22 * LINE
+WORDS: Final = 23 * LINE
 
 # --- values -----------------------------------------------------------------------------------------------------
 INNER, LEFT, SEMI, ANTI = range(4)
 AUTO: Final = -1
 SCAN: Final = 0
+BY_PARTNER, BY_BLOCK, BY_TRIGGER, AS_FOUND = range(4)
 READING, FEEDING, STORING, MEETING, PROBING, EMITTING, CLOSING = range(7)
 
 # What the loop answers.
@@ -135,11 +148,19 @@ P_FROM, P_UNTIL, P_STORE, P_TAIL = range(
 P_ROWS: Final = 17
 
 # An entry of the results' ring: ts, 2 * rank + side of the trigger (UNMATCHED: a left row that found none), the
-# partner's number in its stream, and both rows' references.
+# partner's number in its stream, and both rows' references. A mark has no rows; its partner is the last number of the other
+# stream that the trigger was compared with, or WHOLE: with all.
 E_TS, E_TRIGGER, E_PARTNER, E_LEFT, E_RIGHT = range(5)
 E_WORDS: Final = 5
 UNMATCHED: Final = 2**62
 NO_ROW: Final = -1
+WHOLE: Final = 2**61
+
+# A sample: a tuple's rank, its side and reference, when the worker began to store it and had found its pairs; and one pair
+# that was found at that moment, the side of its later tuple and both references (NO_ROW if none was).
+S_RANK, S_SIDE, S_REF, S_BEGAN, S_FOUND, S_PAIR_SIDE, S_PAIR_REF, S_PARTNER = range(8)
+S_WORDS: Final = 8
+SAMPLE_ROOM: Final = 1024
 
 # --- control words of a join's run: a line an event, behind those that every run has ---------------------------------
 OUT_EVENT: Final = CONTROL_WORDS  # slept on by the gatherer; SLEEPERS beside it

@@ -47,7 +47,7 @@ from plait.threads.gate.words import READY_EVENT, reader_at
 from plait.threads.join.loop import segment as seg
 from plait.threads.join.loop import words as o
 from plait.threads.join.loop.feed import publish_frontier, read_feed, write_feed
-from plait.threads.join.loop.out import emit, pass_time, publish_progress
+from plait.threads.join.loop.out import emit, note_sample, pass_time, publish_progress
 from plait.threads.join.loop.probe import in_order, probe_side, segment_of
 
 SPINS = 8  # looks at the gate before a worker sleeps
@@ -276,18 +276,18 @@ def meet(c, w):
 
 @inner
 def probe(w, batch, ps, us, pairs, over, ranges, walk, tally):
-    """Find the pairs of batch positions FROM to TO, in result order: 0, or a code.
+    """Find the pairs of batch positions FROM to TO, in order as far as SORTS asks for it: 0, or a code.
 
     Both sides' probes write into one pair of buffers, the left side's first; `split` is where the right side's begin.
     If the buffers are full, LO is set back and the part is tried again: larger buffers up to 2**20 pairs, then half
     the part.
     """
     while True:
-        tally[1] = 0
+        tally[1], tally[2], tally[3] = 0, w[o.PROBES], w[o.PROBES + 1]
         lo0, lo1 = w[o.LO], w[o.LO + 1]
         found, split, tuples = tally[1], tally[1], 0  # not a literal 0, see `work`
         for side in range(2):
-            if found >= 0:
+            if found >= 0 and w[o.STORES_ONLY] == 0:
                 p, first = ps[side], w[o.DONE_PROBES + side]
                 last = first
                 while last < w[o.PROBES + side] and p[o.P_BATCH, last] < w[o.TO]:
@@ -310,8 +310,9 @@ def probe(w, batch, ps, us, pairs, over, ranges, walk, tally):
     w[o.DONE_PROBES], w[o.DONE_PROBES + 1] = tally[2], tally[3]
     w[shared.COMPARISONS] += tally[1]
     w[shared.TUPLES] += tuples
-    in_order(batch, w[o.FROM], w[o.TO], ps, found, split, pairs)
-    w[o.PAIRS] = found
+    if w[o.SORTS] != o.AS_FOUND:
+        in_order(w, batch, w[o.FROM], w[o.TO], ps, found, split, pairs, walk[0])
+    w[o.PAIRS], w[o.SPLIT] = found, split
     w[o.EMITTED] = 0
     w[o.AT] = w[o.FROM]
     return 0
@@ -417,7 +418,8 @@ def work(gate, c, w, arena, batch, p0, p1, u0, u1, pairs, over, ranges, walk, ta
             w[o.FROM], w[o.TO] = 0, w[o.COUNT]
             w[o.DONE_PROBES], w[o.DONE_PROBES + 1] = 0, 0
             w[o.PHASE] = o.STORING
-            w[shared.NS_READ] += clock_ns(w, o.CLOCK) - began
+            w[o.STORED_NS] = clock_ns(w, o.CLOCK)
+            w[shared.NS_READ] += w[o.STORED_NS] - began
         if w[o.PHASE] == o.STORING:
             began = clock_ns(w, o.CLOCK)
             code = 0
@@ -439,12 +441,15 @@ def work(gate, c, w, arena, batch, p0, p1, u0, u1, pairs, over, ranges, walk, ta
             if w[o.PHASE] == o.PROBING:
                 began = clock_ns(w, o.CLOCK)
                 code = probe(w, batch, ps, us, pairs, over, ranges, walk, tally)
-                w[shared.NS_PROBE] += clock_ns(w, o.CLOCK) - began
+                now = clock_ns(w, o.CLOCK)
+                w[shared.NS_PROBE] += now - began
                 if code != 0:
                     return code
+                if w[o.STORES_ONLY] == 0:
+                    note_sample(w, batch, ps, pairs, now)
                 w[o.PHASE] = o.EMITTING
             began = clock_ns(w, o.CLOCK)
-            code = emit(c, w, batch, p0, pairs, out)
+            code = emit(c, w, batch, ps, pairs, out)
             w[shared.NS_EMIT] += clock_ns(w, o.CLOCK) - began
             if code != 0:
                 return code

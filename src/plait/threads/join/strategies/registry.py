@@ -22,7 +22,7 @@ class Strategy:
     name: str
     plan: Callable[[Wish], Plan]
     layouts: bool = False  # takes layout=
-    punctuates: bool = False  # takes punctuate=
+    punctuates: bool = False  # takes punctuate=, marks=, fan_in= and split_storing=
     #: Raises what keeps it from serving this query with these order= and index=.
     check: Callable[[Query, str, str], None] = lambda query, order, index: None
 
