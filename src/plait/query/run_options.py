@@ -39,14 +39,14 @@ class ThreadsOptions(TypedDict, total=False):
             papers' ScaleGate), or "auto", which is the ring. With WiML only the sources' progress goes through it.
             Default: 'auto'.
         punctuate: Of splitjoin, how exactly results are ordered: "order" (as `order` says), "comparison" (strict), "10
-            comparisons" (triggers in order, and of each one's partners every 10 of a sub-window), a number k (only every k triggers
-            apart), or None (as results come). Default: 'order'.
+            comparisons" (triggers in order, of each one's partners only every 10 of a sub-window), a number k (only every k
+            triggers apart), or None (as results come). Default: 'order'.
         marks: Of splitjoin, have its punctuation marks among the results, as rows with `_plait_mark`: stream, side, trigger and
             how far it was compared. Default: False.
         fan_out: Of splitjoin, how many children a worker has in the distribution tree. None: up to 8, as many as keep it shallow.
             Default: None.
-        fan_in: Of splitjoin, gather results by a tree of mergers, each a thread that has so many inputs at most. None: whoever reads
-            gathers from all workers. Default: None.
+        fan_in: Of splitjoin, gather results by a tree of mergers, each a thread that has so many inputs at most. None: whoever
+            reads gathers from all workers. Default: None.
         split_storing: Of splitjoin, let half of the workers store tuples and the other half compare them. Default: False.
         rates: Tuples a second of the left and the right stream, for dpjoin's layout and, on a machine that is calibrated, for the
             number of workers. None: they are taken as equal. Default: None.

@@ -101,7 +101,9 @@ class Options:
                     do="Say strategy='splitjoin', or leave it out",
                 )
         if self.fan_in == 1:
-            raise QueryError("fan_in=1", why="a merger of one has nothing to merge", do="Pass 2 or more, or leave it out")
+            raise QueryError(
+                "fan_in=1", why="a merger of one has nothing to merge", do="Pass 2 or more, or leave it out"
+            )
         if self.layout != "auto" and self.strategy != "auto" and not (own is not None and own.layouts):
             raise QueryError(
                 f"layout={self.layout!r} with strategy={self.strategy!r}",

@@ -40,9 +40,9 @@ _FEW = 1 << 14  # rows of an as-of join's right side that are not worth a compac
 class Gatherer:
     """Takes results from the rings of workers, or of the mergers behind them. One thread at a time: `lock`.
 
-    `rings`: from whom, in order; `block`: `Precision.block` of the plan. `_taken` and `_known`: by ring, what was taken of its ring and what it has said. `_seen`: what `gather` tells:
-    least live ts of either side, rank and ts all are done with. `ns`: time spent making batches. `frontier` moves only
-    when all that was ready is out.
+    `rings`: from whom, in order; `block`: `Precision.block` of the plan. `_taken` and `_known`: by ring, what was taken of it
+    and what its worker has said. `_seen`: what `gather` tells: least live ts of either side, rank and ts all are done with.
+    `ns`: time spent making batches. `frontier` moves only when all that was ready is out.
     """
 
     def __init__(self, bound: Bound, intakes: tuple[StreamIntake, StreamIntake], payloads: tuple[Payload, Payload],
@@ -73,7 +73,16 @@ class Gatherer:
     def next(self, wait_ns: int) -> pa.RecordBatch | bool | None:
         """A batch of results; None if there are none in time; False at the end."""
         number = gather.gather_waiting(
-            self.control, self._rings, self._taken, self._known, self._every, self._block, MOST, self._dest, self._seen, wait_ns
+            self.control,
+            self._rings,
+            self._taken,
+            self._known,
+            self._every,
+            self._block,
+            MOST,
+            self._dest,
+            self._seen,
+            wait_ns,
         )
         began = time.monotonic_ns()
         made: pa.RecordBatch | bool | None = None
@@ -215,7 +224,8 @@ class Gatherer:
                 self.latency.note_visits(np.maximum(later, earlier), s[:, o.S_FOUND])
         gone = self._passing[0] < rank
         if gone.any():
-            self.latency.note_stages(*self._passing[1:, gone], now)
+            pushed, began, found = self._passing[1:, gone]
+            self.latency.note_stages(pushed, began, found, now)
             self._passing = self._passing[:, ~gone]
 
     def _pushed_ns(self, sides: np.ndarray, refs: np.ndarray) -> np.ndarray:

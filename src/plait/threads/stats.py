@@ -142,7 +142,8 @@ class Stats(Metrics):
     )
     stages: dict[str, float] = metric(
         SHARE, "of the time spent working: distribution (reading the gate, laying tuples out), execution (storing, comparing) "
-        "and gathering (results into rings, merged, into Arrow). No latencies, as `stage_latency_ms` has them: what tuples wait for is in none of them",
+        "and gathering (results into rings, merged, into Arrow). What tuples wait for is in none of them: that is in "
+        "`stage_latency_ms`",
         filled=(THREADS,),
     )  # fmt: skip
     index: dict[str, str] = metric(NAME, "by what each input's tuples are found again", filled=(THREADS,))

@@ -5,8 +5,8 @@ Sources, gate, errors and the end are every engine's (`engine`, `push`). A worke
 
 How a batch goes through: a push encodes rows and writes them into its source's arena (`input.push`), the gate orders
 them, every worker copies what it needs (`worker.lay_out`), stores, compares, and writes references of pairs into its
-ring. The reader of `results()` merges the rings (`loop.gather`), with `fan_in=` those of mergers, and takes the rows from the payload
-(`threads.results`). No Arrow row is touched between push and result.
+ring. The reader of `results()` merges the rings (`loop.gather`), with `fan_in=` those of mergers, and takes the rows from the
+payload (`threads.results`). No Arrow row is touched between push and result.
 """
 
 from __future__ import annotations

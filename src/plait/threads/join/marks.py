@@ -24,7 +24,9 @@ from plait.query.identical import KEY
 from plait.threads.join.loop import words as o
 
 MARK = "_plait_mark"
-MARK_TYPE = pa.struct([("stream", pa.string()), ("side", pa.string()), ("trigger", pa.int64()), ("compared", pa.int64())])
+MARK_TYPE = pa.struct(
+    [("stream", pa.string()), ("side", pa.string()), ("trigger", pa.int64()), ("compared", pa.int64())]
+)
 
 
 def with_marks(schema: pa.Schema) -> pa.Schema:

@@ -115,9 +115,8 @@ def mark_trigger(c, w, batch, p, i, ts, trigger, out):
 
     Those of the comparisons that are left, then the trigger's own, if MARK_EVERY triggers are over.
     """
-    if w[o.MARK_ROWS]:
-        if mark_up_to(c, w, batch, p, i, ts, trigger, p[o.P_HI, batch[o.B_PROBE, i]], out) != 0:
-            return o.HALTED
+    if w[o.MARK_ROWS] and mark_up_to(c, w, batch, p, i, ts, trigger, p[o.P_HI, batch[o.B_PROBE, i]], out) != 0:
+        return o.HALTED
     if ((trigger >> 1) + 1) % w[o.MARK_EVERY] == 0:
         if room(c, w) != 0:
             return o.HALTED

@@ -58,12 +58,14 @@ LEFT_SIZES: Final = 80  # bytes a value, by column; then the right side's
 MAX_COLS: Final = 24  # of one side
 COLUMNS: Final = 128  # addresses of the batch's columns, MAX_COLS of the left side, then as many of the right
 STEP: Final = 176
-SORTS: Final = 177  # how far its results are put in order before they enter the ring: BY_PARTNER, BY_BLOCK, BY_TRIGGER, AS_FOUND
-BLOCK_ROWS: Final = 178  # BY_BLOCK: so many rows of its sub-window, counted from the stream's first, are one block
-MARK_EVERY: Final = 179  # 0, or this worker marks the end of every so many triggers, for a reader who asked for marks
-MARK_ROWS: Final = 180  # 0, or it marks the end of every so many rows of its sub-window, too
-STORES_ONLY: Final = 181  # 1 if it stores and compares nothing
-SAMPLES: Final = 182  # address of what it notes of how long tuples took, SAMPLE_ROOM entries of S_WORDS
+SORTS: Final = (
+    183  # how far its results are put in order before they enter the ring: BY_PARTNER, BY_BLOCK, BY_TRIGGER, AS_FOUND
+)
+BLOCK_ROWS: Final = 184  # BY_BLOCK: so many rows of its sub-window, counted from the stream's first, are one block
+MARK_EVERY: Final = 185  # 0, or this worker marks the end of every so many triggers, for a reader who asked for marks
+MARK_ROWS: Final = 186  # 0, or it marks the end of every so many rows of its sub-window, too
+STORES_ONLY: Final = 187  # 1 if it stores and compares nothing
+SAMPLES: Final = 188  # address of what it notes of how long tuples took, SAMPLE_ROOM entries of S_WORDS
 
 # --- the loop's own ---------------------------------------------------------------------------------------------
 PHASE: Final = 192
@@ -88,7 +90,7 @@ STORED_NS: Final = 216  # when it began to store the batch
 REST: Final = 217  # by side: batches the index over that window rests; then how long next time
 NEXT_REST: Final = 219
 SERVED: Final = 221  # by side: the index that served the last probes into that window
-SPLIT: Final = 222  # of the pairs that were found, how many are the left side's; those come first
+SPLIT: Final = 224  # of the pairs that were found, how many are the left side's; those come first
 MARKED: Final = 223  # how many blocks of the trigger being emitted were marked, -1 if it has not begun
 CLOCK: Final = 225  # two words of scratch
 STORE_TURN: Final = 228  # by side: the number of the next tuple, modulo
@@ -113,9 +115,9 @@ LIVE_TS: Final = 19 * LINE + 2
 # The gatherer releases, the worker acquires: results below were taken.
 OUT_HEAD: Final = 20 * LINE
 # The worker releases, whoever asks for latencies acquires: samples below are there. And the other way round: were taken.
-SAMPLE_TAIL: Final = 21 * LINE
-SAMPLE_HEAD: Final = 22 * LINE
-WORDS: Final = 23 * LINE
+SAMPLE_TAIL: Final = 22 * LINE
+SAMPLE_HEAD: Final = 23 * LINE
+WORDS: Final = 24 * LINE
 
 # --- values -----------------------------------------------------------------------------------------------------
 INNER, LEFT, SEMI, ANTI = range(4)

@@ -131,7 +131,9 @@ class Plan:
         for number, inputs in enumerate(self.mergers):
             assert all(k < len(self.seats) + number for k in inputs), f"{self.strategy}: a merger waits for a later one"
         merged = [k for inputs in (*self.mergers, self.roots) for k in inputs]
-        assert sorted(merged) == list(range(len(self.seats) + len(self.mergers))), f"{self.strategy}: a ring is read twice"
+        assert sorted(merged) == list(range(len(self.seats) + len(self.mergers))), (
+            f"{self.strategy}: a ring is read twice"
+        )
 
 
 def refuse_kind(strategy: str, kind: str) -> QueryError:

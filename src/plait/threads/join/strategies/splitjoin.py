@@ -40,7 +40,6 @@ from plait.models import splitjoin as equations
 from plait.threads.join.strategies import scalejoin
 from plait.threads.join.strategies.plan import Plan, Seat, Wish, refuse_kind
 
-
 WIDEST = 8  # children of a worker, before the tree becomes deeper
 
 
