@@ -26,6 +26,9 @@ _MODULES = {
     "join-balance": "plait_bench.join_studies:skew",
     "join-latency": "plait_bench.join_studies:latency",
     "join-punctuation": "plait_bench.join_studies:punctuation",
+    "join-ordering": "plait_bench.join_studies:ordering",
+    "join-gathering": "plait_bench.join_studies:gathering",
+    "join-stages": "plait_bench.join_studies:stages",
     "join-selectivity": "plait_bench.join_studies:selectivity",
     "join-peers": "plait_bench.join_studies:against",
 }

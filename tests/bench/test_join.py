@@ -39,6 +39,7 @@ def test_join_gives_its_ratios_and_one_result_for_all_strategies() -> None:
 @pytest.mark.parametrize(
     ("name", "column"),
     [("workers", "set"), ("balance", None), ("punctuation", "set"), ("selectivity", None), ("peers", "results"),
+     ("ordering", None), ("gathering", "set"), ("stages", None),
      ("latency", None)],
 )  # fmt: skip
 def test_a_study_runs_and_its_contenders_agree(name: str, column: str | None) -> None:

@@ -79,6 +79,13 @@ class ThreadsOptions(TypedDict, total=False):
         ...     run.drain()
         ...     run.table().column_names
         ['ts', 'a_ts', 'a_x', 'b_ts', 'b_x', '_plait_key']
+        >>> with near.on_threads(strategy="splitjoin", workers=2, punctuate="2 comparisons", marks=True, fan_in=2) as run:
+        ...     run.push("a", None, {"ts": [1, 2], "x": [1, 5]})
+        ...     run.push("b", None, {"ts": [1, 2], "x": [5, 1]})
+        ...     run.drain()
+        ...     marks = run.table().column("_plait_mark").to_pylist()
+        >>> [mark and (mark["stream"], mark["trigger"]) for mark in marks]  # a result is None
+        [('a', 0), ('b', 1), None, ('a', 2), None, ('b', 3)]
     """
 
     workers: int | None

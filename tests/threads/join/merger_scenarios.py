@@ -21,8 +21,9 @@ from plait.threads.join.loop import words as o
 from plait.threads.words import CONTROL_WORDS
 
 Steps = Generator[Any, None, Any]
-#: Of a worker its batches: of each the results (rank of the trigger, number of the partner), and the rank behind the batch.
-Batches = list[tuple[list[tuple[int, int]], int]]
+#: Of a worker its batches: of each the results (rank of the trigger, number of the partner; None: a row without any that is due
+#: at the ts of this rank), and the rank behind the batch.
+Batches = list[tuple[list[tuple[int, int | None]], int]]
 
 OUT, GATHER = "plait.threads.join.loop.out", "plait.threads.join.loop.gather"
 
@@ -70,6 +71,7 @@ class Tree:
         at, w = self._array(o.WORDS)
         out, _ = self._array(self.case.room * o.E_WORDS)
         w.words[o.OUT], w.words[o.OUT_MASK] = out, self.case.room - 1
+        w.words[o.HOW] = o.LEFT if self.case.unmatched else o.INNER
         for word in (o.FRONTIER, o.DONE_TS, o.LIVE_TS, o.LIVE_TS + 1, real.DUE_LIVE, real.DUE_LIVE + 1):
             w.words[word] = BEFORE_ALL
         return at
@@ -83,7 +85,10 @@ class Tree:
                 w[o.AT] = rank - w[o.RANK]
                 w[o.PHASE] = o.EMITTING
                 yield from call["room"](self.control, w)
-                yield from call["put"](w, out, rank, 2 * rank, partner, rank, max(0, rank - 2))
+                if partner is None:
+                    yield from call["put"](w, out, rank, o.UNMATCHED, 0, AFTER_ALL, AFTER_ALL)  # rows that stay
+                else:
+                    yield from call["put"](w, out, rank, 2 * rank, partner, rank, max(0, rank - 2))
             w[o.RANK], w[o.PHASE] = until, o.CLOSING
             yield from call["publish_progress"](self.control, w, until - 1, until, until - 2)
         yield from call["publish_progress"](self.control, w, AFTER_ALL, AFTER_ALL, AFTER_ALL)
@@ -112,7 +117,7 @@ class Tree:
                 entry = tuple(int(word) for word in dest[:, k])
                 there = entry[o.E_LEFT] >= gone[0] and entry[o.E_RIGHT] >= gone[1]
                 assert there, f"{entry} names a row that was let go of"
-                self.taken.append(entry[1:3])
+                self.taken.append(entry[:3])
             if number < self.case.most:
                 rank = int(seen[2])
                 if (rank if every <= 1 else rank // every * every) >= due[0]:
@@ -128,6 +133,7 @@ class Case:
     def __init__(self, workers: list[Batches], *, mergers: tuple[tuple[int, ...], ...] = ((0, 1),), every: int = real.STRICT,
                  block: int = 0, room: int = 2, most: int = 2, patches: Patches | None = None) -> None:  # fmt: skip
         self.workers, self.mergers, self.every, self.block = workers, mergers, every, block
+        self.unmatched = any(partner is None for batches in workers for results, _ in batches for _, partner in results)
         self.room, self.most, self.threads = room, most, len(workers) + len(mergers) + 1
         self._tree: Tree | None = None
         native = {
@@ -149,17 +155,17 @@ class Case:
 
     def finish(self, tree: Tree) -> None:
         """Nothing is lost or repeated, nothing is out of the order that the precision asks for, and nobody is left asleep."""
-        put = [(2 * rank, partner) for batches in self.workers for results, _ in batches for rank, partner in results]
-        assert sorted(tree.taken) == sorted(put)
+        worker = {
+            (rank, o.UNMATCHED, 0) if partner is None else (rank, 2 * rank, partner): k
+            for k, batches in enumerate(self.workers) for results, _ in batches for rank, partner in results
+        }  # fmt: skip
+        assert sorted(tree.taken) == sorted(worker)
         if self.every == real.STRICT:
-            assert tree.taken == sorted(put)
+            assert tree.taken == sorted(worker)
+        elif self.unmatched:
+            assert [entry[:2] for entry in tree.taken] == [entry[:2] for entry in sorted(worker)]
         elif self.every > 0:
-            worker = {
-                (2 * r, p): k for k, batches in enumerate(self.workers) for results, _ in batches for r, p in results
-            }
-            stretch = [
-                (t // 2 // self.every, p // self.block if self.block else 0, worker[t, p]) for t, p in tree.taken
-            ]
-            assert stretch == sorted(stretch)
+            cut = [(e[1] // 2 // self.every, e[2] // self.block if self.block else 0, worker[e]) for e in tree.taken]
+            assert cut == sorted(cut)
         assert all(tree.control.words[event] == 0 for event in (o.OUT_SLEEPERS, o.ROOM_SLEEPERS))
         assert tree.control.words[shared.HALT] == 0

@@ -122,6 +122,19 @@ def test_a_precision_guarantees_what_it_says(case: tuple[Any, ...]) -> None:
         assert_same(got, want)
 
 
+@pytest.mark.parametrize("wanted", ["2 comparisons", 1, 5])
+def test_scans_give_one_sequence_for_a_number_of_workers(wanted: Any) -> None:
+    """However tuples are delivered and fall into batches, and with mergers or without."""
+    found = {
+        tuple(as_rows(outcome(
+            query("band", "time"), TABLES, batch, threads, strategy="splitjoin", workers=3, punctuate=wanted, fan_in=fan_in,
+            index="scan", batch=batch, plain=True,
+        )))
+        for batch, threads, fan_in in ((1, 1, None), (16, 3, 2), (2048, 2, None))
+    }  # fmt: skip
+    assert len(found) == 1
+
+
 @pytest.mark.parametrize("how", ["left", "semi", "anti"])
 def test_other_kinds_with_one_worker(how: str) -> None:
     """Unmatched rows have no trigger: they stand at their moment with every precision but none."""

@@ -33,6 +33,9 @@ INTERVALS: list[Any] = [
 ]
 THREE: list[Any] = [*TWO, [([(1, 5), (3, 5)], 4), ([(4, 5)], 5)]]
 
+# The second has a row that is due at 2, and comes with it in the batch in which the first has trigger 3.
+UNMATCHED: list[Any] = [[([(1, 0)], 3), ([(3, 0)], 5)], [([(1, 1)], 3), ([(2, None), (3, 1)], 5)]]
+
 CASES: dict[str, tuple[list[Any], dict[str, Any]]] = {
     "strict": (TWO, {}),
     "quiet": (QUIET, {}),
@@ -40,6 +43,8 @@ CASES: dict[str, tuple[list[Any], dict[str, Any]]] = {
     "intervals": (INTERVALS, {"every": 4, "room": 4}),
     "blocks": (BLOCKS, {"every": 1, "block": 2, "room": 4}),
     "never": (TWO, {"every": real.NEVER}),
+    "unmatched": (UNMATCHED, {"every": 1, "mergers": ()}),
+    "unmatched, strict": (UNMATCHED, {"mergers": ()}),
     "and a worker": (THREE, {"room": 4}),
     "two levels": ([*INTERVALS, THREE[2]], {"mergers": ((0, 1), (3, 2)), "every": 4}),
 }
@@ -90,6 +95,7 @@ MUTANTS = {
     "a block is not waited for": Mutant(
         GATHER, "        elif every > 0 and block == 0:\n", "        elif every > 0:\n", "blocks"
     ),
+    "a row that is due is not waited for": Mutant(GATHER, " or (unmatched and entry_ts > known[TS, j])", "", "unmatched"),
     "a stretch is not left": Mutant(
         GATHER, "                more = every > 0 and same_stretch(a, i, j, every, block)",
         "                more = every > 0", "triggers",

@@ -160,6 +160,8 @@ def merge(rings, taken, known, every, block, most, dest):
     With one ring, or without any order, it is a copy.
     """
     n = len(rings)
+    how = ints(rings[0], o.WORDS)[o.HOW]
+    unmatched = how == o.LEFT or how == o.ANTI
     count = 0
     while count < most:
         best = -1
@@ -182,7 +184,7 @@ def merge(rings, taken, known, every, block, most, dest):
         i = (taken[best] & w[o.OUT_MASK]) * o.E_WORDS
         # As long as one worker is the only one there is nothing to compare.
         alone = n == 1 or every == NEVER
-        if not alone and held_back(best, a[i + o.E_TS], a[i + o.E_TRIGGER], taken, known, every, block):
+        if not alone and held_back(best, a[i + o.E_TS], a[i + o.E_TRIGGER], taken, known, every, block, unmatched):
             return count
         more = True
         while more:
@@ -231,12 +233,13 @@ def first_is_less(a, i, b, j, every, block):
 
 
 @inner
-def held_back(k, entry_ts, trigger, taken, known, every, block):
+def held_back(k, entry_ts, trigger, taken, known, every, block, unmatched):
     """Whether a worker whose ring is empty may still have something that goes before this entry of worker k.
 
     `trigger` is 2 * rank + side; `k` the worker whose entry it is. With a punctuation interval, what counts is which
-    interval an entry falls into; inside one the workers of lower numbers go first. How far a worker is within a trigger
-    nobody says: with cuts there, all must be done with it.
+    interval an entry falls into; inside one the workers of lower numbers go first, unless one of the others may still come with
+    an unmatched row that is due before. How far a worker is within a trigger nobody says: with cuts there, all must be done
+    with it.
     """
     for j in range(len(taken)):
         if j == k or taken[j] < known[TAIL, j] or known[TS, j] == AFTER_ALL:
@@ -246,7 +249,7 @@ def held_back(k, entry_ts, trigger, taken, known, every, block):
                 return True
         elif every > 0 and block == 0:
             mine, theirs = (trigger >> 1) // every, known[RANK, j] // every
-            if mine > theirs or (mine == theirs and k > j):
+            if mine > theirs or (mine == theirs and (k > j or (unmatched and entry_ts > known[TS, j]))):
                 return True
         elif trigger >> 1 >= known[RANK, j]:
             return True
