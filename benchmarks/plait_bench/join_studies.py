@@ -20,8 +20,8 @@ from plait.connectors import synthetic
 from plait.connectors.synthetic.workload import tables
 from plait.threads.join.marks import MARK
 from plait_bench import join_peers as peers
-from plait_bench import rivals
-from plait_bench.band import data, query
+from plait_bench import merging, rivals
+from plait_bench.band import LEFT, RIGHT, data, query
 from plait_bench.join import Rows, balance, latency_row
 from plait_bench.join_runs import digests, flat_out, paced, pieces, preloaded, rounds, same, warm_up
 from plait_bench.machine import machine
@@ -148,7 +148,7 @@ def punctuation(quick: bool = False) -> dict[str, Any]:
     marks are shown. SplitJoin's figure 19, which has marks, is `ordering`.
     """
     rows: Rows = []
-    given, made_of = _keyed(4_000 if quick else 60_000)
+    given, made_of = _keyed(2_000 if quick else 10_000)
     seen, repeat = None, 1 if quick else 3
     for interval in ("comparison", "10 comparisons", 1, 10, 100, 1000, None):
         options: dict[str, Any] = {"strategy": "splitjoin", "workers": 2, "punctuate": interval, "index": "hash"}
@@ -175,9 +175,9 @@ def _keyed(rows: int, keys: int = 20, last: int = 2000) -> tuple[dict[str, pa.Ta
     dice = np.random.default_rng(1)
     given = {
         name: pa.table({"ts": np.arange(rows) * 2 + at, "k": dice.integers(0, keys, rows), "v": np.arange(rows)})
-        for at, name in enumerate(("r", "s"))
+        for at, name in enumerate((LEFT, RIGHT))
     }
-    return given, plait.join(*(plait.stream(name, unit="us") for name in given), on="r.k = s.k", last=last)
+    return given, plait.join(*(plait.stream(name, unit="us") for name in given), on="l.k = r.k", last=last)
 
 
 def ordering(quick: bool = False) -> dict[str, Any]:
@@ -247,9 +247,10 @@ def gathering(quick: bool = False) -> dict[str, Any]:
 
     Many results a tuple. Whoever reads gathers from all workers, or from mergers of their own threads (`fan_in`); tuples come
     down trees of several fan-outs, or (scalejoin) every worker merges the sources for itself; half of the workers store and
-    half compare. On fewer cores than threads it says what the machinery itself costs, not what it gains.
+    half compare. On fewer cores than threads it says what the machinery itself costs, not what it gains. Besides, what merging
+    alone costs (`merging`), in processor time.
     """
-    given, made_of = _keyed(3_000 if quick else 40_000, keys=200)
+    given, made_of = _keyed(3_000 if quick else 20_000, keys=200)
     workers = 8
     plans: list[tuple[str, dict[str, Any]]] = [
         ("scalejoin", {"strategy": "scalejoin"}),
@@ -272,7 +273,7 @@ def gathering(quick: bool = False) -> dict[str, Any]:
             return last[name].tuples_per_s  # type: ignore[no-any-return]
 
         calls[name] = call
-    speeds = rounds(calls, 1 if quick else 5, warm=False)
+    speeds = rounds(calls, 1 if quick else 3, warm=False)
     rows: Rows = []
     seen = None
     for name, _ in plans:
@@ -280,7 +281,7 @@ def gathering(quick: bool = False) -> dict[str, Any]:
         seen = seen or unordered
         same(name, unordered, seen)
         rows.append({
-            "contender": name, "workers": workers, "threads": len(stats.threads_cpu_s), "set": unordered,
+            "case": "whole", "contender": name, "workers": workers, "threads": len(stats.threads_cpu_s), "set": unordered,
             "tuples_per_s": statistics.median(speeds[name]), "cpu_s": sum(stats.threads_cpu_s),
             "results": last[name].table.num_rows,
         } | {f"{stage}_p50_ms": value.p50 for stage, value in stats.stage_latency_ms.items()})  # fmt: skip
@@ -293,7 +294,11 @@ def gathering(quick: bool = False) -> dict[str, Any]:
         "scalejoin_vs_widened": by["scalejoin"] / by["tree, widened"],
         "storing_apart_vs_together": by["storing apart"] / by["tree, widened"],
     }
-    return _result("join-gathering", rows, ratios)
+    alone = merging.rows(quick)
+    most = max(row["workers"] for row in alone)
+    exact = {row["fan_in"]: row for row in alone if row["workers"] == most and row["punctuate"] == "comparison"}
+    ratios["reader_ns_mergers_2_vs_none"] = exact[2]["reader_ns"] / exact[None]["reader_ns"]
+    return _result("join-gathering", rows + alone, ratios)
 
 
 def stages(quick: bool = False) -> dict[str, Any]:
