@@ -2,7 +2,7 @@
 
 `load` reads the modules that hold shared-memory code and rewrites them, without changing a word on disk:
 
-    a function marked `compiled`    becomes a generator that yields before every atomic step; so does an `inner` one
+    a function marked `compiled`    becomes a generator that yields before every atomic step (`inner` ones, too)
     a call of such a function       becomes `yield from`
     a function marked `pure`        stays as it is
     `fence`, `pause`, `wake_all`    vanish: see below

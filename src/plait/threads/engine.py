@@ -61,15 +61,17 @@ W = TypeVar("W", bound=Seated)
 
 
 class Engine(ABC, Generic[W]):
-    """One operator of a run. `threads`: as many as there may be; without `elastic=` one a worker, then one a merger.
+    """One operator of a run. `threads`: as many as there may be; without `elastic=` one a worker.
 
     Attributes: `ground` streams, gate, control words; `workers` their memory, one a seat; `encoder` what rows become;
     `payloads` whole rows by stream; `pauser` lets workers stand still; `pusher` the sources; `gatherer` where results
-    come out; `epochs` of an elastic run, else None; `threads` not started before `begin`.
+    come out; `epochs` of an elastic run, else None; `threads` not started before `begin`: the workers', then those that work
+    `beside` them, by name.
     """
 
     def __init__(self, ground: Ground, plan: AnyPlan, *, workers: list[W], encoder: Encodes, payloads: Mapping[str, Any],
-                 pauser: Pauser, pusher: Pusher, gatherer: Gathers, epochs: Epochs | None, mergers: int = 0) -> None:  # fmt: skip
+                 pauser: Pauser, pusher: Pusher, gatherer: Gathers, epochs: Epochs | None,
+                 beside: tuple[str, ...] = ()) -> None:  # fmt: skip
         self.ground, self.plan, self.workers = ground, plan, workers
         self.bound, self.options, self.together = ground.bound, ground.options, ground.together
         self.gate, self.control, self.arenas, self.latency = ground.gate, ground.control, ground.arenas, ground.latency
@@ -77,12 +79,12 @@ class Engine(ABC, Generic[W]):
         self.encoder, self.payloads, self.pauser, self.pusher = encoder, payloads, pauser, pusher
         self.gatherer, self.epochs = gatherer, epochs
         self._unlooked = 0  # rows since the last look; threads that push count it without a lock, so it is about right
-        crew = len(workers) + mergers if epochs is None else epochs.threads
+        crew = len(workers) if epochs is None else epochs.threads
         self.threads = [
-            threading.Thread(target=self._thread, args=(k,), name=f"plait-{plan.strategy}-{k}", daemon=True)
-            for k in range(crew)
+            threading.Thread(target=self._thread, args=(k,), name=f"plait-{plan.strategy}-{named}", daemon=True)
+            for k, named in enumerate((*range(crew), *beside))
         ]
-        self.clocks = Clocks(crew)
+        self.clocks = Clocks(len(self.threads))
         self.watch: Watch | None = None  # with `policy=`, once it runs
         self.began = time.monotonic()
 

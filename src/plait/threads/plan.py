@@ -22,6 +22,7 @@ from plait.query.operator import Operator
 from plait.query.stream import Stream
 from plait.threads.aggregate import designs
 from plait.threads.join import asof
+from plait.threads.join.loop.gather import NEVER, STRICT
 from plait.threads.join.strategies import choice as model
 from plait.threads.join.strategies import dpjoin, registry, scalejoin
 from plait.threads.join.strategies.plan import Plan, Wish
@@ -247,7 +248,24 @@ def plan(query: Query, options: Options) -> AnyPlan:
         chosen.check(query, options.order, options.index)
         made = chosen.plan(wish)
     made.check()
-    return made if not why else replace(made, why=f"{why}; {made.why}")
+    said = (why, made.why, _ordered(options))
+    return replace(made, why="; ".join(part for part in said if part))
+
+
+def _ordered(options: Options) -> str:
+    """How exactly SplitJoin's results are ordered, where somebody asked for it in its words."""
+    if options.punctuate == "order" and not options.marks:
+        return ""
+    every, comparisons = options.precision()
+    if every == NEVER:
+        return "results as they come"
+    if every == STRICT:
+        told = "results in full order"
+    elif comparisons:
+        told = f"results in order of triggers, of each one's partners every {comparisons} of a sub-window"
+    else:
+        told = "results in order of triggers" if every == 1 else f"results in order every {every} triggers"
+    return told + ", with marks" * options.marks
 
 
 def _may_choose_workers(kind: str, options: Options) -> bool:

@@ -388,6 +388,31 @@ def test_latency_by_stage() -> None:
         assert all(each.samples == 0 for each in run.stats().stage_latency_ms.values())
 
 
+# --- what is said of it ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({}, "tree of fan-out 2"),
+        ({"punctuate": "comparison", "marks": True}, "results in full order, with marks"),
+        ({"punctuate": "10 comparisons"}, "in order of triggers, of each one's partners every 10 of a sub-window"),
+        ({"punctuate": 1}, "results in order of triggers"),
+        ({"punctuate": 5, "marks": True}, "results in order every 5 triggers, with marks"),
+        ({"punctuate": None}, "results as they come"),
+        ({"fan_in": 2}, "results gathered by 1 merger of fan-in 2, each in a thread of its own"),
+        ({"fan_in": 3}, "results gathered by whoever reads them"),
+    ],
+)
+def test_explain_says_it(options: dict[str, Any], told: str) -> None:
+    schemas = {n: t.schema for n, t in TABLES.items()}
+    with query("band", "time").on_threads(
+        schemas=schemas, strategy="splitjoin", workers=3, plain=True, **options
+    ) as run:
+        assert told in run.explain()
+        assert ("results in" in run.explain()) == ("punctuate" in options and options["punctuate"] is not None)
+
+
 # --- what is refused --------------------------------------------------------------------------------------------
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {

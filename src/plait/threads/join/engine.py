@@ -185,7 +185,8 @@ class JoinEngine(Engine[Worker]):
                             keep_latest=self.windows.keep_latest, precision=precision, block=block, keys=options.keys,
                             marks=options.marks)  # fmt: skip
         super().__init__(ground, made, workers=workers, encoder=encoder, payloads=payloads, pauser=pauser, pusher=pusher,
-                         gatherer=gatherer, epochs=epochs, mergers=len(self.mergers))  # fmt: skip
+                         gatherer=gatherer, epochs=epochs,
+                         beside=tuple(f"merger-{k}" for k in range(len(self.mergers))))  # fmt: skip
         self._kept = _share_memory(made, workers, ground.slots, most)
         self._work = made.loop or work
         self._table = np.zeros((count, serve.T_FIELDS), np.int64)
@@ -202,14 +203,17 @@ class JoinEngine(Engine[Worker]):
             self._serve_shares(thread, self.epochs.words)
             return
         if thread >= len(self.workers):
-            merger = self.mergers[thread - len(self.workers)]
-            while int(work_merger(*merger.arguments(self.control))) == o.HALTED:
-                self.pauser.stand()
+            self._merge(self.mergers[thread - len(self.workers)])
             return
         worker = self.workers[thread]
         arguments = (self.gate.words, self.control, self.arenas.table)
         while self.windows.see_to(worker, int(self._work(*worker.arguments(*arguments)))):
             pass
+
+    def _merge(self, merger: Merger) -> None:
+        """A merger's thread: it stands still when workers do."""
+        while int(work_merger(*merger.arguments(self.control))) == o.HALTED:
+            self.pauser.stand()
 
     def _serve_shares(self, thread: int, epochs: np.ndarray) -> None:
         """A thread of an elastic run: the same for the shares that are its own, whatever their numbers."""
