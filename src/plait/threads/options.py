@@ -19,6 +19,7 @@ from plait.core.join.choice import KINDS
 from plait.errors import QueryError
 from plait.query.base import check_order
 from plait.schema import is_number
+from plait.threads.affinity import cores_of
 from plait.threads.aggregate import designs
 from plait.threads.elastic.policy import policy_of
 from plait.threads.gate import GATES
@@ -42,6 +43,8 @@ class Options:
     order: str = "strict"
     index: str = "auto"
     layout: Any = "auto"
+    emitter: bool = False
+    affinity: Any = False
     gate: str = "auto"
     punctuate: Any = "order"
     fan_out: int = 2
@@ -70,7 +73,7 @@ class Options:
         for name, (value, known) in named.items():
             if value not in known:
                 raise QueryError(f"{name}={value!r} is not known", do=f"Use one of {', '.join(map(repr, known))}")
-        for name, value in (("keys", self.keys), ("plain", self.plain)):
+        for name, value in (("keys", self.keys), ("plain", self.plain), ("emitter", self.emitter)):
             if not isinstance(value, bool):
                 raise QueryError(f"{name}={value!r} is no truth value", do="Pass True or False")
         if not (is_number(self.stall_after_s) and self.stall_after_s > 0):
@@ -93,6 +96,13 @@ class Options:
                 why="layouts are DP-Join's",
                 do="Say strategy='dpjoin', or leave layout= out",
             )
+        if self.emitter and self.strategy != "auto" and not (own is not None and own.emits):
+            raise QueryError(
+                f"emitter=True with strategy={self.strategy!r}",
+                why="rows and columns of workers, to which an Emitter sends tuples, are DP-Join's",
+                do="Say strategy='dpjoin', or leave emitter= out",
+            )
+        cores_of(self.affinity)
         self.precision()
         policy_of(self.policy)
 

@@ -35,8 +35,9 @@ from plait.threads.join.asof import LAST_ID, LAST_REF
 from plait.threads.join.asof_codes import AsofCodes
 from plait.threads.join.columns import Encoder, Kernels
 from plait.threads.join.loop import words as o
+from plait.threads.join.loop.emitter import emit_tuples
 from plait.threads.join.loop.worker import work
-from plait.threads.join.memory import Segment, Worker, plant
+from plait.threads.join.memory import Emitter, Segment, Worker, plant
 from plait.threads.join.strategies.plan import Plan
 from plait.threads.options import Options
 from plait.threads.pause import Pauser
@@ -153,7 +154,7 @@ class JoinEngine(Engine[Worker]):
         query = bound.node
         assert isinstance(query, (Join, Asof))
         count, most = len(made.seats), min(options.batch or BATCH, 1 << 14)
-        ground = Ground(bound, schemas, options, together, readers=count, most=most, events=o.EVENTS,
+        ground = Ground(bound, schemas, options, together, readers=count + made.emitter, most=most, events=o.EVENTS,
                         switches=options.elastic is not None)  # fmt: skip
         encoder = _encoder(bound, options)
         segments = _segments(query, made, encoder)
@@ -170,7 +171,8 @@ class JoinEngine(Engine[Worker]):
                             ground.control, ground.latency, forget=pusher.forget, keep_latest=self.windows.keep_latest,
                             precision=options.precision(), keys=options.keys)  # fmt: skip
         super().__init__(ground, made, workers=workers, encoder=encoder, payloads=payloads, pauser=pauser, pusher=pusher,
-                         gatherer=gatherer, epochs=epochs)  # fmt: skip
+                         gatherer=gatherer, epochs=epochs, beside=("emitter",) * made.emitter)  # fmt: skip
+        self._emitter = Emitter(made, workers, ground.slots, most) if made.emitter else None
         self._kept = _share_memory(made, workers, ground.slots, most)
         self._work = made.loop or work
         self._table = np.zeros((count, serve.T_FIELDS), np.int64)
@@ -186,10 +188,19 @@ class JoinEngine(Engine[Worker]):
         if self.epochs is not None:
             self._serve_shares(thread, self.epochs.words)
             return
+        if thread == len(self.workers):
+            self._emit()
+            return
         worker = self.workers[thread]
         arguments = (self.gate.words, self.control, self.arenas.table)
         while self.windows.see_to(worker, int(self._work(*worker.arguments(*arguments)))):
             pass
+
+    def _emit(self) -> None:
+        """The Emitter's thread: it stands still when workers do."""
+        assert self._emitter is not None
+        while int(emit_tuples(*self._emitter.arguments(self.gate.words, self.control))) == o.HALTED:
+            self.pauser.stand()
 
     def _serve_shares(self, thread: int, epochs: np.ndarray) -> None:
         """A thread of an elastic run: the same for the shares that are its own, whatever their numbers."""

@@ -67,6 +67,7 @@ def emit(c, w, batch, p0, pairs, out):
     while w[o.AT] < w[o.TO]:
         i = w[o.AT]
         ts = batch[o.B_TS, i]
+        w[o.AT_RANK] = batch[o.B_RANK, i] if w[o.GRID_IN] else w[o.RANK] + i
         if (how == o.LEFT or how == o.ANTI) and pass_time(c, w, out, ts) != 0:
             return o.HALTED
         if w[o.EMITTED] < starts[i]:
@@ -74,7 +75,7 @@ def emit(c, w, batch, p0, pairs, out):
             s = segment_of(w, 1 - side)
             cap, mask = s[seg.CAP], s[seg.MASK]
             ids, refs = ints(s[seg.ID], cap), ints(s[seg.REF], cap)
-            trigger, own = 2 * (w[o.RANK] + i) + side, batch[o.B_REF, i]
+            trigger, own = 2 * w[o.AT_RANK] + side, batch[o.B_REF, i]
             while w[o.EMITTED] < starts[i]:
                 if room(c, w) != 0:
                     return o.HALTED
@@ -159,7 +160,7 @@ def room(c, w):
     store_release(w, o.OUT_TAIL, tail)
     # Or nobody could take what a batch has filled the ring with: triggers are given out only when they are done. When a batch
     # is closed its tuples are counted in RANK.
-    store_release(w, o.DONE_RANK, w[o.RANK] + (0 if w[o.PHASE] == o.CLOSING else w[o.AT]))
+    store_release(w, o.DONE_RANK, w[o.RANK] if w[o.PHASE] == o.CLOSING else w[o.AT_RANK])
     fence()
     wake_gatherer(c)
     store_release(w, shared.WAITS, shared.FOR_CONSUMER)

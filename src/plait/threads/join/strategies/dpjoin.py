@@ -48,4 +48,6 @@ def plan(wish: Wish) -> Plan:
     for k in range(m * n):
         row, column = divmod(k, n)
         seats.append(Seat((row, column), (m, n), (row, column), (m, n), (row, column), (column == 0, row == 0)))
-    return Plan("dpjoin", tuple(seats), (m, n), why)
+    if wish.emitter:
+        why += "; an Emitter sends left tuples to the first worker of a row, right ones to a column's, and workers hand them on"
+    return Plan("dpjoin", tuple(seats), (m, n), why, emitter=wish.emitter)

@@ -44,6 +44,7 @@ class Wish:
     kind: str = "inner"
     layout: Two | str = "auto"
     fan_out: int = 2
+    emitter: bool = False
     rates: tuple[float, float] | None = None
     meets: tuple[float, float] | None = None
     costs: Costs | None = None
@@ -75,6 +76,7 @@ class Plan:
     layout: Two
     why: str
     tree: bool = field(default=False)
+    emitter: bool = field(default=False)  # sends tuples to the first worker of a row or column (`loop.grid`)
     loop: Any = field(
         default=None, compare=False
     )  # a compiled function with the arguments of `worker.work`; None: that one
