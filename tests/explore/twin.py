@@ -2,7 +2,7 @@
 
 `load` reads the modules that hold shared-memory code and rewrites them, without changing a word on disk:
 
-    a function marked `compiled`    becomes a generator that yields before every atomic step
+    a function marked `compiled`    becomes a generator that yields before every atomic step (`inner` ones, too)
     a call of such a function       becomes `yield from`
     a function marked `pure`        stays as it is
     `fence`, `pause`, `wake_all`    vanish: see below
@@ -148,7 +148,7 @@ class Twin:
 
 
 def _is_compiled(node: ast.FunctionDef) -> bool:
-    return any(isinstance(mark, ast.Name) and mark.id == "compiled" for mark in node.decorator_list)
+    return any(isinstance(mark, ast.Name) and mark.id in ("compiled", "inner") for mark in node.decorator_list)
 
 
 class _Rewriter(ast.NodeTransformer):

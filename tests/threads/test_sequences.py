@@ -13,6 +13,7 @@ import pytest
 from tests.reference.judge import assert_same
 
 import plait
+from plait.threads import engine
 from plait.threads.join.loop import segment as seg
 from plait.threads.join.loop import words as o
 
@@ -236,6 +237,15 @@ def test_columns_widen_while_the_run_goes_on() -> None:
             run.drain()
             assert_same(run.table(), want)
             assert "judged by Python" in run.explain()
+
+
+@pytest.mark.parametrize("plan", [2, 9, 11, 13, 17], ids=lambda at: str(PLANS[at]))
+@pytest.mark.parametrize("window", ["count", "tumbling count"])
+def test_rows_stay_until_nothing_names_them(plan: int, window: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What can be forgotten is looked for after every few rows."""
+    monkeypatch.setattr(engine, "TICK_ROWS", 8)
+    got = outcome(query("band", window), TABLES, 3, 2, batch=5, plain=True, **PLANS[plan])
+    assert_same(got, expected("band", window, "inner", TABLES))
 
 
 @pytest.mark.parametrize(

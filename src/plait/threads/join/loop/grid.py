@@ -105,6 +105,12 @@ def put_mark(w, f):
     put_message(f, w[o.FRONTIER], origin, w[o.CUT_MARK], w[o.CUT_TS], w[o.CUT_LEFT], w[o.CUT_RANK])
 
 
+@inner
+def rank_at(w, batch, i):
+    """The rank of the tuple at a position of the batch: its own words say so, or it is counted from the batch's first."""
+    return batch[o.B_RANK, i] if w[o.GRID_IN] else w[o.RANK] + i
+
+
 # --- a worker takes and hands on ------------------------------------------------------------------------------------
 
 
@@ -174,6 +180,8 @@ def read_grid(c, w, batch):
             place0 = place_of(left, head0, tail0)
         else:
             place1 = place_of(right, head1, tail1)
+    if taken == 0:
+        return 0  # and nobody is woken: this worker itself may be about to sleep
     if min(place0, place1) >= until:
         cut_at(w, w[o.HEARD_RANK + lower], w[o.HEARD_LEFT + lower], w[o.HEARD_TS + lower])
     w[o.COUNT] = number

@@ -39,6 +39,7 @@ from plait.threads.atomics.native import clock_ns, compiled, inner, ints, octets
 from plait.threads.gate.flow import cancel, prepare, sleep
 from plait.threads.join.loop import segment as seg
 from plait.threads.join.loop import words as o
+from plait.threads.join.loop.grid import rank_at
 from plait.threads.join.loop.probe import segment_of
 
 SLICE_NS = 1_000_000_000
@@ -67,7 +68,7 @@ def emit(c, w, batch, p0, pairs, out):
     while w[o.AT] < w[o.TO]:
         i = w[o.AT]
         ts = batch[o.B_TS, i]
-        w[o.AT_RANK] = batch[o.B_RANK, i] if w[o.GRID_IN] else w[o.RANK] + i
+        w[o.AT_RANK] = rank_at(w, batch, i)
         if (how == o.LEFT or how == o.ANTI) and pass_time(c, w, out, ts) != 0:
             return o.HALTED
         if w[o.EMITTED] < starts[i]:
