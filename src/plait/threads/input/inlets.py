@@ -34,7 +34,7 @@ class Inlets:
 
     Those that turn up while the run goes on are let in under `_joining`, and streams end under it: so a stream's end meets every
     source it has. Their memory is made under `_encoding`, under which columns are widened: so none is left with columns of
-    before. Locks are taken in this order: `_joining`, `_encoding`.
+    before. Locks are taken in this order: `_joining`, `_encoding`. Rows are pushed under neither.
 
     `_owner`: of each slot its stream and source. `_nobody`: a stream of which no source is known has a slot of its own
     that holds the frontier, so that nothing is given out before its first source has spoken. `_others`: the slot that

@@ -54,6 +54,8 @@ class Inlet:
     delivered: int = 0  # tuples, those that were dropped among them
     last_seq: Any = None
     added: int = 0  # tuples handed to the gate
+    taken: int = 0  # tuples that entered, or wait to
+    laying: bool = False  # its columns are being written (`push`)
     waiting: Waiting = field(default_factory=Waiting)
     #: By content: rows that wait, by ts and what they hold.
     equals: dict[tuple[int, bytes], int] = field(default_factory=dict)
@@ -98,7 +100,6 @@ class StreamIntake:
         self.ended = False
         self.late: list[pa.RecordBatch] = []
         self.behind: list[pa.RecordBatch] = []
-        self.taken = 0
         declared = stream.declared()
         for position, name in enumerate(declared or ()):
             self.add(self.made(name, position))
@@ -113,6 +114,11 @@ class StreamIntake:
     def add(self, inlet: Inlet) -> None:
         """From here on the source is known; one thread at a time (`inlets.Inlets`)."""
         self.inlets = {**self.inlets, inlet.name: inlet}
+
+    @property
+    def taken(self) -> int:
+        """Tuples that were neither late nor behind: those of each source, which one thread at a time counts."""
+        return sum(inlet.taken for inlet in self.inlets.values())
 
     @property
     def by_content(self) -> bool:
