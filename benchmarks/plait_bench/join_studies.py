@@ -100,7 +100,8 @@ def latency(quick: bool = False) -> dict[str, Any]:
         plans: list[tuple[str, dict[str, Any]]] = [
             (f"dpjoin {m} x {n}", {"strategy": "dpjoin", "layout": (m, n)}) for m, n in ((4, 1), (2, 2), (1, 4))
         ]
-        plans += [("dpjoin auto", {"strategy": "dpjoin", "workers": 4, "rates": rates}),
+        plans += [("dpjoin 2 x 2, emitter", {"strategy": "dpjoin", "layout": (2, 2), "emitter": True}),
+                  ("dpjoin auto", {"strategy": "dpjoin", "workers": 4, "rates": rates}),
                   ("scalejoin", {"strategy": "scalejoin", "workers": 4}),
                   ("splitjoin", {"strategy": "splitjoin", "workers": 4})]  # fmt: skip
         seen = None

@@ -7,7 +7,7 @@ tests/test_documented.py).
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
 import pyarrow as pa
@@ -35,6 +35,10 @@ class ThreadsOptions(TypedDict, total=False):
             is refused. Default: 'auto'.
         layout: Of dpjoin: (rows, columns), "linear", "square", "rectangular", or "auto", which goes by `rates`.
             Default: 'auto'.
+        emitter: Of dpjoin: one more thread reads the sources and sends each tuple to the first worker of its row or column, from
+            where it is handed on; False: every worker reads all tuples and takes its own. Default: False.
+        affinity: Bind threads to cores, on Linux: True (the cores of this process, by turns) or a list of core numbers.
+            Default: False.
         gate: Where sources are merged: "ring" (every reader merges for itself), "skiplist" (sources sort as they insert, the
             papers' ScaleGate), or "auto", which is the ring. With WiML only the sources' progress goes through it.
             Default: 'auto'.
@@ -95,6 +99,8 @@ class ThreadsOptions(TypedDict, total=False):
     order: str
     index: Literal["auto", "scan", "hash", "grid", "sorted"]
     layout: tuple[int, int] | str
+    emitter: bool
+    affinity: bool | Sequence[int]
     gate: Literal["auto", "ring", "skiplist"]
     punctuate: int | str | None
     marks: bool

@@ -24,6 +24,7 @@ from plait.core.metrics import amount, total
 from plait.errors import RunError
 from plait.order import BEFORE_ALL
 from plait.query.stream import SourceName
+from plait.threads.affinity import bind, cores_of
 from plait.threads.elastic.manager import Change, Epochs, evened
 from plait.threads.elastic.meter import Clocks, Meter
 from plait.threads.elastic.policy import PATIENCE, Watch, policy_of
@@ -84,6 +85,8 @@ class Engine(ABC, Generic[W]):
             threading.Thread(target=self._thread, args=(k,), name=f"plait-{plan.strategy}-{named}", daemon=True)
             for k, named in enumerate((*range(crew), *beside))
         ]
+        cores = cores_of(self.options.affinity)
+        self._cores = [self.together.next_core(cores) for _ in self.threads]
         self.clocks = Clocks(len(self.threads))
         self.watch: Watch | None = None  # with `policy=`, once it runs
         self.began = time.monotonic()
@@ -116,6 +119,9 @@ class Engine(ABC, Generic[W]):
     def _thread(self, number: int) -> None:
         """A thread's whole life. However it ends it is counted out, or `still` would wait for it for ever."""
         try:
+            core = self._cores[number]
+            if core is not None:
+                bind(core)
             with self.clocks.running(number):
                 self._serve(number)
         except Stopped:

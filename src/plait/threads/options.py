@@ -20,6 +20,7 @@ from plait.core.join.choice import KINDS
 from plait.errors import QueryError
 from plait.query.base import check_order
 from plait.schema import is_number
+from plait.threads.affinity import cores_of
 from plait.threads.aggregate import designs
 from plait.threads.elastic.policy import policy_of
 from plait.threads.gate import GATES
@@ -43,6 +44,8 @@ class Options:
     order: str = "strict"
     index: str = "auto"
     layout: Any = "auto"
+    emitter: bool = False
+    affinity: Any = False
     gate: str = "auto"
     punctuate: Any = "order"
     marks: bool = False
@@ -74,7 +77,10 @@ class Options:
         for name, (value, known) in named.items():
             if value not in known:
                 raise QueryError(f"{name}={value!r} is not known", do=f"Use one of {', '.join(map(repr, known))}")
-        flags = {"keys": self.keys, "plain": self.plain, "marks": self.marks, "split_storing": self.split_storing}
+        flags = {
+            "keys": self.keys, "plain": self.plain, "marks": self.marks, "split_storing": self.split_storing,
+            "emitter": self.emitter,
+        }  # fmt: skip
         for name, value in flags.items():
             if not isinstance(value, bool):
                 raise QueryError(f"{name}={value!r} is no truth value", do="Pass True or False")
@@ -110,6 +116,13 @@ class Options:
                 why="layouts are DP-Join's",
                 do="Say strategy='dpjoin', or leave layout= out",
             )
+        if self.emitter and self.strategy != "auto" and not (own is not None and own.emits):
+            raise QueryError(
+                f"emitter=True with strategy={self.strategy!r}",
+                why="rows and columns of workers, to which an Emitter sends tuples, are DP-Join's",
+                do="Say strategy='dpjoin', or leave emitter= out",
+            )
+        cores_of(self.affinity)
         if self.precision().triggers == NEVER and self.marks:
             raise QueryError(
                 f"marks=True with punctuate={self.punctuate!r}, order={self.order!r}",

@@ -58,9 +58,9 @@ def steps(query: Query, options: Options) -> list[Step]:
     ruled = {"auto": nodes, **dict.fromkeys(registry.names(), joins)}.get(
         options.strategy, [node for node in nodes if isinstance(node, Aggregate)]
     )
-    if not ruled or not (joins or options.index == options.layout == "auto"):
+    if not ruled or (not joins and _given(**_of_joins(options))):
         raise QueryError(
-            f"{_given(strategy=options.strategy, index=options.index, layout=options.layout)} for a query of "
+            f"{_given(strategy=options.strategy, **_of_joins(options))} for a query of "
             f"{' and '.join(sorted({type(node).__name__ for node in nodes}))}",
             why="no operator of it has such an option",
             do="Leave it out",
@@ -90,7 +90,12 @@ def labelled(query: Node) -> str:
 
 def _given(**options: Any) -> str:
     """Those of these options that somebody asked for, as they were written."""
-    return ", ".join(f"{name}={value!r}" for name, value in options.items() if value != "auto")
+    return ", ".join(f"{name}={value!r}" for name, value in options.items() if value not in ("auto", False))
+
+
+def _of_joins(options: Options) -> dict[str, Any]:
+    """The options that only joins have."""
+    return {"index": options.index, "layout": options.layout, "emitter": options.emitter}
 
 
 def described(plans: list[tuple[str, Plan | designs.Design | Sharing]]) -> list[str]:
@@ -130,7 +135,7 @@ def _own(node: Query, options: Options, crew: int) -> Options:
     strategy = options.strategy if isinstance(node, Aggregate) and options.strategy not in registry.names() else "auto"
     if strategy == "tuml_mc" and isinstance(node, Aggregate) and not node.by:
         strategy = "auto"
-    return replace(_without_punctuation(options), strategy=strategy, index="auto", layout="auto")
+    return replace(_without_punctuation(options), strategy=strategy, index="auto", layout="auto", emitter=False)
 
 
 def _without_punctuation(options: Options) -> Options:
@@ -170,9 +175,9 @@ AnyPlan = Plan | designs.Design | Sharing
 
 def _sharing(query: Operator, options: Options) -> Sharing:
     """How an operator's buckets are split. Options of joins and aggregates are refused, not ignored."""
-    if options.strategy != "auto" or options.index != "auto" or options.layout != "auto":
+    if given := _given(strategy=options.strategy, **_of_joins(options)):
         raise QueryError(
-            f"{_given(strategy=options.strategy, index=options.index, layout=options.layout)} for an operator",
+            f"{given} for an operator",
             why="these are options of joins and aggregates",
             do="Leave them out",
         )
@@ -198,9 +203,9 @@ def plan(query: Query, options: Options) -> AnyPlan:
     if isinstance(query, Operator):
         return _sharing(query, options)
     if isinstance(query, Aggregate):
-        if options.index != "auto" or options.layout != "auto":
+        if given := _given(**_of_joins(options)):
             raise QueryError(
-                f"{_given(index=options.index, layout=options.layout)} for an aggregate",
+                f"{given} for an aggregate",
                 why="these are options of joins",
                 do="Leave them out",
             )
@@ -229,13 +234,19 @@ def plan(query: Query, options: Options) -> AnyPlan:
     costs = None if machine is None else machine.costs
     wish = Wish(
         workers, kind, layout=options.layout, fan_out=options.fan_out, fan_in=options.fan_in,
-        split_storing=options.split_storing, rates=options.rates, meets=meets, costs=costs,
+        split_storing=options.split_storing, emitter=options.emitter, rates=options.rates, meets=meets, costs=costs,
     )  # fmt: skip
     name, why = options.strategy, ""
     if name == "auto" and kind != "asof":
         name, why = model.strategy(wish)
         why = f"{advice}; {why}" if advice else why
     if kind == "asof":
+        if options.emitter:
+            raise QueryError(
+                "emitter=True for an as-of join",
+                why="its workers share left tuples among them, and each sees every right one: there are no rows and columns",
+                do="Leave emitter= out",
+            )
         if name not in ("auto", "dpjoin", "asof"):
             raise QueryError(
                 f"strategy={name!r} for an as-of join",
@@ -270,7 +281,12 @@ def _ordered(options: Options) -> str:
 
 def _may_choose_workers(kind: str, options: Options) -> bool:
     """Whether nobody has said how many workers an inner join has, in any way."""
-    return kind == "inner" and options.workers is None and options.layout == options.strategy == "auto"
+    return (
+        kind == "inner"
+        and options.workers is None
+        and options.layout == options.strategy == "auto"
+        and not options.emitter
+    )
 
 
 def _sources(query: Query) -> int:
@@ -308,6 +324,12 @@ def _elastic_join(kind: str, options: Options) -> Plan:
             f"elastic={options.elastic} with strategy={options.strategy!r}, layout={options.layout!r}",
             why="shares that change hands have window segments of their own, which other workers' results don't wait for",
             do=f"Leave strategy= and layout= out: {_a(kind)} join has {usual}'s shares; or leave elastic= out",
+        )
+    if options.emitter:
+        raise QueryError(
+            f"elastic={options.elastic} with emitter=True",
+            why="shares that change hands each read all tuples, since any thread may serve any of them next",
+            do="Leave one of them out",
         )
     wish = Wish(shares, kind)
     made = asof.plan(wish) if kind == "asof" else scalejoin.plan(wish) if kind == "inner" else dpjoin.apart(wish)

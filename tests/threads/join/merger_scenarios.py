@@ -82,7 +82,7 @@ class Tree:
         out = Table(self.memory[w.words[o.OUT]])
         for results, until in self.case.workers[number]:
             for rank, partner in results:
-                w[o.AT] = rank - w[o.RANK]
+                w[o.AT_RANK] = rank
                 w[o.PHASE] = o.EMITTING
                 yield from call["room"](self.control, w)
                 if partner is None:

@@ -35,9 +35,10 @@ from plait.threads.join.asof import LAST_ID, LAST_REF
 from plait.threads.join.asof_codes import AsofCodes
 from plait.threads.join.columns import Encoder, Kernels
 from plait.threads.join.loop import words as o
+from plait.threads.join.loop.emitter import emit_tuples
 from plait.threads.join.loop.gather import work_merger
 from plait.threads.join.loop.worker import work
-from plait.threads.join.memory import Merger, Segment, Worker, plant
+from plait.threads.join.memory import Emitter, Merger, Segment, Worker, plant
 from plait.threads.join.strategies.plan import Plan
 from plait.threads.options import Options
 from plait.threads.pause import Pauser
@@ -158,7 +159,7 @@ class JoinEngine(Engine[Worker]):
         query = bound.node
         assert isinstance(query, (Join, Asof))
         count, most = len(made.seats), min(options.batch or BATCH, 1 << 14)
-        ground = Ground(bound, schemas, options, together, readers=count, most=most, events=o.EVENTS,
+        ground = Ground(bound, schemas, options, together, readers=count + made.emitter, most=most, events=o.EVENTS,
                         switches=options.elastic is not None)  # fmt: skip
         encoder = _encoder(bound, options)
         segments = _segments(query, made, encoder)
@@ -186,7 +187,8 @@ class JoinEngine(Engine[Worker]):
                             marks=options.marks)  # fmt: skip
         super().__init__(ground, made, workers=workers, encoder=encoder, payloads=payloads, pauser=pauser, pusher=pusher,
                          gatherer=gatherer, epochs=epochs,
-                         beside=tuple(f"merger-{k}" for k in range(len(self.mergers))))  # fmt: skip
+                         beside=("emitter",) * made.emitter + tuple(f"merger-{k}" for k in range(len(made.mergers))))  # fmt: skip
+        self._emitter = Emitter(made, workers, ground.slots, most) if made.emitter else None
         self._kept = _share_memory(made, workers, ground.slots, most)
         self._work = made.loop or work
         self._table = np.zeros((count, serve.T_FIELDS), np.int64)
@@ -203,12 +205,20 @@ class JoinEngine(Engine[Worker]):
             self._serve_shares(thread, self.epochs.words)
             return
         if thread >= len(self.workers):
-            self._merge(self.mergers[thread - len(self.workers)])
+            if self._emitter is not None:
+                self._emit(self._emitter)
+            else:
+                self._merge(self.mergers[thread - len(self.workers)])
             return
         worker = self.workers[thread]
         arguments = (self.gate.words, self.control, self.arenas.table)
         while self.windows.see_to(worker, int(self._work(*worker.arguments(*arguments)))):
             pass
+
+    def _emit(self, emitter: Emitter) -> None:
+        """The Emitter's thread: it stands still when workers do."""
+        while int(emit_tuples(*emitter.arguments(self.gate.words, self.control))) == o.HALTED:
+            self.pauser.stand()
 
     def _merge(self, merger: Merger) -> None:
         """A merger's thread: it stands still when workers do."""

@@ -22,7 +22,7 @@ from plait.order import BEFORE_ALL
 from plait.threads import words as shared
 from plait.threads.join.asof_codes import AsofCodes
 from plait.threads.join.columns import Column, Encoder, Kernels
-from plait.threads.join.loop import feed, gather
+from plait.threads.join.loop import feed, gather, grid
 from plait.threads.join.loop import segment as seg
 from plait.threads.join.loop import words as o
 from plait.threads.join.loop.gather import NEVER, STRICT, Precision
@@ -191,8 +191,8 @@ class Worker:
 
     `batch`: rows B_* of `loop.words`, a column a tuple. `probes[side]`: rows P_*. `usable[side]`: whether a probe may
     be looked up in an index. `pairs`: four rows, candidates and then results; as-of uses it as its table. `over`,
-    `ranges`, `walk`, `tally`: scratch of the probing functions. `out`: the ring of results, one entry a row. `seen`:
-    for windows that count tuples, the ts of the last ones of each stream. `columns[side]`: the batch's leaf columns.
+    `ranges`, `walk`, `tally`: scratch of the probing functions. `out`: the ring of results, one entry a row.
+    `columns[side]`: the batch's leaf columns.
     """
 
     def __init__(self, number: int, plan: Plan, segments: tuple[list[Segment], list[Segment]], encoder: Encoder | AsofCodes,
@@ -211,7 +211,6 @@ class Worker:
         self.tally = np.zeros(8, np.int64)
         self.out = np.zeros((results, o.E_WORDS), np.int64)
         self.columns: list[dict[str, np.ndarray]] = [{}, {}]
-        self.seen = [np.zeros(1, np.int64), np.zeros(1, np.int64)]
         self.bands = encoder.bands()
         w[o.SEAT], w[o.MOST], w[o.ARENA_MASK] = number, most, arena_mask
         w[o.HOW], w[o.HAS_NODE] = HOWS[how], int(encoder.has_node)
@@ -261,11 +260,6 @@ class Worker:
             return
         w[o.PLACES], w[o.STEP] = reach.places, reach.step
         w[o.BACK], w[o.BACK + 1] = reach.back
-        if reach.counts:
-            size = 1 << reach.longest.bit_length()
-            self.seen = [np.zeros(size, np.int64), np.zeros(size, np.int64)]
-            for side in (0, 1):
-                w[o.SEEN + side], w[o.SEEN_MASK + side] = address(self.seen[side]), size - 1
 
     def set_columns(self) -> None:
         """Columns of the batch in the encoder's present types; a batch under way keeps its values."""
@@ -341,11 +335,12 @@ class Merger:
 class Feed:
     """A distribution tree's ring from one parent to its children.
 
-    `data` holds ts, origin, seq and ref of `size` tuples, a power of two; `readers` children read it.
+    `data` holds ts, origin, seq and ref of `size` tuples, a power of two; `readers` children read it. With an Emitter a feed has
+    one reader, and messages of more rows (`loop.grid`).
     """
 
-    def __init__(self, readers: int, size: int) -> None:
-        self.data = np.zeros((4, size), np.int64)
+    def __init__(self, readers: int, size: int, rows: int = 4) -> None:
+        self.data = np.zeros((rows, size), np.int64)
         self.block = lines(feed.words(readers))
         self.block[feed.MASK], self.block[feed.READERS] = size - 1, readers
         self.block[feed.DATA] = address(self.data)
@@ -374,3 +369,45 @@ def plant(plan: Plan, workers: list[Worker], slots: int) -> list[Any]:
             workers[child].words[o.FEED], workers[child].words[o.FEED_SEAT] = address(made.block), at
             workers[child].words[o.READ_COUNTS] = address(counts)
     return kept
+
+
+class Emitter:
+    """DP-Join's Emitter as Python holds it, and what it shares with the workers of a plan: feeds, and the table of marks.
+
+    It has the words of a worker and the gate's seat behind theirs. Row r's feed leads to its first worker, column c's likewise;
+    from each worker one leads on to its right, for left tuples, and one downwards, for right ones.
+    """
+
+    def __init__(self, plan: Plan, workers: list[Worker], slots: int, most: int) -> None:
+        (m, n), size = plan.layout, max(64, 2 << max(most - 1, 1).bit_length())
+        self.table = np.zeros((grid.MARKS, slots + 1), np.int64)
+        self.words = w = lines(o.WORDS)
+        self.batch = np.zeros((o.B_ROWS, most), np.int64)
+        self.workers = np.array([address(worker.words) for worker in workers], np.int64)
+        w[o.SEAT], w[o.MOST], w[o.CREW], w[o.LAST_SLOT] = len(workers), most, len(workers), -1
+        w[o.STORE_EVERY], w[o.STORE_EVERY + 1] = m, n
+        w[o.FRONTIER] = w[o.DONE_TS] = BEFORE_ALL
+        for words in (w, *(worker.words for worker in workers)):
+            words[o.GRID_COUNTS], words[o.GRID_SLOTS] = address(self.table), slots
+            words[o.CUT_MARK], words[o.TOLD] = -1, -1
+            words[o.CUT_TS] = words[o.HEARD_TS] = words[o.HEARD_TS + 1] = BEFORE_ALL
+        self._kept: list[Feed] = []
+        rows = [self._feed(size) for _ in range(m)]
+        columns = [self._feed(size) for _ in range(n)]
+        self.feeds = np.array([*rows, *columns], np.int64)
+        for k, worker in enumerate(workers):
+            row, column = divmod(k, n)
+            worker.words[o.GRID_IN], worker.words[o.GRID_IN + 1] = rows[row], columns[column]
+            if column + 1 < n:
+                worker.words[o.GRID_OUT] = rows[row] = self._feed(size)
+            if row + 1 < m:
+                worker.words[o.GRID_OUT + 1] = columns[column] = self._feed(size)
+
+    def _feed(self, size: int) -> int:
+        """A feed of messages with one reader: its address."""
+        self._kept.append(Feed(1, size, grid.M_ROWS))
+        return address(self._kept[-1].block)
+
+    def arguments(self, gate: np.ndarray, control: np.ndarray) -> tuple[Any, ...]:
+        """What `loop.emitter.emit_tuples` takes."""
+        return gate, control, self.words, self.batch, self.feeds, self.workers

@@ -21,6 +21,7 @@ from plait.threads.atomics import fence, fetch_add, load_acquire, sleep_on, stor
 from plait.threads.atomics.native import inner, ints, octets
 from plait.threads.join.loop import segment as seg
 from plait.threads.join.loop import words as o
+from plait.threads.join.loop.grid import rank_at
 from plait.threads.join.loop.probe import segment_of
 
 SLICE_NS = 1_000_000_000
@@ -34,16 +35,17 @@ def emit(c, w, batch, ps, pairs, out):
     first pair only, an anti join none.
     """
     if w[o.SORTS] == o.AS_FOUND:
-        return emit_found(c, w, ps, pairs, out)
+        return emit_found(c, w, batch, ps, pairs, out)
     how = w[o.HOW]
     starts = batch[o.B_STARTS]
     while w[o.AT] < w[o.TO]:
         i = w[o.AT]
         ts = batch[o.B_TS, i]
+        w[o.AT_RANK] = rank_at(w, batch, i)
         if (how == o.LEFT or how == o.ANTI) and pass_time(c, w, out, ts) != 0:
             return o.HALTED
         side = batch[o.B_ORIGIN, i] >> 32
-        trigger = 2 * (w[o.RANK] + i) + side
+        trigger = 2 * w[o.AT_RANK] + side
         if w[o.EMITTED] < starts[i]:
             s = segment_of(w, 1 - side)
             cap, mask = s[seg.CAP], s[seg.MASK]
@@ -67,11 +69,13 @@ def emit(c, w, batch, ps, pairs, out):
 
 
 @inner
-def emit_found(c, w, ps, pairs, out):
+def emit_found(c, w, batch, ps, pairs, out):
     """All pairs of the part as the probes found them, the left side's first: 0, or HALTED. Of inner joins only.
 
     AT stays where it was until all are out: no trigger of the part is done before.
     """
+    if w[o.AT] < w[o.TO]:
+        w[o.AT_RANK] = rank_at(w, batch, w[o.AT])
     for side in range(2):
         p, end = ps[side], w[o.SPLIT] if side == 0 else w[o.PAIRS]
         s = segment_of(w, 1 - side)
@@ -83,7 +87,7 @@ def emit_found(c, w, ps, pairs, out):
             k, at = pairs[0, w[o.EMITTED]], pairs[1, w[o.EMITTED]] & mask
             own = p[o.P_REF, k]
             left, right = (own, refs[at]) if side == 0 else (refs[at], own)
-            put(w, out, p[o.P_TS, k], 2 * (w[o.RANK] + p[o.P_BATCH, k]) + side, ids[at], left, right)
+            put(w, out, p[o.P_TS, k], 2 * rank_at(w, batch, p[o.P_BATCH, k]) + side, ids[at], left, right)
             w[o.EMITTED] += 1
     w[o.AT] = w[o.TO]
     return 0
@@ -207,7 +211,7 @@ def room(c, w):
     store_release(w, o.OUT_TAIL, tail)
     # Or nobody could take what a batch has filled the ring with: triggers are given out only when they are done. When a batch
     # is closed its tuples are counted in RANK.
-    store_release(w, o.DONE_RANK, w[o.RANK] + (0 if w[o.PHASE] == o.CLOSING else w[o.AT]))
+    store_release(w, o.DONE_RANK, w[o.RANK] if w[o.PHASE] == o.CLOSING else w[o.AT_RANK])
     fence()
     wake_gatherer(c)
     store_release(w, shared.WAITS, shared.FOR_CONSUMER)
@@ -263,12 +267,12 @@ def note_sample(w, batch, ps, pairs, now):
     Which tuple goes by the batch's rank, so that it is the first of its batch as often as the last.
     """
     tail = w[o.SAMPLE_TAIL]
-    if tail - load_acquire(w, o.SAMPLE_HEAD) >= o.SAMPLE_ROOM:
+    if w[o.FROM] == w[o.TO] or tail - load_acquire(w, o.SAMPLE_HEAD) >= o.SAMPLE_ROOM:
         return
     rows = ints(w[o.SAMPLES], o.SAMPLE_ROOM * o.S_WORDS)
     at = (tail & (o.SAMPLE_ROOM - 1)) * o.S_WORDS
     i = w[o.FROM] + w[o.RANK] * 7919 % (w[o.TO] - w[o.FROM])
-    rows[at + o.S_RANK] = w[o.RANK] + i
+    rows[at + o.S_RANK] = rank_at(w, batch, i)
     rows[at + o.S_SIDE] = batch[o.B_ORIGIN, i] >> 32
     rows[at + o.S_REF] = batch[o.B_REF, i]
     rows[at + o.S_BEGAN] = w[o.STORED_NS]

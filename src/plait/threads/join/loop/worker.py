@@ -20,8 +20,9 @@ with R0, R1 with L0 and L2; worker 1 compares R1 with L1. Each pair is compared 
 stored.
 
 The phases of a batch: READING (tuples from the gate or the parent), FEEDING (hand them to the children, number them,
-copy their columns), STORING, MEETING (wait for the writers of shared segments), PROBING and EMITTING (in parts, if a
-batch has more pairs than the buffers), CLOSING (unmatched rows whose time has passed, expiry, publication).
+copy their columns), STORING, HANDING_ON (with an Emitter: tell the neighbours), MEETING (wait for the writers of shared
+segments), PROBING and EMITTING (in parts, if a batch has more pairs than the buffers), CLOSING (unmatched rows whose time has
+passed, expiry, publication).
 
 Arguments that most functions here take: `gate` the gate's words, `c` the control words, `w` the worker's words,
 `arena` the table of the sources' columns, `batch` the batch arrays, `p` a side's probes, `ps` and `us` both sides'
@@ -47,6 +48,7 @@ from plait.threads.gate.words import READY_EVENT, reader_at
 from plait.threads.join.loop import segment as seg
 from plait.threads.join.loop import words as o
 from plait.threads.join.loop.feed import publish_frontier, read_feed, write_feed
+from plait.threads.join.loop.grid import arrange_grid, hand_on, read_grid, tell_gate
 from plait.threads.join.loop.out import emit, note_sample, pass_time, publish_progress
 from plait.threads.join.loop.probe import in_order, probe_side, segment_of
 
@@ -72,7 +74,7 @@ def take(gate, c, w, batch):
     if number != 0:
         return number
     store_release(w, shared.WAITS, shared.FOR_TUPLES)
-    if w[o.FEED]:
+    if w[o.FEED] or w[o.GRID_IN]:
         ticket = prepare(c, o.FEED_EVENT)
         number = take_once(gate, c, w, batch)
         if number != 0 or load_acquire(c, shared.HALT) != 0:
@@ -98,6 +100,8 @@ def take_once(gate, c, w, batch):
     """
     if w[o.FEED]:
         return read_feed(gate, c, w, batch)
+    if w[o.GRID_IN]:
+        return read_grid(c, w, batch)
     number = either.read(gate, w[o.SEAT], w[o.MOST], batch[o.B_TS], batch[o.B_ORIGIN], batch[o.B_SEQ], batch[o.B_REF])
     if number < w[o.MOST]:
         # All that was ready is here: time has passed up to the reader's frontier.
@@ -151,8 +155,6 @@ def arrange(w, batch, n, ps):
         p = ps[side]
         number = w[o.NEXT + side]
         w[o.NEXT + side] = number + 1
-        if w[o.SEEN + side]:
-            ints(w[o.SEEN + side], w[o.SEEN_MASK + side] + 1)[number & w[o.SEEN_MASK + side]] = batch[o.B_TS, i]
         turn = w[o.PROBE_TURN + side]
         w[o.PROBE_TURN + side] = turn + 1 if turn + 1 < w[o.PROBE_EVERY + side] else 0
         own = w[o.STORE_TURN + side]
@@ -342,14 +344,16 @@ def expire(w, last_ts):
 
 @inner
 def live_ts(w, side, last_ts):
-    """No row of this side with a lower ts can be in a result whose trigger follows this batch."""
-    first = first_live(w, side, last_ts)
+    """No row of this side with a lower ts can be in a result whose trigger follows this batch.
+
+    Of a window that counts: its first live row here, which `expire` has found, or what comes after the batch.
+    """
     if w[o.PLACES] != NUMBER:
-        return first
-    if first <= 0:
-        return BEFORE_ALL
-    mask = w[o.SEEN_MASK + side]
-    return ints(w[o.SEEN + side], mask + 1)[first & mask]
+        return first_live(w, side, last_ts)
+    if w[o.LO + side] == w[o.ENDS + side]:
+        return last_ts
+    s = segment_of(w, side)
+    return ints(s[seg.TS], s[seg.CAP])[w[o.LO + side] & s[seg.MASK]]
 
 
 @inner
@@ -383,7 +387,9 @@ def read(gate, c, w, batch, then):
         if w[o.FRONTIER] > w[o.DONE_TS]:
             w[o.PHASE] = o.CLOSING
     else:
-        w[o.COUNT], w[o.FED], w[o.AT] = number, 0, 0
+        if w[o.GRID_IN] == 0:  # else these were messages, and COUNT says how many tuples
+            w[o.COUNT] = number
+        w[o.FED], w[o.AT] = 0, 0
         w[shared.BATCHES] += 1
         w[shared.NS_READ] += got - began
         w[o.PHASE] = then
@@ -412,9 +418,14 @@ def work(gate, c, w, arena, batch, p0, p1, u0, u1, pairs, over, ranges, walk, ta
             began = clock_ns(w, o.CLOCK)
             if w[o.FEED_OUT] and not feed(c, w, batch):
                 return o.HALTED
-            arrange(w, batch, w[o.COUNT], ps)
+            if w[o.GRID_IN]:
+                arrange_grid(w, batch, ps)
+            else:
+                arrange(w, batch, w[o.COUNT], ps)
             for side in range(2):
                 lay_out(w, side, ps[side], us[side], arena)
+            if w[o.GRID_IN]:
+                tell_gate(gate, c, w)
             w[o.FROM], w[o.TO] = 0, w[o.COUNT]
             w[o.DONE_PROBES], w[o.DONE_PROBES + 1] = 0, 0
             w[o.PHASE] = o.STORING
@@ -429,6 +440,12 @@ def work(gate, c, w, arena, batch, p0, p1, u0, u1, pairs, over, ranges, walk, ta
             w[shared.NS_STORE] += clock_ns(w, o.CLOCK) - began
             if code != 0:
                 return code
+            w[o.PHASE] = o.HANDING_ON if w[o.GRID_IN] else o.MEETING
+        if w[o.PHASE] == o.HANDING_ON:
+            began = clock_ns(w, o.CLOCK)
+            if not hand_on(c, w, batch):
+                return o.HALTED
+            w[shared.NS_READ] += clock_ns(w, o.CLOCK) - began
             w[o.PHASE] = o.MEETING
         if w[o.PHASE] == o.MEETING:
             began = clock_ns(w, o.CLOCK)
@@ -454,8 +471,8 @@ def work(gate, c, w, arena, batch, p0, p1, u0, u1, pairs, over, ranges, walk, ta
             if code != 0:
                 return code
             if w[o.TO] == w[o.COUNT]:
-                w[o.LAST_TS] = batch[o.B_TS, w[o.COUNT] - 1]
-                w[o.RANK] += w[o.COUNT]
+                w[o.LAST_TS] = w[o.CUT_TS] if w[o.GRID_IN] else batch[o.B_TS, w[o.COUNT] - 1]
+                w[o.RANK] = w[o.CUT_RANK] if w[o.GRID_IN] else w[o.RANK] + w[o.COUNT]
                 w[o.PHASE] = o.CLOSING
             else:
                 w[o.FROM], w[o.TO] = w[o.TO], w[o.COUNT]

@@ -46,6 +46,7 @@ class Wish:
     fan_out: int | None = None
     fan_in: int | None = None
     split_storing: bool = False
+    emitter: bool = False
     rates: tuple[float, float] | None = None
     meets: tuple[float, float] | None = None
     costs: Costs | None = None
@@ -80,6 +81,7 @@ class Plan:
     tree: bool = field(default=False)
     # Of a tree of mergers each one's inputs: workers by number, then mergers, counted on behind them. Inputs come first.
     mergers: tuple[tuple[int, ...], ...] = ()
+    emitter: bool = field(default=False)  # sends tuples to the first worker of a row or column (`loop.grid`)
     loop: Any = field(
         default=None, compare=False
     )  # a compiled function with the arguments of `worker.work`; None: that one
