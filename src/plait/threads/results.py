@@ -96,6 +96,7 @@ class Gatherer:
             self.frontier = int(self._seen[3])
             self._expire()
         if number == gather.ENDED:
+            self._note_stages(order.AFTER_ALL)  # an interval that the end cuts short is out, too
             return False
         self.ns += time.monotonic_ns() - began
         return made

@@ -388,6 +388,15 @@ def test_latency_by_stage() -> None:
         assert all(each.samples == 0 for each in run.stats().stage_latency_ms.values())
 
 
+def test_latency_of_an_interval_that_the_end_cuts_short() -> None:
+    with query("band", "time").on_threads(
+        schemas={n: t.schema for n, t in TABLES.items()}, strategy="splitjoin", workers=2, punctuate=10_000, plain=True
+    ) as run:
+        deliver(run, TABLES, 1, 1)
+        assert run.table().num_rows == 286
+        assert run.stats().stage_latency_ms["processing"].samples > 0
+
+
 # --- what is said of it ---------------------------------------------------------------------------------------------
 
 
