@@ -241,6 +241,11 @@ class NumberedRows:
         self._lock = threading.Lock()
         self.next = 0  # the number of the next row
 
+    def start_at(self, number: int) -> None:
+        """Number rows from here, as those that are restored must be; before any row has come."""
+        assert not self._batches
+        self.next = number
+
     @property
     def rows(self) -> int:
         with self._lock:

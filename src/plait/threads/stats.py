@@ -33,6 +33,11 @@ from plait.threads.elastic.manager import Change
 _SAMPLES = 1 << 19
 _PAST = 1 << 14
 _NONE = np.empty(0, np.int64)
+_PARTS = 1 << 10
+
+VISITING = "visiting"
+#: What `Stats.stage_latency_ms` is told of: the three stages of a join, all of them, and of pairs.
+STAGES = ("distribution", "execution", "gathering", "processing", VISITING)
 
 
 @dataclass(frozen=True)
@@ -131,9 +136,17 @@ class Stats(Metrics):
     latency_from_ready_ms: Quantiles = metric(
         MILLISECONDS, "the same from the moment that the frontier had passed the result's ts", filled=(THREADS,)
     )
+    stage_latency_ms: dict[str, Quantiles] = metric(
+        MILLISECONDS,
+        "of sampled tuples of a join, with all that they waited for: distribution (from push until a worker began to store "
+        "it), execution (stored, compared, its partners found), gathering (until all its results were given out), processing "
+        "(the three together), and of sampled pairs visiting (from the push of both to when they were found)",
+        filled=(THREADS,),
+    )
     stages: dict[str, float] = metric(
         SHARE, "of the time spent working: distribution (reading the gate, laying tuples out), execution (storing, comparing) "
-        "and gathering (results into rings, merged, into Arrow). No latencies: what tuples wait for is in none of them",
+        "and gathering (results into rings, merged, into Arrow). What tuples wait for is in none of them: that is in "
+        "`stage_latency_ms`",
         filled=(THREADS,),
     )  # fmt: skip
     index: dict[str, str] = metric(NAME, "by what each input's tuples are found again", filled=(THREADS,))
@@ -221,6 +234,7 @@ class Latency:
         self._push: list[np.ndarray] = []
         self._ready: list[np.ndarray] = []
         self._kept = 0
+        self._stages: dict[str, list[np.ndarray]] = {name: [] for name in STAGES}
 
     def advanced(self, frontier: int, ns: int) -> None:
         """The frontier rose; tuples below it are ready since `ns`."""
@@ -254,10 +268,36 @@ class Latency:
                     kept[:] = [np.concatenate(kept)[::2]]
                 self._kept = len(self._push[0])
 
+    def note_stages(self, pushed: np.ndarray, began: np.ndarray, found: np.ndarray, out: int) -> None:
+        """Tuples that were pushed, begun with by a worker and through there then are out, with all their results, now.
+
+        Nanoseconds, arrays of equal length. SplitJoin's definition 3, and the stages of its figure 14.
+        """
+        spent = (began - pushed, found - began, out - found, out - pushed)
+        self._keep(dict(zip(STAGES, spent, strict=False)))
+
+    def note_visits(self, pushed: np.ndarray, found: np.ndarray) -> None:
+        """Pairs of which the tuple that was pushed last came then were found then: SplitJoin's definition 4."""
+        self._keep({VISITING: found - pushed})
+
+    def _keep(self, measured: dict[str, np.ndarray]) -> None:
+        with self._lock:
+            for name, ns in measured.items():
+                parts = self._stages[name]
+                parts.append(ns / 1e6)
+                if len(parts) > _PARTS:
+                    joined = np.concatenate(parts)
+                    parts[:] = [joined[:: 1 + (len(joined) > _SAMPLES)]]
+
+    def stages(self) -> dict[str, Quantiles]:
+        with self._lock:
+            return {name: _quantiles(parts) for name, parts in self._stages.items()}
+
     def reset(self) -> None:
         """Forget what was measured: a warm-up."""
         with self._lock:
             self._push, self._ready, self._kept = [], [], 0
+            self._stages = {name: [] for name in STAGES}
 
     def quantiles(self) -> tuple[Quantiles, Quantiles]:
         with self._lock:
