@@ -252,8 +252,8 @@ class Metrics(Counts):
     )
     stages: dict[str, float] = metric(
         SHARE, "of the time spent working: distribution (reading the gate, laying tuples out), execution (storing, comparing) "
-        "and gathering (results into rings, merged, into Arrow). No latencies: what tuples wait for is in none of them. On "
-        "Spark of cells' own time: distribution (rows taken apart, judged, put in order), keeping (state read and written), "
+        "and gathering (results into rings, merged, into Arrow). What tuples wait for is in none of them: that is in "
+        "`stage_latency_ms`. On Spark of cells' own time: distribution (rows taken apart, judged, put in order), keeping (state read and written), "
         "execution and gathering (results into bodies)",
         default_factory=dict,
     )  # fmt: skip

@@ -232,7 +232,8 @@ def test_the_benchmark_agrees_with_duckdb() -> None:
 def test_designs_agree_on_the_papers_queries(name: str) -> None:
     rows = paper.case(name, 5, times=1, tuples=4_000)
     assert [row["design"] for row in rows] == list(paper.QUERIES[name].designs)
-    assert {row["tuples"] for row in rows} == {4_000}
+    (measured,) = {row["tuples"] for row in rows}
+    assert 3_000 < measured < 3_500, "what comes after two windows of ten"
     assert all(row["input_ns"] > 0 and row["output_ns"] > 0 for row in rows)
 
 
