@@ -253,8 +253,8 @@ class Metrics(Counts):
     stages: dict[str, float] = metric(
         SHARE, "of the time spent working: distribution (reading the gate, laying tuples out), execution (storing, comparing) "
         "and gathering (results into rings, merged, into Arrow). What tuples wait for is in none of them: that is in "
-        "`stage_latency_ms`. On Spark of cells' own time: distribution (rows taken apart, judged, put in order), keeping (state read and written), "
-        "execution and gathering (results into bodies)",
+        "`stage_latency_ms`. On Spark of cells' own time: distribution (rows taken apart, judged, put in order), keeping (state "
+        "read and written), execution and gathering (results into bodies)",
         default_factory=dict,
     )  # fmt: skip
 
