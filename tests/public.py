@@ -10,7 +10,7 @@ from typing import Any
 
 from plait.connectors import folder, memory
 from plait.query import functions, run_options, textual, trace
-from plait.threads import run, stats
+from plait.threads import readers, run, stats
 from plait.threads.elastic import manager, policy
 
 #: Packages whose `__all__` is a promise to users.
@@ -21,8 +21,8 @@ PACKAGES = (
 
 #: What users get or name without importing it from one of these.
 BESIDE = (
-    functions.Function, textual.OfText, trace.Symbol, run.Run, run_options.ThreadsOptions, run_options.SparkOptions,
-    memory.feed, folder.feed, stats.Stats, stats.WorkerStats, stats.Quantiles, manager.Change, policy.Load, policy.Thresholds,
+    functions.Function, textual.OfText, trace.Symbol, run.Run, readers.Reader, run_options.ThreadsOptions,
+    run_options.SparkOptions, memory.feed, folder.feed, stats.Stats, stats.WorkerStats, stats.Quantiles, manager.Change, policy.Load, policy.Thresholds,
 )  # fmt: skip
 
 
