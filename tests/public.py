@@ -22,7 +22,8 @@ PACKAGES = (
 #: What users get or name without importing it from one of these.
 BESIDE = (
     functions.Function, textual.OfText, trace.Symbol, run.Run, readers.Reader, run_options.ThreadsOptions,
-    run_options.SparkOptions, memory.feed, folder.feed, stats.Stats, stats.WorkerStats, stats.Quantiles, manager.Change, policy.Load, policy.Thresholds,
+    run_options.SparkOptions, memory.feed, folder.feed, stats.Stats,
+    stats.WorkerStats, stats.Quantiles, manager.Change, policy.Load, policy.Thresholds,
 )  # fmt: skip
 
 
