@@ -53,12 +53,11 @@ from plait.threads.input.push import batches_of
 from plait.threads.options import Options
 from plait.threads.parts import Running
 from plait.threads.pause import Stopped
-from plait.threads.plan import described, labelled, steps
+from plait.threads.plan import described, gate_described, labelled, steps
 from plait.threads.readers import Outlet, Place, Reader, waited
 from plait.threads.stats import Stats
 from plait.threads.together import Together, raise_again
 
-WORDS = {"ring": "rings, which every reader merges for itself", "skiplist": "one skip list, into which they sort"}
 SLICE_S = 0.1  # how often whoever waits for results looks whether the run has stopped
 
 #: Calls that came before all columns were known: they are collected, then carried out in their order, then all may enter.
@@ -506,7 +505,7 @@ class Run:
                 if isinstance(batch, pa.RecordBatch):
                     # On one line, and no call between the two: an interrupt comes before both, and stops the run, or after.
                     del self._calls[call]; yield batch  # fmt: skip  # noqa: E702
-                    patience, held = Patience(timeout_s), Held(self.options)
+                    patience = Patience(timeout_s)
                     continue
                 del self._calls[call]
             if batch is False:
@@ -732,7 +731,7 @@ class Run:
         return self._engine
 
     def explain(self) -> str:
-        """The query, the strategy and why it was chosen, and what serves.
+        """The query, the strategy and the gate and why they were chosen, and what serves.
 
         Returns:
             Lines of text. Once rows have come they also say which index serves, and what is compiled.
@@ -745,11 +744,11 @@ class Run:
             on threads: sequential, 1 worker...
         """
         found = self.query.explain().split("\n")
-        if self.options.gate != "auto":
-            found.append(f"on threads: sources meet in {WORDS[self.options.gate]}, as asked for")
-        if self._engine is None:
-            return "\n".join(found + described([(labelled(step.query), step.plan) for step in self._steps]))
-        return "\n".join(found + described(self._engine.plans()) + self._engine.describe())
+        plans = [(labelled(step.query), step.plan) for step in self._steps]
+        if self._engine is not None:
+            plans = self._engine.plans()
+        found += described(plans) + gate_described(self.query, self.options.gate, [made for _, made in plans])
+        return "\n".join(found + (self._engine.describe() if self._engine is not None else []))
 
     @property
     def frontier(self) -> int:
@@ -795,15 +794,16 @@ class Held:
     def __init__(self, options: Options) -> None:
         self._stall, self._room = options.stall_after_s, options.unread_results
         self._by: tuple[Place, int] | None = None
-        self._since = 0.0
+        self._since = self._looked = 0.0
 
     def look(self, outlet: Outlet, place: Place) -> None:
-        """Raise if it was too long: the other one may be this very thread's to read."""
+        """After a wait in vain. Raise if there were too many: the other one may be this very thread's to read."""
         by, now = outlet.slowest(place), time.monotonic()
-        if by is None or by != self._by:
+        if by is None or by != self._by or now - self._looked > 10 * SLICE_S:  # else it has waited all the time
             self._by, self._since = by, now
         elif now - self._since > self._stall:
             raise waited(place, by[0], self._stall, self._room)
+        self._looked = now
 
 
 def _abandon(engine: Running, clock: Clock) -> None:
