@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -156,6 +157,69 @@ def test_the_fault_is_noticed(fault: str, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(inlets.Inlets, name, wrong)
     with pytest.raises((AssertionError, RunError, pytest.fail.Exception)):
         check("scalejoin", "ring", stall_after_s=0.5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "gate"), [("scalejoin", "ring"), ("scalejoin", "skiplist"), ("tuml_sc", "skiplist"), ("wiml", "ring")]
+)
+def test_threads_that_each_have_a_new_source_every_round(kind: str, gate: str) -> None:
+    """Three at once, and one that stays and holds the frontier; six fit, so each round takes up the places of the last one."""
+    query, options = queries(kind)
+    rounds, crew = 25, 3
+    chance = random.Random(kind)
+    data = {f"{chance.randrange(100):02}-{i}-{r}": table(chance, 100 * r, 100 * r + 99)
+            for r in range(rounds) for i in range(crew)}  # fmt: skip
+    names = list(data)
+    streams = query.streams()
+    failed: list[BaseException] = []
+    with query.on_threads(keys=True, schemas=dict.fromkeys(streams, SCHEMA), gate=gate, max_sources=6 + len(streams),
+                          capacity=64, pending=128, **options) as run:  # fmt: skip
+        turn = threading.Barrier(crew + 1, timeout=60)
+        run.heartbeat("a", "anchor", 0)
+
+        def push(i: int) -> None:
+            try:
+                for r in range(rounds):
+                    name = names[crew * r + i]
+                    for at in range(0, data[name].num_rows, 4):
+                        run.push("a", name, data[name].slice(at, 4))
+                    run.close("a", name)
+                    turn.wait()
+                    turn.wait()
+            except BaseException as error:
+                failed.append(error)
+                turn.abort()
+
+        threads = [threading.Thread(target=push, args=(i,)) for i in range(crew)]
+        for thread in threads:
+            thread.start()
+        got = []
+        try:
+            for r in range(rounds):
+                turn.wait()
+                run.heartbeat("a", "anchor", 100 * (r + 1))
+                if "b" in streams:
+                    run.push("b", None, pa.table({"ts": [100 * r], "x": [1]}, SCHEMA))
+                    run.heartbeat("b", 0, 100 * (r + 1))
+                got += list(run.results(timeout_s=0))
+                turn.wait()
+        except threading.BrokenBarrierError:
+            raise failed[0] from None
+        for thread in threads:
+            thread.join()
+        assert not failed
+        run.drain()
+        got += list(run.results())
+        found = pa.Table.from_batches(got, run.schema)
+    given = {"a": data, "b": pa.table({"ts": range(0, 100 * rounds, 100), "x": [1] * rounds}, SCHEMA)}
+    expected = query.reference({name: given[name] for name in streams}, keys=True)
+    assert len(expected) > 20
+    assert difference(expected, found) is None
+
+
+def table(chance: random.Random, first: int, last: int) -> pa.Table:
+    ts = sorted(chance.randint(first, last) for _ in range(12))
+    return pa.table({"ts": ts, "x": [chance.randrange(5) for _ in ts]}, SCHEMA)
 
 
 def test_where_there_is_no_place_between_others(monkeypatch: pytest.MonkeyPatch) -> None:
