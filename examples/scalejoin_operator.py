@@ -13,7 +13,7 @@ import pyarrow as pa
 import plait
 
 BUCKETS = 8
-WITHIN_US = 200_000
+WITHIN_US = 100_000
 BAND = 400
 
 quotes = plait.stream("quotes", unit="us")
@@ -59,10 +59,10 @@ join = plait.join(quotes, trades, on=lambda q, t: (abs(q.x - t.a) <= BAND) & (ab
 
 def data():
     dice = np.random.default_rng(3)
-    n = 700
+    n = 400
 
     def one(x, y):
         columns = {x: dice.integers(1, 10_001, n, dtype=np.int32), y: (dice.random(n) * 10_000).astype(np.float32)}
-        return pa.table({"ts": np.sort(dice.integers(0, 700_000, n)), **columns})
+        return pa.table({"ts": np.sort(dice.integers(0, 400_000, n)), **columns})
 
     return {"quotes": one("x", "y"), "trades": one("a", "b")}

@@ -53,9 +53,10 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    # All tests that need Spark go to one worker, which starts it once; the other one has the rest to itself. Marked as each
-    # is collected, which is before xdist reads the groups.
-    if item.get_closest_marker("spark"):
+    # All tests that need Spark go to one worker, which starts it once: the others have the rest to themselves. Only those that
+    # kill Spark's processes have a worker of their own (they say so: `xdist_group`), as they wait for JVMs to start for a
+    # quarter of what all of Spark's tests take. Marked as each is collected, which is before xdist reads the groups.
+    if item.get_closest_marker("spark") and not item.get_closest_marker("xdist_group"):
         item.add_marker(pytest.mark.xdist_group("spark"))
 
 

@@ -27,7 +27,7 @@ from tests.spark import feeds, pipeline
 import plait.spark
 from plait.spark import run as spark_run
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("faults")]
 
 Published = dict[str, bytes]
 

@@ -63,12 +63,12 @@ def assert_flat(sizes: list[int]) -> None:
 
 
 def test_twenty_windows_of_time_with_text_keys() -> None:
-    assert_flat(held(TimeWindow(2048, 2048), lambda l, r: l.s == r.s, rows=2048, windows=20))
+    assert_flat(held(TimeWindow(1024, 1024), lambda l, r: l.s == r.s, rows=1024, windows=20))
 
 
 def test_twenty_count_windows_on_a_grid() -> None:
     on = "abs(l.x - r.x) <= 3 AND abs(l.k - r.k) <= 1000"
-    assert_flat(held(CountWindow(2048), on, rows=2048, windows=20))
+    assert_flat(held(CountWindow(1024), on, rows=1024, windows=20))
 
 
 def test_a_window_that_empties_gives_its_memory_back() -> None:
