@@ -275,6 +275,24 @@ def test_a_reader_that_is_closed_while_it_waits() -> None:
         assert stamps(run.results()) == [0, 1, 2]
 
 
+def test_a_reader_that_is_dropped_while_another_waits_for_it() -> None:
+    """Who waits remembers whom it waits for, and must not hold it by that."""
+    with counting(unread_results=2) as run:
+        fast, slow = run.reader(), run.reader()
+        waiting = Reading(fast, random.Random(1))
+        for first in range(0, 30, 3):
+            push(run, first, first + 3)
+        while not waiting.batches:
+            time.sleep(0.001)
+        time.sleep(0.25)  # more than one look at who is the slowest
+        assert slow.name == "reader 2"
+        assert sum(batch.num_rows for batch in waiting.batches) < 30
+        del slow
+        gc.collect()
+        run.drain()
+        assert stamps(waiting.done()) == list(range(30))
+
+
 def test_a_reader_that_nobody_reads_is_named() -> None:
     with counting(unread_results=2, stall_after_s=0.2) as run:
         fast, slow = run.reader(), run.reader()

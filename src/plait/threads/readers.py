@@ -130,13 +130,13 @@ class Outlet:
                 self._changed.notify_all()  # there is a batch, or somebody else may take one
             return batch
 
-    def slowest(self, place: Place) -> tuple[Place, int] | None:
-        """Whom this reader waits for, and where that one stands; None if it does not wait for a reader."""
+    def slowest(self, place: Place) -> tuple[str, int] | None:
+        """Whom this reader waits for, by name, and where that one stands; None if it does not wait for a reader."""
         with self._guard:
             if place.at < self._end or self._rows < self._room:
                 return None
             found = min(self._places, key=lambda each: each.at)
-            return found, found.at
+            return found.name, found.at
 
     @property
     def _end(self) -> int:
@@ -255,10 +255,10 @@ def closed(place: Place) -> RunError:
     )
 
 
-def waited(place: Place, slowest: Place, seconds: float, room: int) -> RunError:
+def waited(place: Place, slowest: str, seconds: float, room: int) -> RunError:
     """A reader that does not read holds the others back for too long."""
     return RunError(
-        f"{place.name} waited {seconds:g} s for {slowest.name}, which has not read",
+        f"{place.name} waited {seconds:g} s for {slowest}, which has not read",
         why=f"{room} rows or more are kept for it: unread_results={room}",
         do="Read each reader in a thread of its own, close those that are not read, or raise unread_results=",
     )

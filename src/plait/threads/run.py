@@ -793,7 +793,7 @@ class Held:
 
     def __init__(self, options: Options) -> None:
         self._stall, self._room = options.stall_after_s, options.unread_results
-        self._by: tuple[Place, int] | None = None
+        self._by: tuple[str, int] | None = None
         self._since = self._looked = 0.0
 
     def look(self, outlet: Outlet, place: Place) -> None:
