@@ -28,9 +28,9 @@ def queries(kind: str) -> tuple[plait.Query, dict[str, Any]]:
     """As in `gate.test_carrying`; of stream a nobody knows how many sources it has."""
     a, b = plait.stream("a", unit="us"), plait.stream("b", unit="us", sources=1)
     near = plait.join(a, b, on=lambda l, r: abs(l.x - r.x) <= 1, within=6)
-    sums = plait.aggregate(
-        a, size="20us", advance="10us", by="x", compute={"n": plait.count(), "last": plait.last("ts")}
-    )
+    # Of tuples of one ts, which is first and which is last goes by their sources' names.
+    compute = {"n": plait.count(), "first": plait.first("x"), "last": plait.last("x")}
+    sums = plait.aggregate(a, size="20us", advance="10us", compute=compute)
     counted = plait.operator(
         [a, b], buckets=4, route=lambda t: t.x % 4, state=list, output=pa.schema([("n", pa.int64())]),
         process=lambda state, t: [state.append(t.ts), (len(state),)][1:],
@@ -108,7 +108,7 @@ def check(kind: str, gate: str, **more: Any) -> None:
             assert len(intake.gone) + len(intake.inlets) == SOURCES
             assert len(intake.inlets) * len(engine.ground.inputs["a"]) <= engine.ground.slots < SOURCES
             assert set(pusher._ranked["a"]) == set(intake.inlets.values()), "nothing is kept of those that are gone"
-            for inlet in intake.inlets.values() if kind != "wiml" else ():
+            for inlet in intake.inlets.values() if engine.plan.strategy != "wiml" else ():
                 tails = {int(engine.gate.words[words.source_at(slot) + words.TAIL]) for slot in inlet.slots.values()}
                 assert tails == {inlet.added}, "its rows go on in the arena where the former's count stood"
 
