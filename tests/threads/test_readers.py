@@ -199,7 +199,8 @@ COUNTS = plait.aggregate(READINGS, size=1, compute={"n": plait.count()})  # a ro
 
 
 def counting(**options: Any) -> Any:
-    return COUNTS.on_threads(schemas={"readings": pa.schema([("ts", pa.int64())])}, **options)
+    """A batch of results has no more rows than `batch=` says, if it is given."""
+    return COUNTS.on_threads(schemas={"readings": pa.schema([("ts", pa.int64())])}, strategy="tuml_sc", **options)
 
 
 def push(run: Any, first: int, last: int) -> None:
@@ -241,7 +242,7 @@ def test_before_columns_are_known() -> None:
 
 
 def test_the_slowest_holds_back_and_who_leaves_does_not() -> None:
-    with counting(unread_results=4) as run:
+    with counting(unread_results=4, batch=4) as run:
         fast, slow, gone = run.reader(), run.reader(), run.reader()
         gone.close()
         gone.close()
@@ -252,17 +253,15 @@ def test_the_slowest_holds_back_and_who_leaves_does_not() -> None:
         read: list[int] = []
         for first in range(0, 60, 3):
             push(run, first, first + 3)
-            read += stamps(fast.results(timeout_s=0.02 if first < 9 else 0))
-            if len(read) >= 4:
-                break
-        stood = len(read)
-        assert 4 <= stood < 4 + 3
-        assert stamps(fast.results(timeout_s=0)) == []
-        assert stamps(slow.results(timeout_s=0)) == read
+        while len(read) < 4:  # room for as many; then the slow one is waited for
+            read += stamps([next(fast.results(timeout_s=30))])
+        assert stamps(fast.results(timeout_s=0.05)) == []
+        assert len(read) < 8
+        assert stamps(slow.results(timeout_s=0))[: len(read)] == read
         del slow
         gc.collect()
         run.drain()
-        assert read + stamps(fast) == list(range(first + 3))
+        assert read + stamps(fast) == list(range(60))
 
 
 def test_a_reader_that_is_closed_while_it_waits() -> None:
@@ -277,7 +276,7 @@ def test_a_reader_that_is_closed_while_it_waits() -> None:
 
 def test_a_reader_that_is_dropped_while_another_waits_for_it() -> None:
     """Who waits remembers whom it waits for, and must not hold it by that."""
-    with counting(unread_results=2) as run:
+    with counting(unread_results=2, batch=3) as run:
         fast, slow = run.reader(), run.reader()
         waiting = Reading(fast, random.Random(1))
         for first in range(0, 30, 3):
@@ -294,12 +293,12 @@ def test_a_reader_that_is_dropped_while_another_waits_for_it() -> None:
 
 
 def test_a_reader_that_nobody_reads_is_named() -> None:
-    with counting(unread_results=2, stall_after_s=0.2) as run:
+    with counting(unread_results=2, batch=3, stall_after_s=1) as run:
         fast, slow = run.reader(), run.reader()
         push(run, 0, 9)
         push(run, 9, 18)
         run.drain()
-        with pytest.raises(RunError, match=r"reader 1 waited 0.2 s for reader 2, which has not read.*unread_results=2"):
+        with pytest.raises(RunError, match=r"reader 1 waited 1 s for reader 2, which has not read.*unread_results=2"):
             list(fast)
         with pytest.raises(RunError, match="reader 1 waited"):
             list(slow)

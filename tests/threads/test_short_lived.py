@@ -156,7 +156,7 @@ def test_the_fault_is_noticed(fault: str, monkeypatch: pytest.MonkeyPatch) -> No
     name, wrong = FAULTS[fault]
     monkeypatch.setattr(inlets.Inlets, name, wrong)
     with pytest.raises((AssertionError, RunError, pytest.fail.Exception)):
-        check("scalejoin", "ring", stall_after_s=0.5)
+        check("scalejoin", "ring", stall_after_s=2)
 
 
 @pytest.mark.parametrize(
