@@ -89,6 +89,8 @@ def ran(query: plait.Query, todo: list[tuple[Any, ...]], **options: Any) -> tupl
         engines = [run._engine] if isinstance(run._engine, Engine) else list(run._engine.engines.values())
         run.drain()
         got += list(run.results())
+        pushed = sum(rows[0].num_rows for call, stream, _, *rows in todo if call == "push" and stream in streams)
+        assert run.stats().rows == pushed, "those of sources that are gone count"
         return pa.Table.from_batches(got, run.schema), engines
 
 

@@ -76,7 +76,7 @@ class Engine(ABC, Generic[W]):
         self.intakes, self.label = ground.intakes, labelled(ground.bound.node)
         self.encoder, self.payloads, self.pauser, self.pusher = encoder, payloads, pauser, pusher
         self.gatherer, self.epochs = gatherer, epochs
-        self._ticked = 0
+        self._unlooked = 0  # rows since the last look; threads that push count it without a lock, so it is about right
         crew = len(workers) if epochs is None else epochs.threads
         self.threads = [
             threading.Thread(target=self._thread, args=(k,), name=f"plait-{plan.strategy}-{k}", daemon=True)
@@ -168,21 +168,22 @@ class Engine(ABC, Generic[W]):
     def push(self, stream: str, source: SourceName | None, batches: list[pa.RecordBatch]) -> None:
         for batch in batches:
             self.pusher.push(self.intakes[stream], source, batch)
-        self._tick()
+        self._tick(sum(batch.num_rows for batch in batches))
 
     def bring(self, stream: str, batch: pa.RecordBatch, ts: np.ndarray, until: int) -> None:
         """Results of another operator, in order, none of which is still to come below `until`."""
         self.pusher.bring(self.intakes[stream], batch, ts, until)
-        self._tick()
+        self._tick(len(ts))
 
-    def _tick(self) -> None:
+    def _tick(self, rows: int) -> None:
         """Work that has no thread of its own, done by whoever pushes: changes of epochs that are due, and now and then
         payload to let go.
         """
         if self.epochs is not None:
             self.epochs.poll()
-        if self.pusher.rows - self._ticked > TICK_ROWS:
-            self._ticked = self.pusher.rows
+        self._unlooked += rows
+        if self._unlooked > TICK_ROWS:
+            self._unlooked = 0
             self.gatherer.tick()
 
     def heartbeat(self, stream: str, source: SourceName, ts: int) -> None:

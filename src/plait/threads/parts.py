@@ -29,10 +29,15 @@ class Encodes(Protocol):
 
     def columns(self, side: int, /) -> list[tuple[str, Any]]: ...
 
-    def rows(self, side: int, batch: Any, ts: np.ndarray, /) -> Any: ...
+    def rows(self, side: int, batch: Any, ts: np.ndarray, /) -> Any:
+        """A batch's rows as the operator reads them. Any thread calls it, several at once."""
+
+    def fits(self, side: int, rows: Any, /) -> bool:
+        """Whether columns can hold these rows as they are stored now. Any thread calls it, several at once."""
 
     def admit(self, side: int, rows: Any, /) -> bool:
-        """Take note of these rows' values; true if columns have to be stored in another way than before."""
+        """Take note of these rows' values; true if columns have to be stored in another way than before. One thread at a
+        time, while none writes rows."""
 
     def encoded(self, side: int, rows: Any, /) -> list[np.ndarray]: ...
 

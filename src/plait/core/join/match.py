@@ -77,6 +77,16 @@ class Matcher:
         if rows.alive is not None and not self.alive[side]:
             self.alive[side], self._stale = True, True
 
+    def fits(self, side: int, rows: EncodedRows) -> bool:
+        """Whether these rows fit into what is stored as it is: `admit` would change nothing. Any thread may ask."""
+        for k, array in enumerate(rows.leaves):
+            interval, known = leaf_interval(array), self.intervals[side][k]
+            if interval is not None and (known is None or not bounds.fits(interval, known)):
+                return False
+            if array.valid is not None and self._needs_mask(side, k) and not self.nullable[side][k]:
+                return False
+        return rows.alive is None or self.alive[side]
+
     def review(self, side: int, segment: Segment) -> None:
         """Forget what only expired rows asked for; called when a segment has moved its live rows.
 

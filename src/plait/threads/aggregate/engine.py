@@ -74,6 +74,9 @@ class PaneEncoder:
     def encoded(self, side: int, rows: PaneRows) -> list[np.ndarray]:
         return rows.arrays
 
+    def fits(self, side: int, rows: PaneRows) -> bool:
+        return True
+
     def admit(self, side: int, rows: PaneRows) -> bool:
         return False
 

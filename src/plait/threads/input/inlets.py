@@ -46,7 +46,7 @@ class Inlets:
 
     Those that turn up while the run goes on are let in under `_joining`, and streams end under it: so a stream's end meets every
     source it has. Their memory is made under `_encoding`, under which columns are widened: so none is left with columns of
-    before. Locks are taken in this order: `_joining`, `_encoding`.
+    before. Locks are taken in this order: `_joining`, `_encoding`. Rows are pushed under neither.
 
     A source that has ended leaves its places at the gate to the stream's next one (ESG's `announceSources` after a removal), once
     all its tuples were read: so a run may have any number of sources, one after the other. The new one goes on in the former's

@@ -55,6 +55,8 @@ class Inlet:
     delivered: int = 0  # tuples, those that were dropped among them
     last_seq: Any = None
     added: int = 0  # tuples handed to the gate
+    taken: int = 0  # tuples that entered, or wait to
+    laying: bool = False  # its columns are being written (`push`)
     waiting: Waiting = field(default_factory=Waiting)
     #: By content: rows that wait, by ts and what they hold.
     equals: dict[tuple[int, bytes], int] = field(default_factory=dict)
@@ -101,12 +103,12 @@ class StreamIntake:
         self.inlets: dict[SourceName, Inlet] = {}
         self.gone: set[SourceName] = set()
         self.largest = self.reached = BEFORE_ALL  # of those that are gone: the last ts, and how far they had come
+        self._taken = 0  # by them
         self._rank_pieces: list[bytes] = []  # by number
         self._rank_keys = pa.array([], pa.binary())
         self.ended = False
         self.late: list[pa.RecordBatch] = []
         self.behind: list[pa.RecordBatch] = []
-        self.taken = 0
         declared = stream.declared()
         for position, name in enumerate(declared or ()):
             self.add(self.made(name, position))
@@ -129,6 +131,7 @@ class StreamIntake:
         self.reached = max(self.reached, inlet.progress(self.stream))
         self.gone.add(inlet.name)
         self.inlets = {name: each for name, each in self.inlets.items() if each is not inlet}
+        self._taken += inlet.taken
 
     def has_ended(self, name: SourceName | None) -> bool:
         """Whether a source has; of one that is not known, no."""
@@ -140,6 +143,11 @@ class StreamIntake:
         if len(self._rank_keys) < len(self._rank_pieces):
             self._rank_keys = pa.array(self._rank_pieces, pa.binary())
         return self._rank_keys
+
+    @property
+    def taken(self) -> int:
+        """Tuples that were neither late nor behind: those of each source, which one thread at a time counts."""
+        return self._taken + sum(inlet.taken for inlet in self.inlets.values())
 
     @property
     def by_content(self) -> bool:

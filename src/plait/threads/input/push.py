@@ -9,8 +9,10 @@ A source's tuples enter in the order of (ts, seq): at once if it may not run bac
 no tuple can come that would go before them.
 
 The order matters. A row's payload is kept and its columns are in its source's arena before the gate has its tuple;
-after that any worker may read it. An arena has room for what the gate can hold of the source, for what a worker has
-taken and not copied yet, and for one chunk that waits in front: so the place that a chunk is written to is nobody's.
+after that any worker may read it. Sources are pushed side by side, and no lock is common to all of them: how columns are
+stored is changed under `_encoding`, and while it is, nobody writes columns (`_laid`, `_store_otherwise`). An arena has room
+for what the gate can hold of the source, for what a worker has taken and not copied yet, and for one chunk that waits in
+front: so the place that a chunk is written to is nobody's.
 """
 
 from __future__ import annotations
@@ -96,8 +98,13 @@ def one_type() -> None:
 class Pusher(Inlets):
     """What comes of the sources. Any thread may push; one at a time pushes a source.
 
-    `payloads` by stream; `rows` how many were taken in; `_armed` whether `widen` has been called once. Locks of a
-    push, in this order: the inlet's `lock` and `turn`, then `_encoding` for each chunk.
+    `payloads` by stream; `_armed`: `widen` has been called once; `_rewriting`: columns are being stored in another way.
+    Locks of a push, in this order: the inlet's `lock` and `turn`, and `_encoding` for a chunk that does not fit.
+
+    `_rewriting` and the inlets' `laying` are Dekker's two flags: each side raises its own before it looks at the other's. So
+    either who writes a source's columns sees that they are being rewritten, and gives way; or who rewrites them sees that
+    they are being written, and waits. A flag that an interrupt leaves raised stops nobody: it stops the run, and who waits
+    looks at that.
     """
 
     def __init__(self, ground: Ground, pauser: Pauser, payloads: Mapping[str, Any], encoder: Encodes, *,
@@ -105,9 +112,13 @@ class Pusher(Inlets):
         """`widen` changes how columns are stored; `epochs`: of an elastic run, whose switches go through the gate, too."""
         self.payloads, self.latency, self.epochs = payloads, ground.latency, epochs
         self._widen = widen
-        self._armed = False
-        self.rows = 0
+        self._armed = self._rewriting = False
         super().__init__(ground, pauser, encoder)
+
+    @property
+    def rows(self) -> int:
+        """How many were taken in."""
+        return sum(intake.taken for intake in self.intakes.values())
 
     # --- pushing: the way of a batch, step by step ---
 
@@ -199,11 +210,9 @@ class Pusher(Inlets):
     def _keep(self, intake: StreamIntake, inlet: Inlet, admitted: Admitted, pushed_ns: int) -> np.ndarray:
         """Keep whole rows; gives the numbers under which they are found."""
         batch, ts, positions, _ = admitted
-        with self._encoding:
-            stamp = self.encoder.stamp + 1
+        stamp = self.encoder.stamp + 1
         first = self.payloads[intake.stream.name].append(batch, ts, inlet.number, positions, pushed_ns, stamp)
-        self.rows += len(ts)
-        intake.taken += len(ts)
+        inlet.taken += len(ts)
         return np.arange(first, first + len(ts)) if intake.positions else np.broadcast_to(np.int64(first), len(ts))
 
     def _in_order(self, intake: StreamIntake, inlet: Inlet, new: Admitted, ref: np.ndarray,
@@ -258,13 +267,35 @@ class Pusher(Inlets):
 
     def _write(self, intake: StreamIntake, inlet: Inlet, rows: pa.Table | pa.RecordBatch, ts: np.ndarray) -> None:
         """What the operator reads of these rows, as columns, into the arena of each of the source's places."""
+        for input, slot in inlet.slots.items():
+            made: Any = self.encoder.rows(input, rows, ts)
+            while not self._laid(inlet, input, slot, made):
+                self._store_otherwise(input, made)
+
+    def _laid(self, inlet: Inlet, input: int, slot: int, made: Any) -> bool:
+        """Write a chunk's columns; false if they are being rewritten, or have to be, to hold it."""
+        inlet.laying = True
+        try:
+            if self._rewriting or not self._armed or not self.encoder.fits(input, made):
+                return False
+            _lay_down(self.arenas.by_slot[slot], inlet.added, made, self.encoder.encoded(input, made))
+            return True
+        finally:
+            inlet.laying = False
+
+    def _store_otherwise(self, input: int, made: Any) -> None:
+        """Have columns stored so that they hold a chunk, while nobody writes any."""
         with self._encoding:
-            for input, slot in inlet.slots.items():
-                made: Any = self.encoder.rows(input, rows, ts)
+            self._rewriting = True
+            try:
+                while any(inlet.laying for intake in self.intakes.values() for inlet in intake.inlets.values()):
+                    self._together.check()
+                    time.sleep(20e-6)
                 if self.encoder.admit(input, made) or not self._armed:
                     self._widen()
                     self._armed = True  # the kernels are there: nothing was probed before the first rows
-                _lay_down(self.arenas.by_slot[slot], inlet.added, made, self.encoder.encoded(input, made))
+            finally:
+                self._rewriting = False
 
     def _add(self, slot: int, ts: np.ndarray, seq: np.ndarray, ref: np.ndarray, first: int, last: int, progress: int, *,
              result: bool) -> None:  # fmt: skip
@@ -327,7 +358,8 @@ class Pusher(Inlets):
             self._enter(intake, inlet, batch, ts, refs, until)
 
     def forget(self, stamp: int) -> None:
-        """Text that only rows pushed before `stamp` hold has no code any more."""
+        """Text that only rows pushed before `stamp` hold has no code any more. Not while columns are rewritten: that may
+        take long, and the next call will do."""
         if not self._encoding.locked():
             with self._encoding:
                 self.encoder.forget(stamp)

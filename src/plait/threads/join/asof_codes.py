@@ -9,6 +9,7 @@ dense, so the table of the last tuples is an array.
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,7 +34,7 @@ class CodedRows:
 
 
 class AsofCodes:
-    """Used by one thread at a time.
+    """The numbers of values are one table, which threads that push change one at a time.
 
     The names and methods are those of `columns.Encoder`, so that engine, memory and sources need not know which of the
     two they have. What has no meaning here (bands, kernels, widening) says so by an empty answer.
@@ -54,10 +55,15 @@ class AsofCodes:
                 for pair in self.node.by
             ]
         )
+        self._numbering = threading.Lock()
         self.stamp = 0
 
     def rows(self, side: int, batch: pa.RecordBatch | pa.Table, ts: np.ndarray) -> CodedRows:
-        return CodedRows(self._numbers.of([batch.column(pair[side]) for pair in self.node.by], len(ts)))
+        with self._numbering:
+            return CodedRows(self._numbers.of([batch.column(pair[side]) for pair in self.node.by], len(ts)))
+
+    def fits(self, side: int, rows: CodedRows) -> bool:
+        return True
 
     def admit(self, side: int, rows: CodedRows) -> bool:
         return False

@@ -1,6 +1,8 @@
 """What the condition reads of a row, as typed columns, and the kernel that fits their types.
 
-Rows are encoded once, by the thread that pushes them. How a leaf is stored depends on the values seen so far
+Rows are encoded once, by the thread that pushes them, several at once: what they share is the codes of text (and of integers
+beyond 64 bits), whose table has a lock of its own (`Codes`), and how columns are stored, which changes only while nobody
+writes rows (`input.push`). How a leaf is stored depends on the values seen so far
 (`core.condition.words`): a value that does not fit, or the first NULL, widens its column. Then every worker stands still,
 all columns are rewritten, and another kernel takes over; nothing is ever computed in a word that is not proved wide
 enough. Where only Python is exact, the kernel is Python's too: slow, and right. Which kernel judges is a part of the
@@ -16,6 +18,8 @@ exactly.
 from __future__ import annotations
 
 import os
+import threading
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 import numpy as np
@@ -49,7 +53,8 @@ class Kernels(Protocol):
 
 
 class Encoder:
-    """One condition. Used by one thread at a time. `plain` runs kernels in Python: nothing to compile, for tests.
+    """One condition. `rows`, `fits` and `encoded` by any thread; `admit` and `widen` by one, while none writes rows.
+    `plain` runs kernels in Python: nothing to compile, for tests.
 
     By side 0 and 1. `signature` is how columns are stored now; `_matcher.signature()` how the values seen so far ask
     for it. Where the two differ, `widen` has to be called before rows are written. `interner` gives text its codes,
@@ -62,11 +67,11 @@ class Encoder:
         check_index(index, self.shape)
         self.index, self.cache_dir, self.plain = index, cache_dir, plain
         self.dimensions = dimensions(self.shape)
-        self.interner = Interner(self.shape.literals)
+        self.interner = Codes(self.shape.literals)
         self.encoder = RowEncoder(self.shape, self.dimensions, self.interner)
         self._matcher = Matcher(self.shape, self.interner, cache_dir=cache_dir)
         self.has_node = bool(self.dimensions or self.shape.terms.equalities)
-        self.exact = Exact()
+        self.exact = Exact(self.interner)
         self._natives: dict[Signature, native.Native] = {}
         self.signature = self._before = self._matcher.signature()
 
@@ -93,10 +98,13 @@ class Encoder:
     def rows(self, side: int, batch: pa.RecordBatch, ts: np.ndarray) -> EncodedRows:
         """A batch's rows as the condition reads them, not yet as columns.
 
-        By the pushing thread, under the sources' `_encoding` lock.
+        The stamp is not below the one that the rows were kept with: whoever forgets by that finds their text in use.
         """
-        self.exact.stamp = self.interner.new_stamp()
+        self.interner.new_stamp()
         return self.encoder.rows(side, batch, ts)
+
+    def fits(self, side: int, rows: EncodedRows) -> bool:
+        return self._matcher.fits(side, rows)
 
     def admit(self, side: int, rows: EncodedRows) -> bool:
         """Take note of these rows' values; true if columns have to be stored in another way than before."""
@@ -186,8 +194,40 @@ class _Nowhere:
 _NOWHERE = _Nowhere()
 
 
-class Exact(Interner):
-    """Integers beyond 64 bits as codes, for columns of machine words; kept as long as a row of the windows holds them."""
+class Codes(Interner):
+    """An interner that threads use at once: its table is changed by one at a time, and its stamp never falls."""
+
+    def __init__(self, constants: Iterable[str | bytes] = ()) -> None:
+        super().__init__(constants)
+        self._table = threading.Lock()
+
+    def new_stamp(self) -> int:
+        with self._table:
+            return super().new_stamp()
+
+    def encode(self, values: list[Any]) -> np.ndarray:
+        with self._table:
+            return super().encode(values)
+
+    def forget(self, stamp: int) -> None:
+        with self._table:
+            super().forget(stamp)
+
+
+class Exact(Codes):
+    """Integers beyond 64 bits as codes, for columns of machine words; kept as long as a row of the windows holds them.
+
+    `clock` has the stamp of both: rows are kept with one.
+    """
+
+    def __init__(self, clock: Interner) -> None:
+        super().__init__()
+        self._clock = clock
+
+    def encode(self, values: list[Any]) -> np.ndarray:
+        with self._table:
+            self.stamp = self._clock.stamp  # read in here, so that it never falls
+            return Interner.encode(self, values)
 
     @property
     def values(self) -> dict[int, int]:

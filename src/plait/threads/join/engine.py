@@ -1,7 +1,7 @@
 """What runs behind a `Run` of a join: workers with their window segments, the condition's kernels, and the rings of results.
 
 Sources, gate, errors and the end are every engine's (`engine`, `push`). A worker's loop is compiled
-(`threads.join.loop.worker`); it comes back here to have memory grown or an index built, and all workers stand still meanwhile.
+(`threads.join.loop.worker`); it comes back here to have memory grown or an index built (`Windows`).
 
 How a batch goes through: a push encodes rows and writes them into its source's arena (`input.push`), the gate orders
 them, every worker copies what it needs (`worker.lay_out`), stores, compares, and writes references of pairs into its
@@ -47,10 +47,12 @@ BATCH = 2048  # tuples a worker takes at once, unless batch= says otherwise
 
 
 class Windows:
-    """The memory of a join's workers, and all that changes it while they run: they stand still meanwhile.
+    """The memory of a join's workers, and all that changes it while they run.
 
     Attributes: `segments[side][k]` is a window segment, `workers[k]` a worker's memory. Python changes either only in
-    here. A growing segment is the one moment at which all workers wait for one; `Segment.grow` therefore looks ahead.
+    here. What one worker alone uses it changes itself, and nobody waits: a segment of ScaleJoin's or SplitJoin's is one
+    worker's. A segment that several share (DP-Join's rows and columns) grows while all stand still, and so does a change of
+    how columns are stored, which are everybody's; `Segment.grow` therefore looks ahead.
     """
 
     def __init__(self, plan: Plan, encoder: Encoder | AsofCodes, segments: tuple[list[Segment], list[Segment]],
@@ -62,9 +64,9 @@ class Windows:
     def widen(self) -> None:
         """Columns are stored in another way than before, or for the first time.
 
-        By the thread that pushes, under the sources' `_encoding` lock. It is called for the first rows of all, too:
-        until then columns have no type and there is no kernel. Everything that holds a column is rewritten: segments,
-        arenas, the batch each worker is at.
+        By the thread that pushes, under the sources' `_encoding` lock, while none writes rows. It is called for the first
+        rows of all, too: until then columns have no type and there is no kernel. Everything that holds a column is
+        rewritten: segments, arenas, the batch each worker is at.
         """
         self.encoder.preload()  # a kernel may have to be compiled: not while everybody waits
         with self._pauser.still():
@@ -84,7 +86,8 @@ class Windows:
         """What a worker's loop has come back for; false if it has come to its end.
 
         By the worker's own thread. `answer` is one of `loop.words`. The loop keeps its place in PHASE, so after this
-        it is called again with the same memory. `still(worker=True)` counts the caller among those that stand still.
+        it is called again with the same memory. `still(worker=True)` counts the caller among those that stand still; until
+        it comes to stand, nobody else's `still` begins, so what it changes here alone is not changed by others.
         """
         w = worker.words
         if answer == o.HALTED:
@@ -94,11 +97,12 @@ class Windows:
         elif answer in (o.GROW_SEGMENT, o.BUILD_INDEX):
             side = int(w[o.NEED_SIDE])
             segment = self.segments[side][self.plan.seats[worker.number].segment[side]]
-            with self._pauser.still(worker=True):
-                if answer == o.GROW_SEGMENT:
-                    segment.grow(int(w[o.NEED]))
-                else:
-                    segment.build(int(w[o.NEED]))
+            change = segment.grow if answer == o.GROW_SEGMENT else segment.build
+            if segment.sharers == 1:
+                change(int(w[o.NEED]))  # the caller is outside of its loop: who wants all to stand still waits for it
+            else:
+                with self._pauser.still(worker=True):
+                    change(int(w[o.NEED]))
         elif answer == o.KERNEL_FAILED:
             raise self._failed()
         else:

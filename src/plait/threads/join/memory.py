@@ -1,6 +1,7 @@
 """The memory of a join's workers, as Python holds it: arrays that are kept alive, and the words that name them.
 
-Everything here is changed only before the workers start or while they stand still (`threads.pause`).
+Everything here is changed only before the workers start, while they stand still (`threads.pause`), or by the one worker that
+uses it.
 
 Shapes: a segment's columns have CAP rows, a power of two; leaf columns twice that (`loop.segment` says why). A
 worker's batch arrays have `most` columns, one a tuple. All words are int64; addresses are words too.
@@ -58,6 +59,10 @@ class Segment:
         self.arrays: dict[str, np.ndarray] = {}
         self.columns: dict[str, np.ndarray] = {}
         self._allocate(rows)
+
+    @property
+    def sharers(self) -> int:
+        return int(self.block[seg.SHARERS])
 
     @property
     def first(self) -> int:
@@ -119,7 +124,7 @@ class Segment:
     def _expected(self, first: int, end: int, mask: int) -> int:
         """How many rows a time window will hold at the rate seen so far: growing once is better than doubling five times.
 
-        Every worker stands still meanwhile. No more than sixteen times what there is: a rate may have been a burst.
+        Those who share it stand still meanwhile. No more than sixteen times what there is: a rate may have been a burst.
         """
         live = end - first
         if self.stays_us <= 0 or live < 2:

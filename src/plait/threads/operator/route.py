@@ -7,6 +7,7 @@ columns of numbers that compiled functions read (`core.operator.compiled`), if t
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -49,6 +50,7 @@ class Router:
         assert isinstance(bound.node, Operator)
         self.node, self.made, self._go_plain, self._plain = bound.node, made, go_plain, made is None
         self.names = tuple(i.node.name or f"input {n}" for n, i in enumerate(bound.inputs))
+        self._one = threading.Lock()  # the user's function is called by one thread at a time, as it would be in a loop
 
     def columns(self, side: int) -> list[tuple[str, Any]]:
         """Of each row: its route, the compiled functions' columns, and the buckets where there are several (None
@@ -58,6 +60,10 @@ class Router:
         return [("route", "int64"), *numbers, (SEVERAL, object)]
 
     def rows(self, side: int, batch: pa.RecordBatch | pa.Table, ts: np.ndarray) -> RoutedRows:
+        with self._one:
+            return self._routed(side, batch, ts)
+
+    def _routed(self, side: int, batch: pa.RecordBatch | pa.Table, ts: np.ndarray) -> RoutedRows:
         """Route a batch: by machine code where the route is compiled, else by calling the user's function for each
         row.
 
@@ -92,6 +98,9 @@ class Router:
 
     def encoded(self, side: int, rows: RoutedRows) -> list[np.ndarray]:
         return rows.arrays
+
+    def fits(self, side: int, rows: RoutedRows) -> bool:
+        return True
 
     def admit(self, side: int, rows: RoutedRows) -> bool:
         return False
