@@ -182,6 +182,7 @@ GIVEN: dict[tuple[str, int], Callable[..., dict[str, Any]]] = {
     ("spark.md", 0): in_spark,
     ("spark.md", 3): in_spark_aggregates,
     ("threads.md", 0): lambda: {"query": joined(), "batch": {"ts": [1, 2, 3]}},
+    ("threads.md", 1): lambda: {"query": joined(), "batch": {"ts": [1, 2, 3]}},
 }
 #: Blocks that are not run, and why.
 LEFT_OUT = {
