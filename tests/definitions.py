@@ -122,6 +122,18 @@ def last(count: int, left: Relation, right: Relation) -> Fits:
     return fits
 
 
+def tumbling_count(count: int, left: Relation, right: Relation) -> Fits:
+    """The earlier tuple and the last of its stream that precedes the later one are in the same window of `count` tuples."""
+
+    def fits(l: Tup, r: Tup) -> bool:
+        low, high = sorted((key(l, 0), key(r, 1)))
+        stream, number = (left, 0) if low == key(l, 0) else (right, 1)
+        before = sorted(key(t, number) for t in stream.tuples if key(t, number) < high)
+        return before.index(low) // count == (len(before) - 1) // count
+
+    return fits
+
+
 def matches(left: Relation, right: Relation, fits: Fits, holds: Truth) -> list[tuple[Key, Tup, Tup]]:
     """Every pair that is a result with its key: the later tuple's (the trigger's), then the earlier one's."""
     found = [

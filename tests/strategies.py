@@ -249,6 +249,7 @@ def make_join(left: Given, right: Given, how: str, window: tuple[str, Any], cond
         "within": lambda: define.within(before, after),
         "last": lambda: define.last(value, left.relation, right.relation),
         "tumbling": lambda: define.tumbling(value),
+        "tumbling_count": lambda: define.tumbling_count(value, left.relation, right.relation),
     }[option]()
     query = plait.join(left.stream, right.stream, on=condition.written(form), how=how, **{option: value})
     expected = define.join(left.relation, right.relation, fits, condition.truth(form), how=how, after=after,
@@ -273,6 +274,12 @@ def count_joins(draw: st.DrawFn, **options: Any) -> Case:
 def tumbling_joins(draw: st.DrawFn, **options: Any) -> Case:
     left, right = draw(pairs_of_streams(**options))
     return make_join(left, right, "inner", ("tumbling", draw(st.sampled_from((1, 2, 3, 2**62)))), *draw(conditions()))
+
+
+@st.composite
+def tumbling_count_joins(draw: st.DrawFn, **options: Any) -> Case:
+    left, right = draw(pairs_of_streams(**options))
+    return make_join(left, right, "inner", ("tumbling_count", draw(st.integers(1, 4))), *draw(conditions()))
 
 
 @st.composite

@@ -21,13 +21,20 @@ _MODULES = {
     "aggregate-queries": "plait_bench.aggregate_queries",
     "join": "plait_bench.join",
     "elastic": "plait_bench.elastic",
+    "elastic-operators": "plait_bench.elastic_operators",
     # The papers' studies, a function each.
     "join-workers": "plait_bench.join_studies:workers",
     "join-balance": "plait_bench.join_studies:skew",
     "join-latency": "plait_bench.join_studies:latency",
     "join-punctuation": "plait_bench.join_studies:punctuation",
+    "join-ordering": "plait_bench.join_studies:ordering",
+    "join-gathering": "plait_bench.join_studies:gathering",
+    "join-stages": "plait_bench.join_studies:stages",
     "join-selectivity": "plait_bench.join_studies:selectivity",
     "join-peers": "plait_bench.join_studies:against",
+    "aggregate-rates": "plait_bench.aggregate_studies:rates",
+    "aggregate-workers": "plait_bench.aggregate_studies:workers",
+    "aggregate-batches": "plait_bench.aggregate_studies:batches",
 }
 Result = dict[str, Any]
 

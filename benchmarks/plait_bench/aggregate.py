@@ -149,10 +149,9 @@ def run(quick: bool = False) -> dict[str, Any]:
     for name, designs in (
         ("K-OI", (*multi_queues.NAMES, "wiml")),
         ("K-OS", (*multi_queues.NAMES, "tuml_sc")),
-        ("k-OS", ("tuml_sc", *paper.T_GATE)),
+        ("k-OS", ("tuml_sc", *paper.OPTIONS)),
     ):
-        # Four times as long as in `aggregate_queries`: of a run of a fifth of a second much is its beginning.
-        tuples = 20_000 if quick else 4 * paper.MANY
+        tuples = 20_000 if quick else paper.MANY
         rows += paper.case(name, 20, times=1 if quick else 3, tuples=tuples, designs=designs)
     ratios = {"threads_vs_duckdb": best / last["duckdb"]} if "duckdb" in last else {}
     ratios["wiml_vs_mq_k_oi_20"] = paper.ratio(rows, "K-OI", 20, "wiml")

@@ -1,10 +1,13 @@
-"""`plait bench aggregate-queries`: the twelve queries of multiway-aggregation.txt (table 2), 5 and 20 inputs, by design.
+"""`plait bench aggregate-queries`: the twelve queries of multiway-aggregation.txt (table 2), 5 to 20 inputs, by design.
 
 Small and capital letters: k, K the number of keys (243 meters, 40,000 songs), w, W the windows a tuple is in (10, 20), f, F
 the function's cost (a comment that holds a mail address; a mail or an IP address); OS is order-sensitive, OI not. The paper's
-readings and comments are not public: these are `plait.connectors.synthetic`'s, with its schemas, keys and shares, at 50,000
-tuples a second of event time, about what its designs are given. Its figures 8 and 10 are the columns `input_ns` and `output_ns`:
-processor time a tuple of the threads that push and of those that update and give out.
+readings and comments are not public: these are `plait.connectors.synthetic`'s, with its schemas, keys and shares. A stream is
+ten windows long, whatever the number of its tuples; what is measured begins after two of them, when windows are full and
+everything is compiled. Rates and latencies are of runs flat out: the highest rate, and the latency from the push at it, with
+as much waiting as there is room for. The paper's figures 8 and 10 are the columns `input_ns` and `output_ns`: processor time
+a tuple of the threads that push and of those that update and give out. `tuml_sc, T-Gate` is TuML on the paper's own
+structure, where pushing threads merge; `tuml_sc` is on the ring, where the update thread does.
 
 Every design must give the same rows, in the same order, to the byte. Needs NumPy, Numba and PyArrow only.
 """
@@ -12,6 +15,7 @@ Every design must give the same rows, in the same order, to the byte. Needs NumP
 from __future__ import annotations
 
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -27,9 +31,12 @@ from plait_bench import multi_queues
 from plait_bench.aggregate_runs import Outcome, on_threads
 from plait_bench.machine import machine
 
-INPUTS = (5, 20)
-RATE = 50_000
-PIECE = 4096
+INPUTS = (5, 10, 15, 20)
+WINDOWS = 10  # a stream's length
+WARM = 0.2  # of a stream, which is not measured: two windows
+PIECE, PIECES = 2048, 20  # rows a push; and fewer, where a stream would not have so many pushes an input
+#: What `on_threads` is told of a design; the others are told their own name.
+OPTIONS: dict[str, dict[str, Any]] = {"tuml_sc, T-Gate": {"strategy": "tuml_sc", "gate": "skiplist"}}
 MAIL = plait.text("cmt").matches(r"[\w.]+@[\w.]+\.\w+")
 MAIL_OR_IP = MAIL | plait.text("cmt").matches(r"\b\d{1,3}(\.\d{1,3}){3}\b")
 
@@ -47,7 +54,7 @@ class PaperQuery:
 
     @property
     def designs(self) -> tuple[str, ...]:
-        return (*multi_queues.NAMES, "tuml_sc", *(("wiml",) if self.name.endswith("OI") else ("tuml_mc",)))
+        return (*multi_queues.NAMES, *OPTIONS, "tuml_sc", *(("wiml",) if self.name.endswith("OI") else ("tuml_mc",)))
 
     def query(self, inputs: int) -> plait.Query:
         time_type = {"unit": "us"}
@@ -79,10 +86,9 @@ QUERIES = {
 
 
 @lru_cache(maxsize=3)
-def sources(data: str, inputs: int, tuples: int) -> list[pa.RecordBatch]:
-    """What each input delivers."""
-    # A shorter stream is a slower one: it spans as many windows. A longer one is not faster.
-    rate, seconds = min(RATE * tuples // MANY or 1_000, RATE), max(20 * tuples // MANY, 20)
+def sources(data: str, inputs: int, tuples: int, seconds: int) -> list[pa.RecordBatch]:
+    """What each input delivers: so many tuples together, over so many seconds of event time."""
+    rate = tuples / seconds
     if data == EC:
         made = energy(readings_per_second=rate, alarms_per_second=1, concentrators=inputs, seconds=seconds).feeds[EC]
     else:
@@ -93,50 +99,53 @@ def sources(data: str, inputs: int, tuples: int) -> list[pa.RecordBatch]:
     return [batch.select(batch.schema.names[:-1]) for batch in whole]  # the last column names the source
 
 
-#: Designs that are no strategy's name: TuML on the paper's own gate, into which the threads that push sort. The product's ring
-#: lets the output thread merge.
-T_GATE = {"tuml_sc, T-Gate": {"strategy": "tuml_sc", "gate": "skiplist"}}
-
-
-def options_of(design: str) -> dict[str, Any]:
-    return T_GATE.get(design, {"strategy": design})
-
-
-def timed(query: PaperQuery, inputs: int, design: str, times: int, tuples: int) -> tuple[Outcome, list[Outcome]]:
-    data = sources(query.data, inputs, tuples)
-    found = [on_threads(query.query(inputs), data, piece=PIECE, **options_of(design)) for _ in range(times)]
-    return sorted(found, key=lambda f: f.seconds)[len(found) // 2], found
+def once(query: PaperQuery, data: list[pa.RecordBatch], design: str, *, piece: int = PIECE, **said: Any) -> Outcome:
+    """One run of a design over these inputs."""
+    options = OPTIONS.get(design, {"strategy": design})
+    piece = min(piece, max(max(source.num_rows for source in data) // PIECES, 1))
+    return on_threads(query.query(len(data)), data, piece=piece, **options, **said)
 
 
 def case(
-    name: str, inputs: int, *, times: int, tuples: int | None = None, designs: tuple[str, ...] = ()
+    name: str, inputs: int, *, times: int, tuples: int | None = None, designs: tuple[str, ...] = (), **said: Any
 ) -> list[dict[str, Any]]:
-    """One query at one number of inputs, design by design."""
+    """One query at one number of inputs, design by design; they take turns, and medians count."""
     query = QUERIES[name]
-    number = tuples or query.tuples
-    rows: list[dict[str, Any]] = []
+    designs = designs or query.designs
+    data = sources(query.data, inputs, tuples or query.tuples, WINDOWS * query.size_s)
+    found: dict[str, list[Outcome]] = {design: [] for design in designs}
     first: pa.Table | None = None
-    for design in designs or query.designs:
-        middle, found = timed(query, inputs, design, times, number)
-        first = middle.table if first is None else first
-        for each in found:
-            said = difference(first, each.table)
-            if said is not None:
-                raise RunError(
-                    f"{name}, {inputs} inputs: {design} disagrees with {query.designs[0]}: {said}", do="Report this"
-                )
-        rows.append({
-            "case": f"{name}: {query.function.describe()}, {query.size_s} s every {query.advance_s} s",
-            "inputs": inputs,
-            "design": design,
-            "tuples": middle.tuples,
-            "results": middle.table.num_rows,
-            "seconds": middle.seconds,
-            "tuples_per_s": middle.tuples_per_s,
-            "input_ns": statistics.median(f.input_ns for f in found),
-            "output_ns": statistics.median(f.output_ns for f in found),
-        })  # fmt: skip
-    return rows
+    for _ in range(times):
+        for design in designs:
+            made = once(query, data, design, warm=WARM, **said)
+            first = made.table if first is None else first
+            agree(first, made.table, f"{name}, {inputs} inputs: {design}", designs[0])
+            found[design].append(made)
+    return [{**described(query), "inputs": inputs, "design": design, **summary(runs)} for design, runs in found.items()]
+
+
+def agree(first: pa.Table, other: pa.Table, who: str, whom: str) -> None:
+    if (said := difference(first, other)) is not None:
+        raise RunError(f"{who} disagrees with {whom}: {said}", do="Report this")
+
+
+def described(query: PaperQuery) -> dict[str, Any]:
+    return {"case": f"{query.name}: {query.function.describe()}, {query.size_s} s every {query.advance_s} s"}
+
+
+def summary(found: list[Outcome]) -> dict[str, Any]:
+    """Medians of several runs."""
+    seconds = statistics.median(f.seconds for f in found)
+    return {
+        "tuples": found[0].tuples,
+        "results": found[0].table.num_rows,
+        "seconds": seconds,
+        "tuples_per_s": found[0].tuples / seconds,
+        "input_ns": statistics.median(f.input_ns for f in found),
+        "output_ns": statistics.median(f.output_ns for f in found),
+        "push_p50_ms": statistics.median(f.push_ms.p50 for f in found),
+        "push_p99_ms": statistics.median(f.push_ms.p99 for f in found),
+    }
 
 
 def ratio(rows: list[dict[str, Any]], name: str, inputs: int, design: str) -> float:
@@ -148,28 +157,43 @@ def ratio(rows: list[dict[str, Any]], name: str, inputs: int, design: str) -> fl
 def shift(rows: list[dict[str, Any]], name: str, inputs: int) -> dict[str, float]:
     """What T-Gate moves under TuML: processor time of input and of output threads, over those on the ring."""
     own = {r["design"]: r for r in rows if r["case"].startswith(f"{name}:") and r["inputs"] == inputs}
-    (t_gate,) = T_GATE
+    (t_gate,) = OPTIONS
     return {stage: float(own[t_gate][f"{stage}_ns"] / own["tuml_sc"][f"{stage}_ns"]) for stage in ("input", "output")}
 
 
 def warm() -> None:
     """Compile, or load, everything once."""
     for name in ("k-OS", "K-OI"):
-        for design in QUERIES[name].designs:
-            timed(QUERIES[name], 2, design, 1, 20_000)
+        case(name, 2, times=1, tuples=20_000)
 
 
-def run(quick: bool = False) -> dict[str, Any]:
+def run(
+    quick: bool = False, *, names: Sequence[str] = tuple(QUERIES), inputs: Sequence[int] = (), tuples: int | None = None,
+    times: int | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """Every query at every number of inputs: the paper's figures 13 to 27, and 8 and 10.
+
+    Args:
+        quick: A look: 5 and 20 inputs, few tuples, once.
+        names: Which of the twelve.
+        inputs: Numbers of inputs. Empty: 5, 10, 15 and 20.
+        tuples: In each stream. None: a million, or 200,000 where a regular expression reads them.
+        times: Runs of each, whose median counts. None: 3.
+
+    Returns:
+        Rows, and each design's rate over that of MQ.
+    """
     about = machine()
     warm()
     rows: list[dict[str, Any]] = []
-    for inputs in INPUTS:
-        for name in QUERIES:
-            rows += case(name, inputs, times=1 if quick else 3, tuples=20_000 if quick else None)
+    counts = tuple(inputs) or ((5, 20) if quick else INPUTS)
+    for number in counts:
+        for name in names:
+            rows += case(name, number, times=times or (1 if quick else 3), tuples=tuples or (20_000 if quick else None))
     ratios = {
-        f"{design}_vs_mq_{name}_{inputs}".replace("-", "_"): ratio(rows, name, inputs, design)
-        for inputs in INPUTS
-        for name in QUERIES
+        f"{design}_vs_mq_{name}_{number}".replace("-", "_"): ratio(rows, name, number, design)
+        for number in counts
+        for name in names
         for design in (("wiml",) if name.endswith("OI") else ("tuml_sc",))
     }
     return {"bench": "aggregate-queries", "machine": about, "rows": rows, "ratios": ratios}

@@ -28,7 +28,8 @@ RATE = 8_000.0  # tuples/s while changes are timed: well below what one thread c
 HEAVY_WINDOW = 1_000  # of the condition that is called pair by pair
 
 
-def run(quick: bool = False) -> dict[str, Any]:
+def run(quick: bool = False, full: bool = False) -> dict[str, Any]:
+    """Everything; `full` with the paper's windows and phases of figure 5, which take 25 minutes."""
     about = machine()
     number = 20 if quick else 200
     rows: list[dict[str, Any]] = []
@@ -56,7 +57,7 @@ def run(quick: bool = False) -> dict[str, Any]:
     if not random["identical to a run without switches"]:
         raise RunError("Results changed with the switches", do="Report this")
     rows += _overhead(quick)
-    rows += _figure_5(quick)
+    rows += figure_5(runs.SHORT if quick else runs.PAPERS if full else runs.SCALED)
     rows += _pure(quick)
     rows += _model(quick)
     return {"bench": "elastic", "machine": about, "rows": rows, "ratios": ratios}
@@ -112,17 +113,20 @@ def _overhead(quick: bool) -> list[dict[str, Any]]:
     return found
 
 
-def _figure_5(quick: bool) -> list[dict[str, Any]]:
-    seconds = (1.0, 2.0) if quick else (2.0, 4.0)
-    found = []
-    for label, workers, parts in (("70% to 120%", 1, (0.7, 1.2)), ("70% to 30%", 2, (0.7, 0.3))):
-        most = runs.sustained(HEAVY_WINDOW, 5_000 if quick else 10_000, workers, elastic=8)
-        rates = (parts[0] * most, parts[1] * most)
+def figure_5(steps: runs.Steps, numbers: tuple[int, int] = (1, 2)) -> list[dict[str, Any]]:
+    """Load that steps up from 70% to 120%, and down to 30%, of what the threads sustain; `numbers` of them at first.
+
+    A row for each, then one for each second of them.
+    """
+    found, seconds = [], []
+    for label, workers, parts in (("70% to 120%", numbers[0], (0.7, 1.2)), ("70% to 30%", numbers[1], (0.7, 0.3))):
+        compared = runs.compared_per_s(HEAVY_WINDOW, workers)
+        made, series = runs.stepped(steps, workers, parts, compared)
         found.append({
-            "case": f"load from {label} of what {workers} can do, with the policy", "threads at first": workers,
-            **runs.stepped(HEAVY_WINDOW, workers, rates, seconds),
+            "case": f"load from {label} of what {workers} can do, with the policy", "threads at first": workers, **made,
         })  # fmt: skip
-    return found
+        seconds += [{"case": f"load from {label}, second by second", **each} for each in series]
+    return found + seconds
 
 
 def _pure(quick: bool) -> list[dict[str, Any]]:
@@ -179,15 +183,13 @@ def measured_costs(window: int, rows: int) -> model.Costs:
 
 
 def _push_cost(workers: int, rows: int, *, pure: bool) -> float:
-    """Seconds a tuple, of the thread that pushes, for so many readers of one gate, or so many engines."""
+    """Seconds of processor time a tuple, of who pushes, for so many readers of one gate, or so many engines."""
     data, made = runs.tables(rows), runs.heavy(1)
     first, rest = runs.part(data, 0, 500), runs.part(data, 500, rows - 500)
     if pure:
         run = runs.PureRun(made, data, workers)
         run.push(first)  # kernels are loaded
-        begin = time.thread_time()
-        run.push(rest)
-        took = time.thread_time() - begin
+        took = run.push(rest)
         run.finish()
     else:
         with runs.started(made, data, workers=1, elastic=max(workers, 2)) as shared:

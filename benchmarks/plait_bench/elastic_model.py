@@ -1,14 +1,15 @@
 """A cost model after STRETCH's section 8: how far virtual and pure shared-nothing parallelism scale.
 
 Input threads hand tuples over, n processing threads process them, output threads merge what comes out; the slowest of
-the three sets the rate. Pure shared-nothing routes: the input thread copies each tuple to every processing thread that
-needs it, and the output thread merges n streams. Virtual shared-nothing shares: all processing threads read one copy
-from a gate, and the merge is shared out among them; the price is contention. Times are seconds a tuple:
+the three sets the rate. Pure shared-nothing routes: each tuple is copied to every processing thread that needs it, here
+by an input thread for each (the paper has one for all), and the output thread merges n streams. Virtual shared-nothing
+shares: all processing threads read one copy from a gate, and the merge is shared out among them; the price is
+contention. Times are seconds a tuple:
 
     d_input, d_output     of the input and output threads, with one processing thread
     d_process             of one processing thread that does all the work; n of them take d_process / n each
     d_see                 what it costs a processing thread to see a tuple at all: both kinds broadcast here
-    d_copy, d_share       what each further processing thread adds for the input thread: copying (pure), contention
+    d_copy, d_share       what each further processing thread adds for the input threads: copying (pure), contention
                           (virtual)
     d_merge_...           what each further one adds for the output thread, times log2 n: (n - 1) log2 n in all
 
@@ -38,26 +39,32 @@ class Costs:
 
 @dataclass(frozen=True)
 class Stages:
-    """Seconds a tuple of each stage, with n processing threads."""
+    """Seconds a tuple of each stage, with n processing threads; `input` is that of all `pushers` together."""
 
     input: float
     process: float
     output: float
     workers: int
     cores: int
+    pushers: int = 1
 
     @property
     def tuples_per_s(self) -> float:
-        slowest = max(self.input, self.process, self.output)
-        work = (self.input + self.process * self.workers + self.output) / self.cores
-        return 1 / max(slowest, work)
+        return 1 / max(*self._stages.values(), self._work)
 
     @property
     def bottleneck(self) -> str:
-        stages = {"input": self.input, "processing": self.process, "output": self.output}
+        stages = self._stages
         slowest = max(stages, key=lambda name: stages[name])
-        work = (self.input + self.process * self.workers + self.output) / self.cores
-        return slowest if work <= stages[slowest] else "cores"
+        return slowest if self._work <= stages[slowest] else "cores"
+
+    @property
+    def _stages(self) -> dict[str, float]:
+        return {"input": self.input / self.pushers, "processing": self.process, "output": self.output}
+
+    @property
+    def _work(self) -> float:
+        return (self.input + self.process * self.workers + self.output) / self.cores
 
 
 def virtual(costs: Costs, n: int) -> Stages:
@@ -79,4 +86,5 @@ def pure(costs: Costs, n: int) -> Stages:
         costs.d_output + costs.d_merge_pure * more * math.log2(max(n, 2)),
         n,
         costs.cores,
+        pushers=n,
     )

@@ -1,15 +1,19 @@
 """How `plait bench elastic` runs its join: switches under load, load that changes, and the pure shared-nothing rival.
 
-The rival gives each worker an engine of its own: every tuple is copied to all of them (their own arenas, windows and
-rows), each stores its share, and results are merged by their keys. To reconfigure it, the windows are taken out, turned
-into bytes, and put into new engines.
+The rival gives each worker an engine of its own, and a thread that pushes to it: every tuple is copied to all of them (their own
+arenas, windows and rows), each stores its share, and results are merged by their keys. To reconfigure it, the windows are
+taken out, turned into bytes, and put into new engines.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
+import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -54,12 +58,21 @@ def query(window_tuples: int, band: float = 10) -> Any:
 
 
 def near(r: Any, s: Any) -> Any:
-    """The band condition, and a square root by hand: some forty nanoseconds a pair, which is what a costly condition takes."""
+    """The band condition, and a square root by hand: some tens of nanoseconds a pair, which is what a costly condition takes.
+
+    Written out: a loop can't be proven to be the same in machine code, and Python would judge pairs, one thread at a time.
+    """
     x, y = abs(r.x - s.a), abs(r.y - s.b)
     square = float(x * x) + float(y * y)
     root = square + 1.0
-    for _ in range(12):
-        root = 0.5 * (root + square / root)
+    root = 0.5 * (root + square / root)
+    root = 0.5 * (root + square / root)
+    root = 0.5 * (root + square / root)
+    root = 0.5 * (root + square / root)
+    root = 0.5 * (root + square / root)
+    root = 0.5 * (root + square / root)
+    root = 0.5 * (root + square / root)
+    root = 0.5 * (root + square / root)
     return x <= 10 and y <= 10 and root < 1e9
 
 
@@ -174,51 +187,119 @@ def sustained(window_tuples: int, rows: int, workers: int, *, made: Any = None, 
         return 2 * rows / (time.perf_counter() - begin)
 
 
-def stepped(window_tuples: int, workers: int, rates: tuple[float, float], seconds: tuple[float, float],
-            **options: Any) -> dict[str, Any]:  # fmt: skip
-    """A load that changes from one rate to another, with the policy to answer it.
+def compared_per_s(window_tuples: int, workers: int, rows: int = 5_000) -> float:
+    """Comparisons a second that so many threads can do of the costly condition: each tuple meets a window of the other stream."""
+    return sustained(window_tuples, rows, workers, elastic=8) * window_tuples
 
-    STRETCH's figure 5 has such steps after 6 minutes, with windows of 5; here both are a matter of seconds.
+
+@dataclass(frozen=True)
+class Steps:
+    """STRETCH's figure 5: windows fill at a part of what the threads can do, then the rate changes. Seconds of real time."""
+
+    window_s: float
+    before_s: float
+    after_s: float
+
+
+#: The paper's: windows of 5 minutes, a change after 6.
+PAPERS = Steps(300.0, 360.0, 360.0)
+SCALED = Steps(2.0, 2.4, 4.0)
+SHORT = Steps(0.5, 0.6, 1.0)
+PUSH_S = 0.01
+
+
+def highest_rate(comparisons_per_s: float, window_s: float) -> float:
+    """Tuples a second of both streams that so many comparisons allow: each meets half a window of them (ScaleJoin's root law)."""
+    return math.sqrt(2 * comparisons_per_s / window_s)
+
+
+def stepped(steps: Steps, workers: int, parts: tuple[float, float], comparisons_per_s: float,
+            **options: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:  # fmt: skip
+    """Streams in real time, at a part of the highest rate until windows are full and on, then at another; the policy answers.
+
+    Args:
+        steps: How long windows are, and the phases.
+        workers: Threads at first.
+        parts: Of the highest rate that `workers` sustain with these windows, before and after.
+        comparisons_per_s: What they can compare, flat out.
+        **options: Those of `on_threads`.
+
+    Returns:
+        What was found before and after, and a row for each second.
     """
-    rows = int(sum(r * s for r, s in zip(rates, seconds, strict=True)) / 2) + 1000
-    data, made = tables(window_tuples + rows), heavy(window_tuples)
+    most = highest_rate(comparisons_per_s, steps.window_s)
+    rates, spans = tuple(part * most for part in parts), (steps.before_s, steps.after_s)
+    data = real_time(rates, spans)
+    made = plait.join(
+        *(plait.stream(name, unit="us") for name in (LEFT, RIGHT)), on=near, within=int(steps.window_s * 1e6)
+    )
     options = {"elastic": 8, "policy": True, "workers": workers, **options}
     warm_up(made, data, **options)
-    size = 32
-    found: dict[str, Any] = {}
+    cuts = {
+        name: np.searchsorted(np.asarray(table.column("ts")), np.arange(0, sum(spans), PUSH_S) * 1e6)
+        for name, table in data.items()
+    }
+    found: dict[str, Any] = {"window s": steps.window_s, "highest rate, by the root law": round(most)}
+    series: list[dict[str, Any]] = []
     with started(made, data, **options) as run:
         reader = Reader(run)
         run.hold_policy()  # while windows fill
-        pushed(run, part(data, 0, window_tuples))
-        settled(taken_by_all(run), window_tuples)
-        run.hold_policy(False)
-        batches = iter(pieces(part(data, window_tuples, rows), size))
-        for label, rate, span in zip(("before", "after"), rates, seconds, strict=True):
-            run.reset_latency()
-            begin, sent, work = time.perf_counter(), 0, sum(w.tuples for w in run.stats().workers)
-            while (now := time.perf_counter()) < begin + span:
-                if now < begin + sent / rate:
-                    time.sleep(begin + sent / rate - now)
-                name, batch = next(batches)
-                run.push(name, None, batch)
-                sent += batch.num_rows
-            stats, took = run.stats(), time.perf_counter() - begin
-            found |= {
-                f"rate {label}": round(sent / took),
-                f"served {label}": round((sum(w.tuples for w in stats.workers) - work) / len(stats.workers) / took),
-                f"p50 ms {label}": stats.latency_from_ready_ms.p50,
-                f"p99 ms {label}": stats.latency_from_ready_ms.p99,
-                f"threads {label}": len(set(run.owners)),
-            }
-        made_changes = [c for c in run.stats().changes if c.state == DONE]
+        begin, seen, second = time.perf_counter(), (0, 0.0, 0), 0.0
+        pushes = len(cuts[LEFT]) - 1
+        turn = int(steps.before_s / PUSH_S)
+        for k in range(pushes):
+            if (wait := begin + (k + 1) * PUSH_S - time.perf_counter()) > 0:
+                time.sleep(wait)
+            for name, table in data.items():
+                low, high = int(cuts[name][k]), int(cuts[name][k + 1])
+                if high > low:
+                    run.push(name, None, table.slice(low, high - low).combine_chunks().to_batches()[0])
+            at = (k + 1) * PUSH_S
+            if steps.window_s <= at < steps.window_s + PUSH_S:
+                run.hold_policy(False)
+            last = k + 1 in (turn, pushes)
+            if last or at - second >= 1.0:
+                stats = run.stats()
+                sent = stats.rows
+                series.append({
+                    "second": round(at, 1), "tuples_per_s": (sent - seen[0]) / (at - second),
+                    "comparisons_per_s": (stats.comparisons - seen[2]) / (at - second), "threads": len(set(run.owners)),
+                    "push_p50_ms": stats.latency_from_push_ms.p50, "late_s": time.perf_counter() - begin - at,
+                })  # fmt: skip
+                seen, second = (sent, at, stats.comparisons), at
+                run.reset_latency()
+            if last:
+                label = "before" if k + 1 == turn else "after"
+                found |= {
+                    f"rate {label}": round(rates[label == "after"]),
+                    f"threads {label}": len(set(run.owners)),
+                    f"p50 ms {label}": series[-1]["push_p50_ms"],
+                }
+        changes = [c for c in run.stats().changes if c.state == DONE]
         busy = [seconds for seconds in run.stats().threads_busy_s if seconds]
         run.drain()
         reader.join()
     found["changes"] = "; ".join(
-        f"{c.before} -> {c.after} ({c.reason}, {c.reconfiguration_ms:.2f} ms)" for c in made_changes
+        f"{c.before} -> {c.after} ({c.reason}, {c.reconfiguration_ms:.2f} ms)" for c in changes
     )
     found["busy by thread"] = ", ".join(f"{b / sum(busy):.0%}" for b in busy)
-    return found
+    return found, series
+
+
+def real_time(rates: tuple[float, ...], spans: tuple[float, float], seed: int = 3) -> Tables:
+    """Both streams, half of a rate each, a phase after the other; ts is when a tuple is due, in microseconds."""
+    dice = np.random.default_rng(seed)
+    made = {}
+    for name, x, y in ((LEFT, "x", "y"), (RIGHT, "a", "b")):
+        parts, begin = [], 0.0
+        for rate, span in zip(rates, spans, strict=True):
+            parts.append(np.sort(dice.uniform(begin, begin + span, max(int(rate * span / 2), 2))))
+            begin += span
+        ts = (np.concatenate(parts) * 1e6).astype(np.int64)
+        made[name] = pa.table({
+            "ts": ts, x: dice.integers(1, 10_001, len(ts), dtype=np.int32), y: (dice.random(len(ts)) * 10_000).astype(np.float32),
+        })  # fmt: skip
+    return made
 
 
 # --- pure shared-nothing -----------------------------------------------------------------------------------------
@@ -237,10 +318,9 @@ class PureRun:
             self.engines[-1].begin()
         self.readers = [Reader(_Results(engine)) for engine in self.engines]
 
-    def push(self, data: Tables, size: int = 512) -> None:
-        for name, batch in pieces(data, size):
-            for engine in self.engines:
-                engine.push(name, None, [batch])
+    def push(self, data: Tables, size: int = 512) -> float:
+        """Every engine is pushed all tuples by a thread of its own; gives their processor time together, in seconds."""
+        return in_threads([partial(_push_all, engine, pieces(data, size)) for engine in self.engines])
 
     def taken(self) -> int:
         return min(int(engine.stats().workers[0].tuples) for engine in self.engines)
@@ -259,6 +339,32 @@ class PureRun:
         for engine in self.engines:
             with contextlib.suppress(Stopped):
                 engine.stop()
+
+
+def _push_all(engine: Any, batches: list[tuple[str, pa.RecordBatch]]) -> None:
+    for name, batch in batches:
+        engine.push(name, None, [batch])
+
+
+def in_threads(calls: list[Callable[[], None]]) -> float:
+    """Make all calls at once, each in a thread; gives the processor time that they took together. The first error is raised."""
+    spent, failed = [0.0] * len(calls), []
+
+    def make(k: int) -> None:
+        try:
+            calls[k]()
+        except BaseException as error:
+            failed.append(error)
+        spent[k] = time.thread_time()
+
+    threads = [threading.Thread(target=make, args=(k,), name=f"bench-push-{k}") for k in range(len(calls))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failed:
+        raise failed[0]
+    return sum(spent)
 
 
 def merged(parts: list[pa.Table]) -> pa.Table:

@@ -7,19 +7,23 @@ figure of theirs is a shape, not a number, to be found again. All results are ch
 from __future__ import annotations
 
 import statistics
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
+import plait
 from plait.connectors import synthetic
 from plait.connectors.synthetic.workload import tables
+from plait.threads.join.marks import MARK
 from plait_bench import join_peers as peers
-from plait_bench import rivals
-from plait_bench.band import data, query
+from plait_bench import merging, rivals
+from plait_bench.band import LEFT, RIGHT, data, query
 from plait_bench.join import Rows, balance, latency_row
-from plait_bench.join_runs import digests, flat_out, paced, preloaded, same
+from plait_bench.join_runs import digests, flat_out, paced, pieces, preloaded, rounds, same, warm_up
 from plait_bench.machine import machine
 
 PAIR = 64  # tuples in a push where latency is measured in real time
@@ -96,7 +100,8 @@ def latency(quick: bool = False) -> dict[str, Any]:
         plans: list[tuple[str, dict[str, Any]]] = [
             (f"dpjoin {m} x {n}", {"strategy": "dpjoin", "layout": (m, n)}) for m, n in ((4, 1), (2, 2), (1, 4))
         ]
-        plans += [("dpjoin auto", {"strategy": "dpjoin", "workers": 4, "rates": rates}),
+        plans += [("dpjoin 2 x 2, emitter", {"strategy": "dpjoin", "layout": (2, 2), "emitter": True}),
+                  ("dpjoin auto", {"strategy": "dpjoin", "workers": 4, "rates": rates}),
                   ("scalejoin", {"strategy": "scalejoin", "workers": 4}),
                   ("splitjoin", {"strategy": "splitjoin", "workers": 4})]  # fmt: skip
         seen = None
@@ -138,27 +143,198 @@ def latency(quick: bool = False) -> dict[str, Any]:
 
 
 def punctuation(quick: bool = False) -> dict[str, Any]:
-    """Throughput by how exactly results are gathered: in full order, every k triggers apart, as they come; many results a tuple.
+    """Throughput by how exactly results are ordered, from result order to as they come; many results a tuple, found by hash.
 
-    Not SplitJoin's figure 19, which puts marks into the comparisons of one trigger's sub-window: `punctuate=` counts triggers,
-    and workers sort what they find whatever it says. So this is what gathering costs, and no more.
+    By hash a trigger's partners are found newest first, so here order costs the workers sorting, and the gatherer comparing. No
+    marks are shown. SplitJoin's figure 19, which has marks, is `ordering`.
     """
-    given, rows = data(500, 20 if quick else 200), []
+    rows: Rows = []
+    given, made_of = _keyed(2_000 if quick else 10_000)
     seen, repeat = None, 1 if quick else 3
-    for interval in ("comparison", 1, 10, 100, 1000, None):
-        options: dict[str, Any] = {"strategy": "splitjoin", "workers": 2, "punctuate": interval}
-        runs = [flat_out(query(band=100), given, **options) for _ in range(repeat)]
+    for interval in ("comparison", "10 comparisons", 1, 10, 100, 1000, None):
+        options: dict[str, Any] = {"strategy": "splitjoin", "workers": 2, "punctuate": interval, "index": "hash"}
+        runs = [flat_out(made_of, given, **options) for _ in range(repeat)]
         made = sorted(runs, key=lambda each: each.seconds)[repeat // 2]
         sequence, unordered = digests(made.table)
         seen = seen or unordered
         same(f"punctuate={interval}", unordered, seen)
+        busy = sum(worker.busy_s for worker in made.stats.workers)
         rows.append({
             "punctuate": "never" if interval is None else str(interval), "tuples_per_s": made.tuples_per_s,
-            "results": made.table.num_rows, "results_per_s": made.table.num_rows / made.seconds,
+            "results": made.table.num_rows, "results_per_s": made.table.num_rows / made.seconds, "workers_busy_s": busy,
             "latency_push_p50_ms": made.stats.latency_from_push_ms.p50, "sequence": sequence, "set": unordered,
         })  # fmt: skip
-    ratios = {"never_vs_comparison": rows[-1]["tuples_per_s"] / rows[0]["tuples_per_s"]}
+    ratios = {
+        "never_vs_comparison": rows[-1]["tuples_per_s"] / rows[0]["tuples_per_s"],
+        "never_vs_comparison_busy": rows[-1]["workers_busy_s"] / rows[0]["workers_busy_s"],
+    }
     return _result("join-punctuation", rows, ratios)
+
+
+def _keyed(rows: int, keys: int = 20, last: int = 2000) -> tuple[dict[str, pa.Table], Any]:
+    """Two streams of few keys, and their equality over windows that count: about `last / keys` results a tuple."""
+    dice = np.random.default_rng(1)
+    given = {
+        name: pa.table({"ts": np.arange(rows) * 2 + at, "k": dice.integers(0, keys, rows), "v": np.arange(rows)})
+        for at, name in enumerate((LEFT, RIGHT))
+    }
+    return given, plait.join(*(plait.stream(name, unit="us") for name in given), on="l.k = r.k", last=last)
+
+
+def ordering(quick: bool = False) -> dict[str, Any]:
+    """Throughput by punctuation interval, with marks: SplitJoin's figure 19, at this machine's scale.
+
+    Windows that count, scanned; the interval goes from one comparison (strict inner ordering) to the whole sub-window (strict
+    outer ordering: one mark a tuple), and a reader takes results and marks. Two workers of sub-windows of 2^8 to 2^10 where the
+    paper has 28 of 2^12 to 2^15: as there, what counts is how many marks there are for a comparison.
+    """
+    rows: Rows = []
+    for power in (6, 7) if quick else (8, 9, 10):
+        sub_window, workers = 2**power, 2
+        tuples = 4 * workers * sub_window
+        given = {name: t.slice(0, tuples) for name, t in data(1000, -(-tuples // 1000)).items()}
+        r, s = (plait.stream(name) for name in given)
+        made_of = plait.join(
+            r, s, on=lambda r, s: (abs(r.x - s.a) <= 10) & (abs(r.y - s.b) <= 10), last=workers * sub_window
+        )
+        seen = None
+        for interval in (2**k for k in range(power + 1)):
+            options: dict[str, Any] = {"strategy": "splitjoin", "workers": workers, "index": "scan", "marks": True}
+            options["punctuate"] = 1 if interval == sub_window else f"{interval} comparisons"
+            warm_up(made_of, given, **options)
+            seconds, marks, found = min(_read(made_of, given, **options) for _ in range(1 if quick else 2))
+            seen = seen or found
+            same(f"a mark every {interval} comparisons", found, seen)
+            rows.append({
+                "sub_window": sub_window, "interval": interval, "tuples_per_s": 2 * tuples / seconds, "marks": marks,
+                "marks_per_tuple": marks / (2 * tuples), "results": len(found),
+            })  # fmt: skip
+    speed = {(r["sub_window"], r["interval"]): r["tuples_per_s"] for r in rows}
+    largest = max(size for size, _ in speed)
+    ratios = {
+        "outer_vs_strict_inner": speed[largest, largest] / speed[largest, 1],
+        "outer_vs_every_quarter": speed[largest, largest] / speed[largest, largest // 4],
+    }
+    return _result("join-ordering", rows, ratios)
+
+
+def _read(made_of: Any, given: dict[str, pa.Table], **options: Any) -> tuple[float, int, tuple[Any, ...]]:
+    """Seconds, marks, and the results' rows in an order of their own; marks are counted and dropped, as they may be many."""
+    found: list[pa.Table] = []
+    marks = 0
+    with made_of.on_threads(schemas={name: t.schema for name, t in given.items()}, **options) as run:
+        begin = time.perf_counter()
+        pushing = threading.Thread(target=_push_all, args=(run, given))
+        pushing.start()
+        for batch in run.results():
+            mark = batch.column(MARK)
+            marks += len(mark) - mark.null_count
+            if mark.null_count:
+                found.append(pa.Table.from_batches([batch]).filter(mark.is_null()).drop_columns([MARK]))
+        seconds = time.perf_counter() - begin
+        pushing.join()
+    rows = pa.concat_tables(found).to_pylist() if found else []
+    return seconds, marks, tuple(sorted(tuple(row.values()) for row in rows))
+
+
+def _push_all(run: Any, given: dict[str, pa.Table]) -> None:
+    for name, batch in pieces(given, 1024):
+        run.push(name, None, batch)
+    run.drain()
+
+
+def gathering(quick: bool = False) -> dict[str, Any]:
+    """What trees and storing apart cost or gain: SplitJoin's figures 4 to 6, 8 and 11 as ways to run one join.
+
+    Many results a tuple. Whoever reads gathers from all workers, or from mergers of their own threads (`fan_in`); tuples come
+    down trees of several fan-outs, or (scalejoin) every worker merges the sources for itself; half of the workers store and
+    half compare. On fewer cores than threads it says what the machinery itself costs, not what it gains. Besides, what merging
+    alone costs (`merging`), in processor time.
+    """
+    given, made_of = _keyed(3_000 if quick else 20_000, keys=200)
+    workers = 8
+    plans: list[tuple[str, dict[str, Any]]] = [
+        ("scalejoin", {"strategy": "scalejoin"}),
+        ("tree, widened", {"strategy": "splitjoin"}),
+        ("tree, fan-out 2", {"strategy": "splitjoin", "fan_out": 2}),
+        ("tree, fan-out 1", {"strategy": "splitjoin", "fan_out": 1}),
+        *((f"mergers, fan-in {n}", {"strategy": "splitjoin", "fan_in": n}) for n in (2, 4)),
+        ("triggers in order", {"strategy": "splitjoin", "punctuate": 1}),
+        ("triggers in order, mergers, fan-in 2", {"strategy": "splitjoin", "punctuate": 1, "fan_in": 2}),
+        ("storing apart", {"strategy": "splitjoin", "split_storing": True}),
+    ]
+    for _, options in plans:
+        warm_up(made_of, given, workers=workers, **options)
+    calls: dict[str, Callable[[], float]] = {}
+    last: dict[str, Any] = {}
+    for name, options in plans:
+
+        def call(name: str = name, options: dict[str, Any] = options) -> float:
+            last[name] = flat_out(made_of, given, workers=workers, **options)
+            return last[name].tuples_per_s  # type: ignore[no-any-return]
+
+        calls[name] = call
+    speeds = rounds(calls, 1 if quick else 3, warm=False)
+    rows: Rows = []
+    seen = None
+    for name, _ in plans:
+        unordered, stats = digests(last[name].table)[1], last[name].stats
+        seen = seen or unordered
+        same(name, unordered, seen)
+        rows.append({
+            "case": "whole", "contender": name, "workers": workers, "threads": len(stats.threads_cpu_s), "set": unordered,
+            "tuples_per_s": statistics.median(speeds[name]), "cpu_s": sum(stats.threads_cpu_s),
+            "results": last[name].table.num_rows,
+        } | {f"{stage}_p50_ms": value.p50 for stage, value in stats.stage_latency_ms.items()})  # fmt: skip
+    by = {row["contender"]: row["tuples_per_s"] for row in rows}
+    ratios = {
+        "mergers_2_vs_one_gatherer": by["mergers, fan-in 2"] / by["tree, widened"],
+        "mergers_4_vs_one_gatherer": by["mergers, fan-in 4"] / by["tree, widened"],
+        "fan_out_2_vs_widened": by["tree, fan-out 2"] / by["tree, widened"],
+        "fan_out_1_vs_widened": by["tree, fan-out 1"] / by["tree, widened"],
+        "scalejoin_vs_widened": by["scalejoin"] / by["tree, widened"],
+        "storing_apart_vs_together": by["storing apart"] / by["tree, widened"],
+    }
+    alone = merging.rows(quick)
+    most = max(row["workers"] for row in alone)
+    exact = {row["fan_in"]: row for row in alone if row["workers"] == most and row["punctuate"] == "comparison"}
+    ratios["reader_ns_mergers_2_vs_none"] = exact[2]["reader_ns"] / exact[None]["reader_ns"]
+    return _result("join-gathering", rows + alone, ratios)
+
+
+def stages(quick: bool = False) -> dict[str, Any]:
+    """Latency by stage and number of workers, over windows of time and of tuples: SplitJoin's figures 13, 15 and 18.
+
+    The stages are the paper's, with what tuples wait for in them: distribution, execution, gathering, all of them (processing
+    latency, definition 3), and visiting latency (definition 4); medians of sampled tuples, at one rate for all. Windows are full
+    when measuring begins. The paper has 4 to 32 cores and the highest rate that each number of them sustains.
+    """
+    rate, seconds, window = (2000, 4, 1) if quick else (2000, 24, 16)
+    given = data(rate, seconds)
+    r, s = (plait.stream(name) for name in given)
+    by_count = plait.join(r, s, on=lambda r, s: (abs(r.x - s.a) <= 10) & (abs(r.y - s.b) <= 10), last=rate * window)
+    rows: Rows = []
+    for kind, made_of in (("time", query(window)), ("count", by_count)):
+        seen = None
+        for workers in (1, 2) if quick else (1, 2, 4, 8):
+            made = paced(
+                made_of, given, warm=window / seconds, rate=20_000.0 if quick else 2.0 * rate, size=PAIR, index="scan",
+                strategy="splitjoin", workers=workers, fan_in=2,
+            )  # fmt: skip
+            sequence = digests(made.table)[0]
+            seen = seen or sequence
+            same(f"{kind}, {workers} workers", sequence, seen)
+            found = made.stats.stage_latency_ms
+            rows.append({
+                "window": kind, "workers": workers, "tuples_per_s": made.rate, "behind_ms": made.behind_ms,
+                "samples": found["processing"].samples, "sequence": sequence,
+            } | {f"{name}_p50_ms": value.p50 for name, value in found.items()})  # fmt: skip
+    by = {(row["window"], row["workers"]): row for row in rows}
+    ratios = {
+        f"{kind}_execution_2_workers_vs_1": by[kind, 2]["execution_p50_ms"] / by[kind, 1]["execution_p50_ms"]
+        for kind in ("time", "count")
+    }
+    return _result("join-stages", rows, ratios)
 
 
 def selectivity(quick: bool = False) -> dict[str, Any]:
@@ -226,4 +402,4 @@ def against(quick: bool = False) -> dict[str, Any]:
     return _result("join-peers", rows, ratios)
 
 
-__all__ = ["against", "latency", "punctuation", "selectivity", "skew", "workers"]
+__all__ = ["against", "gathering", "latency", "ordering", "punctuation", "selectivity", "skew", "stages", "workers"]

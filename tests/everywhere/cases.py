@@ -89,6 +89,20 @@ CASES: dict[str, Case] = {
         {"a": rows("ts k", (-1, 1), (0, 1), (3, 1)), "b": rows("ts k", (-4, 1), (3, 1), (4, 1))},
         [(-1, -1, 1, -4, 1), (3, 0, 1, 3, 1), (3, 3, 1, 3, 1)],
     ),
+    "the other stream's window of tuples, until its next one begins": Case(
+        plait.join(A, B, on=None, tumbling_count=2),
+        {"a": rows("ts k", (0, 1), (1, 2), (5, 3)), "b": rows("ts k", (2, 7), (3, 8), (4, 9), (6, 10))},
+        [
+            (2, 0, 1, 2, 7),
+            (2, 1, 2, 2, 7),
+            (3, 0, 1, 3, 8),
+            (3, 1, 2, 3, 8),
+            (4, 0, 1, 4, 9),
+            (4, 1, 2, 4, 9),
+            (5, 5, 3, 4, 9),
+            (6, 5, 3, 6, 10),
+        ],
+    ),
     "a stream joined with itself meets each tuple with itself": Case(
         plait.join(A, A, on="l.k = r.k", within=0),
         {"a": rows("ts k", (0, 1), (3, 2))},

@@ -2,7 +2,7 @@
 
 `load` reads the modules that hold shared-memory code and rewrites them, without changing a word on disk:
 
-    a function marked `compiled`    becomes a generator that yields before every atomic step
+    a function marked `compiled`    becomes a generator that yields before every atomic step (`inner` ones, too)
     a call of such a function       becomes `yield from`
     a function marked `pure`        stays as it is
     `fence`, `pause`, `wake_all`    vanish: see below
@@ -94,10 +94,14 @@ Patches = Mapping[str, Sequence[tuple[str, str]]]
 class Twin:
     """Twins of modules, loaded once each. Attribute access gives a module's names: `twin("plait.threads.gate.ring")["add"]`."""
 
-    def __init__(self, package: str | tuple[str, ...], *, patches: Patches | None = None, steps: Any = None) -> None:
-        """`steps`: a module whose atomic steps are used instead of those above (`tests.explore.races`)."""
+    def __init__(self, package: str | tuple[str, ...], *, patches: Patches | None = None, steps: Any = None,
+                 native: Mapping[str, Any] | None = None) -> None:  # fmt: skip
+        """`steps`: a module whose atomic steps are used instead of those above (`tests.explore.races`). `native`: what stands
+        for names of `threads.atomics.native`, which the twin has no word for: what lies at an address, the clock.
+        """
         self.package = package
-        self.steps = {name: getattr(steps, name, globals()[name]) for name in _NAMES}
+        self.steps = {name: getattr(steps, name, globals()[name]) for name in _NAMES} | {"inner": compiled}
+        self.steps |= dict(native or {})
         self.patches = dict(patches or {})
         self._modules: dict[str, dict[str, Any]] = {}
         self._generators: dict[str, set[str]] = {}
@@ -148,7 +152,7 @@ class Twin:
 
 
 def _is_compiled(node: ast.FunctionDef) -> bool:
-    return any(isinstance(mark, ast.Name) and mark.id == "compiled" for mark in node.decorator_list)
+    return any(isinstance(mark, ast.Name) and mark.id in ("compiled", "inner") for mark in node.decorator_list)
 
 
 class _Rewriter(ast.NodeTransformer):

@@ -157,6 +157,8 @@ def _join_options(chance: random.Random, query: Join, workers: int) -> dict[str,
             found["strategy"] = "sequential"
     if found.get("strategy") == "dpjoin" and query.how == "inner" and chance.random() < 0.5:
         found["layout"] = chance.choice(("linear", "square", "rectangular"))
+    if found.get("strategy") == "dpjoin" and chance.random() < 0.4:
+        found["emitter"] = True
     if found["order"] != "strict":
         found["keys"] = True
     if chance.random() < 0.4:
@@ -285,11 +287,12 @@ def carried_out(group: Group, given: Delivery) -> Got:
 
 def _started(group: Group, options: dict[str, Any]) -> Run:
     """An index or a strategy that can't serve a query is refused by name: then without."""
-    for left_out in ((), ("index",), ("strategy", "layout"), ("strategy", "layout", "index")):
+    unsaid = ("strategy", "layout", "emitter")
+    for left_out in ((), ("index",), unsaid, (*unsaid, "index")):
         try:
             return group.query.on_threads(**{k: v for k, v in options.items() if k not in left_out})
         except QueryError:
-            if left_out == ("strategy", "layout", "index"):
+            if left_out == (*unsaid, "index"):
                 raise
     raise AssertionError
 

@@ -74,7 +74,8 @@ class Maker:
         chance = self.chance
         kind = chance.choice(("within", "within", "within", "last", "tumbling"))
         if kind == "last":
-            return plait.join(left, right, on=on.on, last=chance.choice((1, 2, 3, 7, 40)), **options)
+            counted = {chance.choice(("last", "tumbling_count")): chance.choice((1, 2, 3, 7, 40))}
+            return plait.join(left, right, on=on.on, **counted, **options)
         if kind == "tumbling":
             return plait.join(left, right, on=on.on, tumbling=self.us(chance.choice((1, 2, 3, 5))), **options)
         steps = [chance.choice((0, 1, 2, 5)) for _ in range(2)]

@@ -86,6 +86,16 @@ JOINS = {
     "anti over a tumbling window": Refusal(
         join(tumbling="1s", how="anti"), QueryError, "how='anti' with a tumbling", "only a time window", "Use within="
     ),
+    "semi over a tumbling count window": Refusal(
+        join(tumbling_count=3, how="semi"),
+        QueryError,
+        "how='semi' with a tumbling count",
+        "only a time window",
+        "Use within=",
+    ),
+    "a tumbling count of none": Refusal(
+        join(tumbling_count=0), QueryError, "tumbling_count=0 is no number of tuples", do="at least 1"
+    ),
     "no window": Refusal(join(), QueryError, "exactly one window; given: none", "streams are endless", "last=1000"),
     "two windows": Refusal(
         join(within="1s", last=3), QueryError, "given: within='1s' and last=3", "streams are endless", "Pass one of"

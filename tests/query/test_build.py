@@ -12,7 +12,7 @@ import plait
 from plait import QueryError
 from plait.query.aggregate import SpanWindow, TupleWindow
 from plait.query.base import ORDERS, check_order, has_executor
-from plait.query.join import CountWindow, TimeWindow, TumblingWindow, side_names
+from plait.query.join import CountWindow, TimeWindow, TumblingCountWindow, TumblingWindow, side_names
 from plait.query.operator import Timer
 
 N = {"n": plait.count()}
@@ -120,6 +120,7 @@ def test_the_reference_is_always_there() -> None:
         ({"last": 100_000}, CountWindow(100_000)),
         ({"tumbling": "1 hour"}, TumblingWindow(3_600_000_000)),
         ({"tumbling": 1}, TumblingWindow(1)),
+        ({"tumbling_count": 7}, TumblingCountWindow(7)),
     ],
 )
 def test_windows_of_a_join(options: dict[str, Any], window: object) -> None:

@@ -46,6 +46,7 @@ def any_case(**options: Any) -> st.SearchStrategy[Case]:
         strategies.time_joins(**options),
         strategies.count_joins(**options),
         strategies.tumbling_joins(**options),
+        strategies.tumbling_count_joins(**options),
         strategies.asof_joins(**options),
         strategies.span_aggregates(**options),
         strategies.count_aggregates(**options),

@@ -181,6 +181,23 @@ def test_tumbling_window_over_many_rows(duck: Any) -> None:
     check(duck, plait.join(A, B, on=CONDITIONS[3], tumbling=11), LARGE, tumbling_sql(11, CONDITIONS[3]))
 
 
+def tumbling_count_sql(count: int, on: str) -> str:
+    """A pair fits if the earlier tuple and the last of its stream before the later one have the same number, by `count`s."""
+    fits = (f"case when l.pos < r.pos then (l.pos_a - 1) // {count} = (r.pos_a - 1) // {count} "
+            f"else (r.pos_b - 1) // {count} = (l.pos_b - 1) // {count} end")  # fmt: skip
+    return inner_sql(fits, on)
+
+
+@settings(max_examples=examples(25))
+@given(data=SMALL, count=st.integers(1, 5), on=st.sampled_from(CONDITIONS))
+def test_tumbling_count_window(duck: Any, data: Tables, count: int, on: str) -> None:
+    check(duck, plait.join(A, B, on=on, tumbling_count=count), data, tumbling_count_sql(count, on))
+
+
+def test_tumbling_count_window_over_many_rows(duck: Any) -> None:
+    check(duck, plait.join(A, B, on=CONDITIONS[1], tumbling_count=40), LARGE, tumbling_count_sql(40, CONDITIONS[1]))
+
+
 def test_a_stream_joined_with_itself(duck: Any) -> None:
     """The left copy of a tuple stands before its right copy, so each also meets itself."""
     rows_a = LARGE[0][:150]

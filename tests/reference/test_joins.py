@@ -37,7 +37,7 @@ def test_count_window(case: Case, execute: Execute) -> None:
     judge(case, execute)
 
 
-@given(case=strategies.tumbling_joins())
+@given(case=strategies.tumbling_joins() | strategies.tumbling_count_joins())
 def test_tumbling_window(case: Case, execute: Execute) -> None:
     judge(case, execute)
 

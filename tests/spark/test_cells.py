@@ -57,7 +57,8 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 def joins(**options: Any) -> st.SearchStrategy[Case]:
     return st.one_of(strategies.time_joins(**options), strategies.count_joins(**options),
-                     strategies.tumbling_joins(**options), strategies.asof_joins(**options))  # fmt: skip
+                     strategies.tumbling_joins(**options), strategies.tumbling_count_joins(**options),
+                     strategies.asof_joins(**options))  # fmt: skip
 
 
 def cases(**options: Any) -> st.SearchStrategy[Case]:
@@ -266,6 +267,7 @@ WINDOWS = {
     "semi": (plait.join(A, B, on="l.v = r.v", within=(10, 20), how="semi"), 1),
     "tumbling": (plait.join(A, B, on="l.v = r.v", tumbling=30), 1),
     "count": (plait.join(A, B, on="l.v = r.v", last=30), 2),
+    "tumbling count": (plait.join(A, B, on="l.v = r.v", tumbling_count=30), 2),
     "as-of": (plait.asof(A, B, by="v", within=30), 1),
     "unbounded as-of": (plait.asof(A, B, by="v"), 1),
 }
@@ -289,6 +291,21 @@ def tick(grid: Grid, case: Case, at: int, rows: list[tuple[Any, ...]]) -> Batch:
         numbers = pa.array(range(at * 10, at * 10 + len(rows)), pa.int64())
         tasks.append((plan, at_places(strategies.table(each.schema, rows), numbers)))
     return Batch(tasks)
+
+
+def test_windows_of_tuples_begin_where_they_did_before_contents_were_built_anew() -> None:
+    """Contents are lost before every batch, and once go to other cells, when most of what came is no longer kept."""
+    case, slices = ticking(plait.join(A, B, on="l.v = r.v or l.v = 3", tumbling_count=7), 300)
+    grid = Grid(case, (2, 1), random.Random(0))
+    for at, rows in enumerate(slices):
+        cell_state._CACHE.clear()
+        if at == 17:
+            grid.relayout((3, 1))
+        grid.run(tick(grid, case, at, rows))
+    grid.run(drain())
+    assert_same(
+        grid.table.drop_columns([formats.KEY]), case.query.reference({g.stream.name: g.data for g in case.given})
+    )
 
 
 @pytest.mark.parametrize("window", WINDOWS)

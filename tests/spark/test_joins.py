@@ -58,6 +58,7 @@ QUERIES = {
     "anti": lambda q, t: plait.join(q, t, on=near, within=(2, 7), how="anti"),
     "count": lambda q, t: plait.join(q, t, on=near, last=25),
     "tumbling": lambda q, t: plait.join(q, t, on=near, tumbling=30),
+    "tumbling count": lambda q, t: plait.join(q, t, on=near, tumbling_count=40),
     "as-of": lambda q, t: plait.asof(t, q, by="x", within=40),
     "as-of, last": lambda q, t: plait.asof(q, t),
     "self": lambda q, t: plait.join(q, q, on="l.x < r.x - 5", within=12),

@@ -27,8 +27,10 @@ PLANS: dict[str, dict[str, Any]] = {
     "dpjoin 2 x 3": {"strategy": "dpjoin", "layout": (2, 3)},
     "dpjoin 1 x 2": {"strategy": "dpjoin", "layout": (1, 2)},
     "dpjoin 3 x 1": {"strategy": "dpjoin", "layout": (3, 1)},
+    "dpjoin 2 x 3, emitter": {"strategy": "dpjoin", "layout": (2, 3), "emitter": True},
+    "dpjoin 3 x 1, emitter": {"strategy": "dpjoin", "layout": (3, 1), "emitter": True},
 }
-ANY_KIND = ("sequential", "dpjoin 3 x 1")
+ANY_KIND = ("sequential", "dpjoin 3 x 1", "dpjoin 3 x 1, emitter")
 
 
 def held_against_all(case: Case, options: dict[str, Any], seed: int) -> None:
@@ -59,7 +61,11 @@ def test_other_kinds(plan: str, case: Case, extra: dict[str, Any], seed: int) ->
 
 @pytest.mark.parametrize("plan", PLANS)
 @settings(max_examples=EXAMPLES)
-@given(case=strategies.count_joins() | strategies.tumbling_joins(), extra=options, seed=st.integers(0, 2**16))
+@given(
+    case=strategies.count_joins() | strategies.tumbling_joins() | strategies.tumbling_count_joins(),
+    extra=options,
+    seed=st.integers(0, 2**16),
+)
 def test_count_and_tumbling_windows(plan: str, case: Case, extra: dict[str, Any], seed: int) -> None:
     held_against_all(case, PLANS[plan] | extra, seed)
 

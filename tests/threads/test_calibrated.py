@@ -172,7 +172,7 @@ def test_layouts_say_their_latency(calibrated: Calibrated) -> None:
 
 def test_trees_say_their_latency(calibrated: Calibrated) -> None:
     calibrated(cores=4)
-    made = plan(joined(last=4_000_000), Options(strategy="splitjoin", workers=4))
+    made = plan(joined(last=4_000_000), Options(strategy="splitjoin", workers=4, fan_out=2))
     # Equation 6: 2 hops of 2.5 us, and half a sub-window of a million at 0.14 ns
     assert "two tuples meet after 75 us in the mean (SplitJoin's equation 6, a hop at 2.5 us" in made.why
     calibration.forget()

@@ -13,6 +13,7 @@ import pytest
 from tests.reference.judge import assert_same
 
 import plait
+from plait.threads import engine
 from plait.threads.join.loop import segment as seg
 from plait.threads.join.loop import words as o
 
@@ -41,6 +42,7 @@ WINDOWS: dict[str, dict[str, Any]] = {
     "time": {"within": (200, 100)},
     "count": {"last": 25},
     "tumbling": {"tumbling": 300},
+    "tumbling count": {"tumbling_count": 25},
 }
 
 #: Strategy, workers and what goes with them.
@@ -49,6 +51,10 @@ PLANS: list[dict[str, Any]] = [
     *({"strategy": "scalejoin", "workers": n} for n in (2, 3, 7)),
     *({"strategy": "splitjoin", "workers": n, "fan_out": b} for n, b in ((1, 2), (2, 1), (3, 2), (7, 2))),
     *({"strategy": "dpjoin", "layout": shape} for shape in ((1, 1), (2, 1), (1, 3), (2, 2), (7, 1), (3, 2))),
+    *(
+        {"strategy": "dpjoin", "layout": shape, "emitter": True}
+        for shape in ((1, 1), (2, 1), (1, 3), (2, 2), (7, 1), (3, 2))
+    ),
 ]
 
 
@@ -157,7 +163,7 @@ def triggers(table: pa.Table) -> list[bytes]:
     return [encode(decode(key)[0]) for key in as_rows(table)]
 
 
-@pytest.mark.parametrize("plan", [1, 5, 6, 10], ids=lambda at: str(PLANS[at]))
+@pytest.mark.parametrize("plan", [1, 5, 6, 10, 19], ids=lambda at: str(PLANS[at]))
 @pytest.mark.parametrize("order", ["strict", "trigger", "none"])
 def test_orders_of_the_output(order: str, plan: int) -> None:
     got = outcome(query("band", "time"), TABLES, 1, 2, order=order, plain=True, batch=16, **PLANS[plan])
@@ -233,10 +239,40 @@ def test_columns_widen_while_the_run_goes_on() -> None:
             assert "judged by Python" in run.explain()
 
 
+@pytest.mark.parametrize("plan", [1, 6, 11, 17], ids=lambda at: str(PLANS[at]))
+@pytest.mark.parametrize("window", [{"last": 9000}, {"tumbling_count": 9000}], ids=str)
+def test_rows_stay_until_nothing_names_them(plan: int, window: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Partners are 5,000 tuples apart, more than rings of rows have room for at first; what may go is looked for often."""
+    monkeypatch.setattr(engine, "TICK_ROWS", 600)
+    rows, apart = 18_000, 5000
+    tables = {
+        name: pa.table({"ts": np.arange(rows) * 2 + s, "k": np.arange(rows) - s * apart}) for s, name in enumerate("ab")
+    }
+    made = plait.join(*(plait.stream(name, unit="us") for name in "ab"), on="l.k = r.k", **window)
+    with made.on_threads(schemas={n: t.schema for n, t in tables.items()}, index="hash", **PLANS[plan]) as run:
+        for at in range(0, rows, 300):
+            for name, table in tables.items():
+                run.push(name, None, table.slice(at, 300))
+        run.drain()
+        got = run.table()
+    late = (
+        np.arange(rows) if "last" in window else np.concatenate([np.arange(apart, 9000), np.arange(9000 + apart, rows)])
+    )
+    want = late[late >= apart] - apart
+    assert got.column("a_k").to_pylist() == got.column("b_k").to_pylist() == want.tolist()
+    assert got.column("a_ts").to_pylist() == (2 * want).tolist()
+
+
 @pytest.mark.parametrize(
-    "plan", [{"strategy": "scalejoin", "workers": 2}, {"strategy": "dpjoin", "layout": (2, 2)}], ids=str
+    "plan",
+    [
+        {"strategy": "scalejoin", "workers": 2},
+        {"strategy": "dpjoin", "layout": (2, 2)},
+        {"strategy": "dpjoin", "layout": (2, 2), "emitter": True},
+    ],
+    ids=str,
 )
-@pytest.mark.parametrize("window", [{"within": 500}, {"last": 40}, {"tumbling": 1000}], ids=str)
+@pytest.mark.parametrize("window", [{"within": 500}, {"last": 40}, {"tumbling": 1000}, {"tumbling_count": 60}], ids=str)
 def test_memory_stays_in_proportion_to_the_window(plan: dict[str, Any], window: dict[str, Any]) -> None:
     rows = 60_000
     table = pa.table({"ts": np.arange(rows) * 10, "k": np.arange(rows) % 50})
@@ -286,6 +322,7 @@ def test_work_is_shared_evenly() -> None:
         {"strategy": "scalejoin", "workers": 3},
         {"strategy": "splitjoin", "workers": 3},
         {"strategy": "dpjoin", "layout": (2, 2)},
+        {"strategy": "dpjoin", "layout": (2, 2), "emitter": True},
     ):
         with made.on_threads(schemas={"a": table.schema, "b": table.schema}, index="scan", **plan) as run:
             run.push("a", None, table)

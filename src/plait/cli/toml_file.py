@@ -43,7 +43,7 @@ from plait.query.stream import Stream, stream
 _STREAM = ("time", "unit", "source", "sources", "seq", "disorder", "late", "behind", "idle_after", "schema")
 _PLACE = ("path", "format")
 _QUERIES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "join": (("left", "right"), ("on", "within", "last", "tumbling", "how")),
+    "join": (("left", "right"), ("on", "within", "last", "tumbling", "tumbling_count", "how")),
     "asof": (("left", "right"), ("by", "within", "how")),
     "aggregate": (("input",), ("size", "advance", "by", "compute")),
 }

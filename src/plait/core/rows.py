@@ -241,6 +241,11 @@ class NumberedRows:
         self._lock = threading.Lock()
         self.next = 0  # the number of the next row
 
+    def start_at(self, number: int) -> None:
+        """Number rows from here, as those that are restored must be; before any row has come."""
+        assert not self._batches
+        self.next = number
+
     @property
     def rows(self) -> int:
         with self._lock:
@@ -401,6 +406,40 @@ TS, SOURCE, SEQ = "@ts", "@source", "@seq"
 EXTRA = (pa.field(TS, pa.int64()), pa.field(SOURCE, pa.int32()), pa.field(SEQ, pa.int64()))
 
 
+class Pushes:
+    """When rows were pushed, by their numbers: what latencies are measured from. Whoever keeps rows has one, and a lock for it.
+
+    A step is the number of its first row and a moment, in nanoseconds of `time.monotonic_ns`; it lasts up to the next one.
+    Another operator's results come with the moment of each: rows of one moment that follow one another are one step.
+    """
+
+    def __init__(self) -> None:
+        self._firsts: list[int] = []
+        self._moments: list[int] = []
+
+    def note(self, first: int, moments: int | np.ndarray) -> None:
+        """Rows from number `first` on were pushed at one moment, or each at its own."""
+        if isinstance(moments, int):
+            self._firsts.append(first)
+            self._moments.append(moments)
+            return
+        steps = np.flatnonzero(np.diff(moments, prepend=moments[0] - 1))
+        self._firsts += (first + steps).tolist()
+        self._moments += moments[steps].tolist()
+
+    def of(self, numbers: np.ndarray) -> np.ndarray:
+        """The moments of these rows. One by one while they are few: the steps are lists, and would have to be copied."""
+        if len(numbers) <= 64:
+            return np.array([self._moments[bisect_right(self._firsts, n) - 1] for n in numbers.tolist()], np.int64)
+        return np.array(self._moments)[np.searchsorted(np.array(self._firsts), numbers, "right") - 1]
+
+    def forget(self, before: int) -> None:
+        """Rows of lower numbers will not be asked for. Now and then, since lists are moved."""
+        gone = bisect_right(self._firsts, before) - 1
+        if gone > 1024 or gone > len(self._firsts) // 2:
+            del self._firsts[:gone], self._moments[:gone]
+
+
 class Payload:
     """A pushed stream's rows, with what travels along with each, and when each push came.
 
@@ -409,16 +448,15 @@ class Payload:
     Pushers append; whoever makes results takes rows, and lets them go by their ts: workers say which ts no later result can
     name. tests/core/test_payload.py holds it.
 
-    `_rows` keeps the columns and numbers rows from 0 on; a number is what tuples carry as `ref`. `_firsts` and
-    `_pushed_ns` say when each push came, for latencies.
+    `_rows` keeps the columns and numbers rows from 0 on; a number is what tuples carry as `ref`. `_pushes` says when each
+    push came.
     """
 
     def __init__(self, schema: pa.Schema, *, sparse: bool = False) -> None:
         self._names = schema.names
         self._rows = NumberedRows(pa.schema([*schema, *EXTRA]), rings=not sparse, merged=MERGED)
         self._lock = threading.Lock()
-        self._firsts: list[int] = []  # of each push: its first row, and when it came
-        self._pushed_ns: list[int] = []
+        self._pushes = Pushes()
 
     @property
     def rows(self) -> int:
@@ -429,29 +467,32 @@ class Payload:
         return self._rows.nbytes
 
     def append(
-        self, batch: pa.RecordBatch, ts: np.ndarray, source: int, seq: np.ndarray, pushed_ns: int, stamp: int
+        self,
+        batch: pa.RecordBatch,
+        ts: np.ndarray,
+        source: int,
+        seq: np.ndarray,
+        pushed_ns: int | np.ndarray,
+        stamp: int,
     ) -> int:
         """Keep rows; gives the number of the first.
 
-        `ts` and `seq`: int64, one a row; `source`: the inlet's number; `stamp`: of the encoder, so that codes of text
-        are kept as long as rows that hold it. Any thread may append. Columns of numbers and text are copied into
-        rings, unless `sparse`; the others are kept as they came.
+        `ts` and `seq`: int64, one a row; `source`: the inlet's number; `pushed_ns`: when all were pushed, or each; `stamp`:
+        of the encoder, so that codes of text are kept as long as rows that hold it. Any thread may append. Columns of
+        numbers and text are copied into rings, unless `sparse`; the others are kept as they came.
         """
         n = batch.num_rows
         extra = [pa.array(ts), pa.repeat(pa.scalar(source, pa.int32()), n), pa.array(seq)]
         with self._lock:
             first = self._rows.add([*batch.columns, *extra], n, last_ts=int(ts.max()), stamp=stamp)
-            self._firsts.append(first)
-            self._pushed_ns.append(pushed_ns)
+            self._pushes.note(first, pushed_ns)
         return first
 
     def expire(self, ts: int) -> None:
         """Let go of what is before `ts`, as far as rows came in one go with later ones."""
         self._rows.expire_before(ts)
         with self._lock:
-            gone = bisect_right(self._firsts, self._rows.oldest) - 1
-            if gone > 1024 or gone > len(self._firsts) // 2:
-                del self._firsts[:gone], self._pushed_ns[:gone]
+            self._pushes.forget(self._rows.oldest)
 
     def keep(self, refs: np.ndarray, before_ts: int) -> None:
         """Of what is before a ts, only these rows (ascending) are needed."""
@@ -461,10 +502,9 @@ class Payload:
         return self._rows.oldest_stamp()
 
     def pushed_ns(self, refs: np.ndarray) -> np.ndarray:
-        """When the rows of these (few) numbers were pushed."""
+        """When the rows of these numbers were pushed."""
         with self._lock:
-            found = [self._pushed_ns[bisect_right(self._firsts, ref) - 1] for ref in refs.tolist()]
-        return np.array(found, np.int64)
+            return self._pushes.of(refs)
 
     def take(self, refs: np.ndarray, *, extra: bool = True) -> pa.Table:
         """The rows of these numbers, in this order, once for each time they are named; `extra`: with what travels along.

@@ -87,6 +87,19 @@ class TumblingWindow(Window):
         return f"tumbling {duration_text(self.size_us)}"
 
 
+@dataclass(frozen=True)
+class TumblingCountWindow(Window):
+    """The earlier tuple is in the window that its stream is in when the later one comes: its k-th `count` tuples."""
+
+    count: int
+
+    name: ClassVar[str] = "tumbling count"
+    ends: ClassVar[bool] = False
+
+    def describe(self) -> str:
+        return f"tumbling {self.count} tuples"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Join(Query):
     """A join of two inputs over a window. It is built by `plait.join`.
@@ -96,7 +109,7 @@ class Join(Query):
         left: The left input, a stream or a query.
         right: The right input.
         predicate: The condition, as it was written and as it was understood.
-        window: A `TimeWindow`, `CountWindow` or `TumblingWindow`.
+        window: A `TimeWindow`, `CountWindow`, `TumblingWindow` or `TumblingCountWindow`.
         how: "inner", "left", "semi" or "anti".
 
     Example:
@@ -161,14 +174,15 @@ def join(
     within: Any = None,
     last: int | None = None,
     tumbling: Any = None,
+    tumbling_count: int | None = None,
     how: str = "inner",
     name: str | None = None,
 ) -> Join:
     """Join two streams or queries over a window.
 
-    Exactly one of `within`, `last` and `tumbling` is given. A result's ts is the later one of the pair. Results come by their
-    later tuple, then by the earlier one. The same stream on both sides is read once, and each of its tuples also meets itself
-    unless `on` excludes it.
+    Exactly one of `within`, `last`, `tumbling` and `tumbling_count` is given. A result's ts is the later one of the pair. Results
+    come by their later tuple, then by the earlier one. The same stream on both sides is read once, and each of its tuples also
+    meets itself unless `on` excludes it.
 
     Args:
         left: A stream or a query.
@@ -177,6 +191,8 @@ def join(
         within: Time window: a duration, or (before, after) for `-before <= right.ts - left.ts <= after`.
         last: Count window: the earlier tuple is among the last N of its stream that precede the later one.
         tumbling: Tumbling window: both tuples fall into the same `[k*T, (k+1)*T)`.
+        tumbling_count: Tumbling window of N tuples. A stream's first N tuples are its first window, the next N its second, and so
+            on. A tuple meets those of the window that the other stream is in: the one of the last tuple before it.
         how: "inner"; with `within` also "left", "semi" and "anti".
         name: What other queries call this one.
 
@@ -197,7 +213,7 @@ def join(
     """
     check_node(left, "left input of join")
     check_node(right, "right input of join")
-    window = _window(within, last, tumbling)
+    window = _window(within, last, tumbling, tumbling_count)
     if how not in HOWS:
         raise QueryError(f"how={how!r} is no kind of join", do=f"Use one of {', '.join(map(repr, HOWS))}")
     if how != "inner" and not window.ends:
@@ -222,19 +238,26 @@ def join(
     return query
 
 
-def _window(within: Any, last: Any, tumbling: Any) -> Window:
+def _window(within: Any, last: Any, tumbling: Any, tumbling_count: Any) -> Window:
     """The one window that was given."""
-    given = [f"{k}={v!r}" for k, v in (("within", within), ("last", last), ("tumbling", tumbling)) if v is not None]
+    options = {"within": within, "last": last, "tumbling": tumbling, "tumbling_count": tumbling_count}
+    given = [f"{name}={value!r}" for name, value in options.items() if value is not None]
     if len(given) != 1:
         raise QueryError(
             f"A join needs exactly one window; given: {' and '.join(given) or 'none'}",
             why="streams are endless: a window says how long a tuple waits for partners",
-            do="Pass one of within='5 minutes', last=1000, tumbling='1 hour'",
+            do="Pass one of within='5 minutes', last=1000, tumbling='1 hour', tumbling_count=1000",
         )
-    if last is not None:
-        if isinstance(last, bool) or not isinstance(last, int) or last < 1:
-            raise QueryError(f"last={last!r} is no number of tuples", do="Pass a whole number of at least 1")
-        return CountWindow(last)
+    kinds: dict[str, type[CountWindow] | type[TumblingCountWindow]] = {
+        "last": CountWindow,
+        "tumbling_count": TumblingCountWindow,
+    }
+    for name, kind in kinds.items():
+        count = options[name]
+        if count is not None:
+            if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+                raise QueryError(f"{name}={count!r} is no number of tuples", do="Pass a whole number of at least 1")
+            return kind(count)
     if tumbling is not None:
         return TumblingWindow(duration_us(tumbling, "tumbling", zero=False))
     if isinstance(within, (tuple, list)):
@@ -316,6 +339,7 @@ __all__ = [
     "Join",
     "Stream",
     "TimeWindow",
+    "TumblingCountWindow",
     "TumblingWindow",
     "Window",
     "asof",

@@ -7,14 +7,14 @@ tests/test_documented.py).
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
 import pyarrow as pa
 
 
 class ThreadsOptions(TypedDict, total=False):
-    """The options of `Query.on_threads`. Apart from `order`, `punctuate` and `keys` they never change the results.
+    """The options of `Query.on_threads`. Apart from `order`, `punctuate`, `marks` and `keys` they never change the results.
 
     In a query of queries they hold for every operator that has them: `workers` is the number for each.
 
@@ -35,12 +35,23 @@ class ThreadsOptions(TypedDict, total=False):
             is refused. Default: 'auto'.
         layout: Of dpjoin: (rows, columns), "linear", "square", "rectangular", or "auto", which goes by `rates`.
             Default: 'auto'.
+        emitter: Of dpjoin: one more thread reads the sources and sends each tuple to the first worker of its row or column, from
+            where it is handed on; False: every worker reads all tuples and takes its own. Default: False.
+        affinity: Bind threads to cores, on Linux: True (the cores of this process, by turns) or a list of core numbers.
+            Default: False.
         gate: Where sources are merged: "ring" (every reader merges for itself), "skiplist" (sources sort as they insert, the
             papers' ScaleGate), or "auto", which is the ring. With WiML only the sources' progress goes through it.
             Default: 'auto'.
-        punctuate: Of splitjoin, how exactly results are ordered: "order" (as `order` says), "comparison" (strict), a number k
-            (only every k triggers apart), or None (as results come). Default: 'order'.
-        fan_out: Of splitjoin, how many children a worker has in the distribution tree. Default: 2.
+        punctuate: Of splitjoin, how exactly results are ordered: "order" (as `order` says), "comparison" (strict), "10
+            comparisons" (triggers in order, of each one's partners only every 10 of a sub-window), a number k (only every k
+            triggers apart), or None (as results come). Default: 'order'.
+        marks: Of splitjoin, have its punctuation marks among the results, as rows with `_plait_mark`: stream, side, trigger and
+            how far it was compared. Default: False.
+        fan_out: Of splitjoin, how many children a worker has in the distribution tree. None: up to 8, as many as keep it shallow.
+            Default: None.
+        fan_in: Of splitjoin, gather results by a tree of mergers, each a thread that has so many inputs at most. None: whoever
+            reads gathers from all workers. Default: None.
+        split_storing: Of splitjoin, let half of the workers store tuples and the other half compare them. Default: False.
         rates: Tuples a second of the left and the right stream, for dpjoin's layout and, on a machine that is calibrated, for the
             number of workers. None: they are taken as equal. Default: None.
         capacity: How many ready tuples of a source workers may not have read yet; beyond it `push` waits. With WiML: parts of
@@ -48,8 +59,9 @@ class ThreadsOptions(TypedDict, total=False):
         pending: How many tuples of a source may wait for another source; beyond it `push` raises `PendingError`, and the run
             stops. None: between 8,192 and 65,536, fewer the more sources there are. Default: None.
         unread_results: How many results nobody may have read yet; beyond it workers wait. Default: 262144.
-        batch: How many tuples a worker takes at once, at most; a join's never more than 16,384. None: 2,048 for joins, 4,096 for
-            operators, 32,768 for aggregates. Default: None.
+        batch: How many tuples a worker takes at once, at most; a join's never more than 16,384. With WiML: how many of a push
+            are added to windows at once. None: 2,048 for joins, 4,096 for operators, 32,768 for aggregates, 65,536 with
+            WiML. Default: None.
         max_sources: Room for sources that turn up. None: the declared ones, or 8 a stream (16 if a column names them).
             Default: None.
         keys: Add the column `_plait_key`, bytes that sort as the results do. Default: False.
@@ -72,6 +84,13 @@ class ThreadsOptions(TypedDict, total=False):
         ...     run.drain()
         ...     run.table().column_names
         ['ts', 'a_ts', 'a_x', 'b_ts', 'b_x', '_plait_key']
+        >>> with near.on_threads(strategy="splitjoin", workers=2, punctuate="2 comparisons", marks=True, fan_in=2) as run:
+        ...     run.push("a", None, {"ts": [1, 2], "x": [1, 5]})
+        ...     run.push("b", None, {"ts": [1, 2], "x": [5, 1]})
+        ...     run.drain()
+        ...     marks = run.table().column("_plait_mark").to_pylist()
+        >>> [mark and (mark["stream"], mark["trigger"]) for mark in marks]  # a result is None
+        [('a', 0), ('b', 1), None, ('a', 2), None, ('b', 3)]
     """
 
     workers: int | None
@@ -81,9 +100,14 @@ class ThreadsOptions(TypedDict, total=False):
     order: str
     index: Literal["auto", "scan", "hash", "grid", "sorted"]
     layout: tuple[int, int] | str
+    emitter: bool
+    affinity: bool | Sequence[int]
     gate: Literal["auto", "ring", "skiplist"]
     punctuate: int | str | None
-    fan_out: int
+    marks: bool
+    fan_out: int | None
+    fan_in: int | None
+    split_storing: bool
     rates: tuple[float, float] | None
     capacity: int
     pending: int | None

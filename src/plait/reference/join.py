@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from plait.query.bind import Bound
-from plait.query.join import Asof, CountWindow, Join, TimeWindow, TumblingWindow, Window
+from plait.query.join import Asof, CountWindow, Join, TimeWindow, TumblingCountWindow, TumblingWindow, Window
 from plait.reference.condition import condition
 from plait.reference.intake import sort_value
 from plait.reference.rows import Row, condition_value
@@ -79,7 +79,7 @@ class JoinMachine:
     def take(self, row: Row, input: int) -> None:
         """One tuple of either input. Three steps: purge, compare, insert. For `semi` and `anti` all partners are looked
         at too. A count window is cut after the insert: it then holds the last N tuples of its stream, this one among
-        them.
+        them. A tumbling count window is emptied by the first tuple of the next one.
         """
         new = Entry(row, full_key(row, input))
         purge(self.windows, self.window, row.ts)
@@ -88,6 +88,8 @@ class JoinMachine:
             if self._in_window(left.row, right.row) and self.matches(left.row, right.row):
                 self._match(left, right, new, old)
         own = self.windows[input]
+        if isinstance(self.window, TumblingCountWindow) and len(own) == self.window.count:
+            own.clear()
         own.append(new)
         if isinstance(self.window, CountWindow) and len(own) > self.window.count:
             own.popleft()
@@ -103,8 +105,8 @@ class JoinMachine:
                 return -before <= right.ts - left.ts <= after
             case TumblingWindow(size):
                 return left.ts // size == right.ts // size
-            case CountWindow():
-                return True  # its deque holds exactly the last N
+            case CountWindow() | TumblingCountWindow():
+                return True  # its deque holds exactly the last N, or those since the window began
             case _:
                 raise TypeError(f"{type(self.window).__name__} is no kind of window that the reference knows")
 

@@ -516,6 +516,8 @@ class Manifest(Head, kind="manifest"):
         steps: Batches that have a chunk which is still needed, and all after them.
         progress: How far each stream is, the same in every cell.
         drained: The end of input is reached; rows are refused from then on.
+        came: Of a join whose windows of tuples begin at every n-th: how many tuples of each input were released. It is written
+            there alone, so that other queries' states are what they were.
     """
 
     fingerprint: str
@@ -531,10 +533,12 @@ class Manifest(Head, kind="manifest"):
     operator: int = 0  # its number in the query
     shape: str = ""  # as the plan that wrote it had them: see `resume`
     functions: str = ""
+    came: list[int] = field(default_factory=list)
 
     def fields(self) -> dict[str, Any]:
         steps, chunks = self.steps, [chunk for step in self.steps for chunk in step.chunks]
-        return vars(self) | {
+        told = {name: value for name, value in vars(self).items() if name != "came" or value}
+        return told | {
             "steps": {
                 "id": [step.id for step in steps],
                 "frontier": [step.frontier for step in steps],

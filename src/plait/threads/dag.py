@@ -62,19 +62,22 @@ WAIT_NS = 20_000_000
 PENDING = 1 << 18  # results of one ts that an operator may have to take in before any of them is ready
 
 
+Carried = tuple[pa.RecordBatch, np.ndarray, np.ndarray]  # results, their ts, and when their last tuples were pushed
+
+
 class Waiting:
     """Results of one inner operator that wait to be handed over, in order, and how far it is. Guarded by its `Inlet`.
 
-    `frontier`: all results below have been appended. `_parts`: batches with their ts as int64, in order; what was
-    handed over is cut off.
+    `frontier`: all results below have been appended. `_parts`: batches with their ts as int64, in order, and when the last
+    tuple of each was pushed; what was handed over is cut off.
     """
 
     def __init__(self) -> None:
         self.frontier = BEFORE_ALL
-        self._parts: deque[tuple[pa.RecordBatch, np.ndarray]] = deque()
+        self._parts: deque[Carried] = deque()
 
-    def append(self, batch: pa.RecordBatch) -> None:
-        self._parts.append((batch, keys.ts_numbers(batch.column(0))))
+    def append(self, batch: pa.RecordBatch, pushed_ns: np.ndarray) -> None:
+        self._parts.append((batch, keys.ts_numbers(batch.column(0)), pushed_ns))
 
     def cut(self, most: int, limit: int) -> int:
         """A ts up to which there are some rows, but not many more than `most`; `limit` if all below it are no more.
@@ -82,7 +85,7 @@ class Waiting:
         `most` is a chunk (`input.arenas`). Rows of one ts stay together, so there may be more.
         """
         seen = 0
-        for _, times in self._parts:
+        for _, times, _ in self._parts:
             if seen + len(times) > most:
                 found = int(times[most - seen])
                 # Rows of one ts can't be told apart by it: all of them, or none.
@@ -93,14 +96,14 @@ class Waiting:
                 break
         return limit
 
-    def take(self, cut: int) -> Iterator[tuple[pa.RecordBatch, np.ndarray]]:
+    def take(self, cut: int) -> Iterator[Carried]:
         """The rows below a ts."""
         while self._parts and self._parts[0][1][0] < cut:
-            batch, times = self._parts.popleft()
+            batch, times, pushed = self._parts.popleft()
             end = int(np.searchsorted(times, cut))
             if end < len(times):
-                self._parts.appendleft((batch.slice(end), times[end:]))
-            yield batch.slice(0, end), times[:end]
+                self._parts.appendleft((batch.slice(end), times[end:], pushed[end:]))
+            yield batch.slice(0, end), times[:end], pushed[:end]
 
 
 class Inlet:
@@ -116,7 +119,7 @@ class Inlet:
         self._lock = threading.Lock()
         self._reached = BEFORE_ALL
 
-    def bring(self, name: str, batch: pa.RecordBatch | None, frontier: int) -> None:
+    def bring(self, name: str, batch: pa.RecordBatch | None, pushed_ns: np.ndarray, frontier: int) -> None:
         """A batch of results, if there is one; all below `frontier` have been brought.
 
         By the thread that carries `name`'s results on. The slower sibling decides how far things go: what is beyond
@@ -124,7 +127,7 @@ class Inlet:
         """
         with self._lock:
             if batch is not None:
-                self._waiting[name].append(batch)
+                self._waiting[name].append(batch, pushed_ns)
             self._waiting[name].frontier = frontier
             limit = min(w.frontier for w in self._waiting.values())
             while self._reached < limit:
@@ -132,12 +135,12 @@ class Inlet:
 
     def _hand_over(self, cut: int) -> None:
         for name, waiting in self._waiting.items():
-            for batch, times in waiting.take(cut):
-                self.engine.bring(name, batch, times, int(times[-1]))
+            for batch, times, pushed_ns in waiting.take(cut):
+                self.engine.bring(name, batch, times, pushed_ns, int(times[-1]))
             if cut == AFTER_ALL:
                 self.engine.close(name, None)
             else:
-                self.engine.bring(name, _NO_ROWS, _NO_TIMES, cut)
+                self.engine.bring(name, _NO_ROWS, _NO_TIMES, _NO_TIMES, cut)
         self._reached = cut
 
 
@@ -235,14 +238,14 @@ class Dag:
         told = BEFORE_ALL
         try:
             while told < AFTER_ALL and not self.together.over:
-                batch = engine.take(WAIT_NS)
+                batch = engine.take(WAIT_NS, pushed=True)
                 if isinstance(batch, bool):
                     engine.check()
                     batch = None
                 frontier = engine.gatherer.frontier
                 if batch is not None or frontier > told:
                     for inlet, as_ in self._inlets[name]:
-                        inlet.bring(as_, batch, frontier)
+                        inlet.bring(as_, batch, engine.gatherer.pushed_ns, frontier)
                     told = frontier
         except Stopped:
             pass
@@ -395,7 +398,7 @@ class Dag:
         return [f"{engine.label}: {line}" for engine in self.engines.values() for line in engine.describe()]
 
     def stats(self) -> Stats:
-        """All operators together; results and their latency are the last one's, from when their ts was ready."""
+        """All operators together; results and their latency are the last one's."""
         found = [(engine.label, engine.stats()) for engine in self.engines.values()]
         last = found[-1][1]
         workers = [worker for _, part in found for worker in part.workers]

@@ -24,6 +24,7 @@ from plait.core.metrics import amount, total
 from plait.errors import RunError
 from plait.order import BEFORE_ALL
 from plait.query.stream import SourceName
+from plait.threads.affinity import bind, cores_of
 from plait.threads.elastic.manager import Change, Epochs, evened
 from plait.threads.elastic.meter import Clocks, Meter
 from plait.threads.elastic.policy import PATIENCE, Watch, policy_of
@@ -65,11 +66,13 @@ class Engine(ABC, Generic[W]):
 
     Attributes: `ground` streams, gate, control words; `workers` their memory, one a seat; `encoder` what rows become;
     `payloads` whole rows by stream; `pauser` lets workers stand still; `pusher` the sources; `gatherer` where results
-    come out; `epochs` of an elastic run, else None; `threads` not started before `begin`.
+    come out; `epochs` of an elastic run, else None; `threads` not started before `begin`: the workers', then those that work
+    `beside` them, by name.
     """
 
     def __init__(self, ground: Ground, plan: AnyPlan, *, workers: list[W], encoder: Encodes, payloads: Mapping[str, Any],
-                 pauser: Pauser, pusher: Pusher, gatherer: Gathers, epochs: Epochs | None) -> None:  # fmt: skip
+                 pauser: Pauser, pusher: Pusher, gatherer: Gathers, epochs: Epochs | None,
+                 beside: tuple[str, ...] = ()) -> None:  # fmt: skip
         self.ground, self.plan, self.workers = ground, plan, workers
         self.bound, self.options, self.together = ground.bound, ground.options, ground.together
         self.gate, self.control, self.arenas, self.latency = ground.gate, ground.control, ground.arenas, ground.latency
@@ -79,10 +82,12 @@ class Engine(ABC, Generic[W]):
         self._unlooked = 0  # rows since the last look; threads that push count it without a lock, so it is about right
         crew = len(workers) if epochs is None else epochs.threads
         self.threads = [
-            threading.Thread(target=self._thread, args=(k,), name=f"plait-{plan.strategy}-{k}", daemon=True)
-            for k in range(crew)
+            threading.Thread(target=self._thread, args=(k,), name=f"plait-{plan.strategy}-{named}", daemon=True)
+            for k, named in enumerate((*range(crew), *beside))
         ]
-        self.clocks = Clocks(crew)
+        cores = cores_of(self.options.affinity)
+        self._cores = [self.together.next_core(cores) for _ in self.threads]
+        self.clocks = Clocks(len(self.threads))
         self.watch: Watch | None = None  # with `policy=`, once it runs
         self.began = time.monotonic()
 
@@ -114,6 +119,9 @@ class Engine(ABC, Generic[W]):
     def _thread(self, number: int) -> None:
         """A thread's whole life. However it ends it is counted out, or `still` would wait for it for ever."""
         try:
+            core = self._cores[number]
+            if core is not None:
+                bind(core)
             with self.clocks.running(number):
                 self._serve(number)
         except Stopped:
@@ -170,9 +178,9 @@ class Engine(ABC, Generic[W]):
             self.pusher.push(self.intakes[stream], source, batch)
         self._tick(sum(batch.num_rows for batch in batches))
 
-    def bring(self, stream: str, batch: pa.RecordBatch, ts: np.ndarray, until: int) -> None:
+    def bring(self, stream: str, batch: pa.RecordBatch, ts: np.ndarray, pushed_ns: np.ndarray, until: int) -> None:
         """Results of another operator, in order, none of which is still to come below `until`."""
-        self.pusher.bring(self.intakes[stream], batch, ts, until)
+        self.pusher.bring(self.intakes[stream], batch, ts, pushed_ns, until)
         self._tick(len(ts))
 
     def _tick(self, rows: int) -> None:
@@ -201,15 +209,15 @@ class Engine(ABC, Generic[W]):
     def let_go(self, now_ns: int) -> None:
         let_go([self.pusher], now_ns)
 
-    def take(self, wait_ns: int) -> pa.RecordBatch | bool | None:
-        """A batch of results; None if there are none in time; False at the end.
+    def take(self, wait_ns: int, *, pushed: bool = False) -> pa.RecordBatch | bool | None:
+        """A batch of results; None if there are none in time; False at the end. `pushed`: see `Gathers.pushed_ns`.
 
         If it raises, whoever called it has to `fail`: what was taken from the workers can't be given out a second time.
         """
         if self.epochs is not None:
             self.epochs.poll()
         with self.gatherer.lock:
-            return self.gatherer.next(wait_ns)
+            return self.gatherer.next(wait_ns, pushed=pushed)
 
     # --- threads that come and go ---
 
@@ -311,6 +319,7 @@ class Engine(ABC, Generic[W]):
             balance_cv_percent=variation_percent([w.work for w in workers]),
             latency_from_push_ms=push,
             latency_from_ready_ms=ready,
+            stage_latency_ms=self.latency.stages(),
             stages=stages([worker.words for worker in self.workers], self.gatherer.ns),
             index={name: self._served(side) for side, name in enumerate(self.encoder.names)},
             memory=memory,

@@ -8,6 +8,7 @@ or an array is made, so a wrong option costs nothing.
 from __future__ import annotations
 
 import os
+import re
 import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,10 +20,11 @@ from plait.core.join.choice import KINDS
 from plait.errors import QueryError
 from plait.query.base import check_order
 from plait.schema import is_number
+from plait.threads.affinity import cores_of
 from plait.threads.aggregate import designs
 from plait.threads.elastic.policy import policy_of
 from plait.threads.gate import GATES
-from plait.threads.join.loop import out
+from plait.threads.join.loop.gather import NEVER, STRICT, Precision
 from plait.threads.join.strategies import registry
 
 
@@ -42,9 +44,14 @@ class Options:
     order: str = "strict"
     index: str = "auto"
     layout: Any = "auto"
+    emitter: bool = False
+    affinity: Any = False
     gate: str = "auto"
     punctuate: Any = "order"
-    fan_out: int = 2
+    marks: bool = False
+    fan_out: int | None = None
+    fan_in: int | None = None
+    split_storing: bool = False
     rates: tuple[float, float] | None = None
     capacity: int = 1 << 15
     pending: int | None = None
@@ -70,7 +77,11 @@ class Options:
         for name, (value, known) in named.items():
             if value not in known:
                 raise QueryError(f"{name}={value!r} is not known", do=f"Use one of {', '.join(map(repr, known))}")
-        for name, value in (("keys", self.keys), ("plain", self.plain)):
+        flags = {
+            "keys": self.keys, "plain": self.plain, "marks": self.marks, "split_storing": self.split_storing,
+            "emitter": self.emitter,
+        }  # fmt: skip
+        for name, value in flags.items():
             if not isinstance(value, bool):
                 raise QueryError(f"{name}={value!r} is no truth value", do="Pass True or False")
         if not (is_number(self.stall_after_s) and self.stall_after_s > 0):
@@ -87,13 +98,37 @@ class Options:
                 why="punctuation is how SplitJoin gathers results",
                 do="Say strategy='splitjoin', or set the order= you need",
             )
+        gathering = {"marks": self.marks, "fan_in": self.fan_in, "split_storing": self.split_storing}
+        for name, value in gathering.items():
+            if value not in (False, None) and not (own is not None and own.punctuates):
+                raise QueryError(
+                    f"{name}={value!r} with strategy={self.strategy!r}",
+                    why="it is a part of SplitJoin",
+                    do="Say strategy='splitjoin', or leave it out",
+                )
+        if self.fan_in == 1:
+            raise QueryError(
+                "fan_in=1", why="a merger of one has nothing to merge", do="Pass 2 or more, or leave it out"
+            )
         if self.layout != "auto" and self.strategy != "auto" and not (own is not None and own.layouts):
             raise QueryError(
                 f"layout={self.layout!r} with strategy={self.strategy!r}",
                 why="layouts are DP-Join's",
                 do="Say strategy='dpjoin', or leave layout= out",
             )
-        self.precision()
+        if self.emitter and self.strategy != "auto" and not (own is not None and own.emits):
+            raise QueryError(
+                f"emitter=True with strategy={self.strategy!r}",
+                why="rows and columns of workers, to which an Emitter sends tuples, are DP-Join's",
+                do="Say strategy='dpjoin', or leave emitter= out",
+            )
+        cores_of(self.affinity)
+        if self.precision().triggers == NEVER and self.marks:
+            raise QueryError(
+                f"marks=True with punctuate={self.punctuate!r}, order={self.order!r}",
+                why="results that come as they like have no marks between them",
+                do="Leave marks= out, or say punctuate=1: a mark for each trigger",
+            )
         policy_of(self.policy)
 
     def _counted(self) -> dict[str, tuple[Any, str]]:
@@ -107,6 +142,7 @@ class Options:
             "max_sources": (self.max_sources, "sources"),
             "elastic": (self.elastic, "shares"),
             "fan_out": (self.fan_out, "children"),
+            "fan_in": (self.fan_in, "inputs of a merger"),
         }
 
     def _check_given(self) -> None:
@@ -132,22 +168,23 @@ class Options:
         if self.cache_dir is not None and not isinstance(self.cache_dir, (str, os.PathLike)):
             raise QueryError(f"cache_dir={self.cache_dir!r} is no folder", do="Pass a path, or leave it out")
 
-    def precision(self) -> int:
-        """How exactly results are ordered, as `threads.join.loop.out` takes it.
+    def precision(self) -> Precision:
+        """How exactly results are ordered: `order=`, or what `punctuate=` says instead.
 
-        STRICT is 0, NEVER -1, a number k > 0 the punctuation interval in triggers. `order="trigger"` is 1: triggers in
-        order, a trigger's partners as workers come.
+        `order="trigger"` is a cut after every trigger: triggers in order, a trigger's partners as workers come.
         """
         wanted = self.punctuate
         if wanted == "order":
-            return {"strict": out.STRICT, "trigger": 1, "none": out.NEVER}[self.order]
-        if wanted == "comparison":
-            return out.STRICT
+            return Precision({"strict": STRICT, "trigger": 1, "none": NEVER}[self.order])
         if wanted is None or wanted == "never":
-            return out.NEVER
+            return Precision(NEVER)
         if isinstance(wanted, int) and not isinstance(wanted, bool) and wanted >= 1:
-            return wanted
+            return Precision(wanted)
+        if isinstance(wanted, str) and (told := re.fullmatch(r"(?:([1-9][0-9]{0,9}) )?comparisons?", wanted)):
+            comparisons = int(told[1] or 1)
+            return Precision(STRICT if comparisons == 1 else 1, comparisons)
         raise QueryError(
             f"punctuate={wanted!r} is no interval",
-            do="Pass 'comparison' (exact), a number of tuples (1: the papers' outer order), or None (as results come)",
+            do="Pass 'comparison' (exact), '10 comparisons' (of each sub-window), a number of tuples (1: the papers' outer "
+            "order), or None (as results come)",
         )

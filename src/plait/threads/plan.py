@@ -22,6 +22,7 @@ from plait.query.operator import Operator
 from plait.query.stream import Stream
 from plait.threads.aggregate import designs
 from plait.threads.join import asof
+from plait.threads.join.loop.gather import NEVER, STRICT
 from plait.threads.join.strategies import choice as model
 from plait.threads.join.strategies import dpjoin, registry, scalejoin
 from plait.threads.join.strategies.plan import Plan, Wish
@@ -57,9 +58,9 @@ def steps(query: Query, options: Options) -> list[Step]:
     ruled = {"auto": nodes, **dict.fromkeys(registry.names(), joins)}.get(
         options.strategy, [node for node in nodes if isinstance(node, Aggregate)]
     )
-    if not ruled or not (joins or options.index == options.layout == "auto"):
+    if not ruled or (not joins and _given(**_of_joins(options))):
         raise QueryError(
-            f"{_given(strategy=options.strategy, index=options.index, layout=options.layout)} for a query of "
+            f"{_given(strategy=options.strategy, **_of_joins(options))} for a query of "
             f"{' and '.join(sorted({type(node).__name__ for node in nodes}))}",
             why="no operator of it has such an option",
             do="Leave it out",
@@ -69,7 +70,13 @@ def steps(query: Query, options: Options) -> list[Step]:
     for node in reversed(nodes):
         own = _own(node, options, crew=max(1, _default(options) // max(1, len(joins))))
         if node is not query:
-            own = replace(own, order="strict", punctuate="order", keys=id(node) in keyed)
+            own = replace(own, order="strict", punctuate="order", marks=False, keys=id(node) in keyed)
+        elif options.marks and not isinstance(node, Join):
+            raise QueryError(
+                f"marks=True for a query whose results are those of {labelled(node)!r}",
+                why="marks stand among a join's results, and no other operator passes them on",
+                do="Leave it out",
+            )
         if own.keys and not (isinstance(node, Aggregate) and window_record(node).by_time):
             keyed |= {id(child) for child in node.inputs}  # their keys are part of its own
         made.append(Step(node, own, plan(node, own)))
@@ -83,7 +90,12 @@ def labelled(query: Node) -> str:
 
 def _given(**options: Any) -> str:
     """Those of these options that somebody asked for, as they were written."""
-    return ", ".join(f"{name}={value!r}" for name, value in options.items() if value != "auto")
+    return ", ".join(f"{name}={value!r}" for name, value in options.items() if value not in ("auto", False))
+
+
+def _of_joins(options: Options) -> dict[str, Any]:
+    """The options that only joins have."""
+    return {"index": options.index, "layout": options.layout, "emitter": options.emitter}
 
 
 def described(plans: list[tuple[str, Plan | designs.Design | Sharing]]) -> list[str]:
@@ -147,12 +159,17 @@ def _own(node: Query, options: Options, crew: int) -> Options:
     if isinstance(node, Join):
         strategy = options.strategy if options.strategy in registry.names() else "auto"
         shared = options.workers is None and options.layout == "auto"
-        return replace(options, strategy=strategy, workers=crew if shared else options.workers,
-                       punctuate=options.punctuate if _punctuates(strategy) else "order")  # fmt: skip
+        own = options if _punctuates(strategy) else _without_punctuation(options)
+        return replace(own, strategy=strategy, workers=crew if shared else options.workers)
     strategy = options.strategy if isinstance(node, Aggregate) and options.strategy not in registry.names() else "auto"
     if strategy == "tuml_mc" and isinstance(node, Aggregate) and not node.by:
         strategy = "auto"
-    return replace(options, strategy=strategy, index="auto", layout="auto", punctuate="order")
+    return replace(_without_punctuation(options), strategy=strategy, index="auto", layout="auto", emitter=False)
+
+
+def _without_punctuation(options: Options) -> Options:
+    """What SplitJoin alone has is left out."""
+    return replace(options, punctuate="order", marks=False, fan_in=None, split_storing=False)
 
 
 def _own_elastic(node: Query, options: Options, shares: int) -> Options:
@@ -187,9 +204,9 @@ AnyPlan = Plan | designs.Design | Sharing
 
 def _sharing(query: Operator, options: Options) -> Sharing:
     """How an operator's buckets are split. Options of joins and aggregates are refused, not ignored."""
-    if options.strategy != "auto" or options.index != "auto" or options.layout != "auto":
+    if given := _given(strategy=options.strategy, **_of_joins(options)):
         raise QueryError(
-            f"{_given(strategy=options.strategy, index=options.index, layout=options.layout)} for an operator",
+            f"{given} for an operator",
             why="these are options of joins and aggregates",
             do="Leave them out",
         )
@@ -215,9 +232,9 @@ def plan(query: Query, options: Options) -> AnyPlan:
     if isinstance(query, Operator):
         return _sharing(query, options)
     if isinstance(query, Aggregate):
-        if options.index != "auto" or options.layout != "auto":
+        if given := _given(**_of_joins(options)):
             raise QueryError(
-                f"{_given(index=options.index, layout=options.layout)} for an aggregate",
+                f"{given} for an aggregate",
                 why="these are options of joins",
                 do="Leave them out",
             )
@@ -244,12 +261,21 @@ def plan(query: Query, options: Options) -> AnyPlan:
     if machine is not None and meets is not None and _may_choose_workers(kind, options):
         workers, advice = model.crew(workers, _sources(query), options.rates, meets, machine)
     costs = None if machine is None else machine.costs
-    wish = Wish(workers, kind, options.layout, options.fan_out, options.rates, meets, costs)
+    wish = Wish(
+        workers, kind, layout=options.layout, fan_out=options.fan_out, fan_in=options.fan_in,
+        split_storing=options.split_storing, emitter=options.emitter, rates=options.rates, meets=meets, costs=costs,
+    )  # fmt: skip
     name, why = options.strategy, ""
     if name == "auto" and kind != "asof":
         name, why = model.strategy(wish)
         why = f"{advice}; {why}" if advice else why
     if kind == "asof":
+        if options.emitter:
+            raise QueryError(
+                "emitter=True for an as-of join",
+                why="its workers share left tuples among them, and each sees every right one: there are no rows and columns",
+                do="Leave emitter= out",
+            )
         if name not in ("auto", "dpjoin", "asof"):
             raise QueryError(
                 f"strategy={name!r} for an as-of join",
@@ -262,12 +288,34 @@ def plan(query: Query, options: Options) -> AnyPlan:
         chosen.check(query, options.order, options.index)
         made = chosen.plan(wish)
     made.check()
-    return made if not why else replace(made, why=f"{why}; {made.why}")
+    said = (why, made.why, _ordered(options))
+    return replace(made, why="; ".join(part for part in said if part))
+
+
+def _ordered(options: Options) -> str:
+    """How exactly SplitJoin's results are ordered, where somebody asked for it in its words."""
+    if options.punctuate == "order" and not options.marks:
+        return ""
+    every, comparisons = options.precision()
+    if every == NEVER:
+        return "results as they come"
+    if every == STRICT:
+        told = "results in full order"
+    elif comparisons:
+        told = f"results in order of triggers, of each one's partners every {comparisons} of a sub-window"
+    else:
+        told = "results in order of triggers" if every == 1 else f"results in order every {every} triggers"
+    return told + ", with marks" * options.marks
 
 
 def _may_choose_workers(kind: str, options: Options) -> bool:
     """Whether nobody has said how many workers an inner join has, in any way."""
-    return kind == "inner" and options.workers is None and options.layout == options.strategy == "auto"
+    return (
+        kind == "inner"
+        and options.workers is None
+        and options.layout == options.strategy == "auto"
+        and not options.emitter
+    )
 
 
 def _sources(query: Query) -> int:
@@ -305,6 +353,12 @@ def _elastic_join(kind: str, options: Options) -> Plan:
             f"elastic={options.elastic} with strategy={options.strategy!r}, layout={options.layout!r}",
             why="shares that change hands have window segments of their own, which other workers' results don't wait for",
             do=f"Leave strategy= and layout= out: {_a(kind)} join has {usual}'s shares; or leave elastic= out",
+        )
+    if options.emitter:
+        raise QueryError(
+            f"elastic={options.elastic} with emitter=True",
+            why="shares that change hands each read all tuples, since any thread may serve any of them next",
+            do="Leave one of them out",
         )
     wish = Wish(shares, kind)
     made = asof.plan(wish) if kind == "asof" else scalejoin.plan(wish) if kind == "inner" else dpjoin.apart(wish)

@@ -1,6 +1,6 @@
 """Pairs into Arrow batches: the workers' results in result order, with the columns and keys that the reference gives them.
 
-In: entries of five words (ts, trigger, partner, left row, right row) in result order, from `loop.out`. Out: one
+In: entries of five words (ts, trigger, partner, left row, right row) in result order, from `loop.gather`. Out: one
 Arrow batch of at most MOST rows, columns as the query's schema has them, `_plait_key` last if asked for. The rows are
 copied out of the payload, so a batch lives on when the payload is let go of.
 """
@@ -26,9 +26,11 @@ from plait.query.bind import Bound
 from plait.query.identical import KEY
 from plait.query.join import Asof, Join
 from plait.threads.input.intake import QUERY, StreamIntake, content_keys
-from plait.threads.join.loop import out
+from plait.threads.join import marks as marked
+from plait.threads.join.loop import gather
 from plait.threads.join.loop import words as o
-from plait.threads.join.memory import Worker
+from plait.threads.join.loop.gather import Precision
+from plait.threads.join.memory import Merger, Worker
 from plait.threads.stats import Latency
 
 MOST = 1 << 16
@@ -36,47 +38,73 @@ _FEW = 1 << 14  # rows of an as-of join's right side that are not worth a compac
 
 
 class Gatherer:
-    """Takes results from the workers' rings. One thread at a time: `lock`.
+    """Takes results from the rings of workers, or of the mergers behind them. One thread at a time: `lock`.
 
-    `_taken` and `_known`: by worker, what was taken of its ring and what it has said. `_seen`: what `gather` tells:
-    least live ts of either side, rank and ts all are done with. `ns`: time spent making batches. `frontier` moves only
-    when all that was ready is out.
+    `rings`: from whom, in order; `block`: `Precision.block` of the plan. `_taken` and `_known`: by ring, what was taken of it
+    and what its worker has said. `_seen`: what `gather` tells: least live ts of either side, rank and ts all are done with.
+    `ns`: time spent making batches. `frontier` moves only when all that was ready is out.
     """
 
     def __init__(self, bound: Bound, intakes: tuple[StreamIntake, StreamIntake], payloads: tuple[Payload, Payload],
-                 workers: list[Worker], control: np.ndarray, latency: Latency, *, forget: Callable[[int], None],
-                 keep_latest: Callable[[Payload], int], precision: int,
-                 keys: bool) -> None:  # fmt: skip
+                 workers: list[Worker], rings: list[Worker | Merger], control: np.ndarray, latency: Latency, *,
+                 forget: Callable[[int], None], keep_latest: Callable[[Payload], int], precision: Precision, block: int,
+                 keys: bool, marks: bool) -> None:  # fmt: skip
         assert isinstance(bound.node, (Join, Asof))
         self.bound, self.how, self.intakes, self.payloads = bound, bound.node.how, intakes, payloads
-        self.with_keys, self.precision, self.control, self.latency = keys, precision, control, latency
+        self.with_keys, self.with_marks, self.control, self.latency = keys, marks, control, latency
         self.asof = isinstance(bound.node, Asof)
-        self.schema = pa.schema([*bound.schema, pa.field(KEY, pa.binary())]) if keys else bound.schema
-        self._kept, self._forget, self._keep_latest, self._latest = workers, forget, keep_latest, 0
-        self._workers = np.array([address(w.words) for w in workers], np.int64)
-        self._taken, self._known = np.zeros(len(workers), np.int64), np.zeros((3, len(workers)), np.int64)
+        self._plain = pa.schema([*bound.schema, pa.field(KEY, pa.binary())]) if keys else bound.schema
+        self.schema = marked.with_marks(self._plain) if marks else self._plain
+        self._kept, self._forget, self._keep_latest, self._latest = (workers, rings), forget, keep_latest, 0
+        self._rings = np.array([address(w.words) for w in rings], np.int64)
+        self._taken, self._known = np.zeros(len(rings), np.int64), np.zeros((3, len(rings)), np.int64)
+        self._every, self._block = precision.triggers, block
         self._dest = np.zeros((o.E_WORDS, MOST), np.int64)
-        self._seen = np.zeros(out.SEEN, np.int64)
+        self._seen = np.zeros(gather.SEEN, np.int64)
+        self._workers = np.array([address(w.words) for w in workers], np.int64)
+        self._samples = np.zeros((len(workers) * o.SAMPLE_ROOM, o.S_WORDS), np.int64)
+        self._passing = np.zeros((4, 0), np.int64)  # samples that are not out yet: rank, pushed, begun, found
         self.frontier = order.BEFORE_ALL  # every result of a lower ts has been given out by `next`
         self._due = (0, order.BEFORE_ALL, order.BEFORE_ALL)  # a rank, and what was live on either side when it was done
         self.lock = threading.Lock()
         self.results = 0
         self.ns = 0
+        self.pushed_ns = np.empty(0, np.int64)
 
-    def next(self, wait_ns: int) -> pa.RecordBatch | bool | None:
-        """A batch of results; None if there are none in time; False at the end."""
-        number = out.gather_waiting(
-            self.control, self._workers, self._taken, self._known, self.precision, MOST, self._dest, self._seen, wait_ns
+    def next(self, wait_ns: int, *, pushed: bool = False) -> pa.RecordBatch | bool | None:
+        """A batch of results; None if there are none in time; False at the end.
+
+        With `pushed`, `pushed_ns` then has of each when its later tuple was pushed: of all, which takes its time, and not
+        only of a sample.
+        """
+        number = gather.gather_waiting(
+            self.control,
+            self._rings,
+            self._taken,
+            self._known,
+            self._every,
+            self._block,
+            MOST,
+            self._dest,
+            self._seen,
+            wait_ns,
         )
         began = time.monotonic_ns()
         made: pa.RecordBatch | bool | None = None
         if number > 0:
-            made = self._batch(self._dest[:, :number].copy())  # Arrow keeps what it is given
-            self.results += number
+            entries = self._dest[:, :number].copy()  # Arrow keeps what it is given
+            made = self._made(entries)
+            if pushed:
+                self.pushed_ns = self._pushed(entries)
+        last = int(self._dest[o.E_TRIGGER, MOST - 1])
+        if number == MOST and self._every != gather.NEVER and last != o.UNMATCHED:
+            # More may be there of its last trigger, or interval of these, and nothing of those before.
+            self._note_stages((last >> 1) // max(1, self._every) * max(1, self._every))
         if number < MOST:
             self.frontier = int(self._seen[3])
             self._expire()
-        if number == out.ENDED:
+        if number == gather.ENDED:
+            self._note_stages(order.AFTER_ALL)  # an interval that the end cuts short is out, too
             return False
         self.ns += time.monotonic_ns() - began
         return made
@@ -87,8 +115,9 @@ class Gatherer:
             return
         with self.lock:
             # With no room for results nothing is taken, but what can be forgotten is found.
-            out.gather(self.control, self._workers, self._taken, self._known, self.precision, 0, self._dest, self._seen)
-            if (self._taken == self._known[out.TAIL]).all():
+            gather.gather(self.control, self._rings, self._taken, self._known, self._every, self._block, 0, self._dest,
+                          self._seen)  # fmt: skip
+            if (self._taken == self._known[gather.TAIL]).all():
                 self._expire()
 
     def _expire(self) -> None:
@@ -98,9 +127,10 @@ class Gatherer:
         a punctuation interval, results of finished triggers stay in the rings until their interval is over.
         """
         rank = int(self._seen[2])
-        taken = rank if self.precision <= 1 or rank == order.AFTER_ALL else rank // self.precision * self.precision
+        taken = rank if self._every <= 1 or rank == order.AFTER_ALL else rank // self._every * self._every
+        self._note_stages(taken)
         if taken >= self._due[0]:
-            live = self._due[1:] if self.precision > 1 else (int(self._seen[0]), int(self._seen[1]))
+            live = self._due[1:] if self._every > 1 else (int(self._seen[0]), int(self._seen[1]))
             for side in (0, 1):
                 # A stream that is read twice is live as long as either side is.
                 both = self.payloads[0] is self.payloads[1]
@@ -114,6 +144,16 @@ class Gatherer:
                 self._latest = self._keep_latest(self.payloads[1])
 
     # --- columns ---
+
+    def _made(self, entries: np.ndarray) -> pa.RecordBatch:
+        """Rows of results, with the marks between them where these were asked for."""
+        if not self.with_marks:
+            self.results += entries.shape[1]
+            return self._batch(entries)
+        marks = marked.is_mark(entries)
+        self.results += int((~marks).sum())
+        rows = None if marks.all() else self._batch(entries[:, ~marks])
+        return marked.spread(rows, entries, marks, [str(i.node.name) for i in self.bound.inputs], self.schema)
 
     def _batch(self, entries: np.ndarray) -> pa.RecordBatch:
         n = entries.shape[1]
@@ -136,7 +176,7 @@ class Gatherer:
         arrays = [as_array(c, f.type) for c, f in zip(columns, fields, strict=True)]
         if self.with_keys:
             arrays.append(self._keys(entries, alone, left, right))
-        made = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        made = pa.RecordBatch.from_arrays(arrays, schema=self._plain)
         self._note(entries, alone)
         return made
 
@@ -176,6 +216,33 @@ class Gatherer:
     def _full_key(self, side: int, rows: pa.Table, n: int) -> pa.Array:
         return full_key(self.intakes[side], side, rows, n)
 
+    def _note_stages(self, rank: int) -> None:
+        """What workers have noted of single tuples: how long those took whose results, of triggers below this rank, are out.
+
+        Before rows are let go of, since when they were pushed goes with them.
+        """
+        now = time.monotonic_ns()
+        if number := gather.take_samples(self._workers, self._samples):
+            s = self._samples[:number]
+            pushed = self._pushed_ns(s[:, o.S_SIDE], s[:, o.S_REF])
+            self._passing = np.hstack([self._passing, [s[:, o.S_RANK], pushed, s[:, o.S_BEGAN], s[:, o.S_FOUND]]])
+            s = s[s[:, o.S_PARTNER] != o.NO_ROW]
+            if len(s):
+                later = self._pushed_ns(s[:, o.S_PAIR_SIDE], s[:, o.S_PAIR_REF])
+                earlier = self._pushed_ns(1 - s[:, o.S_PAIR_SIDE], s[:, o.S_PARTNER])
+                self.latency.note_visits(np.maximum(later, earlier), s[:, o.S_FOUND])
+        gone = self._passing[0] < rank
+        if gone.any():
+            pushed, began, found = self._passing[1:, gone]
+            self.latency.note_stages(pushed, began, found, now)
+            self._passing = self._passing[:, ~gone]
+
+    def _pushed_ns(self, sides: np.ndarray, refs: np.ndarray) -> np.ndarray:
+        found = np.empty(len(refs), np.int64)
+        for side in (0, 1):
+            found[sides == side] = self.payloads[side].pushed_ns(refs[sides == side])
+        return found
+
     def _note(self, entries: np.ndarray, alone: np.ndarray) -> None:
         """Latency of these results, from their trigger's push and from when it was ready; of a sample, if there are many."""
         now = time.monotonic_ns()
@@ -183,12 +250,16 @@ class Gatherer:
         some = entries[:, ::step][:, ~alone[::step]]
         if some.shape[1] == 0:
             return
-        by_right = some[o.E_TRIGGER] & 1 == 1
-        pushed = np.empty(some.shape[1], np.int64)
+        self.latency.note(some[o.E_TS], self._pushed(some), now)
+
+    def _pushed(self, entries: np.ndarray) -> np.ndarray:
+        """When each result's later tuple was pushed; of a row without a partner, the row."""
+        by_right = (entries[o.E_TRIGGER] & 1 == 1) & (entries[o.E_RIGHT] != o.NO_ROW)
+        pushed = np.empty(entries.shape[1], np.int64)
         for side, which in ((0, ~by_right), (1, by_right)):
             if which.any():
-                pushed[which] = self.payloads[side].pushed_ns(some[o.E_LEFT + side, which])
-        self.latency.note(some[o.E_TS], pushed, now)
+                pushed[which] = self.payloads[side].pushed_ns(entries[o.E_LEFT + side, which])
+        return pushed
 
 
 def full_key(intake: StreamIntake, side: int, rows: pa.Table, n: int) -> pa.Array:

@@ -6,8 +6,9 @@
 
 What threads do here: whoever calls `push` encodes rows and adds them to the gate; each worker runs the compiled loop
 of `plait.threads.join.loop.worker`; whoever iterates `results` merges the workers' results and builds Arrow batches. There is
-no other thread, but in a query of queries one that carries results on from each inner operator (`dag`), and with
-`idle_after=` one that looks at the clock (`idle`). Several readers of the results share what one of them takes (`readers`).
+no other thread, but in a query of queries one that carries results on from each inner operator (`dag`), with `fan_in=` the
+mergers', and with `idle_after=` one that looks at the clock (`idle`). Several readers of the results share what one of them
+takes (`readers`).
 
 Life cycle: `push` until `close(stream, source)` or `drain()` ends the input; `results()` ends when every result is out.
 Leaving the `with` block stops the workers, drained or not; so does dropping the run.
@@ -44,6 +45,7 @@ from plait.query.join import Asof, Join
 from plait.query.operator import Operator
 from plait.query.stream import SourceName, Stream
 from plait.schema import is_number, micros_of
+from plait.threads.affinity import described as bound_to
 from plait.threads.dag import Dag
 from plait.threads.elastic.manager import Change
 from plait.threads.engine import Engine
@@ -744,6 +746,7 @@ class Run:
             on threads: sequential, 1 worker...
         """
         found = self.query.explain().split("\n")
+        found += bound_to(self.options.affinity)
         plans = [(labelled(step.query), step.plan) for step in self._steps]
         if self._engine is not None:
             plans = self._engine.plans()

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,6 +32,12 @@ from plait.threads.elastic.manager import Change
 
 _SAMPLES = 1 << 19
 _PAST = 1 << 14
+_NONE = np.empty(0, np.int64)
+_PARTS = 1 << 10
+
+VISITING = "visiting"
+#: What `Stats.stage_latency_ms` is told of: the three stages of a join, all of them, and of pairs.
+STAGES = ("distribution", "execution", "gathering", "processing", VISITING)
 
 
 @dataclass(frozen=True)
@@ -121,16 +128,25 @@ class Stats(Metrics):
     )  # fmt: skip
     latency_from_push_ms: Quantiles = metric(
         MILLISECONDS,
-        "from the push of a join result's later tuple to the finished batch that has the result; of aggregates, operators "
-        "and queries of queries from readiness, as the next one",
+        "from the push of the last tuple that a result is made of to the finished batch that has the result: a join result's "
+        "later tuple, the last tuple of a row's window (of whatever key), the tuple that an operator's row was yielded for, the "
+        "last one before a timer; in queries of queries that of a stream which the chain of results begins with",
         filled=(THREADS,),
     )
     latency_from_ready_ms: Quantiles = metric(
-        MILLISECONDS, "the same from the moment that the frontier had passed that tuple", filled=(THREADS,)
+        MILLISECONDS, "the same from the moment that the frontier had passed the result's ts", filled=(THREADS,)
+    )
+    stage_latency_ms: dict[str, Quantiles] = metric(
+        MILLISECONDS,
+        "of sampled tuples of a join, with all that they waited for: distribution (from push until a worker began to store "
+        "it), execution (stored, compared, its partners found), gathering (until all its results were given out), processing "
+        "(the three together), and of sampled pairs visiting (from the push of both to when they were found)",
+        filled=(THREADS,),
     )
     stages: dict[str, float] = metric(
         SHARE, "of the time spent working: distribution (reading the gate, laying tuples out), execution (storing, comparing) "
-        "and gathering (results into rings, merged, into Arrow). No latencies: what tuples wait for is in none of them",
+        "and gathering (results into rings, merged, into Arrow). What tuples wait for is in none of them: that is in "
+        "`stage_latency_ms`",
         filled=(THREADS,),
     )  # fmt: skip
     index: dict[str, str] = metric(NAME, "by what each input's tuples are found again", filled=(THREADS,))
@@ -218,6 +234,7 @@ class Latency:
         self._push: list[np.ndarray] = []
         self._ready: list[np.ndarray] = []
         self._kept = 0
+        self._stages: dict[str, list[np.ndarray]] = {name: [] for name in STAGES}
 
     def advanced(self, frontier: int, ns: int) -> None:
         """The frontier rose; tuples below it are ready since `ns`."""
@@ -235,7 +252,7 @@ class Latency:
     def note(self, ts: np.ndarray, pushed_ns: np.ndarray, now: int) -> None:
         """Results whose triggers have these ts and were pushed then came out now.
 
-        Arrays of equal length: ts in microseconds, `pushed_ns` of each result's later tuple. A ts that no frontier has
+        Arrays of equal length: ts in microseconds, `pushed_ns` of the last tuple each is made of. A ts that no frontier has
         passed yet counts as ready now.
         """
         with self._lock:
@@ -251,21 +268,74 @@ class Latency:
                     kept[:] = [np.concatenate(kept)[::2]]
                 self._kept = len(self._push[0])
 
-    def passed_ns(self, ts: np.ndarray) -> np.ndarray:
-        """When the frontier passed each ts."""
+    def note_stages(self, pushed: np.ndarray, began: np.ndarray, found: np.ndarray, out: int) -> None:
+        """Tuples that were pushed, begun with by a worker and through there then are out, with all their results, now.
+
+        Nanoseconds, arrays of equal length. SplitJoin's definition 3, and the stages of its figure 14.
+        """
+        spent = (began - pushed, found - began, out - found, out - pushed)
+        self._keep(dict(zip(STAGES, spent, strict=False)))
+
+    def note_visits(self, pushed: np.ndarray, found: np.ndarray) -> None:
+        """Pairs of which the tuple that was pushed last came then were found then: SplitJoin's definition 4."""
+        self._keep({VISITING: found - pushed})
+
+    def _keep(self, measured: dict[str, np.ndarray]) -> None:
         with self._lock:
-            at = np.searchsorted(self._frontiers[: self._reached], ts, "right")
-            known = self._times[np.minimum(at, 2 * _PAST - 1)]
-            return np.where(at < self._reached, known, time.monotonic_ns())
+            for name, ns in measured.items():
+                parts = self._stages[name]
+                parts.append(ns / 1e6)
+                if len(parts) > _PARTS:
+                    joined = np.concatenate(parts)
+                    parts[:] = [joined[:: 1 + (len(joined) > _SAMPLES)]]
+
+    def stages(self) -> dict[str, Quantiles]:
+        with self._lock:
+            return {name: _quantiles(parts) for name, parts in self._stages.items()}
 
     def reset(self) -> None:
         """Forget what was measured: a warm-up."""
         with self._lock:
             self._push, self._ready, self._kept = [], [], 0
+            self._stages = {name: [] for name in STAGES}
 
     def quantiles(self) -> tuple[Quantiles, Quantiles]:
         with self._lock:
             return _quantiles(self._push), _quantiles(self._ready)
+
+
+class Last:
+    """Of a worker's tuples the last one before a moment, and when it was pushed: what the latency of rows is measured from that
+    no single tuple has caused. Such a row, of a window of time or of a timer, has its ts one below the moment that it closes at.
+
+    `took` is told tuples in total order; some may be left out, but not the last before any moment that rows close at. Rows are
+    asked for before the next tuples are told, and those told before lie below all of their moments: of these the very last
+    is enough.
+    """
+
+    def __init__(self) -> None:
+        self._ts = _NONE
+        self._when: Callable[[np.ndarray], np.ndarray] = lambda at: at
+        self._before = time.monotonic_ns()  # when the last tuple of those told before was pushed
+
+    def took(self, ts: np.ndarray, when: Callable[[np.ndarray], np.ndarray]) -> None:
+        """Tuples of these ts, ascending; `when` gives when those at some places among them were pushed."""
+        self._ts, self._when = ts, when
+
+    def pushed_ns(self, ts: np.ndarray) -> np.ndarray:
+        """For rows of these ts, ascending."""
+        at = np.searchsorted(self._ts, ts, "right") - 1
+        steps = np.flatnonzero(np.diff(at, prepend=-2))  # rows of one window have one ts
+        found, known = np.full(len(steps), self._before), at[steps] >= 0
+        if known.any():
+            found[known] = self._when(at[steps[known]])
+        return np.repeat(found, np.diff(steps, append=len(ts)))
+
+    def moved_on(self) -> None:
+        """Rows have been asked for; what was told may be let go of."""
+        if len(self._ts):
+            self._before = int(self._when(np.array([len(self._ts) - 1]))[0])
+        self._ts = _NONE
 
 
 def _quantiles(parts: list[np.ndarray]) -> Quantiles:

@@ -11,6 +11,7 @@ call).
 
 from __future__ import annotations
 
+import itertools
 import threading
 from dataclasses import dataclass
 from typing import NoReturn, Protocol
@@ -59,6 +60,7 @@ class Together:
         self.reached = BEFORE_ALL  # the last frontier of all streams before the end of input, where `dag` sees to that
         self._lock = threading.Lock()
         self._members: tuple[Member, ...] = ()
+        self._bound = itertools.count()
 
     def join(self, member: Member) -> None:
         """An operator that is whole, and about to start its threads."""
@@ -66,6 +68,10 @@ class Together:
             self._members = (*self._members, member)
         if self.over:
             member.halt()
+
+    def next_core(self, cores: tuple[int, ...]) -> int | None:
+        """The core for one more thread of the run, by turns over all operators; None where threads are not bound."""
+        return cores[next(self._bound) % len(cores)] if cores else None
 
     # --- errors and ends ---
 

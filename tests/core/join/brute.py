@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from plait.core.join.window import JoinWindow
-from plait.query.join import CountWindow, TimeWindow, TumblingWindow, Window
+from plait.query.join import CountWindow, TimeWindow, TumblingCountWindow, TumblingWindow, Window
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,8 @@ def expected(run: Run, window: Window, matches: Callable[[int, int], bool]) -> l
                 inside = -window.before_us <= r_ts - l_ts <= window.after_us
             elif isinstance(window, CountWindow):
                 inside = k >= len(partners) - window.count
+            elif isinstance(window, TumblingCountWindow):
+                inside = k // window.count == (len(partners) - 1) // window.count
             else:
                 assert isinstance(window, TumblingWindow)
                 inside = l_ts // window.size_us == r_ts // window.size_us

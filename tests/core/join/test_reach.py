@@ -18,7 +18,7 @@ from plait.core.join import reach
 from plait.core.join.reach import NUMBER, RECORDS, TS, first_met, first_met_compiled, reach_of
 from plait.core.join.window import JoinWindow
 from plait.core.machine.marks import entry
-from plait.query.join import WINDOWS, CountWindow, TimeWindow, TumblingWindow, Window
+from plait.query.join import WINDOWS, CountWindow, TimeWindow, TumblingCountWindow, TumblingWindow, Window
 from plait.query.predicate import predicate
 
 #: A few of each kind. A kind that is new stands here, with the arguments that a user gives for it.
@@ -34,6 +34,11 @@ EXAMPLES: dict[type[Window], dict[Window, dict[str, Any]]] = {
         TumblingWindow(1): {"tumbling": 1},
         TumblingWindow(7): {"tumbling": 7},
         TumblingWindow(2**62): {"tumbling": 2**62},
+    },
+    TumblingCountWindow: {
+        TumblingCountWindow(1): {"tumbling_count": 1},
+        TumblingCountWindow(3): {"tumbling_count": 3},
+        TumblingCountWindow(10**6): {"tumbling_count": 10**6},
     },
 }
 EVERY = [window for examples in EXAMPLES.values() for window in examples]

@@ -9,11 +9,11 @@ import pytest
 from plait.core.join.window import JoinWindow
 from plait.core.rows import NumberedRows
 from plait.errors import QueryError, RunError
-from plait.query.join import CountWindow, TimeWindow, TumblingWindow, Window
+from plait.query.join import CountWindow, TimeWindow, TumblingCountWindow, TumblingWindow, Window
 from plait.query.predicate import predicate
 
 SCHEMA = pa.schema([("k", pa.int64()), ("s", pa.string())])
-WINDOWS = (TimeWindow(30, 50), CountWindow(40), TumblingWindow(64))
+WINDOWS = (TimeWindow(30, 50), CountWindow(40), TumblingWindow(64), TumblingCountWindow(30))
 
 
 def join(window: Window, on: str = "l.k = r.k", **options: object) -> JoinWindow:

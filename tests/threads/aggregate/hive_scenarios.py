@@ -116,7 +116,7 @@ class TwinHive:
         assert len(set(key[:windows])) == windows, f"a key has two windows: {key[:windows]}"
         sums = dict.fromkeys(key[:windows], 0)
         first, end = [0] * self.case.slots, [0] * self.case.slots
-        hive["list_members"](h, winset, first, end)
+        hive["list_members"](h, winset, first, end, [0] * self.case.slots, [0] * self.case.slots)
         for slot in range(self.case.slots):
             for tally in range(first[slot], end[slot]):
                 at = self._tally_at(slot, tally)

@@ -232,12 +232,13 @@ def test_the_benchmark_agrees_with_duckdb() -> None:
 def test_designs_agree_on_the_papers_queries(name: str) -> None:
     rows = paper.case(name, 5, times=1, tuples=4_000)
     assert [row["design"] for row in rows] == list(paper.QUERIES[name].designs)
-    assert {row["tuples"] for row in rows} == {4_000}
+    (measured,) = {row["tuples"] for row in rows}
+    assert 3_000 < measured < 3_500, "what comes after two windows of ten"
     assert all(row["input_ns"] > 0 and row["output_ns"] > 0 for row in rows)
 
 
 def test_tuml_on_the_papers_gate_agrees_and_what_it_moves_is_told() -> None:
-    rows = paper.case("k-OS", 5, times=1, tuples=4_000, designs=("tuml_sc", *paper.T_GATE))
+    rows = paper.case("k-OS", 5, times=1, tuples=4_000, designs=("tuml_sc", *paper.OPTIONS))
     assert [row["design"] for row in rows] == ["tuml_sc", "tuml_sc, T-Gate"]
     assert set(paper.shift(rows, "k-OS", 5)) == {"input", "output"}
 

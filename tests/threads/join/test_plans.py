@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from plait.threads.join.strategies import choice as model
@@ -80,3 +82,62 @@ def test_auto() -> None:
     assert model.strategy(Wish(2, "anti"))[0] == "dpjoin"
     assert model.strategy(Wish(4, layout=(2, 2)))[0] == "dpjoin"
     assert model.layout(Wish(3, "left"))[0] == (3, 1)
+
+
+@pytest.mark.parametrize(
+    ("workers", "fan_out"), [(1, 1), (2, 1), (3, 2), (9, 8), (10, 3), (13, 3), (14, 4), (28, 5), (73, 8), (74, 4)]
+)
+def test_a_tree_is_widened_before_it_is_deepened(workers: int, fan_out: int) -> None:
+    """As shallow as eight children a worker allow, and then as narrow as that depth allows."""
+    made = splitjoin.plan(Wish(workers))
+    assert splitjoin.widened(workers) == fan_out
+    parents = [seat.parent for seat in made.seats]
+    assert max(parents.count(k) for k in range(workers)) <= fan_out
+
+
+@pytest.mark.parametrize(
+    ("workers", "fan_in", "mergers", "roots"),
+    [
+        (2, 2, (), (0, 1)),
+        (3, 2, ((0, 1),), (3, 2)),
+        (4, 2, ((0, 1), (2, 3)), (4, 5)),
+        (5, 2, ((0, 1), (2, 3), (5, 6)), (7, 4)),
+        (7, 3, ((0, 1, 2), (3, 4, 5)), (7, 8, 6)),
+        (3, 8, (), (0, 1, 2)),
+    ],
+)
+def test_mergers_are_a_tree_in_the_order_of_workers(
+    workers: int, fan_in: int, mergers: tuple[tuple[int, ...], ...], roots: tuple[int, ...]
+) -> None:
+    made = splitjoin.plan(Wish(workers, fan_in=fan_in))
+    made.check()
+    assert (made.mergers, made.roots) == (mergers, roots)
+
+
+@pytest.mark.parametrize("workers", range(2, 30))
+@pytest.mark.parametrize("fan_in", [2, 3, 4])
+def test_nobody_gathers_from_more_than_the_fan_in(workers: int, fan_in: int) -> None:
+    made = splitjoin.plan(Wish(workers, fan_in=fan_in))
+    made.check()
+    assert all(2 <= len(inputs) <= fan_in for inputs in made.mergers)
+    assert len(made.roots) <= fan_in
+
+    def behind(number: int) -> list[int]:
+        return [number] if number < workers else [w for k in made.mergers[number - workers] for w in behind(k)]
+
+    assert [worker for root in made.roots for worker in behind(root)] == list(range(workers))
+
+
+@pytest.mark.parametrize("mergers", [((0, 1), (1, 2)), ((0, 4), (1, 2)), ((0, 1, 1),)])
+def test_a_tree_that_reads_a_ring_twice_is_noticed(mergers: tuple[tuple[int, ...], ...]) -> None:
+    good = splitjoin.plan(Wish(3))
+    with pytest.raises((AssertionError, IndexError)):
+        replace(good, mergers=mergers).check()
+
+
+def test_who_stores_and_who_compares() -> None:
+    made = splitjoin.plan(Wish(6, split_storing=True))
+    made.check()
+    assert made.segments == (3, 3)
+    assert [seat.compares for seat in made.seats] == [False] * 3 + [True] * 3
+    assert [seat.writer for seat in made.seats] == [(True, True)] * 3 + [(False, False)] * 3

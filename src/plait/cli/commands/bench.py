@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 
 import click
 
-from plait.errors import RunError
+from plait.errors import QueryError, RunError
 
 
 @click.command("bench")
 @click.argument("name", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line of standard output.")
 @click.option("--quick", is_flag=True, help="Smaller sizes: a look, not a measurement.")
-def command(name: str | None, as_json: bool, quick: bool) -> None:
+@click.option(
+    "--full", is_flag=True, help="The papers' own sizes, where a benchmark has them: it may take half an hour."
+)
+def command(name: str | None, as_json: bool, quick: bool, full: bool) -> None:
     """Measure plait beside its peers, on the same data, in one run.
 
     NAME is one of the benchmarks. Without it they are listed.
@@ -36,7 +40,16 @@ def command(name: str | None, as_json: bool, quick: bool) -> None:
         for known in benchmarks.names():
             click.echo(known)
         return
-    result = benchmarks.load(name)(quick=quick)
+    measure = benchmarks.load(name)
+    if quick and full:
+        raise QueryError(
+            "--quick with --full", why="one asks for less than usual, the other for more", do="Leave one out"
+        )
+    if full and "full" not in inspect.signature(measure).parameters:
+        raise QueryError(
+            f"--full with {name!r}", why="it has no sizes besides its own and --quick", do="Leave --full out"
+        )
+    result = measure(quick=quick, **({"full": True} if full else {}))
     if as_json:
         click.echo(json.dumps(result))
     else:

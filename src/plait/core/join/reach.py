@@ -8,6 +8,8 @@ stream, whichever the kind of window measures by. The first place that a tuple a
     time       places are ts        back: `before` for a left tuple, `after` for a right one    step: 1
     tumbling   places are ts        back: 0                                                     step: the window's size
     count      places are numbers   back: the count                                             step: 1
+    tumbling   places are numbers   back: 1, so that the window is that of the last tuple       step: the count
+    count
 
 For a window that counts, `at` is how many tuples of the other stream precede the tuple. The first place never falls as `at`
 rises, so what one tuple no longer meets no later one does: by that windows are purged, on every executor.
@@ -26,7 +28,7 @@ import numpy as np
 
 from plait.core.join.segment import Segment
 from plait.core.machine.marks import inner
-from plait.query.join import WINDOWS, CountWindow, TimeWindow, TumblingWindow, Window
+from plait.query.join import WINDOWS, CountWindow, TimeWindow, TumblingCountWindow, TumblingWindow, Window
 
 #: What places are. Compiled code has them as words.
 TS: Final = 0
@@ -100,6 +102,7 @@ RECORDS: Mapping[type[Window], Record] = {
     TimeWindow: Record(places=TS, back=lambda window: (window.before_us, window.after_us), step=lambda window: 1),
     TumblingWindow: Record(places=TS, back=lambda window: (0, 0), step=lambda window: window.size_us),
     CountWindow: Record(places=NUMBER, back=lambda window: (window.count, window.count), step=lambda window: 1),
+    TumblingCountWindow: Record(places=NUMBER, back=lambda window: (1, 1), step=lambda window: window.count),
 }
 
 

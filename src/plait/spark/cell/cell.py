@@ -229,6 +229,7 @@ def step(plan: CellPlan, cell: int, store: state.Store, bodies: Iterable[bytes],
     contents.last_ts = known.last_ts()
     results = contents.advance(tables, frontier)
     new.released = list(contents.released)
+    manifest.came = contents.came
     _check_pending(plan, contents, known, frontier)
     ends = frontier == AFTER_ALL and not manifest.drained
     if frontier < AFTER_ALL:
@@ -346,6 +347,15 @@ class Live(ABC):
     @abstractmethod
     def counts(self) -> Counts:
         """What was counted where this operator's work is done."""
+
+    @property
+    def came(self) -> list[int]:
+        """How many rows of each input were released so far, if later results depend on it: see `Manifest.came`."""
+        return []
+
+    def begin(self, came: list[int], kept: dict[int, pa.Table], frontier: int) -> None:
+        """Before a replay of the rows that the state has kept: so many came in all. By default that does not matter."""
+        return
 
     @property
     def pending_rows(self) -> int:

@@ -43,8 +43,8 @@ class LiveJoin(LivePairs):
 
     Attributes:
         how: "inner", "left", "semi" or "anti".
-        window: Both sides' tuples that a later tuple can still meet, with their indexes. It numbers the tuples of a side
-            from 0 on.
+        window: Both sides' tuples that a later tuple can still meet, with their indexes. It numbers the tuples of a side: from 0
+            on, or, where windows begin at every n-th tuple, by their number in the stream (`begin`).
         rows: Of each side the whole rows, by the window's numbers: results show columns that the condition does not read.
         first: The number of the first left row in `left_ts` and `matched`. Rows before it are decided.
         left_ts: The ts of these left rows. They rise, so a search finds those whose time is over.
@@ -62,9 +62,30 @@ class LiveJoin(LivePairs):
         # For left, semi and anti: of left rows that may still match, by id from `first` on, ts and whether they have.
         self.first, self.left_ts, self.matched = 0, np.zeros(0, np.int64), np.zeros(0, bool)
 
+        self.numbers = self.window.reach.counts and self.window.reach.step > 1
+        # What it would catch up by may lack chunks that were outlived: rows that came would not be counted.
+        self.catches_up = not self.numbers
+
     @property
     def counts(self) -> Counts:
         return self.window.counts
+
+    @property
+    def came(self) -> list[int]:
+        return list(self.window.next_id) if self.numbers else []
+
+    def begin(self, came: list[int], kept: dict[int, pa.Table], frontier: int) -> None:
+        """Number the rows that are replayed so that the last one has the number it had.
+
+        Rows that are no longer kept may lie between those that are. But the last n of a stream are there (`outlived`), and those
+        before them are met by nobody, whatever their number is.
+        """
+        if came:
+            released = [int(np.searchsorted(times(kept[i]), frontier, "left")) if i in kept else 0 for i in (0, 1)]
+            first = [number - gone for number, gone in zip(came, released, strict=True)]
+            self.window.start_at(*first)
+            for rows, number in zip(self.rows, first, strict=True):
+                rows.start_at(number)
 
     def _process(self, ready: list[pa.Table], frontier: int, *, results: bool) -> Results:
         """Join what has become ready; `ready` has a table for each input.
@@ -186,10 +207,10 @@ class LiveJoin(LivePairs):
         if max_ts >= frontier:
             return False
         if reach.counts:
-            # Of the tuples released after the frontier had passed the chunk, all follow it: the first of them is number 0 here.
+            # Of the tuples released after the frontier had passed the chunk, all follow it.
             passed = zip(steps[1:], steps, strict=False)
             later = sum(step.released[input] for step, before in passed if before.frontier > max_ts)
-            return bool(reach.first(1 - input, later) >= 0)
+            return later >= reach.longest
         since = frontier
         if input == 1 and self.how != "inner":
             # A left row that still waits must be seen to have matched, after a restart too.

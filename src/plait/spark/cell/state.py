@@ -153,7 +153,9 @@ def found(plan: CellPlan, cell: int, store: Store, manifest: Manifest, cache_key
     tables: dict[int, list[pa.Table]] = {}
     for input, table in _chunks(store, manifest.steps, near):
         tables.setdefault(input, []).append(table)
-    contents.replay({i: in_order(pa.concat_tables(some)) for i, some in tables.items()}, manifest.frontier)
+    kept = {i: in_order(pa.concat_tables(some)) for i, some in tables.items()}
+    contents.begin(manifest.came, kept, manifest.frontier)
+    contents.replay(kept, manifest.frontier)
     for number in manifest.states:
         contents.load_state(number, store.chunk(formats.state_number(number)))
     return contents

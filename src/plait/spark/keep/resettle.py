@@ -67,7 +67,7 @@ def resettle(bound: Bound, cells: Sequence[Mapping[int, bytes]], layout: Layout,
             fingerprint, shared.frontier, next_chunk=len(step.chunks), drained=shared.drained,
             counts=total(m.counts for m in manifests) if number == 0 else Counts(),  # the sum is what matters
             events=shared.events, steps=[step], progress=shared.progress, upstreams=shared.upstreams,
-            states=sorted(states[number]), operator=shared.operator,
+            states=sorted(states[number]), operator=shared.operator, came=shared.came,
         ).dump()  # fmt: skip
     return new
 

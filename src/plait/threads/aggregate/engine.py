@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from typing import Any
+from collections import deque
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ from plait.core.aggregate.reads import Columns
 from plait.core.aggregate.span import PaneWindows
 from plait.core.machine.line import lines
 from plait.core.metrics import Counts
-from plait.core.rows import Payload
+from plait.core.rows import Payload, Pushes
 from plait.errors import RunError
 from plait.order import BEFORE_ALL
 from plait.threads import words as shared
@@ -31,7 +31,7 @@ from plait.threads.engine import Engine
 from plait.threads.ground import Ground
 from plait.threads.input.push import Pusher
 from plait.threads.pause import Pauser
-from plait.threads.stats import Stats
+from plait.threads.stats import Last, Stats
 
 WAIT_NS = 20_000_000
 
@@ -85,25 +85,40 @@ class PaneEncoder:
 
 
 class NoPayload:
-    """For an aggregate that reads numbers only: no row is kept.
+    """For an aggregate that reads numbers only: no row is kept, but for when it was pushed.
 
-    It still counts rows, so that references rise as they do elsewhere; nobody takes a row by one.
+    It still counts rows, so that references rise as they do elsewhere; nobody takes a row by one. `_live` has of each push
+    the number after its last row and its last ts: what lies `keep_us` before what is let go of is kept all the same.
     """
 
     rows = nbytes = 0
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
+    def __init__(self, keep_us: int = 0) -> None:
+        self._lock, self._keep_us = threading.Lock(), keep_us
         self._next = 0
+        self._pushes = Pushes()
+        self._live: deque[tuple[int, int]] = deque()
 
-    def append(self, batch: pa.RecordBatch, *_: Any) -> int:
+    def append(self, batch: pa.RecordBatch, ts: np.ndarray, source: int, seq: np.ndarray, pushed_ns: int | np.ndarray,
+               stamp: int) -> int:  # fmt: skip
         with self._lock:
             first = self._next
             self._next += int(batch.num_rows)
+            self._pushes.note(first, pushed_ns)
+            self._live.append((self._next, int(ts.max())))
         return first
 
+    def pushed_ns(self, refs: np.ndarray) -> np.ndarray:
+        with self._lock:
+            return self._pushes.of(refs)
+
     def expire(self, ts: int) -> None:
-        return
+        with self._lock:
+            gone = 0
+            while self._live and self._live[0][1] < ts - self._keep_us:
+                gone = self._live.popleft()[0]
+            if gone:
+                self._pushes.forget(gone)
 
 
 class Updater:
@@ -111,11 +126,11 @@ class Updater:
 
     `windows` are this thread's own, for its part of the groups. `taken.rows` is the batch: ts, origin, seq, ref.
     `wide` and `narrow` hold the batch's columns of 8 bytes and of 1 byte, which `kinds` tells apart. `passed` is the
-    frontier it has worked up to, `rank` the number of tuples it has seen.
+    frontier it has worked up to, `rank` the number of tuples it has seen, `last` the last of them before a moment.
     """
 
     def __init__(self, number: int, windows: PaneWindows, most: int, crew: int) -> None:
-        self.number, self.windows = number, windows
+        self.number, self.windows, self.last = number, windows, Last()
         self.windows.share(crew, number)
         self.words = lines(shared.WORKER_WORDS)
         self.taken = Taken(most)

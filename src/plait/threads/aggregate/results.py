@@ -40,13 +40,19 @@ if TYPE_CHECKING:
     from plait.threads.aggregate.engine import NoPayload, Updater
 
 
+Placed = tuple[Any, np.ndarray, np.ndarray]  # rows, their places, and when each one's last tuple was pushed
+
+
 class OrderedResults:
     """`lock` is for readers, one at a time; what threads share is under `_guard`.
 
     Rows come with their places, int64 in ascending order: one array, or several of which the first decides what is
     complete. Rows that are alike in all of them are one thread's, or in the order of the columns `_by`.
 
-    By seat: `_rows` a queue of (batch, places), `_unread` how many rows are in it, `_until` how far its thread is in
+    With each row comes when the last tuple that it is made of was pushed, in nanoseconds: `pushed_ns` has those of the rows
+    that `next` gave last, for latencies, and for an operator that takes them in (`dag`).
+
+    By seat: `_rows` a queue of (batch, places, pushed), `_unread` how many rows are in it, `_until` how far its thread is in
     the measure of places, `_passed` the same as a ts. For windows of time the two are alike; for windows that count,
     places are ranks.
     """
@@ -58,14 +64,15 @@ class OrderedResults:
         self._latency, self._room = latency, max(room // crew, 1)
         self.lock = threading.Lock()
         self._guard, self._changed = guarded()
-        self._rows: list[deque[tuple[Any, np.ndarray]]] = [deque() for _ in range(crew)]
+        self._rows: list[deque[Placed]] = [deque() for _ in range(crew)]
         self._unread = [0] * crew
         self._until = [BEFORE_ALL] * crew
         self._passed = [BEFORE_ALL] * crew
         self.frontier = BEFORE_ALL  # every row of a lower ts has been given out by `next`
         self.results, self.ns = 0, 0
+        self.pushed_ns = np.empty(0, np.int64)
 
-    def put(self, seat: int, rows: list[tuple[Any, np.ndarray]], until: int, frontier: int,
+    def put(self, seat: int, rows: list[Placed], until: int, frontier: int,
             pause: Callable[[], None]) -> None:  # fmt: skip
         """Rows with what orders them (of windows of time their ts, else the rank of the closing tuple), and progress: in
         that measure, and as the ts below which this thread has no more rows.
@@ -83,11 +90,11 @@ class OrderedResults:
                 self._changed.wait(0.02)
             pause()
 
-    def offer(self, seat: int, rows: list[tuple[pa.RecordBatch, np.ndarray]], until: int, frontier: int) -> None:
+    def offer(self, seat: int, rows: list[Placed], until: int, frontier: int) -> None:
         """As `put`, without the wait: for a thread that has other shares to serve meanwhile."""
         with self._guard:
             self._rows[seat].extend(rows)
-            self._unread[seat] += sum(batch.num_rows for batch, _ in rows)
+            self._unread[seat] += sum(batch.num_rows for batch, *_ in rows)
             self._until[seat], self._passed[seat] = until, frontier
             self._changed.notify_all()
 
@@ -105,8 +112,8 @@ class OrderedResults:
             waiting = any(queue and np.atleast_2d(queue[0][1])[0, 0] < least for queue in self._rows)
             return waiting or self._until[seat] > least
 
-    def next(self, wait_ns: int) -> pa.RecordBatch | bool | None:
-        """A batch of rows; None if there is none in time; False at the end.
+    def next(self, wait_ns: int, *, pushed: bool = False) -> pa.RecordBatch | bool | None:
+        """A batch of rows; None if there is none in time; False at the end. `pushed` or not, `pushed_ns` is of these rows then.
 
         One reader at a time (`lock`). Merging and building of Arrow columns happen outside `_guard`, so that threads
         can put rows meanwhile. It returns None before its time is up when the frontier has moved: an operator behind
@@ -130,21 +137,21 @@ class OrderedResults:
                     return None
                 self._changed.wait(left / 1e9)
         began = time.monotonic_ns()
-        made = _built(parts[0][0]) if len(parts) == 1 else self._merged(parts)
+        made, self.pushed_ns = (_built(parts[0][0]), parts[0][2]) if len(parts) == 1 else self._merged(parts)
         self.results += made.num_rows
-        self._note(made)
+        self._note(made, self.pushed_ns)
         self.ns += time.monotonic_ns() - began
         return made
 
     def tick(self) -> None:
         """There is nothing to let go of."""
 
-    def _complete(self, until: int) -> list[tuple[Any, np.ndarray]]:
+    def _complete(self, until: int) -> list[Placed]:
         """Take the rows below `until`: with one thread a batch at a time, since they are in order already."""
         out = []
         for seat, queue in enumerate(self._rows):
             while queue:
-                batch, places = queue[0]
+                batch, places, pushed = queue[0]
                 cut = batch.num_rows if until == AFTER_ALL else int(np.searchsorted(np.atleast_2d(places)[0], until))
                 if cut == 0:
                     break
@@ -152,28 +159,27 @@ class OrderedResults:
                 whole = cut == batch.num_rows
                 if not whole:
                     batch = _built(batch)
-                out.append((batch if whole else batch.slice(0, cut), places[..., :cut]))
+                out.append((batch if whole else batch.slice(0, cut), places[..., :cut], pushed[:cut]))
                 if not whole:
-                    queue[0] = (batch.slice(cut), places[..., cut:])
+                    queue[0] = (batch.slice(cut), places[..., cut:], pushed[cut:])
                     break
                 queue.popleft()
                 if len(self._rows) == 1:
                     return out
         return out
 
-    def _merged(self, parts: list[tuple[Any, np.ndarray]]) -> pa.RecordBatch:
-        """Several threads' rows, each in order, as one sequence."""
-        table = pa.Table.from_batches([_built(batch) for batch, _ in parts]).combine_chunks()
-        places = np.concatenate([np.atleast_2d(places) for _, places in parts], axis=1)
-        order = keys.in_order_of((*places, *(table.column(name) for name in self._by)))
-        made: pa.RecordBatch = taken(table, order.to_numpy()).combine_chunks().to_batches()[0]
-        return made
+    def _merged(self, parts: list[Placed]) -> tuple[pa.RecordBatch, np.ndarray]:
+        """Several threads' rows, each in order, as one sequence, with when they were pushed."""
+        table = pa.Table.from_batches([_built(batch) for batch, *_ in parts]).combine_chunks()
+        places = np.concatenate([np.atleast_2d(places) for _, places, _ in parts], axis=1)
+        order = keys.in_order_of((*places, *(table.column(name) for name in self._by))).to_numpy()
+        made: pa.RecordBatch = taken(table, order).combine_chunks().to_batches()[0]
+        return made, np.concatenate([pushed for *_, pushed in parts])[order]
 
-    def _note(self, batch: pa.RecordBatch) -> None:
-        """From when the frontier passed a row's ts to now, of a sample."""
+    def _note(self, batch: pa.RecordBatch, pushed_ns: np.ndarray) -> None:
+        """From the push, and from when the frontier passed a row's ts, to now; of a sample."""
         step = max(1, batch.num_rows // 32)
-        some = keys.ts_numbers(batch.column(0))[::step]
-        self._latency.note(some, self._latency.passed_ns(some), time.monotonic_ns())
+        self._latency.note(keys.ts_numbers(batch.column(0))[::step], pushed_ns[::step], time.monotonic_ns())
 
 
 class AggregateResults(OrderedResults):
@@ -197,7 +203,8 @@ class AggregateResults(OrderedResults):
         `put` while too many rows are unread; a share of an elastic run must not wait, and has no `pause`.
         """
         rows = [self._placed(worker, each) for each in closed]
-        worker.words[shared.RESULTS] += sum(batch.num_rows for batch, _ in rows)
+        worker.words[shared.RESULTS] += sum(batch.num_rows for batch, *_ in rows)
+        worker.last.moved_on()
         worker.rank += n
         worker.passed = frontier
         worker.words[shared.WAITS] = shared.FOR_CONSUMER
@@ -209,10 +216,11 @@ class AggregateResults(OrderedResults):
         worker.words[shared.WAITS] = shared.NOTHING
         self._payload.expire(min(self._passed))
 
-    def _placed(self, worker: Updater, each: Closed) -> tuple[Any, np.ndarray]:
+    def _placed(self, worker: Updater, each: Closed) -> Placed:
         """Rows with their places, and with their keys where these are asked for.
 
-        Windows of time are placed by their ts, windows that count by the rank of the tuple that closed them.
+        Windows of time are placed by their ts, windows that count by the rank of the tuple that closed them. The latency
+        of either is from the push of the window's last tuple, of whatever key.
         """
         batch = each.rows
         if isinstance(batch, Later):
@@ -225,7 +233,11 @@ class AggregateResults(OrderedResults):
             batch = _built(batch)
             key = self._span_keys(batch) if each.triggers is None else self._counted_keys(worker, each.triggers)
             batch = pa.RecordBatch.from_arrays([*batch.columns, key], schema=self.schema)
-        return batch, places
+        if each.triggers is None:
+            pushed = worker.last.pushed_ns(places)
+        else:
+            pushed = self._payload.pushed_ns(worker.tuples[3][each.triggers])
+        return batch, places, pushed
 
     def _span_keys(self, batch: pa.RecordBatch) -> pa.Array:
         """(the window's last microsecond, key columns ...) as bytes."""

@@ -162,6 +162,7 @@ class AggregateEngine(PaneEngine):
             assert isinstance(self.payload, Payload)
             rows = self.payload.take(ref).select(list(worker.windows.columns.varied))
         closed = worker.windows.take(ts, worker.arrays(n), rows, frontier)
+        worker.last.took(ts, lambda at: self.payload.pushed_ns(ref[at]))
         w = worker.words
         w[shared.TUPLES] += n
         w[shared.BATCHES] += 1

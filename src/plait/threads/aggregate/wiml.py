@@ -11,7 +11,7 @@ frontier finds them there.
 
 Where this departs from the paper: a source has a tally of its own for each key and pane, and tallies are merged when their
 winset is taken, so `first` and `last` are served too, which the paper leaves to TuML. Threads that push return to Python once
-a batch, and take a lock where they enter the hive (`hive.memory`).
+a batch; where they enter the hive they take no lock, but wait while its memory grows (`hive.door`).
 
 Who does what: a thread that pushes judges the rows, finds each row's tally and adds it up there, and promises at the
 hive, then at the gate. Nothing waits for another source. The output thread sleeps at the gate until the frontier
@@ -67,7 +67,8 @@ class HiveEngine(PaneEngine):
         self._windows = HiveWindows(bound, self._tallies.in_order, ground.slots, shared=made.strategy == "wiml_shared")
         output = Updater(0, self._windows, 1, 1)
         (name,) = ground.intakes
-        encoder, payload = PaneEncoder(self._windows.columns, name), NoPayload()
+        # A frontier lies within a pane that is not taken yet: its tuples' pushes are asked for later.
+        encoder, payload = PaneEncoder(self._windows.columns, name), NoPayload(keep_us=self._windows.advance)
         pauser = ground.pauser([output])
         self._guard, self._moved = guarded()
         pusher = HivePusher(ground, pauser, {name: payload}, encoder, widen=one_type, windows=self._windows,
@@ -99,6 +100,8 @@ class HiveEngine(PaneEngine):
         w[shared.NS_WAIT] += read - began
         if frontier > worker.passed:
             closed = self._windows.take_complete(frontier)
+            ts, ref = self._windows.last_tuples()
+            worker.last.took(ts, lambda at: self.payload.pushed_ns(ref[at]))
             done = time.monotonic_ns()
             w[shared.NS_STORE] += done - read
             w[shared.TUPLES] = self._windows.counts.updates = self.pusher.rows

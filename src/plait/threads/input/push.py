@@ -207,13 +207,15 @@ class Pusher(Inlets):
         ties = content_keys(batch)
         return Admitted(batch, ts, _numbered(inlet, ts, ties) if intake.positions else EMPTY, ties)
 
-    def _keep(self, intake: StreamIntake, inlet: Inlet, admitted: Admitted, pushed_ns: int) -> np.ndarray:
+    def _keep(self, intake: StreamIntake, inlet: Inlet, admitted: Admitted, pushed_ns: int | np.ndarray) -> np.ndarray:
         """Keep whole rows; gives the numbers under which they are found."""
         batch, ts, positions, _ = admitted
         stamp = self.encoder.stamp + 1
         first = self.payloads[intake.stream.name].append(batch, ts, inlet.number, positions, pushed_ns, stamp)
         inlet.taken += len(ts)
-        return np.arange(first, first + len(ts)) if intake.positions else np.broadcast_to(np.int64(first), len(ts))
+        if intake.positions or not isinstance(pushed_ns, int):
+            return np.arange(first, first + len(ts))
+        return np.broadcast_to(np.int64(first), len(ts))  # when it was pushed is all that is asked of a row
 
     def _in_order(self, intake: StreamIntake, inlet: Inlet, new: Admitted, ref: np.ndarray,
                   progress: int) -> tuple[pa.Table | pa.RecordBatch, np.ndarray, np.ndarray]:  # fmt: skip
@@ -345,8 +347,13 @@ class Pusher(Inlets):
             do="Raise pending=",
         )
 
-    def bring(self, intake: StreamIntake, batch: pa.RecordBatch, ts: np.ndarray, until: int) -> None:
-        """Results of another operator: in order, and by construction neither late nor behind. `until`: its frontier."""
+    def bring(
+        self, intake: StreamIntake, batch: pa.RecordBatch, ts: np.ndarray, pushed_ns: np.ndarray, until: int
+    ) -> None:
+        """Results of another operator: in order, and by construction neither late nor behind.
+
+        `pushed_ns`: when the last tuple that each is made of was pushed to a stream; `until`: the operator's frontier.
+        """
         inlet = intake.inlets[0]
         with Inside(inlet, intake.stream.name):
             if len(ts) == 0:
@@ -354,7 +361,7 @@ class Pusher(Inlets):
                 return
             positions = np.arange(inlet.delivered + 1, inlet.delivered + len(ts) + 1)
             inlet.delivered += len(ts)
-            refs = self._keep(intake, inlet, Admitted(batch, ts, positions, []), time.monotonic_ns())
+            refs = self._keep(intake, inlet, Admitted(batch, ts, positions, []), pushed_ns)
             self._enter(intake, inlet, batch, ts, refs, until)
 
     def forget(self, stamp: int) -> None:

@@ -53,11 +53,12 @@ def pass_tuples(c, w, arena, batch, table, out):
                 table[LAST_REF, code] = batch[o.B_REF, i]
                 table[LAST_ID, code] = number + 1
         elif number % w[o.PROBE_EVERY] == w[o.PROBE_AT]:
+            w[o.AT_RANK] = w[o.RANK] + i
             if room(c, w) != 0:
                 return o.HALTED
             w[shared.TUPLES] += 1
             w[shared.COMPARISONS] += 1
-            trigger = 2 * (w[o.RANK] + i)
+            trigger = 2 * w[o.AT_RANK]
             # Not the age, which may be more than 63 bits hold.
             if code >= 0 and table[LAST_ID, code] > 0 and (within < 0 or table[LAST_TS, code] >= ts - within):
                 put(w, out, ts, trigger, table[LAST_ID, code] - 1, batch[o.B_REF, i], table[LAST_REF, code])

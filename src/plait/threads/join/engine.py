@@ -5,8 +5,8 @@ Sources, gate, errors and the end are every engine's (`engine`, `push`). A worke
 
 How a batch goes through: a push encodes rows and writes them into its source's arena (`input.push`), the gate orders
 them, every worker copies what it needs (`worker.lay_out`), stores, compares, and writes references of pairs into its
-ring. The reader of `results()` merges the rings (`loop.out`) and takes the rows from the payload
-(`threads.results`). No Arrow row is touched between push and result.
+ring. The reader of `results()` merges the rings (`loop.gather`), with `fan_in=` those of mergers, and takes the rows from the
+payload (`threads.results`). No Arrow row is touched between push and result.
 """
 
 from __future__ import annotations
@@ -35,8 +35,10 @@ from plait.threads.join.asof import LAST_ID, LAST_REF
 from plait.threads.join.asof_codes import AsofCodes
 from plait.threads.join.columns import Encoder, Kernels
 from plait.threads.join.loop import words as o
+from plait.threads.join.loop.emitter import emit_tuples
+from plait.threads.join.loop.gather import work_merger
 from plait.threads.join.loop.worker import work
-from plait.threads.join.memory import Segment, Worker, plant
+from plait.threads.join.memory import Emitter, Merger, Segment, Worker, plant
 from plait.threads.join.strategies.plan import Plan
 from plait.threads.options import Options
 from plait.threads.pause import Pauser
@@ -157,11 +159,20 @@ class JoinEngine(Engine[Worker]):
         query = bound.node
         assert isinstance(query, (Join, Asof))
         count, most = len(made.seats), min(options.batch or BATCH, 1 << 14)
-        ground = Ground(bound, schemas, options, together, readers=count, most=most, events=o.EVENTS,
+        ground = Ground(bound, schemas, options, together, readers=count + made.emitter, most=most, events=o.EVENTS,
                         switches=options.elastic is not None)  # fmt: skip
         encoder = _encoder(bound, options)
         segments = _segments(query, made, encoder)
-        workers = _workers(query, made, encoder, segments, most, options.unread_results // count, ground.arenas.size)
+        rings = options.unread_results // (count + len(made.mergers))
+        workers = _workers(query, made, encoder, segments, most, rings, ground.arenas.size)
+        precision, block = options.precision(), options.precision().block(made.layout[0])
+        for worker in workers:
+            worker.set_precision(precision, marks=options.marks and worker.number == count - 1)
+        self.mergers: list[Merger] = []
+        gathered: list[Worker | Merger] = list(workers)
+        for inputs in made.mergers:
+            self.mergers.append(Merger([gathered[k] for k in inputs], precision, block, len(workers[0].out)))
+            gathered.append(self.mergers[-1])
         pauser = ground.pauser(workers)
         epochs = None
         if options.elastic is not None:
@@ -171,10 +182,13 @@ class JoinEngine(Engine[Worker]):
         pusher = Pusher(ground, pauser, payloads, encoder, widen=self.windows.widen, epochs=epochs)
         left, right = ground.names
         gatherer = Gatherer(bound, (ground.intakes[left], ground.intakes[right]), (payloads[left], payloads[right]), workers,
-                            ground.control, ground.latency, forget=pusher.forget, keep_latest=self.windows.keep_latest,
-                            precision=options.precision(), keys=options.keys)  # fmt: skip
+                            [gathered[k] for k in made.roots], ground.control, ground.latency, forget=pusher.forget,
+                            keep_latest=self.windows.keep_latest, precision=precision, block=block, keys=options.keys,
+                            marks=options.marks)  # fmt: skip
         super().__init__(ground, made, workers=workers, encoder=encoder, payloads=payloads, pauser=pauser, pusher=pusher,
-                         gatherer=gatherer, epochs=epochs)  # fmt: skip
+                         gatherer=gatherer, epochs=epochs,
+                         beside=("emitter",) * made.emitter + tuple(f"merger-{k}" for k in range(len(made.mergers))))  # fmt: skip
+        self._emitter = Emitter(made, workers, ground.slots, most) if made.emitter else None
         self._kept = _share_memory(made, workers, ground.slots, most)
         self._work = made.loop or work
         self._table = np.zeros((count, serve.T_FIELDS), np.int64)
@@ -190,10 +204,26 @@ class JoinEngine(Engine[Worker]):
         if self.epochs is not None:
             self._serve_shares(thread, self.epochs.words)
             return
+        if thread >= len(self.workers):
+            if self._emitter is not None:
+                self._emit(self._emitter)
+            else:
+                self._merge(self.mergers[thread - len(self.workers)])
+            return
         worker = self.workers[thread]
         arguments = (self.gate.words, self.control, self.arenas.table)
         while self.windows.see_to(worker, int(self._work(*worker.arguments(*arguments)))):
             pass
+
+    def _emit(self, emitter: Emitter) -> None:
+        """The Emitter's thread: it stands still when workers do."""
+        while int(emit_tuples(*emitter.arguments(self.gate.words, self.control))) == o.HALTED:
+            self.pauser.stand()
+
+    def _merge(self, merger: Merger) -> None:
+        """A merger's thread: it stands still when workers do."""
+        while int(work_merger(*merger.arguments(self.control))) == o.HALTED:
+            self.pauser.stand()
 
     def _serve_shares(self, thread: int, epochs: np.ndarray) -> None:
         """A thread of an elastic run: the same for the shares that are its own, whatever their numbers."""

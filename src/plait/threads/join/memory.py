@@ -22,15 +22,17 @@ from plait.order import BEFORE_ALL
 from plait.threads import words as shared
 from plait.threads.join.asof_codes import AsofCodes
 from plait.threads.join.columns import Column, Encoder, Kernels
-from plait.threads.join.loop import feed
+from plait.threads.join.loop import feed, gather, grid
 from plait.threads.join.loop import segment as seg
 from plait.threads.join.loop import words as o
+from plait.threads.join.loop.gather import NEVER, STRICT, Precision
 from plait.threads.join.loop.probe import BLOCK, BOXES
 from plait.threads.join.strategies.plan import Plan
 
 KINDS = {"scan": o.SCAN, "hash": seg.HASH, "grid": seg.GRID, "sorted": seg.SORTED}
 HOWS = {"inner": o.INNER, "left": o.LEFT, "semi": o.SEMI, "anti": o.ANTI}
 FIRST_ROWS = 4096
+MERGED = 4096  # results that a merger takes at once, at most
 
 
 class Segment:
@@ -189,8 +191,8 @@ class Worker:
 
     `batch`: rows B_* of `loop.words`, a column a tuple. `probes[side]`: rows P_*. `usable[side]`: whether a probe may
     be looked up in an index. `pairs`: four rows, candidates and then results; as-of uses it as its table. `over`,
-    `ranges`, `walk`, `tally`: scratch of the probing functions. `out`: the ring of results, one entry a row. `seen`:
-    for windows that count tuples, the ts of the last ones of each stream. `columns[side]`: the batch's leaf columns.
+    `ranges`, `walk`, `tally`: scratch of the probing functions. `out`: the ring of results, one entry a row.
+    `columns[side]`: the batch's leaf columns.
     """
 
     def __init__(self, number: int, plan: Plan, segments: tuple[list[Segment], list[Segment]], encoder: Encoder | AsofCodes,
@@ -209,7 +211,6 @@ class Worker:
         self.tally = np.zeros(8, np.int64)
         self.out = np.zeros((results, o.E_WORDS), np.int64)
         self.columns: list[dict[str, np.ndarray]] = [{}, {}]
-        self.seen = [np.zeros(1, np.int64), np.zeros(1, np.int64)]
         self.bands = encoder.bands()
         w[o.SEAT], w[o.MOST], w[o.ARENA_MASK] = number, most, arena_mask
         w[o.HOW], w[o.HAS_NODE] = HOWS[how], int(encoder.has_node)
@@ -226,10 +227,24 @@ class Worker:
             w[o.PROBE_EVERY + side], w[o.PROBE_AT + side] = seat.probe_every[side], seat.probe_at[side]
             w[o.NEXT_REST + side] = 1
             w[o.LIVE_TS + side] = BEFORE_ALL
+        self.samples = np.zeros((o.SAMPLE_ROOM, o.S_WORDS), np.int64)
+        w[o.SAMPLES], w[o.STORES_ONLY], w[o.MARKED] = address(self.samples), int(not seat.compares), -1
         for word in (o.FRONTIER, o.LAST_TS, o.DONE_TS):
             w[word] = BEFORE_ALL
         self._set_reach(reach)
         self.set_columns()
+
+    def set_precision(self, precision: Precision, *, marks: bool) -> None:
+        """How far its results are put in order, and whether it is the one that marks; before it starts."""
+        w = self.words
+        if precision.triggers == NEVER:
+            w[o.SORTS] = o.AS_FOUND if w[o.HOW] == o.INNER else o.BY_TRIGGER
+        elif precision.triggers == STRICT:
+            w[o.SORTS] = o.BY_PARTNER
+        else:
+            w[o.SORTS], w[o.BLOCK_ROWS] = (o.BY_BLOCK if precision.comparisons else o.BY_TRIGGER), precision.comparisons
+        if marks:
+            w[o.MARK_EVERY], w[o.MARK_ROWS] = max(1, precision.triggers), precision.comparisons
 
     def counts(self) -> Counts:
         w = self.words
@@ -245,11 +260,6 @@ class Worker:
             return
         w[o.PLACES], w[o.STEP] = reach.places, reach.step
         w[o.BACK], w[o.BACK + 1] = reach.back
-        if reach.counts:
-            size = 1 << reach.longest.bit_length()
-            self.seen = [np.zeros(size, np.int64), np.zeros(size, np.int64)]
-            for side in (0, 1):
-                w[o.SEEN + side], w[o.SEEN_MASK + side] = address(self.seen[side]), size - 1
 
     def set_columns(self) -> None:
         """Columns of the batch in the encoder's present types; a batch under way keeps its values."""
@@ -299,14 +309,38 @@ class Worker:
                 self.ranges, self.walk, self.tally, self.out)  # fmt: skip
 
 
+class Merger:
+    """A merger's memory: `words` and `out` as a worker's, so that whoever gathers from it need not know which it is.
+
+    `rings`: addresses of the words of those it gathers from; the rest is what `gather.work_merger` takes besides.
+    """
+
+    def __init__(self, inputs: list[Worker | Merger], precision: Precision, block: int, results: int) -> None:
+        self.words = w = lines(o.WORDS)
+        self.out = np.zeros((results, o.E_WORDS), np.int64)
+        w[o.OUT], w[o.OUT_MASK] = address(self.out), results - 1
+        for word in (o.FRONTIER, o.DONE_TS, o.LIVE_TS, o.LIVE_TS + 1, gather.DUE_LIVE, gather.DUE_LIVE + 1):
+            w[word] = BEFORE_ALL
+        self.rings = np.array([address(each.words) for each in inputs], np.int64)
+        self._precision, self._block = precision, block
+        self._taken, self._known = np.zeros(len(inputs), np.int64), np.zeros((3, len(inputs)), np.int64)
+        self._dest, self._seen = np.zeros((o.E_WORDS, min(results, MERGED)), np.int64), np.zeros(gather.SEEN, np.int64)
+
+    def arguments(self, control: np.ndarray) -> tuple[Any, ...]:
+        """What `gather.work_merger` takes, in its order."""
+        return (control, self.words, self.rings, self._taken, self._known, self._precision.triggers, self._block, self._dest,
+                self._seen)  # fmt: skip
+
+
 class Feed:
     """A distribution tree's ring from one parent to its children.
 
-    `data` holds ts, origin, seq and ref of `size` tuples, a power of two; `readers` children read it.
+    `data` holds ts, origin, seq and ref of `size` tuples, a power of two; `readers` children read it. With an Emitter a feed has
+    one reader, and messages of more rows (`loop.grid`).
     """
 
-    def __init__(self, readers: int, size: int) -> None:
-        self.data = np.zeros((4, size), np.int64)
+    def __init__(self, readers: int, size: int, rows: int = 4) -> None:
+        self.data = np.zeros((rows, size), np.int64)
         self.block = lines(feed.words(readers))
         self.block[feed.MASK], self.block[feed.READERS] = size - 1, readers
         self.block[feed.DATA] = address(self.data)
@@ -335,3 +369,45 @@ def plant(plan: Plan, workers: list[Worker], slots: int) -> list[Any]:
             workers[child].words[o.FEED], workers[child].words[o.FEED_SEAT] = address(made.block), at
             workers[child].words[o.READ_COUNTS] = address(counts)
     return kept
+
+
+class Emitter:
+    """DP-Join's Emitter as Python holds it, and what it shares with the workers of a plan: feeds, and the table of marks.
+
+    It has the words of a worker and the gate's seat behind theirs. Row r's feed leads to its first worker, column c's likewise;
+    from each worker one leads on to its right, for left tuples, and one downwards, for right ones.
+    """
+
+    def __init__(self, plan: Plan, workers: list[Worker], slots: int, most: int) -> None:
+        (m, n), size = plan.layout, max(64, 2 << max(most - 1, 1).bit_length())
+        self.table = np.zeros((grid.MARKS, slots + 1), np.int64)
+        self.words = w = lines(o.WORDS)
+        self.batch = np.zeros((o.B_ROWS, most), np.int64)
+        self.workers = np.array([address(worker.words) for worker in workers], np.int64)
+        w[o.SEAT], w[o.MOST], w[o.CREW], w[o.LAST_SLOT] = len(workers), most, len(workers), -1
+        w[o.STORE_EVERY], w[o.STORE_EVERY + 1] = m, n
+        w[o.FRONTIER] = w[o.DONE_TS] = BEFORE_ALL
+        for words in (w, *(worker.words for worker in workers)):
+            words[o.GRID_COUNTS], words[o.GRID_SLOTS] = address(self.table), slots
+            words[o.CUT_MARK], words[o.TOLD] = -1, -1
+            words[o.CUT_TS] = words[o.HEARD_TS] = words[o.HEARD_TS + 1] = BEFORE_ALL
+        self._kept: list[Feed] = []
+        rows = [self._feed(size) for _ in range(m)]
+        columns = [self._feed(size) for _ in range(n)]
+        self.feeds = np.array([*rows, *columns], np.int64)
+        for k, worker in enumerate(workers):
+            row, column = divmod(k, n)
+            worker.words[o.GRID_IN], worker.words[o.GRID_IN + 1] = rows[row], columns[column]
+            if column + 1 < n:
+                worker.words[o.GRID_OUT] = rows[row] = self._feed(size)
+            if row + 1 < m:
+                worker.words[o.GRID_OUT + 1] = columns[column] = self._feed(size)
+
+    def _feed(self, size: int) -> int:
+        """A feed of messages with one reader: its address."""
+        self._kept.append(Feed(1, size, grid.M_ROWS))
+        return address(self._kept[-1].block)
+
+    def arguments(self, gate: np.ndarray, control: np.ndarray) -> tuple[Any, ...]:
+        """What `loop.emitter.emit_tuples` takes."""
+        return gate, control, self.words, self.batch, self.feeds, self.workers

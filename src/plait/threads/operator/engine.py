@@ -46,7 +46,7 @@ from plait.query.bind import Bound
 from plait.query.operator import Operator
 from plait.query.stream import SourceName
 from plait.threads import words as shared
-from plait.threads.aggregate.results import OrderedResults
+from plait.threads.aggregate.results import OrderedResults, Placed
 from plait.threads.aggregate.tuml import lay_out
 from plait.threads.elastic.crew import BLOCKED, FINISHED, IDLE, WORKED, Crew, Taken, refused
 from plait.threads.elastic.manager import Epochs
@@ -59,6 +59,7 @@ from plait.threads.options import Options
 from plait.threads.pause import Pauser, Stopped
 from plait.threads.plan import Sharing
 from plait.threads.results import full_key
+from plait.threads.stats import Last
 from plait.threads.together import Together
 
 BATCH = 1 << 12  # tuples a thread takes of a share at once, unless batch= says otherwise
@@ -73,8 +74,8 @@ class Share:
 
     `buckets` is the users' state: compiled or plain. `wide` holds a batch's routes (row 0) and the columns that
     compiled functions read. `passed`: time has passed so far here. `told`: what an operator behind this one was told.
-    `rank`: tuples seen. At the end of input `at_last` is set first, then `pending`, then `ending`: other shares read
-    `pending` once `ending` is true.
+    `rank`: tuples seen, `last` the last of them before a moment. At the end of input `at_last` is set first, then
+    `pending`, then `ending`: other shares read `pending` once `ending` is true.
     """
 
     def __init__(self, number: int, buckets: Any, most: int) -> None:
@@ -85,6 +86,7 @@ class Share:
         self.kinds = np.ones(kinds, np.int64)
         self.wide, self.narrow = np.zeros((kinds, most), np.int64), np.zeros((1, 1), np.uint8)
         self.passed, self.told, self.rank = BEFORE_ALL, BEFORE_ALL, 0
+        self.last = Last()
         self.until: int | None = None  # time has passed so far, and timers are still to run
         self.at_last = False  # the input has ended, and time has passed to the last tuple of all
         self.ending = False  # after that, it has said what is pending
@@ -241,6 +243,7 @@ class OperatorEngine(Engine[Share]):
                 share.buckets.take(ts, origin >> 32, share.rank, which, buckets, share.wide[1:, :n], view)
         w = share.words
         w[shared.TUPLES] += n
+        share.last.took(ts, lambda at: self._pushed_ns(origin[at], ref[at]))
         self._pass_time(share, frontier, origin, ref)
         share.rank += n
         least = min(s.passed for s in self.workers)
@@ -309,21 +312,34 @@ class OperatorEngine(Engine[Share]):
 
         return view
 
-    def _rows(self, share: Share, origin: np.ndarray, ref: np.ndarray) -> list[tuple[pa.RecordBatch, np.ndarray]]:
-        """What has come out, as rows with their places.
+    def _pushed_ns(self, origin: np.ndarray, ref: np.ndarray) -> np.ndarray:
+        """When tuples were pushed."""
+        found, sides = np.empty(len(ref), np.int64), origin >> 32
+        for side in np.unique(sides).tolist():
+            found[sides == side] = self._of_input[side].pushed_ns(ref[sides == side])
+        return found
+
+    def _rows(self, share: Share, origin: np.ndarray, ref: np.ndarray) -> list[Placed]:
+        """What has come out, as rows with their places, and when their tuples were pushed; for a timer's the last one before it.
 
         Places are (ts, rank of the tuple, bucket): what orders results between shares. A bucket is in one share, so
         equal places come from one thread.
         """
         out, columns = share.buckets.taken_out()
         if not len(out.ts):
+            share.last.moved_on()
             return []
         share.words[shared.RESULTS] += len(out.ts)
         places = np.array([out.ts, out.rank, out.bucket], np.int64)
         arrays = [pa.array(places[0]).cast(self.bound.schema.field(0).type), *columns]
         if self.options.keys:
             arrays.append(self._keys(out, places, origin, ref))
-        return [(pa.RecordBatch.from_arrays(arrays, schema=self.results.schema), places)]
+        cause = np.array(out.cause, np.int64)
+        pushed = share.last.pushed_ns(places[0])
+        if (called := cause >= 0).any():
+            pushed[called] = self._pushed_ns(origin[cause[called]], ref[cause[called]])
+        share.last.moved_on()
+        return [(pa.RecordBatch.from_arrays(arrays, schema=self.results.schema), places, pushed)]
 
     def _keys(self, out: Any, places: np.ndarray, origin: np.ndarray, ref: np.ndarray) -> pa.Array:
         """((the tuple's key), bucket, index), or ((ts, AFTER_INPUTS), bucket, index) for a timer's."""

@@ -19,8 +19,8 @@ Invariants, and why they hold:
 - **No memory is used again under anybody's feet.** A source enters only tables of panes it has not written past, and these
   are not taken before it does; the taker lets go after it has copied. Nodes of the list: see `winsets`.
 
-These calls are lock-free: a CAS fails only because another thread's has succeeded. Around them, once a batch, a thread takes a
-lock to say that it is inside (`hive.memory`): memory must not grow under it. Where this departs from the paper besides: a
+These calls are lock-free: a CAS fails only because another thread's has succeeded. Around them, once a batch, a thread says that
+it is inside (`hive.door`), by a store and a fence: memory must not grow under it. Where this departs from the paper besides: a
 window is not one accumulator that threads update in turn, but a tally for each source, merged when the winset is taken. So
 updating needs no atomic step at all; any function that merges is served, first and last too (by the ts and the source of their
 tuple); and the shared structures are entered once for each pane, source and key, not once a tuple. Where functions merge, a
@@ -41,6 +41,7 @@ tests/threads/aggregate/test_hive_mutants.py plants faults in this text and sees
 
 from __future__ import annotations
 
+from plait.threads.aggregate.hive.door import enter, leave
 from plait.threads.aggregate.hive.table import STACK, join, list_members, list_windows, window_of
 from plait.threads.aggregate.hive.winsets import open_winset
 from plait.threads.aggregate.hive.words import (
@@ -69,6 +70,7 @@ __all__ = [
     "STACK",
     "admit",
     "advance",
+    "advance_inside",
     "gather",
     "join",
     "let_go",
@@ -86,6 +88,16 @@ def advance(h, slot, pane):
     """This source's updates of panes below are done. A promise that says less than the last changes nothing."""
     if pane > h[source_at(slot) + WRITTEN]:
         store_release(h, source_at(slot) + WRITTEN, pane)
+
+
+@compiled
+def advance_inside(d, layout, h, slot, pane):
+    """`advance`, once inside; -1 if the hive's memory is another by now, or grows."""
+    if not enter(d, slot, layout):
+        return -1
+    advance(h, slot, pane)
+    leave(d, slot)
+    return 0
 
 
 @compiled
@@ -130,8 +142,8 @@ def gather(h, below, most, shared, stack, key, ids, ends, spans, told):
     there are up to its end. A winset whose keys find no room in `key` is HELD, and comes first next time.
 
     `told` is both input and answer, so that a call that found no room for keys can be repeated with a larger `key` and
-    goes on where it stopped. `ids`: each winset's pane. `ends`: windows up to its end. `spans`: int64[winsets, 2,
-    slots], first tally and end.
+    goes on where it stopped. `ids`: each winset's pane. `ends`: windows up to its end. `spans`: int64[winsets, 4,
+    slots], first tally and end, the last tuple's ts and row.
     """
     winsets = told[WINSETS]
     windows = told[WINDOWS]
@@ -148,7 +160,7 @@ def gather(h, below, most, shared, stack, key, ids, ends, spans, told):
                 break
             windows = after
         first, end = spans[winsets, 0], spans[winsets, 1]
-        list_members(h, winset, first, end)
+        list_members(h, winset, first, end, spans[winsets, 2], spans[winsets, 3])
         for slot in range(len(first)):
             parts += end[slot] - first[slot]
         ids[winsets] = h[node_at(h, winset) + PANE]

@@ -1,77 +1,91 @@
 """The W-Hive's memory as Python holds it: an array that grows while nobody is inside.
 
 Everything inside names things by places, which do not change when memory is laid out anew; so growing is copying. Threads say
-when they are inside (`inside`), once a batch; who grows waits until none is, and keeps new ones out meanwhile. That is the
-only wait there is: between two growths sources and taker never wait for one another here.
+when they are inside, once a batch; who grows waits until none is, and keeps new ones out meanwhile (`door`, which has no lock).
+That is the only wait there is: between two growths sources and taker never wait for one another here.
 
-Cost: entering and leaving take a lock each, for a batch and not for a tuple. Growing copies all that is live, in one
-thread, while the others wait at the door; each growth is fourfold, so there are few.
+Growing copies all that is live, in one thread, while the others wait at the door; each growth is fourfold, so there are few.
+`_growing`, a lock, is among those who grow alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 
-from plait.core.machine.line import lines
+from plait.core.machine.line import LINE, lines
+from plait.threads.aggregate.hive import door
 from plait.threads.aggregate.hive import words as y
-from plait.threads.guard import guarded
 
 FIRST_NODES, FIRST_WORDS = 256, 1 << 16
 
 
 class Hive:
-    """`words` is what compiled code takes; read it anew each time one is inside.
+    """`now` is what compiled code takes, with the number of its layout: the two are replaced together, and entering says whether
+    they are still those. After growth the array is another: an address or view of the old one is worth nothing.
 
-    `_inside` counts threads between entering and leaving; `_growing` shuts the door. After growth `words` is another
-    array: an address or view of the old one is worth nothing.
+    A seat is a source's slot, or `slots`: that of the thread that takes winsets out. `growths` and `grown_ns`: how often
+    memory has grown, and how long the door was shut for it.
     """
 
     def __init__(self, *, slots: int, keys: int, nodes: int = FIRST_NODES, words: int = FIRST_WORDS) -> None:
         *header, total = y.header(slots=slots, keys=keys, nodes=nodes, words=words)
-        self.words = lines(total)
-        self.words[: len(header)] = header
-        y.prepare(self.words)
+        first = lines(total)
+        first[: len(header)] = header
+        y.prepare(first)
+        self.now: tuple[np.ndarray, int] = (first, 0)
         self.slots, self.keys = slots, keys
-        self._guard, self._changed = guarded()
-        self._inside, self._growing = 0, False
+        self._door = lines(door.INSIDE + (slots + 1) * LINE)
+        self._door[door.SEATS] = slots + 1
+        self._growing = threading.Lock()
+        self.growths = self.grown_ns = 0
+
+    def called(self, call: Callable[..., int], seat: int, *arguments: Any) -> int:
+        """A compiled call that enters and leaves by itself: no interrupt comes between. It answers -1 if it could not enter."""
+        while True:
+            words, layout = self.now
+            answer = call(self._door, layout, words, seat, *arguments)
+            if answer >= 0:
+                return int(answer)
+            door.await_open(self._door)
 
     @contextmanager
-    def inside(self) -> Iterator[np.ndarray]:
+    def inside(self, seat: int) -> Iterator[np.ndarray]:
         """The hive's words, which do not grow while this thread is here.
 
         Not to be nested with `grow`: it would wait for itself.
         """
-        with self._guard:
-            while self._growing:
-                self._changed.wait()
-            self._inside += 1
+        while True:
+            words, layout = self.now
+            if door.enter(self._door, seat, layout):
+                break
+            door.await_open(self._door)
         try:
-            yield self.words
+            yield words
         finally:
-            with self._guard:
-                self._inside -= 1
-                if self._growing:
-                    self._changed.notify_all()
+            door.leave(self._door, seat)
 
     def grow(self, slot: int, *, nodes: bool) -> None:
         """More nodes, or a larger arena, for one source; its thread calls this, from outside.
 
         All get as much: what one needs the others will need soon, and pages that nobody touches cost nothing.
         """
-        with self._guard:
-            while self._growing:
-                self._changed.wait()
-            self._growing = True
+        with self._growing:
+            began = time.monotonic_ns()
+            words, layout = self.now
             try:
-                while self._inside:
-                    self._changed.wait()
-                self.words = self._grown(slot, nodes)
+                door.shut(self._door)
+                words = self._grown(slot, nodes)
             finally:  # there may be no memory for it
-                self._growing = False
-                self._changed.notify_all()
+                self.now = (words, layout + 2)
+                door.reopen(self._door, layout + 2)
+            self.growths += 1
+            self.grown_ns += time.monotonic_ns() - began
 
     def _grown(self, slot: int, nodes: bool) -> np.ndarray:
         """A copy with more room: the header, then each source's nodes, then each one's arena, at their places in the
@@ -79,7 +93,7 @@ class Hive:
 
         Only what was not freed is copied.
         """
-        old, slots = self.words, self.slots
+        old, slots = self.now[0], self.slots
         blocks = [y.SOURCES_AT + k * y.SOURCE_WORDS for k in range(slots)]
         needed = y.NODES_MASK if nodes else y.ARENA_MASK
         least = 4 * (int(old[blocks[slot] + needed]) + 1)
@@ -111,4 +125,4 @@ class Hive:
 
     @property
     def nbytes(self) -> int:
-        return int(self.words.nbytes)
+        return int(self.now[0].nbytes)

@@ -31,7 +31,9 @@ from plait.threads.aggregate.hive.words import (
     M_END,
     M_FIRST,
     M_NEXT,
+    M_REF,
     M_SLOT,
+    M_TS,
     MEMBER_WORDS,
     MEMBERS,
     NIL,
@@ -204,8 +206,11 @@ def list_windows(h, winset, stack, windows, key):
 
 
 @pure
-def list_members(h, winset, first, end):
-    """By slot: which tallies a source has in a complete winset, from first[slot] to end[slot]; none where it is no member."""
+def list_members(h, winset, first, end, ts, ref):
+    """By slot: which tallies a source has in a complete winset, from first[slot] to end[slot]; none where it is no member.
+
+    Of those that are, `ts` and `ref` get what the last tuple is: its ts, and its row's number.
+    """
     for slot in range(len(first)):
         first[slot] = 0
         end[slot] = 0
@@ -214,6 +219,8 @@ def list_members(h, winset, first, end):
         at = piece_at(h, member)
         first[h[at + M_SLOT]] = h[at + M_FIRST]
         end[h[at + M_SLOT]] = h[at + M_END]
+        ts[h[at + M_SLOT]] = h[at + M_TS]
+        ref[h[at + M_SLOT]] = h[at + M_REF]
         member = h[at + M_NEXT]
 
 

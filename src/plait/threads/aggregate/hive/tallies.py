@@ -36,8 +36,6 @@ from plait.core.aggregate.functions import accumulator_of
 from plait.core.aggregate.groups import SMALL, Groups
 from plait.core.aggregate.reads import Columns, uses
 from plait.core.aggregate.span import span_window
-from plait.core.kernels.groups import mixed
-from plait.core.kernels.panes import pane_of
 from plait.core.machine.marks import compiling
 from plait.errors import RunError
 from plait.order import AFTER_ALL, BEFORE_ALL
@@ -46,7 +44,7 @@ from plait.query.bind import Bound
 from plait.threads.aggregate.hive import hive
 from plait.threads.aggregate.hive import words as y
 from plait.threads.aggregate.hive.memory import Hive
-from plait.threads.atomics.native import compiled
+from plait.threads.aggregate.hive.place import pane_at, place_inside, reindex
 from plait.threads.ground import Ground
 from plait.threads.input.intake import Inlet, StreamIntake
 from plait.threads.input.push import Pusher
@@ -57,7 +55,7 @@ if TYPE_CHECKING:
     from plait.threads.aggregate.engine import Updater
     from plait.threads.aggregate.hive.windows import HiveWindows
 
-CHUNK = 1 << 16  # tuples at once
+CHUNK = 1 << 16  # tuples that are added at once, unless batch= says otherwise
 FIRST_TALLIES, FIRST_PANES = 1024, 256
 
 
@@ -92,11 +90,12 @@ class HivePusher(Pusher):
                  moved: tuple[Any, threading.Condition]) -> None:  # fmt: skip
         self._windows, self._tallies, self._output = windows, tallies.by_slot, output
         self._guard, self._moved = moved
+        self._most = ground.options.batch or CHUNK
         super().__init__(ground, pauser, payloads, encoder, widen=widen)
 
     def _furnish(self, slot: int, input: int, min_ts: int) -> None:
         self._tallies[slot] = tallies = self._windows.tallies(slot)
-        with self._windows.hive.inside() as h:
+        with self._windows.hive.inside(slot) as h:
             hive.admit(h, slot, tallies.pane(min_ts))
 
     def _enter(self, intake: StreamIntake, inlet: Inlet, rows: pa.Table | pa.RecordBatch, ts: np.ndarray, ref: np.ndarray,
@@ -112,10 +111,12 @@ class HivePusher(Pusher):
             return
         (slot,) = inlet.slots.values()
         tallies, ts = self._tallies[slot], np.ascontiguousarray(ts)
-        for first in range(0, n, CHUNK):
-            last = min(first + CHUNK, n)
+        for first in range(0, n, self._most):
+            last = min(first + self._most, n)
             self._wait_for_room(slot, tallies)
-            tallies.take(rows if last - first == n else rows.slice(first, last - first), ts[first:last])
+            tallies.take(
+                rows if last - first == n else rows.slice(first, last - first), ts[first:last], ref[first:last]
+            )
             inlet.added += last - first
             self._promise(inlet, progress if last == n else int(ts[last - 1]))
 
@@ -200,22 +201,24 @@ class Tallies:
         kind = schema.field(bound.node.by[0]).type if bound.node.by else None
         self._small = len(bound.node.by) == 1 and is_fixed(kind) and not pa.types.is_floating(plain(kind))
 
-    def take(self, rows: pa.RecordBatch | pa.Table, ts: np.ndarray) -> None:
+    def take(self, rows: pa.RecordBatch | pa.Table, ts: np.ndarray, ref: np.ndarray) -> None:
         """Tuples of this source, in its order: what is read of them, their keys, their tallies; these are updated.
 
-        By the thread that pushes the source. `parts` is replaced at the end: the taker reads it after it has acquired
-        WRITTEN.
+        `ref`: the numbers of their rows, by which it is known when they were pushed. By the thread that pushes the source.
+        `parts` is replaced at the end: the taker reads it after it has acquired WRITTEN.
         """
         n, columns = len(ts), self._columns
         read = columns.read(columns.arrays(rows, ts), n)
         varied = rows.select(list(columns.varied)) if columns.varied else None
         words = self._groups.key_words(read, varied, n, int(ts[-1]))
-        for low, high, tally in self._placed(ts, words):
+        # One number for all where one push brought them, and positions do not matter.
+        ref = np.ascontiguousarray(ref if ref.strides[0] else ref[:1])
+        for low, high, tally in self._placed(ts, words, ref):
             for accumulator in self.accumulators:
                 accumulator.update(low, high, tally, read, ts)
         self.parts = self._frozen()
 
-    def _placed(self, ts: np.ndarray, words: np.ndarray) -> Iterator[tuple[int, int, np.ndarray]]:
+    def _placed(self, ts: np.ndarray, words: np.ndarray, ref: np.ndarray) -> Iterator[tuple[int, int, np.ndarray]]:
         """The tally of each tuple, from one to before another; new tallies are clear.
 
         If memory runs out in the midst of a batch, what was placed is given first, then more is made, then it goes on.
@@ -226,11 +229,10 @@ class Tallies:
         self._use_again()
         while True:
             before = int(own[y.TALLY_END])
-            with self._hive.inside() as h:
-                high = int(place(
-                    h, self.slot, ts, words, flat, low, n, self.advance, rest, gaps, self._small, self._shared, own,
-                    *self._panes, self._direct, self._table, self._kept, self._window, out,
-                ))  # fmt: skip
+            high = self._hive.called(
+                place_inside, self.slot, ts, words, flat, low, n, self.advance, rest, gaps, self._small, self._shared, own,
+                *self._panes, self._direct, self._table, self._kept, self._window, ref, out,
+            )  # fmt: skip
             self._clear(before, int(own[y.TALLY_END]))
             yield low, high, out
             if high == n:
@@ -243,9 +245,7 @@ class Tallies:
 
     def written(self, ts: int) -> None:
         """No tuple below `ts` comes any more."""
-        pane = self.pane(ts)
-        with self._hive.inside() as h:
-            hive.advance(h, self.slot, pane)
+        self._hive.called(hive.advance_inside, self.slot, self.pane(ts))
 
     def pane(self, ts: int) -> int:
         """The pane of a ts that a source may promise, the first and the last included."""
@@ -285,9 +285,9 @@ class Tallies:
         """
         own, panes = self._own, self._panes
         end = int(own[y.PANE_END])
-        if end == 0 or int(panes[0, 0]) >= int(self._hive.words[y.PASSED]):
+        if end == 0 or int(panes[0, 0]) >= int(self._hive.now[0][y.PASSED]):
             return  # a glance, which may be at old memory, where less has been let go of
-        with self._hive.inside() as h:
+        with self._hive.inside(self.slot) as h:
             gone = bisect_right(panes[0, :end], int(hive.passed(h)) - 1)
             if gone == 0:
                 return
@@ -348,138 +348,3 @@ def pane_of_promise(ts: int, size: int, advance: int) -> int:
 
 
 FAR = 2**62 + 2**61  # promises above are taken for this: tuples are far below
-
-
-# --- compiled -----------------------------------------------------------------------------------------------------
-
-
-@compiled
-def place(
-    h: Any, slot: Any, ts: Any, words: Any, flat: Any, low: Any, n: Any, advance: Any, rest: Any, gaps: Any,
-    small: Any, shared: Any, own: Any, pane_id: Any, pane_tally: Any, pane_arena: Any, direct: Any, table: Any,
-    kept: Any, window: Any, out: Any,
-) -> Any:  # fmt: skip
-    """Tuples low to n: the place of each one's tally in the ring, -1 for one that lies in no window.
-
-    Gives the first tuple that was not done, and in NEED what there was too little of. `flat` is `words` in one row. A tally's
-    key is in `kept`; where windows are `shared`, its window's place is in `window`.
-
-    `h` the hive's words, `slot` the source's. `ts`: int64, in the source's order. `words`: int64[KEYS, n], each
-    tuple's key. `low`: where to begin. `advance`, `rest`, `gaps`: the panes' grid, and whether it has gaps between
-    windows. `small`: keys may be looked up in `direct`. `own`: the source's words, named in `words`. `pane_id`,
-    `pane_tally`, `pane_arena`: its panes not let go of, with their first tally and first arena word. `out`: the tally of
-    each tuple.
-
-    Whatever stops it early, what was done is done: the caller makes room and calls again from the tuple it gives. A
-    winset that was opened before memory ran out is found again then.
-    """
-    mask = kept.shape[1] - 1
-    table_mask = np.uint64(len(table) - 1)
-    high, gap, winset = own[y.OPEN_HIGH], own[y.IN_GAP] != 0, own[y.WINSET]
-    tallies, first = own[y.TALLY_END], own[y.OPEN_TALLY]
-    started = own[y.STARTED] != 0
-    keys = words.shape[0]
-    done = n
-    for i in range(low, n):
-        if not started or ts[i] >= high:
-            number, _, end = pane_of(ts[i], advance, rest)
-            gap = gaps and number & 1 == 1
-            if not gap:
-                if own[y.PANE_END] == len(pane_id):
-                    own[y.NEED], done = y.PANES, i
-                    break
-                before = h[y.source_at(slot) + y.ARENA_END]
-                found = hive.open_winset(h, slot, number)
-                if found == y.NIL:
-                    own[y.NEED], done = y.NODES, i
-                    break
-                member = hive.join(h, slot, found, tallies)
-                if member == y.NIL:
-                    own[y.NEED], done = y.ARENA, i
-                    break
-                if own[y.PANE_END] > 0:  # else the last member's memory is free already, and its end was said
-                    h[y.piece_at(h, own[y.MEMBER]) + y.M_END] = tallies
-                own[y.MEMBER] = member
-                winset, first = found, tallies
-                pane = own[y.PANE_END]
-                pane_id[pane], pane_tally[pane], pane_arena[pane] = number, tallies, before
-                own[y.PANE_END] += 1
-            high, started = end, True
-        if gap:
-            out[i] = -1
-            continue
-        key = words[0, i]
-        near = small and key >= 0 and key < len(direct) and words[1, i] == 0
-        at = np.uint64(0)
-        hash = np.uint64(0)
-        if near:
-            tally = direct[key]
-        else:
-            hash = mixed(words, i)
-            at = hash & table_mask
-            tally = table[at]
-            while tally >= first:
-                equal = True
-                for k in range(keys):
-                    equal = equal and kept[k, tally & mask] == words[k, i]
-                if equal:
-                    break
-                at = (at + np.uint64(1)) & table_mask
-                tally = table[at]
-        if tally < first:
-            if tallies - own[y.TALLY_FREED] > mask:
-                own[y.NEED], done = y.TALLIES, i
-                break
-            if not near and 2 * (tallies - first + 1) > len(table):
-                own[y.NEED], done = y.TABLE, i
-                break
-            tally = tallies
-            if shared:
-                if near:
-                    hash = mixed(words, i)
-                place_of = hive.window_of(h, slot, winset, flat, i, words.shape[1], np.int64(hash))
-                if place_of == y.NIL:
-                    own[y.NEED], done = y.ARENA, i
-                    break
-                window[tally & mask] = place_of
-            tallies += 1
-            for k in range(keys):
-                kept[k, tally & mask] = words[k, i]
-            if near:
-                direct[key] = tally
-            else:
-                table[at] = tally
-        out[i] = tally & mask
-    own[y.STARTED], own[y.OPEN_HIGH], own[y.WINSET], own[y.IN_GAP] = started, high, winset, gap
-    own[y.TALLY_END], own[y.OPEN_TALLY] = tallies, first
-    if own[y.PANE_END] > 0:
-        h[y.piece_at(h, own[y.MEMBER]) + y.M_END] = tallies
-    return done
-
-
-@compiled
-def reindex(kept: Any, first: Any, end: Any, table: Any) -> None:
-    """Enter a pane's tallies into a new table."""
-    mask = kept.shape[1] - 1
-    table_mask = np.uint64(len(table) - 1)
-    for tally in range(first, end):
-        at = mixed(kept, tally & mask) & table_mask
-        while table[at] >= first:
-            at = (at + np.uint64(1)) & table_mask
-        table[at] = tally
-
-
-@compiled
-def keys_of(kept: Any, first: Any, end: Any, at: Any, out: Any) -> None:
-    """The keys of a source's tallies, into out[:, at:]."""
-    mask = kept.shape[1] - 1
-    for k in range(kept.shape[0]):
-        for tally in range(first, end):
-            out[k, at + tally - first] = kept[k, tally & mask]
-
-
-@compiled
-def pane_at(ts: Any, size: Any, advance: Any) -> Any:
-    """The pane of a ts."""
-    number, _, _ = pane_of(ts, advance, size % advance)
-    return number

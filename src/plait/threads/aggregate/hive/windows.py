@@ -22,7 +22,8 @@ from plait.query.bind import Bound
 from plait.threads.aggregate.hive import hive
 from plait.threads.aggregate.hive import words as y
 from plait.threads.aggregate.hive.memory import Hive
-from plait.threads.aggregate.hive.tallies import FAR, Tallies, keys_of, pane_of_promise
+from plait.threads.aggregate.hive.place import keys_of
+from plait.threads.aggregate.hive.tallies import FAR, Tallies, pane_of_promise
 
 AT_ONCE = 1 << 15  # parts that are merged at once, or somewhat more
 WINSETS = 256  # and winsets, at most
@@ -44,8 +45,9 @@ class HiveWindows(SpanPanes):
         self._bound, self._sources, self._shared = bound, sources, shared
         self._stack = np.zeros(hive.STACK, np.int64)
         self._key = np.zeros(4096 * self.hive.keys, np.int64)
-        self._spans = np.zeros((WINSETS, 2, slots), np.int64)
+        self._spans = np.zeros((WINSETS, 4, slots), np.int64)
         self._ids, self._ends = np.zeros(WINSETS, np.int64), np.zeros(WINSETS, np.int64)
+        self._last: list[np.ndarray] = []
 
     def tallies(self, slot: int) -> Tallies:
         """A new source's part of the windows."""
@@ -72,6 +74,11 @@ class HiveWindows(SpanPanes):
             self.groups.since = begin - 1
         return out
 
+    def last_tuples(self) -> np.ndarray:
+        """Of each winset that was taken since the last call, its last tuple: ts and the number of its row, int64[2, winsets]."""
+        found, self._last = self._last, []
+        return np.concatenate(found, axis=1) if found else np.empty((2, 0), np.int64)
+
     def _next_ts(self) -> int:
         """How far time has passed when some winsets are still to be taken.
 
@@ -86,7 +93,7 @@ class HiveWindows(SpanPanes):
     def _gather(self, below: int) -> bool:
         """Take winsets, up to a number of parts, and merge them into panes; false if there are no more."""
         told = np.zeros(4, np.int64)
-        with self.hive.inside() as h:
+        with self.hive.inside(self.hive.slots) as h:
             while True:
                 hive.gather(
                     h, below, AT_ONCE, self._shared, self._stack, self._key, self._ids, self._ends, self._spans, told
@@ -108,7 +115,9 @@ class HiveWindows(SpanPanes):
         # A source's tallies in winsets that follow one another follow one another too.
         first, end = np.where(spans[:, 1] > spans[:, 0], spans[:, 0], y.LAST).min(axis=0), spans[:, 1].max(axis=0)
         found = [(source, int(first[source.slot]), int(end[source.slot])) for source in self._sources()]
+        slot = np.array([source.slot for source, _, _ in found])
         found = [(source, low, high) for source, low, high in found if low < high]
+        self._last.append(_last_of(spans[:, :, slot]))
         slots = (self._listed if self._shared else self._looked_up)(h, ids, ends, windows, spans, found)
         opened = int(self._pane_slot[int(self._state[panes.PANE_END]) - len(ids)])
         absorbing = Absorbing(self.accumulators, opened, int(self._state[panes.SLOT_END]) - opened)
@@ -139,6 +148,14 @@ class HiveWindows(SpanPanes):
             hive.windows_of(h, source.parts[1], low, high, window)
             slots.append(window + opened)
         return slots
+
+
+def _last_of(spans: np.ndarray) -> np.ndarray:
+    """The last tuple of each winset, of its members', which stand in the order that settles ties."""
+    ts = np.where(spans[:, 1] > spans[:, 0], spans[:, 2], y.FIRST)
+    which = ts.shape[1] - 1 - ts[:, ::-1].argmax(axis=1)
+    every = np.arange(len(ts))
+    return np.stack((ts[every, which], spans[every, 3, which]))
 
 
 class Absorbing:

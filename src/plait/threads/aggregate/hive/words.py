@@ -8,7 +8,7 @@ it is. Words with different writers lie a line apart.
 
 A *place* names a node or a piece of an arena: slot of its source << 48 | how many (nodes, words) of that source came before it.
 Places are never used twice, while the memory behind them is, so comparing places has no ABA problem; and they stay what they
-are when memory grows, which happens while nobody is inside (`hive.memory`).
+are when memory grows, which happens while nobody is inside (`hive.door`).
 """
 
 from __future__ import annotations
@@ -77,10 +77,13 @@ W_NUMBER: Final = 2  # the taker's own, once it has taken the winset
 W_KEY: Final = 3  # KEYS words
 M_NEXT: Final = 0
 M_SLOT: Final = 1
-# The source's tallies in this winset, by their numbers. M_END is the source's own until it writes past the pane.
+# The source's tallies in this winset, by their numbers; its last tuple's ts, and the number of its row. All but the first are the
+# source's own until it writes past the pane.
 M_FIRST: Final = 2
 M_END: Final = 3
-MEMBER_WORDS: Final = 4
+M_TS: Final = 4
+M_REF: Final = 5
+MEMBER_WORDS: Final = 6
 ROOT_BITS: Final = 8  # of the hash, that tell the entries of a winset's first table apart
 FAN_BITS: Final = 4  # and those of tables below
 

@@ -460,11 +460,12 @@ def probe_sorted(s, begin, n, lo, hi, wanted, ranges, over, tail, found, out_pro
 
 
 @inner
-def in_order(batch, begin, end, ps, found, split, pairs):
-    """Pairs of both sides, those of the left one first (`split` of them), put into result order.
+def in_order(w, batch, begin, end, ps, found, split, pairs, scratch):
+    """Pairs of both sides, those of the left one first (`split` of them), put into result order, as far as SORTS asks for it.
 
     By the trigger's place in the batch (counting sort), then by the partner's position: rows 2 and 3 of `pairs` become
-    batch position and partner's position. B_STARTS of position i is where its pairs end.
+    batch position and partner's position. B_STARTS of position i is where its pairs end. BY_TRIGGER leaves a trigger's
+    partners as they were found, BY_BLOCK puts them in order of blocks of BLOCK_ROWS rows (SplitJoin's relaxed inner order).
 
     An example. Batch positions 0 (left) and 1 (right); the left side's probes found rows 7 and 3 for position 0, the
     right side's row 2 for position 1. Counts are 2 and 1, so position 0's pairs go to places 0 and 1, position 1's to
@@ -486,12 +487,52 @@ def in_order(batch, begin, end, ps, found, split, pairs):
         pairs[2, starts[i]] = i
         pairs[3, starts[i]] = pairs[1, k]
         starts[i] += 1
+    if w[o.SORTS] == o.BY_TRIGGER:
+        return
     first = begin - begin  # not a literal, for which Numba would compile everything once more
     for i in range(begin, end):
         last = starts[i]
         if last - first > 1:
-            sort_rows(pairs[3], first, last)
+            if w[o.SORTS] == o.BY_BLOCK:
+                sort_blocks(pairs[3], first, last, w[o.BLOCK_ROWS], pairs[1], scratch)
+            else:
+                sort_rows(pairs[3], first, last)
         first = last
+
+
+@inner
+def sort_blocks(rows, first, last, size, spare, counts):
+    """In order of blocks of `size` rows, in place; rows of a block in any order. `spare` is as long as `rows`.
+
+    Most are in order already. Few blocks are counted; many are not worth it, and rows in order are in order of blocks too.
+    """
+    low, high, sorted_already = rows[first] // size, rows[first] // size, True
+    before = low
+    for i in range(first + 1, last):
+        block = rows[i] // size
+        if block < before:
+            sorted_already = False
+        low, high, before = min(low, block), max(high, block), block
+    if sorted_already:
+        return
+    blocks = high - low + 1
+    if blocks > 2 * (last - first) or blocks > len(counts):
+        sort_rows(rows, first, last)
+        return
+    for b in range(blocks):
+        counts[b] = 0
+    for i in range(first, last):
+        spare[i] = rows[i]
+        counts[rows[i] // size - low] += 1
+    total = first
+    for b in range(blocks):
+        number = counts[b]
+        counts[b] = total
+        total += number
+    for i in range(first, last):
+        b = spare[i] // size - low
+        rows[counts[b]] = spare[i]
+        counts[b] += 1
 
 
 @inner

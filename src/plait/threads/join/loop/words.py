@@ -37,8 +37,6 @@ PROBE_EVERY: Final = 58  # and it compares those whose number is PROBE_AT modulo
 PROBE_AT: Final = 60
 NCOLS: Final = 62
 ALIVE: Final = 64  # which column says whether a row can match at all; -1: all can
-SEEN: Final = 66  # windows that count: address of the last ts of the stream; SEEN_MASK beside it
-SEEN_MASK: Final = 68
 FEED: Final = (
     70  # distribution tree: address of the feed it reads from (0: the gate), and of the one it writes (0: none)
 )
@@ -58,6 +56,20 @@ LEFT_SIZES: Final = 80  # bytes a value, by column; then the right side's
 MAX_COLS: Final = 24  # of one side
 COLUMNS: Final = 128  # addresses of the batch's columns, MAX_COLS of the left side, then as many of the right
 STEP: Final = 176
+# With an Emitter (`grid`), by side: the feed that its tuples come by (0: no Emitter), and the one it hands them on by (0: it is
+# the last of its row or column).
+GRID_IN: Final = 177
+GRID_OUT: Final = 179
+GRID_COUNTS: Final = 181  # address of the Emitter's table; GRID_SLOTS sources have a place in its rows
+GRID_SLOTS: Final = 182
+SORTS: Final = (
+    183  # how far its results are put in order before they enter the ring: BY_PARTNER, BY_BLOCK, BY_TRIGGER, AS_FOUND
+)
+BLOCK_ROWS: Final = 184  # BY_BLOCK: so many rows of its sub-window, counted from the stream's first, are one block
+MARK_EVERY: Final = 185  # 0, or this worker marks the end of every so many triggers, for a reader who asked for marks
+MARK_ROWS: Final = 186  # 0, or it marks the end of every so many rows of its sub-window, too
+STORES_ONLY: Final = 187  # 1 if it stores and compares nothing
+SAMPLES: Final = 188  # address of what it notes of how long tuples took, SAMPLE_ROOM entries of S_WORDS
 
 # --- the loop's own ---------------------------------------------------------------------------------------------
 PHASE: Final = 192
@@ -78,9 +90,12 @@ UNDECIDED: Final = 212  # left rows below have been decided: matched, or given o
 FRONTIER: Final = 213  # as far as time has passed
 NEED: Final = 214  # what a GROW asks for: rows; and the side in NEED_SIDE
 NEED_SIDE: Final = 215
+STORED_NS: Final = 216  # when it began to store the batch
 REST: Final = 217  # by side: batches the index over that window rests; then how long next time
 NEXT_REST: Final = 219
 SERVED: Final = 221  # by side: the index that served the last probes into that window
+SPLIT: Final = 224  # of the pairs that were found, how many are the left side's; those come first
+MARKED: Final = 223  # how many blocks of the trigger being emitted were marked, -1 if it has not begun
 CLOCK: Final = 225  # two words of scratch
 STORE_TURN: Final = 228  # by side: the number of the next tuple, modulo
 PROBE_TURN: Final = 230
@@ -89,7 +104,19 @@ EMIT_TAIL: Final = 233
 ENDED: Final = 234
 FED: Final = 235  # tuples of the batch that were handed down
 READ_COUNTS: Final = 236  # address of int64[slots]: distribution tree, tuples of each source taken
+AT_RANK: Final = 237  # the rank of the tuple at AT
 OWN: Final = 240  # to 287: words of a loop of a strategy's own; or, sliced, what `threads.gate.epochs.take` keeps
+# Or, with an Emitter, by side: the rank below which a feed brings nothing more, how many left tuples lie below it, the last ts.
+HEARD_RANK: Final = 240
+HEARD_LEFT: Final = 242
+HEARD_TS: Final = 244
+HEARD_END: Final = 246  # by side: 1 when its feed has come to its end
+CUT_RANK: Final = 248  # where the batch ends: its rank, left tuples below, the last ts below, the last mark taken
+CUT_LEFT: Final = 249
+CUT_TS: Final = 250
+CUT_MARK: Final = 251
+SENT: Final = 252  # by side: how much of the batch is handed on; of the Emitter: how many have the mark
+LAST_SLOT: Final = 254  # the Emitter's: of the last tuple, -1 before there is one
 
 # --- shared -----------------------------------------------------------------------------------------------------
 # The worker releases, the gatherer acquires: results below are in the ring.
@@ -103,13 +130,19 @@ DONE_TS: Final = 19 * LINE + 1
 LIVE_TS: Final = 19 * LINE + 2
 # The gatherer releases, the worker acquires: results below were taken.
 OUT_HEAD: Final = 20 * LINE
-WORDS: Final = 21 * LINE
+# With an Emitter: the last mark whose counts this worker has told the gate. Released by it, acquired by the Emitter.
+TOLD: Final = 21 * LINE
+# The worker releases, whoever asks for latencies acquires: samples below are there. And the other way round: were taken.
+SAMPLE_TAIL: Final = 22 * LINE
+SAMPLE_HEAD: Final = 23 * LINE
+WORDS: Final = 24 * LINE
 
 # --- values -----------------------------------------------------------------------------------------------------
 INNER, LEFT, SEMI, ANTI = range(4)
 AUTO: Final = -1
 SCAN: Final = 0
-READING, FEEDING, STORING, MEETING, PROBING, EMITTING, CLOSING = range(7)
+BY_PARTNER, BY_BLOCK, BY_TRIGGER, AS_FOUND = range(4)
+READING, FEEDING, STORING, MEETING, PROBING, EMITTING, CLOSING, HANDING_ON = range(8)
 
 # What the loop answers.
 HALTED: Final = 1
@@ -126,7 +159,8 @@ SWITCH: Final = 10
 
 # --- rows of the batch arrays -----------------------------------------------------------------------------------
 B_TS, B_ORIGIN, B_SEQ, B_REF, B_PROBE, B_STARTS = range(6)  # B_PROBE: its number among its side's probes, or -1
-B_ROWS: Final = 6
+B_NUMBER, B_RANK = 6, 7  # with an Emitter: its number in its stream, its place among all
+B_ROWS: Final = 8
 # A side's probes:
 P_TS, P_REF, P_ID, P_BATCH, P_HI, P_LO, P_PRECEDING, P_KEY, P_X, P_Y, P_POSITION, P_SLOT, P_PLACE = range(13)
 P_FROM, P_UNTIL, P_STORE, P_TAIL = range(
@@ -135,11 +169,19 @@ P_FROM, P_UNTIL, P_STORE, P_TAIL = range(
 P_ROWS: Final = 17
 
 # An entry of the results' ring: ts, 2 * rank + side of the trigger (UNMATCHED: a left row that found none), the
-# partner's number in its stream, and both rows' references.
+# partner's number in its stream, and both rows' references. A mark has no rows; its partner is the last number of the other
+# stream that the trigger was compared with, or WHOLE: with all.
 E_TS, E_TRIGGER, E_PARTNER, E_LEFT, E_RIGHT = range(5)
 E_WORDS: Final = 5
 UNMATCHED: Final = 2**62
 NO_ROW: Final = -1
+WHOLE: Final = 2**61
+
+# A sample: a tuple's rank, its side and reference, when the worker began to store it and had found its pairs; and one pair
+# that was found at that moment, the side of its later tuple and both references (NO_ROW if none was).
+S_RANK, S_SIDE, S_REF, S_BEGAN, S_FOUND, S_PAIR_SIDE, S_PAIR_REF, S_PARTNER = range(8)
+S_WORDS: Final = 8
+SAMPLE_ROOM: Final = 1024
 
 # --- control words of a join's run: a line an event, behind those that every run has ---------------------------------
 OUT_EVENT: Final = CONTROL_WORDS  # slept on by the gatherer; SLEEPERS beside it

@@ -20,8 +20,9 @@ with R0, R1 with L0 and L2; worker 1 compares R1 with L1. Each pair is compared 
 stored.
 
 The phases of a batch: READING (tuples from the gate or the parent), FEEDING (hand them to the children, number them,
-copy their columns), STORING, MEETING (wait for the writers of shared segments), PROBING and EMITTING (in parts, if a
-batch has more pairs than the buffers), CLOSING (unmatched rows whose time has passed, expiry, publication).
+copy their columns), STORING, HANDING_ON (with an Emitter: tell the neighbours), MEETING (wait for the writers of shared
+segments), PROBING and EMITTING (in parts, if a batch has more pairs than the buffers), CLOSING (unmatched rows whose time has
+passed, expiry, publication).
 
 Arguments that most functions here take: `gate` the gate's words, `c` the control words, `w` the worker's words,
 `arena` the table of the sources' columns, `batch` the batch arrays, `p` a side's probes, `ps` and `us` both sides'
@@ -47,7 +48,8 @@ from plait.threads.gate.words import READY_EVENT, reader_at
 from plait.threads.join.loop import segment as seg
 from plait.threads.join.loop import words as o
 from plait.threads.join.loop.feed import publish_frontier, read_feed, write_feed
-from plait.threads.join.loop.out import emit, pass_time, publish_progress
+from plait.threads.join.loop.grid import arrange_grid, hand_on, read_grid, tell_gate
+from plait.threads.join.loop.out import emit, note_sample, pass_time, publish_progress
 from plait.threads.join.loop.probe import in_order, probe_side, segment_of
 
 SPINS = 8  # looks at the gate before a worker sleeps
@@ -72,7 +74,7 @@ def take(gate, c, w, batch):
     if number != 0:
         return number
     store_release(w, shared.WAITS, shared.FOR_TUPLES)
-    if w[o.FEED]:
+    if w[o.FEED] or w[o.GRID_IN]:
         ticket = prepare(c, o.FEED_EVENT)
         number = take_once(gate, c, w, batch)
         if number != 0 or load_acquire(c, shared.HALT) != 0:
@@ -98,6 +100,8 @@ def take_once(gate, c, w, batch):
     """
     if w[o.FEED]:
         return read_feed(gate, c, w, batch)
+    if w[o.GRID_IN]:
+        return read_grid(c, w, batch)
     number = either.read(gate, w[o.SEAT], w[o.MOST], batch[o.B_TS], batch[o.B_ORIGIN], batch[o.B_SEQ], batch[o.B_REF])
     if number < w[o.MOST]:
         # All that was ready is here: time has passed up to the reader's frontier.
@@ -151,8 +155,6 @@ def arrange(w, batch, n, ps):
         p = ps[side]
         number = w[o.NEXT + side]
         w[o.NEXT + side] = number + 1
-        if w[o.SEEN + side]:
-            ints(w[o.SEEN + side], w[o.SEEN_MASK + side] + 1)[number & w[o.SEEN_MASK + side]] = batch[o.B_TS, i]
         turn = w[o.PROBE_TURN + side]
         w[o.PROBE_TURN + side] = turn + 1 if turn + 1 < w[o.PROBE_EVERY + side] else 0
         own = w[o.STORE_TURN + side]
@@ -276,18 +278,18 @@ def meet(c, w):
 
 @inner
 def probe(w, batch, ps, us, pairs, over, ranges, walk, tally):
-    """Find the pairs of batch positions FROM to TO, in result order: 0, or a code.
+    """Find the pairs of batch positions FROM to TO, in order as far as SORTS asks for it: 0, or a code.
 
     Both sides' probes write into one pair of buffers, the left side's first; `split` is where the right side's begin.
     If the buffers are full, LO is set back and the part is tried again: larger buffers up to 2**20 pairs, then half
     the part.
     """
     while True:
-        tally[1] = 0
+        tally[1], tally[2], tally[3] = 0, w[o.PROBES], w[o.PROBES + 1]
         lo0, lo1 = w[o.LO], w[o.LO + 1]
         found, split, tuples = tally[1], tally[1], 0  # not a literal 0, see `work`
         for side in range(2):
-            if found >= 0:
+            if found >= 0 and w[o.STORES_ONLY] == 0:
                 p, first = ps[side], w[o.DONE_PROBES + side]
                 last = first
                 while last < w[o.PROBES + side] and p[o.P_BATCH, last] < w[o.TO]:
@@ -310,8 +312,9 @@ def probe(w, batch, ps, us, pairs, over, ranges, walk, tally):
     w[o.DONE_PROBES], w[o.DONE_PROBES + 1] = tally[2], tally[3]
     w[shared.COMPARISONS] += tally[1]
     w[shared.TUPLES] += tuples
-    in_order(batch, w[o.FROM], w[o.TO], ps, found, split, pairs)
-    w[o.PAIRS] = found
+    if w[o.SORTS] != o.AS_FOUND:
+        in_order(w, batch, w[o.FROM], w[o.TO], ps, found, split, pairs, walk[0])
+    w[o.PAIRS], w[o.SPLIT] = found, split
     w[o.EMITTED] = 0
     w[o.AT] = w[o.FROM]
     return 0
@@ -341,14 +344,16 @@ def expire(w, last_ts):
 
 @inner
 def live_ts(w, side, last_ts):
-    """No row of this side with a lower ts can be in a result whose trigger follows this batch."""
-    first = first_live(w, side, last_ts)
+    """No row of this side with a lower ts can be in a result whose trigger follows this batch.
+
+    Of a window that counts: its first live row here, which `expire` has found, or what comes after the batch.
+    """
     if w[o.PLACES] != NUMBER:
-        return first
-    if first <= 0:
-        return BEFORE_ALL
-    mask = w[o.SEEN_MASK + side]
-    return ints(w[o.SEEN + side], mask + 1)[first & mask]
+        return first_live(w, side, last_ts)
+    if w[o.LO + side] == w[o.ENDS + side]:
+        return last_ts
+    s = segment_of(w, side)
+    return ints(s[seg.TS], s[seg.CAP])[w[o.LO + side] & s[seg.MASK]]
 
 
 @inner
@@ -382,7 +387,9 @@ def read(gate, c, w, batch, then):
         if w[o.FRONTIER] > w[o.DONE_TS]:
             w[o.PHASE] = o.CLOSING
     else:
-        w[o.COUNT], w[o.FED], w[o.AT] = number, 0, 0
+        if w[o.GRID_IN] == 0:  # else these were messages, and COUNT says how many tuples
+            w[o.COUNT] = number
+        w[o.FED], w[o.AT] = 0, 0
         w[shared.BATCHES] += 1
         w[shared.NS_READ] += got - began
         w[o.PHASE] = then
@@ -411,13 +418,19 @@ def work(gate, c, w, arena, batch, p0, p1, u0, u1, pairs, over, ranges, walk, ta
             began = clock_ns(w, o.CLOCK)
             if w[o.FEED_OUT] and not feed(c, w, batch):
                 return o.HALTED
-            arrange(w, batch, w[o.COUNT], ps)
+            if w[o.GRID_IN]:
+                arrange_grid(w, batch, ps)
+            else:
+                arrange(w, batch, w[o.COUNT], ps)
             for side in range(2):
                 lay_out(w, side, ps[side], us[side], arena)
+            if w[o.GRID_IN]:
+                tell_gate(gate, c, w)
             w[o.FROM], w[o.TO] = 0, w[o.COUNT]
             w[o.DONE_PROBES], w[o.DONE_PROBES + 1] = 0, 0
             w[o.PHASE] = o.STORING
-            w[shared.NS_READ] += clock_ns(w, o.CLOCK) - began
+            w[o.STORED_NS] = clock_ns(w, o.CLOCK)
+            w[shared.NS_READ] += w[o.STORED_NS] - began
         if w[o.PHASE] == o.STORING:
             began = clock_ns(w, o.CLOCK)
             code = 0
@@ -427,6 +440,12 @@ def work(gate, c, w, arena, batch, p0, p1, u0, u1, pairs, over, ranges, walk, ta
             w[shared.NS_STORE] += clock_ns(w, o.CLOCK) - began
             if code != 0:
                 return code
+            w[o.PHASE] = o.HANDING_ON if w[o.GRID_IN] else o.MEETING
+        if w[o.PHASE] == o.HANDING_ON:
+            began = clock_ns(w, o.CLOCK)
+            if not hand_on(c, w, batch):
+                return o.HALTED
+            w[shared.NS_READ] += clock_ns(w, o.CLOCK) - began
             w[o.PHASE] = o.MEETING
         if w[o.PHASE] == o.MEETING:
             began = clock_ns(w, o.CLOCK)
@@ -439,18 +458,21 @@ def work(gate, c, w, arena, batch, p0, p1, u0, u1, pairs, over, ranges, walk, ta
             if w[o.PHASE] == o.PROBING:
                 began = clock_ns(w, o.CLOCK)
                 code = probe(w, batch, ps, us, pairs, over, ranges, walk, tally)
-                w[shared.NS_PROBE] += clock_ns(w, o.CLOCK) - began
+                now = clock_ns(w, o.CLOCK)
+                w[shared.NS_PROBE] += now - began
                 if code != 0:
                     return code
+                if w[o.STORES_ONLY] == 0:
+                    note_sample(w, batch, ps, pairs, now)
                 w[o.PHASE] = o.EMITTING
             began = clock_ns(w, o.CLOCK)
-            code = emit(c, w, batch, p0, pairs, out)
+            code = emit(c, w, batch, ps, pairs, out)
             w[shared.NS_EMIT] += clock_ns(w, o.CLOCK) - began
             if code != 0:
                 return code
             if w[o.TO] == w[o.COUNT]:
-                w[o.LAST_TS] = batch[o.B_TS, w[o.COUNT] - 1]
-                w[o.RANK] += w[o.COUNT]
+                w[o.LAST_TS] = w[o.CUT_TS] if w[o.GRID_IN] else batch[o.B_TS, w[o.COUNT] - 1]
+                w[o.RANK] = w[o.CUT_RANK] if w[o.GRID_IN] else w[o.RANK] + w[o.COUNT]
                 w[o.PHASE] = o.CLOSING
             else:
                 w[o.FROM], w[o.TO] = w[o.TO], w[o.COUNT]

@@ -38,6 +38,8 @@ def strategy(wish: Wish) -> tuple[str, str]:
     """The strategy for `auto`, and why."""
     if wish.layout != "auto":
         return "dpjoin", "a layout was asked for"
+    if wish.emitter:
+        return "dpjoin", "an Emitter was asked for"
     if wish.workers == 1:
         return "sequential", "there is one worker"
     if wish.kind != "inner":
@@ -142,12 +144,12 @@ def meets(window: Window, rates: tuple[float, float] | None) -> tuple[float, flo
     half, in the mean.
     """
     reach = reach_of(window)
+    left, right = (back + (reach.step / 2 if reach.step > 1 else 0) for back in reach.back)
     if reach.counts:
-        return float(reach.back[0]), float(reach.back[1])
+        return left, right
     if rates is None:
         return None
-    left, right = ((back + (reach.step / 2 if reach.step > 1 else 0)) / 1e6 for back in reach.back)
-    return rates[1] * left, rates[0] * right
+    return rates[1] * left / 1e6, rates[0] * right / 1e6
 
 
 def crew(

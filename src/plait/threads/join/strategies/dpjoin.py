@@ -17,10 +17,14 @@ are in that worker's segments, and in no other worker's together.
 m x 1 keeps all partners of a left row with one worker, which left, semi and anti joins need. `layout="auto"` is
 `threads.join.strategies.choice`'s.
 
-Where this departs from the paper: there is no Emitter that sends a tuple to the first worker of a row or column, and no
-forwarding along it; every worker reads all tuples from the gate and knows by their numbers which are its own. Workers that
-share a segment wait for its writer, where the paper notifies them. Results are gathered in result order, where the paper's
-Collector takes them as they come. Threads are not bound to cores. docs/papers.md has each beside its section.
+Tuples come in one of two ways. With `emitter=True`, the paper's (`loop.grid`): an Emitter sends each to the first worker of its
+row or column, and workers hand it on. Else every worker reads all tuples from the gate and knows by their numbers which are its
+own.
+
+Where this departs from the paper: the Emitter's marks let workers take both streams in total order, where the paper's take them
+as they come. Where all read, those that share a segment wait for its writer. Results are gathered in result order, where the
+paper's Collector takes them as they come. Threads are bound to cores only if `affinity=` says so. docs/papers.md has each beside
+its section.
 """
 
 from __future__ import annotations
@@ -48,4 +52,6 @@ def plan(wish: Wish) -> Plan:
     for k in range(m * n):
         row, column = divmod(k, n)
         seats.append(Seat((row, column), (m, n), (row, column), (m, n), (row, column), (column == 0, row == 0)))
-    return Plan("dpjoin", tuple(seats), (m, n), why)
+    if wish.emitter:
+        why += "; an Emitter sends left tuples to the first worker of a row, right ones to a column's, and workers hand them on"
+    return Plan("dpjoin", tuple(seats), (m, n), why, emitter=wish.emitter)

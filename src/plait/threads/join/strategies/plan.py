@@ -43,7 +43,10 @@ class Wish:
     workers: int
     kind: str = "inner"
     layout: Two | str = "auto"
-    fan_out: int = 2
+    fan_out: int | None = None
+    fan_in: int | None = None
+    split_storing: bool = False
+    emitter: bool = False
     rates: tuple[float, float] | None = None
     meets: tuple[float, float] | None = None
     costs: Costs | None = None
@@ -60,6 +63,7 @@ class Seat:
     probe_at: Two
     writer: tuple[bool, bool]
     parent: int | None = None  # in a distribution tree: who hands tuples down to it
+    compares: bool = True  # False: it stores, for others that share its segments, and finds no pairs
 
 
 @dataclass(frozen=True)
@@ -75,11 +79,26 @@ class Plan:
     layout: Two
     why: str
     tree: bool = field(default=False)
+    # Of a tree of mergers each one's inputs: workers by number, then mergers, counted on behind them. Inputs come first.
+    mergers: tuple[tuple[int, ...], ...] = ()
+    emitter: bool = field(default=False)  # sends tuples to the first worker of a row or column (`loop.grid`)
     loop: Any = field(
         default=None, compare=False
     )  # a compiled function with the arguments of `worker.work`; None: that one
     # Of a loop that shares work in another way than by seats: how many words all workers share, from (workers, batch).
     shared: Any = field(default=None, compare=False)
+
+    @property
+    def roots(self) -> tuple[int, ...]:
+        """From whom whoever reads results gathers: workers and mergers that no merger gathers from.
+
+        In the order of the workers behind them, which is the order of what is gathered worker by worker.
+        """
+        first = list(range(len(self.seats)))  # the first worker behind each
+        for inputs in self.mergers:
+            first.append(min(first[k] for k in inputs))
+        merged = {number for inputs in self.mergers for number in inputs}
+        return tuple(sorted((n for n in range(len(first)) if n not in merged), key=lambda n: first[n]))
 
     @property
     def segments(self) -> Two:
@@ -103,13 +122,20 @@ class Plan:
                     met = [
                         s
                         for s in self.seats
-                        if number % s.probe_every[side] == s.probe_at[side]
+                        if s.compares
+                        and number % s.probe_every[side] == s.probe_at[side]
                         and other % s.store_every[1 - side] == s.store_at[1 - side]
                     ]
                     assert len(met) == 1, f"{self.strategy}: a pair is compared {len(met)} times"
         for side in (0, 1):
             for segment in range(self.segments[side]):
                 assert sum(self.seats[k].writer[side] for k in self.sharers(side, segment)) == 1
+        for number, inputs in enumerate(self.mergers):
+            assert all(k < len(self.seats) + number for k in inputs), f"{self.strategy}: a merger waits for a later one"
+        merged = [k for inputs in (*self.mergers, self.roots) for k in inputs]
+        assert sorted(merged) == list(range(len(self.seats) + len(self.mergers))), (
+            f"{self.strategy}: a ring is read twice"
+        )
 
 
 def refuse_kind(strategy: str, kind: str) -> QueryError:

@@ -22,7 +22,8 @@ class Strategy:
     name: str
     plan: Callable[[Wish], Plan]
     layouts: bool = False  # takes layout=
-    punctuates: bool = False  # takes punctuate=
+    emits: bool = False  # takes emitter=
+    punctuates: bool = False  # takes punctuate=, marks=, fan_in= and split_storing=
     #: Raises what keeps it from serving this query with these order= and index=.
     check: Callable[[Query, str, str], None] = lambda query, order, index: None
 
@@ -31,7 +32,7 @@ _OURS = (
     Strategy(name="sequential", plan=sequential.plan),
     Strategy(name="scalejoin", plan=scalejoin.plan),
     Strategy(name="splitjoin", plan=splitjoin.plan, punctuates=True),
-    Strategy(name="dpjoin", plan=dpjoin.plan, layouts=True),
+    Strategy(name="dpjoin", plan=dpjoin.plan, layouts=True, emits=True),
 )
 _known: dict[str, Strategy] = {}
 

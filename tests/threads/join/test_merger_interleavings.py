@@ -1,0 +1,139 @@
+"""Mergers' own source under the scheduler: all schedules with few preemptions, then random ones; and planted faults.
+
+Every run is checked to lose and repeat nothing, to be in the order that its precision asks for, to name no row that was let go
+of, to leave nobody asleep, and to be free of data races on plain words.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import pytest
+from tests.examples import examples
+from tests.explore.schedule import explore, sample
+from tests.threads.gate.test_interleavings import SEED
+from tests.threads.join.merger_scenarios import GATHER, OUT, Case
+
+from plait.threads.join.loop import gather as real
+
+# Partners are stored round robin: with two workers even numbers lie at the first. Each may be done with a trigger long before the
+# other has anything of it; the first one's second batch begins with a trigger that the second has something of already.
+TWO: list[Any] = [
+    [([(1, 0), (1, 2)], 2), ([(2, 0), (3, 4)], 5)],
+    [([(1, 1), (2, 3)], 4), ([], 5)],
+]
+# One that finds nothing must not hold the others back.
+QUIET: list[Any] = [[([], 3), ([(4, 0)], 5)], [([(1, 1), (2, 1), (2, 3)], 5)]]
+# The second has the earlier block of trigger 2, and comes with it late.
+BLOCKS: list[Any] = [[([(1, 0), (1, 2)], 2), ([(2, 4)], 5)], [([(1, 1)], 2), ([(2, 1), (2, 3)], 5)]]
+# Both say several times how far they are in the midst of the triggers 4 to 7.
+INTERVALS: list[Any] = [
+    [([(1, 0)], 5), ([], 6), ([], 7), ([(7, 0)], 9)],
+    [([(1, 1), (5, 3)], 6), ([], 7), ([(8, 1)], 9)],
+]
+THREE: list[Any] = [*TWO, [([(1, 5), (3, 5)], 4), ([(4, 5)], 5)]]
+
+# The second has a row that is due at 2, and comes with it in the batch in which the first has trigger 3.
+UNMATCHED: list[Any] = [[([(1, 0)], 3), ([(3, 0)], 5)], [([(1, 1)], 3), ([(2, None), (3, 1)], 5)]]
+
+CASES: dict[str, tuple[list[Any], dict[str, Any]]] = {
+    "strict": (TWO, {}),
+    "quiet": (QUIET, {}),
+    "triggers": (TWO, {"every": 1, "room": 4, "most": 4}),
+    "intervals": (INTERVALS, {"every": 4, "room": 4}),
+    "blocks": (BLOCKS, {"every": 1, "block": 2, "room": 4}),
+    "never": (TWO, {"every": real.NEVER}),
+    "unmatched": (UNMATCHED, {"every": 1, "mergers": ()}),
+    "unmatched, strict": (UNMATCHED, {"mergers": ()}),
+    "and a worker": (THREE, {"room": 4}),
+    "two levels": ([*INTERVALS, THREE[2]], {"mergers": ((0, 1), (3, 2)), "every": 4}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_few_preemptions(case: str) -> None:
+    workers, more = CASES[case]
+    explore(Case(workers, **more).scenario(), preemptions=1, most_runs=examples(300))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_random_schedules(case: str) -> None:
+    workers, more = CASES[case]
+    sample(Case(workers, **more).scenario(), seed=SEED, runs=examples(150))
+
+
+FOUND_BY = 20140615  # the first of the seeds that find them
+
+
+class Mutant(NamedTuple):
+    module: str
+    old: str
+    new: str
+    case: str
+
+
+MUTANTS = {
+    "a trigger is done before its results are passed on": Mutant(
+        GATHER, "    if number < most:\n        # All", "    if number <= most:\n        # All", "strict"
+    ),
+    "rows let go of with results in the rings": Mutant(
+        GATHER, "        elif rank >= m[DUE_RANK]:\n            left, right = m[DUE_LIVE], m[DUE_LIVE + 1]",
+        "        else:\n            left, right = seen[0], seen[1]", "intervals",
+    ),
+    "the ring is looked at before the rank": Mutant(
+        GATHER,
+        "        known[RANK, k] = load_acquire(w, o.DONE_RANK)\n"
+        "        # The ring after them: what it has is all there is below.\n"
+        "        known[TAIL, k] = load_acquire(w, o.OUT_TAIL)\n",
+        "        known[TAIL, k] = load_acquire(w, o.OUT_TAIL)\n"
+        "        known[RANK, k] = load_acquire(w, o.DONE_RANK)\n", "strict",
+    ),
+    "an empty ring is not waited for": Mutant(
+        GATHER, "        elif trigger >> 1 >= known[RANK, j]:\n            return True\n",
+        "        elif trigger >> 1 > known[RANK, j]:\n            return True\n", "strict",
+    ),
+    "a block is not waited for": Mutant(
+        GATHER, "        elif every > 0 and block == 0:\n", "        elif every > 0:\n", "blocks"
+    ),
+    "a row that is due is not waited for": Mutant(GATHER, " or (unmatched and entry_ts > known[TS, j])", "", "unmatched"),
+    "a stretch is not left": Mutant(
+        GATHER, "                more = every > 0 and same_stretch(a, i, j, every, block)",
+        "                more = every > 0", "triggers",
+    ),
+    "a full ring is written over": Mutant(
+        GATHER, "    room = m[o.OUT_MASK] + 1 - (tail - load_acquire(m, o.OUT_HEAD))", "    room = m[o.OUT_MASK] + 1", "strict"
+    ),
+    "published before it is written": Mutant(
+        GATHER, "    out, mask = entries(m), m[o.OUT_MASK]\n",
+        "    out, mask = entries(m), m[o.OUT_MASK]\n    store_release(m, o.OUT_TAIL, tail + max(number, 0))\n", "strict",
+    ),
+    "asleep for the wrong event": Mutant(
+        GATHER, "event, before = o.OUT_EVENT if number == 0 else o.ROOM_EVENT, number", "event, before = o.OUT_EVENT, number",
+        "strict",
+    ),
+    "asleep without a second look": Mutant(
+        GATHER, "            if number == before and load_acquire(c, shared.HALT) == 0:\n                sleep(c, event, ticket",
+        "            if load_acquire(c, shared.HALT) == 0:\n                sleep(c, event, load_acquire(c, event)", "strict",
+    ),
+    "nobody told of the end": Mutant(GATHER, "    if news:\n", "    if news and number != ENDED:\n", "strict"),
+    "the ring released before the rank's results": Mutant(
+        OUT,
+        "    store_release(w, o.OUT_TAIL, w[o.EMIT_TAIL])\n    store_release(w, o.DONE_RANK, w[o.RANK])\n",
+        "    store_release(w, o.DONE_RANK, w[o.RANK])\n    store_release(w, o.OUT_TAIL, w[o.EMIT_TAIL])\n", "strict",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_planted_fault_is_found(name: str) -> None:
+    module, old, new, case = MUTANTS[name]
+    workers, more = CASES[case]
+    scenario = Case(workers, **more, patches={module: [(old, new)]}).scenario()
+
+    def look() -> None:
+        explore(scenario, preemptions=1, most_runs=60)
+        for switch in (0.05, 0.3):
+            sample(scenario, seed=FOUND_BY, runs=900, switch=switch)
+
+    with pytest.raises(AssertionError):
+        look()
