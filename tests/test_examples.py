@@ -182,7 +182,8 @@ GIVEN: dict[tuple[str, int], Callable[..., dict[str, Any]]] = {
     ("spark.md", 0): in_spark,
     ("spark.md", 3): in_spark_aggregates,
     ("threads.md", 0): lambda: {"query": joined(), "batch": {"ts": [1, 2, 3]}},
-    ("threads.md", 1): lambda: {"__name__": "threads.md"},
+    ("threads.md", 1): lambda: {"query": joined(), "batch": {"ts": [1, 2, 3]}},
+    ("threads.md", 2): lambda: {"__name__": "threads.md"},
 }
 #: Blocks that are not run, and why.
 LEFT_OUT = {

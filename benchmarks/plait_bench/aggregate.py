@@ -9,6 +9,8 @@ cores. Bytewax streams, with its own sliding windows; it is given a tenth of the
 - `wiml_vs_mq_k_oi_20`, `tuml_sc_vs_mq_k_os_20`: two of the paper's twelve queries, at 20 inputs (`aggregate_queries` has all).
   The columns `input_ns` and `output_ns` are what the paper's figures 8 and 10 are about: where a machine has too few cores to
   show a ratio, they show why.
+- `tuml_t_gate_input_vs_ring`, `tuml_t_gate_output_vs_ring`: TuML-SC on the paper's T-Gate, the product's skip list, into which
+  threads that push sort; over the ring, which the output thread merges. Processor time of either side, k-OS, 20 inputs.
 
 Contenders must agree: same windows, same counts, same first values; means that are rounded sums within 1e-9.
 """
@@ -144,12 +146,17 @@ def run(quick: bool = False) -> dict[str, Any]:
     last = {row["contender"]: row["tuples_per_s"] for row in rows if row["tuples"] == most}
     best = max(rate for name, rate in last.items() if name.startswith("threads"))
     paper.warm()
-    for name, designs in (("K-OI", (*multi_queues.NAMES, "wiml")), ("K-OS", (*multi_queues.NAMES, "tuml_sc"))):
+    for name, designs in (
+        ("K-OI", (*multi_queues.NAMES, "wiml")),
+        ("K-OS", (*multi_queues.NAMES, "tuml_sc")),
+        ("k-OS", ("tuml_sc", *paper.OPTIONS)),
+    ):
         tuples = 20_000 if quick else paper.MANY
         rows += paper.case(name, 20, times=1 if quick else 3, tuples=tuples, designs=designs)
     ratios = {"threads_vs_duckdb": best / last["duckdb"]} if "duckdb" in last else {}
     ratios["wiml_vs_mq_k_oi_20"] = paper.ratio(rows, "K-OI", 20, "wiml")
     ratios["tuml_sc_vs_mq_k_os_20"] = paper.ratio(rows, "K-OS", 20, "tuml_sc")
+    ratios |= {f"tuml_t_gate_{stage}_vs_ring": moved for stage, moved in paper.shift(rows, "k-OS", 20).items()}
     return {"bench": "aggregate", "machine": about, "rows": rows, "ratios": ratios}
 
 
@@ -161,6 +168,8 @@ def _case(tuples: int, times: int) -> list[dict[str, Any]]:
         f"threads wiml, {SOURCES} push": {"strategy": "wiml", "crew": SOURCES},
         "threads tuml_sc": {"strategy": "tuml_sc"},
         "threads tuml_mc 2": {"strategy": "tuml_mc", "workers": 2},
+        "threads tuml_sc, skip list": {"strategy": "tuml_sc", "gate": "skiplist"},
+        "threads tuml_mc 2, skip list": {"strategy": "tuml_mc", "workers": 2, "gate": "skiplist"},
     }
     contenders: dict[str, Callable[[], pa.Table]] = {
         name: partial(on_threads, sources, **options) for name, options in designs.items()

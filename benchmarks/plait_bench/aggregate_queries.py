@@ -154,6 +154,13 @@ def ratio(rows: list[dict[str, Any]], name: str, inputs: int, design: str) -> fl
     return float(rates[design] / rates["mq"])
 
 
+def shift(rows: list[dict[str, Any]], name: str, inputs: int) -> dict[str, float]:
+    """What T-Gate moves under TuML: processor time of input and of output threads, over those on the ring."""
+    own = {r["design"]: r for r in rows if r["case"].startswith(f"{name}:") and r["inputs"] == inputs}
+    (t_gate,) = OPTIONS
+    return {stage: float(own[t_gate][f"{stage}_ns"] / own["tuml_sc"][f"{stage}_ns"]) for stage in ("input", "output")}
+
+
 def warm() -> None:
     """Compile, or load, everything once."""
     for name in ("k-OS", "K-OI"):

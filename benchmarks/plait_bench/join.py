@@ -10,6 +10,8 @@ of the papers are benchmarks of their own (`join-workers`, `join-balance`, `join
 - `scan_per_worker_vs_numpy`: comparisons/s of two workers that scan, a worker, over NumPy's broadcasting.
 - `scan_2_workers_vs_1`: wall-clock, inputs preloaded, so that the cores do nothing but compare.
 - `balance_cv_percent`: of comparisons by worker, the worst of ScaleJoin's three skew cases.
+- `skiplist_vs_ring_...`: tuples/s of ScaleJoin, and of SplitJoin, whose root alone reads the gate, with the papers' skip list as
+  the gate, over the ring; two workers, many sources. Rows beside it have the pushing thread's processor time.
 - `latency_ready_p50_ms`, `latency_ready_p99_ms`: from the moment a result's later tuple is ready to the finished Arrow
   batch, two workers, pushes of 128 tuples at half of the highest rate that is sustained with such pushes, windows full;
   medians of five runs. Larger pushes sustain more, at a higher latency: rows beside it.
@@ -69,7 +71,7 @@ def run(quick: bool = False) -> dict[str, Any]:
     about = machine()
     whole = data(500, 40 if quick else 400)
     rows = strategies(quick) + _against_duckdb(whole, quick) + _scans(quick) + balance(quick, (2,))
-    rows += _latency(quick)
+    rows += gates(quick) + _latency(quick)
     return {"bench": "join", "machine": about, "rows": rows, "ratios": _ratios(rows)}
 
 
@@ -83,6 +85,11 @@ def _ratios(rows: Rows) -> dict[str, float]:
         "scan_per_worker_vs_numpy": two["comparisons_per_s"] / 2 / numpy["comparisons_per_s"],
         "scan_2_workers_vs_1": two["comparisons_per_s"] / one["comparisons_per_s"],
         "balance_cv_percent": max(row["balance_cv_percent"] for row in rows if row["case"] == "balance"),
+        **{
+            f"skiplist_vs_ring_{name}": by["gate", f"{name}, skiplist"]["tuples_per_s"]
+            / by["gate", f"{name}, ring"]["tuples_per_s"]
+            for name in GATED
+        },
         "latency_ready_p50_ms": latency["ready_p50_ms"],
         "latency_ready_p99_ms": latency["ready_p99_ms"],
     }
@@ -186,6 +193,36 @@ def _scans(quick: bool) -> Rows:
         | ({"seconds": last[name].seconds, "results": last[name].table.num_rows} if name in last else {})
         for name, values in speeds.items()
     ]
+
+
+# --- gates ------------------------------------------------------------------------------------------------------
+
+GATED = ("scalejoin", "splitjoin")
+
+
+def gates(quick: bool) -> Rows:
+    """The same join on either gate, of streams with many sources: into the skip list they sort, rings are merged by readers."""
+    work = synthetic.scalejoin_constant(seconds=6 if quick else 60)
+    given, last = tables(work), {}
+
+    def on(name: str, gate: str) -> Callable[[], float]:
+        def call() -> float:
+            made = flat_out(query(5, workload=work), given, workers=2, strategy=name, gate=gate)
+            last[f"{name}, {gate}"] = made
+            return made.seconds
+
+        return call
+
+    contenders = {f"{name}, {gate}": on(name, gate) for name in GATED for gate in ("ring", "skiplist")}
+    times = rounds(contenders, 1 if quick else 3)
+    for name, made in last.items():
+        same(name, digests(made.table), digests(last["scalejoin, ring"].table))
+    return [
+        {"case": "gate", "contender": name, "workers": 2, "results": last[name].table.num_rows,
+         "seconds": statistics.median(each), "tuples_per_s": last[name].tuples / statistics.median(each),
+         "push_ns": last[name].push_ns, "distribution_share": last[name].stats.stages["distribution"]}
+        for name, each in times.items()
+    ]  # fmt: skip
 
 
 # --- balance ----------------------------------------------------------------------------------------------------

@@ -26,12 +26,13 @@ Tables = Mapping[str, pa.Table]
 
 @dataclass(frozen=True)
 class Outcome:
-    """`seconds`: from the first push to the last result batch."""
+    """`seconds`: from the first push to the last result batch. `push_ns`: processor time a tuple of the thread that pushes."""
 
     seconds: float
     tuples: int
     table: pa.Table
     stats: Stats
+    push_ns: float = 0.0
 
     @property
     def tuples_per_s(self) -> float:
@@ -98,14 +99,16 @@ def flat_out(query: Any, tables: Tables, *, size: int = PIECE, **options: Any) -
     batches = pieces(tables, size)
     with query.on_threads(schemas={name: t.schema for name, t in tables.items()}, **options) as run:
         reader = Reader(run)
-        begin = time.perf_counter()
+        begin, since = time.perf_counter(), time.thread_time_ns()
         for name, batch in batches:
             run.push(name, None, batch)
         run.drain()
+        pushing = time.thread_time_ns() - since
         table = reader.join()
         seconds = time.perf_counter() - begin
         stats = run.stats()
-    return Outcome(seconds, sum(t.num_rows for t in tables.values()), table, stats)
+    tuples = sum(t.num_rows for t in tables.values())
+    return Outcome(seconds, tuples, table, stats, pushing / tuples)
 
 
 def preloaded(query_of: Callable[..., Any], tables: Tables, **options: Any) -> Outcome:

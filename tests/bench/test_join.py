@@ -13,7 +13,7 @@ from plait.cli.main import cli
 
 RATIOS = {
     "threads_vs_duckdb", "scan_per_worker_vs_numpy", "scan_2_workers_vs_1", "balance_cv_percent",
-    "latency_ready_p50_ms", "latency_ready_p99_ms",
+    "latency_ready_p50_ms", "latency_ready_p99_ms", "skiplist_vs_ring_scalejoin", "skiplist_vs_ring_splitjoin",
 }  # fmt: skip
 
 
@@ -31,6 +31,8 @@ def test_join_gives_its_ratios_and_one_result_for_all_strategies() -> None:
         "celljoin", "handshake", "low_latency_handshake",
     ]  # fmt: skip
     assert all(row["results"] > 0 for row in one)
+    gates = {row["contender"] for row in result["rows"] if row["case"] == "gate"}
+    assert gates == {f"{name}, {gate}" for name in ("scalejoin", "splitjoin") for gate in ("ring", "skiplist")}
     # Exactly the same comparisons for each worker, whatever the skew, but for the last tuples of either stream.
     assert result["ratios"]["balance_cv_percent"] < 1
 

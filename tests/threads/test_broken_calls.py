@@ -129,8 +129,25 @@ def _dag() -> Any:
     return made, {}, JOIN[2], JOIN[3]
 
 
+def _read_by_two() -> Any:
+    """`results()` and another reader. What that one has got so far is held against what came first."""
+
+    def joins(run: Any, got: list[pa.RecordBatch]) -> None:
+        run.beside = run.reader(), []
+
+    def reads_beside(run: Any, got: list[pa.RecordBatch]) -> None:
+        reader, found = run.beside
+        for batch in reader.results(timeout_s=0):
+            found.append(batch)
+        assert all(one is other for one, other in zip(got, found, strict=False))
+
+    steps = [joins, *JOIN[3][:4], reads_beside, *JOIN[3][4:8], reads_beside, reads_all, reads_beside]
+    return (*JOIN[:3], steps)
+
+
 CASES = {
     "join": JOIN,
+    "two readers": _read_by_two(),
     "columns unknown": UNKNOWN,
     "sources": SOURCES,
     "tuml": _counted("tuml_sc"),

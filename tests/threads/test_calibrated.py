@@ -253,3 +253,32 @@ def test_results_are_the_same_with_and_without(calibrated: Calibrated) -> None:
     for (_, one), (_, other) in zip(with_one, without, strict=True):
         assert one.num_rows > 0
         assert one.equals(other)
+
+
+def explained(query: plait.Query, **options: object) -> str:
+    with query.on_threads(**options) as run:  # type: ignore[arg-type]
+        return run.explain()
+
+
+def test_explain_says_which_gate_and_why(calibrated: Calibrated) -> None:
+    said = "sources meet in rings, which every reader merges for itself: in batches up to 3.8 times as much"
+    assert said in explained(joined(within="5s"), workers=2)
+    assert "a tuple takes" not in explained(joined(within="5s"), workers=2)
+    calibrated()
+    took = "with 2 sources and 3 readers a tuple takes 10 ns to add and 3 x 10 ns to get there"
+    assert f"{took}, and 25 ns to add and 3 x 9 ns to get on the other gate (calibrated 2026-11-16)" in explained(
+        joined(within="5s"), workers=3
+    )
+    assert "one skip list, into which they sort: as asked for; with 2" in explained(
+        joined(within="5s"), gate="skiplist"
+    )
+    # Only the root of a tree reads; each doubling of sources adds.
+    sixteen = plait.join(plait.stream("a", unit="s", sources=15), RIGHT, on="a.x = b.x", within="5s")
+    took = "with 16 sources and 1 reader a tuple takes 13 ns to add and 19 ns to get there, and 124 ns to add and 12 ns to get"
+    assert took in explained(sixteen, strategy="splitjoin", workers=3)
+
+
+def test_what_goes_through_no_gate_names_none(calibrated: Calibrated) -> None:
+    counts = plait.aggregate(LEFT, size="5s", compute={"n": plait.count()})
+    assert "sources meet" not in explained(counts, strategy="wiml")
+    assert "sources meet in rings" in explained(counts, strategy="tuml_sc")

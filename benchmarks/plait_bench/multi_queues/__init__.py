@@ -28,6 +28,10 @@ class QueueGate(Gate):
             raise QueryError(f"A multi-queue with {readers} readers", why="a tuple is dequeued once")
         self.words[queues.LOCKED] = int(self.locked)
 
+    def drained(self, slot: int) -> bool:
+        """It keeps no count of what was read, so no slot is used again."""
+        return False
+
 
 class LockFreeQueueGate(QueueGate):
     """The same with lock-free queues: MQ_LF."""

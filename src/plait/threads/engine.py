@@ -49,8 +49,8 @@ def dropped_rows(intakes: Mapping[str, StreamIntake]) -> tuple[dict[str, int], d
 
 def last_of(intakes: Iterable[StreamIntake]) -> int:
     """The largest ts that any source has delivered; BEFORE_ALL if none."""
-    inlets = [inlet for intake in intakes for inlet in list(intake.inlets.values())]
-    return max((inlet.largest for inlet in inlets), default=BEFORE_ALL)
+    found = [max([intake.largest, *(inlet.largest for inlet in intake.inlets.values())]) for intake in intakes]
+    return max(found, default=BEFORE_ALL)
 
 
 def newest_of(intakes: Iterable[StreamIntake]) -> int | None:
@@ -203,10 +203,9 @@ class Engine(ABC, Generic[W]):
 
     def ended(self, stream: str, source: SourceName | None) -> str | None:
         intake = self.intakes[stream]
-        found = None if source is None else intake.inlets.get(source)
         if intake.ended:
             return f"Stream {stream!r}"
-        return f"Stream {stream!r}: source {source!r}" if found is not None and found.ended else None
+        return f"Stream {stream!r}: source {source!r}" if intake.has_ended(source) else None
 
     def let_go(self, now_ns: int) -> None:
         let_go([self.pusher], now_ns)

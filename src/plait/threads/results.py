@@ -271,11 +271,9 @@ def full_key(intake: StreamIntake, side: int, rows: pa.Table, n: int) -> pa.Arra
         at = as_array(rows.column(TS), pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
         # NULL for a row that is not there, since its own key is.
         return keys.join(keys.ints(at), keys.constant(side, n), as_array(rows.column(KEY), pa.binary()), n=n)
-    inlets = sorted(intake.inlets.values(), key=lambda each: each.number)
-    pieces = pa.array([order.encode((inlet.rank,)) for inlet in inlets], pa.binary())
     ts = as_array(rows.column(TS), pa.int64())
     there = ts.is_valid()
-    source = pieces.take(as_array(rows.column(SOURCE), pa.int32()))
+    source = intake.rank_keys().take(as_array(rows.column(SOURCE), pa.int32()))
     if intake.stream.seq == "position":
         seq = keys.ints(as_array(rows.column(SEQ), pa.int64()).fill_null(0).to_numpy(zero_copy_only=False))
     elif intake.by_content:

@@ -7,7 +7,8 @@
 What threads do here: whoever calls `push` encodes rows and adds them to the gate; each worker runs the compiled loop
 of `plait.threads.join.loop.worker`; whoever iterates `results` merges the workers' results and builds Arrow batches. There is
 no other thread, but in a query of queries one that carries results on from each inner operator (`dag`), with `fan_in=` the
-mergers', and with `idle_after=` one that looks at the clock (`idle`).
+mergers', and with `idle_after=` one that looks at the clock (`idle`). Several readers of the results share what one of them
+takes (`readers`).
 
 Life cycle: `push` until `close(stream, source)` or `drain()` ends the input; `results()` ends when every result is out.
 Leaving the `with` block stops the workers, drained or not; so does dropping the run.
@@ -54,11 +55,11 @@ from plait.threads.input.push import batches_of
 from plait.threads.options import Options
 from plait.threads.parts import Running
 from plait.threads.pause import Stopped
-from plait.threads.plan import described, labelled, steps
+from plait.threads.plan import described, gate_described, labelled, steps
+from plait.threads.readers import Outlet, Place, Reader, waited
 from plait.threads.stats import Stats
 from plait.threads.together import Together, raise_again
 
-WORDS = {"ring": "rings, which every reader merges for itself", "skiplist": "one skip list, into which they sort"}
 SLICE_S = 0.1  # how often whoever waits for results looks whether the run has stopped
 
 #: Calls that came before all columns were known: they are collected, then carried out in their order, then all may enter.
@@ -148,6 +149,9 @@ class Run:
         self._error: BaseException | None = None  # one that came before there was an engine
         self._calls: dict[threading.Lock, str] = {}
         self._closed = False
+        self._taking = threading.Lock()  # held by who takes a batch while nobody has asked for a `reader`
+        self._outlet: Outlet | None = None  # once somebody has
+        self._asked = False  # whether `results` was called
         self._began = time.monotonic()
         if len(self._schemas) == len(self._streams):
             self._begin()
@@ -405,7 +409,8 @@ class Run:
     def results(self, *, timeout_s: float | None = None) -> Iterator[pa.RecordBatch]:
         """Result batches as they come, until the input has ended and all are out.
 
-        One thread at a time reads them.
+        One thread at a time reads them; `reader` gives others that see all of them, too. A second call goes on where the first
+        one stopped.
 
         Args:
             timeout_s: End also when nothing has come for so many seconds. 0 gives what is there. None waits for ever.
@@ -423,11 +428,61 @@ class Run:
             ...     list(run.results(timeout_s=0))
             []
         """
+        self._asked = True
+        if self._outlet is not None:
+            self._outlet.own()
+        return self._read(None, timeout_s)
+
+    def reader(self, parent: Reader | None = None) -> Reader:
+        """Another reader of the results: it sees every batch from where it begins, in the order that all readers see.
+
+        `results()` is a reader as well, from its first call on. The slowest reader holds the others back once `unread_results`
+        rows wait for it: read each in a thread of its own.
+
+        Args:
+            parent: Begin with the batch that this reader reads next. None: with the first one that no reader has taken; so
+                readers that are made before any result is read see all of them.
+
+        Returns:
+            A `Reader`: iterate it, or call its `results` or `table`; `close` it if it is to hold back nobody.
+
+        Raises:
+            RunError: The run was stopped, or the parent was closed or is another run's.
+            PlaitError: Whatever has stopped the run.
+
+        Example:
+            >>> with near.on_threads(workers=1) as run:
+            ...     one, two = run.reader(), run.reader()
+            ...     run.push("quotes", None, {"ts": [1], "price": [10]})
+            ...     run.push("trades", None, {"ts": [3], "price": [10]})
+            ...     run.drain()
+            ...     one.table().num_rows, two.table().num_rows
+            (1, 1)
+        """
+        self._check("reader")
+        if self._outlet is None:
+            with self._taking:  # a batch that is being taken is `results`' own, and the reader begins behind it
+                if self._outlet is None:
+                    made = Outlet(self.options.unread_results)
+                    if self._asked:
+                        made.own()
+                    self._outlet = made
+        outlet = self._outlet
+        if parent is not None and not (isinstance(parent, Reader) and parent.place.outlet is outlet):
+            raise RunError(
+                f"reader(parent={parent!r})",
+                why="it is no reader of this run",
+                do="Pass what reader() of this run gave, or leave it out",
+            )
+        return Reader(outlet.join(None if parent is None else parent.place), self._read, lambda: self.schema)
+
+    def _read(self, place: Place | None, timeout_s: float | None) -> Iterator[pa.RecordBatch]:
+        """What a reader gets, batch by batch. No place: that of `results`."""
         if timeout_s is not None and not is_number(timeout_s):
             raise QueryError(
                 f"timeout_s={timeout_s!r} is no number of seconds", do="Pass one, or None to wait for ever"
             )
-        patience = Patience(timeout_s)
+        patience, held = Patience(timeout_s), Held(self.options)
         while True:
             self._check("results")
             call = threading.Lock()
@@ -440,7 +495,7 @@ class Run:
             with call:
                 self._calls[call] = "results"
                 try:
-                    batch = engine.take(int(patience.slice_s() * 1e9))
+                    batch = self._take(engine, place, held, int(patience.slice_s() * 1e9))
                 except Stopped:
                     self._check("results")
                     raise RunError("results: the run was stopped meanwhile") from None
@@ -460,6 +515,19 @@ class Run:
                 return
             if patience.over():
                 return
+
+    def _take(self, engine: Running, place: Place | None, held: Held, wait_ns: int) -> pa.RecordBatch | bool | None:
+        """A reader's next batch: of a run that has but the one reader of `results`, the engine's."""
+        if self._outlet is None:
+            with self._taking:
+                if self._outlet is None:
+                    return engine.take(wait_ns)
+        if place is None:
+            place = self._outlet.own()
+        batch = self._outlet.next(place, engine.take, wait_ns)
+        if batch is None:
+            held.look(self._outlet, place)
+        return batch
 
     def table(self) -> pa.Table:
         """Everything that is still to come, as one table.
@@ -665,7 +733,7 @@ class Run:
         return self._engine
 
     def explain(self) -> str:
-        """The query, the strategy and why it was chosen, and what serves.
+        """The query, the strategy and the gate and why they were chosen, and what serves.
 
         Returns:
             Lines of text. Once rows have come they also say which index serves, and what is compiled.
@@ -678,12 +746,12 @@ class Run:
             on threads: sequential, 1 worker...
         """
         found = self.query.explain().split("\n")
-        if self.options.gate != "auto":
-            found.append(f"on threads: sources meet in {WORDS[self.options.gate]}, as asked for")
         found += bound_to(self.options.affinity)
-        if self._engine is None:
-            return "\n".join(found + described([(labelled(step.query), step.plan) for step in self._steps]))
-        return "\n".join(found + described(self._engine.plans()) + self._engine.describe())
+        plans = [(labelled(step.query), step.plan) for step in self._steps]
+        if self._engine is not None:
+            plans = self._engine.plans()
+        found += described(plans) + gate_described(self.query, self.options.gate, [made for _, made in plans])
+        return "\n".join(found + (self._engine.describe() if self._engine is not None else []))
 
     @property
     def frontier(self) -> int:
@@ -721,6 +789,24 @@ class Patience:
 
     def over(self) -> bool:
         return self._until is not None and time.monotonic() >= self._until
+
+
+class Held:
+    """How long a reader has waited for one that does not move."""
+
+    def __init__(self, options: Options) -> None:
+        self._stall, self._room = options.stall_after_s, options.unread_results
+        self._by: tuple[str, int] | None = None
+        self._since = self._looked = 0.0
+
+    def look(self, outlet: Outlet, place: Place) -> None:
+        """After a wait in vain. Raise if there were too many: the other one may be this very thread's to read."""
+        by, now = outlet.slowest(place), time.monotonic()
+        if by is None or by != self._by or now - self._looked > 10 * SLICE_S:  # else it has waited all the time
+            self._by, self._since = by, now
+        elif now - self._since > self._stall:
+            raise waited(place, by[0], self._stall, self._room)
+        self._looked = now
 
 
 def _abandon(engine: Running, clock: Clock) -> None:

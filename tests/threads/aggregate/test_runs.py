@@ -237,6 +237,12 @@ def test_designs_agree_on_the_papers_queries(name: str) -> None:
     assert all(row["input_ns"] > 0 and row["output_ns"] > 0 for row in rows)
 
 
+def test_tuml_on_the_papers_gate_agrees_and_what_it_moves_is_told() -> None:
+    rows = paper.case("k-OS", 5, times=1, tuples=4_000, designs=("tuml_sc", *paper.OPTIONS))
+    assert [row["design"] for row in rows] == ["tuml_sc", "tuml_sc, T-Gate"]
+    assert set(paper.shift(rows, "k-OS", 5)) == {"input", "output"}
+
+
 def test_a_mean_too_small_for_a_float_keeps_its_sign() -> None:
     """Exact, then rounded once: a tiny negative mean is -0.0, as IEEE 754 rounds; an exact zero is 0.0, also of -0.0s."""
     tiny = 5e-324

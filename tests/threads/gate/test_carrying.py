@@ -71,7 +71,8 @@ def ran(query: plait.Query, data: dict[str, dict[int, pa.Table]], gate: str, opt
         run.drain()
         if isinstance(run._engine, Engine):
             assert isinstance(run._engine.gate, GATES[gate])
-        assert "skip" in run.explain() if gate == "skiplist" else "skip" not in run.explain()
+        words = "one skip list" if gate == "skiplist" else "rings"
+        assert f"sources meet in {words}, " in run.explain()
         return run.table()
 
 

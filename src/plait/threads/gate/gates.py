@@ -68,15 +68,16 @@ class Gate:
     # --- sources ---
 
     def open(self, slot: int, name: str, *, origin: int, min_ts: int) -> int:
-        """Let a source in; the first one is in already.
+        """Let a source in; the first one is in already. A slot whose source has ended, and is `drained`, can have another.
 
         Gives the ts that its tuples begin at: `min_ts`, or more where a worker was promised more meanwhile.
 
         By one thread at a time (`input.inlets`). `origin` settles ties between sources of one ts. BEHIND is answered
         while readers move on; then the source begins at the furthest frontier, which is read again each time.
         """
-        self._names[slot] = name
-        if slot == 0:
+        first, self._names[slot] = not self._names[slot], name
+        if slot == 0 and first:
+            self.words[self._origin_at(0)] = origin
             return min_ts
         one, rank = np.array([slot], np.int64), np.array([origin], np.int64)
         while (code := int(elastic.announce_sources(self.words, one, rank, 1, min_ts, 0))) < 0:
@@ -103,9 +104,9 @@ class Gate:
         """No tuple of this source below it will come."""
         return int(self.words[g.SOURCES_AT + slot * g.SOURCE_WORDS + g.PROGRESS])
 
-    def ranked(self, origins: dict[int, int]) -> bool:
-        """Whether sources have these places in ties."""
-        return all(int(self.words[self._origin_at(slot)]) == origin for slot, origin in origins.items())
+    def drained(self, slot: int) -> bool:
+        """Whether every reader has read the slot's last tuple; of a source that has ended that holds for good."""
+        return bool(elastic.drained(self.words, slot))
 
     def rank(self, origins: dict[int, int]) -> None:
         """Give sources their places in ties; while no reader is inside, since a merge under way holds the old ones.

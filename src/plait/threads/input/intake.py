@@ -36,13 +36,14 @@ class Waiting:
     rows: pa.Table | None = None
 
 
-@dataclass
+@dataclass(eq=False)
 class Inlet:
     """The way in of one source. `slots` are its places at the gate: one for each input of the join that reads the stream."""
 
     name: SourceName
     rank: Any
     number: int  # among the stream's sources, in order of first sight
+    place: int = 0  # among those that are at the gate, in order of rank: what settles ties there (`inlets`)
     slots: dict[int, int] = field(default_factory=dict)
     #: Held by who pushes: a second thread is an error.
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -91,12 +92,20 @@ class StreamIntake:
 
     Invariant: a source is in `inlets` once it is whole, that is, let in at the gate; and `inlets` is never changed but
     replaced, so that whoever goes through it, in any thread, sees it as it was at one moment.
+
+    A source that has ended stays there until another one is given its place at the gate (`forget`). Then its name is left, in
+    `gone`, since rows that come after its end are refused, and its rank, which the keys of its rows begin with.
     """
 
     def __init__(self, stream: Stream, schema: pa.Schema, *, positions: bool = True) -> None:
         """`positions`: whether anybody wants to know where a row stood in its source."""
         self.stream, self.schema, self.positions = stream, schema, positions
         self.inlets: dict[SourceName, Inlet] = {}
+        self.gone: set[SourceName] = set()
+        self.largest = self.reached = BEFORE_ALL  # of those that are gone: the last ts, and how far they had come
+        self._taken = 0  # by them
+        self._rank_pieces: list[bytes] = []  # by number
+        self._rank_keys = pa.array([], pa.binary())
         self.ended = False
         self.late: list[pa.RecordBatch] = []
         self.behind: list[pa.RecordBatch] = []
@@ -109,16 +118,36 @@ class StreamIntake:
         rank: Any = name.encode() if isinstance(name, str) else name
         if position is not None and self.stream.source is None:
             rank = position
-        return Inlet(name, rank, len(self.inlets))
+        return Inlet(name, rank, len(self._rank_pieces))
 
     def add(self, inlet: Inlet) -> None:
         """From here on the source is known; one thread at a time (`inlets.Inlets`)."""
+        self._rank_pieces.append(order.encode((inlet.rank,)))
         self.inlets = {**self.inlets, inlet.name: inlet}
+
+    def forget(self, inlet: Inlet) -> None:
+        """An ended source has no place at the gate any more; one thread at a time, as `add`."""
+        self.largest = max(self.largest, inlet.largest)
+        self.reached = max(self.reached, inlet.progress(self.stream))
+        self.gone.add(inlet.name)
+        self.inlets = {name: each for name, each in self.inlets.items() if each is not inlet}
+        self._taken += inlet.taken
+
+    def has_ended(self, name: SourceName | None) -> bool:
+        """Whether a source has; of one that is not known, no."""
+        found = None if name is None else self.inlets.get(name)
+        return name in self.gone if found is None else found.ended
+
+    def rank_keys(self) -> pa.Array:
+        """Of every source that there ever was, by its number: its rank, as a part of a key."""
+        if len(self._rank_keys) < len(self._rank_pieces):
+            self._rank_keys = pa.array(self._rank_pieces, pa.binary())
+        return self._rank_keys
 
     @property
     def taken(self) -> int:
         """Tuples that were neither late nor behind: those of each source, which one thread at a time counts."""
-        return sum(inlet.taken for inlet in self.inlets.values())
+        return self._taken + sum(inlet.taken for inlet in self.inlets.values())
 
     @property
     def by_content(self) -> bool:

@@ -111,7 +111,7 @@ class Pusher(Inlets):
                  widen: Callable[[], None], epochs: Epochs | None = None) -> None:  # fmt: skip
         """`widen` changes how columns are stored; `epochs`: of an elastic run, whose switches go through the gate, too."""
         self.payloads, self.latency, self.epochs = payloads, ground.latency, epochs
-        self._widen, self._stall = widen, ground.options.stall_after_s
+        self._widen = widen
         self._armed = self._rewriting = False
         super().__init__(ground, pauser, encoder)
 
@@ -138,7 +138,11 @@ class Pusher(Inlets):
 
     def _push(self, intake: StreamIntake, part: Part, pushed_ns: int) -> None:
         """What happens to one source's rows. One thread at a time is in here for a source."""
-        inlet = intake.inlets[part.name]
+        inlet = intake.inlets.get(part.name)
+        if inlet is None:
+            raise has_ended(
+                intake.stream, part.name, at=part.at(0) if len(part.ts) else ""
+            )  # by another thread, meanwhile
         with Inside(inlet, intake.stream.name):
             admitted = self._judge(intake, inlet, part)
             if not len(admitted.ts):
@@ -420,7 +424,8 @@ class Pusher(Inlets):
     def end(self, intake: StreamIntake, name: SourceName | None) -> None:
         """End one source, or with None all of the stream's, those to come included."""
         if name is not None:
-            self._end(intake, self._inlet(intake, intake.named(name), self._released()))
+            if not intake.has_ended(intake.named(name)):
+                self._end(intake, self._inlet(intake, intake.named(name), self._released()))
             return
         with self._joining:
             intake.ended = True  # so no source comes that the end would not meet
@@ -442,6 +447,7 @@ class Pusher(Inlets):
             began = time.monotonic_ns()
             for slot in inlet.slots.values():
                 self._end_at(slot)
+            self._left[intake.stream.name].append(inlet)
             self.latency.advanced(self.gate.frontier()[0], began)
 
     def _end_at(self, slot: int) -> None:

@@ -134,6 +134,15 @@ class HivePusher(Pusher):
         self._tallies[slot].written(AFTER_ALL)
         super()._end_at(slot)
 
+    def _vacated(self, inlet: Inlet) -> bool:
+        return all(self._tallies[slot].live() == 0 for slot in inlet.slots.values())
+
+    def _readable(self, inlet: Inlet) -> bool:
+        """Its last window's pane is complete: the output thread may take it."""
+        frontier = self.gate.frontier()[0]
+        tallies = [self._tallies[slot] for slot in inlet.slots.values()]
+        return all(each.pane(inlet.largest) < each.pane(frontier) for each in tallies)
+
     def _wait_for_room(self, slot: int, tallies: Tallies) -> None:
         """Too many tallies in panes that wait for another source are an error; in complete ones that nobody took, a wait.
 
