@@ -25,6 +25,7 @@ from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.aggregate import Aggregate
 from plait.query.join import Join
 from plait.query.operator import Operator
+from plait.threads.readers import Reader
 from plait.threads.run import Run
 from plait_bench import multi_queues
 
@@ -95,7 +96,7 @@ def delivery(chance: random.Random, group: Group, ways: Ways) -> Delivery:
         # What a source promises beyond all tuples is data to a timer that sets timers: it runs as often as time passes.
         last = max((ts for each in group.feeds for rows in each.sources.values() for ts in each.times(rows)), default=0)
         lanes = [[step for step in lane if step.act != "heartbeat" or step.what <= last] for lane in lanes]
-    options = _options(chance, group, ways)
+    options = _more_options(_options(chance, group, ways))
     if not with_schemas:
         options.pop("index", None)  # one that can't serve is refused once columns are known, and so is WiML
         if options.get("strategy", "").startswith("wiml"):
@@ -147,6 +148,20 @@ def _options(chance: random.Random, group: Group, ways: Ways) -> dict[str, Any]:
         if options["strategy"] != "tuml_mc":
             options["workers"] = 1
     return options
+
+
+def _more_options(options: dict[str, Any]) -> dict[str, Any]:
+    """What came later: drawn from what was drawn before, so that a case of an older seed is otherwise what it was."""
+    chance, found = random.Random(repr(sorted(options.items()))), {}
+    if chance.random() < 0.25:
+        found["gate"] = "skiplist"
+    if chance.random() < 0.1:
+        found["affinity"] = True
+    if options.get("strategy") == "splitjoin" and chance.random() < 0.4:
+        found["fan_in"] = chance.choice((2, 3))
+    if options.get("strategy") == "splitjoin" and options.get("workers", 1) > 1 and chance.random() < 0.3:
+        found["split_storing"] = True
+    return options | found
 
 
 def _join_options(chance: random.Random, query: Join, workers: int) -> dict[str, Any]:
@@ -250,7 +265,7 @@ def struck(after_s: float | None) -> Iterator[None]:
 class _Reader:
     """Reads results while others push."""
 
-    def __init__(self, run: Run, timeouts: random.Random | None) -> None:
+    def __init__(self, run: Run | Reader, timeouts: random.Random | None) -> None:
         self.run, self.timeouts = run, timeouts
         self.batches: list[pa.RecordBatch] = []
         self.error: BaseException | None = None
@@ -287,7 +302,7 @@ def carried_out(group: Group, given: Delivery) -> Got:
 
 def _started(group: Group, options: dict[str, Any]) -> Run:
     """An index or a strategy that can't serve a query is refused by name: then without."""
-    unsaid = ("strategy", "layout", "emitter")
+    unsaid = ("strategy", "layout", "emitter", "fan_in", "split_storing", "gate", "affinity")
     for left_out in ((), ("index",), unsaid, (*unsaid, "index")):
         try:
             return group.query.on_threads(**{k: v for k, v in options.items() if k not in left_out})
@@ -303,9 +318,12 @@ def _run(run: Run, given: Delivery, got: Got) -> None:
             if each.stream.declared() is None:
                 for source in each.sources:
                     run.heartbeat(each.stream.name, source, BEFORE_ALL)
-    reader = None
+    reader, others = None, []
     if given.reading.startswith("beside"):
-        reader = _Reader(run, random.Random(given.chance.random()) if "timeouts" in given.reading else None)
+        timeouts = random.Random(given.chance.random()) if "timeouts" in given.reading else None
+        more = 0 if timeouts is None else timeouts.choice((0, 0, 1, 2))  # others read as well, who must see the same
+        places = [run.reader() for _ in range(more + 1)] if more else [run]
+        reader, *others = [_Reader(place, None if at else timeouts) for at, place in enumerate(places)]
     batches: list[pa.RecordBatch] = []
 
     def between() -> None:
@@ -325,6 +343,12 @@ def _run(run: Run, given: Delivery, got: Got) -> None:
         _finish(run, reader, got, failed)
         batches = reader.batches
         failed = failed or reader.error
+        for other in others:
+            other.thread.join(60)
+            if failed is None and got.whole:
+                assert not other.thread.is_alive(), "another reader was never told of the end"
+                seen = list(map(id, other.batches))
+                assert seen == list(map(id, batches)), "another reader saw something else"
     if failed is not None:
         raise failed
     if reader is None:
