@@ -35,6 +35,8 @@ _MODULES = {
     "aggregate-rates": "plait_bench.aggregate_studies:rates",
     "aggregate-workers": "plait_bench.aggregate_studies:workers",
     "aggregate-batches": "plait_bench.aggregate_studies:batches",
+    # All figures and tables of the papers, in one report.
+    "papers": "plait_bench.papers",
 }
 Result = dict[str, Any]
 
@@ -65,15 +67,16 @@ def report(result: Result) -> None:
         columns = list(dict.fromkeys(key for row in rows for key in row if key != "case"))
         table = Table(*columns, title=case, title_justify="left")
         for row in rows:
-            table.add_row(*(_cell(row.get(column)) for column in columns))
+            table.add_row(*(cell(row.get(column)) for column in columns))
         console.print(table)
     ratios = Table("ratio", "value")
     for name, value in result["ratios"].items():
-        ratios.add_row(name, _cell(value))
+        ratios.add_row(name, cell(value))
     console.print(ratios)
 
 
-def _cell(value: Any) -> str:
+def cell(value: Any) -> str:
+    """A value of a row, as a table shows it."""
     if value is None:
         return ""
     if isinstance(value, float):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 DONE: Final = 0
-DIFFERENT: Final = 1  # `verify` found a difference
+DIFFERENT: Final = 1  # `verify` found a difference, or `bench papers` a shape that does not hold
 BAD_INPUT: Final = 2  # or usage
 FAULT: Final = 3  # of plait's own
 INTERRUPTED: Final = 130

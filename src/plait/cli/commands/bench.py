@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import inspect
 import json
+from typing import Any
 
 import click
 
+from plait.cli import exit_codes
 from plait.errors import QueryError, RunError
+
+#: Why a benchmark does not take an option.
+WITHOUT = {
+    "full": "it has no sizes besides its own and --quick",
+    "only": "it is one study",
+    "out": "it writes no file",
+    "resume": "it keeps nothing",
+}
 
 
 @click.command("bench")
@@ -17,10 +27,16 @@ from plait.errors import QueryError, RunError
 @click.option(
     "--full", is_flag=True, help="The papers' own sizes, where a benchmark has them: it may take half an hour."
 )
-def command(name: str | None, as_json: bool, quick: bool, full: bool) -> None:
+@click.option("--only", multiple=True, metavar="STUDY", help="Of papers: a study (scalejoin-5) or a paper. Repeatable.")
+@click.option(
+    "--out", type=click.Path(dir_okay=False), help="Of papers: where the report goes. Its data lie beside it."
+)
+@click.option("--resume", is_flag=True, help="Of papers: do not measure again what the report's data have already.")
+def command(name: str | None, as_json: bool, **options: Any) -> None:
     """Measure plait beside its peers, on the same data, in one run.
 
-    NAME is one of the benchmarks. Without it they are listed.
+    NAME is one of the benchmarks. Without it they are listed. `papers` is all figures of the papers, as a page; it ends with
+    1 where a shape that a paper claims does not hold.
 
     \b
     Example:
@@ -41,16 +57,18 @@ def command(name: str | None, as_json: bool, quick: bool, full: bool) -> None:
             click.echo(known)
         return
     measure = benchmarks.load(name)
-    if quick and full:
+    given = {option: value for option, value in options.items() if value}
+    if options["quick"] and options["full"]:
         raise QueryError(
             "--quick with --full", why="one asks for less than usual, the other for more", do="Leave one out"
         )
-    if full and "full" not in inspect.signature(measure).parameters:
-        raise QueryError(
-            f"--full with {name!r}", why="it has no sizes besides its own and --quick", do="Leave --full out"
-        )
-    result = measure(quick=quick, **({"full": True} if full else {}))
+    for option in given:
+        if option not in inspect.signature(measure).parameters:
+            raise QueryError(f"--{option} with {name!r}", why=WITHOUT[option], do=f"Leave --{option} out")
+    result = measure(**given)
     if as_json:
         click.echo(json.dumps(result))
     else:
         benchmarks.report(result)
+    if result.get("failed"):
+        raise SystemExit(exit_codes.DIFFERENT)

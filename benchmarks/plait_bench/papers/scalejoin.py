@@ -1,0 +1,7 @@
+"""Studies of the ScaleJoin paper's evaluation."""
+
+from __future__ import annotations
+
+from plait_bench.papers.study import Study
+
+STUDIES: tuple[Study, ...] = ()
