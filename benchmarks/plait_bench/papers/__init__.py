@@ -2,8 +2,8 @@
 
 The report is one HTML file that opens without a network: a picture a figure with the paper's points beside ours, a sentence of
 what it shows, whether the shapes that the paper claims hold, the data, the machine, and the command that makes it again. What
-a study is stands in `study`; each paper's studies stand in its own module, in its `STUDIES`. Every study is written down when it is done
-(JSON, a line each), so that an interrupted report goes on with `resume=True`, and that parts made apart can be laid together.
+a study is stands in `study`; each paper's studies stand in its own module, in its `STUDIES`. Every study is written down
+when it is done (JSON, a line each), so that an interrupted report goes on with `resume=True`.
 """
 
 from __future__ import annotations

@@ -55,8 +55,8 @@ def _opening(outcomes: Sequence[Outcome]) -> str:
         f"<p>{len(outcomes)} figures and tables, {sizes} size, {sum(e.seconds for e in outcomes) / 60:.0f} minutes. "
         f"Shapes that the papers claim: {counts}.</p>"
         "<p class=dim>Full lines were measured here; dashed lines with hollow marks are points that the papers' texts give. "
-        "Absolute figures are a machine's; what is checked is the shape. «Not judged here»: it takes more cores or more time than "
-        f"this run had.</p>{_table([facts])}<p>Made by <code>{escape(_command(outcomes))}</code></p>"
+        "Absolute figures are a machine's; what is checked is the shape. «Not judged here»: it takes more cores or more time "
+        f"than this run had.</p>{_table([facts])}<p>Made by <code>{escape(_command(outcomes))}</code></p>"
     )
 
 

@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
 
-from plait.core.condition.store import cache_folder
+from plait.core.machine.folder import cache_folder
 from plait.errors import RunError
 
 #: Of the file. Another number is another set of figures, or another meaning of one: such a file is measured anew.

@@ -106,15 +106,6 @@ def test_many_processes_install_one_module_at_once(tmp_path: Path) -> None:
     assert [path.suffix for path in tmp_path.iterdir()] == [".py"]  # and nothing is left over
 
 
-def test_the_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PLAIT_CACHE_DIR", str(tmp_path / "from environment"))
-    assert store.cache_folder() == tmp_path / "from environment"
-    assert store.cache_folder(tmp_path / "given") == tmp_path / "given"
-    monkeypatch.delenv("PLAIT_CACHE_DIR")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
-    assert store.cache_folder() == tmp_path / "home" / "plait" / "kernels"
-
-
 def test_a_folder_that_cannot_be_written_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("")

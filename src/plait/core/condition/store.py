@@ -22,6 +22,7 @@ from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
 
+from plait.core.machine.folder import cache_folder
 from plait.errors import RunError
 
 _loaded: dict[tuple[str, str], ModuleType] = {}
@@ -51,26 +52,6 @@ def kernel_text(text: str, *, identity: str | None = None) -> KernelText:
     """Name a module. `identity` stands for the text where equal modules may be spelled differently (marshal)."""
     what = "\0".join((identity if identity is not None else text, taught_digest(), _versions()))
     return KernelText(f"plait_kernel_{hashlib.sha256(what.encode()).hexdigest()[:32]}", text)
-
-
-def cache_folder(folder: str | os.PathLike[str] | None = None) -> Path:
-    """Where modules live: as given, else `PLAIT_CACHE_DIR`, else under the user's cache folder.
-
-    The folder is not made here if it was named. Where the home folder can't be written, one in the system's folder for
-    temporary files serves.
-    """
-    if folder is not None:
-        return Path(folder)
-    given = os.environ.get("PLAIT_CACHE_DIR")
-    if given:
-        return Path(given)
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    usual = Path(home) / "plait" / "kernels"
-    try:
-        usual.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return Path(tempfile.gettempdir()) / f"plait-kernels-{os.getuid() if hasattr(os, 'getuid') else 'user'}"
-    return usual if os.access(usual, os.W_OK) else Path(tempfile.gettempdir()) / f"plait-kernels-{os.getuid()}"
 
 
 def _sealed(text: str) -> str:

@@ -9,6 +9,9 @@ wait for it, leave their processors to it, and load what it has kept.
 
 Numba's files hold pickles: an index of signatures, and one file a signature. Here each bears a hash of its bytes, and a
 data file the key of what it holds, since two processes that begin at once may give one name to two signatures.
+
+plait's own functions are kept in one folder a user (`plait.core.machine.folder`), so that a new clone or environment compiles
+nothing that is there already; a user's stay where Numba keeps them, and so does everything where `NUMBA_CACHE_DIR` is set.
 """
 
 from __future__ import annotations
@@ -24,14 +27,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from numba.core import config
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 
+from plait.core.machine.folder import cache_folder
 from plait.core.machine.shield import out_of_reach
 from plait.core.machine.stamp import stamp_of
 
 #: How long to wait for another process that compiles the same function. It may have been stopped: then it is compiled here too.
 PATIENCE_S = 30.0
 _LOOK_S = 0.02
+#: Machine code of other stamps of a function goes when the function is compiled again after so long. Who still runs it,
+#: with an older version of plait, compiles it once more.
+FORGET_S = 90 * 86_400.0
 
 
 class _Damaged(OSError):
@@ -87,13 +95,18 @@ class _Cache(FunctionCache):
     def __init__(self, function: Any, compiled: Any) -> None:
         super().__init__(function)  # type: ignore[no-untyped-call]
         self._of = weakref.ref(compiled)
-        name = f"{Path(function.__code__.co_filename).stem}.{function.__qualname__}".replace("<", "").replace(">", "")
+        # With the whole name of its module: functions of many folders lie in one.
+        name = f"{function.__module__}.{function.__qualname__}".replace("<", "").replace(">", "")
         self._name = f"{name}.py{sys.version_info[0]}{sys.version_info[1]}"
         self._own: _File | None = None
+        self._shared = _is_plaits(function) and not config.CACHE_DIR  # type: ignore[attr-defined]
 
     def file(self) -> _File:
         if self._own is None:
             stamp = stamp_of(self._of())
+            if self._shared:
+                self._cache_path = cache_folder() / "machine"
+                self._cache_path.mkdir(parents=True, exist_ok=True)
             self._own = _File(self._cache_path, f"{self._name}-{stamp[:20]}", stamp)  # type: ignore[no-untyped-call]
         self._cache_file = self._own
         return self._own
@@ -116,6 +129,22 @@ class _Cache(FunctionCache):
         with contextlib.suppress(Exception):
             self.file()
             super().save_overload(sig, data)  # type: ignore[no-untyped-call]
+            if self._shared:
+                self._forget()
+
+    def _forget(self) -> None:
+        """Files of this function's older stamps that nobody has written to for long, so that the folder does not only grow."""
+        oldest = time.time() - FORGET_S
+        for path in Path(self._cache_path).glob(f"{self._name}-*"):
+            if (
+                not path.name.startswith(f"{self.file()._index_name.removesuffix('.nbi')}.")
+                and path.stat().st_mtime < oldest
+            ):
+                path.unlink(missing_ok=True)
+
+
+def _is_plaits(function: Any) -> bool:
+    return function.__module__.split(".")[0] in ("plait", "plait_bench")
 
 
 @contextlib.contextmanager

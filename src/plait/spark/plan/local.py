@@ -20,7 +20,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from plait.core.condition.store import cache_folder
+from plait.core.machine.folder import cache_folder
 
 _SOURCE = Path(__file__).with_name("LocalFiles.java")
 
