@@ -68,8 +68,11 @@ JOINS = {
         lambda: plait.join(quotes, trades, last=1).on_spark({}, layot="hash"),  # type: ignore[call-arg]
         QueryError,
         "on_spark has no option 'layot'",
-        "there are layout, index",
+        "there are layout, cells, rates, index",
         "Did you mean layout=?",
+    ),
+    "rates that are none": Refusal(
+        lambda: base.check_rates((1000, 0)), QueryError, "rates=(1000, 0) are no rates", do="such as (1000, 3000)"
     ),
     "a table in the place of a stream": Refusal(
         lambda: plait.join([1], trades, last=1), QueryError, "The left input of join is [1]", do="plait.stream(...)"
