@@ -71,6 +71,18 @@ JOINS = {
         "there are layout, cells, rates, index",
         "Did you mean layout=?",
     ),
+    "an engine that takes no tables": Refusal(
+        lambda: plait.join(quotes, trades, last=1).run({}, engine="spark"),  # type: ignore[arg-type]
+        QueryError,
+        "engine='spark' runs no data",
+        do="Use one of: auto, reference, threads",
+    ),
+    "an option that the reference does not have": Refusal(
+        lambda: plait.join(quotes, trades, last=1).run({}, engine="reference", workers=2),
+        QueryError,
+        "engine='reference' has no option 'workers'",
+        "it has order and keys",
+    ),
     "rates that are none": Refusal(
         lambda: base.check_rates((1000, 0)), QueryError, "rates=(1000, 0) are no rates", do="such as (1000, 3000)"
     ),
@@ -149,6 +161,32 @@ JOINS = {
 }
 
 AGGREGATES = {
+    "a quantile beyond all": Refusal(
+        lambda: plait.quantile("x", 1.5), QueryError, "quantile(q=1.5) is no number from 0 to 1", do="such as 0.95"
+    ),
+    "a quantile that half interpolates": Refusal(
+        lambda: plait.quantile("x", 0.5, interpolate=0.5),  # type: ignore[arg-type]
+        QueryError,
+        "quantile(interpolate=0.5) is neither True nor False",
+        do="Pass True",
+    ),
+    "the top none": Refusal(
+        lambda: plait.top("x", 0, "y"), QueryError, "top(k=0) is no number of tuples", do="a whole number above 0"
+    ),
+    "a correlation with text": Refusal(
+        lambda: bind(aggregate(compute={"c": plait.corr("x", "s")})(), {"quotes": QUOTES}),
+        QueryError,
+        "corr('x', 's'): column 's' is of type string",
+        "it multiplies integers and floats",
+        "Cast the column",
+    ),
+    "the least of lists": Refusal(
+        lambda: bind(aggregate(compute={"c": plait.arg_min("x", "tags")})(), {"quotes": QUOTES}),
+        QueryError,
+        "arg_min(..., by='tags'): column 'tags' is of type list",
+        "its values have no order",
+        "Cast the column",
+    ),
     "a key that is a number": Refusal(aggregate(by=5), QueryError, "by=5 names no columns", do="a list of them"),
     "a key of nothing": Refusal(aggregate(by=None), QueryError, "by=None names no columns", do="a column's name"),
     "keys in a set": Refusal(aggregate(by={"x"}), QueryError, "by={'x'} names no columns", do="a list of them"),

@@ -11,6 +11,7 @@ NumPy arrays and lists keep NaN and NULL apart.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -77,6 +78,19 @@ def _lane(source: SourceName | None, table: pa.Table, schema: pa.Schema, where: 
             row += batch.num_rows
 
     return Lane(source, read)
+
+
+def in_seq_order(stream: Stream, given: Feed) -> Feed:
+    """Rows of a table have no order of their own where a column says what it is. A feed of one chunk after another, sorted."""
+    if stream.seq_column is None:
+        return given
+
+    def lane(lane: Lane) -> Lane:
+        rows = pa.Table.from_batches([chunk.batch for chunk in lane.read()], given.schema)
+        batches = rows.sort_by(stream.seq).to_batches()
+        return Lane(lane.source, lambda: (Chunk(batch) for batch in batches))
+
+    return replace(given, lanes=tuple(lane(each) for each in given.lanes))
 
 
 # --- which tables, under which names ------------------------------------------------------------------------

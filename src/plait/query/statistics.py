@@ -177,7 +177,10 @@ def quantile(column: str, q: float, *, interpolate: bool = False, where: Where |
     if isinstance(q, bool) or not isinstance(q, (int, float)) or not 0 <= q <= 1:
         raise QueryError(f"quantile(q={q!r}) is no number from 0 to 1", do="Pass a part of the whole, such as 0.95")
     if not isinstance(interpolate, bool):
-        raise QueryError(f"quantile(interpolate={interpolate!r}) is neither True nor False")
+        raise QueryError(
+            f"quantile(interpolate={interpolate!r}) is neither True nor False",
+            do="Pass True to have the value between two, False for one that is there",
+        )
     given = (("q", float(q)), ("interpolate", interpolate))
     return Function("quantile", one_column("quantile", column), seen(where), parameters=given)
 
