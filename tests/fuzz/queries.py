@@ -113,6 +113,9 @@ class Maker:
         )
 
     def counts(self) -> plait.Query:
+        if self.chance.random() < 0.3:
+            by, compute, needs = self.computed()
+            return plait.aggregate(self.stream("a", needs), session=self.duration(2), by=by, compute=compute)
         size, advance = self.chance.choice(((1, 1), (2, 1), (3, 3), (3, 2), (1, 3), (2, 4), (5, 1)))
         by, compute, needs = self.computed()
         return plait.aggregate(self.stream("a", needs), size=size, advance=advance, by=by, compute=compute)

@@ -161,6 +161,32 @@ JOINS = {
 }
 
 AGGREGATES = {
+    "no window": Refusal(
+        lambda: plait.aggregate(quotes, compute={"n": plait.count()}),
+        QueryError,
+        "The aggregate has no window",
+        do="session= for sessions",
+    ),
+    "a session with a size": Refusal(
+        aggregate(session="5s"),
+        QueryError,
+        "session='5s' with size=",
+        "a session is as long as its key goes on",
+        "or session=",
+    ),
+    "a session of a number": Refusal(
+        lambda: plait.aggregate(quotes, session=5, compute={"n": plait.count()}),
+        QueryError,
+        "session=5 is no duration",
+        do="such as '30 minutes'",
+    ),
+    "a join over sessions": Refusal(
+        lambda: plait.join(quotes, trades, session="5s"),
+        QueryError,
+        "A join over sessions (session='5s')",
+        "pairs would have to be taken back",
+        "aggregate each stream by session=",
+    ),
     "a quantile beyond all": Refusal(
         lambda: plait.quantile("x", 1.5), QueryError, "quantile(q=1.5) is no number from 0 to 1", do="such as 0.95"
     ),

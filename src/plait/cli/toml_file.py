@@ -46,7 +46,7 @@ _PLACE = ("path", "format")
 _QUERIES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "join": (("left", "right"), ("on", "within", "last", "tumbling", "tumbling_count", "how")),
     "asof": (("left", "right"), ("by", "within", "how")),
-    "aggregate": (("input",), ("size", "advance", "by", "compute")),
+    "aggregate": (("input",), ("size", "advance", "session", "by", "compute")),
 }
 _RUN = ("engine", "order", "max_pending")
 _OUTPUT = ("path", "late")
@@ -186,9 +186,8 @@ class _Reader:
         nodes = [self._node(table, where, key) for key in inputs]
         given = {key: table[key] for key in options if key in table}
         if kind == "aggregate":
-            for key in ("size", "compute"):
-                if key not in given:
-                    raise self._error(f"{where}.{key}", "is missing")
+            if "compute" not in given:
+                raise self._error(f"{where}.compute", "is missing")
             given["compute"] = self._compute(given["compute"], f"{where}.compute")
         builders: dict[str, Callable[..., Query]] = {"join": join, "asof": asof, "aggregate": aggregate}
         query: Query = self._in(where, builders[kind], *nodes, **given, name=name)
