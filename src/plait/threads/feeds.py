@@ -18,6 +18,7 @@ from plait import connectors
 from plait.connectors.contract import Chunk, Feed, SourceName
 from plait.order import BEFORE_ALL
 from plait.query.base import Query, leaves
+from plait.query.bind import bind
 from plait.threads.run import Run, start
 
 #: Rows pushed at a time: few, since a lane's rows wait until the slowest source has caught up.
@@ -53,6 +54,7 @@ def _known(query: Query, feeds: Mapping[str, Feed], options: dict[str, Any]) -> 
 
     The reference does the same. Where a column names the sources of a stream the feed is read once for that.
     """
+    bind(query, {name: feed.schema for name, feed in feeds.items()})  # what can't be, before anything is read
     named = {name: _sources(query, name, feed) for name, feed in feeds.items()}
     if any(named.values()):
         # A stream that is read twice has its sources twice; and each has a place that is kept until a source is known.

@@ -68,8 +68,8 @@ def _sorted(window: np.ndarray, *by: np.ndarray) -> np.ndarray:
 def _taken(values: pa.Array, at: np.ndarray, kind: pa.DataType) -> pa.Array:
     """Values by place, NULL for none; of a float the one form of those that count as one."""
     found = values.take(pa.array(at, mask=at == _NO_ROW)) if len(values) else pa.nulls(len(at), values.type)
-    if pa.types.is_float32(found.type) or pa.types.is_float64(found.type):
-        numbers = found.fill_null(0).to_numpy(zero_copy_only=False) + found.type.to_pandas_dtype()(0)
+    if pa.types.is_floating(found.type):
+        numbers = found.to_numpy(zero_copy_only=False) + found.type.to_pandas_dtype()(0)
         numbers[np.isnan(numbers)] = nan
         found = pa.array(numbers, found.type, mask=~np.asarray(found.is_valid()))
     return found.cast(kind) if pa.types.is_dictionary(kind) else found
