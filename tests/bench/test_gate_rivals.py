@@ -17,7 +17,7 @@ from plait_bench import gate as bench
     ],
 )
 def test_every_contender_sorts(sources, readers, batch):
-    rows = bench._measure(sources, readers, batch, 9_000, runs=1)
+    rows = bench.measure(sources, readers, batch, 9_000, runs=1)
     assert {row["contender"] for row in rows} == {contender.name for contender in bench.CONTENDERS}
     assert sum(row["best"] for row in rows) == 1
 

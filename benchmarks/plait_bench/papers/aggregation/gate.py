@@ -1,0 +1,74 @@
+"""Figure 7: tuples sorted by T-Gate and by a plain lock-free skip list, and how long that takes, by number of inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from plait_bench import gate
+from plait_bench.papers.aggregation.sweeps import ends, lines, millions, value
+from plait_bench.papers.study import Claim, Found, Line, Panel, Row, Scale
+
+T_GATE, PLAIN = "skiplist", "plain skip list"
+NAMES = {
+    T_GATE: "T-Gate", PLAIN: "plain skip list", "ring": "ring", "locked multi-queue": "multi-queue",
+    "lock-free multi-queue": "lock-free multi-queue",
+}  # fmt: skip
+BATCH = 32
+PART = 0.7  # of the plain list's highest rate, at which latency is measured
+
+
+def figure_7(scale: Scale) -> Found:
+    rows: list[Row] = []
+    for inputs in scale.pick((5, 20), (5, 10, 15, 20)):
+        fast = gate.measure(inputs, 1, BATCH, scale.pick(100_000, 1_000_000, 2_000_000), runs=scale.pick(3, 5))
+        rate = PART * value(fast, "tuples_per_s", contender=PLAIN)
+        slow = gate.latencies(inputs, BATCH, rate, scale.pick(0.05, 0.3), runs=3)
+        rows += [
+            {
+                "sources": inputs, "contender": one["contender"], "tuples_per_s": one["tuples_per_s"], "rate": rate,
+                "mean_ms": two["mean_ms"], "p50_ms": two["p50_ms"],
+            }
+            for one, two in zip(fast, slow, strict=True)
+        ]  # fmt: skip
+    return shown(rows)
+
+
+def shown(rows: Sequence[Row]) -> Found:
+    """The figure of these rows."""
+    fewest, most = ends(rows, "sources")
+    rate = {
+        (n, who): value(rows, "tuples_per_s", sources=n, contender=who)
+        for n in (fewest, most)
+        for who in (T_GATE, PLAIN)
+    }
+    ms = {who: value(rows, "mean_ms", sources=most, contender=who) for who in (T_GATE, PLAIN)}
+    ratios = [
+        row["tuples_per_s"] / value(rows, "tuples_per_s", sources=row["sources"], contender=PLAIN)
+        for row in rows if row["contender"] == T_GATE
+    ]  # fmt: skip
+    claims = [
+        Claim("T-Gate sorts more tuples a second than a skip list, whatever the inputs", min(ratios) > 1.5,
+              ", ".join(f"{ratio:.1f} times" for ratio in ratios)),
+        Claim("the skip list gets slower as inputs are added", rate[most, PLAIN] < rate[fewest, PLAIN],
+              f"{millions(rate[fewest, PLAIN])} to {millions(rate[most, PLAIN])} t/s"),
+        Claim("T-Gate gets faster as inputs are added", rate[most, T_GATE] > rate[fewest, T_GATE],
+              f"{millions(rate[fewest, T_GATE])} to {millions(rate[most, T_GATE])} t/s", cores=most + 1),
+        Claim("T-Gate's latency is lower", ms[T_GATE] < ms[PLAIN], f"{ms[T_GATE]:.2f} against {ms[PLAIN]:.2f} ms"),
+    ]  # fmt: skip
+    panels = [
+        Panel("inputs", "tuples/s", [
+            *lines(rows, "sources", "tuples_per_s", "contender", NAMES),
+            Line("T-Gate", [20], [2.2e6], published=True), Line("skip list", [20], [1.5e6], published=True),
+        ], title="sorted", log_y=True),
+        Panel("inputs", "mean latency, ms", [
+            *lines(rows, "sources", "mean_ms", "contender", NAMES),
+            Line("T-Gate", [20], [1.0], published=True), Line("skip list", [20], [1.6], published=True),
+        ], title=f"at {PART:.0%} of the plain list's rate", log_y=True),
+    ]  # fmt: skip
+    return Found(
+        f"With {most} inputs T-Gate sorts {millions(rate[most, T_GATE])} t/s, a plain skip list {millions(rate[most, PLAIN])}, and a "
+        f"tuple takes {ms[T_GATE]:.1f} against {ms[PLAIN]:.1f} ms.",
+        rows, claims, panels,
+        "The plain list is ours, not Java's: T-Gate's own nodes without handles and without a frontier that is kept. Tuples come in "
+        f"batches of {BATCH}. Latency is from the moment when a tuple was due, at one rate for all: {PART} of the plain list's highest.",
+    )  # fmt: skip

@@ -1,0 +1,107 @@
+"""Figures 28 to 34: TuML-MC by its number of update threads, the six order-sensitive queries, 5 and 20 inputs.
+
+On a machine with fewer cores than threads rates say little: what is judged everywhere is how long the busiest update thread
+works on a tuple, which bounds the rate where each has a core.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from plait_bench.papers.aggregation.sweeps import SIX, by_threads, ends, lines, millions, of, value
+from plait_bench.papers.study import Claim, Found, Line, Panel, Row, Scale
+
+NAMES = {5: "5 inputs", 20: "20 inputs"}
+#: Threads that a machine needs a core for: those that push, update and read.
+CORES = 16
+DEPARTS = (
+    "Update threads have windows of their own instead of a W-Hive between them, and whoever reads merges what they close. Every one "
+    "of them reads all tuples from the ring, and keeps those of its keys. The paper goes to 12 threads."
+)
+
+
+def of_query(name: str) -> Callable[[Scale], Found]:
+    """The study of a query."""
+    return partial(_measured, name=name)
+
+
+def _measured(scale: Scale, name: str) -> Found:
+    return shown(name, by_threads(scale, name))
+
+
+def figure_34(scale: Scale) -> Found:
+    return scaling({name: by_threads(scale, name) for name in SIX})
+
+
+def shown(name: str, rows: Sequence[Row]) -> Found:
+    """A query's figure, of these rows."""
+    few, many = ends(rows, "threads")
+    inputs = ends(rows)[1]
+    rate = {n: value(rows, "tuples_per_s", threads=n, inputs=inputs) for n in (few, many)}
+    busy = {row["threads"]: row["updater_ns"] for row in of(rows, inputs=inputs)}
+    best = max(row["tuples_per_s"] for row in of(rows, inputs=inputs))
+    claims = [
+        Claim("no update thread gets more to do as threads are added", busy[many] < 1.5 * busy[few],
+              f"{busy[few]:.0f} ns a tuple with {few}, {busy[many]:.0f} with {many}", quick=False),
+        Claim("throughput grows with the update threads", rate[many] > rate[few],
+              f"{millions(rate[few])} to {millions(rate[many])} t/s", cores=CORES),
+        Claim("it does not degrade beyond the best number of threads", rate[many] > 0.8 * best,
+              f"{rate[many] / best:.2f} of the best", cores=CORES),
+    ]  # fmt: skip
+    if name[0] in "KfF":
+        claims.insert(0, Claim(
+            "update threads share the work: the busiest one's falls as they are added", busy[many] < 0.9 * busy[few],
+            f"{busy[few]:.0f} ns a tuple with {few}, {busy[many]:.0f} with {many}", quick=False,
+        ))  # fmt: skip
+    panels = [
+        Panel("update threads", "tuples/s", lines(rows, "threads", "tuples_per_s", "inputs", NAMES), title="here"),
+        Panel("update threads", "latency, ms p50", lines(rows, "threads", "push_p50_ms", "inputs", NAMES), title="here", log_y=True),
+        Panel("update threads", "processor time, ns a tuple", lines(rows, "threads", "updater_ns", "inputs", NAMES),
+              title="busiest update thread"),
+    ]  # fmt: skip
+    return Found(
+        f"With {inputs} inputs the busiest of {many} update threads works {busy[many] / busy[few]:.2f} of the time a tuple that a single "
+        f"one does; here that makes {millions(rate[few])} t/s into {millions(rate[many])}.",
+        rows, claims, panels, DEPARTS,
+    )  # fmt: skip
+
+
+def scaling(group: Mapping[str, Sequence[Row]]) -> Found:
+    """Figure 34, the six before it as one, of these rows."""
+    few, many = ends(group["k-OS"], "threads")
+    inputs = ends(group["k-OS"])[1]
+    share = {}
+    rates = {}
+    for name, rows in group.items():
+        busy, rate = (
+            [value(rows, column, threads=n, inputs=inputs) for n in (few, many)]
+            for column in ("updater_ns", "tuples_per_s")
+        )
+        share[name], rates[name] = busy[0] / busy[1], rate[1] / rate[0]
+    told = ", ".join(f"{name} {times:.2f}" for name, times in share.items())
+    claims = [
+        Claim("K-OS scales better than k-OS", share["K-OS"] > share["k-OS"], told, quick=False),
+        Claim("w-OS and W-OS scale alike", 0.5 < share["W-OS"] / share["w-OS"] < 2.0, told, quick=False),
+        Claim("TuML-MC's throughput grows with its threads, on all six", min(rates.values()) > 1.0,
+              ", ".join(f"{name} {times:.2f}" for name, times in rates.items()), cores=CORES),
+    ]  # fmt: skip
+    rows = [
+        {
+            "query": name,
+            "inputs": inputs,
+            "threads": many,
+            "speedup_of_the_busiest": share[name],
+            "rate_here": rates[name],
+        }
+        for name in group
+    ]
+    panel = Panel("", f"{many} threads over {few}", [
+        Line("busiest update thread, times shorter", list(group), list(share.values())),
+        Line("rate here", list(group), list(rates.values())),
+    ], bars=True)  # fmt: skip
+    return Found(
+        f"With {many} update threads for {few} the busiest one's work a tuple is {share['K-OS']:.1f} times shorter on K-OS and "
+        f"{share['k-OS']:.1f} times on k-OS.",
+        rows, claims, [panel], DEPARTS,
+    )  # fmt: skip
