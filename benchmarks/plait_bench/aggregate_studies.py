@@ -64,7 +64,7 @@ def rates(
         }
         low, high = min(flat.values()), max(flat.values())
         injected = sorted({round(step * most, -3) or 1_000.0 for step in steps for most in (low, high)})
-        for rate in injected[:: 3 if quick else 1]:
+        for rate in sorted({injected[0], injected[-1]}) if quick else injected:
             for design in flat:
                 made = _run(query, design, inputs, density, filling, int(rate * span), rate)
                 rows.append({

@@ -10,12 +10,25 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from plait_bench.papers.aggregation.sweeps import (
-    MQ, MQ_LF, NAMES, WIML, by_inputs, ends, gain, improved, let_through, lines, millions, of, value,
+    MQ,
+    MQ_LF,
+    NAMES,
+    WIML,
+    by_inputs,
+    ends,
+    gain,
+    improved,
+    let_through,
+    lines,
+    millions,
+    of,
+    on_readings,
+    value,
 )  # fmt: skip
 from plait_bench.papers.study import Claim, Found, Line, Panel, Row, Scale
 
 #: What the text gives at 20 inputs, tuples a second: its own design, and MQ where it says how many times that is.
-PUBLISHED = {
+PUBLISHED: dict[str, dict[str, float]] = {
     "k-OI": {WIML: 2.6e6}, "K-OI": {WIML: 430_000}, "w-OI": {WIML: 2.4e6, MQ: 2.4e6 / 19}, "W-OI": {WIML: 1.4e6, MQ: 1.4e6 / 16},
     "f-OI": {WIML: 615_000, MQ: 615_000 / 9}, "F-OI": {WIML: 615_000, MQ: 615_000 / 9},
 }  # fmt: skip
@@ -49,8 +62,9 @@ def shown(name: str, rows: Sequence[Row]) -> Found:
         Panel("inputs", "latency, ms p50", lines(rows, "inputs", "push_p50_ms", "design", NAMES), title="here", log_y=True),
     ]  # fmt: skip
     return Found(
-        f"With {most} inputs {NAMES[best]} does {millions(here[best])} t/s at {ms[best]:.0f} ms here and MQ {millions(here[MQ])} at "
-        f"{ms[MQ]:.0f}; by their threads' times it lets {gain(rows, best, most):.1f} times as much through.",
+        f"With {most} inputs {NAMES[best]} does {millions(here[best])} t/s at {ms[best]:.0f} ms here and MQ "
+        f"{millions(here[MQ])} at {ms[MQ]:.0f}; by their threads' times it lets {gain(rows, best, most):.1f} times as much "
+        "through.",
         through, [*trends(name, rows), *ranks(name, rows)], panels, DEPARTS,
     )  # fmt: skip
 
@@ -59,19 +73,19 @@ def trends(name: str, rows: Sequence[Row]) -> list[Claim]:
     """What more inputs do to each design."""
     fewest, most = ends(rows)
     best = improved(name)[0]
-    # Where songs are keys, results are most of what the output thread does: it takes longer runs to see the merging.
-    readings = name[0] in "kwW"
+    readings = on_readings(name)
     grown = {
         d: let_through(of(rows, design=d, inputs=most)[0]) / let_through(of(rows, design=d, inputs=fewest)[0])
         for d in (MQ, MQ_LF, best)
     }
     shown = f"{NAMES[best]} {grown[best]:.2f} of what it was with {fewest}"
     falls = Claim(
-        "what the multi-queues let through falls as inputs are added", max(grown[MQ], grown[MQ_LF]) < (0.85 if readings else 1.0),
+        "what the multi-queues let through falls as inputs are added",
+        (grown[MQ] + grown[MQ_LF]) / 2 < (0.9 if readings else 1.0),
         f"MQ {grown[MQ]:.2f} and MQ_LF {grown[MQ_LF]:.2f} of what it was with {fewest}", quick=readings,
     )  # fmt: skip
     if best != WIML:
-        return [falls, Claim("what TuML-SC lets through is rather stable", grown[best] > 0.7, shown)]
+        return [falls, Claim("what TuML-SC lets through is rather stable", grown[best] > 0.7, shown, quick=readings)]
     rates = [value(rows, "tuples_per_s", design=WIML, inputs=n) for n in (fewest, most)]
     return [
         falls,
@@ -87,8 +101,9 @@ def ranks(name: str, rows: Sequence[Row]) -> list[Claim]:
     costly = name[0] in "fF"
     row = of(rows, design=best, inputs=most)[0]
     instead = (
-        f"The function is computed by who pushes here, in every design: {row['input_ns']:.0f} of {row['input_ns'] + row['output_ns']:.0f} "
-        "ns a tuple, which all designs have in parallel and which few cores are busy with"
+        f"The function is computed by who pushes here, in every design: {row['input_ns']:.0f} of "
+        f"{row['input_ns'] + row['output_ns']:.0f} ns a tuple, which all designs have in parallel and which few cores are "
+        "busy with"
     ) if costly else ""  # fmt: skip
     rate, ms = (
         {d: value(rows, column, design=d, inputs=most) for d in (best, MQ)}
@@ -96,7 +111,7 @@ def ranks(name: str, rows: Sequence[Row]) -> list[Claim]:
     )
     return [
         Claim(f"{NAMES[best]}'s threads let more through than MQ's", gain(rows, best, most) > 1.05,
-              f"{gain(rows, best, most):.2f} times with {most} inputs"),
+              f"{gain(rows, best, most):.2f} times with {most} inputs", quick=on_readings(name)),
         Claim(f"{NAMES[best]} has the higher throughput", rate[best] > rate[MQ],
               f"{millions(rate[best])} against {millions(rate[MQ])} t/s", quick=False, instead=instead),
         Claim(f"{NAMES[best]} has the lower latency", ms[best] < ms[MQ], f"{ms[best]:.0f} against {ms[MQ]:.0f} ms", quick=False,

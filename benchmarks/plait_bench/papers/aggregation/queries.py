@@ -14,6 +14,7 @@ PRINTED = {
     "k": ("EC", 30, 3, 10), "K": ("SC", 30, 3, 10), "w": ("EC", 20, 2, 10), "W": ("EC", 40, 2, 20), "f": ("SC", 20, 2, 10),
     "F": ("SC", 20, 2, 10),
 }  # fmt: skip
+TUPLES = (3_000, 30_000)  # by size
 DATA = {paper.EC: ("EC", "meter"), paper.SC: ("SC", "song")}
 
 
@@ -21,7 +22,7 @@ def table_2(scale: Scale) -> Found:
     paper.warm()
     rows = []
     for name, query in paper.QUERIES.items():
-        data = paper.sources(query.data, 3, scale.pick(3_000, 100_000), int(2.5 * query.size_s))
+        data = paper.sources(query.data, 3, scale.pick(*TUPLES), int(2.5 * query.size_s))
         tables = {design: paper.once(query, data, design).table for design in query.designs}
         first = tables[query.designs[0]]
         rows.append({
@@ -50,6 +51,6 @@ def shown(rows: Sequence[Row]) -> Found:
         f"All {len(rows)} queries run on every design that serves them, {sum(row['designs'] for row in rows)} pairs, and "
         f"{len(differ)} of the queries have a row that differs.",
         rows, claims, (),
-        "EC and SC are made up with the paper's schemas, 243 meters and 40,000 songs: its data are not public. Keys of SC are by Zipf's "
-        "law.",
+        "EC and SC are made up with the paper's schemas, 243 meters and 40,000 songs: its data are not public. Keys of SC are by "
+        "Zipf's law.",
     )  # fmt: skip

@@ -6,9 +6,21 @@ Latency is from the moment when a push was due: what it waited for its turn, in 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from plait_bench.papers.aggregation.sweeps import (
-    MQ, MQ_LF, NAMES, T_GATE, WIML, by_inputs, by_rate, ends, gain, millions, of, value,
+    MQ,
+    MQ_LF,
+    NAMES,
+    T_GATE,
+    WIML,
+    by_inputs,
+    by_rate,
+    ends,
+    gain,
+    millions,
+    of,
+    value,
 )  # fmt: skip
 from plait_bench.papers.study import Claim, Found, Line, Panel, Row, Scale
 
@@ -61,7 +73,8 @@ def by_injected(rows: Sequence[Row], best: str) -> Found:
 
 def improvements(sensitive: Sequence[Row], insensitive: Sequence[Row]) -> Found:
     """Figure 12, the four before it as one: what T-Gate and W-Hive give, of these rows of K-OS and K-OI."""
-    rows, claims = [], []
+    rows: list[dict[str, Any]] = []
+    claims: list[Claim] = []
     for query, own, best in (("K-OS", sensitive, T_GATE), ("K-OI", insensitive, WIML)):
         most = ends(own)[1]
         through = gain(own, best, most)
@@ -72,8 +85,10 @@ def improvements(sensitive: Sequence[Row], insensitive: Sequence[Row]) -> Found:
             "latency_here": ms[MQ] / ms[best],
         })  # fmt: skip
         claims += [
-            Claim(f"{query}: {NAMES[best]}'s threads let more through than MQ's", through > 1.05, f"{through:.2f} times"),
-            Claim(f"{query}: its latency is lower, flat out", ms[best] < ms[MQ], f"{ms[best]:.0f} against {ms[MQ]:.0f} ms", quick=False),
+            Claim(f"{query}: {NAMES[best]}'s threads let more through than MQ's", through > 1.05, f"{through:.2f} times",
+                  quick=False),
+            Claim(f"{query}: its latency is lower, flat out", ms[best] < ms[MQ], f"{ms[best]:.0f} against {ms[MQ]:.0f} ms",
+                  quick=False),
         ]  # fmt: skip
     places = [f"{row['query']}\n{NAMES[row['design']]}" for row in rows]
     panel = Panel("", "times MQ", [
@@ -83,11 +98,11 @@ def improvements(sensitive: Sequence[Row], insensitive: Sequence[Row]) -> Found:
         Line("rate", places[:1], [1.6], published=True),
     ], bars=True)  # fmt: skip
     return Found(
-        f"By their threads' times TuML-SC on T-Gate lets {rows[0]['threads_let_through']:.1f} times as much through as MQ on K-OS, and "
-        f"WiML {rows[1]['threads_let_through']:.1f} times on K-OI.",
+        f"By their threads' times TuML-SC on T-Gate lets {rows[0]['threads_let_through']:.1f} times as much through as MQ on "
+        f"K-OS, and WiML {rows[1]['threads_let_through']:.1f} times on K-OI.",
         rows, claims, [panel],
-        "The figure is the caption of figures 8 to 11. Rates with a core for each thread are computed from processor times, as the "
-        "paper expects them from its durations: the slowest thread's.",
+        "The figure is the caption of figures 8 to 11. Rates with a core for each thread are computed from processor times, as "
+        "the paper expects them from its durations: the slowest thread's.",
     )  # fmt: skip
 
 

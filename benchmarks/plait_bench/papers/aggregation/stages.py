@@ -33,13 +33,13 @@ def order_sensitive(rows: Sequence[Row]) -> Found:
         Claim("the output thread of lock-free queues is not slower than that of locked ones", out[MQ_LF] < 1.1 * out[MQ],
               f"{out[MQ_LF]:.0f} and {out[MQ]:.0f} ns", quick=False),
         Claim("TuML-SC's output thread works shorter on a tuple than the multi-queues'", out[T_GATE] < min(out[MQ], out[MQ_LF]),
-              f"{out[T_GATE]:.0f} against {out[MQ]:.0f} and {out[MQ_LF]:.0f} ns"),
+              f"{out[T_GATE]:.0f} against {out[MQ]:.0f} and {out[MQ_LF]:.0f} ns", quick=False),
         Claim("its input threads work longer, since they merge", into[T_GATE] > into[MQ_LF],
               f"{into[T_GATE]:.0f} against {into[MQ_LF]:.0f} ns", quick=False),
     ]  # fmt: skip
     return Found(
-        f"On T-Gate, TuML-SC's input threads take {into[T_GATE]:.0f} ns a tuple where MQ's take {into[MQ]:.0f}, and its output thread "
-        f"{out[T_GATE]:.0f} where MQ's takes {out[MQ]:.0f}.",
+        f"On T-Gate, TuML-SC's input threads take {into[T_GATE]:.0f} ns a tuple where MQ's take {into[MQ]:.0f}, and its output "
+        f"thread {out[T_GATE]:.0f} where MQ's takes {out[MQ]:.0f}.",
         own, claims, [*_panels(own), _published({"output": {"MQ": 1e4, "MQ_LF": 1e9 / 130_000, "TuML-SC": 6_250}})], DEPARTS,
     )  # fmt: skip
 
@@ -56,11 +56,11 @@ def order_insensitive(rows: Sequence[Row], sensitive: Sequence[Row]) -> Found:
         Claim("they gain more work than TuML-SC's on K-OS do", more[0] > more[1], f"{more[0]:.2f} and {more[1]:.2f} times MQ's",
               quick=False),
         Claim("WiML's output thread works shorter on a tuple than the multi-queues'", out[WIML] < min(out[MQ], out[MQ_LF]),
-              f"{out[WIML]:.0f} against {out[MQ]:.0f} and {out[MQ_LF]:.0f} ns"),
+              f"{out[WIML]:.0f} against {out[MQ]:.0f} and {out[MQ_LF]:.0f} ns", quick=False),
     ]  # fmt: skip
     return Found(
-        f"WiML's input threads take {into[WIML]:.0f} ns a tuple, {more[0]:.1f} times MQ's, and its output thread {out[WIML]:.0f} where "
-        f"MQ's takes {out[MQ]:.0f}.",
+        f"WiML's input threads take {into[WIML]:.0f} ns a tuple, {more[0]:.1f} times MQ's, and its output thread {out[WIML]:.0f} "
+        f"where MQ's takes {out[MQ]:.0f}.",
         own, claims, [*_panels(own), _published({"input": {"WiML": 1e9 / 22_000}, "output": {"WiML": 500.0}})], DEPARTS,
     )  # fmt: skip
 

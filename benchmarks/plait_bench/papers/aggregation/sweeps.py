@@ -22,6 +22,10 @@ from plait_bench import multi_queues
 from plait_bench.papers.study import Line, Row, Scale
 
 WINDOWS, FILLED = 2.5, 0.5
+#: Tuples a second of event time, by size; fewer where regular expressions read them.
+PER_SECOND = {"readings": (2_000, 8_000, 16_000), "songs": (800, 8_000, 16_000), "text": (600, 3_000, 8_000)}
+RATED = (100, 1_000, 1_000)  # the same where rates are injected, for so long:
+SPAN_S = (0.3, 1.0, 1.0)
 T_GATE, RING, WIML, MQ, MQ_LF = "tuml_sc, T-Gate", "tuml_sc", "wiml", *multi_queues.NAMES
 #: As figures name them.
 NAMES = {MQ: "MQ", MQ_LF: "MQ_LF", T_GATE: "TuML-SC on T-Gate", RING: "TuML-SC on the ring", WIML: "WiML"}
@@ -39,15 +43,14 @@ def improved(name: str) -> tuple[str, ...]:
 
 
 def tuples(scale: Scale, name: str) -> int:
-    """Of a query's stream, by its data's tuples a second of event time; fewer where regular expressions read them."""
-    query = paper.QUERIES[name]
-    if query.data == paper.EC:
-        density = scale.pick(2_000, 8_000, 16_000)
-    elif name[0] in "fF":
-        density = scale.pick(600, 3_000, 8_000)
-    else:
-        density = scale.pick(800, 8_000, 16_000)
-    return int(density * WINDOWS * query.size_s)
+    """Of a query's stream, by its data's tuples a second of event time."""
+    kind = "readings" if on_readings(name) else "text" if name[0] in "fF" else "songs"
+    return int(scale.pick(*PER_SECOND[kind]) * WINDOWS * paper.QUERIES[name].size_s)
+
+
+def on_readings(name: str) -> bool:
+    """Whether a query reads meters. Where songs are keys, results are most of what a short run does: it decides less."""
+    return paper.QUERIES[name].data == paper.EC
 
 
 @cache
@@ -57,8 +60,8 @@ def by_inputs(scale: Scale, name: str) -> tuple[Row, ...]:
     rows: list[dict[str, Any]] = []
     for inputs in scale.pick((5, 20), paper.INPUTS):
         rows += paper.case(
-            name, inputs, times=scale.pick(2, 3), tuples=tuples(scale, name), designs=designs(name), windows=WINDOWS,
-            warm=FILLED, piece=scale.pick(512, 1024, 2048), pieces=5,
+            name, inputs, times=scale.pick(2 if on_readings(name) else 1, 3), tuples=tuples(scale, name), designs=designs(name),
+            windows=WINDOWS, warm=FILLED, piece=scale.pick(512, 1024, 2048), pieces=5,
         )  # fmt: skip
     return tuple({"query": name, **row} for row in rows)
 
@@ -78,7 +81,7 @@ def by_threads(scale: Scale, name: str) -> tuple[Row, ...]:
 def by_rate(scale: Scale, name: str) -> tuple[Row, ...]:
     """Latency by the rate that is injected at 20 inputs: figures 9, 11 and 12."""
     made = studies.rates(
-        scale.size == "quick", names=(name,), per_second=scale.pick(100, 1_000), seconds=scale.pick(0.3, 1.5),
+        scale.size == "quick", names=(name,), per_second=scale.pick(*RATED), seconds=scale.pick(*SPAN_S),
         steps=scale.pick((0.1, 2.0), (0.1, 0.5, 0.9, 2.0)), designs=designs(name),
     )  # fmt: skip
     return tuple({"query": name, **row} for row in made["rows"])
@@ -106,7 +109,7 @@ def lines(rows: Sequence[Row], x: str, y: str, by: str, names: Mapping[Any, str]
     return [
         Line(names[each], [row[x] for row in own], [row[y] for row in own])
         for each in dict.fromkeys(row[by] for row in rows)
-        if (own := of(rows, **{by: each}))
+        if (own := [row for row in of(rows, **{by: each}) if row.get(y) is not None])
     ]
 
 

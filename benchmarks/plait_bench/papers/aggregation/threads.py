@@ -16,8 +16,8 @@ NAMES = {5: "5 inputs", 20: "20 inputs"}
 #: Threads that a machine needs a core for: those that push, update and read.
 CORES = 16
 DEPARTS = (
-    "Update threads have windows of their own instead of a W-Hive between them, and whoever reads merges what they close. Every one "
-    "of them reads all tuples from the ring, and keeps those of its keys. The paper goes to 12 threads."
+    "Update threads have windows of their own instead of a W-Hive between them, and whoever reads merges what they close. Every "
+    "one of them reads all tuples from the ring, and keeps those of its keys. The paper goes to 12 threads."
 )
 
 
@@ -56,13 +56,14 @@ def shown(name: str, rows: Sequence[Row]) -> Found:
         ))  # fmt: skip
     panels = [
         Panel("update threads", "tuples/s", lines(rows, "threads", "tuples_per_s", "inputs", NAMES), title="here"),
-        Panel("update threads", "latency, ms p50", lines(rows, "threads", "push_p50_ms", "inputs", NAMES), title="here", log_y=True),
+        Panel("update threads", "latency, ms p50", lines(rows, "threads", "push_p50_ms", "inputs", NAMES), title="here",
+              log_y=True),
         Panel("update threads", "processor time, ns a tuple", lines(rows, "threads", "updater_ns", "inputs", NAMES),
               title="busiest update thread"),
     ]  # fmt: skip
     return Found(
-        f"With {inputs} inputs the busiest of {many} update threads works {busy[many] / busy[few]:.2f} of the time a tuple that a single "
-        f"one does; here that makes {millions(rate[few])} t/s into {millions(rate[many])}.",
+        f"With {inputs} inputs the busiest of {many} update threads works {busy[many] / busy[few]:.2f} of the time a tuple that "
+        f"one alone does; here that makes {millions(rate[few])} t/s into {millions(rate[many])}.",
         rows, claims, panels, DEPARTS,
     )  # fmt: skip
 
