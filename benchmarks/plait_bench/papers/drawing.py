@@ -48,6 +48,7 @@ def _draw(axis: object, panel: Panel) -> None:
     axis.set_title(panel.title)  # type: ignore[attr-defined]
     if panel.log_x:
         axis.set_xscale("log")  # type: ignore[attr-defined]
+        axis.xaxis.set_minor_formatter("")  # type: ignore[attr-defined]  # between powers of ten they would overlap
     if panel.log_y:
         axis.set_yscale("log")  # type: ignore[attr-defined]
     else:
