@@ -58,7 +58,7 @@ def shown(name: str, rows: Sequence[Row]) -> Found:
     panels = [
         Panel("inputs", "tuples/s", [*lines(rows, "inputs", "tuples_per_s", "design", NAMES), *points], title="here", log_y=True),
         Panel("inputs", "tuples/s", lines(through, "inputs", "let_through", "design", NAMES),
-              title="with a core for each thread, by their times"),
+              title="a core for each thread (computed)"),
         Panel("inputs", "latency, ms p50", lines(rows, "inputs", "push_p50_ms", "design", NAMES), title="here", log_y=True),
     ]  # fmt: skip
     return Found(

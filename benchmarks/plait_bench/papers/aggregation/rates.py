@@ -63,7 +63,7 @@ def by_injected(rows: Sequence[Row], best: str) -> Found:
         Line("here", [NAMES[d].replace(" on ", "\n") for d in designs], [high[d] for d in designs]),
         Line("O_t alone" if best == T_GATE else "WiML", [NAMES[d].replace(" on ", "\n") for d in designs if d in _told(best)],
              [PUBLISHED[d] for d in designs if d in _told(best)], published=True),
-    ], log_y=True, bars=True)  # fmt: skip
+    ], bars=True)  # fmt: skip
     return Found(
         f"{NAMES[best]} takes {whole[best, rates[0]]:.1f} ms at {rates[0]:,.0f} t/s and {whole[best, rates[-1]]:.0f} ms at "
         f"{rates[-1]:,.0f}; flat out it does {millions(high[best])} t/s, MQ {millions(high[MQ])}.",

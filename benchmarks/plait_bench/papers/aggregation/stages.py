@@ -75,7 +75,7 @@ def _panels(rows: Sequence[Row]) -> list[Panel]:
         Panel("", "processor time, ns a tuple", [
             Line("input threads", places, [row["input_ns"] for row in rows]),
             Line("output thread", places, [row["output_ns"] for row in rows]),
-        ], title="here", log_y=True, bars=True)
+        ], title="here", bars=True)
     ]  # fmt: skip
 
 
@@ -84,4 +84,4 @@ def _published(stages: dict[str, dict[str, float]]) -> Panel:
     bars = [
         Line(f"{stage} thread", list(found), list(found.values()), published=True) for stage, found in stages.items()
     ]
-    return Panel("", "duration, ns a tuple", bars, title="in the paper", log_y=True, bars=True)
+    return Panel("", "duration, ns a tuple", bars, title="in the paper", log_y=len(bars) > 1, bars=True)
