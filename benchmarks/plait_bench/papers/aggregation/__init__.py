@@ -5,6 +5,8 @@ Figures 12, 17, 22, 27 and 34 are captions of groups of figures: each lays its g
 
 from __future__ import annotations
 
+from functools import partial
+
 from plait_bench.papers.aggregation import features, gate, inputs, queries, rates, stages, threads
 from plait_bench.papers.study import Study
 
@@ -13,11 +15,13 @@ BETTER = "TuML-SC is above both multi-queues, whose throughput falls with the in
 
 
 def _by_inputs(number: int, name: str, title: str, published: str) -> Study:
-    return Study(PAPER, f"figure {number}", f"{name} by inputs: {title}", inputs.of_query(name), published)
+    return Study(PAPER, f"figure {number}", f"{name} by inputs: {title}", partial(inputs.figure, name=name), published)
 
 
 def _by_threads(number: int, name: str, published: str) -> Study:
-    return Study(PAPER, f"figure {number}", f"{name}: TuML-MC by update threads", threads.of_query(name), published)
+    return Study(
+        PAPER, f"figure {number}", f"{name}: TuML-MC by update threads", partial(threads.figure, name=name), published
+    )
 
 
 STUDIES: tuple[Study, ...] = (

@@ -6,8 +6,7 @@ processor times by section 7.3's rule (the slowest kind of threads bounds); and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 
 from plait_bench.papers.aggregation.sweeps import (
     MQ,
@@ -39,12 +38,8 @@ DEPARTS = (
 )
 
 
-def of_query(name: str) -> Callable[[Scale], Found]:
+def figure(scale: Scale, name: str) -> Found:
     """The study of a query."""
-    return partial(_measured, name=name)
-
-
-def _measured(scale: Scale, name: str) -> Found:
     return shown(name, by_inputs(scale, name))
 
 

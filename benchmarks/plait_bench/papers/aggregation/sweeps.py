@@ -23,7 +23,7 @@ from plait_bench.papers.study import Line, Row, Scale
 
 WINDOWS, FILLED = 2.5, 0.5
 #: Tuples a second of event time, by size; fewer where regular expressions read them.
-PER_SECOND = {"readings": (2_000, 8_000, 16_000), "songs": (800, 8_000, 16_000), "text": (600, 3_000, 8_000)}
+PER_SECOND = {"readings": (2_000, 8_000, 12_000), "songs": (800, 8_000, 12_000), "text": (600, 3_000, 5_000)}
 RATED = (100, 1_000, 1_000)  # the same where rates are injected, for so long:
 SPAN_S = (0.3, 1.0, 1.0)
 T_GATE, RING, WIML, MQ, MQ_LF = "tuml_sc, T-Gate", "tuml_sc", "wiml", *multi_queues.NAMES
@@ -71,7 +71,7 @@ def by_threads(scale: Scale, name: str) -> tuple[Row, ...]:
     """TuML-MC's rows by inputs and number of update threads: figures 28 to 34."""
     numbers = scale.pick((1, 2), (1, 2, 4), tuple(n for n in (1, 2, 4, 8, 12) if n <= max(scale.cores, 4)))
     made = studies.workers(
-        names=(name,), inputs=(5, 20), numbers=numbers, tuples=tuples(scale, name), times=scale.pick(1, 3), windows=WINDOWS,
+        names=(name,), inputs=(5, 20), numbers=numbers, tuples=tuples(scale, name), times=scale.pick(1, 3, 2), windows=WINDOWS,
         warm=FILLED, piece=scale.pick(512, 1024, 2048), pieces=5,
     )  # fmt: skip
     return tuple({"query": name, **row} for row in made["rows"])

@@ -6,8 +6,7 @@ works on a tuple, which bounds the rate where each has a core.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 
 from plait_bench.papers.aggregation.sweeps import SIX, by_threads, ends, lines, millions, of, value
 from plait_bench.papers.study import Claim, Found, Line, Panel, Row, Scale
@@ -21,12 +20,8 @@ DEPARTS = (
 )
 
 
-def of_query(name: str) -> Callable[[Scale], Found]:
+def figure(scale: Scale, name: str) -> Found:
     """The study of a query."""
-    return partial(_measured, name=name)
-
-
-def _measured(scale: Scale, name: str) -> Found:
     return shown(name, by_threads(scale, name))
 
 
