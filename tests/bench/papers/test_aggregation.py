@@ -275,6 +275,20 @@ def test_every_figure_and_table_of_the_evaluation_has_a_study():
     assert all(study.published for study in STUDIES)
 
 
+def test_figures_share_what_was_measured_last():
+    made: list[Scale] = []
+
+    @sweeps.shared
+    def measured(scale: Scale, name: str) -> tuple[Row, ...]:
+        made.append(scale)
+        return ({"attempt": scale.attempt},)
+
+    first, again = Scale("quick", cores=2), Scale("quick", cores=2, attempt=1)
+    assert measured(first, "k-OS") == measured(first, "k-OS") == ({"attempt": 0},)
+    assert measured(again, "k-OS") == measured(first, "k-OS") == ({"attempt": 1},)
+    assert made == [first, again]
+
+
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> Scale:
     """A quick run of next to nothing: two queries, a few tuples a second, nothing warm."""
