@@ -27,6 +27,7 @@ ORDER_SENSITIVE = tuple(name for name in paper.QUERIES if name.endswith("OS"))
 #: Of the slowest design's highest rate and of the fastest one's: from nearly idle to more than any can do.
 STEPS = (0.1, 0.5, 0.9, 1.2)
 PUSH_S = 0.01  # of tuples in a push, where a rate is injected
+MOST = 1_500_000  # tuples of a run at a rate: what no design sustains need not last, and a gigabyte of comments would be made
 
 
 def rates(
@@ -44,7 +45,7 @@ def rates(
         names: Which of the twelve queries.
         inputs: Sources.
         per_second: Tuples a second of event time, which a window's size is counted in. None: 1,000.
-        seconds: How long each rate is injected. None: 2.
+        seconds: How long each rate is injected, or until `MOST` tuples are. None: 2.
         steps: Parts of the highest rates.
         designs: Which of them. Empty: all that serve the query.
 
@@ -66,7 +67,7 @@ def rates(
         injected = sorted({round(step * most, -3) or 1_000.0 for step in steps for most in (low, high)})
         for rate in sorted({injected[0], injected[-1]}) if quick else injected:
             for design in flat:
-                made = _run(query, design, inputs, density, filling, int(rate * span), rate)
+                made = _run(query, design, inputs, density, filling, min(int(rate * span), MOST), rate)
                 rows.append({
                     **paper.described(query), "inputs": inputs, "design": design, "rate": rate,
                     "push_p50_ms": made.push_ms.p50, "push_p99_ms": made.push_ms.p99, "ready_p50_ms": made.ready_ms.p50,

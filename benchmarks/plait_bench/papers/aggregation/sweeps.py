@@ -55,7 +55,7 @@ def on_readings(name: str) -> bool:
 
 
 def shared(measure: Callable[[Scale, str], tuple[Row, ...]]) -> Callable[[Scale, str], tuple[Row, ...]]:
-    """Measured once for all figures. Where one of them had to measure again, later ones have those rows: the first were doubtful."""
+    """Measured once for all figures. Where one had to measure again, later ones have those rows: the first were doubtful."""
     kept: dict[tuple[Scale, str], tuple[Row, ...]] = {}
 
     @wraps(measure)
