@@ -152,10 +152,12 @@ def test_a_query_by_inputs(name):
     fails(inputs.shown(name, rows_of(name, spoiled(best, 20, tuples_per_s=0.9e6))), "higher throughput")
     fails(inputs.shown(name, rows_of(name, spoiled(best, 20, push_p50_ms=61.0))), "lower latency")
     if best == WIML:
-        fails(inputs.shown(name, rows_of(name, spoiled(WIML, 20, output_ns=70.0))), "what WiML lets through grows")
+        fails(
+            inputs.shown(name, rows_of(name, spoiled(WIML, 20, output_ns=90.0))), "what WiML lets through does not fall"
+        )
         fails(inputs.shown(name, rows_of(name, spoiled(WIML, 20, tuples_per_s=3e6))), "WiML's throughput grows")
     else:
-        fails(inputs.shown(name, rows_of(name, spoiled(T_GATE, 20, output_ns=150.0))), "rather stable")
+        fails(inputs.shown(name, rows_of(name, spoiled(T_GATE, 20, output_ns=160.0))), "rather stable")
 
 
 def test_only_dear_functions_have_an_excuse():
