@@ -209,16 +209,13 @@ def test_twice_the_windows_are_explained():
 def by_threads(name: str, busy: tuple[float, float], rate: tuple[float, float] = (1e6, 3e6)) -> list[Row]:
     return [
         {
-            "query": name,
-            "inputs": n,
-            "threads": count,
-            "updater_ns": busy[at],
-            "tuples_per_s": rate[at],
+            "query": name, "gate": gate, "inputs": n, "threads": count, "updater_ns": busy[at], "tuples_per_s": rate[at],
             "push_p50_ms": 5.0,
         }
+        for gate in ("skiplist", "ring")
         for n in (5, 20)
         for at, count in enumerate((1, 4))
-    ]
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", sweeps.SIX)

@@ -84,13 +84,16 @@ def by_inputs(scale: Scale, name: str) -> tuple[Row, ...]:
 
 @shared
 def by_threads(scale: Scale, name: str) -> tuple[Row, ...]:
-    """TuML-MC's rows by inputs and number of update threads: figures 28 to 34."""
+    """TuML-MC's rows by gate, inputs and number of update threads: figures 28 to 34."""
     numbers = scale.pick((1, 2), (1, 2, 4), tuple(n for n in (1, 2, 4, 8, 12) if n <= max(scale.cores, 4)))
-    made = studies.workers(
-        names=(name,), inputs=(5, 20), numbers=numbers, tuples=tuples(scale, name), times=scale.pick(1, 3, 2), windows=WINDOWS,
-        warm=FILLED, piece=scale.pick(512, 1024, 2048), pieces=5,
-    )  # fmt: skip
-    return tuple({"query": name, **row} for row in made["rows"])
+    rows: list[Row] = []
+    for gate in scale.pick(("skiplist",), ("skiplist", "ring")):
+        made = studies.workers(
+            names=(name,), inputs=(5, 20), numbers=numbers, tuples=tuples(scale, name), times=scale.pick(1, 3, 2),
+            windows=WINDOWS, warm=FILLED, piece=scale.pick(512, 1024, 2048), pieces=5, gate=gate,
+        )  # fmt: skip
+        rows += [{"query": name, "gate": gate, **row} for row in made["rows"]]
+    return tuple(rows)
 
 
 @shared
