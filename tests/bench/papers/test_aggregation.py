@@ -5,6 +5,7 @@ Rows are made up. `rows_of` gives a query's rows by inputs as the paper would ha
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -186,7 +187,7 @@ def test_figures_17_22_and_27():
         close = {"F_OS": spoiled(T_GATE, 20, output_ns=400.0)} if shown is features.cost else {}
         holds(shown(group((*names, *others), 2.0, **close)))
         cheaper = shown(group((*names, *others), 0.9))
-        assert [claim.holds for claim in cheaper.claims if claim.says.endswith("every design throughput")] == [False]
+        assert [claim.holds for claim in cheaper.claims if re.search("costs? throughput", claim.says)] == [False]
         worse: dict[str, Spoil] = {last: spoiled(WIML, 20, output_ns=1_000.0)}
         fails(shown(group((*names, *others), 2.0, **close, **worse)), "on all four")
 

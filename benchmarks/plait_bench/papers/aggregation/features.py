@@ -6,6 +6,7 @@ They are the captions of the figures before them: the same rows, laid beside one
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from statistics import geometric_mean
 
 from plait_bench.papers.aggregation.sweeps import MQ, NAMES, T_GATE, by_inputs, ends, gain, improved, of, on_readings
 from plait_bench.papers.study import Claim, Found, Line, Panel, Row, Scale
@@ -31,7 +32,7 @@ def figure_27(scale: Scale) -> Found:
 def keys(group: Group) -> Found:
     """Figure 17 of these rows."""
     dearer = _dearer(group, KEYS)
-    claim = Claim("more keys cost every design throughput", min(dearer.values()) > 1.1, _told(dearer))
+    claim = Claim("more keys cost throughput", geometric_mean(dearer.values()) > 1.1, _told(dearer))
     return _found(group, KEYS, [claim], f"40,000 keys cost {_spread(dearer)} times the work a tuple that 243 do",
                   "Songs are keys by Zipf's law, so a window has fewer of them than there are.")  # fmt: skip
 
@@ -40,7 +41,7 @@ def windows(group: Group) -> Found:
     """Figure 22 of these rows."""
     dearer = _dearer(group, WINDOWS)
     claim = Claim(
-        "a tuple that is in twice as many windows costs every design throughput", min(dearer.values()) > 1.3, _told(dearer),
+        "twice as many windows that a tuple is in cost throughput", geometric_mean(dearer.values()) > 1.3, _told(dearer),
         instead="A tuple updates one pane here, however many windows it is in, and windows are made of panes: twice the windows "
         f"take {_spread(dearer)} times the work, where the paper's WiML fell to 0.58 of its throughput",
     )  # fmt: skip
@@ -55,11 +56,11 @@ def cost(group: Group) -> Found:
     tuml = {name: gain(group[name], T_GATE, most) for name in ("k-OS", "F-OS")}
     wiml = [gain(group[name], improved(name)[0], most) for name in ("f-OI", "F-OI")]
     claims = [
-        Claim("a dearer function costs every design throughput", min(dearer.values()) > 1.0, _told(dearer), quick=False),
+        Claim("a dearer function costs throughput", geometric_mean(dearer.values()) > 1.05, _told(dearer), quick=False),
         Claim("TuML-SC improves less on MQ where the function is dear", tuml["F-OS"] < tuml["k-OS"],
               f"{tuml['F-OS']:.2f} times on F-OS, {tuml['k-OS']:.2f} on k-OS"),
         Claim("WiML improves on MQ by about the same, whatever the function costs", 0.5 < wiml[1] / wiml[0] < 2.0,
-              f"{wiml[0]:.2f} times on f-OI, {wiml[1]:.2f} on F-OI"),
+              f"{wiml[0]:.2f} times on f-OI, {wiml[1]:.2f} on F-OI", quick=False),
     ]  # fmt: skip
     return _found(group, COST, claims, f"A second regular expression makes the work {_spread(dearer)} times that of one",
                   "Functions of text are computed by who pushes, in every design.")  # fmt: skip

@@ -24,7 +24,7 @@ from plait_bench.papers.study import Line, Row, Scale
 
 WINDOWS, FILLED = 2.5, 0.5
 #: Tuples a second of event time, by size; fewer where regular expressions read them.
-PER_SECOND = {"readings": (2_000, 8_000, 12_000), "songs": (800, 8_000, 12_000), "text": (600, 3_000, 5_000)}
+PER_SECOND = {"readings": (2_000, 8_000, 12_000), "songs": (600, 8_000, 12_000), "text": (400, 3_000, 5_000)}
 RATED = (100, 1_000, 1_000)  # the same where rates are injected, for so long:
 SPAN_S = (0.3, 1.0, 1.0)
 T_GATE, RING, WIML, MQ, MQ_LF = "tuml_sc, T-Gate", "tuml_sc", "wiml", *multi_queues.NAMES
