@@ -20,7 +20,6 @@ from plait_bench.papers.aggregation.sweeps import (
     ends,
     gain,
     millions,
-    of,
     value,
 )  # fmt: skip
 from plait_bench.papers.study import Claim, Found, Line, Panel, Row, Scale
@@ -54,7 +53,7 @@ def by_injected(rows: Sequence[Row], best: str) -> Found:
         Claim("latency explodes when more is injected than a design can do", geometric_mean(blown.values()) > 2,
               ", ".join(f"{NAMES[d]} {times:.0f} times" for d, times in blown.items())),
         _falls_first(whole, rates, designs),
-        *(_lowest(rows, whole, best) if best == WIML else ()),
+        *([_lowest(whole, rates)] if best == WIML else []),
     ]  # fmt: skip
     high = {row["design"]: row["highest_rate"] for row in rows}
     panel = Panel("tuples/s that are injected", "latency, ms p50", [
@@ -117,14 +116,13 @@ def _falls_first(whole: dict[tuple[str, float], float], rates: list[float], desi
     )  # fmt: skip
 
 
-def _lowest(rows: Sequence[Row], whole: dict[tuple[str, float], float], best: str) -> tuple[Claim, ...]:
-    """At rates that all of them sustain."""
-    rates = sorted({row["rate"] for row in rows})
-    sustained = [rate for rate in rates if all(row["sustained"] for row in of(rows, rate=rate))]
-    ratios = [whole[best, rate] / min(whole[d, rate] for d in (MQ, MQ_LF)) for rate in sustained]
-    median = sorted(ratios)[len(ratios) // 2] if ratios else 0.0
-    return (Claim("WiML's latency is not above the multi-queues' at rates that all sustain", 0 < median < 1.25,
-                  f"{median:.2f} of the better one's, the median of {len(ratios)} rates", quick=False),)  # fmt: skip
+def _lowest(whole: dict[tuple[str, float], float], rates: list[float]) -> Claim:
+    """At all rates but the highest, which no design sustains."""
+    ratios = [whole[WIML, rate] / min(whole[MQ, rate], whole[MQ_LF, rate]) for rate in rates[:-1]]
+    return Claim(
+        "WiML's latency is not above the multi-queues', whatever the rate", geometric_mean(ratios) < 1.25,
+        ", ".join(f"{ratio:.2f}" for ratio in ratios) + " of the better one's", quick=False,
+    )  # fmt: skip
 
 
 def _told(best: str) -> tuple[str, ...]:

@@ -56,7 +56,7 @@ def shown(name: str, rows: Sequence[Row]) -> Found:
                                busy[many] < 0.9 * busy[few], told, quick=False))  # fmt: skip
     return Found(
         f"With {inputs} inputs the busiest of {many} update threads works {busy[many] / busy[few]:.2f} of the time a tuple that "
-        f"one alone does; here that makes {millions(rate[few])} t/s into {millions(rate[many])}.",
+        f"one alone does; here {few} gave {millions(rate[few])} t/s and {many} gave {millions(rate[many])}.",
         rows, claims, _panels(rows), DEPARTS,
     )  # fmt: skip
 
