@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from statistics import geometric_mean
 
 from plait_bench import gate
+from plait_bench.gate_latency import latencies
 from plait_bench.papers.aggregation.sweeps import ends, lines, millions, of, value
 from plait_bench.papers.study import Claim, Found, Line, Panel, Row, Scale
 
@@ -26,7 +27,7 @@ def figure_7(scale: Scale) -> Found:
         fast = gate.measure(inputs, 1, BATCH, scale.pick(*TUPLES), runs=scale.pick(3, 5))
         rate = PART * value(fast, "tuples_per_s", contender=PLAIN)
         timed = [each for each in gate.CONTENDERS if scale.size != "quick" or each.name in (T_GATE, PLAIN)]
-        slow = gate.latencies(inputs, BATCH, rate, scale.pick(*SECONDS), runs=3, contenders=timed)
+        slow = latencies(inputs, BATCH, rate, scale.pick(*SECONDS), runs=3, contenders=timed)
         took = {row["contender"]: {"rate": rate, "mean_ms": row["mean_ms"], "p50_ms": row["p50_ms"]} for row in slow}
         rows += [
             {
