@@ -48,6 +48,7 @@ def _draw(axis: object, panel: Panel) -> None:
     axis.set_title(panel.title)  # type: ignore[attr-defined]
     if panel.log_x:
         axis.set_xscale("log")  # type: ignore[attr-defined]
+        axis.xaxis.set_minor_formatter("")  # type: ignore[attr-defined]  # between powers of ten they would overlap
     if panel.log_y:
         axis.set_yscale("log")  # type: ignore[attr-defined]
     else:
@@ -74,6 +75,7 @@ def _bars(axis: object, lines: Sequence[Line]) -> None:
         if line.published:
             style |= {"color": "none", "hatch": "//"}
         axis.bar(left, list(line.y), width, label=_label(line), **style)  # type: ignore[attr-defined]
+    axis.margins(y=0.25 if len(lines) > 2 else 0.05)  # type: ignore[attr-defined]  # room for the legend
     axis.set_xticks(range(len(places)), [str(place) for place in places])  # type: ignore[attr-defined]
 
 
