@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak kafka lint format types contracts check clean setup java
+.PHONY: help demo test soak kafka papers lint format types contracts check clean setup java
 
 BIN := .venv/bin
 
@@ -17,6 +17,9 @@ soak: setup java ## Run what takes long: every property with many more examples,
 
 kafka: setup java ## Run the tests that start a Kafka broker (soak runs them too)
 	@$(BIN)/pytest -q -n 0 -m slow tests/spark/test_kafka.py
+
+papers: setup ## Measure the papers' figures in two minutes, and fail where a shape that they claim does not hold
+	@$(BIN)/plait bench papers --quick
 
 lint: setup ## Check style and formatting (ruff)
 	@$(BIN)/ruff check .

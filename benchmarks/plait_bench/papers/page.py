@@ -86,7 +86,8 @@ def _study(each: Outcome) -> str:
         f"<p class=dim>In the paper: {escape(each.published)}</p>" if each.published else "",
         f"<p class=dim>Different here: {escape(found.departs)}</p>" if found.departs else "",
         f"<details><summary>{len(found.rows)} rows of data; {each.seconds:.1f} s"
-        f"{', measured twice' if each.tries > 1 else ''}; <code>plait bench papers --only {each.name}</code></summary>",
+        f"{f', measured {each.tries} times' if each.tries > 1 else ''}; "
+        f"<code>plait bench papers --only {each.name}</code></summary>",
         f"{_table(found.rows)}</details>",
     ])  # fmt: skip
 

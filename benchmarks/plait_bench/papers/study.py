@@ -6,8 +6,8 @@ decided from the rows by a rule that stands in the study: it holds or it does no
 no claim.
 
 A claim may need more cores than there are (`cores`) or more time than a quick run takes (`quick=False`); it is then shown and
-not judged, and the report says so. A study one of whose claims failed is measured once more before that is believed: machines
-are shared, and a busy second makes any curve bend.
+not judged, and the report says so. A study one of whose claims failed is measured again, twice at most, before that is believed:
+machines are shared, and a busy second makes any curve bend.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Scale:
         size: `"quick"`, a look of about two seconds a study; `"usual"`, under a minute on two cores; `"full"`, for machines
             with many cores.
         cores: Of this machine.
-        attempt: 0, or 1 when a study is measured again: another key for caches.
+        attempt: 0, or how often a study was measured before: another key for caches.
     """
 
     size: Size = "usual"
