@@ -99,3 +99,10 @@ def test_inputs_stand_below_what_reads_them() -> None:
     assert [len(line) - len(line.lstrip()) for line in lines] == [0, 2, 4, 2]
     assert lines[0].startswith("inner join 'outer'")
     assert lines[1].startswith("  aggregate 'counts'")
+
+
+def test_a_notebook_shows_the_plan() -> None:
+    query = plait.aggregate(
+        plait.stream("a", unit="us"), size="5us", compute={"n": plait.count(where="x < 3 and y > 2")}
+    )
+    assert query._repr_html_() == f"<pre>{query.explain().replace('<', '&lt;').replace('>', '&gt;')}</pre>"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import html
 import importlib
 import importlib.util
 import reprlib
@@ -278,6 +279,10 @@ class Query:
         from plait.query.explain import explain
 
         return explain(self)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows of a query: its plan."""
+        return f"<pre>{html.escape(self.explain())}</pre>"
 
 
 def bounded(engine: str, form: int, options: Mapping[str, Any]) -> Any:
