@@ -26,6 +26,8 @@ class Memory:
         self.words = list(words)
         self.clock = clock
         count = len(self.words)
+        self.base = clock.places(count)
+        self.changes = 0  # how many stores have changed a word
         self.known = [[0] * threads for _ in range(threads)]
         for thread in range(threads):
             self.known[thread][thread] = 1
@@ -59,6 +61,7 @@ class Memory:
             for reader, time in (self.looked[at] or {}).items():
                 self._require(at, (reader, time), "writes over what is read by")
             self.wrote[at], self.looked[at] = (thread, self.known[thread][thread]), None
+        self.changes += self.words[at] != value
         self.words[at] = value
 
     def __len__(self) -> int:
@@ -84,6 +87,7 @@ class Memory:
             self.passed[at] = list(map(max, known, passed)) if joined and passed else list(known)
             self.stored[at] = (thread, known[thread])
             known[thread] += 1
+        self.changes += self.words[at] != value
         self.words[at] = value
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.explore import races
 from tests.explore.linearize import Call, linearizes
-from tests.explore.schedule import Clock, Deadlock, Failure, explore, follow, sample
+from tests.explore.schedule import Clock, Deadlock, Failure, Sleep, explore, follow, sample
 
 # Threads as `twin.load` makes them: a bare `yield` before every step.
 
@@ -26,7 +26,7 @@ def lost_update(clock):
 
 
 def test_a_lost_update_needs_one_preemption():
-    assert explore(lost_update, preemptions=0) == 2
+    assert explore(lost_update, preemptions=0) == [2]
     with pytest.raises(Failure) as caught:
         explore(lost_update, preemptions=1)
     with pytest.raises(Failure):
@@ -48,7 +48,7 @@ def test_every_schedule_is_run_once():
 
         return [thread("a"), thread("b")], lambda: seen.append("".join(order))
 
-    assert explore(scenario, preemptions=99) == len(set(seen)) == 20  # 6 over 3
+    assert sum(explore(scenario, preemptions=99)) == len(set(seen)) == 20  # 6 over 3
 
 
 def test_a_lost_wake_up_is_a_deadlock():
@@ -56,7 +56,7 @@ def test_a_lost_wake_up_is_a_deadlock():
         words = [0]
 
         def sleeper():
-            yield words, 0, 0
+            yield Sleep(words, 0, 0)
 
         def other():
             yield

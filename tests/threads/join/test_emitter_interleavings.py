@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.explore.addresses import NativeTwin, View, address
-from tests.explore.schedule import Clock, Thread, explore, sample
+from tests.explore.schedule import Clock, Sleep, Thread, explore, sample
 
 from plait.core.machine.line import LINE
 from plait.order import AFTER_ALL, BEFORE_ALL
@@ -242,7 +242,7 @@ def sharing(faults: Patches | None = None) -> Callable[[Clock], tuple[list[Threa
                         yield
                         first = load(block, at)
                         if row + 1 - first > 2:
-                            yield block, at, first
+                            yield Sleep(block, at, first)
                 number = np.full(1, row)
                 yield from found(SEGMENT)["append"](block, 1, one, number, number, number, one, one, one, (), ())
 
@@ -252,7 +252,7 @@ def sharing(faults: Patches | None = None) -> Callable[[Clock], tuple[list[Threa
                 yield
                 end = load(block, seg.END)
                 if end == first:
-                    yield block, seg.END, end
+                    yield Sleep(block, seg.END, end)
                 for row in range(first, end):
                     assert ids[row & 1] == row, "another row stands there"
                 first = end
