@@ -135,9 +135,10 @@ class NativeTwin(twin.Twin):
         return Sleep(_Changes(self.space.memory), 0, self.space.memory.changes)
 
     def _address_of(self, array: np.ndarray, at: int) -> int:
+        """Below zero: where a part lies an array may begin that is known by another shape."""
         part = array[at:]
-        self.space.adopted[real_address(part)] = part
-        return real_address(part)
+        self.space.adopted[-real_address(part)] = part
+        return -real_address(part)
 
     def _bind_imports(self, tree: ast.Module, space: dict[str, Any]) -> tuple[list[ast.stmt], set[str]]:
         found = super()._bind_imports(tree, space)

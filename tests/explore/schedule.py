@@ -71,11 +71,11 @@ class Endless(AssertionError):
 
 
 class Failure(AssertionError):
-    """A run went wrong; `choices` repeats it."""
+    """A run went wrong; `choices` repeats it. `preemptions`: how many it had, where it was explored: none with fewer goes wrong."""
 
-    def __init__(self, choices: list[int], cause: BaseException) -> None:
+    def __init__(self, choices: list[int], cause: BaseException, preemptions: int = 0) -> None:
         super().__init__(f"{type(cause).__name__}: {cause} [schedule {_short(choices)}]")
-        self.choices, self.cause = choices, cause
+        self.choices, self.cause, self.preemptions = choices, cause, preemptions
 
 
 def _short(choices: list[int]) -> str:
@@ -216,7 +216,7 @@ def _execute(scenario: Scenario, prefix: list[int], most_steps: int, seen: Mappi
         run.clock.thread = -1
         run.finish()
     except Exception as cause:
-        raise Failure([step.thread for step in steps], cause) from cause
+        raise Failure([step.thread for step in steps], cause, cost) from cause
     return steps, states
 
 

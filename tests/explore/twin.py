@@ -18,11 +18,12 @@ from __future__ import annotations
 
 import ast
 import builtins
+import functools
 import importlib
 import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import SimpleNamespace
+from types import CodeType, SimpleNamespace
 from typing import Any
 
 from tests.explore.schedule import Sleep
@@ -124,14 +125,12 @@ class Twin:
             if text.count(old) != 1:
                 raise ValueError(f"{name}: the text to replace stands there {text.count(old)} times: {old!r}")
             text = text.replace(old, new)
-        tree = ast.parse(text)
+        tree = _parsed(text)
         space: dict[str, Any] = {"__name__": f"twin of {name}", "__builtins__": builtins}
         body, generators = self._bind_imports(tree, space)
-        tree.body = body
-        own = {node.name for node in tree.body if isinstance(node, ast.FunctionDef) and _is_compiled(node)}
-        rewriter = _Rewriter(generators | own, {k: v for k, v in space.items() if type(v) is int})
-        tree = ast.fix_missing_locations(rewriter.visit(tree))
-        exec(compile(tree, found.origin, "exec"), space)
+        own = {node.name for node in body if isinstance(node, ast.FunctionDef) and _is_compiled(node)}
+        constants = {k: v for k, v in space.items() if type(v) is int}
+        exec(_rewritten(text, found.origin, frozenset(generators | own), tuple(constants.items())), space)
         self._modules[name], self._generators[name] = space, own
 
     def _bind_imports(self, tree: ast.Module, space: dict[str, Any]) -> tuple[list[ast.stmt], set[str]]:
@@ -159,13 +158,24 @@ class Twin:
                 space.update({alias.asname or alias.name: getattr(real, alias.name) for alias in node.names})
         return rest, generators
 
-
     def _names_modules(self, node: ast.ImportFrom) -> bool:
         """Whether these are modules that have a twin: `from plait.threads.gate import epochs`."""
         names = [f"{node.module}.{alias.name}" for alias in node.names]
         if not hasattr(importlib.import_module(str(node.module)), "__path__"):
             return False
         return all(name.startswith(self.package) and importlib.util.find_spec(name) is not None for name in names)
+
+
+_parsed = functools.cache(ast.parse)
+
+
+@functools.cache
+def _rewritten(text: str, path: str, generators: frozenset[str], constants: tuple[tuple[str, int], ...]) -> CodeType:
+    """A module without its imports, made for the scheduler. Kept: of a planted fault all modules but one are the same."""
+    tree = ast.parse(text)
+    tree.body = [node for node in tree.body if not isinstance(node, ast.ImportFrom) or node.module is None]
+    made = _Rewriter(set(generators), dict(constants)).visit(tree)
+    return compile(ast.fix_missing_locations(made), path, "exec")
 
 
 def _is_compiled(node: ast.FunctionDef) -> bool:

@@ -108,8 +108,7 @@ def test_the_fault_is_noticed(name):
             ("load_acquire, pure\n", "load_acquire, pure, store_release\n")
         )
     scenario = Case(**hive, patches=patches, find_races=mutant.find_races).scenario(threads)
-    if name in NEED_A_PREEMPTION:
-        explore(scenario, preemptions=0, most_steps=4000)
     with pytest.raises(Failure) as found:
         explore(scenario, preemptions=1, most_steps=4000)
     assert isinstance(found.value.cause, (AssertionError, IndexError)), found.value
+    assert found.value.preemptions == (name in NEED_A_PREEMPTION)

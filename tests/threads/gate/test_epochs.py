@@ -242,8 +242,7 @@ CASES: dict[str, tuple[list[list[int]], tuple[int, ...], tuple[int, ...]]] = {
 }
 
 
-#: Two switches are two threads that ask and end: ten times as many schedules.
-EXPLORED = [name for name in CASES if name != "twice"]
+EXPLORED = ["provision", "decommission", "quiet"]  # the others in the soak
 
 
 def named(name: str, *, patches: Patches | None = None, laid_in: bool = True) -> Any:
@@ -270,8 +269,9 @@ def test_properties_hold_in_every_schedule_with_two_preemptions() -> None:
 
 
 @pytest.mark.slow
-def test_properties_hold_in_every_schedule_of_two_switches_with_one_preemption() -> None:
-    assert explore(named("twice"), preemptions=1)[1] > 1000
+@pytest.mark.parametrize("name", [name for name in CASES if name not in EXPLORED])
+def test_properties_hold_in_every_other_schedule_with_one_preemption(name: str) -> None:
+    assert explore(named(name), preemptions=1)[1] > 300
 
 
 #: What is broken -> (module, text, what stands there instead, the case that shows it)

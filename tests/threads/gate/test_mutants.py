@@ -162,10 +162,9 @@ def scenario_of(name):
 @pytest.mark.parametrize("name", [name for name in MUTANTS if name != BY_CHANCE])
 def test_the_fault_is_noticed(name):
     needs = MUTANTS[name].needs
-    if needs:
-        explore(scenario_of(name), preemptions=needs - 1, most_steps=4000)
-    with pytest.raises(Failure):
+    with pytest.raises(Failure) as found:
         explore(scenario_of(name), preemptions=needs, most_steps=4000)
+    assert found.value.preemptions == needs
 
 
 def test_a_fault_is_noticed_by_random_schedules():

@@ -19,9 +19,10 @@ from plait.core.condition import native
 from plait.core.join.reach import TS, Reach
 from plait.core.machine.line import address, lines
 from plait.threads import words as shared
-from plait.threads.gate import codes
+from plait.threads.gate import codes, epochs
 from plait.threads.gate import words as gate_words
 from plait.threads.join import memory
+from plait.threads.join.loop import feed
 from plait.threads.join.loop import gather as real
 from plait.threads.join.loop import words as o
 from plait.threads.join.strategies.plan import Plan
@@ -80,9 +81,13 @@ class Case:
     """A plan, its tuples and its sizes, from which runs start. `back_us`: the window of either side."""
 
     def __init__(self, plan: Plan, tuples: tuple[Tuple, ...], *, back_us: int = 4, most: int = 2, room: int = 2, rows: int = 4,
-                 faults: Patches | None = None) -> None:  # fmt: skip
+                 fed: int = 2, faults: Patches | None = None) -> None:  # fmt: skip
+        """`most` tuples a batch, `room` results a ring, `rows` a segment, `fed` tuples a feed: powers of two but the first."""
         self.plan, self.tuples, self.back_us, self.most = plan, tuples, back_us, most
-        self.patches = {name: [*QUICK.get(name, []), *(faults or {}).get(name, [])] for name in {*QUICK, *(faults or {})}}
+        self.fed = fed
+        self.patches = {
+            name: [*QUICK.get(name, []), *(faults or {}).get(name, [])] for name in {*QUICK, *(faults or {})}
+        }
         self.twin = NativeTwin((LOOP, SERVE, f"{JOIN}.asof", "plait.threads.gate"), patches=self.patches)
         self.twin.kernels = {SCAN[0]: scan, SCAN[1]: scan}
         self.space = self.twin.space
@@ -93,22 +98,30 @@ class Case:
         encoder: Any = NoColumns()
         counts = self.plan.segments
         self.segments = tuple(
-            [memory.Segment(side, len(self.plan.sharers(side, k)), encoder, matched=False, rows=rows) for k in range(counts[side])]
+            [
+                memory.Segment(side, len(self.plan.sharers(side, k)), encoder, matched=False, rows=rows)
+                for k in range(counts[side])
+            ]
             for side in (0, 1)
         )
         reach = Reach(TS, (self.back_us, self.back_us), 1)
         self.workers = [
-            memory.Worker(k, self.plan, self.segments, encoder, reach, "inner", most=self.most, results=room, arena_mask=7)  # type: ignore[arg-type]
+            memory.Worker(
+                k, self.plan, self.segments, encoder, reach, "inner", most=self.most, results=room, arena_mask=7
+            )  # type: ignore[arg-type]
             for k in range(len(self.plan.seats))
         ]
         self.kept = memory.plant(self.plan, self.workers, 2)
+        for each in self.kept:
+            if isinstance(each, memory.Feed):
+                each.block[feed.MASK] = self.fed - 1
         for worker in self.workers:
             worker.words[o.SCANS], worker.words[o.SCANS + 1] = SCAN
         self._adopt()
 
     def _adopt(self) -> None:
         space = self.space
-        *head, total = gate_words.header(slots=2, seats=len(self.workers), capacity=8, pending=8, store="rings")
+        *head, total = gate_words.header(slots=3, seats=len(self.workers), capacity=8, pending=8, store="rings")
         gate = np.array(head + [0] * (total - len(head)), np.int64)
         gate_words.prepare(gate, [0, (1 << 32) + 1], len(self.workers))
         self.gate = space.adopt(gate)
@@ -122,29 +135,39 @@ class Case:
         for worker in self.workers:
             for array in (worker.words, worker.out):
                 space.adopt(array)
-            space.lend(worker.block)
-            space.lend(worker.samples)
+            for array in (worker.block, worker.samples, worker.batch, *worker.probes, *worker.usable, worker.pairs, worker.over,
+                          worker.ranges, worker.walk, worker.tally):  # fmt: skip
+                space.lend(array)
 
     def view(self, array: np.ndarray) -> View:
         return self.space.adopted[address(array)]  # type: ignore[return-value]
 
-    def scenario(self, *, feeding: bool = False) -> Scenario:
-        """`feeding`: the sources are a thread; else all tuples are in the gate when the run begins, and the sources have ended."""
+    def scenario(self, *, feeding: bool = False, reading: bool = True) -> Scenario:
+        """`feeding`: the sources are a thread; else all tuples are in the gate when the run begins, and the sources have ended.
+
+        `reading`: whoever reads is one; else it comes when all have ended, and there must be room for all results.
+        """
 
         def start(clock: Clock) -> tuple[list[Steps], Callable[[], None]]:
-            self.space.begin(clock, len(self.workers) + 2)
+            self.space.begin(clock, len(self.workers) + feeding + reading)
             self.taken: list[tuple[int, ...]] = []
             threads = [self.work(k) for k in range(len(self.workers))]
             if feeding:
                 threads.append(self.feed())
             else:
                 through(self.feed())
-            return [*threads, self.read()], self.finish
+            if reading:
+                threads.append(self.read())
+            return threads, lambda: self.finish(reading)
 
         return start
 
     def feed(self) -> Steps:
         """Both sources, tuple by tuple, then their ends."""
+        yield from self._tuples()
+        yield from self._end()
+
+    def _tuples(self) -> Steps:
         counts = [0, 0]
         for side, ts in self.tuples:
             number = counts[side]
@@ -153,6 +176,8 @@ class Case:
             )
             assert added == 1, added
             counts[side] += 1
+
+    def _end(self) -> Steps:
         for side in (0, 1):
             assert (yield from self.twin("plait.threads.gate.calls")["end"](self.gate, side)) == 0
 
@@ -192,8 +217,10 @@ class Case:
                     found.append((ts, 2 * rank + side, other, left, right))
         return sorted(found)
 
-    def finish(self) -> None:
+    def finish(self, reading: bool) -> None:
         """The sequence is the definition's, nobody is left asleep, and no source is held back by what was read."""
+        if not reading:
+            through(self.read())
         assert self.taken == self.expected(), f"{self.taken} instead of {self.expected()}"
         for event in (o.OUT_SLEEPERS, o.ROOM_SLEEPERS, o.FEED_SLEEPERS):
             assert self.control[event] == 0, "somebody is said to sleep"
@@ -204,6 +231,44 @@ class Case:
                 assert read == sum(each.side == side for each in self.tuples), f"seat {seat} has told {read}"
 
 
+class Served(Case):
+    """Two shares, served by turns: the threads run `serve.serve`, and a third one asks for another map and ends the sources."""
+
+    def __init__(self, plan: Plan, tuples: tuple[Tuple, ...], maps: tuple[list[int], list[int]], *, faults: Patches | None = None
+                 ) -> None:  # fmt: skip
+        self.maps = maps
+        super().__init__(plan, tuples, room=8, faults=faults)
+
+    def _adopt(self) -> None:
+        e = lines(epochs.words(2, 2))
+        epochs.prepare(e, self.maps[0], 2)
+        self.e = self.space.adopt(e)
+        self._kept_e = e
+        for worker in self.workers:
+            worker.words[o.SLICED] = address(e)
+        self.table = np.array([worker.tabled() for worker in self.workers], np.int64)
+        super()._adopt()
+
+    def work(self, number: int) -> Steps:
+        answer = yield from self.twin(SERVE)["serve"](
+            self.gate, self.control, self.e, number, np.zeros((2, 1), np.int64), self.table, [0, 0]
+        )
+        assert answer == o.FINISHED, f"thread {number} answers {answer}"
+
+    def feed(self) -> Steps:
+        for _ in self._tuples():
+            pass  # before the run
+        return self._switch()
+
+    def _switch(self) -> Steps:
+        ts, seq, ref = [0], [0], [0]
+        code = yield from self.twin("plait.threads.gate.epochs")["switch_to"](
+            self.gate, self.e, [2], [epochs.SWITCH_ORIGIN], self.maps[1], 1, ts, seq, ref
+        )
+        assert code in (0, codes.DONE), code
+        yield from self._end()
+
+
 def through(steps: Steps) -> Any:
     """Run to the end with nobody else about."""
     while True:
@@ -211,6 +276,3 @@ def through(steps: Steps) -> Any:
             next(steps)
         except StopIteration as end:
             return end.value
-
-
-DONE = codes.DONE

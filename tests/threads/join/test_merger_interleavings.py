@@ -1,4 +1,4 @@
-"""Mergers' own source under the scheduler: all schedules with few preemptions, then random ones; and planted faults.
+"""Mergers' own source under the scheduler: all schedules with few preemptions, where these can be run, and random ones; faults.
 
 Every run is checked to lose and repeat nothing, to be in the order that its precision asks for, to name no row that was let go
 of, to leave nobody asleep, and to be free of data races on plain words.
@@ -50,10 +50,38 @@ CASES: dict[str, tuple[list[Any], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_few_preemptions(case: str) -> None:
+# Four threads that sleep have many orders without any preemption; these have few enough.
+SWITCHED = ["triggers", "intervals", "blocks", "unmatched", "unmatched, strict"]
+#: Two workers and whoever gathers from both, or a worker, a merger and whoever reads: few enough for all with one preemption.
+FEW: list[Any] = [[([(1, 0)], 2), ([(2, 0)], 3)], [([(1, 1)], 3)]]
+GATHERED: dict[str, tuple[list[Any], dict[str, Any]]] = {
+    "strict": (FEW, {"mergers": ()}),
+    "full": (FEW, {"mergers": (), "room": 1, "most": 1}),
+    "triggers": (FEW, {"mergers": (), "every": 1}),
+}
+
+
+@pytest.mark.parametrize("case", SWITCHED)
+def test_every_schedule_without_a_preemption(case: str) -> None:
     workers, more = CASES[case]
-    explore(Case(workers, **more).scenario(), preemptions=1, most_runs=examples(300))
+    assert explore(Case(workers, **more).scenario(), preemptions=0)[0] > 5
+
+
+@pytest.mark.parametrize("case", GATHERED)
+def test_every_schedule_of_the_gatherer_with_one_preemption(case: str) -> None:
+    workers, more = GATHERED[case]
+    assert explore(Case(workers, **more).scenario(), preemptions=1)[1] > 300
+
+
+@pytest.mark.slow
+def test_every_schedule_of_the_gatherer_with_two_preemptions() -> None:
+    workers, more = GATHERED["strict"]
+    assert explore(Case(workers, **more).scenario(), preemptions=2)[2] > 10_000
+
+
+@pytest.mark.slow
+def test_every_schedule_of_a_merger_with_one_preemption() -> None:
+    assert explore(Case(FEW).scenario(), preemptions=1)[1] > 10_000
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -131,7 +159,8 @@ def test_a_planted_fault_is_found(name: str) -> None:
     scenario = Case(workers, **more, patches={module: [(old, new)]}).scenario()
 
     def look() -> None:
-        explore(scenario, preemptions=1, most_runs=60)
+        if case in SWITCHED:
+            explore(scenario, preemptions=0)
         for switch in (0.05, 0.3):
             sample(scenario, seed=FOUND_BY, runs=900, switch=switch)
 
