@@ -71,7 +71,7 @@ class Endless(AssertionError):
 
 
 class Failure(AssertionError):
-    """A run went wrong; `choices` repeats it. `preemptions`: how many it had, where it was explored: none with fewer goes wrong."""
+    """A run went wrong; `choices` repeats it. `preemptions`: so many it had; if it was explored, none with fewer goes wrong."""
 
     def __init__(self, choices: list[int], cause: BaseException, preemptions: int = 0) -> None:
         super().__init__(f"{type(cause).__name__}: {cause} [schedule {_short(choices)}]")
@@ -302,7 +302,7 @@ def explore(scenario: Scenario, *, preemptions: int, most_steps: int = 20_000) -
 
 
 def _until(steps: list[_Step], differs: int) -> int:
-    """Where a run becomes another one in disguise: when the thread goes on that was preempted before step `differs`, for nothing."""
+    """Where a run becomes another one in disguise: as soon as who was preempted before step `differs` goes on, if for nothing."""
     if differs < 2 or (preempted := steps[differs - 2].thread) not in steps[differs - 1].able:
         return len(steps)
     meanwhile: list[_Step] = []

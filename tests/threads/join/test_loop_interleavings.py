@@ -121,7 +121,8 @@ MUTANTS = {
         "dpjoin", "RaceError",
     ),
     "segment: rows shown before they are written": Mutant(
-        SEGMENT, "    to_ts, to_id, to_ref =", "    store_release(s, END, end + n)\n    to_ts, to_id, to_ref =", "dpjoin", "RaceError",
+        SEGMENT, "    to_ts, to_id, to_ref =", "    store_release(s, END, end + n)\n    to_ts, to_id, to_ref =",
+        "dpjoin", "RaceError",
     ),
     "segment: outlived by one of two": Mutant(
         SEGMENT, "least = min(least, load_acquire(s, FIRST + k * LINE))", "least = max(least, load_acquire(s, FIRST + k * LINE))",
@@ -150,7 +151,8 @@ MUTANTS = {
     ),
     "gatherer: asleep without a second look": Mutant(
         GATHER, "        sleep(c, o.OUT_EVENT, ticket, nanoseconds)\n        number = gather",
-        "        sleep(c, o.OUT_EVENT, load_acquire(c, o.OUT_EVENT), nanoseconds)\n        number = gather", "scalejoin", "Deadlock",
+        "        sleep(c, o.OUT_EVENT, load_acquire(c, o.OUT_EVENT), nanoseconds)\n        number = gather",
+        "scalejoin", "Deadlock",
     ),
 }  # fmt: skip
 

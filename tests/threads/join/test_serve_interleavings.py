@@ -48,7 +48,8 @@ MUTANTS = {
     ),
     "a share that is handed on is served once more": Mutant(
         SERVE, "                epochs.hand_on(gate, e, me, share, epoch, now)\n",
-        "                epochs.hand_on(gate, e, me, share, epoch, now)\n                serve_share(gate, c, arena, table[share])\n",
+        "                epochs.hand_on(gate, e, me, share, epoch, now)\n"
+        "                serve_share(gate, c, arena, table[share])\n",
         "provision", "",
     ),
     "the last share ends and nobody is woken": Mutant(
