@@ -309,7 +309,7 @@ def _until(steps: list[_Step], differs: int) -> int:
     for at in range(differs - 1, len(steps)):
         step = steps[at]
         if step.thread == preempted:
-            return len(steps) if any(_conflict(step, other) for other in meanwhile) else at
+            return len(steps) if any(_conflict(step, other) for other in meanwhile) else at + 1
         meanwhile.append(step)
     return len(steps)
 
