@@ -138,8 +138,12 @@ def test_no_plain_word_is_raced_for(name):
     sample(Case(**hive, find_races=True).scenario(threads), seed=SEED, runs=examples(30), switch=0.35)
 
 
+#: Those whose next bound is more than minutes of schedules: three threads that sleep again and again.
+ENOUGH = {"memory_again", "left_behind"}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [name for name in CASES if name not in ENOUGH])
 def test_every_schedule_with_one_preemption_more(name):
     threads, hive, preemptions = CASES[name]
     assert min(explore(Case(**hive).scenario(threads), preemptions=preemptions + 1)) > 1

@@ -171,8 +171,8 @@ def test_every_schedule_with_one_preemption() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("layout", [(1, 2), (2, 1)])
-def test_every_schedule_of_two_workers_with_one_preemption(layout: tuple[int, int]) -> None:
-    assert explore(scenario(layout, (0, 1)), preemptions=1)[1] > 1000
+def test_every_schedule_of_two_workers_without_a_preemption(layout: tuple[int, int]) -> None:
+    assert explore(scenario(layout, (0, 1)), preemptions=0)[0] > 5
 
 
 @pytest.mark.parametrize("layout", [(2, 1), (1, 2), (2, 2), (3, 1), (2, 3)])

