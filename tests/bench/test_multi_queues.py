@@ -6,7 +6,7 @@ The locked one spins, which a schedule without fairness never ends; both run wit
 from __future__ import annotations
 
 import pytest
-from tests.explore.schedule import explore, sample
+from tests.explore.schedule import Failure, explore, sample
 from tests.threads.gate.gate_scenarios import Case, TwinGate
 from tests.threads.gate.test_interleavings import CASES, SEED, sequence
 
@@ -33,7 +33,7 @@ QUEUES = {
 @pytest.mark.parametrize("name", QUEUES)
 def test_schedules_of_the_lock_free_queue(name):
     threads, gate, preemptions = QUEUES[name]
-    assert explore(Case("queues", **gate).scenario(threads), preemptions=preemptions, most_runs=800) > 1
+    assert min(explore(Case("queues", **gate).scenario(threads), preemptions=preemptions)) > 1
     sample(Case("queues", **gate).scenario(threads), seed=SEED, runs=60, switch=0.35)
     sample(Case("queues", **gate, find_races=True).scenario(threads), seed=SEED, runs=30, switch=0.35)
 
@@ -50,14 +50,8 @@ def test_schedules_of_the_lock_free_queue(name):
 def test_planted_faults_are_noticed(old, new, name):
     threads, gate, _ = QUEUES[name]
     scenario = Case("queues", **gate, patches={"plait_bench.multi_queues.queues": [(old, new)]}).scenario(threads)
-    with pytest.raises(AssertionError):
-        hunt(scenario)
-
-
-def hunt(scenario):
-    for switch in (0.3, 0.05):
-        sample(scenario, seed=SEED, runs=100, switch=switch, most_steps=4000)
-    explore(scenario, preemptions=1, most_runs=1000, most_steps=4000)
+    with pytest.raises(Failure):
+        explore(scenario, preemptions=0, most_steps=4000)
 
 
 @pytest.mark.parametrize("kind", [QueueGate, LockFreeQueueGate])

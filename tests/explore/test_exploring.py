@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 from tests.explore import races
 from tests.explore.linearize import Call, linearizes
-from tests.explore.schedule import Clock, Deadlock, Failure, explore, follow, sample
+from tests.explore.schedule import Clock, Deadlock, Failure, Sleep, Words, explore, follow, sample
 
 # Threads as `twin.load` makes them: a bare `yield` before every step.
 
@@ -26,7 +28,7 @@ def lost_update(clock):
 
 
 def test_a_lost_update_needs_one_preemption():
-    assert explore(lost_update, preemptions=0) == 2
+    assert explore(lost_update, preemptions=0) == [2]
     with pytest.raises(Failure) as caught:
         explore(lost_update, preemptions=1)
     with pytest.raises(Failure):
@@ -48,7 +50,61 @@ def test_every_schedule_is_run_once():
 
         return [thread("a"), thread("b")], lambda: seen.append("".join(order))
 
-    assert explore(scenario, preemptions=99) == len(set(seen)) == 20  # 6 over 3
+    assert sum(explore(scenario, preemptions=99)) == len(set(seen)) == 20  # 6 over 3
+
+
+def test_those_with_fewer_preemptions_come_first():
+    """And all with one come from every step on, the first too: what goes wrong at a thread's first step is found."""
+    with pytest.raises(Failure) as caught:
+        explore(lost_update, preemptions=5)
+    assert caught.value.preemptions == 1
+
+
+def steps_of(random, places):
+    """What a thread does: places that it reads, or adds to what it has read last."""
+    return [(random.randrange(places), random.random() < 0.5) for _ in range(random.randint(2, 5))]
+
+
+def outcomes(programs, preemptions, *, named):
+    """All that can come of these threads with so many preemptions: words at the end, and what each has read."""
+    seen = set()
+
+    def scenario(clock):
+        words = Words([0] * 3, clock) if named else [0] * 3
+        read = [[] for _ in programs]
+
+        def thread(own, program):
+            last = own + 1
+            for place, writes in program:
+                if writes:
+                    yield words, place, last
+                    words[place] = last = 3 * last + words[place]
+                else:
+                    yield words, place
+                    last = words[place]
+                    read[own].append(last)
+
+        return [thread(k, program) for k, program in enumerate(programs)], lambda: seen.add(repr((words[:], read)))
+
+    runs = explore(scenario, preemptions=preemptions)
+    return seen, sum(runs)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_what_is_left_out_is_found_elsewhere(seed):
+    """With memory that has names schedules are left out, without none: what can come of a program is the same."""
+    random = Random(seed)
+    programs = [steps_of(random, 3) for _ in range(random.randint(2, 3))]
+    for preemptions in range(3):
+        few, left = outcomes(programs, preemptions, named=True)
+        every, runs = outcomes(programs, preemptions, named=False)
+        assert few == every
+        assert left <= runs
+
+
+def test_little_is_run_of_threads_that_share_nothing():
+    programs = [[(k, True)] * 5 for k in range(3)]
+    assert outcomes(programs, 2, named=True)[1] < outcomes(programs, 2, named=False)[1] / 50
 
 
 def test_a_lost_wake_up_is_a_deadlock():
@@ -56,7 +112,7 @@ def test_a_lost_wake_up_is_a_deadlock():
         words = [0]
 
         def sleeper():
-            yield words, 0, 0
+            yield Sleep(words, 0, 0)
 
         def other():
             yield

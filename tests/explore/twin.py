@@ -18,11 +18,15 @@ from __future__ import annotations
 
 import ast
 import builtins
+import functools
 import importlib
 import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import CodeType, SimpleNamespace
 from typing import Any
+
+from tests.explore.schedule import Sleep
 
 Words = Any  # a list of ints, or races.Memory
 
@@ -60,9 +64,9 @@ def sched_yield() -> None:
     """Nothing: the scheduler decides who goes on."""
 
 
-def sleep_on(words: Words, at: int, expected: int, nanoseconds: int) -> tuple[Words, int, int]:
+def sleep_on(words: Words, at: int, expected: int, nanoseconds: int) -> Sleep:
     """What a sleeping thread yields: the scheduler lets it go on once the word has changed."""
-    return words, at, expected
+    return Sleep(words, at, expected)
 
 
 def wake_all(words: Words, at: int) -> None:
@@ -85,6 +89,7 @@ unsigned = int
 
 _STEPS = {"load_acquire", "store_release", "cas", "fetch_add"}
 _SILENT = {"fence", "pause", "sched_yield", "wake_all"}
+STEP = "_step"  # a name that compiled code has not
 _NAMES = (*_STEPS, *_SILENT, "sleep_on", "trailing_zeros", "compiled", "pure", "unsigned")
 
 #: module name -> [(text that stands there exactly once, what to put in its place)]: planted faults.
@@ -120,14 +125,12 @@ class Twin:
             if text.count(old) != 1:
                 raise ValueError(f"{name}: the text to replace stands there {text.count(old)} times: {old!r}")
             text = text.replace(old, new)
-        tree = ast.parse(text)
+        tree = _parsed(text)
         space: dict[str, Any] = {"__name__": f"twin of {name}", "__builtins__": builtins}
         body, generators = self._bind_imports(tree, space)
-        tree.body = body
-        own = {node.name for node in tree.body if isinstance(node, ast.FunctionDef) and _is_compiled(node)}
-        rewriter = _Rewriter(generators | own, {k: v for k, v in space.items() if type(v) is int})
-        tree = ast.fix_missing_locations(rewriter.visit(tree))
-        exec(compile(tree, found.origin, "exec"), space)
+        own = {node.name for node in body if isinstance(node, ast.FunctionDef) and _is_compiled(node)}
+        constants = {k: v for k, v in space.items() if type(v) is int}
+        exec(_rewritten(text, found.origin, frozenset(generators | own), tuple(constants.items())), space)
         self._modules[name], self._generators[name] = space, own
 
     def _bind_imports(self, tree: ast.Module, space: dict[str, Any]) -> tuple[list[ast.stmt], set[str]]:
@@ -137,6 +140,11 @@ class Twin:
         for node in tree.body:
             if not isinstance(node, ast.ImportFrom) or node.module is None:
                 rest.append(node)
+            elif self._names_modules(node):
+                for alias in node.names:
+                    name, own = f"{node.module}.{alias.name}", alias.asname or alias.name
+                    space[own] = SimpleNamespace(**self(name))
+                    generators |= {f"{own}.{each}" for each in self._generators[name]}
             elif node.module.startswith("plait.threads.atomics"):
                 space.update({alias.name: self.steps[alias.name] for alias in node.names})
             elif node.module.startswith(self.package):
@@ -149,6 +157,25 @@ class Twin:
                 real = importlib.import_module(node.module)
                 space.update({alias.asname or alias.name: getattr(real, alias.name) for alias in node.names})
         return rest, generators
+
+    def _names_modules(self, node: ast.ImportFrom) -> bool:
+        """Whether these are modules that have a twin: `from plait.threads.gate import epochs`."""
+        names = [f"{node.module}.{alias.name}" for alias in node.names]
+        if not hasattr(importlib.import_module(str(node.module)), "__path__"):
+            return False
+        return all(name.startswith(self.package) and importlib.util.find_spec(name) is not None for name in names)
+
+
+_parsed = functools.cache(ast.parse)
+
+
+@functools.cache
+def _rewritten(text: str, path: str, generators: frozenset[str], constants: tuple[tuple[str, int], ...]) -> CodeType:
+    """A module without its imports, made for the scheduler. Kept: of a planted fault all modules but one are the same."""
+    tree = ast.parse(text)
+    tree.body = [node for node in tree.body if not isinstance(node, ast.ImportFrom) or node.module is None]
+    made = _Rewriter(set(generators), dict(constants)).visit(tree)
+    return compile(ast.fix_missing_locations(made), path, "exec")
 
 
 def _is_compiled(node: ast.FunctionDef) -> bool:
@@ -180,17 +207,20 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
-        if not self.inside or not isinstance(node.func, ast.Name):
+        if not self.inside or not isinstance(node.func, ast.Name | ast.Attribute):
             return node
-        name = node.func.id
+        name = ast.unparse(node.func)
         if name in self.generators:
             return ast.copy_location(ast.YieldFrom(node), node)
-        if name == "sleep_on":
+        if name in ("sleep_on", "nap"):
             return ast.copy_location(ast.Yield(node), node)
         if name in _SILENT:
             return ast.copy_location(ast.Constant(None), node)
         if name in _STEPS:
-            # ((yield), step(...))[1]: stop first, then take the step.
-            pair = ast.Tuple([ast.Yield(None), node], ast.Load())
-            return ast.copy_location(ast.Subscript(pair, ast.Constant(1), ast.Load()), node)
+            # (s := (words, at, ...), (yield s), step(*s))[2]: say what it is about, stop, then take the step.
+            known = ast.Name(STEP, ast.Load())
+            said = ast.NamedExpr(ast.Name(STEP, ast.Store()), ast.Tuple(node.args, ast.Load()))
+            taken = ast.Call(node.func, [ast.Starred(known, ast.Load())], [])
+            three = ast.Tuple([said, ast.Yield(known), taken], ast.Load())
+            return ast.copy_location(ast.Subscript(three, ast.Constant(2), ast.Load()), node)
         return node

@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.explore import races
 from tests.explore.linearize import Call, require
-from tests.explore.schedule import Clock, Scenario
+from tests.explore.schedule import Clock, Scenario, Sleep, Words
 from tests.explore.twin import Patches, Twin
 
 from plait.threads.aggregate.hive import words as y
@@ -26,7 +26,7 @@ class TwinHive:
     def __init__(self, case: Case, clock: Clock) -> None:
         self.case, self.clock = case, clock
         words = list(case.memory)
-        self.h: Any = races.Memory(words, clock, case.threads) if case.races else words
+        self.h: Any = races.Memory(words, clock, case.threads) if case.races else Words(words, clock)
         self.history: list[Call] = []
         self.tallies = [0] * case.slots
         self.marks: list[list[tuple[int, int, int]]] = [[] for _ in range(case.slots)]  # pane, first tally, first word
@@ -34,6 +34,7 @@ class TwinHive:
         self.inside, self.left = [False] * case.slots, 0  # who is at the list, and how often somebody has left it
 
     def _call(self, name: str, asked: tuple[Any, ...], work: Steps) -> Steps:
+        yield  # it begins when its thread's turn comes
         began = self.clock.now
         answered = yield from work
         self.history.append(Call(name, asked, answered, began, self.clock.now))
@@ -80,6 +81,7 @@ class TwinHive:
     def _use_again(self, slot: int, left: int) -> Steps:
         """What `Tallies._use_again` does; if there is nothing, sleep until others let go of more (the real one grows)."""
         raw = self.h.words if self.case.races else self.h
+        yield  # what it looks at besides words is anybody's
         # Whoever is at the list now may be what keeps nodes from being freed; one that sleeps here is not.
         busy = [k for k in range(self.case.slots) if self.inside[k]]
         changing = Several(lambda: (raw[y.PASSED], raw[y.HEAD_PANE], *(self.inside[k] for k in busy)))
@@ -89,8 +91,9 @@ class TwinHive:
         while gone < len(marks) and marks[gone][0] < passed:
             gone += 1
         if gone == 0:
+            yield
             if changing[0] == seen and self.left == left:
-                yield changing, 0, seen
+                yield Sleep(changing, 0, seen)
             return
         s = y.SOURCES_AT + slot * y.SOURCE_WORDS
         left = marks[gone:]
@@ -131,10 +134,11 @@ class TwinHive:
         raw = self.h.words if self.case.races else self.h
         changing = Several(lambda: tuple(raw[at] for at in written))
         while panes:
+            yield
             seen = changing[0]
             if (yield from self.take()) is None:
                 if changing[0] == seen:
-                    yield changing, 0, seen
+                    yield Sleep(changing, 0, seen)
             else:
                 panes -= 1
 

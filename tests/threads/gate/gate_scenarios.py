@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.explore import naive_gate, races
 from tests.explore.linearize import Call, require
-from tests.explore.schedule import Clock, Scenario
+from tests.explore.schedule import Clock, Scenario, Sleep, Words
 from tests.explore.twin import Patches, Twin
 
 from plait.order import AFTER_ALL, BEFORE_ALL
@@ -25,10 +25,11 @@ class TwinGate:
     def __init__(self, case: Case, clock: Clock) -> None:
         self.case, self.clock = case, clock
         words = list(case.memory)
-        self.g: Any = races.Memory(words, clock, case.threads) if case.races else words
+        self.g: Any = races.Memory(words, clock, case.threads) if case.races else Words(words, clock)
         self.history: list[Call] = []
 
     def _call(self, name: str, asked: tuple[Any, ...], work: Steps) -> Steps:
+        yield  # it begins when its thread's turn comes
         began = self.clock.now
         answered = yield from work
         self.history.append(Call(name, asked, answered, began, self.clock.now))
@@ -80,14 +81,16 @@ class TwinGate:
         """Sleep until this reader has been announced, or removed."""
         words = self.g.words if self.case.races else self.g
         at = words[gate_words.READERS_AT] + reader * gate_words.READER_WORDS + gate_words.STATE
+        yield self.g, at
         while words[at] != state:
-            yield words, at, words[at]
+            yield Sleep(self.g, at, words[at])
 
     def until_changed(self, times: int) -> Steps:
         """Sleep until the set of readers has changed so many times."""
         words = self.g.words if self.case.races else self.g
+        yield self.g, gate_words.READERS_VERSION
         while words[gate_words.READERS_VERSION] < times:
-            yield words, gate_words.READERS_VERSION, words[gate_words.READERS_VERSION]
+            yield Sleep(self.g, gate_words.READERS_VERSION, words[gate_words.READERS_VERSION])
 
     def announce_sources(self, slots: list[int], origins: list[int], min_ts: int, change: int = 0) -> Steps:
         work = self.case.elastic["announce_sources"](self.g, slots, origins, len(slots), min_ts, change)

@@ -1,4 +1,4 @@
-"""Mergers' own source under the scheduler: all schedules with few preemptions, then random ones; and planted faults.
+"""Mergers' own source under the scheduler: all schedules with few preemptions, where these can be run, and random ones; faults.
 
 Every run is checked to lose and repeat nothing, to be in the order that its precision asks for, to name no row that was let go
 of, to leave nobody asleep, and to be free of data races on plain words.
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from tests.examples import examples
-from tests.explore.schedule import explore, sample
+from tests.explore.schedule import Failure, explore, sample
 from tests.threads.gate.test_interleavings import SEED
 from tests.threads.join.merger_scenarios import GATHER, OUT, Case
 
@@ -50,35 +50,69 @@ CASES: dict[str, tuple[list[Any], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_few_preemptions(case: str) -> None:
+# Four threads that sleep have many orders without any preemption; these have few enough.
+SWITCHED = ["triggers", "intervals", "blocks", "unmatched", "unmatched, strict"]
+#: Two workers and whoever gathers from both, or a worker, a merger and whoever reads: few enough for all with one preemption.
+FEW: list[Any] = [[([(1, 0)], 2), ([(2, 0)], 3)], [([(1, 1)], 3)]]
+GATHERED: dict[str, tuple[list[Any], dict[str, Any]]] = {
+    "strict": (FEW, {"mergers": ()}),
+    "full": (FEW, {"mergers": (), "room": 1, "most": 1}),
+    "blocks": (BLOCKS, {"mergers": (), "every": 1, "block": 2, "room": 4}),
+    "unmatched": (UNMATCHED, {"mergers": (), "every": 1}),
+    "one merged": ([INTERVALS[0]], {"mergers": ((0,),), "every": 4, "room": 4}),
+}
+#: For faults: all schedules with one preemption are ten thousands, the first wrong one comes soon.
+MERGED: dict[str, tuple[list[Any], dict[str, Any]]] = {"few": (FEW, {}), "tight": (FEW, {"room": 1, "most": 1})}
+
+
+@pytest.mark.parametrize("case", SWITCHED)
+def test_every_schedule_without_a_preemption(case: str) -> None:
     workers, more = CASES[case]
-    explore(Case(workers, **more).scenario(), preemptions=1, most_runs=examples(300))
+    assert explore(Case(workers, **more).scenario(), preemptions=0)[0] > 5
+
+
+@pytest.mark.parametrize("case", GATHERED)
+def test_every_schedule_of_the_gatherer_with_one_preemption(case: str) -> None:
+    workers, more = GATHERED[case]
+    assert explore(Case(workers, **more).scenario(), preemptions=1)[1] > 300
+
+
+@pytest.mark.slow
+def test_every_schedule_of_the_gatherer_with_two_preemptions() -> None:
+    workers, more = GATHERED["strict"]
+    assert explore(Case(workers, **more).scenario(), preemptions=2)[2] > 10_000
+
+
+@pytest.mark.slow
+def test_every_schedule_of_a_merger_with_one_preemption() -> None:
+    assert explore(Case(FEW).scenario(), preemptions=1)[1] > 10_000
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_random_schedules(case: str) -> None:
     workers, more = CASES[case]
-    sample(Case(workers, **more).scenario(), seed=SEED, runs=examples(150))
+    sample(Case(workers, **more).scenario(), seed=SEED, runs=examples(60))
 
 
-FOUND_BY = 20140615  # the first of the seeds that find them
+FOUND_BY = 20140615  # the first of the seeds that find it
+BY_CHANCE = "rows let go of with results in the rings"  # no small case shows it
 
 
 class Mutant(NamedTuple):
     module: str
     old: str
     new: str
-    case: str
+    case: tuple[list[Any], dict[str, Any]]
+    needs: int = 0  # so many preemptions show it
 
 
 MUTANTS = {
     "a trigger is done before its results are passed on": Mutant(
-        GATHER, "    if number < most:\n        # All", "    if number <= most:\n        # All", "strict"
+        GATHER, "    if number < most:\n        # All", "    if number <= most:\n        # All", CASES["strict"]
     ),
     "rows let go of with results in the rings": Mutant(
         GATHER, "        elif rank >= m[DUE_RANK]:\n            left, right = m[DUE_LIVE], m[DUE_LIVE + 1]",
-        "        else:\n            left, right = seen[0], seen[1]", "intervals",
+        "        else:\n            left, right = seen[0], seen[1]", CASES["intervals"],
     ),
     "the ring is looked at before the rank": Mutant(
         GATHER,
@@ -86,54 +120,62 @@ MUTANTS = {
         "        # The ring after them: what it has is all there is below.\n"
         "        known[TAIL, k] = load_acquire(w, o.OUT_TAIL)\n",
         "        known[TAIL, k] = load_acquire(w, o.OUT_TAIL)\n"
-        "        known[RANK, k] = load_acquire(w, o.DONE_RANK)\n", "strict",
+        "        known[RANK, k] = load_acquire(w, o.DONE_RANK)\n", GATHERED["strict"], 1,
     ),
     "an empty ring is not waited for": Mutant(
         GATHER, "        elif trigger >> 1 >= known[RANK, j]:\n            return True\n",
-        "        elif trigger >> 1 > known[RANK, j]:\n            return True\n", "strict",
+        "        elif trigger >> 1 > known[RANK, j]:\n            return True\n", CASES["strict"],
     ),
     "a block is not waited for": Mutant(
-        GATHER, "        elif every > 0 and block == 0:\n", "        elif every > 0:\n", "blocks"
+        GATHER, "        elif every > 0 and block == 0:\n", "        elif every > 0:\n", GATHERED["blocks"], 1
     ),
-    "a row that is due is not waited for": Mutant(GATHER, " or (unmatched and entry_ts > known[TS, j])", "", "unmatched"),
+    "a row that is due is not waited for": Mutant(
+        GATHER, " or (unmatched and entry_ts > known[TS, j])", "",
+        GATHERED["unmatched"], 1,
+    ),
     "a stretch is not left": Mutant(
         GATHER, "                more = every > 0 and same_stretch(a, i, j, every, block)",
-        "                more = every > 0", "triggers",
+        "                more = every > 0", CASES["triggers"],
     ),
     "a full ring is written over": Mutant(
-        GATHER, "    room = m[o.OUT_MASK] + 1 - (tail - load_acquire(m, o.OUT_HEAD))", "    room = m[o.OUT_MASK] + 1", "strict"
+        GATHER, "    room = m[o.OUT_MASK] + 1 - (tail - load_acquire(m, o.OUT_HEAD))", "    room = m[o.OUT_MASK] + 1",
+        CASES["strict"]
     ),
     "published before it is written": Mutant(
         GATHER, "    out, mask = entries(m), m[o.OUT_MASK]\n",
-        "    out, mask = entries(m), m[o.OUT_MASK]\n    store_release(m, o.OUT_TAIL, tail + max(number, 0))\n", "strict",
+        "    out, mask = entries(m), m[o.OUT_MASK]\n    store_release(m, o.OUT_TAIL, tail + max(number, 0))\n", MERGED["few"], 1,
     ),
     "asleep for the wrong event": Mutant(
         GATHER, "event, before = o.OUT_EVENT if number == 0 else o.ROOM_EVENT, number", "event, before = o.OUT_EVENT, number",
-        "strict",
+        MERGED["few"],
     ),
     "asleep without a second look": Mutant(
         GATHER, "            if number == before and load_acquire(c, shared.HALT) == 0:\n                sleep(c, event, ticket",
-        "            if load_acquire(c, shared.HALT) == 0:\n                sleep(c, event, load_acquire(c, event)", "strict",
+        "            if load_acquire(c, shared.HALT) == 0:\n                sleep(c, event, load_acquire(c, event)",
+        MERGED["few"], 1,
     ),
-    "nobody told of the end": Mutant(GATHER, "    if news:\n", "    if news and number != ENDED:\n", "strict"),
+    "nobody told of the end": Mutant(GATHER, "    if news:\n", "    if news and number != ENDED:\n", MERGED["tight"]),
     "the ring released before the rank's results": Mutant(
         OUT,
         "    store_release(w, o.OUT_TAIL, w[o.EMIT_TAIL])\n    store_release(w, o.DONE_RANK, w[o.RANK])\n",
-        "    store_release(w, o.DONE_RANK, w[o.RANK])\n    store_release(w, o.OUT_TAIL, w[o.EMIT_TAIL])\n", "strict",
+        "    store_release(w, o.DONE_RANK, w[o.RANK])\n    store_release(w, o.OUT_TAIL, w[o.EMIT_TAIL])\n", GATHERED["strict"], 1,
     ),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", MUTANTS)
+def broken(name: str) -> Any:
+    module, old, new, (workers, more), _ = MUTANTS[name]
+    return Case(workers, **more, patches={module: [(old, new)]}).scenario()
+
+
+@pytest.mark.parametrize("name", [name for name in MUTANTS if name != BY_CHANCE])
 def test_a_planted_fault_is_found(name: str) -> None:
-    module, old, new, case = MUTANTS[name]
-    workers, more = CASES[case]
-    scenario = Case(workers, **more, patches={module: [(old, new)]}).scenario()
+    needs = MUTANTS[name].needs
+    with pytest.raises(Failure) as found:
+        explore(broken(name), preemptions=needs)
+    assert found.value.preemptions == needs
 
-    def look() -> None:
-        explore(scenario, preemptions=1, most_runs=60)
-        for switch in (0.05, 0.3):
-            sample(scenario, seed=FOUND_BY, runs=900, switch=switch)
 
-    with pytest.raises(AssertionError):
-        look()
+def test_a_planted_fault_is_found_by_random_schedules() -> None:
+    with pytest.raises(AssertionError, match="let go of"):
+        sample(broken(BY_CHANCE), seed=FOUND_BY, runs=1800, switch=0.3)

@@ -1,6 +1,6 @@
 """What compiled loops need besides atomic steps, and the twin has no word for: addresses, calls through them, the clock.
 
-Code that uses these is not explored by the scheduler; what it shares with other threads it still shares through atomic steps.
+The scheduler explores code that uses these in a memory of its own, in which addresses are places (`tests/explore/addresses.py`).
 
 An address is an int64 word in somebody's memory. It is good as long as Python keeps the array: each owner says where
 (`join.memory`, `input.arenas`). Arrays made from addresses know no bounds; an index past the end reads what lies

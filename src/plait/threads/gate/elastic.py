@@ -123,8 +123,10 @@ def claim_source(g, slot):
         return INSIDE
     state = load_acquire(g, s + STATE)
     code = 0
-    if state in (LIVE, CLAIMED):
+    if state == LIVE:
         code = NOT_TAKEN
+    elif state == CLAIMED:
+        code = INSIDE  # its announcer is about to say that it is live: until then nobody could remove it
     elif load_acquire(g, s + PROGRESS) != AFTER_ALL or not drained(g, slot):
         code = DRAINING
     if code < 0:

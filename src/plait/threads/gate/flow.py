@@ -43,6 +43,7 @@ from plait.threads.gate.words import (
     SEATS,
     STATE,
     TAIL,
+    TELLING,
     USED,
     read_at,
     reader_at,
@@ -58,7 +59,15 @@ def stand_on(g, reader, slot, count):
     what it links to is used again: a source that begins there would link its tuple where nobody passes. A ring has no nodes.
     """
     if g[LEVELS] > 0:
+        store_release(g, reader_at(g, reader) + TELLING, 1)
         store_release(g, reader_at(g, reader) + HEAD, (slot << PLACE_BITS) + count - 1)
+
+
+@compiled
+def told(g, reader):
+    """After `stand_on`, when the counts are released too."""
+    if g[LEVELS] > 0:
+        store_release(g, reader_at(g, reader) + TELLING, 0)
 
 
 @compiled

@@ -55,6 +55,7 @@ from plait.threads.gate.words import (
     STATE,
     STORE_AT,
     TAIL,
+    TELLING,
     TS,
     UNLINKED,
     read_at,
@@ -197,7 +198,8 @@ def kept(g, place):
     """Whether some reader has yet to read this tuple, or stands on it: then neither it nor any after it was freed.
 
     `place` is that of a node the source has remembered. A reader that has not read it, or stands on it, keeps it and
-    all that follows. The loop repeats only if the set of readers has changed meanwhile.
+    all that follows. Of one that is telling what it has read this row may be behind another by which memory was freed: it
+    vouches for the node it stands on alone. The loop repeats only if the set of readers has changed meanwhile.
     """
     slot = place >> PLACE_BITS
     while True:
@@ -206,8 +208,9 @@ def kept(g, place):
         for reader in range(g[SEATS]):
             r = reader_at(g, reader)
             if load_acquire(g, r + STATE) != FREE:
+                telling = load_acquire(g, r + TELLING) != 0
                 unread = load_acquire(g, read_at(g, reader) + slot) <= place & PLACE_MASK
-                found = found or unread or load_acquire(g, r + HEAD) == place
+                found = found or (unread and not telling) or load_acquire(g, r + HEAD) == place
         if load_acquire(g, READERS_VERSION) == version:
             return found
 
@@ -259,8 +262,10 @@ def read(g, reader, most, ts, origin, seq, ref):
         give(g, node, counts, number, ts, origin, seq, ref)
         number += 1
     if number > 0:
+        store_release(g, r + TELLING, 1)
         store_release(g, r + HEAD, g[node + PLACE])
         tell(g, reader)
+        store_release(g, r + TELLING, 0)
     leave_reader(g, reader, number > 0)
     if number == 0 and done:
         return DONE

@@ -103,6 +103,10 @@ FRONTIER: Final = 0
 # HEAD: place of the last node read, skip list only (in a ring gate it never moves). Release by the reader before
 # the rows below; acquired by sources.
 HEAD: Final = 1
+# TELLING: skip list only. 1 while HEAD and the rows below are being brought up to date, which are many words: meanwhile a row may
+# tell of a tuple, and another not yet of an earlier one. Release by the reader, around them; acquired by sources that check a
+# handle, before the row.
+TELLING: Final = 2
 # STATE and BUSY as for sources, at the same offsets.
 # Private to the holder of BUSY:
 HOLDER: Final = 3 * LINE  # the slot that held the frontier when it was last computed

@@ -153,7 +153,9 @@ def serve(gate, c, e, me, arena, table, told):
         else:
             ticket = epochs.prepare_at_gate(gate, e, me)
             code = turn(gate, c, e, me, arena, table, told)
-            if code == o.IDLE and not told[1] and load_acquire(c, shared.HALT) == 0 and epochs.owns_any(e, me):
+            idle = code == o.IDLE and not told[1] and load_acquire(c, shared.HALT) == 0 and epochs.owns_any(e, me)
+            # Whoever ends the last share wakes those that sleep by then, and no others.
+            if idle and load_acquire(e, epochs.ENDED) < e[epochs.SHARES]:
                 epochs.sleep_at_gate(gate, e, me, ticket, SLEEP_NS)
             else:
                 epochs.stay_awake(gate, e, me)

@@ -34,7 +34,7 @@ from plait.threads import words as shared
 from plait.threads.atomics import fence, fetch_add, load_acquire, store_release, wake_all
 from plait.threads.atomics.native import inner, ints, pointer_at
 from plait.threads.gate import codes
-from plait.threads.gate.flow import stand_on
+from plait.threads.gate.flow import stand_on, told
 from plait.threads.gate.frontier import wake_sources
 from plait.threads.gate.words import read_at
 from plait.threads.join.loop import words as o
@@ -90,6 +90,7 @@ def read_feed(gate, c, w, batch):
         slot = batch[o.B_ORIGIN, k] & shared.SLOT_MASK
         if gate[at + slot] != counts[slot]:
             store_release(gate, at + slot, counts[slot])
+    told(gate, w[o.SEAT])
     fence()
     wake_sources(gate)
     wake_feed(c)  # the parent may wait for room

@@ -35,7 +35,7 @@ from plait.core.machine.line import LINE
 from plait.threads import words as shared
 from plait.threads.atomics import fence, load_acquire, store_release
 from plait.threads.atomics.native import inner, ints, pointer_at
-from plait.threads.gate.flow import cancel, prepare, sleep, stand_on
+from plait.threads.gate.flow import cancel, prepare, sleep, stand_on, told
 from plait.threads.gate.frontier import wake_sources
 from plait.threads.gate.words import read_at
 from plait.threads.join.loop import words as o
@@ -260,6 +260,7 @@ def tell_gate(gate, c, w):
     for slot in range(slots):
         if gate[at + slot] != row[slot]:
             store_release(gate, at + slot, row[slot])
+    told(gate, w[o.SEAT])
     store_release(w, o.TOLD, mark)
     fence()
     wake_sources(gate)

@@ -1,0 +1,165 @@
+"""The workers' loop under the scheduler, as it is compiled: all schedules with one preemption; and planted faults.
+
+Every run is checked to give the definition's sequence, to leave nobody asleep, to have told the gate of all tuples, and to be
+free of data races on plain words.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import pytest
+from tests.examples import examples
+from tests.explore.schedule import Failure, explore, sample
+from tests.threads.join.loop_scenarios import FEED, GATHER, OUT, SEGMENT, WORKER, Case, Tuple
+
+from plait.threads.join.strategies import dpjoin, scalejoin, splitjoin
+from plait.threads.join.strategies.plan import Wish
+
+
+def tuples(sides: str) -> tuple[Tuple, ...]:
+    """Left ones are small letters, right ones capitals; a microsecond apart, or at once where = stands between them."""
+    found: list[Tuple] = []
+    for before, side in zip(" " + sides, sides, strict=False):
+        if side != "=":
+            found.append(Tuple(int(side.isupper()), (found[-1].ts if found else 0) + (before != "=")))
+    return tuple(found)
+
+
+SCALEJOIN = scalejoin.plan(Wish(2))
+SPLITJOIN = splitjoin.plan(Wish(2))
+DPJOIN = dpjoin.plan(Wish(2, layout=(1, 2)))  # both workers share the left window's one segment
+PLANS = {"scalejoin": SCALEJOIN, "splitjoin": SPLITJOIN, "dpjoin": DPJOIN}
+
+# Cases of few steps: name -> (plan, tuples, sizes). Whoever reads is a thread in the first two.
+CASES: dict[str, tuple[Any, str, dict[str, int]]] = {
+    "scalejoin": (SCALEJOIN, "llR", {}),  # both workers have a partner of the trigger
+    # Rings of one result: the worker that stores two of the trigger's partners waits for whoever reads.
+    "full ring": (SCALEJOIN, "lllR", {"most": 4, "room": 1}),
+    "splitjoin": (SPLITJOIN, "lRl", {"fed": 4, "room": 8}),
+    "dpjoin": (DPJOIN, "lRR", {"room": 8}),
+    # A feed of one tuple: the parent waits for the child.
+    "full feed": (SPLITJOIN, "lRl", {"fed": 1, "room": 8}),
+    # Four rows of the shared segment, five left tuples, batches of one: the writer waits for the other sharer.
+    "full segment": (DPJOIN, "lllll=R", {"rows": 4, "back_us": 0, "most": 1, "room": 8}),
+}
+READ = {"scalejoin", "full ring"}
+
+
+def scenario(name: str, faults: dict[str, list[tuple[str, str]]] | None = None, *, reading: bool = False) -> Any:
+    plan, sides, sizes = CASES[name]
+    return Case(plan, tuples(sides), faults=faults, **sizes).scenario(reading=reading or name in READ)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_schedule_with_one_preemption(name: str) -> None:
+    without, with_one = explore(scenario(name), preemptions=1)
+    assert without > 1
+    assert with_one > 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["splitjoin", "dpjoin"])
+def test_every_schedule_with_one_preemption_and_a_reader(name: str) -> None:
+    assert explore(scenario(name, reading=True), preemptions=1)[1] > 30
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in CASES if name not in READ])
+def test_every_schedule_with_two_preemptions(name: str) -> None:
+    assert explore(scenario(name), preemptions=2)[2] > 5
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("plan", PLANS)
+def test_random_schedules(plan: str) -> None:
+    """With sources that are a thread, and more tuples."""
+    case = Case(PLANS[plan], tuples("lRRllRl"), most=2)
+    sample(case.scenario(feeding=True), seed=16, runs=examples(40), switch=0.3)
+
+
+class Mutant(NamedTuple):
+    module: str
+    old: str
+    new: str
+    case: str
+    found: str  # what the exploration says
+    needs: int = 1  # so many preemptions show it
+
+
+TAIL = "    store_release(f, TAIL, tail + number)\n"
+TOLD = "    store_release(w, o.OUT_TAIL, w[o.EMIT_TAIL])\n    store_release(w, o.DONE_RANK, w[o.RANK])\n"
+MUTANTS = {
+    "feed: tuples shown before they are written": Mutant(
+        FEED, "    for row in range(4):\n        for k in range(number):\n            data[row, (tail",
+        TAIL + "    for row in range(4):\n        for k in range(number):\n            data[row, (tail", "splitjoin", "RaceError",
+    ),
+    "feed: a place written before it was read": Mutant(
+        FEED, "mask + 1 - (tail - least))", "mask + 2 - (tail - least))", "full feed", "instead of", 0,
+    ),
+    "feed: what is handed down wakes nobody": Mutant(
+        FEED, "            store_release(f, ENDED, 1)\n        fence()\n        wake_feed(c)\n    elif",
+        "            store_release(f, ENDED, 1)\n        fence()\n    elif", "splitjoin", "Deadlock", 0,
+    ),
+    "feed: room wakes nobody": Mutant(
+        FEED, "    wake_feed(c)  # the parent may wait for room\n", "    pass\n", "full feed", "Deadlock", 0,
+    ),
+    "feed: the end is seen before the tuples": Mutant(
+        FEED, "    ended = load_acquire(f, ENDED)\n    frontier = load_acquire(f, FRONTIER)\n"
+        "    tail, head = load_acquire(f, TAIL), f[own]\n",
+        "    tail, head = load_acquire(f, TAIL), f[own]\n    frontier = load_acquire(f, FRONTIER)\n"
+        "    ended = load_acquire(f, ENDED)\n", "splitjoin", "has told",
+    ),
+    "feed: the parent sleeps without a second look": Mutant(
+        WORKER, "        if not write_feed(c, w, batch) and load_acquire(c, shared.HALT) == 0:\n"
+        "            sleep(c, o.FEED_EVENT, ticket, SLICE_NS)\n",
+        "        if load_acquire(c, shared.HALT) == 0:\n            sleep(c, o.FEED_EVENT, ticket, SLICE_NS)\n",
+        "full feed", "Deadlock",
+    ),
+    "loop: rows are met before they are stored": Mutant(
+        WORKER, "while load_acquire(s, seg.END) < w[o.ENDS + side]:", "while load_acquire(s, seg.END) < w[o.ENDS + side] - 1:",
+        "dpjoin", "RaceError",
+    ),
+    "segment: rows shown before they are written": Mutant(
+        SEGMENT, "    to_ts, to_id, to_ref =", "    store_release(s, END, end + n)\n    to_ts, to_id, to_ref =",
+        "dpjoin", "RaceError",
+    ),
+    "segment: outlived by one of two": Mutant(
+        SEGMENT, "least = min(least, load_acquire(s, FIRST + k * LINE))", "least = max(least, load_acquire(s, FIRST + k * LINE))",
+        "full segment", "RaceError",
+    ),
+    "ring: the rank said before its results": Mutant(
+        OUT, TOLD, "".join(reversed(TOLD.splitlines(keepends=True))), "scalejoin", "instead of",
+    ),
+    "ring: full, and nobody is told": Mutant(
+        OUT, "    store_release(w, o.OUT_TAIL, tail)\n", "", "full ring", "Deadlock", 0,
+    ),
+    "gatherer: the ring looked at before the rank": Mutant(
+        GATHER,
+        "        known[RANK, k] = load_acquire(w, o.DONE_RANK)\n"
+        "        # The ring after them: what it has is all there is below.\n"
+        "        known[TAIL, k] = load_acquire(w, o.OUT_TAIL)\n",
+        "        known[TAIL, k] = load_acquire(w, o.OUT_TAIL)\n"
+        "        known[RANK, k] = load_acquire(w, o.DONE_RANK)\n", "scalejoin", "instead of",
+    ),
+    "gatherer: an empty ring is not waited for": Mutant(
+        GATHER, "        elif trigger >> 1 >= known[RANK, j]:\n            return True\n",
+        "        elif trigger >> 1 > known[RANK, j]:\n            return True\n", "scalejoin", "instead of",
+    ),
+    "gatherer: room wakes nobody": Mutant(
+        GATHER, "            fetch_add(c, o.ROOM_EVENT, 1)\n", "            pass\n", "full ring", "Deadlock", 0,
+    ),
+    "gatherer: asleep without a second look": Mutant(
+        GATHER, "        sleep(c, o.OUT_EVENT, ticket, nanoseconds)\n        number = gather",
+        "        sleep(c, o.OUT_EVENT, load_acquire(c, o.OUT_EVENT), nanoseconds)\n        number = gather",
+        "scalejoin", "Deadlock",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_planted_fault_is_found(name: str) -> None:
+    module, old, new, case, words, needs = MUTANTS[name]
+    with pytest.raises(Failure, match=words) as found:
+        explore(scenario(case, {module: [(old, new)]}), preemptions=needs, most_steps=4000)
+    assert found.value.preemptions == needs
