@@ -39,7 +39,9 @@ def windows_of(scale: Scale) -> tuple[float, ...]:
 
 
 @cache
-def sweep(scale: Scale, strategy: str, windows: tuple[float, ...], workers: tuple[int, ...]) -> list[Row]:
+def sweep(
+    scale: Scale, strategy: str, windows: tuple[float, ...], workers: tuple[int, ...], wall: bool = True
+) -> list[Row]:
     """The highest rates, a row for each window and number of workers."""
     rows: list[Row] = []
     measured_s = scale.pick(0.12, 0.5)
@@ -50,18 +52,16 @@ def sweep(scale: Scale, strategy: str, windows: tuple[float, ...], workers: tupl
             found = _highest(strategy, number, window_s, measured_s, a_worker, "processor")
             a_worker = found.at.comparisons_per_s("processor") / number
             row = _row(strategy, number, window_s, found)
-            if scale.size != "quick" and number <= scale.cores:
-                wall = _highest(strategy, number, window_s, measured_s, a_worker, "wall")
+            if wall and scale.size != "quick":
+                real = _highest(strategy, number, window_s, measured_s, a_worker, "wall")
                 row |= {
-                    "wall_tuples_per_s": wall.rate, "wall_comparisons_per_s": wall.at.comparisons_per_s("wall"),
+                    "wall_tuples_per_s": real.rate, "wall_comparisons_per_s": real.at.comparisons_per_s("wall"),
                 }  # fmt: skip
             rows.append(row)
     return rows
 
 
-def _highest(
-    strategy: str, workers: int, window_s: float, seconds: float, a_worker: float, clock: Clock
-) -> Sustained:
+def _highest(strategy: str, workers: int, window_s: float, seconds: float, a_worker: float, clock: Clock) -> Sustained:
     made_of = query(window_s)
 
     def steady_at(rate: float) -> Steady:

@@ -50,7 +50,11 @@ def found_5(rows: Sequence[Row], cores: int) -> Found:
         exponent = _slope(walls, "wall_comparisons_per_s", window_s=windows[-1])
         claims.append(
             Claim(
-                "c/s grow with the threads by the wall too", exponent > 0.6, f"exponent {exponent:.2f}", cores=8, quick=False,
+                "c/s grow with the threads by the wall too",
+                exponent > 0.6,
+                f"exponent {exponent:.2f}",
+                cores=8,
+                quick=False,
             )  # fmt: skip
         )
     top = column(judged, "comparisons_per_s", workers=most, window_s=windows[-1])[0]
@@ -107,7 +111,7 @@ def figure_6(scale: Scale) -> Found:
     window = windows_of(scale)[-1]
     rows = [row for row in sweep(scale, "scalejoin", windows_of(scale), workers_of(scale)) if row["window_s"] == window]
     for name in RIVALS:
-        rows += sweep(scale, name, (window,), workers_of(scale))
+        rows += sweep(scale, name, (window,), workers_of(scale), wall=False)
     return found_6(rows, scale.cores)
 
 
@@ -121,16 +125,20 @@ def found_6(rows: Sequence[Row], cores: int) -> Found:
     for name, by_threads in ahead.items():
         shown = ", ".join(f"{n}: {by_threads[n] / 1e9:+.1f} G" for n in threads)
         words = name.replace("_", "-")
-        claims.append(Claim(f"ScaleJoin makes more c/s than {words} join", all(by_threads[n] > 0 for n in several), shown))
+        claims.append(
+            Claim(f"ScaleJoin makes more c/s than {words} join", all(by_threads[n] > 0 for n in several), shown)
+        )
         claims.append(
             Claim(
-                f"the difference to {words} join grows with the threads", by_threads[threads[-1]] > by_threads[threads[0]],
+                f"the difference to {words} join grows with the threads",
+                by_threads[threads[-1]] > by_threads[threads[0]],
                 shown,
             )  # fmt: skip
         )
     most = threads[-1]
     sentence = f"With {most} threads ScaleJoin makes " + " and ".join(
-        f"{by_threads[most] / 1e9:.1f} G c/s more than {name.replace('_', '-')} join" for name, by_threads in ahead.items()
+        f"{by_threads[most] / 1e9:.1f} G c/s more than {name.replace('_', '-')} join"
+        for name, by_threads in ahead.items()
     )
     lines = [
         Line(name, column(rows, "workers", strategy=name), [v / 1e9 for v in column(rows, "comparisons_per_s", strategy=name)])
