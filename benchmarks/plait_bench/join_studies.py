@@ -21,7 +21,7 @@ from plait.connectors.synthetic.workload import tables
 from plait.threads.join.marks import MARK
 from plait_bench import join_peers as peers
 from plait_bench import merging, rivals
-from plait_bench.band import LEFT, RIGHT, data, query
+from plait_bench.band import LEFT, RIGHT, counted, data, query
 from plait_bench.join import Rows, balance, latency_row
 from plait_bench.join_runs import digests, flat_out, paced, pieces, preloaded, rounds, same, warm_up
 from plait_bench.machine import machine
@@ -193,10 +193,7 @@ def ordering(quick: bool = False) -> dict[str, Any]:
         sub_window, workers = 2**power, 2
         tuples = 4 * workers * sub_window
         given = {name: t.slice(0, tuples) for name, t in data(1000, -(-tuples // 1000)).items()}
-        r, s = (plait.stream(name) for name in given)
-        made_of = plait.join(
-            r, s, on=lambda r, s: (abs(r.x - s.a) <= 10) & (abs(r.y - s.b) <= 10), last=workers * sub_window
-        )
+        made_of = counted(workers * sub_window)
         seen = None
         for interval in (2**k for k in range(power + 1)):
             options: dict[str, Any] = {"strategy": "splitjoin", "workers": workers, "index": "scan", "marks": True}
@@ -311,10 +308,8 @@ def stages(quick: bool = False) -> dict[str, Any]:
     """
     rate, seconds, window = (2000, 4, 1) if quick else (2000, 24, 16)
     given = data(rate, seconds)
-    r, s = (plait.stream(name) for name in given)
-    by_count = plait.join(r, s, on=lambda r, s: (abs(r.x - s.a) <= 10) & (abs(r.y - s.b) <= 10), last=rate * window)
     rows: Rows = []
-    for kind, made_of in (("time", query(window)), ("count", by_count)):
+    for kind, made_of in (("time", query(window)), ("count", counted(rate * window))):
         seen = None
         for workers in (1, 2) if quick else (1, 2, 4, 8):
             made = paced(

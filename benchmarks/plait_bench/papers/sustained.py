@@ -49,6 +49,7 @@ class Steady:
         threads_s: Processor time of each thread of the run: workers, then mergers.
         ends_s: Processor time of who pushed, and of who read.
         by_worker: Comparisons of each worker.
+        taken: Rows that were read: results, and marks where they are shown.
         stats: Of the whole run.
     """
 
@@ -59,6 +60,7 @@ class Steady:
     threads_s: tuple[float, ...]
     ends_s: tuple[float, float]
     by_worker: tuple[int, ...]
+    taken: int
     stats: Stats
 
     @property
@@ -96,17 +98,17 @@ def steady(
     """
     before, after = parts(rate, window_s, seconds, right)
     with filled(query, before, **options) as (run, reader):
-        first, read_s, since_s = run.stats(), reader.cpu_s(), time.thread_time()
+        first, rows, read_s, since_s = run.stats(), reader.rows, reader.cpu_s(), time.thread_time()
         begin = time.perf_counter()
         for name, batch in pieces(after, size):
             run.push(name, None, batch)
         push_s = time.thread_time() - since_s
         wall_s = settled(run) - begin
-        last, read_s = run.stats(), reader.cpu_s() - read_s
+        last, read_s, rows = run.stats(), reader.cpu_s() - read_s, reader.rows - rows
     return Steady(
         rate, 2.0 * window_s * rate * rate * right, sum(table.num_rows for table in after.values()), wall_s,
         tuple(b - a for a, b in zip(first.threads_cpu_s, last.threads_cpu_s, strict=True)), (push_s, read_s),
-        tuple(b.comparisons - a.comparisons for a, b in zip(first.workers, last.workers, strict=True)), last,
+        tuple(b.comparisons - a.comparisons for a, b in zip(first.workers, last.workers, strict=True)), rows, last,
     )  # fmt: skip
 
 

@@ -19,6 +19,8 @@ from plait_bench.papers.sustained import Clock, Steady, Sustained, steady, susta
 
 #: Comparisons a second of one worker, to begin with: what a core of a few years ago does.
 GUESS_PER_S = 13e9
+#: Of the highest rate, where latency is measured: at the very highest a queue grows whenever the machine does something else.
+PART = 0.8
 
 
 def options_of(strategy: str, workers: int) -> dict[str, Any]:
@@ -79,6 +81,19 @@ def _row(strategy: str, workers: int, window_s: float, found: Sustained) -> dict
         "balance_cv_percent": variation_percent(list(at.by_worker)), "runs": found.runs, "pushing_s": at.ends_s[0],
         "reading_s": at.ends_s[1], "busiest_worker_s": max(at.threads_s), "took_s": at.wall_s,
     }  # fmt: skip
+
+
+def to_replay(scale: Scale, strategy: str, windows: tuple[float, ...]) -> list[Row]:
+    """A sweep's rows with the rate at which latency is measured: a part of the highest by the wall.
+
+    A quick run has none by the wall; it takes a part of the highest by processor time, over the longest window.
+    """
+    rows = sweep(scale, strategy, windows, workers_of(scale))
+    if scale.size == "quick":
+        return [
+            {**row, "replay_per_s": PART * row["tuples_per_s"] / 4} for row in rows if row["window_s"] == windows[-1]
+        ]
+    return [{**row, "replay_per_s": PART * row["wall_tuples_per_s"]} for row in rows]
 
 
 def column(rows: Sequence[Row], name: str, **where: Any) -> list[Any]:

@@ -13,21 +13,17 @@ from statistics import median
 from plait_bench.band import query
 from plait_bench.papers.study import Claim, Found, Line, Panel, Row, Scale, slope
 from plait_bench.papers.sustained import replayed
-from plait_bench.papers.sweep import column, options_of, sweep, windows_of, workers_of
+from plait_bench.papers.sweep import PART, column, options_of, to_replay, windows_of
 
-PART = 0.8
 PAPER_MS = 70.0
 
 
 @cache
 def measured(scale: Scale) -> list[Row]:
     rows: list[Row] = []
-    rates = sweep(scale, "scalejoin", windows_of(scale), workers_of(scale))
-    if scale.size == "quick":  # no rates by the wall: a part of those by processor time
-        rates = [row | {"wall_tuples_per_s": row["tuples_per_s"] / 4} for row in rates if row["window_s"] == 0.3]
-    for row in rates:
+    for row in to_replay(scale, "scalejoin", windows_of(scale)):
         made = replayed(
-            query(row["window_s"]), rate=PART * row["wall_tuples_per_s"], window_s=row["window_s"],
+            query(row["window_s"]), rate=row["replay_per_s"], window_s=row["window_s"],
             seconds=scale.pick(0.5, 2.0), **options_of("scalejoin", row["workers"]),
         )  # fmt: skip
         found = made.stats
@@ -57,8 +53,8 @@ def found_7b(rows: Sequence[Row]) -> Found:
         Claim(
             "it grows in proportion to the threads", exponent > 0.7, f"{shown}; exponent {exponent:.2f}", cores=4, quick=False,
             instead=(
-                "There a result waits in SG_out until every thread has given a later one. Here a thread says after each batch how "
-                "far it is, whether it found anything or not: gathering took "
+                "There a result waits in SG_out until every thread has given a later one. Here a thread says after each batch "
+                "how far it is, whether it found anything or not: gathering took "
                 + ", ".join(f"{ms:.2g} ms with {n}" for n, ms in gathering.items())
             ),
         ),
@@ -73,7 +69,7 @@ def found_7b(rows: Sequence[Row]) -> Found:
     ]  # fmt: skip
     sentence = f"At {PART:.0%} of the highest rates half of the results take at most {shown} with so many threads."
     departs = (
-        "Latency is from the moment that a result's later tuple is ready to the Arrow batch that has the result; a push is 5 ms of "
-        "each stream. Of 7b and 7c, two machines, there is one here. Rates are four fifths of the highest by the wall."
+        "Latency is from the moment that a result's later tuple is ready to the Arrow batch that has the result; a push is 5 ms "
+        "of each stream. Of 7b and 7c, two machines, there is one here. Rates are four fifths of the highest by the wall."
     )
     return Found(sentence, rows, claims, panels, departs)

@@ -48,15 +48,8 @@ def found_5(rows: Sequence[Row], cores: int) -> Found:
     ]  # fmt: skip
     if len({row["workers"] for row in walls}) > 1:
         exponent = _slope(walls, "wall_comparisons_per_s", window_s=windows[-1])
-        claims.append(
-            Claim(
-                "c/s grow with the threads by the wall too",
-                exponent > 0.6,
-                f"exponent {exponent:.2f}",
-                cores=8,
-                quick=False,
-            )  # fmt: skip
-        )
+        says = "c/s grow with the threads by the wall too"
+        claims.append(Claim(says, exponent > 0.6, f"exponent {exponent:.2f}", cores=8, quick=False))
     top = column(judged, "comparisons_per_s", workers=most, window_s=windows[-1])[0]
     one = column(judged, "comparisons_per_s", workers=1, window_s=windows[-1])[0]
     sentence = (
@@ -111,7 +104,7 @@ def figure_6(scale: Scale) -> Found:
     window = windows_of(scale)[-1]
     rows = [row for row in sweep(scale, "scalejoin", windows_of(scale), workers_of(scale)) if row["window_s"] == window]
     for name in RIVALS:
-        rows += sweep(scale, name, (window,), workers_of(scale), wall=False)
+        rows += sweep(scale, name, (window,), workers_of(scale), wall=name == "low_latency_handshake")
     return found_6(rows, scale.cores)
 
 
@@ -128,13 +121,8 @@ def found_6(rows: Sequence[Row], cores: int) -> Found:
         claims.append(
             Claim(f"ScaleJoin makes more c/s than {words} join", all(by_threads[n] > 0 for n in several), shown)
         )
-        claims.append(
-            Claim(
-                f"the difference to {words} join grows with the threads",
-                by_threads[threads[-1]] > by_threads[threads[0]],
-                shown,
-            )  # fmt: skip
-        )
+        grows = by_threads[threads[-1]] > by_threads[threads[0]]
+        claims.append(Claim(f"the difference to {words} join grows with the threads", grows, shown))
     most = threads[-1]
     sentence = f"With {most} threads ScaleJoin makes " + " and ".join(
         f"{by_threads[most] / 1e9:.1f} G c/s more than {name.replace('_', '-')} join"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from functools import cache, partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -73,7 +74,7 @@ def _stamp(table: pa.Table, at_us: int) -> Any:
 
 def _by_second(table: pa.Table, begin_us: int, seconds: int) -> list[pa.Table]:
     edges = np.searchsorted(_times_us(table), begin_us + np.arange(seconds + 1) * SECOND_US)
-    return [table.slice(low, high - low) for low, high in zip(edges[:-1], edges[1:], strict=True)]
+    return [table.slice(low, high - low) for low, high in pairwise(edges)]
 
 
 def _compared(run: Any, pushed: int, limit_s: float = 120.0) -> list[int]:
@@ -141,7 +142,7 @@ def _of_load(case: str, work: Sequence[float], rates: dict[str, list[int]], wind
     """How the load goes: with constant rates it stays, with others it follows them."""
     span, shown = max(work) / max(min(work), 1e-9), f"{min(work):.3g} to {max(work):.3g} million c/s a thread"
     if case == "constant":
-        return Claim("constant rates are a constant load", 0 < min(work) and span < 1.1, shown)
+        return Claim("constant rates are a constant load", min(work) > 0 and span < 1.1, shown)
     total = np.add(rates["left"], rates["right"])
     follows = float(np.corrcoef(total, work)[0, 1])
     return Claim(
