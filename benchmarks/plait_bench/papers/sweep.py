@@ -42,11 +42,16 @@ def windows_of(scale: Scale) -> tuple[float, ...]:
 
 @cache
 def sweep(
-    scale: Scale, strategy: str, windows: tuple[float, ...], workers: tuple[int, ...], wall: bool = True
+    scale: Scale,
+    strategy: str,
+    windows: tuple[float, ...],
+    workers: tuple[int, ...],
+    wall: bool = True,
+    seconds: float | None = None,
 ) -> list[Row]:
-    """The highest rates, a row for each window and number of workers."""
+    """The highest rates, a row for each window and number of workers; `seconds` are measured of each."""
     rows: list[Row] = []
-    measured_s = scale.pick(0.12, 0.5)
+    measured_s = seconds or scale.pick(0.12, 0.5)
     for number in workers:
         steady(query(windows[0]), rate=2000, window_s=0.1, seconds=0.1, **options_of(strategy, number))  # warm
         a_worker = GUESS_PER_S

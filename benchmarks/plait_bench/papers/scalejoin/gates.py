@@ -91,7 +91,7 @@ def found_7a(rows: Sequence[Row], join_per_s: float) -> Found:
     ]  # fmt: skip
     sentence = (
         f"A ScaleGate takes {one_reader[several[0]] / 1e6:.0f} M t/s of {several[0]} sources and "
-        f"{one_reader[several[-1]] / 1e6:.0f} M of {several[-1]}; at the least {least / join_per_s:.0f} times what the join takes."
+        f"{one_reader[several[-1]] / 1e6:.0f} M of {several[-1]}, and {least / join_per_s:.0f} times what the join takes."
     )
     departs = (
         f"Tuples come in batches of {BATCH}. By processor time of the mean source and reader, since here they outnumber the "

@@ -27,7 +27,7 @@ DEPARTS = (
 )
 
 
-def _row(kind: str, strategy: str, workers: int, size: float, made: Replayed) -> dict[str, Any]:
+def row_of(kind: str, strategy: str, workers: int, size: float, made: Replayed) -> dict[str, Any]:
     stages = {f"{name}_ms": value.p50 for name, value in made.stats.stage_latency_ms.items() if value.samples}
     return {
         "window": kind, "strategy": strategy, "workers": workers, "size": size, "tuples_per_s": made.rate,
@@ -47,7 +47,7 @@ def over_time(scale: Scale, strategy: str) -> list[Row]:
             query(row["window_s"]), rate=row["replay_per_s"], window_s=row["window_s"],
             seconds=scale.pick(0.4, 2.0), **options,
         )  # fmt: skip
-        rows.append(_row("time", strategy, row["workers"], row["window_s"], made))
+        rows.append(row_of("time", strategy, row["workers"], row["window_s"], made))
     return rows
 
 
@@ -63,7 +63,7 @@ def over_count(scale: Scale) -> list[Row]:
                 counted(row["size"]), rate=rate, window_s=row["size"] / rate, seconds=scale.pick(0.4, 2.0), strategy=SPLIT,
                 workers=row["workers"], fan_in=2,
             )  # fmt: skip
-            rows.append(_row("count", SPLIT, row["workers"], row["size"], made))
+            rows.append(row_of("count", SPLIT, row["workers"], row["size"], made))
     return rows
 
 
