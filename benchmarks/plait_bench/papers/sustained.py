@@ -49,7 +49,7 @@ class Steady:
         threads_s: Processor time of each thread of the run: workers, then mergers.
         ends_s: Processor time of who pushed, and of who read.
         by_worker: Comparisons of each worker.
-        taken: Rows that were read: results, and marks where they are shown.
+        taken: Result rows that were read; the last may still be on their way.
         stats: Of the whole run.
     """
 
@@ -238,7 +238,7 @@ def settled(run: Any, *, look_s: float = 0.005, idle_s: float = 0.015, silent_s:
         done = now.comparisons + now.results + sum(worker.tuples for worker in now.workers)
         if done != seen:
             seen, since = done, at
-        waiting = all(worker.waiting_for.startswith("waits") for worker in now.workers)
+        waiting = all(worker.waiting_for.startswith("waits for tuples") for worker in now.workers)
         if at - since > (idle_s if waiting else silent_s):
             return since
         time.sleep(look_s)
