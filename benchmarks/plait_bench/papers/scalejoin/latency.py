@@ -67,7 +67,8 @@ def found_7b(rows: Sequence[Row]) -> Found:
             Line(f"{w:g} s", column(rows, "workers", window_s=w), column(rows, "ready_p99_ms", window_s=w)) for w in windows
         ]),
     ]  # fmt: skip
-    sentence = f"At {PART:.0%} of the highest rates half of the results take at most {shown} with so many threads."
+    half, number = ", ".join(f"{ms:.2g}" for ms in by_threads.values()), ", ".join(map(str, threads))
+    sentence = f"At {PART:.0%} of the highest rates half of the results are out after {half} ms with {number} threads."
     departs = (
         "Latency is from the moment that a result's later tuple is ready to the Arrow batch that has the result; a push is 5 ms "
         "of each stream. Of 7b and 7c, two machines, there is one here. Rates are four fifths of the highest by the wall."

@@ -132,12 +132,12 @@ def found_6(rows: Sequence[Row], cores: int) -> Found:
         Line(name, column(rows, "workers", strategy=name), [v / 1e9 for v in column(rows, "comparisons_per_s", strategy=name)])
         for name in ("scalejoin", *RIVALS)
     ]  # fmt: skip
-    differences = [
-        Line(name, threads, [by_threads[n] / 1e9 for n in threads]) for name, by_threads in ahead.items()
-    ] + [Line("handshake, S1", [48], [2.5], published=True), Line("handshake, S2", [32], [1.0], published=True)]
+    differences = [Line(name, threads, [by_threads[n] / 1e9 for n in threads]) for name, by_threads in ahead.items()]
+    published = [Line("S1", [48], [2.5], published=True), Line("S2", [32], [1.0], published=True)]
     panels = [
         Panel("threads", "billion comparisons/s", lines, "6a, 6b"),
-        Panel("threads", "billion comparisons/s more", differences, "6c"),
+        Panel("threads", "billion comparisons/s more than", differences, "6c"),
+        Panel("threads", "billion comparisons/s more than", published, "6c in the paper: handshake"),
     ]
     departs = (
         "The rivals are rebuilt in the same compiled code and share windows where the originals copied tuples, to their favour; "
