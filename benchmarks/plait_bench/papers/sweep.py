@@ -14,7 +14,7 @@ from typing import Any
 from plait.core.metrics import variation_percent
 from plait_bench import rivals
 from plait_bench.band import query
-from plait_bench.papers.study import Row, Scale
+from plait_bench.papers.study import Line, Row, Scale
 from plait_bench.papers.sustained import Clock, Steady, Sustained, steady, sustained
 
 #: Comparisons a second of one worker, to begin with: what a core of a few years ago does.
@@ -40,27 +40,44 @@ def windows_of(scale: Scale) -> tuple[float, ...]:
     return scale.pick((0.1, 0.2, 0.3), (1.0, 2.0, 3.0), (2.0, 4.0, 6.0))
 
 
-@cache
 def sweep(
     scale: Scale,
     strategy: str,
     windows: tuple[float, ...],
     workers: tuple[int, ...],
+    *,
     wall: bool = True,
     seconds: float | None = None,
 ) -> list[Row]:
-    """The highest rates, a row for each window and number of workers; `seconds` are measured of each."""
+    """The highest rates, a row for each window and number of workers. It is measured once.
+
+    Args:
+        scale: How much may be done. A quick run measures nothing by the wall.
+        strategy: The join's, or a rival's.
+        windows: Their lengths in seconds.
+        workers: Their numbers.
+        wall: Whether the highest rates by the wall are sought too.
+        seconds: How much event time of each is measured.
+    """
+    return _sweep(
+        scale, strategy, windows, workers, wall and scale.size != "quick", seconds or scale.pick(0.12, 0.5)
+    )  # fmt: skip
+
+
+@cache  # by what it is given, not by how: `sweep` gives it all of it in one order
+def _sweep(
+    scale: Scale, strategy: str, windows: tuple[float, ...], workers: tuple[int, ...], wall: bool, seconds: float
+) -> list[Row]:
     rows: list[Row] = []
-    measured_s = seconds or scale.pick(0.12, 0.5)
     for number in workers:
         steady(query(windows[0]), rate=2000, window_s=0.1, seconds=0.1, **options_of(strategy, number))  # warm
         a_worker = GUESS_PER_S
         for window_s in windows:
-            found = _highest(strategy, number, window_s, measured_s, a_worker, "processor")
+            found = _highest(strategy, number, window_s, seconds, a_worker, "processor")
             a_worker = found.at.comparisons_per_s("processor") / number
             row = _row(strategy, number, window_s, found)
-            if wall and scale.size != "quick":
-                real = _highest(strategy, number, window_s, measured_s, a_worker, "wall")
+            if wall:
+                real = _highest(strategy, number, window_s, seconds, a_worker, "wall")
                 row |= {
                     "wall_tuples_per_s": real.rate, "wall_comparisons_per_s": real.at.comparisons_per_s("wall"),
                 }  # fmt: skip
@@ -104,6 +121,16 @@ def to_replay(scale: Scale, strategy: str, windows: tuple[float, ...]) -> list[R
 def column(rows: Sequence[Row], name: str, **where: Any) -> list[Any]:
     """The values of a column in the rows that have these values and that column."""
     return [row[name] for row in rows if name in row and all(row[key] == value for key, value in where.items())]
+
+
+def curves(rows: Sequence[Row], words: str, *, by: str, x: str, y: str, unit: float = 1.0) -> list[Line]:
+    """A line for each value of the column `by`, named by it."""
+    return [
+        Line(
+            words.format(each), column(rows, x, **{by: each}), [value / unit for value in column(rows, y, **{by: each})]
+        )
+        for each in sorted(set(column(rows, by)))
+    ]
 
 
 def apart(rows: Sequence[Row], cores: int) -> list[Row]:

@@ -12,8 +12,8 @@ from statistics import mean
 from typing import Any
 
 from plait_bench import gate
-from plait_bench.papers.study import Claim, Found, Line, Panel, Row, Scale
-from plait_bench.papers.sweep import column, sweep, windows_of, workers_of
+from plait_bench.papers.study import Claim, Found, Panel, Row, Scale
+from plait_bench.papers.sweep import column, curves, sweep, windows_of, workers_of
 
 BATCH = 64
 GATES = {"skiplist": "ScaleGate (skip list)", "ring": "ring"}
@@ -84,8 +84,8 @@ def found_7a(rows: Sequence[Row], join_per_s: float) -> Found:
     panels = [
         Panel(
             "sources", "million tuples/s",
-            [Line(f"{n} readers", sources, [v / 1e6 for v in column(rows, "tuples_per_s", gate=name, readers=n)])
-             for n in readers], words,
+            curves([row for row in rows if row["gate"] == name], "{} readers", by="readers", x="sources", y="tuples_per_s",
+                   unit=1e6), words,
         )
         for name, words in GATES.items()
     ]  # fmt: skip

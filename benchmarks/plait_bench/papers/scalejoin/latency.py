@@ -13,7 +13,7 @@ from statistics import median
 from plait_bench.band import query
 from plait_bench.papers.study import Claim, Found, Line, Panel, Row, Scale, slope
 from plait_bench.papers.sustained import replayed
-from plait_bench.papers.sweep import PART, column, options_of, to_replay, windows_of
+from plait_bench.papers.sweep import PART, column, curves, options_of, to_replay, windows_of
 
 PAPER_MS = 70.0
 
@@ -42,7 +42,7 @@ def figure_7b(scale: Scale) -> Found:
 
 def found_7b(rows: Sequence[Row]) -> Found:
     """What latencies by threads and windows show."""
-    windows, threads = sorted({row["window_s"] for row in rows}), sorted({row["workers"] for row in rows})
+    threads = sorted({row["workers"] for row in rows})
     worst = max(row["ready_p50_ms"] for row in rows)
     by_threads = {n: median(column(rows, "ready_p50_ms", workers=n)) for n in threads}
     gathering = {n: median(column(rows, "gathering_p50_ms", workers=n)) for n in threads}
@@ -61,11 +61,11 @@ def found_7b(rows: Sequence[Row]) -> Found:
     ]  # fmt: skip
     panels = [
         Panel("threads", "latency, ms (median)", [
-            Line(f"{w:g} s", column(rows, "workers", window_s=w), column(rows, "ready_p50_ms", window_s=w)) for w in windows
-        ] + [Line("at most", [threads[0], threads[-1]], [PAPER_MS] * 2, published=True)]),
-        Panel("threads", "latency, ms (99 in a hundred)", [
-            Line(f"{w:g} s", column(rows, "workers", window_s=w), column(rows, "ready_p99_ms", window_s=w)) for w in windows
+            *curves(rows, "{:g} s", by="window_s", x="workers", y="ready_p50_ms"),
+            Line("at most", [threads[0], threads[-1]], [PAPER_MS] * 2, published=True),
         ]),
+        Panel("threads", "latency, ms (99 in a hundred)",
+              curves(rows, "{:g} s", by="window_s", x="workers", y="ready_p99_ms")),
     ]  # fmt: skip
     half, number = ", ".join(f"{ms:.2g}" for ms in by_threads.values()), ", ".join(map(str, threads))
     sentence = f"At {PART:.0%} of the highest rates half of the results are out after {half} ms with {number} threads."

@@ -8,7 +8,7 @@ from typing import Any
 
 from plait.models.scalejoin import max_tuples
 from plait_bench.papers.study import Claim, Found, Line, Panel, Row, Scale, slope
-from plait_bench.papers.sweep import apart, column, sweep, windows_of, workers_of
+from plait_bench.papers.sweep import apart, column, curves, sweep, windows_of, workers_of
 
 #: Tuples a second of each stream that 48 threads sustain (system S1), and 16 cores (S2), by window size in minutes.
 PUBLISHED_RATES = {"S1": {5: 5100, 10: 3500, 15: 3000}, "S2": {5: 3000, 10: 2100, 15: 1750}}
@@ -61,10 +61,7 @@ def found_5(rows: Sequence[Row], cores: int) -> Found:
 
 def _panels_5(rows: Sequence[Row], windows: Sequence[float]) -> list[Panel]:
     def lines(name: str, unit: float) -> list[Line]:
-        found = [
-            Line(f"{w:g} s", column(rows, "workers", window_s=w), [v / unit for v in column(rows, name, window_s=w)])
-            for w in windows
-        ]
+        found = curves(rows, "{:g} s", by="window_s", x="workers", y=name, unit=unit)
         walls = [row for row in rows if f"wall_{name}" in row and row["window_s"] == windows[-1]]
         if walls:
             values = [row[f"wall_{name}"] / unit for row in walls]
@@ -81,7 +78,8 @@ def _panels_5(rows: Sequence[Row], windows: Sequence[float]) -> list[Panel]:
         Line(f"{name}, most threads", [60 * m for m in points], list(points.values()), published=True)
         for name, points in PUBLISHED_RATES.items()
     ]
-    ours = [Line(f"{n} threads", windows, column(rows, "tuples_per_s", workers=n)) for n in threads]
+    differ = curves(rows, "{:g} s", by="window_s", x="workers", y="balance_cv_percent")
+    ours = curves(rows, "{} threads", by="workers", x="window_s", y="tuples_per_s")
     average = [
         Line(
             f"{w:g} s", threads,
@@ -95,7 +93,9 @@ def _panels_5(rows: Sequence[Row], windows: Sequence[float]) -> list[Panel]:
             "threads", "thousand tuples/s of each stream",
             [*lines("tuples_per_s", 1e3), Line(f"bound, {windows[-1]:g} s", threads, bound)], "5b, 5e", True, True,
         ),
-        Panel("threads", "billion comparisons/s a thread", average, "5c, 5f"),
+        Panel("threads", "billion comparisons/s a thread", average, "5c, 5f: mean"),
+        Panel("threads", "standard deviation, %", [*differ, Line("S1, at most", [1, 48], [4, 4], published=True)],
+              "5c, 5f: how far threads differ", True),
         Panel("window, s", "tuples/s of each stream", ours + rates, "by window size", True, True),
     ]  # fmt: skip
 

@@ -16,7 +16,7 @@ from plait_bench.band import counted, query
 from plait_bench.papers.splitjoin.throughput import RIVAL, SPLIT, by_size
 from plait_bench.papers.study import Claim, Found, Line, Panel, Row, Scale, slope
 from plait_bench.papers.sustained import Replayed, replayed
-from plait_bench.papers.sweep import PART, column, options_of, to_replay, windows_of
+from plait_bench.papers.sweep import PART, column, curves, options_of, to_replay, windows_of
 
 STAGES = ("distribution", "execution", "gathering", "processing", "visiting")
 #: Of 28 join cores over 15 minutes, ms: SplitJoin's, and low-latency handshake join's.
@@ -98,10 +98,9 @@ def found_13(rows: Sequence[Row]) -> Found:
             ", ".join(f"{n}: {row['visiting_ms']:.2g} and {row['processing_ms']:.2g} ms" for n, row in split.items()),
         ),
     ]  # fmt: skip
-    lines = [
-        Line(f"SplitJoin, {w:g} s", column(rows, "workers", strategy=SPLIT, size=w),
-             column(rows, "visiting_ms", strategy=SPLIT, size=w)) for w in windows
-    ]  # fmt: skip
+    lines = curves(
+        [row for row in rows if row["strategy"] == SPLIT], "SplitJoin, {:g} s", by="size", x="workers", y="visiting_ms"
+    )
     both = [Line(f"{name}, {windows[-1]:g} s", threads, [by[n]["push_ms"] for n in threads])
             for name, by in (("SplitJoin", split), ("low-latency handshake", rival))]  # fmt: skip
     panels = [

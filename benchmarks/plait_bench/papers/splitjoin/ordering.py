@@ -14,9 +14,9 @@ from typing import Any
 from plait_bench.band import counted
 from plait_bench.join_runs import warm_up
 from plait_bench.join_studies import read_marked
-from plait_bench.papers.study import Claim, Found, Line, Panel, Row, Scale
+from plait_bench.papers.study import Claim, Found, Panel, Row, Scale
 from plait_bench.papers.sustained import streams
-from plait_bench.papers.sweep import column
+from plait_bench.papers.sweep import curves
 
 WORKERS = 2
 #: How long the streams are.
@@ -71,11 +71,7 @@ def found_19(rows: Sequence[Row]) -> Found:
             f"{cost:.1f} times less than with one a tuple, sub-windows of {smallest}",
         ),
     ]  # fmt: skip
-    lines = [
-        Line(f"sub-windows of {size:,}", column(rows, "interval", sub_window=size),
-             [v / 1e3 for v in column(rows, "tuples_per_s", sub_window=size)])
-        for size in sizes
-    ]  # fmt: skip
+    lines = curves(rows, "sub-windows of {:,}", by="sub_window", x="interval", y="tuples_per_s", unit=1e3)
     sentence = (
         f"With sub-windows of {smallest} throughput is {speed[smallest, 1]:,.0f} t/s with a mark after each comparison and "
         f"{speed[smallest, smallest]:,.0f} with one a tuple; of {largest:,} a mark every {coarse:,} leaves {kept:.0%} of that."

@@ -16,7 +16,7 @@ from plait_bench.band import counted, query
 from plait_bench.papers.scalejoin.scaling import CLOCK, SECONDS
 from plait_bench.papers.study import Claim, Found, Line, Panel, Row, Scale, rising, slope
 from plait_bench.papers.sustained import Steady, steady
-from plait_bench.papers.sweep import GUESS_PER_S, apart, column, options_of, sweep, windows_of, workers_of
+from plait_bench.papers.sweep import GUESS_PER_S, apart, column, curves, options_of, sweep, windows_of, workers_of
 
 SPLIT, RIVAL = "splitjoin", "low_latency_handshake"
 WORDS = {SPLIT: "SplitJoin", RIVAL: "low-latency handshake join"}
@@ -51,9 +51,12 @@ def found_12(rows: Sequence[Row], cores: int) -> Found:
     says = "SplitJoin sustains more than low-latency handshake join (up to 60 % more)"
     claims.append(Claim(says, all(ahead[n] > 0 for n in several), shown))
     lines = [
-        Line(f"{name}, {w:g} s", column(rows, "workers", strategy=name, window_s=w),
-             [v / 1e3 for v in column(rows, "tuples_per_s", strategy=name, window_s=w)])
-        for name in (SPLIT, RIVAL) for w in windows if column(rows, "workers", strategy=name, window_s=w)
+        line
+        for name in (SPLIT, RIVAL)
+        for line in curves(
+            [row for row in rows if row["strategy"] == name], WORDS[name] + ", {:g} s", by="window_s", x="workers",
+            y="tuples_per_s", unit=1e3,
+        )
     ]  # fmt: skip
     most = threads[-1]
     sentence = (
@@ -118,14 +121,13 @@ def found_16(rows: Sequence[Row], cores: int) -> Found:
         ),
     ]  # fmt: skip
     largest = column(judged, "tuples_per_s", size=sizes[-1])
+    lines = curves(judged, "{:,} tuples", by="size", x="workers", y="tuples_per_s", unit=1e3)
     sentence = (
         f"Over the last {sizes[-1]:,} tuples {threads[0]} join cores take in {largest[0]:,.0f} t/s and {threads[-1]} "
         f"{largest[-1]:,.0f}; with the size that goes down with an exponent of {by_sizes:.2f}."
     )
     panels = [
-        Panel("join cores", "thousand tuples/s", [
-            Line(f"{size:,} tuples", threads, [v / 1e3 for v in column(judged, "tuples_per_s", size=size)]) for size in sizes
-        ], "here", False, True),
+        Panel("join cores", "thousand tuples/s", lines, "here", False, True),
         Panel("join cores", "tuples/s", [Line("2^21 tuples", [28], [5200], published=True),
                                          Line("15 minutes", [28], [4400], published=True)], "in the paper"),
     ]  # fmt: skip
@@ -173,11 +175,7 @@ def found_17(rows: Sequence[Row]) -> Found:
             f"{more:.0f} times as many results, {max(last.values()):.1f} times less throughput at the most",
         ),
     ]  # fmt: skip
-    lines = [
-        Line(f"sub-windows of {size:,}", column(rows, "selectivity", sub_window=size),
-             [v / 1e3 for v in column(rows, "tuples_per_s", sub_window=size)])
-        for size in sizes
-    ]  # fmt: skip
+    lines = curves(rows, "sub-windows of {:,}", by="sub_window", x="selectivity", y="tuples_per_s", unit=1e3)
     sentence = (
         f"From one result in 25 million comparisons to one in 250,000 throughput goes to {usual:.0%} at the least; with "
         f"{more:.0f} times as many results it is {max(last.values()):.1f} times less at the most."
