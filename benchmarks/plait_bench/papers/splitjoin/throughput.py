@@ -82,7 +82,7 @@ def full(made_of: Any, size: int, workers: int, core_s: float, **options: Any) -
 @cache
 def by_size(scale: Scale) -> list[Row]:
     """Tuples a second by the window's size and the join cores; of the largest also over time, with as many tuples in it."""
-    powers: tuple[int, ...] = scale.pick((14, 15), (15, 16, 17), (15, 16, 17, 18))
+    powers: tuple[int, ...] = scale.pick((14, 15), (15, 16, 17))
     rows: list[Row] = []
     core_s = scale.pick(0.1, 0.5)
     for workers in workers_of(scale):
