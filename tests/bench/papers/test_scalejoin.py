@@ -12,7 +12,7 @@ from plait_bench.band import query
 from plait_bench.papers.scalejoin import STUDIES, gates, latency, scaling, skew
 from plait_bench.papers.study import Scale
 from plait_bench.papers.sustained import replayed
-from plait_bench.papers.sweep import sweep
+from plait_bench.papers.sweep import sweep, windows_of, workers_of
 
 Rows = list[dict[str, Any]]
 
@@ -134,6 +134,12 @@ def test_figure_8() -> None:
 
 def test_every_figure_has_a_study() -> None:
     assert [each.label for each in STUDIES] == [f"figure {n}" for n in ("5", "6", "7a", "7b", "8a", "8b", "8c")]
+
+
+def test_a_large_machine_has_more_threads_and_leaves_one_core_to_who_pushes() -> None:
+    assert workers_of(Scale("full", cores=16)) == (1, 2, 4, 8, 15)
+    assert workers_of(Scale("full", cores=2)) == (1, 2, 4)
+    assert windows_of(Scale("full")) > windows_of(Scale("usual")) > windows_of(Scale("quick"))
 
 
 def test_rates_and_latencies_are_measured() -> None:
