@@ -189,7 +189,8 @@ GIVEN: dict[tuple[str, int], Callable[..., dict[str, Any]]] = {
 LEFT_OUT = {
     ("spark.md", 1): "needs a Kafka broker",
     ("spark.md", 2): "one line for each of several events; the docstrings' examples write them",
-    ("spark.md", 4): "goes on from a query that has stopped; the docstring of relayout does the same",
+    ("spark.md", 4): "runs until somebody stops it; the docstring of scaling does the same",
+    ("spark.md", 5): "goes on from a query that has stopped; the docstring of relayout does the same",
 }
 
 

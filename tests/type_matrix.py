@@ -163,6 +163,14 @@ ROLES: dict[str, Callable[[], Any]] = {
     "extremes": lambda: _windows(_s(), a=plait.min("x"), b=plait.max("x")),
     "sum": lambda: _windows(_s(), a=plait.sum("x")),
     "mean": lambda: _windows(_s(), a=plait.mean("x"), b=plait.var("x")),
+    "std": lambda: _windows(_s(), a=plait.std("x"), b=plait.corr("x", "k"), c=plait.median("x")),
+    "quantile": lambda: _windows(_s(), a=plait.quantile("x", 0.5), b=plait.quantile("x", 0.9, where="k = 1")),
+    "mode": lambda: _windows(_s(), a=plait.mode("x")),
+    "arg": lambda: _windows(
+        _s(), a=plait.arg_min("x", "n"), b=plait.top("x", 2, "k"), c=plait.collect("x", where="k = 1")
+    ),
+    "arg by": lambda: _windows(_s(), a=plait.arg_min("n", "x"), b=plait.arg_max("n", "x"), c=plait.top("n", 2, "x")),
+    "sessions by": lambda: plait.aggregate(_s(), session="2us", by="x", compute=_count),
     "by": lambda: plait.aggregate(_s(), size="10us", by="x", compute=_count),
     "by two": lambda: plait.aggregate(_s(), size=2, by=["k", "x"], compute=_count | {"f": plait.first("x")}),
     "source": lambda: _windows(_s(source="x"), c=plait.collect("n")),

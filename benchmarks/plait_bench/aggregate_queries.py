@@ -17,7 +17,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -99,25 +99,27 @@ def sources(data: str, inputs: int, tuples: int, seconds: int) -> list[pa.Record
     return [batch.select(batch.schema.names[:-1]) for batch in whole]  # the last column names the source
 
 
-def once(query: PaperQuery, data: list[pa.RecordBatch], design: str, *, piece: int = PIECE, **said: Any) -> Outcome:
-    """One run of a design over these inputs."""
+def once(query: PaperQuery, data: list[pa.RecordBatch], design: str, *, piece: int = PIECE, pieces: int = PIECES,
+         **said: Any) -> Outcome:  # fmt: skip
+    """One run of a design over these inputs: `piece` rows a push, fewer where an input would not have that many `pieces`."""
     options = OPTIONS.get(design, {"strategy": design})
-    piece = min(piece, max(max(source.num_rows for source in data) // PIECES, 1))
+    piece = min(piece, max(max(source.num_rows for source in data) // pieces, 1))
     return on_threads(query.query(len(data)), data, piece=piece, **options, **said)
 
 
 def case(
-    name: str, inputs: int, *, times: int, tuples: int | None = None, designs: tuple[str, ...] = (), **said: Any
-) -> list[dict[str, Any]]:
-    """One query at one number of inputs, design by design; they take turns, and medians count."""
+    name: str, inputs: int, *, times: int, tuples: int | None = None, designs: tuple[str, ...] = (),
+    windows: float = WINDOWS, warm: float = WARM, **said: Any,
+) -> list[dict[str, Any]]:  # fmt: skip
+    """One query at one number of inputs, design by design; they take turns. A stream is so many `windows` long."""
     query = QUERIES[name]
     designs = designs or query.designs
-    data = sources(query.data, inputs, tuples or query.tuples, WINDOWS * query.size_s)
+    data = sources(query.data, inputs, tuples or query.tuples, int(windows * query.size_s))
     found: dict[str, list[Outcome]] = {design: [] for design in designs}
     first: pa.Table | None = None
     for _ in range(times):
         for design in designs:
-            made = once(query, data, design, warm=WARM, **said)
+            made = once(query, data, design, warm=warm, **said)
             first = made.table if first is None else first
             agree(first, made.table, f"{name}, {inputs} inputs: {design}", designs[0])
             found[design].append(made)
@@ -134,15 +136,17 @@ def described(query: PaperQuery) -> dict[str, Any]:
 
 
 def summary(found: list[Outcome]) -> dict[str, Any]:
-    """Medians of several runs."""
+    """Of several runs: medians, and the least processor times, since other load on a machine only adds to them."""
     seconds = statistics.median(f.seconds for f in found)
     return {
         "tuples": found[0].tuples,
         "results": found[0].table.num_rows,
         "seconds": seconds,
         "tuples_per_s": found[0].tuples / seconds,
-        "input_ns": statistics.median(f.input_ns for f in found),
-        "output_ns": statistics.median(f.output_ns for f in found),
+        "input_ns": min(f.input_ns for f in found),
+        "output_ns": min(f.output_ns for f in found),
+        "updater_ns": min(f.updater_ns for f in found),
+        "reader_ns": min(f.reader_ns for f in found),
         "push_p50_ms": statistics.median(f.push_ms.p50 for f in found),
         "push_p99_ms": statistics.median(f.push_ms.p99 for f in found),
     }
@@ -161,8 +165,9 @@ def shift(rows: list[dict[str, Any]], name: str, inputs: int) -> dict[str, float
     return {stage: float(own[t_gate][f"{stage}_ns"] / own["tuml_sc"][f"{stage}_ns"]) for stage in ("input", "output")}
 
 
+@cache
 def warm() -> None:
-    """Compile, or load, everything once."""
+    """Compile, or load, everything: once a process."""
     for name in ("k-OS", "K-OI"):
         case(name, 2, times=1, tuples=20_000)
 

@@ -33,8 +33,9 @@ class Outcome:
     """What was measured, from the end of the warm-up on.
 
     `tuples` were pushed then, in `seconds`, to the last result. `input_ns` and `output_ns`: processor time a tuple, of the
-    threads that push, and of those that update and give out. `late_s`: how far the last piece was behind its rate when it was
-    pushed; 0 without one. `table` is all of the run's results.
+    threads that push, and of those that update and give out; of the latter `updater_ns` is the busiest one that updates, and
+    `reader_ns` the one that reads results. `late_s`: how far the last piece was behind its rate when it was pushed, and
+    `late_p50_ms` the median of all pieces; 0 without a rate. `table` is all of the run's results.
     """
 
     table: pa.Table
@@ -42,9 +43,12 @@ class Outcome:
     tuples: int
     input_ns: float
     output_ns: float
+    updater_ns: float
+    reader_ns: float
     push_ms: Quantiles
     ready_ms: Quantiles
     late_s: float
+    late_p50_ms: float
 
     @property
     def tuples_per_s(self) -> float:
@@ -112,10 +116,14 @@ def on_threads(
         made.join()
         seconds = time.perf_counter() - made.began
         stats, tuples = run.stats(), int(before[-1])
-        output = (stats.update_cpu_s - made.updated_s) * 1e9 + time.thread_time_ns() - made.read_ns
+        updaters = [1e9 * (now - then) for now, then in zip(stats.threads_cpu_s, made.updated_s, strict=True)]
+        reader = time.thread_time_ns() - made.read_ns
         table = pa.Table.from_batches(batches, run.schema)
-    return Outcome(table, seconds, tuples, sum(made.busy) / tuples, output / tuples, stats.latency_from_push_ms,
-                   stats.latency_from_ready_ms, max(made.late))  # fmt: skip
+    return Outcome(
+        table, seconds, tuples, sum(made.busy) / tuples, (sum(updaters) + reader) / tuples, max(updaters) / tuples,
+        reader / tuples, stats.latency_from_push_ms, stats.latency_from_ready_ms, max(late[-1] for late in made.late),
+        1e3 * float(np.median(np.concatenate(made.late))),
+    )  # fmt: skip
 
 
 class _Pushing:
@@ -125,10 +133,12 @@ class _Pushing:
                  rate: float | None, crew: int) -> None:  # fmt: skip
         self._sources, self._pieces, self._begin_at, self._before, self._rate = sources, pieces, begin_at, before, rate
         self._crew = min(crew, len(sources))
-        self.busy, self.late, self._reached = [0] * self._crew, [0.0] * self._crew, [0] * self._crew
+        self.busy, self._reached = [0] * self._crew, [0] * self._crew
+        self.late: list[list[float]] = [[0.0] for _ in range(self._crew)]
         self._failed: list[BaseException] = []
         self._barrier = threading.Barrier(self._crew, action=self._begin)
-        self.began, self.updated_s, self.read_ns = time.perf_counter(), 0.0, 0
+        self.began, self.read_ns = time.perf_counter(), 0
+        self.updated_s: tuple[float, ...] = ()
 
     def start(self, run: Any, stream: str) -> None:
         self._run, self._stream, self._reader = run, stream, threading.current_thread()
@@ -149,7 +159,7 @@ class _Pushing:
     def _begin(self) -> None:
         """What comes from here on is measured."""
         self._run.reset_latency()
-        self.updated_s = self._run.stats().update_cpu_s
+        self.updated_s = self._run.stats().threads_cpu_s
         assert self._reader.ident is not None
         self.read_ns = time.clock_gettime_ns(time.pthread_getcpuclockid(self._reader.ident))
         self.began = time.perf_counter()
@@ -167,7 +177,7 @@ class _Pushing:
                     time.sleep(0.0002)
                 if self._rate is not None and k >= self._begin_at:
                     due = self.began + self._before[k - self._begin_at] / self._rate
-                    self.late[seat] = max(time.perf_counter() - due, 0.0)
+                    self.late[seat].append(max(time.perf_counter() - due, 0.0))
                     time.sleep(max(due - time.perf_counter(), 0.0))
                 for source in own:
                     if parts[source].num_rows:

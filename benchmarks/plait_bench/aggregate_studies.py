@@ -27,11 +27,12 @@ ORDER_SENSITIVE = tuple(name for name in paper.QUERIES if name.endswith("OS"))
 #: Of the slowest design's highest rate and of the fastest one's: from nearly idle to more than any can do.
 STEPS = (0.1, 0.5, 0.9, 1.2)
 PUSH_S = 0.01  # of tuples in a push, where a rate is injected
+MOST = 1_500_000  # tuples of a run at a rate: what no design sustains need not last, and a gigabyte of comments would be made
 
 
 def rates(
     quick: bool = False, *, names: Sequence[str] = ("K-OS", "K-OI"), inputs: int = 20, per_second: int | None = None,
-    seconds: float | None = None, steps: Sequence[float] = STEPS,
+    seconds: float | None = None, steps: Sequence[float] = STEPS, designs: Sequence[str] = (),
 ) -> dict[str, Any]:  # fmt: skip
     """Latency by rate.
 
@@ -44,8 +45,9 @@ def rates(
         names: Which of the twelve queries.
         inputs: Sources.
         per_second: Tuples a second of event time, which a window's size is counted in. None: 1,000.
-        seconds: How long each rate is injected. None: 2.
+        seconds: How long each rate is injected, or until `MOST` tuples are. None: 2.
         steps: Parts of the highest rates.
+        designs: Which of them. Empty: all that serve the query.
 
     Returns:
         Rows by query, design and rate.
@@ -59,20 +61,22 @@ def rates(
         filling = 2 * query.size_s * density
         flat = {
             design: _run(query, design, inputs, density, filling, 4 * filling, None).tuples_per_s
-            for design in query.designs
+            for design in designs or query.designs
         }
         low, high = min(flat.values()), max(flat.values())
         injected = sorted({round(step * most, -3) or 1_000.0 for step in steps for most in (low, high)})
-        for rate in injected[:: 3 if quick else 1]:
-            for design in query.designs:
-                made = _run(query, design, inputs, density, filling, int(rate * span), rate)
+        for rate in sorted({injected[0], injected[-1]}) if quick else injected:
+            for design in flat:
+                made = _run(query, design, inputs, density, filling, min(int(rate * span), MOST), rate)
                 rows.append({
                     **paper.described(query), "inputs": inputs, "design": design, "rate": rate,
                     "push_p50_ms": made.push_ms.p50, "push_p99_ms": made.push_ms.p99, "ready_p50_ms": made.ready_ms.p50,
+                    "late_p50_ms": made.late_p50_ms,
                     "sustained": made.late_s < 0.1 * made.seconds, "highest_rate": flat[design],
                 })  # fmt: skip
         best = "tuml_sc" if name.endswith("OS") else "wiml"
-        ratios[f"{best}_vs_mq_{name}_rate".replace("-", "_")] = flat[best] / flat["mq"]
+        if best in flat and "mq" in flat:
+            ratios[f"{best}_vs_mq_{name}_rate".replace("-", "_")] = flat[best] / flat["mq"]
     return {"bench": "aggregate-rates", "machine": about, "rows": rows, "ratios": ratios}
 
 
@@ -86,7 +90,8 @@ def _run(query: paper.PaperQuery, design: str, inputs: int, density: int, fillin
 
 def workers(
     quick: bool = False, *, names: Sequence[str] = ORDER_SENSITIVE, inputs: Sequence[int] = (5, 20),
-    numbers: Sequence[int] = (), tuples: int | None = None, times: int | None = None,
+    numbers: Sequence[int] = (), tuples: int | None = None, times: int | None = None, windows: float = paper.WINDOWS,
+    warm: float = paper.WARM, **said: Any,
 ) -> dict[str, Any]:  # fmt: skip
     """TuML-MC by update threads.
 
@@ -97,6 +102,9 @@ def workers(
         numbers: Of update threads. Empty: 1, 2, 4 ... up to the cores, at least up to 4.
         tuples: In each stream. None: as the query has it.
         times: Runs of each, whose median counts. None: 3.
+        windows: How many of them a stream is long.
+        warm: Part of it that is not measured.
+        **said: What `aggregate_queries.once` takes.
 
     Returns:
         Rows by query, inputs and threads, and of each query the rate with the most threads over that with one.
@@ -108,12 +116,12 @@ def workers(
     for count in inputs:
         for name in names:
             query = paper.QUERIES[name]
-            data = paper.sources(query.data, count, tuples or query.tuples, paper.WINDOWS * query.size_s)
+            data = paper.sources(query.data, count, tuples or query.tuples, int(windows * query.size_s))
             found: dict[int, list[Outcome]] = {crew: [] for crew in crews}
             first: pa.Table | None = None
             for _ in range(times or (1 if quick else 3)):
                 for crew in crews:
-                    made = paper.once(query, data, "tuml_mc", warm=paper.WARM, workers=crew)
+                    made = paper.once(query, data, "tuml_mc", warm=warm, workers=crew, **said)
                     first = made.table if first is None else first
                     paper.agree(first, made.table, f"{name}, {count} inputs, {crew} threads", f"{crews[0]}")
                     found[crew].append(made)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import statistics
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -28,6 +28,7 @@ from plait.threads.gate.ring import add_waiting as ring_add
 from plait.threads.gate.ring import read_waiting as ring_read
 from plait.threads.gate.skiplist import add_waiting as list_add
 from plait.threads.gate.skiplist import read_waiting as list_read
+from plait_bench.gate_pace import NEVER, NOWHERE, await_due, stamp
 from plait_bench.gate_rivals import finish, put_free, put_locked, put_plain, queues, take_free, take_locked, take_plain
 from plait_bench.machine import machine
 
@@ -42,9 +43,10 @@ NAP_NS: Final = 1_000_000
 
 
 @compiled
-def feed_skiplist(g, slot, readers, ts, seq, batch):
+def feed_skiplist(g, slot, readers, ts, seq, batch, due_ns):
     low = 0
     while low < len(ts):
+        await_due(due_ns, low + batch - 1)
         high = min(len(ts), low + batch)
         number = list_add(g, slot, ts, seq, seq, low, high, ts[high - 1], NAP_NS, True)
         if number > 0:
@@ -55,9 +57,10 @@ def feed_skiplist(g, slot, readers, ts, seq, batch):
 
 
 @compiled
-def feed_ring(g, slot, readers, ts, seq, batch):
+def feed_ring(g, slot, readers, ts, seq, batch, due_ns):
     low = 0
     while low < len(ts):
+        await_due(due_ns, low + batch - 1)
         high = min(len(ts), low + batch)
         number = ring_add(g, slot, ts, seq, seq, low, high, ts[high - 1], NAP_NS, True)
         if number > 0:
@@ -68,9 +71,10 @@ def feed_ring(g, slot, readers, ts, seq, batch):
 
 
 @compiled
-def feed_plain(g, slot, readers, ts, seq, batch):
+def feed_plain(g, slot, readers, ts, seq, batch, due_ns):
     low = 0
     while low < len(ts):
+        await_due(due_ns, low + batch - 1)
         number = put_plain(g, slot, ts, seq, seq, low, min(len(ts), low + batch))
         if number > 0:
             low += number
@@ -80,9 +84,10 @@ def feed_plain(g, slot, readers, ts, seq, batch):
 
 
 @compiled
-def feed_locked(q, slot, readers, ts, seq, batch):
+def feed_locked(q, slot, readers, ts, seq, batch, due_ns):
     low = 0
     while low < len(ts):
+        await_due(due_ns, low + batch - 1)
         high = min(len(ts), low + batch)
         for reader in range(readers):
             done = low
@@ -97,9 +102,10 @@ def feed_locked(q, slot, readers, ts, seq, batch):
 
 
 @compiled
-def feed_free(q, slot, readers, ts, seq, batch):
+def feed_free(q, slot, readers, ts, seq, batch, due_ns):
     low = 0
     while low < len(ts):
+        await_due(due_ns, low + batch - 1)
         high = min(len(ts), low + batch)
         for reader in range(readers):
             done = low
@@ -123,7 +129,7 @@ def checksum(ts, origin, number, before):
 
 
 @compiled
-def drain_skiplist(g, reader, ts, origin, seq, ref):
+def drain_skiplist(g, reader, ts, origin, seq, ref, read_ns):
     count = 0
     total = unsigned(0)
     while True:
@@ -131,11 +137,12 @@ def drain_skiplist(g, reader, ts, origin, seq, ref):
         if number < 0:
             return count if number == DONE else number, total
         total += checksum(ts, origin, number, count)
+        stamp(read_ns, origin, seq, number)
         count += number
 
 
 @compiled
-def drain_ring(g, reader, ts, origin, seq, ref):
+def drain_ring(g, reader, ts, origin, seq, ref, read_ns):
     count = 0
     total = unsigned(0)
     while True:
@@ -143,11 +150,12 @@ def drain_ring(g, reader, ts, origin, seq, ref):
         if number < 0:
             return count if number == DONE else number, total
         total += checksum(ts, origin, number, count)
+        stamp(read_ns, origin, seq, number)
         count += number
 
 
 @compiled
-def drain_plain(g, reader, ts, origin, seq, ref):
+def drain_plain(g, reader, ts, origin, seq, ref, read_ns):
     count = 0
     total = unsigned(0)
     while True:
@@ -155,13 +163,14 @@ def drain_plain(g, reader, ts, origin, seq, ref):
         if number < 0:
             return count if number == DONE else number, total
         total += checksum(ts, origin, number, count)
+        stamp(read_ns, origin, seq, number)
         count += number
         if number == 0:
             sched_yield()
 
 
 @compiled
-def drain_locked(q, reader, ts, origin, seq, ref):
+def drain_locked(q, reader, ts, origin, seq, ref, read_ns):
     count = 0
     total = unsigned(0)
     while True:
@@ -169,13 +178,14 @@ def drain_locked(q, reader, ts, origin, seq, ref):
         if number < 0:
             return count if number == DONE else number, total
         total += checksum(ts, origin, number, count)
+        stamp(read_ns, origin, seq, number)
         count += number
         if number == 0:
             sched_yield()
 
 
 @compiled
-def drain_free(q, reader, ts, origin, seq, ref):
+def drain_free(q, reader, ts, origin, seq, ref, read_ns):
     count = 0
     total = unsigned(0)
     while True:
@@ -183,6 +193,7 @@ def drain_free(q, reader, ts, origin, seq, ref):
         if number < 0:
             return count if number == DONE else number, total
         total += checksum(ts, origin, number, count)
+        stamp(read_ns, origin, seq, number)
         count += number
         if number == 0:
             sched_yield()
@@ -234,7 +245,7 @@ def run(quick: bool = False) -> dict[str, Any]:
     rows = []
     for sources, readers, batch in grid:
         total = _size(sources, batch, quick)
-        rows += _measure(sources, readers, batch, total, runs=3 if quick else 5)
+        rows += measure(sources, readers, batch, total, runs=3 if quick else 5)
     return {"bench": "gate", "machine": machine(), "rows": rows, "ratios": _ratios(rows)}
 
 
@@ -243,25 +254,21 @@ def _size(sources: int, batch: int, quick: bool) -> int:
     return total // (4 if sources > 8 else 1) // (4 if quick else 1)
 
 
-def columns_of(sources: int, total: int) -> list[np.ndarray]:
-    """Sources of one rate, whose tuples lie between one another's; about one ts in three is shared."""
-    rng = np.random.default_rng(sources)
-    return [np.cumsum(rng.integers(0, 2 * sources + 1, total // sources)).astype(np.int64) for _ in range(sources)]
-
-
-def _measure(sources: int, readers: int, batch: int, total: int, *, runs: int) -> list[dict[str, Any]]:
-    columns = columns_of(sources, total)
-    number = total // sources
+def measure(
+    sources: int, readers: int, batch: int, total: int, *, runs: int, contenders: Sequence[Contender] = CONTENDERS
+) -> list[dict[str, Any]]:
+    """Tuples a second of each contender: `total` tuples, fewer of a slow one's."""
+    columns, seq = streams(sources, total // sources)
     few = [column[: 4 * batch + 1] for column in columns]
-    speeds: dict[str, list[float]] = {contender.name: [] for contender in CONTENDERS}
-    for contender in CONTENDERS:
-        passed(contender, few, readers, batch, expected(few))
-    parts = {share: [column[: number // share] for column in columns] for share in {c.share for c in CONTENDERS}}
+    speeds: dict[str, list[float]] = {contender.name: [] for contender in contenders}
+    for contender in contenders:
+        pass_through(contender, few, seq, readers, batch, expected(few))
+    parts = {share: [column[: len(seq) // share] for column in columns] for share in {c.share for c in contenders}}
     answers = {share: expected(part) for share, part in parts.items()}
     for _ in range(runs):
-        for contender in CONTENDERS:
+        for contender in contenders:
             part, answer = parts[contender.share], answers[contender.share]
-            speeds[contender.name].append(passed(contender, part, readers, batch, answer).tuples_per_s)
+            speeds[contender.name].append(pass_through(contender, part, seq, readers, batch, answer).tuples_per_s)
     medians = {name: statistics.median(values) for name, values in speeds.items()}
     return [
         {
@@ -275,8 +282,15 @@ def _measure(sources: int, readers: int, batch: int, total: int, *, runs: int) -
             "fastest": max(speeds[contender.name]),
             "why": contender.why,
         }
-        for contender in CONTENDERS
+        for contender in contenders
     ]
+
+
+def streams(sources: int, number: int) -> tuple[list[np.ndarray], np.ndarray]:
+    """Sources of one rate, whose tuples lie between one another's; about one ts in three is shared. Their ts, and their seq."""
+    rng = np.random.default_rng(sources)
+    columns = [np.cumsum(rng.integers(0, 2 * sources + 1, number)).astype(np.int64) for _ in range(sources)]
+    return columns, np.arange(number, dtype=np.int64)
 
 
 def expected(columns: list[np.ndarray]) -> tuple[int, int]:
@@ -302,21 +316,22 @@ class Passed(NamedTuple):
         return self.tuples / self.wall_s
 
 
-def passed(
-    contender: Contender, columns: list[np.ndarray], readers: int, batch: int, answer: tuple[int, int]
-) -> Passed:
+def pass_through(
+    contender: Contender, columns: list[np.ndarray], seq: np.ndarray, readers: int, batch: int, answer: tuple[int, int], *,
+    due_ns: np.ndarray = NEVER, read_ns: np.ndarray = NOWHERE,
+) -> Passed:  # fmt: skip
     """Run all sources and readers once; every reader has to have the answer (`expected`)."""
-    words, seq = contender.make(len(columns), readers), np.arange(max(map(len, columns)), dtype=np.int64)
+    words = contender.make(len(columns), readers)
     counts = [(0, 0)] * readers
     spent_s = [0.0] * (len(columns) + readers)
 
     def push(slot: int) -> None:
         column = columns[slot]
-        contender.feed(words, slot, readers, column, seq[: len(column)], batch)
+        contender.feed(words, slot, readers, column, seq[: len(column)], batch, due_ns)
         spent_s[slot] = time.thread_time()
 
     def pull(reader: int) -> None:
-        number, total = contender.drain(words, reader, *(np.empty(READ, dtype=np.int64) for _ in range(4)))
+        number, total = contender.drain(words, reader, *(np.empty(READ, dtype=np.int64) for _ in range(4)), read_ns)
         counts[reader] = int(number), int(total)
         spent_s[len(columns) + reader] = time.thread_time()
 

@@ -24,7 +24,9 @@ Example:
 from plait.errors import BehindError, DataError, LateError, PendingError, PlaitError, QueryError, RunError
 from plait.query import ALL, FILE, PARTITION, Query, Stream, aggregate, asof, join, operator, stream, timer
 from plait.query import functions as _functions
+from plait.query import statistics as _statistics
 from plait.query.functions import *  # noqa: F403 - the registered aggregate functions
+from plait.query.statistics import *  # noqa: F403
 from plait.query.textual import text
 from plait.query.trace import maximum, minimum
 
@@ -35,4 +37,4 @@ __all__ = [
     "QueryError", "RunError", "Stream", "aggregate", "asof", "join", "maximum", "minimum", "operator", "stream", "text",
     "timer",
 ]  # fmt: skip
-__all__ += _functions.__all__
+__all__ += _functions.__all__ + _statistics.__all__

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from plait_bench import gate as bench
+from plait_bench.gate_latency import latencies
 
 
 @pytest.mark.parametrize(
@@ -17,9 +18,15 @@ from plait_bench import gate as bench
     ],
 )
 def test_every_contender_sorts(sources, readers, batch):
-    rows = bench._measure(sources, readers, batch, 9_000, runs=1)
+    rows = bench.measure(sources, readers, batch, 9_000, runs=1)
     assert {row["contender"] for row in rows} == {contender.name for contender in bench.CONTENDERS}
     assert sum(row["best"] for row in rows) == 1
+
+
+def test_every_contender_passes_what_is_due_at_a_rate():
+    rows = latencies(3, 8, 1e6, 0.003, runs=1)
+    assert {row["contender"] for row in rows} == {contender.name for contender in bench.CONTENDERS}
+    assert all(row["mean_ms"] > 0 for row in rows), "no tuple is read before it is due"
 
 
 def test_the_ratios_have_their_names():

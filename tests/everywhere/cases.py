@@ -148,6 +148,32 @@ CASES: dict[str, Case] = {
         {"a": rows("ts k i", (0, 1, 10), (1, 2, 20), (2, 1, 11), (3, 1, 12))},
         [(2, 0, 2, 1, 10, 11), (3, 1, 3, 1, 11, 12)],
     ),
+    "sessions: a tuple at the gap begins another; rows by end, then by key": Case(
+        plait.aggregate(A, session="3us", by="k", compute={"n": plait.count(), "all": plait.collect("i")}),
+        {"a": rows("ts k i", (0, 2, 1), (2, 2, 2), (2, 1, 3), (5, 2, 4), (6, 1, 5), (7, 2, 6))},
+        [(4, 2, 5, 1, 1, [3]), (4, 0, 5, 2, 2, [1, 2]), (8, 6, 9, 1, 1, [5]), (9, 5, 10, 2, 2, [4, 6])],
+    ),
+    "quantiles, moments, the most frequent, and functions that see some tuples only": Case(
+        plait.aggregate(
+            A,
+            size="9us",
+            compute={
+                "p": plait.quantile("k", 0.5),
+                "m": plait.median("k"),
+                "d": plait.std("k"),
+                "c": plait.covar("k", "i"),
+                "r": plait.corr("k", "i"),
+                "o": plait.mode("k"),
+                "low": plait.arg_min("i", "k"),
+                "high": plait.arg_max("i", "k"),
+                "top": plait.top("i", 2, "k"),
+                "some": plait.sum("i", where="k > 3"),
+                "those": plait.collect("i", where="k > 3"),
+            },
+        ),
+        {"a": rows("ts k i", (0, 4, 1), (1, 2, 3), (2, 6, 5), (3, 4, 7))},
+        [(8, 0, 9, 4, 4.0, 1.632993161855452, 4 / 3, 0.1**0.5, 4, 3, 5, [5, 1], 13, [1, 5, 7])],
+    ),
     "ties: by source, then by place": Case(
         plait.aggregate(stream("a", source="src"), size="4us", compute={"all": plait.collect("i")}),
         {"a": rows("ts src i", (0, "b", 1), (0, "a", 2), (0, "b", 3), (0, "a", 4))},

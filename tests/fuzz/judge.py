@@ -63,7 +63,7 @@ def _answer(group: Group) -> Answer:
             feeds = {each.stream.name: memory.feed(each.stream, each.data()) for each in group.feeds}
             bind(group.query, {name: feed.schema for name, feed in feeds.items()})
             found = reference.outcome(
-                group.query, {name: reference._in_seq_order(streams[name], feed) for name, feed in feeds.items()}
+                group.query, {name: memory.in_seq_order(streams[name], feed) for name, feed in feeds.items()}
             )
     except PlaitError as error:
         return Answer(None, {}, error)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from tests.fuzz import programs, values
@@ -112,6 +113,9 @@ class Maker:
         )
 
     def counts(self) -> plait.Query:
+        if self.chance.random() < 0.3:
+            by, compute, needs = self.computed()
+            return plait.aggregate(self.stream("a", needs), session=self.duration(2), by=by, compute=compute)
         size, advance = self.chance.choice(((1, 1), (2, 1), (3, 3), (3, 2), (1, 3), (2, 4), (5, 1)))
         by, compute, needs = self.computed()
         return plait.aggregate(self.stream("a", needs), size=size, advance=advance, by=by, compute=compute)
@@ -238,6 +242,22 @@ def _first_where(chance: random.Random) -> tuple[Any, str]:
     return plait.first_where(column, where), reads + column
 
 
+def _of_two(make: Callable[[str, str], Any], columns: str, others: str) -> Made:
+    def made(chance: random.Random) -> tuple[Any, str]:
+        column, other = chance.choice(columns), chance.choice(others)
+        return make(column, other), column + other
+
+    return made
+
+
+def _only(chance: random.Random) -> tuple[Any, str]:
+    """Any function of one column that sees some tuples only."""
+    _, where, reads = chance.choice(ON_ROWS)
+    kind, columns = chance.choice(ONLY)
+    column = chance.choice(columns)
+    return kind(column, where=where), reads + column
+
+
 #: Made once: what Numba compiles of them is then compiled once. NULL is seen by the first and the last.
 CUSTOM = (
     (plait.custom("p", init=lambda: 1, add=lambda state, p: 3 * state % 1_000_003 + (7 if p is None else p), type="int64"), "p"),
@@ -252,10 +272,22 @@ def _custom(chance: random.Random) -> tuple[Any, str]:
 
 
 EVERY_COLUMN = "".join(values.COLUMNS)
+NUMBERS, ORDERED = "kipuoxq", "kipuoxqbswytdgm"
+ONLY: tuple[tuple[Callable[..., Any], str], ...] = (
+    (plait.sum, "ipoxq"), (plait.mean, NUMBERS), (plait.var, NUMBERS), (plait.std, NUMBERS), (plait.median, NUMBERS),
+    (plait.min, ORDERED), (plait.max, ORDERED), (plait.first, EVERY_COLUMN), (plait.last, EVERY_COLUMN),
+    (plait.collect, EVERY_COLUMN), (plait.distinct, EVERY_COLUMN), (plait.mode, EVERY_COLUMN),
+)  # fmt: skip
 FUNCTIONS: tuple[Made, ...] = (
     lambda chance: (plait.count(), ""),
     _of(plait.sum, "kipuoxq"), _of(plait.sum, "ipoxq"), _of(plait.mean, "kipuoxq"), _of(plait.var, "kipuoxq"),
     _of(plait.min, "kipuoxqbswytdgm"), _of(plait.max, "kipuoxqbswytdgm"), _of(plait.first, EVERY_COLUMN),
     _of(plait.last, EVERY_COLUMN), _of(plait.collect, EVERY_COLUMN), _of(plait.distinct, EVERY_COLUMN),
-    _count_where, _first_where, _custom,
+    _count_where, _first_where, _custom, _only,
+    _of(plait.std, NUMBERS), _of(plait.median, NUMBERS), _of(plait.mode, EVERY_COLUMN),
+    lambda chance: _of(partial(plait.quantile, q=chance.choice((0, 0.1, 0.25, 0.5, 0.9, 1))), ORDERED)(chance),
+    lambda chance: _of(partial(plait.quantile, q=chance.random(), interpolate=True), NUMBERS)(chance),
+    _of_two(plait.covar, NUMBERS, NUMBERS), _of_two(plait.corr, NUMBERS, NUMBERS),
+    _of_two(plait.arg_min, EVERY_COLUMN, ORDERED), _of_two(plait.arg_max, EVERY_COLUMN, ORDERED),
+    _of_two(lambda column, by: plait.top(column, 2, by), EVERY_COLUMN, ORDERED),
 )  # fmt: skip

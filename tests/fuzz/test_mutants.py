@@ -12,6 +12,7 @@ import sys
 from dataclasses import dataclass, replace
 from types import ModuleType
 
+import pyarrow as pa
 import pytest
 from tests.fuzz import deliveries, judge, runner
 from tests.fuzz.deliveries import Ways
@@ -70,7 +71,11 @@ PLAN = runner.Plan(7, Draw(conditions=12), Ways(compiled=0, interrupts=False))
 
 
 def differs(plan: runner.Plan, case: int) -> bool:
-    group, answer = runner.group_of(plan, case // runner.DELIVERIES)
+    """Or ends in Arrow's own error: a bug where rows come in may not let the reference get to an answer."""
+    try:
+        group, answer = runner.group_of(plan, case // runner.DELIVERIES)
+    except pa.ArrowException:
+        return True
     return judge.judged(answer, deliveries.carried_out(group, runner.delivered(plan, case, group))) is not None
 
 

@@ -68,8 +68,23 @@ JOINS = {
         lambda: plait.join(quotes, trades, last=1).on_spark({}, layot="hash"),  # type: ignore[call-arg]
         QueryError,
         "on_spark has no option 'layot'",
-        "there are layout, index",
+        "there are layout, cells, rates, index",
         "Did you mean layout=?",
+    ),
+    "an engine that takes no tables": Refusal(
+        lambda: plait.join(quotes, trades, last=1).run({}, engine="spark"),  # type: ignore[arg-type]
+        QueryError,
+        "engine='spark' runs no data",
+        do="Use one of: auto, reference, threads",
+    ),
+    "an option that the reference does not have": Refusal(
+        lambda: plait.join(quotes, trades, last=1).run({}, engine="reference", workers=2),
+        QueryError,
+        "engine='reference' has no option 'workers'",
+        "it has order and keys",
+    ),
+    "rates that are none": Refusal(
+        lambda: base.check_rates((1000, 0)), QueryError, "rates=(1000, 0) are no rates", do="such as (1000, 3000)"
     ),
     "a table in the place of a stream": Refusal(
         lambda: plait.join([1], trades, last=1), QueryError, "The left input of join is [1]", do="plait.stream(...)"
@@ -146,6 +161,58 @@ JOINS = {
 }
 
 AGGREGATES = {
+    "no window": Refusal(
+        lambda: plait.aggregate(quotes, compute={"n": plait.count()}),
+        QueryError,
+        "The aggregate has no window",
+        do="session= for sessions",
+    ),
+    "a session with a size": Refusal(
+        aggregate(session="5s"),
+        QueryError,
+        "session='5s' with size=",
+        "a session is as long as its key goes on",
+        "or session=",
+    ),
+    "a session of a number": Refusal(
+        lambda: plait.aggregate(quotes, session=5, compute={"n": plait.count()}),
+        QueryError,
+        "session=5 is no duration",
+        do="such as '30 minutes'",
+    ),
+    "a join over sessions": Refusal(
+        lambda: plait.join(quotes, trades, session="5s"),
+        QueryError,
+        "A join over sessions (session='5s')",
+        "pairs would have to be taken back",
+        "aggregate each stream by session=",
+    ),
+    "a quantile beyond all": Refusal(
+        lambda: plait.quantile("x", 1.5), QueryError, "quantile(q=1.5) is no number from 0 to 1", do="such as 0.95"
+    ),
+    "a quantile that half interpolates": Refusal(
+        lambda: plait.quantile("x", 0.5, interpolate=0.5),  # type: ignore[arg-type]
+        QueryError,
+        "quantile(interpolate=0.5) is neither True nor False",
+        do="Pass True",
+    ),
+    "the top none": Refusal(
+        lambda: plait.top("x", 0, "y"), QueryError, "top(k=0) is no number of tuples", do="a whole number above 0"
+    ),
+    "a correlation with text": Refusal(
+        lambda: bind(aggregate(compute={"c": plait.corr("x", "s")})(), {"quotes": QUOTES}),
+        QueryError,
+        "corr('x', 's'): column 's' is of type string",
+        "it multiplies integers and floats",
+        "Cast the column",
+    ),
+    "the least of lists": Refusal(
+        lambda: bind(aggregate(compute={"c": plait.arg_min("x", "tags")})(), {"quotes": QUOTES}),
+        QueryError,
+        "arg_min(..., by='tags'): column 'tags' is of type list",
+        "its values have no order",
+        "Cast the column",
+    ),
     "a key that is a number": Refusal(aggregate(by=5), QueryError, "by=5 names no columns", do="a list of them"),
     "a key of nothing": Refusal(aggregate(by=None), QueryError, "by=None names no columns", do="a column's name"),
     "keys in a set": Refusal(aggregate(by={"x"}), QueryError, "by={'x'} names no columns", do="a list of them"),

@@ -167,7 +167,7 @@ INTAKE = {
         lambda: run().push("trades", rows(SCHEMA)), RunError, "The query has no stream 'trades'", "it reads quotes"
     ),
     "data that is no dict": Refusal(
-        lambda: plait.join(quotes, quotes, last=1).reference([1]),
+        lambda: plait.join(quotes, plait.stream("trades"), last=1).reference([1]),
         DataError,
         "data is a list",
         do="a dict of stream names",

@@ -221,6 +221,10 @@ FUNCTIONS = {
     "collect(x)": plait.collect("x"),
     "first_where(x, where (row.x > 5))": plait.first_where("x", "x > 5"),
     "count_where(where (row.x > 5))": plait.count_where(lambda t: t.x > 5),
+    "sum(x, where (row.x > 5))": plait.sum("x", where="x > 5"),
+    "quantile(x, q=0.9, interpolate=False)": plait.quantile("x", 0.9),
+    "top(x, y, k=3)": plait.top("x", 3, "y"),
+    "corr(x, y)": plait.corr("x", "y"),
     "custom(x)": plait.custom("x", init=int, add=lambda s, v: s, type="int8"),
     "custom(x, y)": plait.custom(["x", "y"], init=int, add=lambda s, v, w: s, merge=lambda a, b: a, type="int8"),
 }

@@ -21,9 +21,12 @@ PANES = {
     "n": plait.count(), "sum": plait.sum("n"), "mean": plait.mean("v"), "var": plait.var("v"), "low": plait.min("v"),
     "high": plait.max("x"), "first": plait.first("v"), "last": plait.last("n"), "some": plait.first_where("n", "v > 1"),
     "where": plait.count_where(lambda row: row.x > 5), "many": plait.distinct("v"), "kinds": plait.distinct("s"),
-    "least": plait.min("s"), "most": plait.max("s"),
+    "least": plait.min("s"), "most": plait.max("s"), "std": plait.std("v"), "corr": plait.corr("v", "n"),
+    "middle": plait.median("v"), "p90": plait.quantile("s", 0.9), "p10": plait.quantile("v", 0.1),
+    "seen": plait.sum("n", where="v > 1"), "seen kinds": plait.distinct("s", where=lambda row: row.x > 5),
 }  # fmt: skip
 TUPLES = {
+    "mode": plait.mode("s"), "best": plait.arg_max("s", "v"), "top": plait.top("n", 3, "v", where="x > 2"),
     "all": plait.collect("n"), "many": plait.distinct("v"), "most": plait.max("s"),
     "own": plait.custom("n", init=lambda: 1, add=lambda state, n: (31 * state + n) % 1_000_003, type="int64"),
 }  # fmt: skip
@@ -47,6 +50,7 @@ QUERIES = {
     "two keys": lambda s: windows(s, by=["v", "x"]),
     "tuples": lambda s: windows(s, compute=TUPLES | {"n": plait.count()}),
     "counted": lambda s: windows(s, size=10, advance=3, compute=PANES | TUPLES),
+    "sessions": lambda s: plait.aggregate(s, session="6us", by="x", compute=PANES | TUPLES),
     "of an aggregate": lambda s: windows(
         windows(s, compute={"v": plait.mean("n"), "n": plait.count()}),
         size="60us",

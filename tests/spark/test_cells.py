@@ -416,6 +416,28 @@ def test_what_open_windows_need_is_kept_and_nothing_else(size: int, advance: int
     assert sum(store.written for store in grid.stores) <= size + advance  # of so many us there are fewer tuples
 
 
+def test_sessions_are_kept_until_they_have_ended() -> None:
+    """In processes that remember all, some or none of the batches before. One key's session goes on from the first tuple to the
+    last, and does not keep the others' tuples in the state.
+    """
+    query = plait.aggregate(A, session="9us", by="v", compute=KEPT | {"all": plait.collect("ts")})
+    schema = pa.schema([("ts", pa.int64()), ("v", pa.int64())])
+    rows = [(k, 0 if k % 4 == 0 else k // 30 + 1) for k in range(600)]
+    given = strategies.Given(A, schema, {0: rows}, (0,) * 600, None, [], strategies.table(schema, rows))
+    case = Case(query, (given,), None)
+    for workers in (1, 3, None):
+        grid, held = Grid(case, (2, 1), random.Random(5), workers=workers or 1), []
+        for at in range(60):
+            if workers is None:
+                cell_state._CACHE.clear()
+            grid.run(tick(grid, case, at, rows[10 * at : 10 * at + 10]))
+            held.append(sum(store.chunk_rows for store in grid.stores))
+        deliver(grid, [drain()])
+        assert_same(grid.table.drop_columns([formats.KEY]), query.reference({"a": given.data}))
+        # The one that goes on has 150 tuples at the end; what is held besides has at most as many dead rows.
+        assert held[-1] <= 2 * (150 + 40) + 64
+
+
 def test_a_rare_value_does_not_keep_all_that_came_after_it() -> None:
     """An as-of join without a bound keeps the last tuple of each value, however long ago it came, and little else."""
     case, _ = ticking(plait.asof(A, B, by="v"), 0)

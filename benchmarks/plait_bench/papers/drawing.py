@@ -84,6 +84,7 @@ def _bars(axis: object, lines: Sequence[Line]) -> None:
         if line.published:
             style |= {"color": "none", "hatch": "//"}
         axis.bar(left, list(line.y), width, label=_label(line), **style)  # type: ignore[attr-defined]
+    axis.margins(y=0.25 if len(lines) > 2 else 0.05)  # type: ignore[attr-defined]  # room for the legend
     axis.set_xticks(range(len(places)), [str(place) for place in places])  # type: ignore[attr-defined]
 
 

@@ -22,6 +22,7 @@ checkpoint = "near-checkpoint"
 from __future__ import annotations
 
 import difflib
+import inspect
 import re
 import tomllib
 from collections.abc import Callable, Mapping
@@ -45,7 +46,7 @@ _PLACE = ("path", "format")
 _QUERIES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "join": (("left", "right"), ("on", "within", "last", "tumbling", "tumbling_count", "how")),
     "asof": (("left", "right"), ("by", "within", "how")),
-    "aggregate": (("input",), ("size", "advance", "by", "compute")),
+    "aggregate": (("input",), ("size", "advance", "session", "by", "compute")),
 }
 _RUN = ("engine", "order", "max_pending")
 _OUTPUT = ("path", "late")
@@ -67,6 +68,16 @@ def load(file: Path) -> Job:
     except UnicodeDecodeError as error:
         raise DataError(f"{file} is not UTF-8 text: {error}") from error
     return _Reader(file, tables).job()
+
+
+def _word(text: str) -> Any:
+    """An argument inside a call: a number, or the name of a column."""
+    for number in (int, float):
+        try:
+            return number(text)
+        except ValueError:
+            continue
+    return text
 
 
 class _Reader:
@@ -175,9 +186,8 @@ class _Reader:
         nodes = [self._node(table, where, key) for key in inputs]
         given = {key: table[key] for key in options if key in table}
         if kind == "aggregate":
-            for key in ("size", "compute"):
-                if key not in given:
-                    raise self._error(f"{where}.{key}", "is missing")
+            if "compute" not in given:
+                raise self._error(f"{where}.compute", "is missing")
             given["compute"] = self._compute(given["compute"], f"{where}.compute")
         builders: dict[str, Callable[..., Query]] = {"join": join, "asof": asof, "aggregate": aggregate}
         query: Query = self._in(where, builders[kind], *nodes, **given, name=name)
@@ -199,24 +209,31 @@ class _Reader:
         return {column: self._function(given, f"{where}.{column}") for column, given in table.items()}
 
     def _function(self, given: Any, where: str) -> Function:
-        """`"mean(x)"`, or `{ function = "first_where", column = "x", where = "x > 3" }`.
+        """`"mean(x)"`, `"top(x, 3, y)"`, or `{ function = "mean", column = "x", where = "x > 3" }`, by its arguments' names.
 
         Functions are looked up in `query.functions.KINDS`: one that is registered there can be used here without a line
         of ours, unless it takes a function of Python's.
         """
-        call = re.fullmatch(r"\s*(\w+)\s*\(\s*(\w*)\s*\)\s*", given) if isinstance(given, str) else None
-        if call is not None:
-            name, arguments = call[1], ({"column": call[2]} if call[2] else {})
+        call = re.fullmatch(r"\s*(\w+)\s*\((.*)\)\s*", given) if isinstance(given, str) else None
+        words: list[Any] = []
+        named: dict[str, Any] = {}
+        if call is not None and re.fullmatch(r"[\w\s.,+-]*", call[2]):
+            name = call[1]
+            words = [_word(word.strip()) for word in call[2].split(",")] if call[2].strip() else []
         elif isinstance(given, dict) and "function" in given:
-            self._keys(given, ("function", "column", "where"), f"{where}.")
-            name, arguments = given["function"], {k: v for k, v in given.items() if k != "function"}
+            name, named = given["function"], {k: v for k, v in given.items() if k != "function"}
         else:
-            raise self._error(where, f"is {given!r}", "Write 'mean(column)', or a table with function, column, where")
+            raise self._error(
+                where,
+                f"is {given!r}",
+                "Write 'mean(column)', or a table with function, column, where and what else it takes",
+            )
         kind = functions.KINDS.get(name) if isinstance(name, str) else None
         if kind is None or not kind.in_files:
             raise self._error(where, f"names the function {name!r}", "A custom function needs a Python file")
+        self._keys(named, tuple(inspect.signature(kind.make).parameters), f"{where}.")
         try:
-            function = kind.make(**arguments)
+            function = kind.make(*words, **named)
         except TypeError as error:
             raise self._error(where, f"does not fit {name}: {error}") from error
         except PlaitError as error:

@@ -7,6 +7,8 @@ the folder, by the bytes of its UTF-8 with `/` between parts: an order that no f
 
 from __future__ import annotations
 
+import glob
+import itertools
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -59,11 +61,13 @@ def format_of(name: str) -> str | None:
 
 
 def find(path: str | os.PathLike[str], format: str | None) -> tuple[list[DataFile], str]:
-    """The files under `path` (a folder or one file) in order, and their one format."""
+    """The files under `path` (a folder, one file, or a pattern of files) in order, and their one format."""
     check_format(format)
     root = paths.absolute(path)  # files are opened later, when the working folder may be another
     if root.is_dir():
         return _in_folder(root, format)
+    if not root.exists() and glob.has_magic(str(root)):
+        return _matching(root, format)
     if not root.exists():
         raise DataError(
             f"There is no file or folder {os.fspath(path)!r}",
@@ -80,11 +84,27 @@ def find(path: str | os.PathLike[str], format: str | None) -> tuple[list[DataFil
     return [_data_file(root, root.name)], found
 
 
+def _matching(pattern: Path, format: str | None) -> tuple[list[DataFile], str]:
+    """The files that a pattern matches, named and ordered by their paths below its last folder that is no pattern."""
+    root = Path(*itertools.takewhile(lambda part: not glob.has_magic(part), pattern.parts))
+    names = [
+        str(Path(found).relative_to(root)) for found in glob.glob(str(pattern), recursive=True) if os.path.isfile(found)
+    ]
+    if not names:
+        raise DataError(f"No file matches {str(pattern)!r}", do="Check the pattern")
+    return _of_one_format(root, sorted(names, key=os.fsencode), format, f"Pattern {str(pattern)!r}")
+
+
 def _in_folder(root: Path, format: str | None) -> tuple[list[DataFile], str]:
-    """The data files of a folder, which must be of one format."""
+    """The data files of a folder."""
+    return _of_one_format(root, sorted(_walk(root), key=os.fsencode), format, f"Folder {str(root)!r}")
+
+
+def _of_one_format(root: Path, names: Sequence[str], format: str | None, what: str) -> tuple[list[DataFile], str]:
+    """Those of the files that hold data, which must be of one format."""
     files: dict[str, list[DataFile]] = {}
     others = 0
-    for name in sorted(_walk(root), key=os.fsencode):
+    for name in names:
         # With a format given every visible file is data, whatever its ending, as with Spark's readers.
         kind = format or format_of(name)
         if kind is None:
@@ -93,14 +113,14 @@ def _in_folder(root: Path, format: str | None) -> tuple[list[DataFile], str]:
         files.setdefault(kind, []).append(_data_file(root / name, name))
     if not files:
         raise DataError(
-            f"Folder {str(root)!r} holds no data file" + (f" ({others} with other endings)" if others else ""),
+            f"{what} holds no data file" + (f" ({others} with other endings)" if others else ""),
             why=f"files count if they end in {_ALL_ENDINGS} and do not start with '_' or '.'",
             do="Check the path, or say format= to read files with other endings",
         )
     if len(files) > 1:
         (one, first), (two, second) = list(files.items())[:2]
         raise DataError(
-            f"Folder {str(root)!r} mixes formats: {first[0].name!r} is {one} and {second[0].name!r} is {two}",
+            f"{what} mixes formats: {first[0].name!r} is {one} and {second[0].name!r} is {two}",
             why="a stream's files are of one format",
             do="Put them into folders of their own",
         )

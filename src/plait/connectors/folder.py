@@ -44,7 +44,7 @@ def feed(
 
     Args:
         stream: The stream's declaration.
-        path: A folder, read recursively, or one file.
+        path: A folder, read recursively, one file, or a pattern of files such as "day-*.parquet".
         format: "parquet", "csv" or "jsonl"; then every visible file is data. None: told from the files' endings.
         batch_rows: Rows in a chunk, at most.
         delimiter: What separates CSV fields.

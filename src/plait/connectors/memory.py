@@ -11,6 +11,8 @@ NumPy arrays and lists keep NaN and NULL apart.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -77,6 +79,21 @@ def _lane(source: SourceName | None, table: pa.Table, schema: pa.Schema, where: 
             row += batch.num_rows
 
     return Lane(source, read)
+
+
+def in_seq_order(stream: Stream, given: Feed) -> Feed:
+    """Rows of a table have no order of their own where a column says what it is: they are sorted by it, when they are read.
+
+    Not before: whether the column can order anything is told when the query meets its columns.
+    """
+    if stream.seq_column is None:
+        return given
+
+    def read(lane: Lane) -> Iterator[Chunk]:
+        rows = pa.Table.from_batches([chunk.batch for chunk in lane.read()], given.schema)
+        return (Chunk(batch) for batch in rows.sort_by(stream.seq).to_batches())
+
+    return replace(given, lanes=tuple(Lane(each.source, partial(read, each)) for each in given.lanes))
 
 
 # --- which tables, under which names ------------------------------------------------------------------------

@@ -71,6 +71,19 @@ class TupleWindow(Window):
         return pa.int64()
 
 
+@dataclass(frozen=True)
+class SessionWindow(Window):
+    """A key's tuples that follow one another by less than `gap_us`: a session ends when the key has been silent for so long."""
+
+    gap_us: int
+
+    def describe(self) -> str:
+        return f"sessions that end after {duration_text(self.gap_us)} of silence"
+
+    def edge_type(self, ts: pa.DataType) -> pa.DataType:
+        return ts
+
+
 @dataclass(frozen=True, kw_only=True)
 class Aggregate(Query):
     """An aggregate over windows. It is built by `plait.aggregate`.
@@ -78,7 +91,7 @@ class Aggregate(Query):
     Attributes:
         name: See `Query`.
         input: The stream or query that is aggregated.
-        window: A `SpanWindow` of event time, or a `TupleWindow` of numbers of tuples.
+        window: A `SpanWindow` of event time, a `TupleWindow` of numbers of tuples, or a `SessionWindow`.
         by: The key's columns.
         compute: Output columns and their functions, in order.
 
@@ -102,21 +115,25 @@ class Aggregate(Query):
 def aggregate(
     input: Node,
     *,
-    size: Any,
+    size: Any = None,
     advance: Any = None,
+    session: Any = None,
     by: str | Iterable[str] = (),
     compute: Mapping[str, Function],
     name: str | None = None,
 ) -> Aggregate:
-    """Aggregate a stream or query over sliding or tumbling windows, per key.
+    """Aggregate a stream or query over sliding or tumbling windows, or over sessions, per key.
 
     Windows of time are `[k*advance, k*advance + size)` for every integer k. Windows without tuples give no row. Rows come by
-    window, then by key. Windows of tuples count each key's tuples in total order; the first closes at the `size`-th.
+    window, then by key. Windows of tuples count each key's tuples in total order; the first closes at the `size`-th. A session is
+    a key's tuples of which each comes less than `session` after the one before it.
 
     Args:
         input: A stream or a query.
         size: The window's length: a duration as text or timedelta, or a whole number of tuples of a key.
         advance: From one window's beginning to the next one's, of the same kind as `size`. None: `size`, so windows tumble.
+        session: Instead of `size`: the silence of a key, a duration, after which its session has ended. `window_start` is then
+            the first tuple's ts, and `window_end` the last one's plus that duration.
         by: The key's column, or several. None given: all tuples are one group.
         compute: Output columns by name, each with a function such as `plait.count()` or `plait.mean("x")`.
         name: What other queries call this one.
@@ -137,6 +154,7 @@ def aggregate(
         [{'window_start': 0, 'meter': 'a', 'n': 2, 'mean': 1.5}, {'window_start': 10000000, 'meter': 'a', 'n': 1, 'mean': 5.0}]
     """
     check_node(input, "input of aggregate")
+    window = _window(size, advance) if session is None else _session(session, size, advance)
     keys = listed(by)
     for key in keys:
         if not isinstance(key, str) or not key:
@@ -162,7 +180,7 @@ def aggregate(
     query = Aggregate(
         name=None if name is None else check_name(name),
         input=input,
-        window=_window(size, advance),
+        window=window,
         by=keys,
         compute=tuple(compute.items()),
     )
@@ -170,8 +188,27 @@ def aggregate(
     return query
 
 
+def _session(session: Any, size: Any, advance: Any) -> Window:
+    """A session has no length of its own."""
+    for option, value in (("size", size), ("advance", advance)):
+        if value is not None:
+            raise QueryError(
+                f"session={session!r} with {option}={value!r}",
+                why="a session is as long as its key goes on",
+                do=f"Leave {option}= out, or session=",
+            )
+    forms = "Write a duration such as '30 minutes', or a timedelta"
+    if not isinstance(session, (str, dt.timedelta)):
+        raise QueryError(f"session={session!r} is no duration", do=forms)
+    return SessionWindow(duration_us(session, "session", zero=False, forms=forms))
+
+
 def _window(size: Any, advance: Any) -> Window:
     """Whole numbers are tuples, durations are time; the two are not mixed."""
+    if size is None:
+        raise QueryError(
+            "The aggregate has no window", do="Pass size= for windows of time or tuples, or session= for sessions"
+        )
     advance = size if advance is None else advance
     counts = [isinstance(v, int) and not isinstance(v, bool) for v in (size, advance)]
     if all(counts):

@@ -10,9 +10,9 @@ import difflib
 import importlib
 import importlib.util
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 import pyarrow as pa
 
@@ -24,11 +24,20 @@ from plait.schema import is_number
 if TYPE_CHECKING:
     from plait.threads.run import Run
 
+#: Engines for data that is all there.
+Bounded = Literal["auto", "threads", "reference"]
+
 #: Executors by name, where each is found: `module:function(query, data, **options)`.
 EXECUTORS = {
     "reference": "plait.reference.run:table",
     "threads": "plait.threads.run:start",
     "spark": "plait.spark.run:dataframe",
+}
+
+#: How an executor gives all results of bounded data: as one table, and as batches as they come.
+BOUNDED = {
+    "reference": ("plait.reference.run:table", "plait.reference.run:batches"),
+    "threads": ("plait.threads.feeds:table", "plait.threads.feeds:batches"),
 }
 
 ORDERS = ("strict", "trigger", "none")
@@ -124,6 +133,57 @@ class Query:
                     )
         return found
 
+    def run(self, data: Any, *, engine: Bounded = "auto", **options: Unpack[ThreadsOptions]) -> pa.Table:
+        """Run over data that is all there, and give the complete result.
+
+        Args:
+            data: For each stream's name an Arrow table, record batches, a pandas or Polars DataFrame, anything else with Arrow's
+                C stream and columns (a DuckDB relation), a dict of columns, or the path of a file or folder of Parquet, CSV or
+                JSON lines, or a pattern of paths. For a stream of several sources that no column names: a list of tables, or
+                a dict by source. For a query of one stream its data alone will do.
+            engine: "threads", or "reference": slow, and the definition. "auto" is threads.
+            **options: On threads those of `on_threads`. The reference has `order` and `keys`.
+
+        Returns:
+            All results as one Arrow table, in result order: the same on every engine.
+
+        Raises:
+            QueryError: A stream has no data, data is given for no stream, the columns don't fit the query, or an option is
+                not known.
+            DataError: The data can't be read, or breaks what its stream declares.
+            RunError: A function of the user's raised.
+
+        Example:
+            >>> near.run(rows).to_pylist()
+            [{'ts': 3000000, 'quotes_ts': 1, 'quotes_price': 10, 'trades_ts': 3, 'trades_price': 10}]
+        """
+        found: pa.Table = bounded(engine, 0, options)(self, data, **options)
+        return found
+
+    def batches(
+        self, data: Any, *, engine: Bounded = "auto", **options: Unpack[ThreadsOptions]
+    ) -> Iterator[pa.RecordBatch]:
+        """Run over data that is all there, and give results as they come: in bounded memory, however long the data are.
+
+        Args:
+            data: As `run` takes it. Files are read a block at a time.
+            engine: As `run` has it.
+            **options: As `run` has them.
+
+        Yields:
+            Arrow record batches in result order. One after the other they are the table that `run` gives.
+
+        Raises:
+            QueryError: As `run` does.
+            DataError: As `run` does, when the row is met.
+            RunError: As `run` does.
+
+        Example:
+            >>> [batch.num_rows for batch in near.batches(rows)]
+            [1]
+        """
+        return bounded(engine, 1, options)(self, data, **options)  # type: ignore[no-any-return]
+
     def reference(self, data: Any, *, order: str = "strict", keys: bool = False) -> pa.Table:
         """Run on the reference executor: slow, sequential, and the definition of what is correct.
 
@@ -218,6 +278,21 @@ class Query:
         from plait.query.explain import explain
 
         return explain(self)
+
+
+def bounded(engine: str, form: int, options: Mapping[str, Any]) -> Any:
+    """How an engine gives all results of bounded data, imported now; form 0 is a table, 1 are batches."""
+    name = "threads" if engine == "auto" else engine
+    if name not in BOUNDED:
+        raise QueryError(
+            f"engine={engine!r} runs no data that is all there",
+            do=f"Use one of: auto, {', '.join(BOUNDED)}; on Spark, on_spark takes DataFrames",
+        )
+    check_options("run", options, ThreadsOptions)
+    if name == "reference" and (others := sorted(options.keys() - {"order", "keys"})):
+        raise QueryError(f"engine='reference' has no option {others[0]!r}", why="it has order and keys")
+    module, function = BOUNDED[name][form].split(":")
+    return getattr(importlib.import_module(module), function)
 
 
 Node = Stream | Query

@@ -4,8 +4,9 @@ Here is what a query has to know of a function: how it is called, what it reads,
 computed is said once more, in `core.aggregate.functions`, a record each; the reference has folds of its own. Whichever way a
 function is computed, the answer is that of the sequence: of the window's tuples in total order.
 
-To add one: a function here that is registered with `_registered`, its record in `core.aggregate.functions`, and its fold in
-`reference.folds`. Importing `core.aggregate.functions` fails with its name if the record is missing.
+To add one: a function here (or in `query.statistics`) that is registered with `registered`, its record in
+`core.aggregate.functions`, and its fold in `reference.folds`. Importing `core.aggregate.functions` fails with its name if the
+record is missing.
 """
 
 from __future__ import annotations
@@ -47,8 +48,9 @@ class Function:
     Attributes:
         kind: What is computed, one of `KINDS`.
         columns: The columns it reads. `count` reads none.
-        where: Of `count_where` and `first_where` the condition, else None.
+        where: The condition that tuples must meet to be seen at all, else None.
         custom: Of `custom` the user's functions, else None.
+        parameters: What it is given besides columns, by name: of `quantile` its `q`, of `top` its `k`.
 
     Example:
         >>> import plait, pyarrow as pa
@@ -61,18 +63,38 @@ class Function:
     columns: tuple[str, ...]
     where: Predicate | None = None
     custom: Custom | None = field(default=None)
+    parameters: tuple[tuple[str, Any], ...] = ()
+
+    def parameter(self, name: str) -> Any:
+        """A value that the function was given besides its columns.
+
+        Args:
+            name: What it is called.
+
+        Returns:
+            The value.
+
+        Raises:
+            KeyError: It has no such parameter.
+
+        Example:
+            >>> plait.quantile("cons", 0.9).parameter("q")
+            0.9
+        """
+        return dict(self.parameters)[name]
 
     def describe(self) -> str:
         """The function in words, as `explain` shows it.
 
         Returns:
-            Its name, columns and condition. On Spark they are part of what a checkpoint knows a query by.
+            Its name, columns, parameters and condition. On Spark they are part of what a checkpoint knows a query by.
 
         Example:
             >>> mean.describe()
             'mean(cons)'
         """
-        parts = list(self.columns) + ([f"where {self.where.describe()}"] if self.where else [])
+        parts = [*self.columns, *(f"{name}={value}" for name, value in self.parameters)]
+        parts += [f"where {self.where.describe()}"] if self.where else []
         return f"{self.kind}({', '.join(parts)})"
 
     def result_type(self, schema: pa.Schema, stream: str) -> pa.DataType:
@@ -106,6 +128,8 @@ class Function:
 # --- the registry -----------------------------------------------------------------------------------------------
 
 Make = TypeVar("Make", bound=Callable[..., Function])
+#: A condition on one row: SQL text, or a function of it.
+Where = str | Callable[..., Any]
 Result = Callable[[Function, pa.Schema], pa.DataType]
 
 
@@ -127,7 +151,7 @@ class Kind:
 KINDS: dict[str, Kind] = {}
 
 
-def _registered(result: Result, *, in_files: bool = True) -> Callable[[Make], Make]:
+def registered(result: Result, *, in_files: bool = True) -> Callable[[Make], Make]:
     """Enter a function in `KINDS`, with the type of its result."""
 
     def register(make: Make) -> Make:
@@ -140,19 +164,19 @@ def _registered(result: Result, *, in_files: bool = True) -> Callable[[Make], Ma
 # --- types of results -------------------------------------------------------------------------------------------
 
 
-def _whole(function: Function, schema: pa.Schema) -> pa.DataType:
+def whole(function: Function, schema: pa.Schema) -> pa.DataType:
     """A whole number."""
     return pa.int64()
 
 
-def _own(function: Function, schema: pa.Schema) -> pa.DataType:
+def own(function: Function, schema: pa.Schema) -> pa.DataType:
     """The column's own type."""
     return schema.field(function.columns[0]).type
 
 
-def _listed(function: Function, schema: pa.Schema) -> pa.DataType:
+def listed(function: Function, schema: pa.Schema) -> pa.DataType:
     """A list of the column's own type."""
-    return pa.list_(_own(function, schema))
+    return pa.list_(own(function, schema))
 
 
 def _declared(function: Function, schema: pa.Schema) -> pa.DataType:
@@ -161,11 +185,10 @@ def _declared(function: Function, schema: pa.Schema) -> pa.DataType:
     return function.custom.type
 
 
-def _ordered(function: Function, schema: pa.Schema) -> pa.DataType:
+def ordered(function: Function, schema: pa.Schema) -> pa.DataType:
     """The column's own, of values that have an order."""
-    kind = _own(function, schema)
-    ordered = _is_number(kind) or is_text(kind) or pa.types.is_boolean(kind) or pa.types.is_temporal(kind)
-    if ordered or pa.types.is_binary(kind) or pa.types.is_decimal(kind):
+    kind = own(function, schema)
+    if is_ordered(kind):
         return kind
     raise QueryError(
         f"{function.kind}({function.columns[0]!r}) of a column of type {kind}",
@@ -174,10 +197,10 @@ def _ordered(function: Function, schema: pa.Schema) -> pa.DataType:
     )
 
 
-def _rounded(function: Function, schema: pa.Schema) -> pa.DataType:
+def rounded(function: Function, schema: pa.Schema) -> pa.DataType:
     """A float, of values that can be added up."""
-    kind = _own(function, schema)
-    if _is_number(kind):
+    kind = own(function, schema)
+    if is_number(kind):
         return pa.float64()
     raise QueryError(
         f"{function.kind}({function.columns[0]!r}) of a column of type {kind}",
@@ -188,29 +211,46 @@ def _rounded(function: Function, schema: pa.Schema) -> pa.DataType:
 
 def _total(function: Function, schema: pa.Schema) -> pa.DataType:
     """A whole number for integers, else a float."""
-    rounded = _rounded(function, schema)
-    return pa.int64() if pa.types.is_integer(_own(function, schema)) else rounded
+    added = rounded(function, schema)
+    return pa.int64() if pa.types.is_integer(own(function, schema)) else added
 
 
-def _is_number(kind: pa.DataType) -> bool:
+def is_ordered(kind: pa.DataType) -> bool:
+    ordered = is_number(kind) or is_text(kind) or pa.types.is_boolean(kind) or pa.types.is_temporal(kind)
+    return bool(ordered or pa.types.is_binary(kind) or pa.types.is_decimal(kind))
+
+
+def is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_float32(kind) or pa.types.is_float64(kind))
 
 
 # --- the functions ----------------------------------------------------------------------------------------------
 
 
-def _column(kind: str, column: object) -> tuple[str, ...]:
+def one_column(kind: str, column: object) -> tuple[str, ...]:
     if isinstance(column, str) and column:
         return (column,)
     raise QueryError(f"{kind}({column!r}) names no column", do=f"Write plait.{kind}('column')")
 
 
-@_registered(_whole)
-def count() -> Function:
+def seen(where: Where | None) -> Predicate | None:
+    """The condition of `where=`: what a function sees of a window."""
+    return None if where is None else condition(where, "row")
+
+
+@registered(whole)
+def count(*, where: Where | None = None) -> Function:
     """Count the tuples of a window, whatever their columns hold.
+
+    Args:
+        where: Only tuples for which this condition is true are seen: a function of one row, SQL text, or a condition that begins
+            with `plait.text`. None: all tuples.
 
     Returns:
         A function for `compute=`. Its column is int64.
+
+    Raises:
+        QueryError: `where` is no condition.
 
     Example:
         >>> import plait
@@ -218,11 +258,11 @@ def count() -> Function:
         >>> query.reference({"s": {"ts": [1, 2, 15]}})["n"].to_pylist()
         [2, 1]
     """
-    return Function("count", ())
+    return Function("count", (), seen(where))
 
 
-@_registered(_whole)
-def count_where(where: str | Callable[..., Any]) -> Function:
+@registered(whole)
+def count_where(where: Where) -> Function:
     """Count the tuples for which a condition is true.
 
     Args:
@@ -243,19 +283,21 @@ def count_where(where: str | Callable[..., Any]) -> Function:
     return Function("count_where", (), condition(where, "row"))
 
 
-@_registered(_total)
-def sum(column: str) -> Function:
+@registered(_total)
+def sum(column: str, *, where: Where | None = None) -> Function:
     """Add up a column. NULL is skipped; a window of NULLs gives NULL.
 
     Args:
         column: A column of integers, or of floats of 32 or 64 bits.
+        where: Only tuples for which this condition is true are seen: a function of one row, SQL text, or a condition that begins
+            with `plait.text`. None: all tuples.
 
     Returns:
         A function for `compute=`. Its column is int64 for integers, and a sum beyond 64 bits stops the run. For floats it is
         float64, exact and rounded once.
 
     Raises:
-        QueryError: No column is named.
+        QueryError: No column is named, or `where` is no condition.
 
     Example:
         >>> import plait
@@ -263,21 +305,23 @@ def sum(column: str) -> Function:
         >>> query.reference({"s": {"ts": [1, 2, 3], "x": [0.1, 0.2, -0.3]}})["total"].to_pylist()
         [2.7755575615628914e-17]
     """
-    return Function("sum", _column("sum", column))
+    return Function("sum", one_column("sum", column), seen(where))
 
 
-@_registered(_rounded)
-def mean(column: str) -> Function:
+@registered(rounded)
+def mean(column: str, *, where: Where | None = None) -> Function:
     """Average a column. NULL is skipped; a window of NULLs gives NULL.
 
     Args:
         column: A column of integers, or of floats of 32 or 64 bits.
+        where: Only tuples for which this condition is true are seen: a function of one row, SQL text, or a condition that begins
+            with `plait.text`. None: all tuples.
 
     Returns:
         A function for `compute=`. Its column is float64: the exact quotient, rounded once.
 
     Raises:
-        QueryError: No column is named.
+        QueryError: No column is named, or `where` is no condition.
 
     Example:
         >>> import plait
@@ -285,21 +329,23 @@ def mean(column: str) -> Function:
         >>> query.reference({"s": {"ts": [1, 2], "x": [1, 2]}})["mean"].to_pylist()
         [1.5]
     """
-    return Function("mean", _column("mean", column))
+    return Function("mean", one_column("mean", column), seen(where))
 
 
-@_registered(_ordered)
-def min(column: str) -> Function:
+@registered(ordered)
+def min(column: str, *, where: Where | None = None) -> Function:
     """Take the smallest value. NULL is skipped; NaN counts as above all numbers.
 
     Args:
         column: A column of numbers, decimals, truth values, times, text or bytes.
+        where: Only tuples for which this condition is true are seen: a function of one row, SQL text, or a condition that begins
+            with `plait.text`. None: all tuples.
 
     Returns:
         A function for `compute=`. Its column has the input's type.
 
     Raises:
-        QueryError: No column is named.
+        QueryError: No column is named, or `where` is no condition.
 
     Example:
         >>> import plait
@@ -307,21 +353,23 @@ def min(column: str) -> Function:
         >>> query.reference({"s": {"ts": [1, 2], "x": ["b", "a"]}})["least"].to_pylist()
         ['a']
     """
-    return Function("min", _column("min", column))
+    return Function("min", one_column("min", column), seen(where))
 
 
-@_registered(_ordered)
-def max(column: str) -> Function:
+@registered(ordered)
+def max(column: str, *, where: Where | None = None) -> Function:
     """Take the largest value. NULL is skipped; NaN counts as above all numbers.
 
     Args:
         column: A column of numbers, decimals, truth values, times, text or bytes.
+        where: Only tuples for which this condition is true are seen: a function of one row, SQL text, or a condition that begins
+            with `plait.text`. None: all tuples.
 
     Returns:
         A function for `compute=`. Its column has the input's type.
 
     Raises:
-        QueryError: No column is named.
+        QueryError: No column is named, or `where` is no condition.
 
     Example:
         >>> import plait
@@ -329,21 +377,23 @@ def max(column: str) -> Function:
         >>> query.reference({"s": {"ts": [1, 2], "x": [1.0, float("nan")]}})["most"].to_pylist()
         [nan]
     """
-    return Function("max", _column("max", column))
+    return Function("max", one_column("max", column), seen(where))
 
 
-@_registered(_rounded)
-def var(column: str) -> Function:
+@registered(rounded)
+def var(column: str, *, where: Where | None = None) -> Function:
     """Compute the variance of a sample. NULL is skipped; fewer than two values give NULL.
 
     Args:
         column: A column of integers, or of floats of 32 or 64 bits.
+        where: Only tuples for which this condition is true are seen: a function of one row, SQL text, or a condition that begins
+            with `plait.text`. None: all tuples.
 
     Returns:
         A function for `compute=`. Its column is float64, exact and rounded once.
 
     Raises:
-        QueryError: No column is named.
+        QueryError: No column is named, or `where` is no condition.
 
     Example:
         >>> import plait
@@ -351,21 +401,23 @@ def var(column: str) -> Function:
         >>> query.reference({"s": {"ts": [1, 2, 15], "x": [1, 2, 3]}})["var"].to_pylist()
         [0.5, None]
     """
-    return Function("var", _column("var", column))
+    return Function("var", one_column("var", column), seen(where))
 
 
-@_registered(_own)
-def first(column: str) -> Function:
+@registered(own)
+def first(column: str, *, where: Where | None = None) -> Function:
     """Take the column of the window's first tuple in total order. NULL is kept.
 
     Args:
         column: Any column.
+        where: Only tuples for which this condition is true are seen: a function of one row, SQL text, or a condition that begins
+            with `plait.text`. None: all tuples.
 
     Returns:
         A function for `compute=`. Its column has the input's type.
 
     Raises:
-        QueryError: No column is named.
+        QueryError: No column is named, or `where` is no condition.
 
     Example:
         >>> import plait
@@ -374,21 +426,23 @@ def first(column: str) -> Function:
         >>> query.reference({"s": {"ts": [3, 1], "x": ["later", "earlier"]}})["first"].to_pylist()
         ['earlier']
     """
-    return Function("first", _column("first", column))
+    return Function("first", one_column("first", column), seen(where))
 
 
-@_registered(_own)
-def last(column: str) -> Function:
+@registered(own)
+def last(column: str, *, where: Where | None = None) -> Function:
     """Take the column of the window's last tuple in total order. NULL is kept.
 
     Args:
         column: Any column.
+        where: Only tuples for which this condition is true are seen: a function of one row, SQL text, or a condition that begins
+            with `plait.text`. None: all tuples.
 
     Returns:
         A function for `compute=`. Its column has the input's type.
 
     Raises:
-        QueryError: No column is named.
+        QueryError: No column is named, or `where` is no condition.
 
     Example:
         >>> import plait
@@ -396,11 +450,11 @@ def last(column: str) -> Function:
         >>> query.reference({"s": {"ts": [1, 2], "x": [5, None]}})["last"].to_pylist()
         [None]
     """
-    return Function("last", _column("last", column))
+    return Function("last", one_column("last", column), seen(where))
 
 
-@_registered(_own)
-def first_where(column: str, where: str | Callable[..., Any]) -> Function:
+@registered(own)
+def first_where(column: str, where: Where) -> Function:
     """Take the column of the first tuple for which a condition is true. A window without one gives NULL.
 
     Args:
@@ -420,21 +474,23 @@ def first_where(column: str, where: str | Callable[..., Any]) -> Function:
         >>> query.reference({"s": {"ts": [1, 2, 3], "x": [4, 5, 6]}})["big"].to_pylist()
         [5]
     """
-    return Function("first_where", _column("first_where", column), condition(where, "row"))
+    return Function("first_where", one_column("first_where", column), condition(where, "row"))
 
 
-@_registered(_listed)
-def collect(column: str) -> Function:
+@registered(listed)
+def collect(column: str, *, where: Where | None = None) -> Function:
     """List the column's values in total order. NULL is kept.
 
     Args:
         column: Any column.
+        where: Only tuples for which this condition is true are seen: a function of one row, SQL text, or a condition that begins
+            with `plait.text`. None: all tuples.
 
     Returns:
         A function for `compute=`. Its column is a list of the input's type.
 
     Raises:
-        QueryError: No column is named.
+        QueryError: No column is named, or `where` is no condition.
 
     Example:
         >>> import plait
@@ -442,21 +498,23 @@ def collect(column: str) -> Function:
         >>> query.reference({"s": {"ts": [1, 2, 3], "x": [4, None, 6]}})["all"].to_pylist()
         [[4, None, 6]]
     """
-    return Function("collect", _column("collect", column))
+    return Function("collect", one_column("collect", column), seen(where))
 
 
-@_registered(_whole)
-def distinct(column: str) -> Function:
+@registered(whole)
+def distinct(column: str, *, where: Where | None = None) -> Function:
     """Count how many different values the column holds. NULL is left out.
 
     Args:
         column: Any column.
+        where: Only tuples for which this condition is true are seen: a function of one row, SQL text, or a condition that begins
+            with `plait.text`. None: all tuples.
 
     Returns:
         A function for `compute=`. Its column is int64.
 
     Raises:
-        QueryError: No column is named.
+        QueryError: No column is named, or `where` is no condition.
 
     Example:
         >>> import plait
@@ -464,10 +522,10 @@ def distinct(column: str) -> Function:
         >>> query.reference({"s": {"ts": [1, 2, 3], "x": ["a", "b", "a"]}})["kinds"].to_pylist()
         [2]
     """
-    return Function("distinct", _column("distinct", column))
+    return Function("distinct", one_column("distinct", column), seen(where))
 
 
-@_registered(_declared, in_files=False)
+@registered(_declared, in_files=False)
 def custom(
     column: str | list[str] | tuple[str, ...],
     *,
@@ -476,6 +534,7 @@ def custom(
     type: Any,
     merge: Callable[[Any, Any], Any] | None = None,
     result: Callable[[Any], Any] | None = None,
+    where: Where | None = None,
 ) -> Function:
     """Compute a function of your own: `state = init()`, then `state = add(state, value, ...)` for each tuple in total order.
 
@@ -491,12 +550,14 @@ def custom(
             need not come to the same bits. It is accepted so that queries written with it still run, and go on from their
             checkpoints, which know a query by its functions.
         result: `result(state)` makes the output. None: the state itself is the output.
+        where: Only tuples for which this condition is true are added: a function of one row, SQL text, or a condition that begins
+            with `plait.text`. None: all tuples.
 
     Returns:
         A function for `compute=`.
 
     Raises:
-        QueryError: An argument is no function, takes another number of arguments, or `type` is no type.
+        QueryError: An argument is no function, takes another number of arguments, `type` is no type, or `where` no condition.
 
     Example:
         >>> import plait
@@ -520,10 +581,18 @@ def custom(
                 do="See help(plait.custom) for what each is called with",
             )
         check_arguments(function, f"custom: {option}", arguments, "See help(plait.custom) for what each is called with")
-    return Function("custom", tuple(names), None, Custom(init, add, merge, result, arrow_type(type, "custom: type")))
+    return Function(
+        "custom", tuple(names), seen(where), Custom(init, add, merge, result, arrow_type(type, "custom: type"))
+    )
 
 
-for _name in KINDS.keys() - set(__all__):
-    raise ImportError(f"aggregate function {_name!r} is registered, but not in __all__ of plait.query.functions")
-for _name in set(__all__) - KINDS.keys():
-    raise ImportError(f"aggregate function {_name!r} is in __all__ of plait.query.functions, but not registered")
+def check_exports(module: str, names: list[str]) -> None:
+    """What a module registers is what it exports: raises ImportError by name where one is missing."""
+    registered = {name for name, kind in KINDS.items() if kind.make.__module__ == module}
+    for name in registered - set(names):
+        raise ImportError(f"aggregate function {name!r} is registered, but not in __all__ of {module}")
+    for name in set(names) - registered:
+        raise ImportError(f"aggregate function {name!r} is in __all__ of {module}, but not registered")
+
+
+check_exports(__name__, __all__)

@@ -175,6 +175,7 @@ def join(
     last: int | None = None,
     tumbling: Any = None,
     tumbling_count: int | None = None,
+    session: Any = None,
     how: str = "inner",
     name: str | None = None,
 ) -> Join:
@@ -193,6 +194,7 @@ def join(
         tumbling: Tumbling window: both tuples fall into the same `[k*T, (k+1)*T)`.
         tumbling_count: Tumbling window of N tuples. A stream's first N tuples are its first window, the next N its second, and so
             on. A tuple meets those of the window that the other stream is in: the one of the last tuple before it.
+        session: Refused, with the reason. `plait.aggregate` has sessions.
         how: "inner"; with `within` also "left", "semi" and "anti".
         name: What other queries call this one.
 
@@ -213,6 +215,13 @@ def join(
     """
     check_node(left, "left input of join")
     check_node(right, "right input of join")
+    if session is not None:
+        raise QueryError(
+            f"A join over sessions (session={session!r})",
+            why="which tuples share a session is known only once it has ended, and a tuple in between may make one of two: "
+            "pairs would have to be taken back",
+            do="Join within=..., or aggregate each stream by session= and join these",
+        )
     window = _window(within, last, tumbling, tumbling_count)
     if how not in HOWS:
         raise QueryError(f"how={how!r} is no kind of join", do=f"Use one of {', '.join(map(repr, HOWS))}")

@@ -1,7 +1,8 @@
 """Windowed aggregates: every window keeps its rows, and is folded when it closes.
 
 A window of event time `[k*advance, k*advance + size)` closes before the first tuple at or after its end; the windows of
-one interval, a winset, come out together, rows by key. A window of tuples closes with its last tuple.
+one interval, a winset, come out together, rows by key. A window of tuples closes with its last tuple. A session closes before
+the first tuple, of whatever key, that comes at or after its end.
 
 These are the definitions of design.md, section 1, word for word: no panes, no running sums, no kernels. A tuple is put
 into every window that holds it, and a function sees all rows of a window at once. That costs a copy of a row's reference
@@ -17,7 +18,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from plait.query.aggregate import Aggregate, SpanWindow, TupleWindow, Window
+from plait.query.aggregate import Aggregate, SessionWindow, SpanWindow, TupleWindow, Window
 from plait.query.bind import Bound
 from plait.reference.folds import fold, one_form
 from plait.reference.intake import sort_value
@@ -28,7 +29,7 @@ Group = tuple[Any, ...]
 
 
 class _Grouping:
-    """What both kinds of window share: a row's group, and a group's rows turned into output columns.
+    """What all kinds of window share: a row's group, and a group's rows turned into output columns.
 
     `by` are places of the key columns in a row, `folds` one function of rows for each output column, `out` the results
     since whoever drives the machine last took them (`reference.run.Stage`).
@@ -115,7 +116,32 @@ class TupleMachine(_Grouping):
             self.emit(row.ts, (full_key(row, 0),), start, start + self.size, list(recent))
 
 
-def aggregate_machine(bound: Bound) -> SpanMachine | TupleMachine:
+class SessionMachine(_Grouping):
+    """`open` has the rows of each group's session that has not ended. A tuple belongs to it iff `ts < last.ts + gap`."""
+
+    def __init__(self, bound: Bound, window: SessionWindow) -> None:
+        super().__init__(bound)
+        self.gap = window.gap_us
+        self.open: dict[Group, list[Row]] = {}
+
+    def pass_time(self, ts: int) -> None:
+        """End every session whose end is not after `ts`: by end, then by key."""
+        ended = sorted(
+            (rows[-1].ts + self.gap, group) for group, rows in self.open.items() if rows[-1].ts + self.gap <= ts
+        )
+        for end, group in ended:
+            rows = self.open.pop(group)
+            self.emit(end - 1, (end - 1, *group), rows[0].ts, end, rows)
+
+    def take(self, row: Row, input: int) -> None:
+        """Time has passed up to the tuple, so what is still open goes on with it."""
+        self.open.setdefault(self.group(row), []).append(row)
+
+
+Machine = SpanMachine | TupleMachine | SessionMachine
+
+
+def aggregate_machine(bound: Bound) -> Machine:
     """The machine for the kind of window that the aggregate has. tests/core/aggregate/test_registry.py sees that every kind
     has one.
     """
@@ -123,7 +149,8 @@ def aggregate_machine(bound: Bound) -> SpanMachine | TupleMachine:
     return MACHINES[type(bound.node.window)](bound, bound.node.window)
 
 
-MACHINES: dict[type[Window], Callable[[Bound, Any], SpanMachine | TupleMachine]] = {
+MACHINES: dict[type[Window], Callable[[Bound, Any], Machine]] = {
     SpanWindow: SpanMachine,
     TupleWindow: TupleMachine,
+    SessionWindow: SessionMachine,
 }

@@ -13,16 +13,16 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
+from plait import connectors
 from plait import order as total_order
-from plait.connectors import memory
-from plait.connectors.contract import Chunk, Feed, Lane
+from plait.connectors.contract import Chunk, Feed
 from plait.encodings import plain_batch, plain_schema
-from plait.errors import DataError, RunError
+from plait.errors import RunError
 from plait.query.aggregate import Aggregate
 from plait.query.base import Query, check_order
 from plait.query.bind import Bound, bind, check_data
@@ -269,36 +269,24 @@ def _know_sources(intake: StreamIntake, feed: Feed) -> None:
                     intake.know(name)
 
 
-def _in_seq_order(stream: Stream, given: Feed) -> Feed:
-    """Rows of a table have no order of their own where a column says what it is."""
-    if stream.seq_column is None:
-        return given
-
-    def lane(lane: Lane) -> Lane:
-        rows = pa.Table.from_batches([chunk.batch for chunk in lane.read()], given.schema)
-        batches = rows.sort_by(stream.seq).to_batches()
-        return Lane(lane.source, lambda: (Chunk(batch) for batch in batches))
-
-    return replace(given, lanes=tuple(lane(each) for each in given.lanes))
-
-
-def table(query: Query, data: Mapping[str, Any], *, order: str = "strict", keys: bool = False) -> pa.Table:
+def table(query: Query, data: Any, *, order: str = "strict", keys: bool = False) -> pa.Table:
     """`Query.reference`: the complete result of bounded data, always in strict order, which satisfies every `order`.
 
     `order` is checked and makes no difference here. With `keys` the column `_plait_key` follows: binary, and in the order
     of its bytes.
     """
     check_order(order)
-    if not isinstance(data, Mapping):
-        raise DataError(f"data is a {type(data).__name__}", do="Pass a dict of stream names to tables")
-    check_data(query, data)
-    streams = query.streams()
-    feeds = {name: memory.feed(streams[name], given) for name, given in data.items()}
+    feeds = connectors.feeds(query, data)
     bind(query, {name: feed.schema for name, feed in feeds.items()})
-    result = outcome(query, {name: _in_seq_order(streams[name], feed) for name, feed in feeds.items()})
+    result = outcome(query, feeds)
     for name, dropped in result.late.items():
         if len(dropped):
             warnings.warn(f"stream {name!r}: {len(dropped)} late tuples dropped (late='drop')", stacklevel=3)
     if not keys:
         return result.table
     return result.table.append_column("_plait_key", pa.array(result.keys(), pa.binary()))
+
+
+def batches(query: Query, data: Any, *, order: str = "strict", keys: bool = False) -> Iterator[pa.RecordBatch]:
+    """`Query.batches`: the whole result in pieces."""
+    yield from table(query, data, order=order, keys=keys).to_batches(max_chunksize=SLICE_ROWS)

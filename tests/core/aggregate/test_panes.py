@@ -42,6 +42,23 @@ FUNCTIONS: dict[str, plait.Function] = {
     "text where": plait.first_where("s", "i > 500"), "number where": plait.first_where("i", opaque),
     **{f"collect {c}": plait.collect(c) for c in "fst"},
     **{f"distinct {c}": plait.distinct(c) for c in ("k", "s", "b", "z")},
+    **{f"std {c}": plait.std(c) for c in ("f", "g", "i", "u")},
+    **{f"covar {x} {y}": plait.covar(x, y) for x, y in ("gi", "iu", "fg", "gg")},
+    **{f"corr {x} {y}": plait.corr(x, y) for x, y in ("gi", "iu", "fg", "gg")},
+    **{f"quantile {q} {c}": plait.quantile(c, q)
+       for q, c in ((0.0, "f"), (0.3, "s"), (0.5, "z"), (0.75, "t"), (0.1, "u"), (1, "b"))},
+    **{f"between {q} {c}": plait.quantile(c, q, interpolate=True) for q, c in ((0.3, "f"), (0.75, "u"), (0.1, "i"), (0.9, "z"))},
+    **{f"median {c}": plait.median(c) for c in ("f", "g", "i", "u")},
+    **{f"mode {c}": plait.mode(c) for c in "kszbdf"},
+    **{f"arg_min {c} {by}": plait.arg_min(c, by) for c, by in ("sf", "ds", "tz", "ib", "su")},
+    **{f"arg_max {c} {by}": plait.arg_max(c, by) for c, by in ("sf", "ds", "tz", "ib", "su")},
+    **{f"top {k} {c} {by}": plait.top(c, k, by) for k, c, by in ((1, "s", "f"), (3, "d", "z"), (2, "i", "s"), (9, "t", "u"))},
+    **{f"{kind} only": getattr(plait, kind)("f", where="i > 0")
+       for kind in ("sum", "mean", "var", "std", "min", "max", "first", "last", "collect", "distinct", "median", "mode")},
+    "text only": plait.max("s", where=lambda r: r.i < 100), "none only": plait.sum("i", where="i > 5000"),
+    "count only": plait.count(where=opaque), "top only": plait.top("s", 2, "f", where=lambda r: r.k >= 2),
+    "corr only": plait.corr("g", "i", where="k < 4"), "quantile only": plait.quantile("s", 0.5, where="f > 0"),
+    "custom only": plait.custom("i", init=list, add=lambda state, i: [*state, i], result=len, type="int64", where="k = 1"),
     "custom": plait.custom(["i", "s"], init=lambda: 0, add=mixed, type="int64"),
     "list": plait.custom("t", init=list, add=lambda state, t: [*state, t], result=len, type="int32"),
 }  # fmt: skip

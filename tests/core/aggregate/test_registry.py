@@ -27,6 +27,12 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "count": {},
     "count_where": {"where": "x > 3"},
     "first_where": {"column": "x", "where": "x > 3"},
+    "covar": {"x": "x", "y": "x"},
+    "corr": {"x": "x", "y": "x"},
+    "quantile": {"column": "x", "q": 0.5},
+    "arg_min": {"column": "x", "by": "x"},
+    "arg_max": {"column": "x", "by": "x"},
+    "top": {"column": "x", "k": 2, "by": "x"},
     "custom": {"column": "x", "init": int, "add": lambda state, x: state + 1, "type": "int64"},
 }
 TYPES = {"number": pa.int64(), "text": pa.string(), "decimal": pa.decimal128(9, 2)}
@@ -119,8 +125,8 @@ def test_what_a_record_lacks_is_named(record: functions.Record | None, lacks: st
 
 
 def test_a_record_without_a_function_is_named() -> None:
-    found = functions.missing({**functions.RECORDS, "median": COUNT}, KINDS)
-    assert found == ["the record 'median' is of no function that queries know"]
+    found = functions.missing({**functions.RECORDS, "product": COUNT}, KINDS)
+    assert found == ["the record 'product' is of no function that queries know"]
 
 
 def imported(before: str, module: str) -> str:
@@ -133,9 +139,9 @@ def imported(before: str, module: str) -> str:
 
 
 def test_a_function_without_a_record_fails_at_import() -> None:
-    new = "from plait.query import functions as f\nf.KINDS['median'] = f.KINDS['mean']"
+    new = "from plait.query import functions as f\nf.KINDS['product'] = f.KINDS['mean']"
     assert imported(new, "plait.core.aggregate.functions") == (
-        "ImportError: aggregate function 'median' has no record: see plait.core.aggregate.functions"
+        "ImportError: aggregate function 'product' has no record: see plait.core.aggregate.functions"
     )
 
 

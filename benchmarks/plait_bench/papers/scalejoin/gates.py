@@ -26,16 +26,16 @@ def measured(scale: Scale, total: int | None = None) -> list[Row]:
     contenders = [each for each in gate.CONTENDERS if each.name in GATES]
     rows: list[Row] = []
     for sources in scale.pick((1, 2, 8), (1, 2, 4, 8, 16), (1, 2, 4, 8, 16, 32)):
-        columns = gate.columns_of(sources, tuples)
+        columns, seq = gate.streams(sources, tuples // sources)
         few = [each[:1000] for each in columns]
         answers = gate.expected(few), gate.expected(columns)
         for readers in scale.pick((1, 4), (1, 2, 4), (1, 2, 4, 8)):
             runs: dict[str, list[gate.Passed]] = {each.name: [] for each in contenders}
             for each in contenders:
-                gate.passed(each, few, readers, BATCH, answers[0])
+                gate.pass_through(each, few, seq, readers, BATCH, answers[0])
             for _ in range(5):
                 for each in contenders:
-                    runs[each.name].append(gate.passed(each, columns, readers, BATCH, answers[1]))
+                    runs[each.name].append(gate.pass_through(each, columns, seq, readers, BATCH, answers[1]))
             rows += [_row(name, sources, readers, made) for name, made in runs.items()]
     return rows
 

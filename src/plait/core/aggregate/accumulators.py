@@ -42,9 +42,15 @@ class Accumulator:
     #: Of one that keeps a value of the first or last tuple: whether it is the last, and the number of the condition that it must
     #: meet. Its part of a pane is that value, beside that tuple's key.
     edge: tuple[bool, int | None] | None = None
+    #: The number of the condition (`reads.Columns`) that tuples must meet to be added; None: all are.
+    condition: int | None = None
 
     def __init__(self) -> None:
         self.slots = np.zeros((0, self.width), np.int64)
+
+    def seen(self, slot: np.ndarray, read: Read) -> np.ndarray:
+        """The slots of tuples, -1 for those that do not meet the condition."""
+        return slot if self.condition is None else np.where(read.masks[self.condition] != 0, slot, -1)
 
     def reserve(self, capacity: int) -> None:
         """Room for so many slots. The array is a new one, and what had the old one keeps it as it was."""
@@ -190,13 +196,13 @@ class Extreme(Accumulator):
 
     width = 2
 
-    def __init__(self, column: str, kind: pa.DataType, sign: int) -> None:
+    def __init__(self, column: str, kind: pa.DataType, sign: int, condition: int | None = None) -> None:
         super().__init__()
         self.column_name, self.type, self.kind, self.sign = column, kind, number_kind(kind), sign
-        self.part_types = (kind,)
+        self.part_types, self.condition = (kind,), condition
 
     def update(self, low: int, high: int, slot: np.ndarray, read: Read, refs: np.ndarray) -> None:
-        panes.extreme(low, high, slot, *read.bits[self.column_name], self.kind, self.sign, self.slots)
+        panes.extreme(low, high, self.seen(slot, read), *read.bits[self.column_name], self.kind, self.sign, self.slots)
 
     def parts(self, slots: np.ndarray) -> list[pa.Array]:
         return [self.column(self.slots[slots], self.column_name)]

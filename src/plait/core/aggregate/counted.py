@@ -85,8 +85,8 @@ class TuplePanes(PaneWindows):
                     [ts[by], start, start + self.size],
                 )  # fmt: skip
                 out.append(Closed(rows, by + at))
-            if self.lists is not None:
-                self.lists.drop(dropped[:gone])
+            for lists in self.lists.values():
+                lists.drop(dropped[:gone])
             self._free[self._left : self._left + gone] = dropped[:gone]
             self._left += gone
             low = high

@@ -13,13 +13,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from plait.core.aggregate import lists, values
+from plait.core.aggregate import lists, ordered, values
 from plait.core.aggregate.accumulators import Accumulator, Count, Edge, Extreme
 from plait.core.aggregate.columns import is_fixed
 from plait.core.aggregate.lists import CustomFold, Fold
-from plait.core.aggregate.sums import Sum, Variance
+from plait.core.aggregate.moments import Correlation, Covariance, Deviation, Variance
+from plait.core.aggregate.sums import Sum
 from plait.core.aggregate.values import Values
 from plait.query.functions import KINDS, Function
+from plait.query.statistics import exact_part
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,10 @@ class Use:
     @property
     def type(self) -> pa.DataType:
         return self.schema.field(self.column).type
+
+    @property
+    def types(self) -> list[pa.DataType]:
+        return [self.schema.field(column).type for column in self.function.columns]
 
 
 def any_type(kind: pa.DataType) -> bool:
@@ -118,7 +124,7 @@ class Record:
 
 def _extreme(sign: int, part: Values) -> Record:
     return Record(
-        slots=Slots(Extreme, lambda use: Extreme(use.column, use.type, sign), serves=is_fixed),
+        slots=Slots(Extreme, lambda use: Extreme(use.column, use.type, sign, use.condition), serves=is_fixed),
         rows=Rows(lambda use: lists.extreme(use.column, use.type, largest=sign > 0), part=part),
         by_source=merges_numbers,
     )
@@ -134,35 +140,51 @@ def _edge(*, last: bool) -> Record:
     )  # fmt: skip
 
 
+def _slots(kind: type[Accumulator], make: Callable[[Use], Accumulator]) -> Record:
+    return Record(slots=Slots(kind, make), rows=None, by_source=merges)
+
+
+def _rows(fold: Callable[[Use], Fold], part: Values | None = None) -> Record:
+    return Record(slots=None, rows=Rows(fold, part), by_source=needs_order)
+
+
 _COUNT = Record(slots=Slots(Count, lambda use: Count(use.condition)), rows=None, by_source=merges)
 
 RECORDS: Mapping[str, Record] = {
     "count": _COUNT,
     "count_where": _COUNT,
-    "sum": Record(slots=Slots(Sum, lambda use: Sum(use.column, use.type)), rows=None, by_source=merges),
-    "mean": Record(slots=Slots(Sum, lambda use: Sum(use.column, use.type, mean=True)), rows=None, by_source=merges),
-    "var": Record(slots=Slots(Variance, lambda use: Variance(use.column, use.type)), rows=None, by_source=merges),
+    "sum": _slots(Sum, lambda use: Sum(use.column, use.type, condition=use.condition)),
+    "mean": _slots(Sum, lambda use: Sum(use.column, use.type, mean=True, condition=use.condition)),
+    "var": _slots(Variance, lambda use: Variance(use.column, use.type, use.condition)),
+    "std": _slots(Deviation, lambda use: Deviation(use.column, use.type, use.condition)),
+    "covar": _slots(Covariance, lambda use: Covariance(use.function.columns, use.types, use.condition)),
+    "corr": _slots(Correlation, lambda use: Correlation(use.function.columns, use.types, use.condition)),
     "min": _extreme(-1, values.LEAST),
     "max": _extreme(1, values.GREATEST),
     "first": _edge(last=False),
     "last": _edge(last=True),
     "first_where": _edge(last=False),
-    "collect": Record(
-        slots=None,
-        rows=Rows(lambda use: lists.collect(use.column), part=None),
-        by_source=needs_order,
+    "collect": _rows(lambda use: lists.collect(use.column)),
+    "distinct": _rows(lambda use: lists.distinct(use.column), part=values.DIFFERENT),
+    "quantile": _rows(
+        lambda use: ordered.quantile(
+            use.column,
+            use.type,
+            exact_part(use.function.parameter("q")),
+            interpolate=use.function.parameter("interpolate"),
+        ),
+        part=values.EVERY,
     ),
-    "distinct": Record(
-        slots=None,
-        rows=Rows(lambda use: lists.distinct(use.column), part=values.DIFFERENT),
-        by_source=needs_order,
+    "median": _rows(
+        lambda use: ordered.quantile(use.column, use.type, exact_part(0.5), interpolate=True), part=values.EVERY
     ),
+    # Which value is seen first, and which tuple is, can't be told of a part: tuples travel.
+    "mode": _rows(lambda use: ordered.mode(use.column, use.type)),
+    "arg_min": _rows(lambda use: ordered.arg(use.function.columns, use.type, largest=False)),
+    "arg_max": _rows(lambda use: ordered.arg(use.function.columns, use.type, largest=True)),
+    "top": _rows(lambda use: ordered.top(use.function.columns, use.function.parameter("k"))),
     # Its tuples travel even where it has a `merge`: joining two states need not come to the same bits as adding tuples.
-    "custom": Record(
-        slots=None,
-        rows=Rows(lambda use: CustomFold(use.function, use.schema, use.name), part=None),
-        by_source=needs_order,
-    ),
+    "custom": _rows(lambda use: CustomFold(use.function, use.schema, use.name)),
 }
 
 

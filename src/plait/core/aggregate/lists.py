@@ -1,8 +1,8 @@
 """Functions that need all of a window's rows: collect, distinct, extremes of text, and users' own.
 
-Every slot has a list of row numbers, in total order, one for all these functions; a window's list is its panes' lists
-one after another. The rows lie in `KeptRows`. What is computed from a window's list is computed when the window closes,
-for all windows of a batch at once where Arrow or compiled code can, else in plain Python.
+Every slot has a list of row numbers, in total order, one for all these functions that have the same condition; a window's list is
+its panes' lists one after another. The rows lie in `KeptRows`. What is computed from a window's list is computed when the
+window closes, for all windows of a batch at once where Arrow or compiled code can, else in plain Python.
 """
 
 from __future__ import annotations
@@ -43,14 +43,19 @@ class Lists(Accumulator):
 
     width = 3
 
-    def __init__(self) -> None:
+    def __init__(self, condition: int | None = None) -> None:
         super().__init__()
+        self.condition = condition
         self._ref = np.zeros(0, np.int64)
         self._next = np.zeros(0, np.int64)
         self._free = np.zeros(0, np.int64)
         self._left = 0
 
     def update(self, low: int, high: int, slot: np.ndarray, read: Read, refs: np.ndarray) -> None:
+        self.extend(low, high, self.seen(slot, read), refs)
+
+    def extend(self, low: int, high: int, slot: np.ndarray, refs: np.ndarray) -> None:
+        """Rows low to high, whose condition has been looked at, at the end of their slots' lists."""
         if self._left < high - low:
             self._grow(high - low)
         self._left = int(panes.chain(low, high, slot, refs, self._free, self._left, self._ref, self._next, self.slots))
@@ -113,6 +118,18 @@ class Fold(Protocol):
         """How it is computed, for `explain`."""
 
     def __call__(self, offsets: np.ndarray, refs: np.ndarray, rows: KeptRows) -> pa.Array: ...
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A fold, and the lists that it is given."""
+
+    fold: Fold
+    lists: Lists
+
+    @property
+    def how(self) -> str:
+        return self.fold.how
 
 
 @dataclass(frozen=True)

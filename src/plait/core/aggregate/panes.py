@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from plait.core.aggregate.counted import TuplePanes
+from plait.core.aggregate.sessions import SessionPanes
 from plait.core.aggregate.span import PaneWindows, SpanPanes
-from plait.query.aggregate import WINDOWS, Aggregate, SpanWindow, TupleWindow, Window
+from plait.query.aggregate import WINDOWS, Aggregate, SessionWindow, SpanWindow, TupleWindow, Window
 from plait.query.bind import Bound
 
 
@@ -33,14 +34,14 @@ class Record:
     partial    whether its panes are stretches of time, of which parts can be made anywhere and put together
     by_source  why sources can't each add up their own part of a window (WiML); None if they can
     spark      how a cell keeps it, to go on after a stop: "spans", as partial panes, or as tuples where a function wants
-               them all; "ranked", as tuples with their numbers in their group
+               them all; "ranked", as tuples with their numbers in their group; "sessions", as tuples of open sessions
     """
 
     panes: Callable[[Bound, Any], PaneWindows]
     by_time: bool
     partial: bool
     by_source: str | None
-    spark: Literal["spans", "ranked"]
+    spark: Literal["spans", "ranked", "sessions"]
 
 
 RECORDS: Mapping[type[Window], Record] = {
@@ -52,6 +53,13 @@ RECORDS: Mapping[type[Window], Record] = {
         by_source="windows of tuples close at a tuple of the total order, which no source sees by itself",
         spark="ranked",
     ),
+    SessionWindow: Record(
+        panes=SessionPanes,
+        by_time=True,
+        partial=False,
+        by_source="a session ends where its key is silent in all sources, which none of them sees by itself",
+        spark="sessions",
+    ),
 }
 
 
@@ -61,7 +69,7 @@ def window_record(node: Aggregate) -> Record:
 
 
 def pane_windows(bound: Bound) -> PaneWindows:
-    """What computes an aggregate in one thread, for either kind of window."""
+    """What computes an aggregate in one thread, for any kind of window."""
     assert isinstance(bound.node, Aggregate)
     return window_record(bound.node).panes(bound, bound.node.window)
 

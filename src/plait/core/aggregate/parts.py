@@ -25,8 +25,8 @@ import pyarrow.compute as pc
 
 from plait.core.aggregate.accumulators import Accumulator, Place
 from plait.core.aggregate.base import Closed
-from plait.core.aggregate.columns import Read, ones
-from plait.core.aggregate.functions import accumulator_of, value_part
+from plait.core.aggregate.functions import Use, accumulator_of, value_part
+from plait.core.aggregate.lists import Listed, Lists
 from plait.core.aggregate.panes import window_record
 from plait.core.aggregate.reads import uses
 from plait.core.aggregate.span import CHUNK, SpanPanes, span_window
@@ -109,6 +109,10 @@ class PartPanes(SpanPanes):
         self.layout = parts
         self.by = bound.node.by
 
+    def _lists_of(self, use: Use) -> Lists:
+        """Each function has lists of its own: its part of a pane may hold each value once, another's of the same column all."""
+        return self._lists(use.name, use.condition)
+
     def absorb(self, table: pa.Table, frontier: int) -> list[Closed]:
         """Take partial panes in, and give the rows of windows that end at or before the frontier."""
         self.counts.updates += table.num_rows
@@ -133,9 +137,10 @@ class PartPanes(SpanPanes):
         A pane's list becomes rows of its column alone, all other columns NULL; so `lists` computes from it what it
         computes from tuples.
         """
-        assert self.lists is not None
+        made = self._results[number][1]
+        assert isinstance(made, Listed)
         first = self.kept.append_column(self._node.compute[number][1].columns[0], values)
-        self.lists.update(0, len(slot), slot, Read({}, [], ones(0)), np.arange(first, first + len(slot)))
+        made.lists.extend(0, len(slot), slot, np.arange(first, first + len(slot)))
 
     def _accumulator(self, number: int) -> Accumulator:
         made = self._results[number][1]
@@ -189,8 +194,12 @@ class PaneFold(PartPanes):
             place = np.full(len(at), -1)
             place[known] = np.arange(len(known))
             picked[name] = _taken(keys(at[known]), place)
+        whole = self.columns.read(arrays, len(ts))
         for number, name, part in self.layout.values:
-            picked[name] = part.lists(_joined(slots), rows.column(node.compute[number][1].columns[0]), len(live))
+            made = self._results[number][1]
+            assert isinstance(made, Listed)
+            slot = made.lists.seen(_joined(slots), whole)
+            picked[name] = part.lists(slot, rows.column(node.compute[number][1].columns[0]), len(live))
         return self._table(live, picked)
 
     def combined(self, table: pa.Table) -> pa.Table:

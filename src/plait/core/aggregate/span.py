@@ -26,9 +26,9 @@ from plait.core.aggregate.accumulators import Accumulator
 from plait.core.aggregate.base import Closed, Later
 from plait.core.aggregate.closed import Pairs, Slid
 from plait.core.aggregate.columns import Read
-from plait.core.aggregate.functions import accumulator_of, fold_of
+from plait.core.aggregate.functions import Use, accumulator_of, fold_of
 from plait.core.aggregate.groups import Groups
-from plait.core.aggregate.lists import Fold, Lists
+from plait.core.aggregate.lists import Listed, Lists
 from plait.core.aggregate.reads import Columns, uses
 from plait.core.kernels import panes, slides
 from plait.core.metrics import Counts
@@ -63,8 +63,8 @@ class PaneWindows(ABC):
     - `columns`: what is read of tuples, and how.
     - `kept`: rows that accumulators name by number, of columns that stay in Arrow.
     - `groups`: key columns to group numbers and back.
-    - `lists`: one list of row numbers a slot, for all functions that need whole rows; None if there is none.
-    - `accumulators`: all that is updated for each tuple; `lists` is among them.
+    - `lists`: a list of row numbers a slot, for all functions that need whole rows and have the same condition; by its number.
+    - `accumulators`: all that is updated for each tuple; `lists` are among them.
     - `_results`: of each output column its name and what computes it, an accumulator or a fold over lists.
     - `_refers`: whether anything names rows of `kept`: only then are rows kept at all.
     - `capacity`: slots that the accumulators have room for.
@@ -78,21 +78,28 @@ class PaneWindows(ABC):
         self.columns = Columns(node, source.schema)
         self.kept = KeptRows(pa.schema([source.schema.field(name) for name in self.columns.varied]))
         self.groups = Groups(node, source.schema, self._held)
-        self.lists: Lists | None = None
+        self.lists: dict[int | str | None, Lists] = {}
         self.accumulators: list[Accumulator] = []
-        self._results: list[tuple[str, Accumulator | Fold]] = []
+        self._results: list[tuple[str, Accumulator | Listed]] = []
         for use in uses(node, source.schema, self.kept):
             made = accumulator_of(use)
-            if made is None and self.lists is None:
-                self.lists = Lists()
-                self.accumulators.append(self.lists)
             if made is not None:
                 self.accumulators.append(made)
-            self._results.append((use.name, made or fold_of(use)))
+            self._results.append((use.name, made or Listed(fold_of(use), self._lists_of(use))))
         self._refers = any(a.refs(np.zeros(0, np.int64)) is not None for a in self.accumulators)
         self.capacity = 0
         self.counts = Counts()
         self._crew, self._seat = 1, 0
+
+    def _lists_of(self, use: Use) -> Lists:
+        """The lists that a function is given: one tuple is in one list, however many functions look at it."""
+        return self._lists(use.condition, use.condition)
+
+    def _lists(self, which: int | str | None, condition: int | None) -> Lists:
+        if which not in self.lists:
+            self.lists[which] = Lists(condition)
+            self.accumulators.append(self.lists[which])
+        return self.lists[which]
 
     def share(self, crew: int, seat: int) -> None:
         """Take the tuples of some groups only: those that a hash of the key gives to `seat`, of `crew`.
@@ -212,17 +219,17 @@ class PaneWindows(ABC):
         `closed` says which slots make each row; `group` is the group of each row, `edges` are the columns ts,
         window_start and window_end, int64. Lists are read here at once, since their rows may be dropped after this call.
         """
-        listed = None
-        if self.lists is not None:
-            listed = self.lists.listed(closed.pairs if isinstance(closed, Slid) else closed)
+        listed = {
+            lists: lists.listed(closed.pairs if isinstance(closed, Slid) else closed) for lists in self.lists.values()
+        }
         computed: list[Callable[[], pa.Array]] = []
         for name, made in self._results:
             if isinstance(made, Accumulator):
                 merged = made.merged(closed)
                 computed.append(partial(made.snapshot().column, merged, name))
             else:
-                assert listed is not None
-                computed.append(partial(_same, recast(made(*listed, self.kept), self.schema.field(name).type)))
+                column = made.fold(*listed[made.lists], self.kept)
+                computed.append(partial(_same, recast(column, self.schema.field(name).type)))
         return Later(self.schema, edges, self.groups.columns(group), computed)
 
 
@@ -341,8 +348,9 @@ class SpanPanes(PaneWindows):
                 why="a ts this near to the end of time, and a window this long, have a sum that can't be counted",
                 do="Use a shorter window, or leave such tuples out",
             )
-        if self.lists is not None and state[panes.SLOT_FIRST] > self._dropped:
-            self.lists.drop(np.arange(self._dropped, int(state[panes.SLOT_FIRST])))
+        if self.lists and state[panes.SLOT_FIRST] > self._dropped:
+            for lists in self.lists.values():
+                lists.drop(np.arange(self._dropped, int(state[panes.SLOT_FIRST])))
             self._dropped = int(state[panes.SLOT_FIRST])
         return out
 
@@ -376,7 +384,7 @@ class SpanPanes(PaneWindows):
     def _follow(self, slid: Slid) -> None:
         """Panes came or went, and no row with them: running totals are brought up to date."""
         for accumulator in self.accumulators:
-            if accumulator is not self.lists:
+            if not isinstance(accumulator, Lists):
                 accumulator.merged(slid)
 
     def _make_room(self, n: int) -> None:

@@ -1,4 +1,4 @@
-"""Exact sums, means and variances of a column, as accumulators (`core.kernels.exact`).
+"""Exact sums and means of a column, as accumulators (`core.kernels.exact`). What is made of several sums is in `moments`.
 
 What goes in are 64-bit patterns of numbers with a byte each that says whether they are there (`core.aggregate.columns`).
 What comes out is a column of int64 (sums of integers) or float64 (the rest), NULL where no value was added. Nothing is
@@ -11,8 +11,6 @@ panes in another order would differ.
 """
 
 from __future__ import annotations
-
-from copy import copy
 
 import numpy as np
 import pyarrow as pa
@@ -32,16 +30,21 @@ class Sum(Accumulator):
     new accumulator has no limbs at all; `cover` makes those that values ask for. `_adds` counts additions since limbs
     were last carried. `_running` has a total for each group, for windows that slide.
 
-    `mean` divides by the count when a row is made. `square` adds squares of values (`Variance` needs them).
+    `mean` divides by the count when a row is made. `square` adds squares of values (`core.aggregate.moments` needs them).
+    `beside` is a column that must not be NULL either. `degree` is how many values are multiplied in what is added.
     """
 
     width = exact.LIMBS
     part_types = (pa.int64(), pa.uint8(), pa.binary())  # how many, which odd ones, and the sum: see `exact_bytes`
     CARRY_AFTER = 1 << 28
 
-    def __init__(self, column: str, kind: pa.DataType, *, mean: bool = False, square: bool = False) -> None:
+    def __init__(
+        self, column: str, kind: pa.DataType, *, mean: bool = False, square: bool = False, condition: int | None = None,
+        beside: str | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.column_name, self.kind, self.mean, self.square = column, number_kind(kind), mean, square
+        self.condition, self.beside, self.degree = condition, beside, 2 if square else 1
         self.base, self._adds = 0, 0
         self._running = np.zeros((0, self.width), np.int64)  # of groups: see `core.kernels.slides`
 
@@ -53,6 +56,9 @@ class Sum(Accumulator):
         run.
         """
         bits, valid = read.bits[self.column_name]
+        slot = self.seen(slot, read)
+        if self.beside is not None:
+            valid = valid & read.bits[self.beside][1]
         self.note_adds(high - low)
         while low < high:
             low = int(exact.add(low, high, slot, bits, valid, self.kind, self.square, self.slots, self.base))
@@ -187,93 +193,3 @@ class Sum(Accumulator):
         floats = np.empty(len(rows))
         exact.rounded(rows, self.base, self.mean, floats)
         return pa.array(floats, mask=none)
-
-
-class Variance(Accumulator):
-    """The sample's: from the exact sums of values and of squares, on Python's integers, rounded once.
-
-    With S the sum of n values and Q that of their squares, the variance is (n*Q - S*S) / (n*(n - 1)). Over floats that
-    difference loses all its digits where values are large and near to each other. Here Q and S are exact integers times
-    powers of two, the difference is exact, and Python rounds the one quotient.
-
-    `slots` is not used: there are two accumulators inside, and everything is done to both. Merged rows have the columns
-    of the first, then those of the second.
-    """
-
-    part_types = (*Sum.part_types, pa.binary())
-
-    def __init__(self, column: str, kind: pa.DataType) -> None:
-        self.values, self.squares = Sum(column, kind), Sum(column, kind, square=True)
-
-    def snapshot(self) -> Accumulator:
-        made = copy(self)
-        made.values, made.squares = copy(self.values), copy(self.squares)
-        return made
-
-    def reserve(self, capacity: int) -> None:
-        self.values.reserve(capacity)
-        self.squares.reserve(capacity)
-
-    def move(self, first: int, end: int) -> None:
-        self.values.move(first, end)
-        self.squares.move(first, end)
-
-    def clear(self, slots: np.ndarray) -> None:
-        self.values.clear(slots)
-        self.squares.clear(slots)
-
-    def update(self, low: int, high: int, slot: np.ndarray, read: Read, refs: np.ndarray) -> None:
-        self.values.update(low, high, slot, read, refs)
-        self.squares.update(low, high, slot, read, refs)
-
-    def parts(self, slots: np.ndarray) -> list[pa.Array]:
-        return [*self.values.parts(slots), self.squares.totals(self.squares.slots[slots])]
-
-    def absorb(self, slot: np.ndarray, parts: list[pa.Array]) -> None:
-        self.values.absorb(slot, parts[:3])
-        self.squares.absorb(slot, [*parts[:2], parts[3]])
-
-    def regrow(self, capacity: int, first: int, end: int) -> None:
-        self.values.regrow(capacity, first, end)
-        self.squares.regrow(capacity, first, end)
-
-    def wipe(self, low: int, high: int) -> None:
-        self.values.wipe(low, high)
-        self.squares.wipe(low, high)
-
-    def frozen(self) -> Frozen:
-        return (self.values.frozen(), self.squares.frozen())
-
-    def absorb_tallies(self, part: Frozen, target: np.ndarray, tally: np.ndarray, first: int, ts: np.ndarray) -> None:
-        values, squares = part
-        self.values.absorb_tallies(values, target, tally, first, ts)
-        self.squares.absorb_tallies(squares, target, tally, first, ts)
-
-    def merged(self, closed: Pairs | Slid) -> np.ndarray:
-        return np.concatenate((self.values.merged(closed), self.squares.merged(closed)), axis=1)
-
-    def column(self, rows: np.ndarray, name: str) -> pa.Array:
-        cut = self.values.slots.shape[1]
-        return pa.array([self._one(row[:cut], row[cut:]) for row in rows], pa.float64())
-
-    def _one(self, values: np.ndarray, squares: np.ndarray) -> float | None:
-        """The variance of one row. None for fewer than two values, NaN if a NaN or an infinity was among them, inf where
-        the quotient is beyond the largest float. `power` is a common power of two that makes both terms integers; it is 0
-        or below.
-        """
-        n = int(values[exact.COUNT])
-        if n < 2:
-            return None
-        if values[exact.ODD]:
-            return float("nan")
-        power = min(64 * self.values.base, 32 * self.squares.base, 0)
-        total, square = exact.whole(values), exact.whole(squares)
-        above = n * (square << (32 * self.squares.base - power)) - (total * total << (64 * self.values.base - power))
-        try:
-            return above / (n * (n - 1) << -power)
-        except OverflowError:
-            return float("inf")
-
-    @property
-    def nbytes(self) -> int:
-        return self.values.nbytes + self.squares.nbytes

@@ -1,6 +1,6 @@
 """Partial panes of functions that compare values: how many different ones there are, the least or the greatest of text.
 
-Their part of a pane is a list of values, no NULL among them: those that differ, or the one that is ahead. A window's list is
+Their part of a pane is a list of values, no NULL among them: those that differ, the one that is ahead, or all. A window's list is
 its panes' lists one after another, of which `lists` computes what it does of a window's rows.
 
 Why lists: the number of different values of two panes is not the sum of the panes' numbers, and text has no fixed width
@@ -71,6 +71,12 @@ def _different(slot: np.ndarray, codes: np.ndarray, known: pa.Array, slots: int)
     return pairs // number, pairs % number
 
 
+def _every(slot: np.ndarray, codes: np.ndarray, known: pa.Array, slots: int) -> tuple[np.ndarray, np.ndarray]:
+    """All of them, by slot: who sorts them later asks for no order here."""
+    by_slot = np.argsort(slot, kind="stable")
+    return slot[by_slot], codes[by_slot]
+
+
 def _ahead(order: str) -> Chosen:
     """The one that is first in Arrow's order, which of text is that of its bytes."""
 
@@ -91,6 +97,7 @@ def _is_comparable(kind: pa.DataType) -> bool:
 
 
 DIFFERENT = Values(_is_comparable, _different)
+EVERY = Values(_is_comparable, _every)
 LEAST, GREATEST = Values(_is_text, _ahead("ascending")), Values(_is_text, _ahead("descending"))
 
 

@@ -136,6 +136,56 @@ def range_of(low, high, slot, bits, valid, kind, square, found) -> None:
 
 
 @entry
+def add_products(low, high, slot, bits, kind, other_bits, other_kind, valid, sums, base) -> int:
+    """As `add`, of the products of two columns. A product with a NaN or an infinity in it counts as NaN.
+
+    Two words of 64 bits are multiplied by their halves, as a square is: small * small', then both mixed products, then
+    large * large'.
+    """
+    limbs = sums.shape[1] - LIMBS
+    for i in range(low, high):
+        s = slot[i]
+        if s < 0 or valid[i] == 0:
+            continue
+        row = sums[s]
+        if odd(bits[i], kind) != 0 or odd(other_bits[i], other_kind) != 0:
+            row[ODD] |= NAN
+            row[COUNT] += 1
+            continue
+        sign, word, power = parts(bits[i], kind)
+        other_sign, other_word, other_power = parts(other_bits[i], other_kind)
+        if word != np.uint64(0) and other_word != np.uint64(0):
+            power += other_power - 32 * base
+            at = power >> 5
+            if at < 0 or at + 5 >= limbs:
+                return i
+            sign *= other_sign
+            shift = np.uint64(power & 31)
+            small, large = word & _LOW, word >> _32
+            other_small, other_large = other_word & _LOW, other_word >> _32
+            add_word(row, LIMBS + at, shift, small * other_small, sign)
+            add_word(row, LIMBS + at + 1, shift, small * other_large, sign)
+            add_word(row, LIMBS + at + 1, shift, large * other_small, sign)
+            add_word(row, LIMBS + at + 2, shift, large * other_large, sign)
+        row[COUNT] += 1
+    return high
+
+
+@entry
+def range_of_products(low, high, slot, bits, kind, other_bits, other_kind, valid, found) -> None:
+    """As `range_of`, of the products of two columns."""
+    for i in range(low, high):
+        if slot[i] < 0 or valid[i] == 0 or odd(bits[i], kind) != 0 or odd(other_bits[i], other_kind) != 0:
+            continue
+        _, word, power = parts(bits[i], kind)
+        _, other_word, other_power = parts(other_bits[i], other_kind)
+        if word != np.uint64(0) and other_word != np.uint64(0):
+            at = (power + other_power) >> 5
+            found[0] = min(found[0], at)
+            found[1] = max(found[1], at + 6)
+
+
+@entry
 def merge(low, high, target, slot, into, sums) -> None:
     """Add the sums of slots to those of their targets, which have the same limbs."""
     width = sums.shape[1]

@@ -105,6 +105,30 @@ def assign_parts(ids, spans, base, group, state, pane_id, pane_slot, slot_group,
 
 
 @entry
+def assign_sessions(ts, group, gap, open_, slot_group, first, last, free, left, slot, fresh) -> int:
+    """The slot of each tuple, in order: that of its group's session if it comes less than `gap` after the last of it, or a new.
+
+    `open_` is by group: the slot of its session that may go on, -1 for none; `slot_group`, `first` and `last` are by slot.
+    `free` is a stack of `left` slots, of which there are as many as tuples. Gives how many were taken, which `fresh` lists.
+    All are int64, but for `gap`: it is uint64, and so is the distance of two times, which may need 64 bits.
+    """
+    new = left - left
+    for i in range(len(ts)):
+        g = group[i]
+        s = open_[g]
+        if s < 0 or np.uint64(ts[i]) - np.uint64(last[s]) >= gap:
+            s = free[left - 1 - new]
+            fresh[new] = s
+            new += 1
+            open_[g] = s
+            slot_group[s] = g
+            first[s] = ts[i]
+        last[s] = ts[i]
+        slot[i] = s
+    return new
+
+
+@entry
 def assign_counted(group, low, high, size, advance, seen, head, tail, slot_pane, slot_next, free, left, slot, fresh, row_group,
                    row_window, row_trigger, targets, slots, dropped, told) -> None:  # fmt: skip
     """As `assign`, for windows of tuples, and with the windows that close on the way; ends early where room runs out.

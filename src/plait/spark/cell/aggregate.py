@@ -1,9 +1,10 @@
-"""Aggregates in a cell, in three forms of which a query has one, by its kind of window and its functions (`core.aggregate`).
+"""Aggregates in a cell, in four forms of which a query has one, by its kind of window and its functions (`core.aggregate`).
 
 panes    what is kept are partial panes, one a pane and group, made where the tuples were or here: memory and state follow
          the groups of the windows that are open, not the tuples
 tuples   windows of time of which a function wants all tuples
 ranked   windows of tuples; a group's tuples that are in windows still to close, and at least its last one, with its rank
+sessions tuples of sessions that have not ended
 
 Where it runs: in a cell's task. All tuples of a group are in one cell, by a hash of the key columns, so a window is
 closed by one cell alone. Rows out are sorted by (ts, key columns), or by the closing tuple for windows of tuples.
@@ -32,11 +33,12 @@ from plait.core.aggregate.parts import Layout as Parts
 from plait.core.aggregate.parts import PaneFold, PartPanes, layout
 from plait.core.aggregate.ranks import RankedPanes
 from plait.core.aggregate.reads import Columns
+from plait.core.aggregate.sessions import SessionPanes
 from plait.core.aggregate.span import SpanPanes, span_window
 from plait.core.metrics import Counts
 from plait.encodings import as_array
 from plait.order import AFTER_ALL
-from plait.query.aggregate import Aggregate, SpanWindow, TupleWindow
+from plait.query.aggregate import Aggregate, SessionWindow, SpanWindow, TupleWindow
 from plait.query.bind import Bound
 from plait.spark import formats
 from plait.spark.cell.cell import Live, crowded
@@ -281,8 +283,73 @@ class LiveRanked(Live):
         return frontier == AFTER_ALL
 
 
+def _live_sessions(bound: Bound) -> Live:
+    assert isinstance(bound.node, Aggregate)
+    if not isinstance(bound.node.window, SessionWindow):
+        raise TypeError(f"{type(bound.node.window).__name__} is no session, though its record says so")
+    return LiveSessions(bound, bound.node.window)
+
+
+class LiveSessions(Live):
+    """The form "sessions". A tuple is needed as long as its session has not ended: then it goes, and its session is out.
+
+    Attributes:
+        windows: Computes sessions, and knows where the oldest begins that is not out.
+        kept: Rows that were taken into sessions, of which some may have ended by now.
+        by: The key columns, which are part of a result's key.
+    """
+
+    def __init__(self, bound: Bound, window: SessionWindow) -> None:
+        assert isinstance(bound.node, Aggregate)
+        schema = rows_schema(pa.schema([bound.inputs[0].schema.field(name) for name in needed_columns(bound)]))
+        super().__init__(bound, [schema])
+        self.windows, self.by = SessionPanes(bound, window), bound.node.by
+        self.kept: list[pa.Table] = []
+        self._alive = 0  # of the rows in `kept`, those that were needed when it was last looked
+
+    @property
+    def counts(self) -> Counts:
+        return self.windows.counts
+
+    def prepared(self, input: int, table: pa.Table) -> pa.Table:
+        return table.select(self.schemas[0].names)
+
+    def _process(self, ready: list[pa.Table], frontier: int, *, results: bool) -> Keyed:
+        """Tuples into sessions. What a replay ends was out before: its frontier is the one up to which all was given."""
+        rows = ready[0]
+        closed = self.windows.take_rows(rows, times(rows), frontier)
+        if rows.num_rows:
+            self.kept.append(rows)
+        if crowded(sum(table.num_rows for table in self.kept), self._alive):
+            self._let_go()
+        given = [each.rows for each in closed] if results else []
+        return Keyed(pa.Table.from_batches(given, self.bound.schema), self.by)
+
+    def _let_go(self) -> None:
+        """Drop rows of `kept` whose sessions are out."""
+        rows = pa.concat_tables(self.kept).combine_chunks()
+        self.kept = [rows.filter(pa.array(self.windows.holds(rows, times(rows))))]
+        self._alive = self.kept[0].num_rows
+
+    def compacted(self, held: int) -> dict[int, pa.Table] | None:
+        """The rows needed, written anew, if most of those held are of sessions that are out."""
+        if not crowded(held, self._alive + self.pending_rows):
+            return None
+        if self.kept:
+            self._let_go()
+        if not crowded(held, self._alive + self.pending_rows):
+            return None
+        return {0: pa.concat_tables([*self.kept, *self.pending])}
+
+    def outlived(self, chunk: Chunk, frontier: int, steps: list[Step]) -> bool:
+        """Whether all of its rows lie before any session that is not out yet. One may go on for long: `compacted` lets rows of
+        others go that lie after its beginning.
+        """
+        return chunk.last_ts < frontier and chunk.last_ts < self.windows.oldest
+
+
 #: How cells keep a kind of window, by the name that its record says.
-FORMS: dict[str, Callable[[Bound], Live]] = {"spans": _live_spans, "ranked": _live_ranked}
+FORMS: dict[str, Callable[[Bound], Live]] = {"spans": _live_spans, "ranked": _live_ranked, "sessions": _live_sessions}
 
 for _kind, _record in RECORDS.items():
     if _record.spark not in FORMS:

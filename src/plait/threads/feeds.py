@@ -1,0 +1,169 @@
+"""Bounded input on threads: one thread pulls the lanes of the feeds and pushes, whoever asks for results reads them as they come.
+
+Two threads beside the workers, since a push waits for workers, and workers wait for whoever reads results: one thread
+that did both would wait for itself. If either fails, the run is stopped, the other one ends, and the first error is
+raised. So memory is bounded by what a run lets wait (`capacity`, `pending`, `unread_results`), however long the feeds are.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from plait import connectors
+from plait.connectors.contract import Chunk, Feed, SourceName
+from plait.order import BEFORE_ALL
+from plait.query.base import Query, leaves
+from plait.query.bind import bind
+from plait.threads.run import Run, start
+
+#: Rows pushed at a time: few, since a lane's rows wait until the slowest source has caught up.
+SLICE_ROWS = 4096
+#: Rows of a source that may wait for another one, unless an option says otherwise: more is an error and not a full memory.
+PENDING = 1 << 20
+
+Lanes = dict[str, dict[SourceName | None, list[Iterator[Chunk]]]]
+
+
+def table(query: Query, data: Any, **options: Any) -> pa.Table:
+    """All results of bounded data as one table; `data` is what `connectors.feeds` takes."""
+    feeds = connectors.feeds(query, data)
+    with _known(query, feeds, options) as run:
+        return pa.Table.from_batches(list(_told(query, feeds, run)), run.schema)
+
+
+def batches(query: Query, data: Any, **options: Any) -> Iterator[pa.RecordBatch]:
+    """All results of bounded data, in order, as they come."""
+    feeds = connectors.feeds(query, data)
+    with _known(query, feeds, options) as run:
+        yield from _told(query, feeds, run)
+
+
+def started(query: Query, feeds: Mapping[str, Feed], **options: Any) -> Run:
+    """A run with the columns of the feeds, to which nothing was pushed yet."""
+    schemas = {name: feed.schema for name, feed in feeds.items()}
+    return start(query, **{"schemas": schemas, "pending": PENDING, **options})
+
+
+def _known(query: Query, feeds: Mapping[str, Feed], options: dict[str, Any]) -> Run:
+    """A run that knows all sources that the feeds will name: so none comes by surprise, and none can be behind.
+
+    The reference does the same. Where a column names the sources of a stream the feed is read once for that.
+    """
+    bind(query, {name: feed.schema for name, feed in feeds.items()})  # what can't be, before anything is read
+    named = {name: _sources(query, name, feed) for name, feed in feeds.items()}
+    if any(named.values()):
+        # A stream that is read twice has its sources twice; and each has a place that is kept until a source is known.
+        room = sum(1 + len(named[leaf.name] or leaf.declared() or feeds[leaf.name].lanes) for leaf in leaves(query))
+        options = {"max_sources": room, **options}
+    run = started(query, feeds, **options)
+    for name, names in named.items():
+        for source in names:
+            run.heartbeat(name, source, BEFORE_ALL)
+    return run
+
+
+def _told(query: Query, feeds: Mapping[str, Feed], run: Run) -> Iterator[pa.RecordBatch]:
+    """Results; rows that were dropped as late are told in a warning at the end."""
+    yield from results(query, feeds, run)
+    for name in query.streams():
+        dropped = run.late(name).num_rows
+        if dropped:
+            warnings.warn(f"stream {name!r}: {dropped} late tuples dropped (late='drop')", stacklevel=4)
+
+
+def results(query: Query, feeds: Mapping[str, Feed], run: Run) -> Iterator[pa.RecordBatch]:
+    """Results, while another thread pushes; its error is raised here.
+
+    An error of the pushing thread stops the run, which ends `results()` with an error of its own; the first one is told.
+    """
+    failed: list[BaseException] = []
+
+    def push() -> None:
+        try:
+            _pull(query, feeds, run)
+        except BaseException as error:
+            failed.append(error)
+            run.stop()
+
+    thread = threading.Thread(target=push, name="plait-feeds", daemon=True)
+    thread.start()
+    ended = False
+    try:
+        yield from run.results()
+        ended = True
+    except BaseException:
+        if not failed:
+            raise
+    finally:
+        if failed or not ended:
+            run.stop()
+        thread.join()
+    if failed:
+        raise failed[0]
+
+
+def _sources(query: Query, name: str, feed: Feed) -> list[SourceName]:
+    """The sources that a column of the rows names, in order; none where they are declared, or no column names them."""
+    stream = query.streams()[name]
+    column = stream.source_column
+    if column is None or stream.declared() is not None:
+        return []
+    found: dict[SourceName, None] = {}
+    for lane in feed.lanes:
+        for chunk in lane.read():
+            named = chunk.batch.column(chunk.batch.schema.get_field_index(column)).unique().to_pylist()
+            found |= {source: None for source in named if source is not None}  # a NULL is refused in its place
+    return list(found)
+
+
+def _pull(query: Query, feeds: Mapping[str, Feed], run: Run) -> None:
+    """Push from the lane that holds the frontier, so that little has to wait, until all lanes are empty.
+
+    All lanes' sources are made known first, by a heartbeat that promises nothing. Without it a source that no row has
+    come of yet could be left behind by the others.
+
+    Lanes of one source follow one another. A source ends when its last lane is empty; a stream whose sources a column
+    names ends when all of its lanes are.
+    """
+    lanes: Lanes = {}
+    for name, feed in feeds.items():
+        lanes[name] = {}
+        for lane in feed.lanes:
+            if lane.source is not None and query.streams()[name].source_column is None:
+                run.heartbeat(name, lane.source, BEFORE_ALL)  # known from now on
+            lanes[name].setdefault(lane.source, []).append(_sliced(lane.read()))
+        if not feed.lanes:
+            run.close(name)
+    while True:
+        held, source = run.holder()
+        if held is None:
+            return
+        own = source if source in lanes[held] else None
+        if own not in lanes[held]:
+            # A declared source that no lane delivers: nothing can come from it any more.
+            run.close(held, source)
+            continue
+        chunk = next(lanes[held][own][0], None)
+        if chunk is not None:
+            run.push(held, own, chunk.batch)
+            continue
+        lanes[held][own].pop(0)
+        if not lanes[held][own]:
+            del lanes[held][own]
+            if own is not None or not lanes[held]:
+                run.close(held, own)
+
+
+def _sliced(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+    """Chunks in smaller pieces.
+
+    A slice shares the chunk's memory. `first_row` goes on counting, for messages.
+    """
+    for chunk in chunks:
+        for begin in range(0, chunk.batch.num_rows, SLICE_ROWS):
+            yield Chunk(chunk.batch.slice(begin, SLICE_ROWS), chunk.where, chunk.first_row + begin)
