@@ -268,7 +268,7 @@ def measure(
     for _ in range(runs):
         for contender in contenders:
             part, answer = parts[contender.share], answers[contender.share]
-            speeds[contender.name].append(pass_through(contender, part, seq, readers, batch, answer))
+            speeds[contender.name].append(pass_through(contender, part, seq, readers, batch, answer).tuples_per_s)
     medians = {name: statistics.median(values) for name, values in speeds.items()}
     return [
         {
@@ -302,22 +302,41 @@ def expected(columns: list[np.ndarray]) -> tuple[int, int]:
     return len(ts), int((places * (ts[order] * 64 + origin[order]).astype(np.uint64)).sum())
 
 
+class Passed(NamedTuple):
+    """One run: how long it took, and the processor time of each thread."""
+
+    tuples: int
+    wall_s: float
+    sources_s: tuple[float, ...]
+    readers_s: tuple[float, ...]
+
+    @property
+    def tuples_per_s(self) -> float:
+        """Each counted once however many readers read it."""
+        return self.tuples / self.wall_s
+
+
 def pass_through(
     contender: Contender, columns: list[np.ndarray], seq: np.ndarray, readers: int, batch: int, answer: tuple[int, int], *,
     due_ns: np.ndarray = NEVER, read_ns: np.ndarray = NOWHERE,
-) -> float:  # fmt: skip
-    """One run: tuples a second, each counted once however many readers read it."""
+) -> Passed:  # fmt: skip
+    """Run all sources and readers once; every reader has to have the answer (`expected`)."""
     words = contender.make(len(columns), readers)
     counts = [(0, 0)] * readers
+    spent_s = [0.0] * (len(columns) + readers)
+
+    def push(slot: int) -> None:
+        column = columns[slot]
+        contender.feed(words, slot, readers, column, seq[: len(column)], batch, due_ns)
+        spent_s[slot] = time.thread_time()
 
     def pull(reader: int) -> None:
         number, total = contender.drain(words, reader, *(np.empty(READ, dtype=np.int64) for _ in range(4)), read_ns)
         counts[reader] = int(number), int(total)
+        spent_s[len(columns) + reader] = time.thread_time()
 
-    threads = [
-        threading.Thread(target=contender.feed, args=(words, slot, readers, column, seq[: len(column)], batch, due_ns))
-        for slot, column in enumerate(columns)
-    ] + [threading.Thread(target=pull, args=(reader,)) for reader in range(readers)]
+    threads = [threading.Thread(target=push, args=(slot,)) for slot in range(len(columns))]
+    threads += [threading.Thread(target=pull, args=(reader,)) for reader in range(readers)]
     start = time.perf_counter()
     for thread in threads:
         thread.start()
@@ -326,7 +345,7 @@ def pass_through(
     elapsed = time.perf_counter() - start
     if counts != [answer] * readers:
         raise RunError(f"{contender.name}: readers have {counts} where the sorted whole has {answer} (count, checksum)")
-    return answer[0] / elapsed
+    return Passed(answer[0], elapsed, tuple(spent_s[: len(columns)]), tuple(spent_s[len(columns) :]))
 
 
 def _ratios(rows: list[dict[str, Any]]) -> dict[str, float]:
