@@ -68,7 +68,7 @@ def offered(window: int, shapes: Sequence[tuple[str, Shape]], rounds: int) -> li
     rows = []
     for (kind, shape), runs in found.items():
         middle = sorted(runs, key=lambda run: run["offered"])[(len(runs) - 1) // 2]
-        own = {"kind": kind, "rows": shape[0], "columns": shape[1], "workers": shape[0] * shape[1]}
+        own = {"kind": kind, "rows": shape[0], "columns": shape[1], "workers": shape[0] * shape[1], "window": window}
         rows.append(own | middle | {"wall": statistics.median(run["wall"] for run in runs)})
     return rows
 
@@ -86,9 +86,9 @@ def _flat_out(window: int, data: Tables, made: Any, options: dict[str, Any]) -> 
         took, after = time.perf_counter() - began, run.stats()
     spent = max(b - a for a, b in zip(before.threads_cpu_s, after.threads_cpu_s, strict=True))
     compared = after.comparisons - before.comparisons
-    span_s = (min(t.column("ts")[-1].as_py() for t in data.values()) - window * GAP_US) / 1e6
+    span_us = statistics.mean(t.column("ts")[-1].as_py() - t.column("ts")[0].as_py() for t in rest.values())
     return {
-        "comparisons": compared, "results": after.results - before.results, "busiest_cpu_s": spent, "span_s": span_s,
+        "window_s": window * GAP_US / 1e6, "comparisons": compared, "results": after.results - before.results, "busiest_cpu_s": spent, "span_s": span_us / 1e6,
         "comparisons_per_cpu_s": compared / spent, "offered": HIT_RATE * compared / spent, "wall": HIT_RATE * compared / took,
     }  # fmt: skip
 
@@ -321,13 +321,16 @@ def course(steps: Course, kind: str, shape: Shape) -> list[dict[str, Any]]:
     batches = {name: table.combine_chunks().to_batches()[0] for name, table in data.items()}
     turns = [(name, batches[name].slice(k, 1)) for k in range(batches[LEFT].num_rows) for name in (LEFT, RIGHT)]
     ready: dict[int, float] = {}
+    last: dict[str, int] = {}
     compared, ends = [0], [0.0]
     with started(made, data, index="scan", **options) as run:
         reader, begin = Clocked(run), time.perf_counter()
         for turn, (name, batch) in enumerate(turns, 1):
             if (wait := begin + turn / (2 * steps.rate) - time.perf_counter()) > 0:
                 time.sleep(wait)
-            ready[batch.column("ts")[0].as_py()] = time.perf_counter()
+            if name in last:
+                ready[last[name]] = time.perf_counter()
+            last[name] = batch.column("ts")[0].as_py()
             run.push(name, None, batch)
             if turn * steps.slices // len(turns) > len(ends) - 1:
                 compared.append(run.stats().comparisons)
