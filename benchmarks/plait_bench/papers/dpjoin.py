@@ -42,7 +42,7 @@ CORES = (
 @cache
 def bandwidths(scale: Scale) -> list[dict[str, Any]]:
     """What each layout and Handshake Join offer, and what streams at `LOAD` times a worker's bandwidth ask for."""
-    window, rounds = scale.pick(16_000, 60_000, 100_000), scale.pick(1, 3)
+    window, rounds = scale.pick(16_000, 40_000, 100_000), scale.pick(1, 3)
     chains = ((1, 1), (4, 1)) if scale.size == "quick" else ((1, 1), (2, 1), (4, 1), (8, 1), (16, 1))
     shapes = [(kind_of(*shape), shape) for shape in SHAPES] + [(HANDSHAKE, shape) for shape in chains]
     return layouts.offered(window, shapes, rounds)

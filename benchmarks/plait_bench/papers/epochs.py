@@ -1,0 +1,259 @@
+"""STRETCH's figure 5: ScaleJoin within an epoch and across epochs.
+
+Its columns are studies of their own: intra-epoch (rates, comparisons and latency by threads), provisioning and decommissioning
+(load that steps, with the policy), and reconfiguration (how long it takes, and how even the work is). Loads are parts of what
+threads can do by their processor time: work that waits counts as load too, so the policy sees the same on a machine that is busy.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from functools import cache, partial
+from math import sqrt
+from typing import Any
+
+import numpy as np
+
+from plait.core.metrics import variation_percent
+from plait.core.policy import Load, Thresholds
+from plait_bench import elastic_runs as runs
+from plait_bench.band import query
+from plait_bench.join_runs import Reader, paced, warm_up
+from plait_bench.papers.study import Claim, Found, Line, Panel, Row, Scale, Study, slope
+from plait_bench.papers.sustained import retimed, steady, streams, sustained
+
+ONE, SCALEJOIN, STRETCH = "single thread", "ScaleJoin", "STRETCH"
+
+
+def contenders(numbers: Sequence[int]) -> list[tuple[str, int, dict[str, Any]]]:
+    found: list[tuple[str, int, dict[str, Any]]] = [(ONE, 1, {"strategy": "sequential", "workers": 1})]
+    for n in numbers:
+        found.append((SCALEJOIN, n, {"strategy": "scalejoin", "workers": n}))
+        found.append((STRETCH, n, {"elastic": max(n, 2), "workers": n}))
+    return found
+
+
+# --- within an epoch ----------------------------------------------------------------------------------------------
+
+
+def intra_epoch(scale: Scale) -> Found:
+    window_s = scale.pick(0.05, 0.4, 1.0)
+    numbers = scale.pick((1, 2, 4), (1, 2, 4, 8), (1, 2, 4, 8, 12, 15))
+    rows = []
+    for name, threads, options in contenders(numbers):
+        at = partial(steady, query(window_s), window_s=window_s, seconds=window_s / 2, **options)
+        made = sustained(
+            lambda rate, at=at: at(rate=rate), guess=sqrt(threads * 6e9 / window_s), clock="processor", runs=scale.pick(2, 3)  # type: ignore[misc]
+        )  # fmt: skip
+        wall = made.at.rate * sqrt(made.at.keeps_up("wall"))
+        rows.append({
+            "contender": name, "threads": threads, "window_s": window_s, "rate": 2 * made.rate,
+            "comparisons_per_s": made.at.comparisons_per_s("processor"), "wall_rate": 2 * wall,
+            "wall_comparisons_per_s": made.at.comparisons_per_s("wall"),
+            "latency_ms": latency_ms(window_s, 0.6 * wall, scale.pick(0.3, 1.0), options),
+        })  # fmt: skip
+    return judged_intra(rows)
+
+
+def latency_ms(window_s: float, rate: float, seconds: float, options: dict[str, Any]) -> float:
+    """The median from a tuple's readiness to its results, in real time at a rate of each stream, once windows are full."""
+    given = retimed(streams(round((window_s + seconds) * rate)), rate)
+    made = paced(query(window_s), given, warm=window_s / (window_s + seconds), rate=None, size=512, index="scan", **options)
+    return made.ready.p50
+
+
+def judged_intra(rows: Sequence[Row]) -> Found:
+    by: dict[str, dict[int, Row]] = {}
+    for row in rows:
+        by.setdefault(row["contender"], {})[row["threads"]] = row
+    one = by[ONE][1]["comparisons_per_s"]
+    alone = {name: by[name][1]["comparisons_per_s"] / one for name in (SCALEJOIN, STRETCH)}
+    grown = {name: {n: row["comparisons_per_s"] / by[name][1]["comparisons_per_s"] for n, row in by[name].items()}
+             for name in (SCALEJOIN, STRETCH)}  # fmt: skip
+    least = min(value / n for own in grown.values() for n, value in own.items())
+    power = slope(list(by[STRETCH]), [row["rate"] for row in by[STRETCH].values()])
+    apart = max(by[STRETCH][n]["latency_ms"] / by[SCALEJOIN][n]["latency_ms"] for n in by[STRETCH])
+    quickest = min(by[name][1]["latency_ms"] for name in (SCALEJOIN, STRETCH))
+    most = max(by[STRETCH])
+    claims = [
+        Claim("one thread of ScaleJoin's or STRETCH's compares as much as a single thread", all(0.6 < each < 1.6 for each in alone.values()),
+              ", ".join(f"{name} {each:.2f} times" for name, each in alone.items())),
+        Claim("comparisons grow linearly with threads, of both", least > 0.6, f"at worst {least:.2f} of a thread's for each thread"),
+        Claim("the rate goes with the root of the threads", 0.3 < power < 0.7, f"with their power {power:.2f}"),
+        Claim("STRETCH's latency is of the order of ScaleJoin's", apart < 10, f"at most {apart:.1f} times", cores=4, quick=False),
+        Claim("a single thread has the lower latency", by[ONE][1]["latency_ms"] < quickest,
+              f"{by[ONE][1]['latency_ms']:.2f} against {quickest:.2f} ms", cores=4, quick=False,
+              instead="A single thread reads the same gate here, where the paper's has bounded buffers: there is nothing to gain."),
+    ]  # fmt: skip
+    panels = [
+        Panel("threads", y, [
+            Line(name, list(own), [row[column] for row in own.values()]) for name, own in by.items()
+        ], log_y=column == "latency_ms")
+        for y, column in (("tuples a second, a core each", "rate"), ("comparisons a second, a core each", "comparisons_per_s"),
+                          ("latency by the clock, ms", "latency_ms"))
+    ]  # fmt: skip
+    return Found(
+        f"With a core each {most} threads of STRETCH's compare {grown[STRETCH][most]:.1f} times as much as one, and sustain "
+        f"{by[STRETCH][most]['rate'] / by[STRETCH][1]['rate']:.1f} times its rate; ScaleJoin's {grown[SCALEJOIN][most]:.1f} times.",
+        rows, claims, panels,
+        f"Windows of {rows[0]['window_s']:g} s where the paper has 5 minutes: a thread compares a hundred times as fast. Latency is at 0.6 of "
+        "the rate that this machine sustains by the clock.",
+    )  # fmt: skip
+
+
+# --- across epochs ------------------------------------------------------------------------------------------------
+
+HEAVY = 1_000  # tuples in the windows by which what a thread can compare is told
+
+
+@cache
+def compared_per_cpu_s(rows: int = 4_000) -> float:
+    """Comparisons of the costly condition in a second of one thread's processor time, windows full."""
+    data, made = runs.tables(HEAVY + rows), runs.heavy(HEAVY)
+    options: dict[str, Any] = {"workers": 1, "elastic": 8}
+    warm_up(made, data, **options)
+    with runs.started(made, data, **options) as run:
+        reader = Reader(run)
+        runs.pushed(run, runs.part(data, 0, HEAVY))
+        runs.settled(runs.taken_by_all(run), HEAVY)
+        before = run.stats()
+        runs.pushed(run, runs.part(data, HEAVY, rows), 512)
+        run.drain()
+        reader.join()
+        after = run.stats()
+    spent = sum(after.threads_cpu_s) - sum(before.threads_cpu_s)
+    return (after.comparisons - before.comparisons) / spent
+
+
+def starting(scale: Scale, fewer: bool) -> int:
+    """Threads at first: the paper's 5 where 9 have a core, 18 is beyond the machines at hand."""
+    return 5 if scale.size == "full" and scale.cores >= 12 else 2 if fewer else 1
+
+
+@cache
+def stepped(scale: Scale, step: float) -> list[dict[str, Any]]:
+    """The course of a run whose load goes from 70 percent to `step`, a row an interval; the last of a phase says so."""
+    workers = starting(scale, step < 0.7)
+    steps = scale.pick(runs.Steps(0.4, 0.6, 1.2, 0.2), runs.Steps(2.0, 4.0, 6.0, 0.5), runs.Steps(10.0, 12.0, 12.0, 1.0))
+    found, series = runs.stepped(steps, workers, (0.7, step), workers * compared_per_cpu_s(), elastic=4 * max(2, workers))
+    told = Thresholds()(Load(workers, 4 * max(2, workers), (min(step, 1.0),) * workers, 1.0, (max(step - 1, 0.0),) * workers))
+    return [
+        row | {"phase": "before" if row["second"] <= steps.before_s else "after", "starting": workers, "step_percent": 100 * step,
+               "told": told[0] if told else workers, "changes": found["changes"]}
+        for row in series
+    ]  # fmt: skip
+
+
+def judged_step(rows: Sequence[Row]) -> Found:
+    first, last = rows[0], rows[-1]
+    began, told, rising = first["starting"], first["told"], first["step_percent"] > 70
+    phases = {name: [row for row in rows if row["phase"] == name] for name in ("before", "after")}
+    seen = [row["threads"] for row in phases["after"]]
+    rate = {name: float(np.median([row["tuples_per_s"] for row in own])) for name, own in phases.items()}
+    delay = {name: float(np.nanmedian([row["push_p50_ms"] for row in own[-3:]])) for name, own in phases.items()}
+    way = "come" if rising else "go"
+    claims = [
+        Claim(f"threads {way} when load steps to {first['step_percent']:.0f} percent", max(seen) > began if rising else min(seen) < began,
+              f"{began} at first, then {', '.join(str(n) for n in dict.fromkeys(seen))}"),
+        Claim("as many as table 2's rule says", last["threads"] == told, f"{last['threads']}, the rule has {told}", cores=4, quick=False),
+        Claim("throughput follows the load", (rate["after"] > 1.2 * rate["before"]) == rising,
+              f"{rate['before']:,.0f} t/s before, {rate['after']:,.0f} after", quick=False),
+        Claim("latency does not rise for good", delay["after"] < 5 * delay["before"],
+              f"{delay['before']:.1f} ms before, {delay['after']:.1f} at the end", cores=4, quick=False),
+    ]  # fmt: skip
+    panels = [
+        Panel("seconds", y, [Line("here", [row["second"] for row in rows], [row[column] for row in rows])])
+        for y, column in (("threads", "threads"), ("tuples a second", "tuples_per_s"), ("comparisons a second", "comparisons_per_s"),
+                          ("latency, ms", "push_p50_ms"))
+    ]  # fmt: skip
+    return Found(
+        f"When the load steps from 70 to {first['step_percent']:.0f} percent of what {began} thread{'s' * (began > 1)} can do, "
+        f"{last['threads']} serve it in the end.",
+        rows, claims, panels,
+        f"{began} at first where the paper shows 18; windows of seconds, not 5 minutes, and a change after they are full. The condition costs "
+        f"some nanoseconds a pair, so that a thread has enough to do. Changes: {first['changes'] or 'none'}.",
+    )  # fmt: skip
+
+
+def provisioning(scale: Scale) -> Found:
+    return judged_step(stepped(scale, 1.2))
+
+
+def decommissioning(scale: Scale) -> Found:
+    return judged_step(stepped(scale, 0.3))
+
+
+# --- reconfiguration ----------------------------------------------------------------------------------------------
+
+
+def imbalance_percent(threads: int, shares: int, rows: int) -> float:
+    """How unevenly comparisons fall on threads, as the coefficient of variation: by what shares counted."""
+    data, made = runs.tables(rows), runs.query(rows // 4)
+    options: dict[str, Any] = {"workers": threads, "elastic": shares, "index": "scan"}
+    with runs.started(made, data, **options) as run:
+        reader = Reader(run)
+        runs.pushed(run, data, 1024)
+        run.drain()
+        reader.join()
+        owners, counts = run.owners, [worker.comparisons for worker in run.stats().workers]
+    return variation_percent([int(n) for n in np.bincount(owners, counts, minlength=threads)])
+
+
+def reconfiguration(scale: Scale) -> Found:
+    number, window = scale.pick(8, 60, 200), scale.pick(4_000, 10_000)
+    changes = ((1, 2), (2, 4)) if scale.cores < 12 or scale.size != "full" else ((1, 2), (2, 4), (5, 9), (9, 16))
+    rows: list[dict[str, Any]] = []
+    for before, after in changes:
+        for change in runs.switches(window, before, after, number, rate=4_000.0, gap_s=0.02, shares=max(8, after)):
+            rows.append({"case": "change", "threads": f"{change.before} -> {change.after}", "value": change.reconfiguration_ms or 0.0})
+    shares = scale.pick(36, 144)
+    for threads in scale.pick((2, 9), (2, 4, 6, 9, 16, 18)):
+        rows.append({"case": "imbalance", "threads": str(threads), "value": imbalance_percent(threads, shares, scale.pick(3_000, 12_000))})
+    return judged_reconfiguration(rows)
+
+
+def judged_reconfiguration(rows: Sequence[Row]) -> Found:
+    times: dict[str, list[float]] = {}
+    for row in rows:
+        if row["case"] == "change":
+            times.setdefault(row["threads"], []).append(row["value"])
+    middle = {name: float(np.median(each)) for name, each in times.items()}
+    most = {name: float(np.percentile(each, 90)) for name, each in times.items()}
+    uneven = {row["threads"]: row["value"] for row in rows if row["case"] == "imbalance"}
+    claims = [
+        Claim("a reconfiguration takes less than 40 ms", max(middle.values()) < 40,
+              ", ".join(f"{name}: {each:.2f} ms in the median" for name, each in middle.items())),
+        Claim("nine in ten do", max(most.values()) < 40, f"the slowest tenth begins at {max(most.values()):.2f} ms", cores=4, quick=False),
+        Claim("threads' work differs by 2 percent at most", max(uneven.values()) <= 2,
+              ", ".join(f"{name}: {each:.2f} percent" for name, each in uneven.items())),
+    ]  # fmt: skip
+    panels = [
+        Panel("threads", "reconfiguration, ms", [
+            Line("median", list(middle), list(middle.values())), Line("nine in ten", list(most), list(most.values())),
+            Line("at most", list(middle), [40.0] * len(middle), published=True),
+        ], log_y=True),
+        Panel("threads", "load imbalance, percent", [
+            Line("comparisons by thread", list(uneven), list(uneven.values())), Line("at most", list(uneven), [2.0] * len(uneven), published=True),
+        ]),
+    ]  # fmt: skip
+    return Found(
+        f"A change of threads takes {max(middle.values()):.2f} ms in the median, with full windows; the threads' work differs by "
+        f"{max(uneven.values()):.2f} percent at most.",
+        rows, claims, panels,
+        "Until every share is served by its new thread. Shares are a multiple of the threads; imbalance is that of comparisons, in the whole of "
+        "a run.",
+    )  # fmt: skip
+
+
+STUDIES: tuple[Study, ...] = (
+    Study("stretch", "figure 5 intra-epoch", "Rates, comparisons and latency by threads, beside ScaleJoin and a single thread", intra_epoch,
+          "Comparisons grow linearly with threads up to 36 cores, as ScaleJoin's do; a single thread compares as much as one of either, at a "
+          "lower latency; windows of 5 minutes."),
+    Study("stretch", "figure 5 provisioning", "A load that steps from 70 to 120 percent of what threads sustain", provisioning,
+          "18 threads become 31; throughput rises and latency does not."),
+    Study("stretch", "figure 5 decommissioning", "A load that steps from 70 to 30 percent of what threads sustain", decommissioning,
+          "18 threads become 7, at the same throughput as ScaleJoin and a slightly lower latency."),
+    Study("stretch", "figure 5 reconfiguration", "How long a reconfiguration takes, and how even the work is", reconfiguration,
+          "Always less than 40 ms; threads' loads differ by 1 percent in most cases and by 2 at most."),
+)  # fmt: skip
