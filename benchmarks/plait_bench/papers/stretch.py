@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from plait.core.policy import PATIENCE, Calls, Load, Thresholds
+from plait.core.policy import Calls, Load, Thresholds
 from plait.models import stretch as model
 from plait_bench import elastic_operators as operators
 from plait_bench.papers import epochs, synthetic_costs
@@ -49,8 +49,8 @@ def figure_3(scale: Scale) -> Found:
 # --- table 2 ------------------------------------------------------------------------------------------------------
 
 
-def stepped(starting: int, step: float) -> tuple[int, int]:
-    """Threads after a step of load, look by look as a run's policy is asked; and how many looks it took."""
+def stepped(starting: int, step: float) -> int:
+    """Threads after a step of load, look by look as a run's policy is asked."""
     calls, threads = Calls(Thresholds()), starting
     for part in (0.7,) * 40 + (step,) * 40:
         load = part * starting / threads
@@ -59,7 +59,7 @@ def stepped(starting: int, step: float) -> tuple[int, int]:
         if change is not None:
             threads = change[0]
             calls.rest()
-    return threads, PATIENCE
+    return threads
 
 
 def judged_table_2(rows: Sequence[Row]) -> Found:
@@ -93,7 +93,7 @@ def table_2(scale: Scale) -> Found:
             change = policy(Load(starting, MOST, busy, 1.0, waits))
             rows.append({
                 "starting": starting, "load_percent": 100 * load, "threads": change[0] if change else starting,
-                "after_looks": stepped(starting, load)[0], "published": published,
+                "after_looks": stepped(starting, load), "published": published,
             })  # fmt: skip
     return judged_table_2(rows)
 
