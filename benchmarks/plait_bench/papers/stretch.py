@@ -211,8 +211,7 @@ STUDIES: tuple[Study, ...] = (
     Study("stretch", "figure 4b", "An operator that only forwards tweets, virtual and pure", figure_4b,
           "4.3 million tweets; virtual parallelism loses a little by more threads, pure starts lower and loses faster; latency stays below "
           "20 ms and above 200 ms."),
-    *epochs.STUDIES[:3],
+    *epochs.STUDIES,
     Study("stretch", "table 2", "Threads that come and go with the paper's steps of load", table_2,
           "From 5, 9, 18, 30 and 40 threads to 9, 16, 31, 52, 69, and to 2, 3, 7, 12, 17."),
-    *epochs.STUDIES[3:],
 )  # fmt: skip
