@@ -1,4 +1,4 @@
-"""The studies of STRETCH's figures: claims hold of rows with the paper's shapes and fail without them, and they run. Nothing is timed."""
+"""The studies of STRETCH's figures: a claim holds of rows with the paper's shape and fails without it. Nothing is timed."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from plait.models import stretch as model
-from plait_bench.papers import epochs, synthetic_costs
-from plait_bench.papers import stretch as studies
+from plait_bench.papers.stretch import STUDIES, epochs, parallelism, synthetic_costs
 from plait_bench.papers.study import Found, Scale
 
 Rows = list[dict[str, Any]]
@@ -23,34 +22,35 @@ def held(found: Found, says: str) -> bool:
 def changed(rows: Rows, column: str, factor: float, **where: Any) -> Rows:
     """The same with a column multiplied, in the rows that have these values."""
     return [
-        {**row, column: row[column] * factor} if all(row[key] == value for key, value in where.items()) else row for row in rows
+        {**row, column: row[column] * factor} if all(row[key] == value for key, value in where.items()) else row
+        for row in rows
     ]
 
 
 def test_figure_3_and_table_2_are_the_papers() -> None:
-    for found in (studies.figure_3(Scale()), studies.table_2(Scale())):
+    for found in (parallelism.figure_3(Scale()), epochs.table_2(Scale())):
         assert all(claim.holds for claim in found.claims)
 
 
 @pytest.mark.parametrize(("column", "says"), [("threads", "all ten numbers"), ("after_looks", "a run's policy")])
 def test_table_2_with_a_number_that_is_not_there(column: str, says: str) -> None:
-    rows = [dict(row) for row in studies.table_2(Scale()).rows]
+    rows = [dict(row) for row in epochs.table_2(Scale()).rows]
     rows[3][column] += 1
-    assert not held(studies.judged_table_2(rows), says)
+    assert not held(epochs.judged_table_2(rows), says)
 
 
 def test_the_policy_look_by_look_keeps_what_it_came_to() -> None:
-    assert studies.stepped(18, 1.2) == 31
-    assert studies.stepped(18, 0.7) == 18
+    assert epochs.asked(18, 1.2) == 31
+    assert epochs.asked(18, 0.7) == 18
 
 
 def synthetic() -> Rows:
     """Just what the model has."""
-    costs = studies.costs_of(0.7e-3)
+    costs = parallelism.costs_of(0.7e-3)
     return [
         {"kind": kind, "threads": n, "model_ms": (ms := 1e3 / model.stages(kind, costs, n).tuples_per_s), "measured_ms": ms,
          "latency_ms": 8 * ms, "d_input_ms": 0.7}
-        for n in (1, 6, 11) for kind in studies.KINDS
+        for n in (1, 6, 11) for kind in parallelism.KINDS
     ]  # fmt: skip
 
 
@@ -65,8 +65,8 @@ def synthetic() -> Rows:
     ],
 )
 def test_figure_4a(rows: Rows, says: str) -> None:
-    assert held(studies.judged_4a(synthetic()), says)
-    assert not held(studies.judged_4a(rows), says)
+    assert held(parallelism.judged_4a(synthetic()), says)
+    assert not held(parallelism.judged_4a(rows), says)
 
 
 def forwarded() -> Rows:
@@ -88,14 +88,21 @@ def forwarded() -> Rows:
     ],
 )
 def test_figure_4b(column: str, factor: float, threads: int, says: str) -> None:
-    assert held(studies.judged_4b(forwarded()), says)
-    assert not held(studies.judged_4b(changed(forwarded(), column, factor, threads=threads)), says)
+    assert held(parallelism.judged_4b(forwarded()), says)
+    assert not held(parallelism.judged_4b(changed(forwarded(), column, factor, threads=threads)), says)
 
 
 def intra() -> Rows:
     rows = [(epochs.ONE, 1, 0.5)] + [(name, n, 1.0) for name in (epochs.SCALEJOIN, epochs.STRETCH) for n in (1, 2, 4)]
     return [
-        {"contender": name, "threads": n, "window_s": 1.0, "rate": 1e5 * n**0.5, "comparisons_per_s": 1e10 * n, "latency_ms": ms}
+        {
+            "contender": name,
+            "threads": n,
+            "window_s": 1.0,
+            "rate": 1e5 * n**0.5,
+            "comparisons_per_s": 1e10 * n,
+            "latency_ms": ms,
+        }
         for name, n, ms in rows
     ]
 
@@ -152,8 +159,8 @@ def test_figure_5_reconfiguration() -> None:
 
 
 def test_an_operator_with_given_costs_gives_every_tuple_in_order_by_stages() -> None:
-    for kind in studies.KINDS:
-        row = synthetic_costs.measured(kind, 2, studies.costs_of(1e-6), 6)
+    for kind in parallelism.KINDS:
+        row = synthetic_costs.measured(kind, 2, parallelism.costs_of(1e-6), 6)
         assert row["measured_ms"] == max(row[f"{stage}_ms"] for stage in ("input", "processing", "output"))
         assert row["latency_ms"] > 0, "all six came out"
 
@@ -163,7 +170,7 @@ def test_work_is_even_where_shares_are_a_multiple_of_threads() -> None:
 
 
 def test_every_column_of_figure_5_is_a_study() -> None:
-    names = [study.name for study in studies.STUDIES]
+    names = [study.name for study in STUDIES]
     assert names[:3] == ["stretch-3", "stretch-4a", "stretch-4b"]
     assert names[3:] == [
         "stretch-5-intra-epoch", "stretch-5-provisioning", "stretch-5-decommissioning", "stretch-5-reconfiguration",

@@ -86,7 +86,9 @@ def measured(kind: model.Kind, threads: int, costs: model.Costs, tuples: int) ->
     steps = round(given.process_s * per_s)
     schema = pa.schema({"ts": pa.int64(), "number": pa.int64()})
     if kind == "virtual":
-        plans = [(operator(threads, steps, of=threads), {"workers": threads} | ({"elastic": threads} if threads > 1 else {}))]
+        plans = [
+            (operator(threads, steps, of=threads), {"workers": threads} | ({"elastic": threads} if threads > 1 else {}))
+        ]
     else:
         plans = [(operator(1, steps, of=threads, first=k), {"workers": 1}) for k in range(threads)]
     with ExitStack() as stack:
@@ -135,7 +137,8 @@ def _push(runs: list[Any], tuples: int, cost_s: float, schema: pa.Schema, free: 
     spent["input"] = time.thread_time()
 
 
-def _take(runs: list[Any], tuples: int, cost_s: float, free: threading.Semaphore, out: list[float], spent: dict[str, float]) -> None:
+def _take(runs: list[Any], tuples: int, cost_s: float, free: threading.Semaphore, out: list[float],
+          spent: dict[str, float]) -> None:  # fmt: skip
     """Tuple k comes from bucket k mod n: of several runs from the next in turn."""
     rows = [_rows(run) for run in runs]
     for k in range(tuples):
@@ -155,4 +158,4 @@ def _rows(run: Any) -> Iterator[int]:
 def warm_up() -> None:
     """Both kinds once, tiny: their machine code is loaded."""
     for kind in ("virtual", "pure"):
-        measured(kind, 2, model.Costs(input_s=1e-6, process_s=1e-5, output_s=1e-6), 4)  # type: ignore[arg-type]
+        measured(kind, 2, model.Costs(input_s=1e-6, process_s=1e-5, output_s=1e-6), 4)

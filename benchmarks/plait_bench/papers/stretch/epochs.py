@@ -1,4 +1,4 @@
-"""STRETCH's figure 5: ScaleJoin within an epoch and across epochs.
+"""STRETCH's figure 5 and table 2: ScaleJoin within an epoch and across epochs, and the policy.
 
 Its columns are studies of their own: intra-epoch (rates, comparisons and latency by threads), provisioning and decommissioning
 (load that steps, with the policy), and reconfiguration (how long it takes, and how even the work is). Loads are parts of what
@@ -7,7 +7,6 @@ threads can do by their processor time: work that waits counts as load too, so t
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from functools import cache, partial
 from math import sqrt
@@ -16,14 +15,17 @@ from typing import Any
 import numpy as np
 
 from plait.core.metrics import variation_percent
-from plait.core.policy import Load, Thresholds
+from plait.core.policy import Calls, Load, Thresholds
 from plait_bench import elastic_runs as runs
 from plait_bench.band import query
 from plait_bench.join_runs import Reader, paced, warm_up
-from plait_bench.papers.study import Claim, Found, Line, Panel, Row, Scale, Study, slope
+from plait_bench.papers.study import Claim, Found, Line, Panel, Row, Scale, slope
 from plait_bench.papers.sustained import retimed, steady, streams, sustained
 
 ONE, SCALEJOIN, STRETCH = "single thread", "ScaleJoin", "STRETCH"
+#: Threads at first, after a step from 70 to 120 percent of what they sustain, and after one from 70 to 30 percent.
+TABLE_2 = {5: (9, 2), 9: (16, 3), 18: (31, 7), 30: (52, 12), 40: (69, 17)}
+MOST = 72
 
 
 def contenders(numbers: Sequence[int]) -> list[tuple[str, int, dict[str, Any]]]:
@@ -59,7 +61,9 @@ def intra_epoch(scale: Scale) -> Found:
 def latency_ms(window_s: float, rate: float, seconds: float, options: dict[str, Any]) -> float:
     """The median from a tuple's readiness to its results, in real time at a rate of each stream, once windows are full."""
     given = retimed(streams(round((window_s + seconds) * rate)), rate)
-    made = paced(query(window_s), given, warm=window_s / (window_s + seconds), rate=None, size=512, index="scan", **options)
+    made = paced(
+        query(window_s), given, warm=window_s / (window_s + seconds), rate=None, size=512, index="scan", **options
+    )
     return made.ready.p50
 
 
@@ -77,14 +81,17 @@ def judged_intra(rows: Sequence[Row]) -> Found:
     quickest = min(by[name][1]["latency_ms"] for name in (SCALEJOIN, STRETCH))
     most = max(by[STRETCH])
     claims = [
-        Claim("one thread of ScaleJoin's or STRETCH's compares as much as a single thread", all(0.6 < each < 1.6 for each in alone.values()),
+        Claim("one thread of ScaleJoin's or STRETCH's compares as much as a single thread",
+              all(0.6 < each < 1.6 for each in alone.values()),
               ", ".join(f"{name} {each:.2f} times" for name, each in alone.items())),
-        Claim("comparisons grow linearly with threads, of both", least > 0.6, f"at worst {least:.2f} of a thread's for each thread"),
+        Claim("comparisons grow linearly with threads, of both", least > 0.6,
+              f"at worst {least:.2f} of a thread's for each thread"),
         Claim("the rate goes with the root of the threads", 0.3 < power < 0.7, f"with their power {power:.2f}"),
         Claim("STRETCH's latency is of the order of ScaleJoin's", apart < 10, f"at most {apart:.1f} times", cores=4, quick=False),
         Claim("a single thread has the lower latency", by[ONE][1]["latency_ms"] < quickest,
               f"{by[ONE][1]['latency_ms']:.2f} against {quickest:.2f} ms", cores=4, quick=False,
-              instead="A single thread reads the same gate here, where the paper's has bounded buffers: there is nothing to gain."),
+              instead="A single thread reads the same gate here, where the paper's has bounded buffers: there is "
+                      "nothing to gain."),
     ]  # fmt: skip
     panels = [
         Panel("threads", y, [
@@ -94,11 +101,12 @@ def judged_intra(rows: Sequence[Row]) -> Found:
                           ("latency by the clock, ms", "latency_ms"))
     ]  # fmt: skip
     return Found(
-        f"With a core each {most} threads of STRETCH's compare {grown[STRETCH][most]:.1f} times as much as one, and sustain "
-        f"{by[STRETCH][most]['rate'] / by[STRETCH][1]['rate']:.1f} times its rate; ScaleJoin's {grown[SCALEJOIN][most]:.1f} times.",
+        f"With a core each {most} threads of STRETCH's compare {grown[STRETCH][most]:.1f} times as much as one, and "
+        f"sustain {by[STRETCH][most]['rate'] / by[STRETCH][1]['rate']:.1f} times its rate; ScaleJoin's "
+        f"{grown[SCALEJOIN][most]:.1f} times.",
         rows, claims, panels,
-        f"Windows of {rows[0]['window_s']:g} s where the paper has 5 minutes: a thread compares a hundred times as fast. Latency is at 0.6 of "
-        "the rate that this machine sustains by the clock.",
+        f"Windows of {rows[0]['window_s']:g} s where the paper has 5 minutes: a thread compares a hundred times as "
+        f"fast. Latency is at 0.6 of the rate that this machine sustains by the clock.",
     )  # fmt: skip
 
 
@@ -123,7 +131,7 @@ def compared_per_cpu_s(rows: int = 4_000) -> float:
         reader.join()
         after = run.stats()
     spent = sum(after.threads_cpu_s) - sum(before.threads_cpu_s)
-    return (after.comparisons - before.comparisons) / spent
+    return float((after.comparisons - before.comparisons) / spent)
 
 
 def starting(scale: Scale, fewer: bool) -> int:
@@ -135,9 +143,15 @@ def starting(scale: Scale, fewer: bool) -> int:
 def stepped(scale: Scale, step: float) -> list[dict[str, Any]]:
     """The course of a run whose load goes from 70 percent to `step`, a row an interval; the last of a phase says so."""
     workers = starting(scale, step < 0.7)
-    steps = scale.pick(runs.Steps(0.4, 0.6, 1.2, 0.2), runs.Steps(2.0, 4.0, 6.0, 0.5), runs.Steps(10.0, 12.0, 12.0, 1.0))
-    found, series = runs.stepped(steps, workers, (0.7, step), workers * compared_per_cpu_s(), elastic=4 * max(2, workers))
-    told = Thresholds()(Load(workers, 4 * max(2, workers), (min(step, 1.0),) * workers, 1.0, (max(step - 1, 0.0),) * workers))
+    steps = scale.pick(
+        runs.Steps(0.4, 0.6, 1.2, 0.2), runs.Steps(2.0, 4.0, 6.0, 0.5), runs.Steps(10.0, 12.0, 12.0, 1.0)
+    )
+    found, series = runs.stepped(
+        steps, workers, (0.7, step), workers * compared_per_cpu_s(), elastic=4 * max(2, workers)
+    )
+    told = Thresholds()(
+        Load(workers, 4 * max(2, workers), (min(step, 1.0),) * workers, 1.0, (max(step - 1, 0.0),) * workers)
+    )
     return [
         row | {"phase": "before" if row["second"] <= steps.before_s else "after", "starting": workers, "step_percent": 100 * step,
                "told": told[0] if told else workers, "changes": found["changes"]}
@@ -154,9 +168,11 @@ def judged_step(rows: Sequence[Row]) -> Found:
     delay = {name: float(np.nanmedian([row["push_p50_ms"] for row in own[-3:]])) for name, own in phases.items()}
     way = "come" if rising else "go"
     claims = [
-        Claim(f"threads {way} when load steps to {first['step_percent']:.0f} percent", max(seen) > began if rising else min(seen) < began,
+        Claim(f"threads {way} when load steps to {first['step_percent']:.0f} percent",
+              max(seen) > began if rising else min(seen) < began,
               f"{began} at first, then {', '.join(str(n) for n in dict.fromkeys(seen))}"),
-        Claim("as many as table 2's rule says", last["threads"] == told, f"{last['threads']}, the rule has {told}", cores=4, quick=False),
+        Claim("as many as table 2's rule says", last["threads"] == told, f"{last['threads']}, the rule has {told}",
+              cores=4, quick=False),
         Claim("throughput follows the load", (rate["after"] > 1.2 * rate["before"]) == rising,
               f"{rate['before']:,.0f} t/s before, {rate['after']:,.0f} after", quick=False),
         Claim("latency does not rise for good", delay["after"] < 5 * delay["before"],
@@ -164,14 +180,15 @@ def judged_step(rows: Sequence[Row]) -> Found:
     ]  # fmt: skip
     panels = [
         Panel("seconds", y, [Line("here", [row["second"] for row in rows], [row[column] for row in rows])])
-        for y, column in (("threads", "threads"), ("tuples a second", "tuples_per_s"), ("comparisons a second", "comparisons_per_s"),
-                          ("latency, ms", "push_p50_ms"))
+        for y, column in (("threads", "threads"), ("tuples a second", "tuples_per_s"),
+                          ("comparisons a second", "comparisons_per_s"), ("latency, ms", "push_p50_ms"))
     ]  # fmt: skip
     return Found(
-        f"When the load steps from 70 to {first['step_percent']:.0f} percent of what {began} thread{'s' * (began > 1)} can do, "
-        f"{last['threads']} serve it in the end.",
+        f"When the load steps from 70 to {first['step_percent']:.0f} percent of what {began} "
+        f"thread{'s' * (began > 1)} can do, {last['threads']} serve it in the end.",
         rows, claims, panels,
-        f"{began} at first where the paper shows 18; windows of seconds, not 5 minutes, and a change after they are full. The condition costs "
+        f"{began} at first where the paper shows 18; windows of seconds, not 5 minutes, and a change after they are "
+        f"full. The condition costs "
         f"some nanoseconds a pair, so that a thread has enough to do. Changes: {first['changes'] or 'none'}.",
     )  # fmt: skip
 
@@ -206,10 +223,12 @@ def reconfiguration(scale: Scale) -> Found:
     rows: list[dict[str, Any]] = []
     for before, after in changes:
         for change in runs.switches(window, before, after, number, rate=4_000.0, gap_s=0.02, shares=max(8, after)):
-            rows.append({"case": "change", "threads": f"{change.before} -> {change.after}", "value": change.reconfiguration_ms or 0.0})
+            took_ms = change.reconfiguration_ms or 0.0
+            rows.append({"case": "change", "threads": f"{change.before} -> {change.after}", "value": took_ms})
     shares = scale.pick(36, 144)
     for threads in scale.pick((2, 9), (2, 4, 6, 9, 16, 18)):
-        rows.append({"case": "imbalance", "threads": str(threads), "value": imbalance_percent(threads, shares, scale.pick(3_000, 12_000))})
+        uneven = imbalance_percent(threads, shares, scale.pick(3_000, 12_000))
+        rows.append({"case": "imbalance", "threads": str(threads), "value": uneven})
     return judged_reconfiguration(rows)
 
 
@@ -224,7 +243,8 @@ def judged_reconfiguration(rows: Sequence[Row]) -> Found:
     claims = [
         Claim("a reconfiguration takes less than 40 ms", max(middle.values()) < 40,
               ", ".join(f"{name}: {each:.2f} ms in the median" for name, each in middle.items())),
-        Claim("nine in ten do", max(most.values()) < 40, f"the slowest tenth begins at {max(most.values()):.2f} ms", cores=4, quick=False),
+        Claim("nine in ten do", max(most.values()) < 40, f"the slowest tenth begins at {max(most.values()):.2f} ms",
+              cores=4, quick=False),
         Claim("threads' work differs by 2 percent at most", max(uneven.values()) <= 2,
               ", ".join(f"{name}: {each:.2f} percent" for name, each in uneven.items())),
     ]  # fmt: skip
@@ -234,26 +254,68 @@ def judged_reconfiguration(rows: Sequence[Row]) -> Found:
             Line("at most", list(middle), [40.0] * len(middle), published=True),
         ], log_y=True),
         Panel("threads", "load imbalance, percent", [
-            Line("comparisons by thread", list(uneven), list(uneven.values())), Line("at most", list(uneven), [2.0] * len(uneven), published=True),
+            Line("comparisons by thread", list(uneven), list(uneven.values())),
+            Line("at most", list(uneven), [2.0] * len(uneven), published=True),
         ]),
     ]  # fmt: skip
     return Found(
-        f"A change of threads takes {max(middle.values()):.2f} ms in the median, with full windows; the threads' work differs by "
-        f"{max(uneven.values()):.2f} percent at most.",
+        f"A change of threads takes {max(middle.values()):.2f} ms in the median, with full windows; the threads' work "
+        f"differs by {max(uneven.values()):.2f} percent at most.",
         rows, claims, panels,
-        "Until every share is served by its new thread. Shares are a multiple of the threads; imbalance is that of comparisons, in the whole of "
-        "a run.",
+        "Until every share is served by its new thread. Shares are a multiple of the threads; imbalance is that of "
+        "comparisons, in the whole of a run.",
     )  # fmt: skip
 
 
-STUDIES: tuple[Study, ...] = (
-    Study("stretch", "figure 5 intra-epoch", "Rates, comparisons and latency by threads, beside ScaleJoin and a single thread", intra_epoch,
-          "Comparisons grow linearly with threads up to 36 cores, as ScaleJoin's do; a single thread compares as much as one of either, at a "
-          "lower latency; windows of 5 minutes."),
-    Study("stretch", "figure 5 provisioning", "A load that steps from 70 to 120 percent of what threads sustain", provisioning,
-          "18 threads become 31; throughput rises and latency does not."),
-    Study("stretch", "figure 5 decommissioning", "A load that steps from 70 to 30 percent of what threads sustain", decommissioning,
-          "18 threads become 7, at the same throughput as ScaleJoin and a slightly lower latency."),
-    Study("stretch", "figure 5 reconfiguration", "How long a reconfiguration takes, and how even the work is", reconfiguration,
-          "Always less than 40 ms; threads' loads differ by 1 percent in most cases and by 2 at most."),
-)  # fmt: skip
+# --- table 2 ------------------------------------------------------------------------------------------------------
+
+
+def asked(starting: int, step: float) -> int:
+    """Threads after a step of load, look by look as a run's policy is asked."""
+    calls, threads = Calls(Thresholds()), starting
+    for part in (0.7,) * 40 + (step,) * 40:
+        load = part * starting / threads
+        busy, waits = (min(load, 1.0),) * threads, (max(load - 1.0, 0.0),) * threads
+        change = calls.look(Load(threads, MOST, busy, 0.05, waits))
+        if change is not None:
+            threads = change[0]
+            calls.rest()
+    return threads
+
+
+def judged_table_2(rows: Sequence[Row]) -> Found:
+    told = ", ".join(f"{row['starting']} -> {row['threads']}" for row in rows)
+    claims = [
+        Claim("all ten numbers of the table come out of the policy",
+              all(row["threads"] == row["published"] for row in rows), told),
+        Claim("a run's policy, asked look by look while load steps, comes to them and stays there",
+              all(row["after_looks"] == row["published"] for row in rows),
+              ", ".join(f"{row['starting']} -> {row['after_looks']}" for row in rows)),
+    ]  # fmt: skip
+    panels = [
+        Panel("threads at first", "threads after", [
+            Line(name, [row["starting"] for row in rows if row["load_percent"] == load],
+                 [row[column] for row in rows if row["load_percent"] == load], published=column == "published")
+            for load in (120.0, 30.0)
+            for name, column in ((f"{load:.0f} percent", "after_looks"), (f"{load:.0f} percent", "published"))
+        ]),
+    ]  # fmt: skip
+    return Found(
+        "The policy with the paper's thresholds gives the paper's numbers of threads, also where it is asked look by "
+        "look.", rows,
+        claims, panels, "Loads are given, not measured: runs whose load steps are the studies of figure 5.",
+    )  # fmt: skip
+
+
+def table_2(scale: Scale) -> Found:
+    """What the policy does with the paper's steps of load."""
+    policy, rows = Thresholds(), []
+    for starting, (more, fewer) in TABLE_2.items():
+        for load, published in ((1.2, more), (0.3, fewer)):
+            busy, waits = (min(load, 1.0),) * starting, (max(load - 1.0, 0.0),) * starting
+            change = policy(Load(starting, MOST, busy, 1.0, waits))
+            rows.append({
+                "starting": starting, "load_percent": 100 * load, "threads": change[0] if change else starting,
+                "after_looks": asked(starting, load), "published": published,
+            })  # fmt: skip
+    return judged_table_2(rows)

@@ -1,4 +1,4 @@
-"""Studies of STRETCH's model (section 8) and of its evaluation (section 9) but for figure 5, which is `epochs`."""
+"""STRETCH's figures 3, 4a and 4b: virtual and pure shared-nothing parallelism, by the model and measured."""
 
 from __future__ import annotations
 
@@ -6,15 +6,11 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from plait.core.policy import Calls, Load, Thresholds
 from plait.models import stretch as model
 from plait_bench import elastic_operators as operators
-from plait_bench.papers import epochs, synthetic_costs
-from plait_bench.papers.study import Claim, Found, Line, Panel, Row, Scale, Study
+from plait_bench.papers.stretch import synthetic_costs
+from plait_bench.papers.study import Claim, Found, Line, Panel, Row, Scale
 
-#: Threads at first, after a step from 70 to 120 percent of what they sustain, and after one from 70 to 30 percent.
-TABLE_2 = {5: (9, 2), 9: (16, 3), 18: (31, 7), 30: (52, 12), 40: (69, 17)}
-MOST = 72
 KINDS: tuple[model.Kind, ...] = ("virtual", "pure")
 
 
@@ -44,58 +40,6 @@ def figure_3(scale: Scale) -> Found:
         f"With table 1's costs pure shared-nothing stops scaling at {ends['pure']} threads, virtual at {ends['virtual']}.",
         rows, [claim], panels,
     )  # fmt: skip
-
-
-# --- table 2 ------------------------------------------------------------------------------------------------------
-
-
-def stepped(starting: int, step: float) -> int:
-    """Threads after a step of load, look by look as a run's policy is asked."""
-    calls, threads = Calls(Thresholds()), starting
-    for part in (0.7,) * 40 + (step,) * 40:
-        load = part * starting / threads
-        busy, waits = (min(load, 1.0),) * threads, (max(load - 1.0, 0.0),) * threads
-        change = calls.look(Load(threads, MOST, busy, 0.05, waits))
-        if change is not None:
-            threads = change[0]
-            calls.rest()
-    return threads
-
-
-def judged_table_2(rows: Sequence[Row]) -> Found:
-    told = ", ".join(f"{row['starting']} -> {row['threads']}" for row in rows)
-    claims = [
-        Claim("all ten numbers of the table come out of the policy", all(row["threads"] == row["published"] for row in rows), told),
-        Claim("a run's policy, asked look by look while load steps, comes to them and stays there",
-              all(row["after_looks"] == row["published"] for row in rows),
-              ", ".join(f"{row['starting']} -> {row['after_looks']}" for row in rows)),
-    ]  # fmt: skip
-    panels = [
-        Panel("threads at first", "threads after", [
-            Line(name, [row["starting"] for row in rows if row["load_percent"] == load],
-                 [row[column] for row in rows if row["load_percent"] == load], published=column == "published")
-            for load in (120.0, 30.0)
-            for name, column in ((f"{load:.0f} percent", "after_looks"), (f"{load:.0f} percent", "published"))
-        ]),
-    ]  # fmt: skip
-    return Found(
-        "The policy with the paper's thresholds gives the paper's numbers of threads, also where it is asked look by look.", rows,
-        claims, panels, "Loads are given, not measured: runs whose load steps are the studies of figure 5.",
-    )  # fmt: skip
-
-
-def table_2(scale: Scale) -> Found:
-    """What the policy does with the paper's steps of load."""
-    policy, rows = Thresholds(), []
-    for starting, (more, fewer) in TABLE_2.items():
-        for load, published in ((1.2, more), (0.3, fewer)):
-            busy, waits = (min(load, 1.0),) * starting, (max(load - 1.0, 0.0),) * starting
-            change = policy(Load(starting, MOST, busy, 1.0, waits))
-            rows.append({
-                "starting": starting, "load_percent": 100 * load, "threads": change[0] if change else starting,
-                "after_looks": stepped(starting, load), "published": published,
-            })  # fmt: skip
-    return judged_table_2(rows)
 
 
 # --- figure 4 -----------------------------------------------------------------------------------------------------
@@ -133,7 +77,8 @@ def judged_4a(rows: Sequence[Row]) -> Found:
               f"a tuple takes {least['virtual']:.2f} to {off['virtual']:.2f} times what the model has"),
         Claim("pure parallelism performs as the model says", off["pure"] < 1.6 and least["pure"] > 0.7,
               f"a tuple takes {least['pure']:.2f} to {off['pure']:.2f} times what the model has", quick=False,
-              instead="Pushing one tuple to n runs takes longer than the model's routing: the input thread's time is in the data."),
+              instead="Pushing one tuple to n runs takes longer than the model's routing: the input thread's time is "
+                      "in the data."),
         Claim("virtual parallelism gains up to more threads than pure", best["virtual"] > best["pure"],
               f"best with {best['virtual']} and with {best['pure']} threads"),
         Claim("it has the higher throughput with many threads", gain > 1.3, f"{gain:.1f} times with {most} threads"),
@@ -152,11 +97,12 @@ def judged_4a(rows: Sequence[Row]) -> Found:
         ]),
     ]  # fmt: skip
     return Found(
-        f"With a d^I of {unit:g} ms virtual parallelism is best with {best['virtual']} threads and pure with {best['pure']}; with {most} "
-        f"virtual lets {gain:.1f} times as much through.",
+        f"With a d^I of {unit:g} ms virtual parallelism is best with {best['virtual']} threads and pure with "
+        f"{best['pure']}; with {most} virtual lets {gain:.1f} times as much through.",
         rows, claims, panels,
-        "Throughput is that of threads with a core each, by processor time. Pure is n runs of plait, not Flink; what plait does to push and "
-        "to take is in the costs. Larger costs than the paper's 0.7 ms keep a push to 16 runs within them.",
+        "Throughput is that of threads with a core each, by processor time. Pure is n runs of plait, not Flink; what "
+        "plait does to push and to take is in the costs. Larger costs than the paper's 0.7 ms keep a push to 16 runs "
+        "within them.",
     )  # fmt: skip
 
 
@@ -176,14 +122,16 @@ def judged_4b(rows: Sequence[Row]) -> Found:
     dearer = min(row["pure cpu_us"] / row["virtual cpu_us"] for row in many)
     grows = {kind: last[f"{kind} cpu_us"] / first[f"{kind} cpu_us"] for kind in KINDS}
     claims = [
-        Claim("both give the same results, in the same order", all(row["same results"] for row in rows), f"{len(rows)} numbers of threads"),
+        Claim("both give the same results, in the same order", all(row["same results"] for row in rows),
+              f"{len(rows)} numbers of threads"),
         Claim("a tuple costs pure parallelism more than virtual, with any number of threads", dearer > 1.0,
               f"at least {dearer:.2f} times the processor time"),
         Claim("virtual parallelism has the higher throughput with many threads",
               last["virtual tuples_per_s"] > last["pure tuples_per_s"],
               f"{last['virtual tuples_per_s'] / last['pure tuples_per_s']:.1f} times with {last['threads']} threads"),
         Claim("and loses less by more threads", grows["virtual"] < grows["pure"],
-              f"a tuple costs {grows['virtual']:.2f} times as much with {last['threads']} threads as with one, pure {grows['pure']:.2f} times",
+              f"a tuple costs {grows['virtual']:.2f} times as much with {last['threads']} threads as with one, pure "
+              f"{grows['pure']:.2f} times",
               quick=False),
         Claim("its latency is lower", last["virtual push_p50_ms"] < last["pure push_p50_ms"],
               f"{last['virtual push_p50_ms']:.1f} against {last['pure push_p50_ms']:.1f} ms", cores=4, quick=False),
@@ -192,26 +140,16 @@ def judged_4b(rows: Sequence[Row]) -> Found:
         Panel("processing threads", y, [
             Line(kind, [row["threads"] for row in rows], [row[f"{kind} {column}"] for row in rows]) for kind in KINDS
         ])
-        for y, column in (("tuples a second", "tuples_per_s"), ("processor time a tuple, us", "cpu_us"), ("latency, ms", "push_p50_ms"))
+        for y, column in (("tuples a second", "tuples_per_s"), ("processor time a tuple, us", "cpu_us"),
+                          ("latency, ms", "push_p50_ms"))
     ]  # fmt: skip
     return Found(
-        f"Forwarding with {last['threads']} threads, virtual parallelism lets {last['virtual tuples_per_s'] / last['pure tuples_per_s']:.1f} "
-        f"times as many tuples through as pure, at {1 / (last['pure cpu_us'] / last['virtual cpu_us']):.2f} of the processor time.",
+        f"Forwarding with {last['threads']} threads, virtual parallelism lets "
+        f"{last['virtual tuples_per_s'] / last['pure tuples_per_s']:.1f} "
+        f"times as many tuples through as pure, at {1 / (last['pure cpu_us'] / last['virtual cpu_us']):.2f} of the "
+        f"processor time.",
         rows, claims, panels,
-        "Tweets are made up, as many as a run of seconds takes; pure is n runs of plait, each with its own tuples, whose results are sorted "
-        "together, not Flink. Latency is that of a run flat out, with all that waits in its queues.",
+        "Tweets are made up, as many as a run of seconds takes; pure is n runs of plait, each with its own tuples, "
+        "whose results are sorted together, not Flink. Latency is that of a run flat out, with all that waits in its "
+        "queues.",
     )  # fmt: skip
-
-
-STUDIES: tuple[Study, ...] = (
-    Study("stretch", "figure 3", "How far virtual and pure shared-nothing parallelism scale, by the model", figure_3,
-          "The model's curves cross at 6 threads (pure) and 11 (virtual)."),
-    Study("stretch", "figure 4a", "Virtual and pure parallelism with the model's costs given to their threads", figure_4a,
-          "Both follow the model, virtual with the larger deviation; virtual has the higher throughput and the lower latency; d^I is 0.7 ms."),
-    Study("stretch", "figure 4b", "An operator that only forwards tweets, virtual and pure", figure_4b,
-          "4.3 million tweets; virtual parallelism loses a little by more threads, pure starts lower and loses faster; latency stays below "
-          "20 ms and above 200 ms."),
-    *epochs.STUDIES,
-    Study("stretch", "table 2", "Threads that come and go with the paper's steps of load", table_2,
-          "From 5, 9, 18, 30 and 40 threads to 9, 16, 31, 52, 69, and to 2, 3, 7, 12, 17."),
-)  # fmt: skip
