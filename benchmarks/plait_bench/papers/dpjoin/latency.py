@@ -88,8 +88,7 @@ def handshake_ms(rows: Sequence[Row]) -> float:
 
 HANDED_ON = "linear, handed on"
 SYMMETRIC: tuple[Shape, ...] = ((1, 1), (2, 1), (4, 1), (2, 2), (6, 1), (2, 3), (9, 1), (3, 3), (16, 1), (2, 8), (4, 4))
-AHANDED_ON = "linear, handed on"
-SYMMETRIC: tuple[Shape, ...] = ((1, 1), (4, 1), (2, 2), (9, 1), (3, 3), (15, 1), (5, 3), (3, 5), (16, 1), (4, 4))
+ASYMMETRIC: tuple[Shape, ...] = ((1, 1), (4, 1), (2, 2), (9, 1), (3, 3), (15, 1), (5, 3), (3, 5), (16, 1), (4, 4))
 
 
 @cache
