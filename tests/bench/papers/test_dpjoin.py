@@ -82,6 +82,7 @@ def test_figure_7a(rows: Rows, says: str) -> None:
     [
         (changed(bandwidths(), "comparisons", 2, workers=6), "layouts of as many"),
         (changed(bandwidths(), "offered", 0.6, kind="linear"), "and offer about"),
+        (changed(bandwidths(), "offered", 1.2, kind="linear"), "of 16 workers"),
     ],
 )
 def test_table_1(rows: Rows, says: str) -> None:

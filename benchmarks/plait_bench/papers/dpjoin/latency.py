@@ -52,9 +52,9 @@ def judged_8a(rows: Sequence[Row]) -> Found:
               f"{apart:.0f} times: its tuples wait for the window"),
     ]  # fmt: skip
     panels = [
-        Panel("seconds", "mean latency, ms", [
+        Panel("seconds", "median latency, ms", [
             Line(kind, [row["second"] for row in rows if row["kind"] == kind and row["results"]],
-                 [row["latency_ms"] for row in rows if row["kind"] == kind and row["results"]])
+                 [row["median_ms"] for row in rows if row["kind"] == kind and row["results"]])
             for kind in kinds
         ], title=f"{workers} workers", log_y=True),
         Panel("seconds", "comparisons a tuple", [

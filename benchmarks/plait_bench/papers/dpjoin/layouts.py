@@ -55,7 +55,10 @@ def options_of(kind: str, shape: Shape, **more: Any) -> dict[str, Any]:
 
 
 def offered(window: int, shapes: Sequence[tuple[str, Shape]], rounds: int) -> list[dict[str, Any]]:
-    """What each layout offers with windows of so many tuples: a row each, medians of rounds in which they take turns."""
+    """What each layout offers with windows of so many tuples: a row each, the best of rounds in which they take turns.
+
+    The best, and of the clock the median: a core that others use too only adds to the processor time of who waits for a worker.
+    """
     data, made = tables(2 * window), query(window)
     for kind, shape in shapes:
         warm_up(made, data, index="scan", **options_of(kind, shape))
@@ -65,9 +68,9 @@ def offered(window: int, shapes: Sequence[tuple[str, Shape]], rounds: int) -> li
             found[kind, shape].append(_flat_out(window, data, made, options_of(kind, shape)))
     rows = []
     for (kind, shape), runs in found.items():
-        middle = sorted(runs, key=lambda run: run["offered"])[(len(runs) - 1) // 2]
+        best = max(runs, key=lambda run: run["offered"])
         own = {"kind": kind, "rows": shape[0], "columns": shape[1], "workers": shape[0] * shape[1], "window": window}
-        rows.append(own | middle | {"wall": statistics.median(run["wall"] for run in runs)})
+        rows.append(own | best | {"wall": statistics.median(run["wall"] for run in runs)})
     return rows
 
 

@@ -180,8 +180,7 @@ def judged_step(rows: Sequence[Row]) -> Found:
     ]  # fmt: skip
     panels = [
         Panel("seconds", y, [Line("here", [row["second"] for row in rows], [row[column] for row in rows])])
-        for y, column in (("threads", "threads"), ("tuples a second", "tuples_per_s"),
-                          ("comparisons a second", "comparisons_per_s"), ("latency, ms", "push_p50_ms"))
+        for y, column in (("threads", "threads"), ("comparisons a second", "comparisons_per_s"), ("latency, ms", "push_p50_ms"))
     ]  # fmt: skip
     return Found(
         f"When the load steps from 70 to {first['step_percent']:.0f} percent of what {began} "
