@@ -113,6 +113,7 @@ def judged_intra(rows: Sequence[Row]) -> Found:
 # --- across epochs ------------------------------------------------------------------------------------------------
 
 HEAVY = 1_000  # tuples in the windows by which what a thread can compare is told
+SMALL = 32  # tuples that a thread takes at once: what it has not taken waits at the gate, where the policy sees it
 
 
 @cache
@@ -144,10 +145,10 @@ def stepped(scale: Scale, step: float) -> list[dict[str, Any]]:
     """The course of a run whose load goes from 70 percent to `step`, a row an interval; the last of a phase says so."""
     workers = starting(scale, step < 0.7)
     steps = scale.pick(
-        runs.Steps(0.4, 0.6, 1.2, 0.2), runs.Steps(2.0, 4.0, 6.0, 0.5), runs.Steps(10.0, 12.0, 12.0, 1.0)
+        runs.Steps(0.4, 0.6, 2.0, 0.2), runs.Steps(2.0, 4.0, 6.0, 0.5), runs.Steps(10.0, 12.0, 12.0, 1.0)
     )
     found, series = runs.stepped(
-        steps, workers, (0.7, step), workers * compared_per_cpu_s(), elastic=4 * max(2, workers)
+        steps, workers, (0.7, step), workers * compared_per_cpu_s(), elastic=4 * max(2, workers), batch=SMALL
     )
     told = Thresholds()(
         Load(workers, 4 * max(2, workers), (min(step, 1.0),) * workers, 1.0, (max(step - 1, 0.0),) * workers)
@@ -163,7 +164,7 @@ def judged_step(rows: Sequence[Row]) -> Found:
     first, last = rows[0], rows[-1]
     began, told, rising = first["starting"], first["told"], first["step_percent"] > 70
     phases = {name: [row for row in rows if row["phase"] == name] for name in ("before", "after")}
-    seen = [row["threads"] for row in phases["after"]]
+    seen = [row["called_for"] for row in phases["after"]]
     rate = {name: float(np.median([row["tuples_per_s"] for row in own])) for name, own in phases.items()}
     delay = {name: float(np.nanmedian([row["push_p50_ms"] for row in own[-3:]])) for name, own in phases.items()}
     way = "come" if rising else "go"
