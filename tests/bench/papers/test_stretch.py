@@ -127,7 +127,8 @@ def step(percent: float, after: int, rate: float = 1.7, delay: float = 1.0) -> R
     began, told = (1, 2) if rising else (2, 1)
     return [
         {"second": k, "phase": phase, "starting": began, "step_percent": percent, "told": told, "changes": "",
-         "threads": (now := began if phase == "before" else after), "called_for": now, "tuples_per_s": 1e4 * (1 if phase == "before" else rate),
+         "threads": (now := began if phase == "before" else after), "called_for": now,
+         "tuples_per_s": 1e4 * (1 if phase == "before" else rate),
          "comparisons_per_s": 1e9, "push_p50_ms": 5.0 * (1 if phase == "before" else delay)}
         for k, phase in enumerate(["before"] * 4 + ["after"] * 4)
     ]  # fmt: skip

@@ -166,7 +166,7 @@ def judged_step(rows: Sequence[Row]) -> Found:
     phases = {name: [row for row in rows if row["phase"] == name] for name in ("before", "after")}
     seen = [row["called_for"] for row in phases["after"]]
     rate = {name: float(np.median([row["tuples_per_s"] for row in own])) for name, own in phases.items()}
-    delay = {name: float(np.nanmedian([row["push_p50_ms"] for row in own[-3:]])) for name, own in phases.items()}
+    delay = {name: _median_ms(own[-3:]) for name, own in phases.items()}
     way = "come" if rising else "go"
     claims = [
         Claim(f"threads {way} when load steps to {first['step_percent']:.0f} percent",
@@ -185,12 +185,18 @@ def judged_step(rows: Sequence[Row]) -> Found:
     ]  # fmt: skip
     return Found(
         f"When the load steps from 70 to {first['step_percent']:.0f} percent of what {began} "
-        f"thread{'s' * (began > 1)} can do, {last['threads']} serve it in the end.",
+        f"thread{'s' * (began > 1)} can do, the policy calls for {last['called_for']}.",
         rows, claims, panels,
         f"{began} at first where the paper shows 18; windows of seconds, not 5 minutes, and a change after they are "
         f"full. The condition costs "
         f"some nanoseconds a pair, so that a thread has enough to do. Changes: {first['changes'] or 'none'}.",
     )  # fmt: skip
+
+
+def _median_ms(rows: Sequence[Row]) -> float:
+    """Of those intervals in which results came."""
+    found = [row["push_p50_ms"] for row in rows if not np.isnan(row["push_p50_ms"])]
+    return float(np.median(found)) if found else float("nan")
 
 
 def provisioning(scale: Scale) -> Found:
