@@ -122,16 +122,18 @@ def test_figure_5_within_an_epoch(column: str, factor: float, where: dict[str, A
     assert not held(epochs.judged_intra(changed(intra(), column, factor, **where)), says)
 
 
-def step(percent: float, after: int, rate: float = 1.7, delay: float = 1.0) -> Rows:
+def step(percent: float, after: int, rate: float = 1.7, delay: float = 1.0, stays: float = 0.9) -> Rows:
     rising = percent > 70
     began, told = (1, 2) if rising else (2, 1)
-    return [
+    rows = [
         {"second": k, "phase": phase, "starting": began, "step_percent": percent, "told": told, "changes": "",
          "threads": (now := began if phase == "before" else after), "called_for": now,
          "tuples_per_s": 1e4 * (1 if phase == "before" else rate),
          "comparisons_per_s": 1e9, "push_p50_ms": 5.0 * (1 if phase == "before" else delay)}
         for k, phase in enumerate(["before"] * 4 + ["after"] * 4)
     ]  # fmt: skip
+    stay = [row | {"contender": epochs.SCALEJOIN, "threads": began, "comparisons_per_s": 1e9 * stays} for row in rows]
+    return [row | {"contender": epochs.STRETCH} for row in rows] + stay
 
 
 def test_figure_5_a_load_that_steps() -> None:
@@ -143,6 +145,8 @@ def test_figure_5_a_load_that_steps() -> None:
     assert not held(epochs.judged_step(step(120, 2, rate=1.0)), "throughput follows")
     assert not held(epochs.judged_step(step(30, 1, rate=2.0)), "throughput follows")
     assert not held(epochs.judged_step(step(120, 2, delay=50.0)), "latency does not")
+    assert not held(epochs.judged_step(step(120, 2, stays=1.1)), "more is compared")
+    assert not held(epochs.judged_step(step(30, 1, rate=0.4, stays=1.5)), "as much is compared")
 
 
 def reconfigured(ms: float = 0.2, tail: float = 1.0, percent: float = 0.5) -> Rows:
