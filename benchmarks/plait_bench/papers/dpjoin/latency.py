@@ -6,6 +6,7 @@ is counted. Those about latency need a core for each worker.
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
@@ -15,6 +16,8 @@ from plait.models import dpjoin as model
 from plait_bench.papers.dpjoin.layouts import HANDSHAKE, KINDS, LINEAR, RECTANGULAR, SQUARE, Shape, by_kind, kind_of
 from plait_bench.papers.dpjoin.single_tuples import Course, Singles, by_layout, course
 from plait_bench.papers.study import Claim, Found, Line, Panel, Row, Scale
+
+FULL = 1.2  # windows, from which on a course counts as steady
 
 
 def degree(scale: Scale) -> list[tuple[str, Shape]]:
@@ -33,8 +36,8 @@ def courses(scale: Scale) -> list[dict[str, Any]]:
 
 def judged_8a(rows: Sequence[Row]) -> Found:
     kinds = list(dict.fromkeys(row["kind"] for row in rows))
-    full = {kind: [row for row in rows if row["kind"] == kind and row["windows"] > 1.2] for kind in kinds}
-    steady_ms = {kind: sorted(row["median_ms"] for row in own)[len(own) // 2] for kind, own in full.items()}
+    full = {kind: [row for row in rows if row["kind"] == kind and row["windows"] > FULL] for kind in kinds}
+    steady_ms = {kind: _median_ms(own) for kind, own in full.items()}
     flat, begins = [], []
     for kind in kinds:
         if kind != HANDSHAKE:
@@ -82,10 +85,13 @@ def figure_8a(scale: Scale) -> Found:
 
 def handshake_ms(rows: Sequence[Row]) -> float:
     """The median latency of Handshake Join in a course whose windows were full."""
-    values = sorted(
-        row["median_ms"] for row in rows if row["kind"] == HANDSHAKE and row["windows"] > 1.2 and row["results"]
-    )
-    return float(values[len(values) // 2])
+    return _median_ms([row for row in rows if row["kind"] == HANDSHAKE and row["windows"] > FULL])
+
+
+def _median_ms(rows: Sequence[Row]) -> float:
+    """Of those slices in which results came."""
+    values = [row["median_ms"] for row in rows if row["results"]]
+    return statistics.median(values) if values else float("nan")
 
 
 HANDED_ON = "linear, handed on"
