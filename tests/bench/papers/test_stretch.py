@@ -145,6 +145,8 @@ def test_figure_5_a_load_that_steps() -> None:
     assert not held(epochs.judged_step(step(120, 2, rate=1.0)), "throughput follows")
     assert not held(epochs.judged_step(step(30, 1, rate=2.0)), "throughput follows")
     assert not held(epochs.judged_step(step(120, 2, delay=50.0)), "latency does not")
+    without = [row for row in step(120, 2) if row["contender"] == epochs.STRETCH]
+    assert held(epochs.judged_step(without), "threads come"), "a quick run has no threads that stay"
     assert not held(epochs.judged_step(step(120, 2, stays=1.1)), "more is compared")
     assert not held(epochs.judged_step(step(30, 1, rate=0.4, stays=1.5)), "as much is compared")
 

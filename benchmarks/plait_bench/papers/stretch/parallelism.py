@@ -109,7 +109,7 @@ def judged_4a(rows: Sequence[Row]) -> Found:
 @cache
 def forwarded(scale: Scale) -> list[dict[str, Any]]:
     numbers = scale.pick((1, 2, 4), (1, 2, 4, 8), (1, 2, 4, 8, 16))
-    return operators.forwarding(scale.size == "quick", threads=numbers, rows=scale.pick(4_000, 60_000, 200_000))
+    return operators.forwarding(scale.size == "quick", threads=numbers, rows=scale.pick(4_000, 60_000, 100_000))
 
 
 def figure_4b(scale: Scale) -> Found:
