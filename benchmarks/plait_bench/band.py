@@ -23,6 +23,12 @@ def query(within_s: float = WITHIN_S, band: float = BAND, workload: Workload | N
     )
 
 
+def counted(last: int, band: float = BAND) -> Any:
+    """The same of two streams of one source each, over windows of the last so many tuples."""
+    r, s = (plait.stream(name) for name in (LEFT, RIGHT))
+    return plait.join(r, s, on=lambda r, s: (abs(r.x - s.a) <= band) & (abs(r.y - s.b) <= band), last=last)
+
+
 def data(rate: int, seconds: int) -> dict[str, pa.Table]:
     """Two streams of one source each, whole; 500 t/s for 400 s are the 200k benchmark."""
     return tables(synthetic.band_join(left=rate, right=rate, seconds=seconds, seed=1))

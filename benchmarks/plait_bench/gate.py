@@ -243,22 +243,25 @@ def _size(sources: int, batch: int, quick: bool) -> int:
     return total // (4 if sources > 8 else 1) // (4 if quick else 1)
 
 
-def _measure(sources: int, readers: int, batch: int, total: int, *, runs: int) -> list[dict[str, Any]]:
+def columns_of(sources: int, total: int) -> list[np.ndarray]:
+    """Sources of one rate, whose tuples lie between one another's; about one ts in three is shared."""
     rng = np.random.default_rng(sources)
+    return [np.cumsum(rng.integers(0, 2 * sources + 1, total // sources)).astype(np.int64) for _ in range(sources)]
+
+
+def _measure(sources: int, readers: int, batch: int, total: int, *, runs: int) -> list[dict[str, Any]]:
+    columns = columns_of(sources, total)
     number = total // sources
-    # Sources of one rate, whose tuples lie between one another's; about one ts in three is shared.
-    columns = [np.cumsum(rng.integers(0, 2 * sources + 1, number)).astype(np.int64) for _ in range(sources)]
-    seq = np.arange(number, dtype=np.int64)
     few = [column[: 4 * batch + 1] for column in columns]
     speeds: dict[str, list[float]] = {contender.name: [] for contender in CONTENDERS}
     for contender in CONTENDERS:
-        _once(contender, few, seq, readers, batch, _expected(few))
+        passed(contender, few, readers, batch, expected(few))
     parts = {share: [column[: number // share] for column in columns] for share in {c.share for c in CONTENDERS}}
-    answers = {share: _expected(part) for share, part in parts.items()}
+    answers = {share: expected(part) for share, part in parts.items()}
     for _ in range(runs):
         for contender in CONTENDERS:
             part, answer = parts[contender.share], answers[contender.share]
-            speeds[contender.name].append(_once(contender, part, seq, readers, batch, answer))
+            speeds[contender.name].append(passed(contender, part, readers, batch, answer).tuples_per_s)
     medians = {name: statistics.median(values) for name, values in speeds.items()}
     return [
         {
@@ -276,7 +279,7 @@ def _measure(sources: int, readers: int, batch: int, total: int, *, runs: int) -
     ]
 
 
-def _expected(columns: list[np.ndarray]) -> tuple[int, int]:
+def expected(columns: list[np.ndarray]) -> tuple[int, int]:
     """Count and checksum of the sorted whole."""
     ts = np.concatenate(columns)
     origin = np.repeat(np.arange(len(columns)), [len(column) for column in columns])
@@ -285,21 +288,40 @@ def _expected(columns: list[np.ndarray]) -> tuple[int, int]:
     return len(ts), int((places * (ts[order] * 64 + origin[order]).astype(np.uint64)).sum())
 
 
-def _once(
-    contender: Contender, columns: list[np.ndarray], seq: np.ndarray, readers: int, batch: int, answer: tuple[int, int]
-) -> float:
-    """One run: tuples a second, each counted once however many readers read it."""
-    words = contender.make(len(columns), readers)
+class Passed(NamedTuple):
+    """One run: how long it took, and the processor time of each thread."""
+
+    tuples: int
+    wall_s: float
+    sources_s: tuple[float, ...]
+    readers_s: tuple[float, ...]
+
+    @property
+    def tuples_per_s(self) -> float:
+        """Each counted once however many readers read it."""
+        return self.tuples / self.wall_s
+
+
+def passed(
+    contender: Contender, columns: list[np.ndarray], readers: int, batch: int, answer: tuple[int, int]
+) -> Passed:
+    """Run all sources and readers once; every reader has to have the answer (`expected`)."""
+    words, seq = contender.make(len(columns), readers), np.arange(max(map(len, columns)), dtype=np.int64)
     counts = [(0, 0)] * readers
+    spent_s = [0.0] * (len(columns) + readers)
+
+    def push(slot: int) -> None:
+        column = columns[slot]
+        contender.feed(words, slot, readers, column, seq[: len(column)], batch)
+        spent_s[slot] = time.thread_time()
 
     def pull(reader: int) -> None:
         number, total = contender.drain(words, reader, *(np.empty(READ, dtype=np.int64) for _ in range(4)))
         counts[reader] = int(number), int(total)
+        spent_s[len(columns) + reader] = time.thread_time()
 
-    threads = [
-        threading.Thread(target=contender.feed, args=(words, slot, readers, column, seq[: len(column)], batch))
-        for slot, column in enumerate(columns)
-    ] + [threading.Thread(target=pull, args=(reader,)) for reader in range(readers)]
+    threads = [threading.Thread(target=push, args=(slot,)) for slot in range(len(columns))]
+    threads += [threading.Thread(target=pull, args=(reader,)) for reader in range(readers)]
     start = time.perf_counter()
     for thread in threads:
         thread.start()
@@ -308,7 +330,7 @@ def _once(
     elapsed = time.perf_counter() - start
     if counts != [answer] * readers:
         raise RunError(f"{contender.name}: readers have {counts} where the sorted whole has {answer} (count, checksum)")
-    return answer[0] / elapsed
+    return Passed(answer[0], elapsed, tuple(spent_s[: len(columns)]), tuple(spent_s[len(columns) :]))
 
 
 def _ratios(rows: list[dict[str, Any]]) -> dict[str, float]:

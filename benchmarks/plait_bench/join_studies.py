@@ -9,8 +9,8 @@ from __future__ import annotations
 import statistics
 import threading
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,7 @@ from plait.connectors.synthetic.workload import tables
 from plait.threads.join.marks import MARK
 from plait_bench import join_peers as peers
 from plait_bench import merging, rivals
-from plait_bench.band import LEFT, RIGHT, data, query
+from plait_bench.band import LEFT, RIGHT, counted, data, query
 from plait_bench.join import Rows, balance, latency_row
 from plait_bench.join_runs import digests, flat_out, paced, pieces, preloaded, rounds, same, warm_up
 from plait_bench.machine import machine
@@ -193,21 +193,18 @@ def ordering(quick: bool = False) -> dict[str, Any]:
         sub_window, workers = 2**power, 2
         tuples = 4 * workers * sub_window
         given = {name: t.slice(0, tuples) for name, t in data(1000, -(-tuples // 1000)).items()}
-        r, s = (plait.stream(name) for name in given)
-        made_of = plait.join(
-            r, s, on=lambda r, s: (abs(r.x - s.a) <= 10) & (abs(r.y - s.b) <= 10), last=workers * sub_window
-        )
+        made_of = counted(workers * sub_window)
         seen = None
         for interval in (2**k for k in range(power + 1)):
             options: dict[str, Any] = {"strategy": "splitjoin", "workers": workers, "index": "scan", "marks": True}
             options["punctuate"] = 1 if interval == sub_window else f"{interval} comparisons"
             warm_up(made_of, given, **options)
-            seconds, marks, found = min(_read(made_of, given, **options) for _ in range(1 if quick else 2))
-            seen = seen or found
-            same(f"a mark every {interval} comparisons", found, seen)
+            made = min(read_marked(made_of, given, **options) for _ in range(1 if quick else 2))
+            seen = seen or made.rows
+            same(f"a mark every {interval} comparisons", made.rows, seen)
             rows.append({
-                "sub_window": sub_window, "interval": interval, "tuples_per_s": 2 * tuples / seconds, "marks": marks,
-                "marks_per_tuple": marks / (2 * tuples), "results": len(found),
+                "sub_window": sub_window, "interval": interval, "tuples_per_s": 2 * tuples / made.seconds,
+                "marks": made.marks, "marks_per_tuple": made.marks / (2 * tuples), "results": len(made.rows),
             })  # fmt: skip
     speed = {(r["sub_window"], r["interval"]): r["tuples_per_s"] for r in rows}
     largest = max(size for size, _ in speed)
@@ -218,12 +215,21 @@ def ordering(quick: bool = False) -> dict[str, Any]:
     return _result("join-ordering", rows, ratios)
 
 
-def _read(made_of: Any, given: dict[str, pa.Table], **options: Any) -> tuple[float, int, tuple[Any, ...]]:
-    """Seconds, marks, and the results' rows in an order of their own; marks are counted and dropped, as they may be many."""
+class Marked(NamedTuple):
+    """A run to its end: seconds, processor time of the busiest of workers and reader, marks, rows in an order of their own."""
+
+    seconds: float
+    busiest_s: float
+    marks: int
+    rows: tuple[Any, ...]
+
+
+def read_marked(made_of: Any, given: Mapping[str, pa.Table], **options: Any) -> Marked:
+    """Push all and read all; marks are counted and dropped, as they may be many."""
     found: list[pa.Table] = []
     marks = 0
     with made_of.on_threads(schemas={name: t.schema for name, t in given.items()}, **options) as run:
-        begin = time.perf_counter()
+        begin, since_s = time.perf_counter(), time.thread_time()
         pushing = threading.Thread(target=_push_all, args=(run, given))
         pushing.start()
         for batch in run.results():
@@ -231,13 +237,14 @@ def _read(made_of: Any, given: dict[str, pa.Table], **options: Any) -> tuple[flo
             marks += len(mark) - mark.null_count
             if mark.null_count:
                 found.append(pa.Table.from_batches([batch]).filter(mark.is_null()).drop_columns([MARK]))
-        seconds = time.perf_counter() - begin
+        seconds, reading_s = time.perf_counter() - begin, time.thread_time() - since_s
         pushing.join()
+        busiest_s = max(reading_s, *run.stats().threads_cpu_s)
     rows = pa.concat_tables(found).to_pylist() if found else []
-    return seconds, marks, tuple(sorted(tuple(row.values()) for row in rows))
+    return Marked(seconds, busiest_s, marks, tuple(sorted(tuple(row.values()) for row in rows)))
 
 
-def _push_all(run: Any, given: dict[str, pa.Table]) -> None:
+def _push_all(run: Any, given: Mapping[str, pa.Table]) -> None:
     for name, batch in pieces(given, 1024):
         run.push(name, None, batch)
     run.drain()
@@ -311,10 +318,8 @@ def stages(quick: bool = False) -> dict[str, Any]:
     """
     rate, seconds, window = (2000, 4, 1) if quick else (2000, 24, 16)
     given = data(rate, seconds)
-    r, s = (plait.stream(name) for name in given)
-    by_count = plait.join(r, s, on=lambda r, s: (abs(r.x - s.a) <= 10) & (abs(r.y - s.b) <= 10), last=rate * window)
     rows: Rows = []
-    for kind, made_of in (("time", query(window)), ("count", by_count)):
+    for kind, made_of in (("time", query(window)), ("count", counted(rate * window))):
         seen = None
         for workers in (1, 2) if quick else (1, 2, 4, 8):
             made = paced(

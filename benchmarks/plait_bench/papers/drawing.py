@@ -11,6 +11,8 @@ from plait_bench.papers.study import Line, Panel
 #: Told apart by people who see fewer colours too (Okabe and Ito), and by their marks.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#8C6D31")
 MARKS = "os^Dv<>P"
+#: So many places of a logarithmic axis are named as they are; a line of more than MANY points needs no marks.
+FEW, MANY = 8, 60
 
 
 def svg(panels: Sequence[Panel]) -> str:
@@ -48,17 +50,25 @@ def _draw(axis: object, panel: Panel) -> None:
     axis.set_title(panel.title)  # type: ignore[attr-defined]
     if panel.log_x:
         axis.set_xscale("log")  # type: ignore[attr-defined]
+        axis.xaxis.set_minor_formatter("")  # type: ignore[attr-defined]  # between powers of ten they would overlap
     if panel.log_y:
         axis.set_yscale("log")  # type: ignore[attr-defined]
     else:
         axis.set_ylim(bottom=0)  # type: ignore[attr-defined]
     axis.grid(alpha=0.25)  # type: ignore[attr-defined]
+    places = sorted({x for line in panel.lines for x in line.x if not isinstance(x, str)})
+    if panel.log_x and len(places) <= FEW:
+        axis.set_xticks(places, [f"{place:g}" for place in places])  # type: ignore[attr-defined]
     if len(panel.lines) > 1 or any(line.published for line in panel.lines):
         axis.legend(fontsize=7)  # type: ignore[attr-defined]
 
 
 def _line(axis: object, line: Line, at: int) -> None:
-    style = {"color": COLOURS[at % len(COLOURS)], "marker": MARKS[at % len(MARKS)], "markersize": 4}
+    style = {
+        "color": COLOURS[at % len(COLOURS)],
+        "marker": MARKS[at % len(MARKS)],
+        "markersize": 4 if len(line.x) <= MANY else 0,
+    }
     if line.published:
         style |= {"linestyle": "--", "markerfacecolor": "none"}
     axis.plot(list(line.x), list(line.y), label=_label(line), **style)  # type: ignore[attr-defined]

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from math import log2, sqrt
@@ -48,6 +49,7 @@ class Steady:
         threads_s: Processor time of each thread of the run: workers, then mergers.
         ends_s: Processor time of who pushed, and of who read.
         by_worker: Comparisons of each worker.
+        taken: Result rows that were read; the last may still be on their way.
         stats: Of the whole run.
     """
 
@@ -58,6 +60,7 @@ class Steady:
     threads_s: tuple[float, ...]
     ends_s: tuple[float, float]
     by_worker: tuple[int, ...]
+    taken: int
     stats: Stats
 
     @property
@@ -93,29 +96,80 @@ def steady(
         size: Tuples in a push.
         options: Of `on_threads`.
     """
-    given = retimed(streams(round((window_s + seconds) * rate), right), rate)
-    full = {name: round(window_s * rate) * (1 if at == 0 else right) for at, name in enumerate(given)}
-    before = pieces({name: table.slice(0, full[name]) for name, table in given.items()}, size)
-    after = pieces({name: table.slice(full[name]) for name, table in given.items()}, size)
-    options = {"batch": BATCH, "index": "scan"} | options
-    with query.on_threads(schemas={name: table.schema for name, table in given.items()}, **options) as run:
-        reader = Taker(run)
-        for name, batch in before:
-            run.push(name, None, batch)
-        settled(run)
-        first, read_s, since_s = run.stats(), reader.cpu_s(), time.thread_time()
+    before, after = parts(rate, window_s, seconds, right)
+    with filled(query, before, **options) as (run, reader):
+        first, rows, read_s, since_s = run.stats(), reader.rows, reader.cpu_s(), time.thread_time()
         begin = time.perf_counter()
-        for name, batch in after:
+        for name, batch in pieces(after, size):
             run.push(name, None, batch)
         push_s = time.thread_time() - since_s
         wall_s = settled(run) - begin
-        last, read_s = run.stats(), reader.cpu_s() - read_s
-        reader.stop()
+        last, read_s, rows = run.stats(), reader.cpu_s() - read_s, reader.rows - rows
     return Steady(
-        rate, 2.0 * window_s * rate * rate * right, sum(batch.num_rows for _, batch in after), wall_s,
+        rate, 2.0 * window_s * rate * rate * right, sum(table.num_rows for table in after.values()), wall_s,
         tuple(b - a for a, b in zip(first.threads_cpu_s, last.threads_cpu_s, strict=True)), (push_s, read_s),
-        tuple(b.comparisons - a.comparisons for a, b in zip(first.workers, last.workers, strict=True)), last,
+        tuple(b.comparisons - a.comparisons for a, b in zip(first.workers, last.workers, strict=True)), rows, last,
     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What a run at a rate tells once the windows are full.
+
+    Attributes:
+        rate: Tuples a second of the left stream.
+        behind_ms: The most that a push came late: the machine's fault, or the rate's.
+        stats: Latencies since the windows were full.
+    """
+
+    rate: float
+    behind_ms: float
+    stats: Stats
+
+
+def replayed(
+    query: Any, *, rate: float, window_s: float, seconds: float, right: int = 1, every_s: float = 0.005, **options: Any
+) -> Replayed:
+    """Fill the windows, then replay the next `seconds` in time, both streams every `every_s`: latency at that rate."""
+    before, after = parts(rate, window_s, seconds, right)
+    with filled(query, before, **options) as (run, _):
+        run.reset_latency()
+        begin, late_s = time.perf_counter(), 0.0
+        for tick in range(int(seconds / every_s)):
+            due = begin + (tick + 1) * every_s  # what happened in between can be pushed when it is over
+            wait = due - time.perf_counter()
+            if wait > 0:
+                time.sleep(wait)
+            late_s = max(late_s, -wait)
+            for at, (name, table) in enumerate(after.items()):
+                low, high = (round(edge * every_s * rate) * (1 if at == 0 else right) for edge in (tick, tick + 1))
+                run.push(name, None, table.slice(low, high - low))
+        settled(run)
+        stats = run.stats()
+    return Replayed(rate, late_s * 1e3, stats)
+
+
+def parts(
+    rate: float, window_s: float, seconds: float, right: int = 1
+) -> tuple[dict[str, pa.Table], dict[str, pa.Table]]:
+    """The streams at a rate: what fills the windows, and what comes in the `seconds` after that."""
+    given = retimed(streams(round((window_s + seconds) * rate), right), rate)
+    full = {name: round(window_s * rate) * (1 if at == 0 else right) for at, name in enumerate(given)}
+    before = {name: table.slice(0, full[name]) for name, table in given.items()}
+    return before, {name: table.slice(full[name]) for name, table in given.items()}
+
+
+@contextmanager
+def filled(query: Any, before: Tables, **options: Any) -> Iterator[tuple[Any, Taker]]:
+    """A run that has taken in `before` and has nothing left to do, and who reads its results. It is stopped at the end."""
+    options = {"batch": BATCH, "index": "scan"} | options
+    with query.on_threads(schemas={name: table.schema for name, table in before.items()}, **options) as run:
+        reader = Taker(run)
+        for name, batch in pieces(before, PUSH):
+            run.push(name, None, batch)
+        settled(run)
+        yield run, reader
+        reader.stop()
 
 
 def streams(rows: int, right: int = 1) -> Tables:
@@ -184,7 +238,7 @@ def settled(run: Any, *, look_s: float = 0.005, idle_s: float = 0.015, silent_s:
         done = now.comparisons + now.results + sum(worker.tuples for worker in now.workers)
         if done != seen:
             seen, since = done, at
-        waiting = all(worker.waiting_for.startswith("waits") for worker in now.workers)
+        waiting = all(worker.waiting_for.startswith("waits for tuples") for worker in now.workers)
         if at - since > (idle_s if waiting else silent_s):
             return since
         time.sleep(look_s)

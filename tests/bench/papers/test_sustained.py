@@ -18,7 +18,7 @@ def made(rate: float, *, window_s: float, comparisons_per_s: float, tuples_per_s
     tuples = round(1 / a_tuple_s)
     comparisons = round(tuples * rate * window_s)
     stats = cast("Stats", None)
-    return of.Steady(rate, 2 * window_s * rate**2, tuples, 1.0, (0.5, 0.25), (0.1, 0.1), (comparisons, 0), stats)
+    return of.Steady(rate, 2 * window_s * rate**2, tuples, 1.0, (0.5, 0.25), (0.1, 0.1), (comparisons, 0), 0, stats)
 
 
 @pytest.mark.parametrize("guess", [100.0, 1e5])
