@@ -270,6 +270,7 @@ def stepped(steps: Steps, workers: int, parts: tuple[float, float], comparisons_
                     "comparisons_per_s": (stats.comparisons - seen[2]) / (at - second), "threads": len(set(run.owners)),
                     # A change is done when its threads have come to it: on a busy machine later than it is called for.
                     "called_for": stats.changes[-1].after if stats.changes else workers,
+                    "cpu_s": sum(stats.threads_cpu_s),
                     "push_p50_ms": stats.latency_from_push_ms.p50, "late_s": time.perf_counter() - begin - at,
                 })  # fmt: skip
                 seen, second = (sent, at, stats.comparisons), at

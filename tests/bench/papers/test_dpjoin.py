@@ -5,18 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.bench.papers.judging import drawn, holds
 
 from plait.models import dpjoin as model
 from plait_bench.papers.dpjoin import STUDIES, bandwidth, latency, layouts, single_tuples
-from plait_bench.papers.study import Found, Scale
+from plait_bench.papers.study import Scale
 
 Rows = list[dict[str, Any]]
-
-
-def held(found: Found, says: str) -> bool:
-    """Of the one claim whose words begin so."""
-    (claim,) = [each for each in found.claims if each.says.startswith(says)]
-    return claim.holds
 
 
 def bandwidths() -> Rows:
@@ -47,6 +42,8 @@ def test_figure_6_has_the_papers_degrees() -> None:
     found = bandwidth.judged_6(bandwidths())
     assert bandwidth.optimal(bandwidths()) == {"linear": 7, "rectangular": 8, "square": 9}
     assert all(claim.holds for claim in found.claims), found.claims
+    for each in (found, bandwidth.judged_7a(bandwidths(), 16), bandwidth.judged_table_1(bandwidths())):
+        drawn(each)
 
 
 @pytest.mark.parametrize(
@@ -60,8 +57,8 @@ def test_figure_6_has_the_papers_degrees() -> None:
     ],
 )
 def test_figure_6_without_its_shape(rows: Rows, says: str) -> None:
-    assert held(bandwidth.judged_6(bandwidths()), says)
-    assert not held(bandwidth.judged_6(rows), says)
+    assert holds(bandwidth.judged_6(bandwidths()), says)
+    assert not holds(bandwidth.judged_6(rows), says)
 
 
 @pytest.mark.parametrize(
@@ -73,8 +70,8 @@ def test_figure_6_without_its_shape(rows: Rows, says: str) -> None:
     ],
 )
 def test_figure_7a(rows: Rows, says: str) -> None:
-    assert held(bandwidth.judged_7a(bandwidths(), 16), says)
-    assert not held(bandwidth.judged_7a(rows, 16), says)
+    assert holds(bandwidth.judged_7a(bandwidths(), 16), says)
+    assert not holds(bandwidth.judged_7a(rows, 16), says)
 
 
 @pytest.mark.parametrize(
@@ -87,9 +84,9 @@ def test_figure_7a(rows: Rows, says: str) -> None:
 )
 def test_table_1(rows: Rows, says: str) -> None:
     found = bandwidth.judged_table_1(bandwidths())
-    assert held(found, says)
+    assert holds(found, says)
     assert [row["published"] for row in found.rows] == list(bandwidth.TABLE_1.values())
-    assert not held(bandwidth.judged_table_1(rows), says)
+    assert not holds(bandwidth.judged_table_1(rows), says)
 
 
 def rates(power: float = 0.5, longer: float = 3**0.5, beyond: float = 1.0) -> Rows:
@@ -102,9 +99,10 @@ def rates(power: float = 0.5, longer: float = 3**0.5, beyond: float = 1.0) -> Ro
 
 def test_figure_7b() -> None:
     assert all(claim.holds for claim in bandwidth.judged_7b(rates(), 2).claims)
-    assert not held(bandwidth.judged_7b(rates(power=1.0), 2), "the rate goes with the root")
-    assert not held(bandwidth.judged_7b(rates(longer=1.0), 2), "longer windows")
-    assert not held(bandwidth.judged_7b(rates(beyond=2.0), 2), "more workers than cores")
+    drawn(bandwidth.judged_7b(rates(), 2))
+    assert not holds(bandwidth.judged_7b(rates(power=1.0), 2), "the rate goes with the root")
+    assert not holds(bandwidth.judged_7b(rates(longer=1.0), 2), "longer windows")
+    assert not holds(bandwidth.judged_7b(rates(beyond=2.0), 2), "more workers than cores")
 
 
 def course(fills: bool = True, square: float = 1.0, chain: float = 500.0) -> Rows:
@@ -117,10 +115,11 @@ def course(fills: bool = True, square: float = 1.0, chain: float = 500.0) -> Row
 
 def test_figure_8a() -> None:
     assert all(claim.holds for claim in latency.judged_8a(course()).claims)
-    assert not held(latency.judged_8a(course(fills=False)), "comparisons a tuple grow")
-    assert not held(latency.judged_8a(course(square=3.0)), "the square layout")
-    assert not held(latency.judged_8a(course(chain=2.0)), "Handshake Join's is a part")
-    assert not held(latency.judged_8a(course(chain=2.0)), "and higher")
+    drawn(latency.judged_8a(course()))
+    assert not holds(latency.judged_8a(course(fills=False)), "comparisons a tuple grow")
+    assert not holds(latency.judged_8a(course(square=3.0)), "the square layout")
+    assert not holds(latency.judged_8a(course(chain=2.0)), "Handshake Join's is a part")
+    assert not holds(latency.judged_8a(course(chain=2.0)), "and higher")
     assert latency.handshake_ms(course()) == 500.0
 
 
@@ -146,8 +145,8 @@ def latencies(rates_as: tuple[int, int], shapes: tuple[layouts.Shape, ...]) -> R
 )
 def test_figure_8b(change: tuple[str, float, str | None, int | None], says: str) -> None:
     rows, (column, factor, kind, workers) = latencies((1, 1), latency.SYMMETRIC), change
-    assert held(latency.judged_8b(rows, 500.0), says)
-    assert not held(latency.judged_8b(changed(rows, column, factor, kind=kind, workers=workers), 500.0), says)
+    assert holds(latency.judged_8b(rows, 500.0), says)
+    assert not holds(latency.judged_8b(changed(rows, column, factor, kind=kind, workers=workers), 500.0), says)
 
 
 def asymmetric(rates_as: tuple[int, int] = (1, 3)) -> Rows:
@@ -170,14 +169,15 @@ def asymmetric(rates_as: tuple[int, int] = (1, 3)) -> Rows:
 def test_figure_9(change: tuple[str, float, str | None, int | None], says: str) -> None:
     rows, (column, factor, kind, workers) = asymmetric(), change
     found = latency.judged_9(rows, 500.0)
-    assert held(found, says)
-    assert held(found, "the layout has to lie")
-    assert held(found, "the rates choose")
-    assert not held(latency.judged_9(changed(rows, column, factor, kind=kind, workers=workers), 500.0), says)
+    assert holds(found, says)
+    assert holds(found, "the layout has to lie")
+    assert holds(found, "the rates choose")
+    drawn(found)
+    assert not holds(latency.judged_9(changed(rows, column, factor, kind=kind, workers=workers), 500.0), says)
 
 
 def test_figure_9_the_wrong_way_round() -> None:
-    assert not held(latency.judged_9(asymmetric((3, 1)), 500.0), "the layout has to lie")
+    assert not holds(latency.judged_9(asymmetric((3, 1)), 500.0), "the layout has to lie")
 
 
 def test_layouts_are_run_flat_out_and_all_compare_the_same() -> None:

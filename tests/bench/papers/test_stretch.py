@@ -5,18 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.bench.papers.judging import drawn, holds
 
 from plait.models import stretch as model
 from plait_bench.papers.stretch import STUDIES, epochs, parallelism, synthetic_costs
-from plait_bench.papers.study import Found, Scale
+from plait_bench.papers.study import Scale
 
 Rows = list[dict[str, Any]]
-
-
-def held(found: Found, says: str) -> bool:
-    """Of the one claim whose words begin so."""
-    (claim,) = [each for each in found.claims if each.says.startswith(says)]
-    return claim.holds
 
 
 def changed(rows: Rows, column: str, factor: float, **where: Any) -> Rows:
@@ -36,7 +31,7 @@ def test_figure_3_and_table_2_are_the_papers() -> None:
 def test_table_2_with_a_number_that_is_not_there(column: str, says: str) -> None:
     rows = [dict(row) for row in epochs.table_2(Scale()).rows]
     rows[3][column] += 1
-    assert not held(epochs.judged_table_2(rows), says)
+    assert not holds(epochs.judged_table_2(rows), says)
 
 
 def test_the_policy_look_by_look_keeps_what_it_came_to() -> None:
@@ -65,8 +60,8 @@ def synthetic() -> Rows:
     ],
 )
 def test_figure_4a(rows: Rows, says: str) -> None:
-    assert held(parallelism.judged_4a(synthetic()), says)
-    assert not held(parallelism.judged_4a(rows), says)
+    assert holds(parallelism.judged_4a(synthetic()), says)
+    assert not holds(parallelism.judged_4a(rows), says)
 
 
 def forwarded() -> Rows:
@@ -88,8 +83,8 @@ def forwarded() -> Rows:
     ],
 )
 def test_figure_4b(column: str, factor: float, threads: int, says: str) -> None:
-    assert held(parallelism.judged_4b(forwarded()), says)
-    assert not held(parallelism.judged_4b(changed(forwarded(), column, factor, threads=threads)), says)
+    assert holds(parallelism.judged_4b(forwarded()), says)
+    assert not holds(parallelism.judged_4b(changed(forwarded(), column, factor, threads=threads)), says)
 
 
 def intra() -> Rows:
@@ -114,19 +109,21 @@ def intra() -> Rows:
         ("comparisons_per_s", 0.5, {"contender": epochs.STRETCH, "threads": 4}, "comparisons grow"),
         ("rate", 2.0, {"contender": epochs.STRETCH, "threads": 4}, "the rate goes"),
         ("latency_ms", 20.0, {"contender": epochs.STRETCH, "threads": 4}, "STRETCH's latency"),
-        ("latency_ms", 9.0, {"contender": epochs.ONE}, "a single thread"),
+        ("latency_ms", 9.0, {"contender": epochs.ONE}, "a single thread has"),
     ],
 )
 def test_figure_5_within_an_epoch(column: str, factor: float, where: dict[str, Any], says: str) -> None:
-    assert held(epochs.judged_intra(intra()), says)
-    assert not held(epochs.judged_intra(changed(intra(), column, factor, **where)), says)
+    assert holds(epochs.judged_intra(intra()), says)
+    assert not holds(epochs.judged_intra(changed(intra(), column, factor, **where)), says)
 
 
-def step(percent: float, after: int, rate: float = 1.7, delay: float = 1.0, stays: float = 0.9) -> Rows:
+def step(
+    percent: float, after: int, rate: float = 1.7, delay: float = 1.0, stays: float = 0.9, cores: float = 1.0
+) -> Rows:
     rising = percent > 70
     began, told = (1, 2) if rising else (2, 1)
     rows = [
-        {"second": k, "phase": phase, "starting": began, "step_percent": percent, "told": told, "changes": "",
+        {"second": k, "phase": phase, "starting": began, "step_percent": percent, "told": told, "changes": "", "cpu_s": cores * k,
          "threads": (now := began if phase == "before" else after), "called_for": now,
          "tuples_per_s": 1e4 * (1 if phase == "before" else rate),
          "comparisons_per_s": 1e9, "push_p50_ms": 5.0 * (1 if phase == "before" else delay)}
@@ -137,18 +134,25 @@ def step(percent: float, after: int, rate: float = 1.7, delay: float = 1.0, stay
 
 
 def test_figure_5_a_load_that_steps() -> None:
+    for found in (parallelism.judged_4a(synthetic()), parallelism.judged_4b(forwarded()), epochs.judged_intra(intra())):
+        drawn(found)
     for rows in (step(120, 2), step(30, 1, rate=0.4)):
+        drawn(epochs.judged_step(rows))
         assert all(claim.holds for claim in epochs.judged_step(rows).claims)
-    assert not held(epochs.judged_step(step(120, 1)), "threads come")
-    assert not held(epochs.judged_step(step(30, 2, rate=0.4)), "threads go")
-    assert not held(epochs.judged_step(step(120, 3)), "as many as")
-    assert not held(epochs.judged_step(step(120, 2, rate=1.0)), "throughput follows")
-    assert not held(epochs.judged_step(step(30, 1, rate=2.0)), "throughput follows")
-    assert not held(epochs.judged_step(step(120, 2, delay=50.0)), "latency does not")
+    assert not holds(epochs.judged_step(step(120, 1)), "threads come")
+    assert epochs.judged_step(step(120, 1)).claims[0].verdict(Scale("quick")) == "fails"
+    assert epochs.judged_step(step(120, 1, cores=0.2)).claims[0].verdict(Scale("quick")) == "not judged", (
+        "others had the core"
+    )
+    assert not holds(epochs.judged_step(step(30, 2, rate=0.4)), "threads go")
+    assert not holds(epochs.judged_step(step(120, 3)), "as many as")
+    assert not holds(epochs.judged_step(step(120, 2, rate=1.0)), "throughput follows")
+    assert not holds(epochs.judged_step(step(30, 1, rate=2.0)), "throughput follows")
+    assert not holds(epochs.judged_step(step(120, 2, delay=50.0)), "latency does not")
     without = [row for row in step(120, 2) if row["contender"] == epochs.STRETCH]
-    assert held(epochs.judged_step(without), "threads come"), "a quick run has no threads that stay"
-    assert not held(epochs.judged_step(step(120, 2, stays=1.1)), "more is compared")
-    assert not held(epochs.judged_step(step(30, 1, rate=0.4, stays=1.5)), "as much is compared")
+    assert holds(epochs.judged_step(without), "threads come"), "a quick run has no threads that stay"
+    assert not holds(epochs.judged_step(step(120, 2, stays=1.1)), "more is compared")
+    assert not holds(epochs.judged_step(step(30, 1, rate=0.4, stays=1.5)), "as much is compared")
 
 
 def reconfigured(ms: float = 0.2, tail: float = 1.0, percent: float = 0.5) -> Rows:
@@ -160,9 +164,9 @@ def reconfigured(ms: float = 0.2, tail: float = 1.0, percent: float = 0.5) -> Ro
 
 def test_figure_5_reconfiguration() -> None:
     assert all(claim.holds for claim in epochs.judged_reconfiguration(reconfigured()).claims)
-    assert not held(epochs.judged_reconfiguration(reconfigured(ms=50.0)), "a reconfiguration")
-    assert not held(epochs.judged_reconfiguration(reconfigured(tail=99.0)), "nine in ten")
-    assert not held(epochs.judged_reconfiguration(reconfigured(percent=3.0)), "threads' work")
+    assert not holds(epochs.judged_reconfiguration(reconfigured(ms=50.0)), "a reconfiguration")
+    assert not holds(epochs.judged_reconfiguration(reconfigured(tail=99.0)), "nine in ten")
+    assert not holds(epochs.judged_reconfiguration(reconfigured(percent=3.0)), "threads' work")
 
 
 def test_an_operator_with_given_costs_gives_every_tuple_in_order_by_stages() -> None:

@@ -38,7 +38,7 @@ SHAPES: tuple[Shape, ...] = (
 )  # fmt: skip
 CORES = (
     "Offered bandwidth is that of workers with a core each, by the processor time of the busiest. What this machine "
-    "did by the clock stands in the data. "
+    "did by the clock stands in the data."
 )
 
 
@@ -95,7 +95,7 @@ def judged_6(rows: Sequence[Row]) -> Found:
     return Found(
         f"Streams that ask for {LOAD:.1f} times what one worker offers are served by these numbers of workers: {reached}.",
         rows, claims, panels,
-        CORES + "Rates and windows are chosen so that one worker has as large a part of what is asked for as in the paper.",
+        CORES + " Rates and windows are chosen so that one worker has as large a part of what is asked for as in the paper.",
     )  # fmt: skip
 
 
