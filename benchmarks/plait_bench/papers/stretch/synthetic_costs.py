@@ -31,8 +31,6 @@ from plait_bench.elastic_runs import in_threads
 
 STREAM = "tuples"
 UNDER_WAY = 8
-# A bucket's state: tuples seen, steps a tuple, buckets, the bucket's own number, and what the steps work on.
-SEEN, STEPS, BUCKETS, NUMBER, VALUE = range(5)
 
 
 @compiled
@@ -60,7 +58,7 @@ def everywhere(t: Any) -> Any:
 
 @cache
 def steps_per_s() -> float:
-    """Of one thread that has a core: the fastest of a few looks, by processor time."""
+    """Of one thread, by its processor time: the median of a few looks."""
     spin(10, 1.0)
     found = []
     for _ in range(5):
@@ -71,7 +69,10 @@ def steps_per_s() -> float:
 
 
 def operator(buckets: int, steps: int, *, of: int, first: int = 0) -> Any:
-    """`of` buckets in all, of which this operator has `buckets`, from `first` on."""
+    """`of` buckets in all, of which this operator has `buckets`, from `first` on.
+
+    A bucket's state: tuples seen, steps a tuple, buckets in all, its own number, and what the steps work on.
+    """
 
     def state(number: int) -> np.ndarray:
         return np.array([0.0, steps, of, first + number, 1.0])
