@@ -42,7 +42,7 @@ def contenders(numbers: Sequence[int]) -> list[tuple[str, int, dict[str, Any]]]:
 
 def intra_epoch(scale: Scale) -> Found:
     window_s = scale.pick(0.05, 0.4, 0.5)
-    numbers = scale.pick((1, 2, 4), (1, 2, 4, 8), (1, 2, 4, 8, 12, 15))
+    numbers = scale.pick((1, 4), (1, 2, 4, 8), (1, 2, 4, 8, 12, 15))
     rows = []
     for name, threads, options in contenders(numbers):
         at = partial(steady, query(window_s), window_s=window_s, seconds=window_s / 2, **options)
