@@ -145,6 +145,8 @@ def test_figure_5_a_load_that_steps() -> None:
         "others had the core"
     )
     assert not holds(epochs.judged_step(step(30, 2, rate=0.4)), "threads go")
+    early = [row | {"called_for": 1} for row in step(30, 1, rate=0.4)]
+    assert not holds(epochs.judged_step(early), "threads go"), "they went before the step"
     assert not holds(epochs.judged_step(step(120, 3)), "as many as")
     assert not holds(epochs.judged_step(step(120, 2, rate=1.0)), "throughput follows")
     assert not holds(epochs.judged_step(step(30, 1, rate=2.0)), "throughput follows")

@@ -173,12 +173,13 @@ def judged_step(rows: Sequence[Row]) -> Found:
     way = "come" if rising else "go"
     ended = phases["before"][-1]
     used = (last["cpu_s"] - ended["cpu_s"]) / (last["second"] - ended["second"])
-    # Threads with more to do than they can use all of their cores. If they were not given these, nothing can be told.
-    fed = not rising or used > 0.6 * began
+    # If threads were not given the cores that the load takes, what waits hides it from the policy, and nothing can be told.
+    fed = used > 0.6 * began * min(first["step_percent"] / 100, 1)
+    moved = max(seen) > began if rising else min(seen) < began
     claims = [
         Claim(f"threads {way} when load steps to {first['step_percent']:.0f} percent",
-              max(seen) > began if rising else min(seen) < began,
-              f"{began} at first, then {', '.join(str(n) for n in dict.fromkeys(seen))}; they had {used:.2f} cores",
+              moved and ended["called_for"] == began,
+              f"{began} at first, {ended['called_for']} before the step, then {', '.join(str(n) for n in dict.fromkeys(seen))}; they had {used:.2f} cores",
               cores=1 if fed else MORE_CORES),
         Claim("as many as table 2's rule says", last["threads"] == told, f"{last['threads']}, the rule has {told}",
               cores=4, quick=False),
