@@ -176,10 +176,11 @@ def judged_step(rows: Sequence[Row]) -> Found:
     # If threads were not given the cores that the load takes, what waits hides it from the policy, and nothing can be told.
     fed = used > 0.6 * began * min(first["step_percent"] / 100, 1)
     moved = max(seen) > began if rising else min(seen) < began
+    then = ", ".join(str(number) for number in dict.fromkeys(seen))
     claims = [
         Claim(f"threads {way} when load steps to {first['step_percent']:.0f} percent",
               moved and ended["called_for"] == began,
-              f"{began} at first, {ended['called_for']} before the step, then {', '.join(str(n) for n in dict.fromkeys(seen))}; they had {used:.2f} cores",
+              f"{began} at first, {ended['called_for']} before the step, then {then}; they had {used:.2f} cores",
               cores=1 if fed else MORE_CORES),
         Claim("as many as table 2's rule says", last["threads"] == told, f"{last['threads']}, the rule has {told}",
               cores=4, quick=False),
