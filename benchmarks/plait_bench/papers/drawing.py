@@ -11,7 +11,7 @@ from plait_bench.papers.study import Line, Panel
 #: Told apart by people who see fewer colours too (Okabe and Ito), and by their marks.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#8C6D31")
 MARKS = "os^Dv<>P"
-#: So many places of a logarithmic axis are named as they are; a line of more than MANY points needs no marks.
+#: So many places of an axis are named as they are; a line of more than MANY points needs no marks.
 FEW, MANY = 8, 60
 
 
@@ -57,7 +57,7 @@ def _draw(axis: object, panel: Panel) -> None:
         axis.set_ylim(bottom=0)  # type: ignore[attr-defined]
     axis.grid(alpha=0.25)  # type: ignore[attr-defined]
     places = sorted({x for line in panel.lines for x in line.x if not isinstance(x, str)})
-    if panel.log_x and len(places) <= FEW:
+    if places and len(places) <= FEW and not panel.bars:
         axis.set_xticks(places, [f"{place:g}" for place in places])  # type: ignore[attr-defined]
     if len(panel.lines) > 1 or any(line.published for line in panel.lines):
         axis.legend(fontsize=7)  # type: ignore[attr-defined]

@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 
 from plait.connectors import synthetic
 from plait.connectors.synthetic.workload import tables
-from plait.errors import PlaitError
+from plait.errors import PlaitError, RunError
 from plait.threads.stats import Stats
 from plait_bench.join_runs import Tables, pieces
 
@@ -35,6 +35,9 @@ Clock = Literal["wall", "processor"]
 #: Tuples that a worker takes at once. A batch is counted when it is done: of large windows a large batch is a long time.
 BATCH = 2048
 PUSH = 2048
+LOOK_S, LOST_S = 0.002, 60.0
+#: Joins of which every worker compares every tuple, with its part of the windows.
+SEE_ALL = ("sequential", "scalejoin", "splitjoin")
 
 
 @dataclass(frozen=True)
@@ -103,10 +106,10 @@ def steady(
         for name, batch in pieces(after, size):
             run.push(name, None, batch)
         push_s = time.thread_time() - since_s
-        wall_s = settled(run) - begin
+        wall_s = settled(run, rows_of(before) + ready_of(after)) - begin
         last, read_s, rows = run.stats(), reader.cpu_s() - read_s, reader.rows - rows
     return Steady(
-        rate, 2.0 * window_s * rate * rate * right, sum(table.num_rows for table in after.values()), wall_s,
+        rate, 2.0 * window_s * rate * rate * right, rows_of(after), wall_s,
         tuple(b - a for a, b in zip(first.threads_cpu_s, last.threads_cpu_s, strict=True)), (push_s, read_s),
         tuple(b.comparisons - a.comparisons for a, b in zip(first.workers, last.workers, strict=True)), rows, last,
     )  # fmt: skip
@@ -167,7 +170,7 @@ def filled(query: Any, before: Tables, **options: Any) -> Iterator[tuple[Any, Ta
         reader = Taker(run)
         for name, batch in pieces(before, PUSH):
             run.push(name, None, batch)
-        settled(run)
+        settled(run, ready_of(before))
         yield run, reader
         reader.stop()
 
@@ -226,11 +229,25 @@ class Taker:
         self._thread.join()
 
 
-def settled(run: Any, *, look_s: float = 0.005, idle_s: float = 0.015, silent_s: float = 0.2) -> float:
+def rows_of(given: Tables) -> int:
+    return sum(table.num_rows for table in given.values())
+
+
+def ready_of(given: Tables) -> int:
+    """How many of these tuples are ready once all are pushed: those below the earlier of the streams' last ones."""
+    times = [pc.cast(table.column("ts"), pa.int64()).to_numpy() for table in given.values()]
+    frontier = min(each[-1] for each in times)
+    return sum(int(np.searchsorted(each, frontier)) for each in times)
+
+
+def settled(run: Any, ready: int | None = None, *, idle_s: float = 0.03, silent_s: float = 0.2) -> float:
     """Wait until workers have nothing left of what was pushed: when they last did something.
 
-    Workers say that they wait; after `idle_s` of it that is believed. Those of rivals never say so, and then `silent_s` without a
-    step has to do: on a busy machine a thread may have to wait for a core for long.
+    Args:
+        run: The run.
+        ready: How many tuples are ready. Workers that see all tuples have then compared so many, each of them.
+        idle_s: Of other joins: so long they say that they wait, and nothing happens.
+        silent_s: The same of rivals, which never say so. On a busy machine a thread may have to wait for a core for long.
     """
     seen, since = -1, time.perf_counter()
     while True:
@@ -238,10 +255,18 @@ def settled(run: Any, *, look_s: float = 0.005, idle_s: float = 0.015, silent_s:
         done = now.comparisons + now.results + sum(worker.tuples for worker in now.workers)
         if done != seen:
             seen, since = done, at
-        waiting = all(worker.waiting_for.startswith("waits for tuples") for worker in now.workers)
-        if at - since > (idle_s if waiting else silent_s):
-            return since
-        time.sleep(look_s)
+        if ready is not None and now.strategy in SEE_ALL:
+            if all(worker.tuples >= ready for worker in now.workers):
+                return at
+            if at - since > LOST_S:
+                raise RunError(
+                    f"Workers have compared {[w.tuples for w in now.workers]} of {ready} tuples, and go no further"
+                )
+        else:
+            waiting = all(worker.waiting_for.startswith("waits for tuples") for worker in now.workers)
+            if at - since > (idle_s if waiting else silent_s):
+                return since
+        time.sleep(LOOK_S)
 
 
 @dataclass(frozen=True)

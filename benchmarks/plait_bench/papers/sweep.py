@@ -37,7 +37,7 @@ def workers_of(scale: Scale) -> tuple[int, ...]:
 
 def windows_of(scale: Scale) -> tuple[float, ...]:
     """In the papers' proportions of 5, 10 and 15 minutes, in seconds."""
-    return scale.pick((0.1, 0.2, 0.3), (1.0, 2.0, 3.0), (2.0, 4.0, 6.0))
+    return scale.pick((0.1, 0.2, 0.3), (1.0, 2.0, 3.0), (1.5, 3.0, 4.5))
 
 
 def sweep(

@@ -118,15 +118,23 @@ def passing(ms: float, threads: float) -> Rows:
     ]
 
 
+HANDED = {SPLIT: {2: 1, 28: 4}, RIVAL: {2: 1, 28: 27}}
+
+
 def test_figure_13() -> None:
-    found = latency.found_13([*staged(), *passing(3, 1.0)])
+    found = latency.found_13([*staged(), *passing(3, 1.0)], HANDED)
     assert holds(found, "handshake join's is higher")
     assert holds(found, "more slowly")
-    assert holds(found, "before either is through")
+    assert holds(found, "handed on")
     drawn(found)
-    assert not holds(latency.found_13([*staged(), *passing(3, 0.0)]), "handshake join's is higher")
-    assert not holds(latency.found_13([*staged(), *passing(3, 0.0)]), "more slowly")
-    assert not holds(latency.found_13([*staged(visiting=30.0), *passing(3, 1.0)]), "before either is through")
+    assert not holds(latency.found_13([*staged(), *passing(3, 0.0)], HANDED), "handshake join's is higher")
+    assert not holds(latency.found_13([*staged(), *passing(3, 0.0)], HANDED), "more slowly")
+    for handed in ({**HANDED, SPLIT: {2: 1, 28: 27}}, {**HANDED, RIVAL: {2: 1, 28: 5}}):
+        assert not holds(latency.found_13([*staged(), *passing(3, 1.0)], handed), "handed on")
+
+
+def test_hand_offs_are_those_of_the_plans() -> None:
+    assert latency.hand_offs((2, 4, 8)) == {SPLIT: {2: 1, 4: 2, 8: 3}, RIVAL: {2: 1, 4: 3, 8: 7}}
 
 
 def marked(*, strict: float = 0.1, coarse: float = 0.95) -> Rows:

@@ -63,9 +63,9 @@ def found_7b(rows: Sequence[Row]) -> Found:
         Panel("threads", "latency, ms (median)", [
             *curves(rows, "{:g} s", by="window_s", x="workers", y="ready_p50_ms"),
             Line("at most", [threads[0], threads[-1]], [PAPER_MS] * 2, published=True),
-        ]),
+        ], "", False, True),
         Panel("threads", "latency, ms (99 in a hundred)",
-              curves(rows, "{:g} s", by="window_s", x="workers", y="ready_p99_ms")),
+              curves(rows, "{:g} s", by="window_s", x="workers", y="ready_p99_ms"), "", False, True),
     ]  # fmt: skip
     half, number = ", ".join(f"{ms:.2g}" for ms in by_threads.values()), ", ".join(map(str, threads))
     sentence = f"At {PART:.0%} of the highest rates half of the results are out after {half} ms with {number} threads."

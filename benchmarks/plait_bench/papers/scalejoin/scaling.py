@@ -122,7 +122,7 @@ def found_6(rows: Sequence[Row], cores: int) -> Found:
             Claim(f"ScaleJoin makes more c/s than {words} join", all(by_threads[n] > 0 for n in several), shown)
         )
         grows = by_threads[threads[-1]] > by_threads[threads[0]]
-        claims.append(Claim(f"the difference to {words} join grows with the threads", grows, shown))
+        claims.append(Claim(f"the difference to {words} join grows with the threads", grows, shown, quick=False))
     most = threads[-1]
     sentence = f"With {most} threads ScaleJoin makes " + " and ".join(
         f"{by_threads[most] / 1e9:.1f} G c/s more than {name.replace('_', '-')} join"

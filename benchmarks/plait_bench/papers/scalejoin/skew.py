@@ -83,7 +83,8 @@ def _compared(run: Any, pushed: int, limit_s: float = 120.0) -> list[int]:
     while time.monotonic() < until:
         workers = run.stats().workers
         if all(worker.tuples == pushed for worker in workers):
-            return [worker.comparisons for worker in workers]
+            # Asked again: what a batch compared may be written between the two numbers of one answer.
+            return [worker.comparisons for worker in run.stats().workers]
         time.sleep(0.002)
     raise RunError(f"Workers have compared {[w.tuples for w in workers]} of {pushed} tuples after {limit_s:.0f} s")
 

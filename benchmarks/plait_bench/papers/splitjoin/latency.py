@@ -7,16 +7,20 @@ processing latency (definition 3), and of pairs there is the visiting latency (d
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
+from math import log2
 from statistics import median
 from typing import Any
 
+from plait.threads.join.strategies import splitjoin
+from plait.threads.join.strategies.plan import Wish
 from plait_bench.band import counted, query
 from plait_bench.papers.splitjoin.throughput import RIVAL, SPLIT, by_size
 from plait_bench.papers.study import Claim, Found, Line, Panel, Row, Scale, slope
 from plait_bench.papers.sustained import Replayed, replayed
 from plait_bench.papers.sweep import PART, column, curves, options_of, to_replay, windows_of
+from plait_bench.rivals import low_latency_handshake
 
 STAGES = ("distribution", "execution", "gathering", "processing", "visiting")
 #: Of 28 join cores over 15 minutes, ms: SplitJoin's, and low-latency handshake join's.
@@ -67,12 +71,26 @@ def over_count(scale: Scale) -> list[Row]:
     return rows
 
 
+def hand_offs(workers: Sequence[int] = (2, 4, 8, 16, 28, 32)) -> dict[str, dict[int, int]]:
+    """How often a tuple is handed on until the last join core has it, by the plans of both joins."""
+    tree = {n: _depth([seat.parent for seat in splitjoin.plan(Wish(n, fan_out=2)).seats]) for n in workers}
+    chain = {n: len(low_latency_handshake.plan(Wish(n)).seats) - 1 for n in workers}
+    return {SPLIT: tree, RIVAL: chain}
+
+
+def _depth(parents: Sequence[int | None]) -> int:
+    depths: list[int] = []
+    for parent in parents:  # who hands on comes before whom it hands to
+        depths.append(0 if parent is None else depths[parent] + 1)
+    return max(depths)
+
+
 def figure_13(scale: Scale) -> Found:
-    return found_13([*over_time(scale, SPLIT), *over_time(scale, RIVAL)])
+    return found_13([*over_time(scale, SPLIT), *over_time(scale, RIVAL)], hand_offs())
 
 
-def found_13(rows: Sequence[Row]) -> Found:
-    """What visiting latencies of both joins show."""
+def found_13(rows: Sequence[Row], handed: Mapping[str, Mapping[int, int]]) -> Found:
+    """What visiting latencies of both joins show, and how often each hands a tuple on."""
     windows = sorted({row["size"] for row in rows})
     split = {row["workers"]: row for row in rows if row["strategy"] == SPLIT and row["size"] == windows[-1]}
     rival = {row["workers"]: row for row in rows if row["strategy"] == RIVAL}
@@ -92,11 +110,7 @@ def found_13(rows: Sequence[Row]) -> Found:
             "SplitJoin's grows more slowly with the join cores", grown["split"] < grown["rival"],
             f"exponents {grown['split']:.2f} and {grown['rival']:.2f}", cores=8, quick=False,
         ),
-        Claim(
-            "tuples that meet do so before either is through (visiting is below processing latency)",
-            all(row["visiting_ms"] <= row["processing_ms"] for row in split.values()),
-            ", ".join(f"{n}: {row['visiting_ms']:.2g} and {row['processing_ms']:.2g} ms" for n, row in split.items()),
-        ),
+        _of_hand_offs(handed),
     ]  # fmt: skip
     lines = curves(
         [row for row in rows if row["strategy"] == SPLIT], "SplitJoin, {:g} s", by="size", x="workers", y="visiting_ms"
@@ -109,6 +123,9 @@ def found_13(rows: Sequence[Row]) -> Found:
         Panel("join cores", "visiting latency, ms", [
             Line(name, [28], [ms], published=True) for name, ms in PAPER_VISITING_MS.items()
         ], "in the paper"),
+        Panel("join cores", "hand-offs until the last has a tuple", [
+            Line(name, list(by), list(by.values())) for name, by in handed.items()
+        ], "by the plans, a tree of fan-out 2"),
     ]  # fmt: skip
     sentence = (
         f"With {most} join cores SplitJoin compares two tuples after {split[most]['visiting_ms']:.2g} ms; until their result is "
@@ -120,6 +137,16 @@ def found_13(rows: Sequence[Row]) -> Found:
         "own rate. " + DEPARTS
     )
     return Found(sentence, rows, claims, panels, departs)
+
+
+def _of_hand_offs(handed: Mapping[str, Mapping[int, int]]) -> Claim:
+    """Equations 2 and 6: what makes the latencies grow, as log k and as k."""
+    tree, chain = handed[SPLIT], handed[RIVAL]
+    holds = all(hops <= log2(n) + 1 for n, hops in tree.items()) and all(hops >= n / 2 for n, hops in chain.items())
+    return Claim(
+        "a tuple is handed on as often as the logarithm of the join cores in SplitJoin, as their number in the rival", holds,
+        ", ".join(f"{n}: {tree[n]} and {chain[n]}" for n in tree),
+    )  # fmt: skip
 
 
 def figure_15(scale: Scale) -> Found:
