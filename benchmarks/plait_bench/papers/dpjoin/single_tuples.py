@@ -117,14 +117,18 @@ def _one_by_one(singles: Singles, data: Tables, made: Any, options: dict[str, An
         settled(run, pairs_of(full, singles.within_us))
         for name in (LEFT, RIGHT):  # what was pushed so far becomes ready
             run.push(name, None, late[name].slice(0, 1))
-        settled(
-            run, pairs_of({name: data[name].slice(0, n.num_rows + 1) for name, n in full.items()}, singles.within_us)
-        )
+        rows = {name: table.num_rows + 1 for name, table in full.items()}
+        settled(run, pairs_of({name: data[name].slice(0, n) for name, n in rows.items()}, singles.within_us))
         parts: dict[str, list[int]] = {LEFT: [], RIGHT: []}
         for k in range(1, singles.counted + 1):
             for name in (LEFT, RIGHT):
+                before = [int(worker.comparisons) for worker in run.stats().workers]
                 # By it the tuple before it in its own stream becomes ready, and is compared with the other's whole window.
-                parts[name].append(_longest_part(run, name, late[name].slice(k, 1)))
+                run.push(name, None, late[name].slice(k, 1))
+                rows[name] += 1
+                settled(run, pairs_of({each: data[each].slice(0, n) for each, n in rows.items()}, singles.within_us))
+                after = [int(worker.comparisons) for worker in run.stats().workers]
+                parts[name].append(max(b - a for a, b in zip(before, after, strict=True)))
         ready = _paced(run, singles, late)
         run.drain()
         times = reader.join()
@@ -142,13 +146,6 @@ def _one_by_one(singles: Singles, data: Tables, made: Any, options: dict[str, An
 
 def _median(values: Sequence[float]) -> float:
     return statistics.median(values) if values else float("nan")
-
-
-def _longest_part(run: Any, name: str, batch: pa.RecordBatch) -> int:
-    before: list[int] = [worker.comparisons for worker in run.stats().workers]
-    run.push(name, None, batch)
-    settled(run, sum(before) + 1)
-    return max(int(worker.comparisons) - was for worker, was in zip(run.stats().workers, before, strict=True))
 
 
 def _paced(run: Any, singles: Singles, late: Mapping[str, pa.RecordBatch]) -> dict[int, float]:
