@@ -210,12 +210,15 @@ def judged_7b(rows: Sequence[Row], cores: int) -> Found:
     short, long = (by[LINEAR, "rate", window] for window in windows)
     ratio = max(short[n] / long[n] for n in short), min(short[n] / long[n] for n in short)
     power = slope(list(short), list(short.values()))
-    wall = by[LINEAR, "wall_rate", windows[0]]
+    wall, chain = by[LINEAR, "wall_rate", windows[0]], by[HANDSHAKE, "rate", windows[0]]
+    common = max(chain)
     within, beyond = max(n for n in wall if n <= max(cores, 1)), max(wall)
     claims = [
         Claim("longer windows lower the rate and change nothing else: by the root of 3", ratio[0] < 2.6 and ratio[1] > 1.2,
               f"{ratio[1]:.2f} to {ratio[0]:.2f} times, the root is 1.73"),
         Claim("the rate goes with the root of the workers", 0.3 < power < 0.7, f"with their power {power:.2f}"),
+        Claim("DP-Join sustains more than Handshake Join", short[common] > chain[common],
+              f"{short[common] / chain[common]:.2f} times as much with {common} workers", quick=False),
         Claim("more workers than cores add little", beyond == within or wall[beyond] < 1.4 * wall[within],
               f"{beyond} workers on {cores} cores sustain {wall[beyond] / wall[within]:.2f} times what {within} do"),
     ]  # fmt: skip
