@@ -83,15 +83,19 @@ def _flat_out(window: int, data: Tables, made: Any, options: dict[str, Any]) -> 
         before, began = run.stats(), time.perf_counter()
         pushed(run, rest, size)
         run.drain()
-        reader.join()
+        found = reader.join()
         took, after = time.perf_counter() - began, run.stats()
     spent = max(b - a for a, b in zip(before.threads_cpu_s, after.threads_cpu_s, strict=True))
     by_worker = [b.comparisons - a.comparisons for a, b in zip(before.workers, after.workers, strict=True)]
     compared = sum(by_worker)
+    # By their ts, not by counters: results of the fill may still be on their way when it has been compared.
+    since_us = min(t.column("ts")[0].as_py() for t in rest.values())
+    results = int(np.count_nonzero(np.asarray(found.column("ts")) >= since_us))
     span_us = statistics.mean(t.column("ts")[-1].as_py() - t.column("ts")[0].as_py() for t in rest.values())
     return {
         "window_s": window * GAP_US / 1e6, "comparisons": compared,
-        "busiest_part": max(by_worker) / compared, "results": after.results - before.results, "busiest_cpu_s": spent,
+        "busiest_part": max(by_worker) / compared, "results": results,
+        "busiest_cpu_s": spent,
         "span_s": span_us / 1e6,
         "comparisons_per_cpu_s": compared / spent, "offered": HIT_RATE * compared / spent, "wall": HIT_RATE * compared / took,
     }  # fmt: skip
