@@ -194,11 +194,15 @@ def compared_per_s(window_tuples: int, workers: int, rows: int = 5_000) -> float
 
 @dataclass(frozen=True)
 class Steps:
-    """STRETCH's figure 5: windows fill at a part of what the threads can do, then the rate changes. Seconds of real time."""
+    """STRETCH's figure 5: windows fill at a part of what the threads can do, then the rate changes. Seconds of real time.
+
+    `row_s`: how much of it a row of the course stands for.
+    """
 
     window_s: float
     before_s: float
     after_s: float
+    row_s: float = 1.0
 
 
 #: The paper's: windows of 5 minutes, a change after 6.
@@ -225,7 +229,7 @@ def stepped(steps: Steps, workers: int, parts: tuple[float, float], comparisons_
         **options: Those of `on_threads`.
 
     Returns:
-        What was found before and after, and a row for each second.
+        What was found before and after, and a row for each second, or as `steps` say.
     """
     most = highest_rate(comparisons_per_s, steps.window_s)
     rates, spans = tuple(part * most for part in parts), (steps.before_s, steps.after_s)
@@ -258,12 +262,15 @@ def stepped(steps: Steps, workers: int, parts: tuple[float, float], comparisons_
             if steps.window_s <= at < steps.window_s + PUSH_S:
                 run.hold_policy(False)
             last = k + 1 in (turn, pushes)
-            if last or at - second >= 1.0:
+            if last or at - second >= steps.row_s - PUSH_S / 2:
                 stats = run.stats()
                 sent = stats.rows
                 series.append({
-                    "second": round(at, 1), "tuples_per_s": (sent - seen[0]) / (at - second),
+                    "second": round(at, 2), "tuples_per_s": (sent - seen[0]) / (at - second),
                     "comparisons_per_s": (stats.comparisons - seen[2]) / (at - second), "threads": len(set(run.owners)),
+                    # A change is done when its threads have come to it: on a busy machine later than it is called for.
+                    "called_for": stats.changes[-1].after if stats.changes else workers,
+                    "cpu_s": sum(stats.threads_cpu_s),
                     "push_p50_ms": stats.latency_from_push_ms.p50, "late_s": time.perf_counter() - begin - at,
                 })  # fmt: skip
                 seen, second = (sent, at, stats.comparisons), at

@@ -35,6 +35,7 @@ def test_an_operator_that_only_forwards_virtual_and_pure():
     (row,) = operators.forwarding(quick=True, threads=(2,), rows=400)
     assert row["same results"]
     assert row["virtual push_p50_ms"] > 0
+    assert row["virtual cpu_us"] > 0
 
 
 def test_scalejoin_in_buckets_is_machine_code_and_finds_the_joins_pairs():
@@ -57,13 +58,14 @@ def test_the_root_law():
 
 
 def test_a_load_that_steps_has_a_row_a_second_and_its_phases():
-    steps = runs.Steps(window_s=0.1, before_s=0.2, after_s=0.2)
+    steps = runs.Steps(window_s=0.1, before_s=0.2, after_s=0.2, row_s=0.1)
     found, series = runs.stepped(steps, 1, (0.5, 0.8), 100_000.0)
     assert found["rate after"] > found["rate before"] > 0
     assert {"threads before", "threads after", "changes"} <= found.keys()
-    assert len(series) == 2
+    assert [row["second"] for row in series] == pytest.approx([0.1, 0.2, 0.3, 0.4], abs=1.5 * runs.PUSH_S)
+    assert all(row["called_for"] >= 1 for row in series)
     sent = 0.2 * (found["rate before"] + found["rate after"])
-    assert sum(row["tuples_per_s"] * 0.2 for row in series) == pytest.approx(sent, rel=0.2)
+    assert sum(row["tuples_per_s"] * 0.1 for row in series) == pytest.approx(sent, rel=0.2)
 
 
 def test_full_is_for_those_that_have_it():
