@@ -103,10 +103,10 @@ class Claim:
     instead: str = ""
 
     def verdict(self, scale: Scale) -> Literal["holds", "fails", "explained", "not judged"]:
+        if scale.cores < self.cores or (scale.size == "quick" and not self.quick):
+            return "not judged"  # it might hold, or not, by chance
         if self.holds:
             return "holds"
-        if scale.cores < self.cores or (scale.size == "quick" and not self.quick):
-            return "not judged"
         return "explained" if self.instead else "fails"
 
 
