@@ -28,9 +28,8 @@ EVALUATED = {
 
 def test_every_figure_and_table_of_the_evaluations_has_a_study() -> None:
     for paper in PAPERS:
-        labels = {
-            re.sub(r"(figure \d+)[a-z]$", r"\1", study.label) for study in report.studies() if study.paper == paper
-        }
+        own = [study.label for study in report.studies() if study.paper == paper]
+        labels = {" ".join(label.split()[:2]).rstrip("abc") for label in own}  # figure 7a, figure 5 intra-epoch
         assert EVALUATED[paper] - labels == set(), paper
 
 
