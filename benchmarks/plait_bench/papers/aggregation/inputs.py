@@ -31,6 +31,8 @@ PUBLISHED: dict[str, dict[str, float]] = {
     "k-OI": {WIML: 2.6e6}, "K-OI": {WIML: 430_000}, "w-OI": {WIML: 2.4e6, MQ: 2.4e6 / 19}, "W-OI": {WIML: 1.4e6, MQ: 1.4e6 / 16},
     "f-OI": {WIML: 615_000, MQ: 615_000 / 9}, "F-OI": {WIML: 615_000, MQ: 615_000 / 9},
 }  # fmt: skip
+#: With fewer, the threads that push and the one that gives out share cores, and the sum of their work counts, not the slowest.
+CORES = 8
 DEPARTS = (
     "Made-up data with the paper's schemas, keys and shares. Inputs are pushed in batches by as many threads as there are cores. "
     "Latency is that of a run flat out, with as much waiting as there is room for; the paper's is at the highest rate that is "
@@ -77,7 +79,7 @@ def trends(name: str, rows: Sequence[Row]) -> list[Claim]:
     falls = Claim(
         "what the multi-queues let through falls as inputs are added",
         (grown[MQ] + grown[MQ_LF]) / 2 < (0.9 if readings else 1.0),
-        f"MQ {grown[MQ]:.2f} and MQ_LF {grown[MQ_LF]:.2f} of what it was with {fewest}", quick=readings,
+        f"MQ {grown[MQ]:.2f} and MQ_LF {grown[MQ_LF]:.2f} of what it was with {fewest}", quick=False,
     )  # fmt: skip
     if best != WIML:
         return [falls, Claim("what TuML-SC lets through is rather stable", grown[best] > 0.6, shown, quick=readings)]
@@ -106,9 +108,9 @@ def ranks(name: str, rows: Sequence[Row]) -> list[Claim]:
     )
     return [
         Claim(f"{NAMES[best]}'s threads let more through than MQ's", gain(rows, best, most) > 1.05,
-              f"{gain(rows, best, most):.2f} times with {most} inputs", quick=on_readings(name)),
+              f"{gain(rows, best, most):.2f} times with {most} inputs", quick=False, instead=instead),
         Claim(f"{NAMES[best]} has the higher throughput", rate[best] > rate[MQ],
-              f"{millions(rate[best])} against {millions(rate[MQ])} t/s", quick=False, instead=instead),
+              f"{millions(rate[best])} against {millions(rate[MQ])} t/s", cores=CORES, quick=False, instead=instead),
         Claim(f"{NAMES[best]} has the lower latency", ms[best] < ms[MQ], f"{ms[best]:.0f} against {ms[MQ]:.0f} ms", quick=False,
               instead=instead),
     ]  # fmt: skip

@@ -51,7 +51,7 @@ def by_injected(rows: Sequence[Row], best: str) -> Found:
     blown = {d: whole[d, rates[-1]] / min(whole[d, rate] for rate in rates[:-1]) for d in designs}
     claims = [
         Claim("latency explodes when more is injected than a design can do", geometric_mean(blown.values()) > 2,
-              ", ".join(f"{NAMES[d]} {times:.0f} times" for d, times in blown.items())),
+              ", ".join(f"{NAMES[d]} {times:.0f} times" for d, times in blown.items()), quick=False),
         _falls_first(whole, rates, designs),
         *([_lowest(whole, rates)] if best == WIML else []),
     ]  # fmt: skip
