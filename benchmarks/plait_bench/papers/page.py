@@ -22,6 +22,12 @@ td, th { padding: .15rem .6rem; border: 1px solid var(--line); text-align: left;
 .holds { color: var(--good); } .fails { color: var(--bad); font-weight: 600; } .explained, .not { color: var(--dim); }
 summary { cursor: pointer; color: var(--dim); }
 """
+COUNTED = {
+    "holds": "hold",
+    "fails": "do not hold",
+    "explained": "differ, with the reason",
+    "not judged": "are not judged here",
+}
 WORDS = {"holds": "holds", "fails": "does not hold", "explained": "differs, explained", "not judged": "not judged here"}
 
 
@@ -45,7 +51,7 @@ def page(outcomes: Sequence[Outcome]) -> str:
 
 def _opening(outcomes: Sequence[Outcome]) -> str:
     verdicts = [verdict for each in outcomes for verdict in each.verdicts]
-    counts = ", ".join(f"{verdicts.count(v)} {WORDS[v]}" for v in WORDS if v in verdicts)
+    counts = ", ".join(f"{verdicts.count(v)} {COUNTED[v]}" for v in COUNTED if v in verdicts)
     sizes = ", ".join(dict.fromkeys(each.size for each in outcomes))
     facts = dict(outcomes[0].machine) if outcomes else {}
     loads = [each.machine["load"] for each in outcomes if each.machine.get("load") is not None]
