@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from plait.core.aggregate.accumulators import Accumulator, Place
-from plait.core.aggregate.base import Closed
+from plait.core.aggregate.closed import Closed
 from plait.core.aggregate.functions import Use, accumulator_of, value_part
 from plait.core.aggregate.lists import Listed, Lists
 from plait.core.aggregate.panes import window_record

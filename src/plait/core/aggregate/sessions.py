@@ -13,8 +13,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from plait.core.aggregate.base import Closed
-from plait.core.aggregate.closed import Pairs
+from plait.core.aggregate.closed import Closed, Pairs
 from plait.core.aggregate.columns import Read
 from plait.core.aggregate.span import FIRST, PaneWindows
 from plait.core.kernels import panes

@@ -2,7 +2,7 @@
 
 The way of a batch (`PaneWindows.take`): columns as arrays (`reads`), a group number for each tuple (`groups`), a slot for
 each tuple (`_assign`), every function adds to its own accumulator (`accumulators`, `lists`), windows that close are merged
-from slots, and merged rows become Arrow columns (`base.Later`). Windows of tuples are in `counted`.
+from slots, and merged rows become Arrow columns (`closed.Later`). Windows of tuples are in `counted`.
 
 Windows are [k*advance, k*advance + size) for every integer k, aligned at 0, in microseconds (design.md, section 1). A
 row's ts is its window's end - 1, and rows come by (ts, key). A window closes when the frontier is at or after its end.
@@ -23,8 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from plait.core.aggregate.accumulators import Accumulator
-from plait.core.aggregate.base import Closed, Later
-from plait.core.aggregate.closed import Pairs, Slid
+from plait.core.aggregate.closed import Closed, Later, Pairs, Slid
 from plait.core.aggregate.columns import Read
 from plait.core.aggregate.functions import Use, accumulator_of, fold_of
 from plait.core.aggregate.groups import Groups

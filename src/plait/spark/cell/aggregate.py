@@ -27,11 +27,11 @@ import numpy as np
 import pyarrow as pa
 
 from plait.core import keys
-from plait.core.aggregate.base import Closed
+from plait.core.aggregate.closed import Closed
+from plait.core.aggregate.counted import RankedPanes
 from plait.core.aggregate.panes import RECORDS, window_record
 from plait.core.aggregate.parts import Layout as Parts
 from plait.core.aggregate.parts import PaneFold, PartPanes, layout
-from plait.core.aggregate.ranks import RankedPanes
 from plait.core.aggregate.reads import Columns
 from plait.core.aggregate.sessions import SessionPanes
 from plait.core.aggregate.span import SpanPanes, span_window

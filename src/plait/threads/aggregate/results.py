@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from plait.core import keys
-from plait.core.aggregate.base import Closed, Later
+from plait.core.aggregate.closed import Closed, Later
 from plait.core.aggregate.panes import window_record
 from plait.core.rows import Payload
 from plait.order import AFTER_ALL, BEFORE_ALL

@@ -31,7 +31,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from plait.core.aggregate.base import Closed
+from plait.core.aggregate.closed import Closed
 from plait.core.aggregate.panes import pane_windows, window_record
 from plait.core.rows import Payload
 from plait.order import AFTER_ALL

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from plait.core.aggregate.accumulators import Accumulator, Frozen
-from plait.core.aggregate.base import Closed, Later
-from plait.core.aggregate.closed import Pairs, Slid
+from plait.core.aggregate.closed import Closed, Later, Pairs, Slid
 from plait.core.aggregate.span import SpanPanes, span_window
 from plait.core.kernels import panes
 from plait.order import AFTER_ALL
