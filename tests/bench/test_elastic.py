@@ -57,6 +57,7 @@ def test_the_root_law():
     assert runs.highest_rate(2_000_000.0, 4.0) == 1_000.0, "1,000 tuples a second, each of which meets 2,000"
 
 
+@pytest.mark.slow  # `make papers` has the same study
 def test_a_load_that_steps_has_a_row_a_second_and_its_phases():
     steps = runs.Steps(window_s=0.1, before_s=0.2, after_s=0.2, row_s=0.1)
     found, series = runs.stepped(steps, 1, (0.5, 0.8), 100_000.0)

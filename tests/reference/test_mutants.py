@@ -212,7 +212,7 @@ PLANTED: dict[str, tuple[tuple[str, str, str, str], ...]] = {
         ("winset closes too early", "spans", "if start + self.size <= ts", "if start + self.size <= ts + 1"),
         ("window closed at its end", "spans",
          "self.advance + self.size > row.ts", "self.advance + self.size >= row.ts"),
-        ("window's ts is its end", "spans", "self.emit(end - 1, (end - 1, *group)", "self.emit(end, (end, *group)"),
+        ("window's ts is its end", "spans", "self.emit(end - 1, (end - 1, *group), start", "self.emit(end, (end, *group), start"),
         ("winset by first sight", "spans", "for group in sorted(winset)", "for group in winset"),
         ("truncating division", "spans", "last = row.ts // self.advance", "last = int(row.ts / self.advance)"),
         ("-0.0 as a group's name", "spans", "one_form(rows[0].values[at])", "rows[0].values[at]"),
@@ -222,7 +222,7 @@ PLANTED: dict[str, tuple[tuple[str, str, str, str], ...]] = {
     ),
     "folds": (
         ("sum by adding floats", "sums", "return rounded(exact_sum(values))", "return float(sum(values))"),
-        ("variance of the population", "spans", "/ (len(values) - 1))", "/ len(values))"),
+        ("variance of the population", "spans", "for v in values) / (len(values) - 1)", "for v in values) / len(values)"),
         ("last is the first", "spans", "rows[-1].values[at]", "rows[0].values[at]"),
         ("mean counts NULL", "spans",
          "if row.values[at] is not None]\n        return of_values",

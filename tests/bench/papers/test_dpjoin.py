@@ -189,6 +189,7 @@ def test_layouts_are_run_flat_out_and_all_compare_the_same() -> None:
     assert rows[2]["busiest_part"] == pytest.approx(0.25, rel=0.05)
 
 
+@pytest.mark.slow  # `make papers` has the same study
 def test_a_tuple_s_longest_part_is_counted() -> None:
     each = single_tuples.Singles((200, 600), 2, 4, 0.001)
     rows = single_tuples.by_layout(each, [("linear", (4, 1)), ("square", (2, 2))])

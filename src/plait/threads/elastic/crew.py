@@ -58,6 +58,9 @@ class Crew:
         made_ready(epochs.hand_on, gate, words, 0, 0, 1, 1)
         made_ready(epochs.park, control, shared.HALT, words, 0, PARKED_NS)
         made_ready(epochs.nears, words, 0)
+        made_ready(epochs.prepare_at_gate, gate, words, 0)
+        made_ready(epochs.sleep_at_gate, gate, words, 0, 0, WAIT_NS)
+        made_ready(epochs.stay_awake, gate, words, 0)
 
     def serve(self, thread: int, step: Callable[[int], int]) -> None:
         """Until every share has come to its end. `step(share)` takes one batch of it, if there is one, and answers as above.
