@@ -59,7 +59,7 @@ def cost(group: Group) -> Found:
     claims = [
         Claim("a dearer function costs throughput", geometric_mean(dearer.values()) > 1.05, _told(dearer), quick=False),
         Claim("TuML-SC improves less on MQ where the function is dear", tuml["F-OS"] < tuml["k-OS"],
-              f"{tuml['F-OS']:.2f} times on F-OS, {tuml['k-OS']:.2f} on k-OS"),
+              f"{tuml['F-OS']:.2f} times on F-OS, {tuml['k-OS']:.2f} on k-OS", quick=False),
         Claim("WiML improves on MQ by about the same, whatever the function costs", 0.5 < wiml[1] / wiml[0] < 2.0,
               f"{wiml[0]:.2f} times on f-OI, {wiml[1]:.2f} on F-OI", quick=False),
     ]  # fmt: skip
