@@ -332,3 +332,36 @@ def test_a_csv_folder_streams_through_the_reference_in_constant_memory(tmp_path:
     # A block of CSV, its Arrow form and a slice of rows for each of two lanes, and a row group of the results (12 MB);
     # 120 MB of text went through.
     assert grown_mb < 100
+
+
+AGGREGATE = """
+[streams.s]
+path = "s.csv"
+unit = "us"
+
+[query]
+kind = "aggregate"
+input = "s"
+session = "5us"
+by = "k"
+
+[query.compute]
+p = "quantile(x, 0.9)"
+c = "corr(x, y)"
+t = "top(x, 2, y)"
+m = { function = "sum", column = "x", where = "y > 1" }
+q = { function = "quantile", column = "x", q = 0.5, interpolate = true }
+"""
+
+
+def test_a_file_can_say_sessions_and_every_argument_of_a_function(tmp_path: Path) -> None:
+    (tmp_path / "s.csv").write_text("ts,k,x,y\n1,1,3,1\n2,1,4,2\n9,1,5,3\n")
+    (tmp_path / "s.toml").write_text(AGGREGATE)
+    compute = {
+        "p": plait.quantile("x", 0.9), "c": plait.corr("x", "y"), "t": plait.top("x", 2, "y"),
+        "m": plait.sum("x", where="y > 1"), "q": plait.quantile("x", 0.5, interpolate=True),
+    }  # fmt: skip
+    query = plait.aggregate(plait.stream("s", unit="us"), session="5us", by="k", compute=compute)
+    done = command("run", tmp_path / "s.toml", "--engine", "threads", "--output", tmp_path / "o.parquet")
+    assert done.returncode == 0, done.stderr
+    assert pq.read_table(tmp_path / "o.parquet").to_pylist() == query.run(tmp_path / "s.csv").to_pylist()

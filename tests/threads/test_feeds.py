@@ -53,6 +53,13 @@ def test_a_query_of_one_stream_takes_its_data_alone() -> None:
         assert difference(expected, COUNTED.run(given, engine="reference")) is None
 
 
+def test_a_misspelt_stream_is_refused_and_no_source() -> None:
+    for engine in ("threads", "reference"):
+        for given in ({"aa": DATA["a"]}, {"aa": "a.parquet"}, {}):
+            with pytest.raises(QueryError, match=r"no such stream|No data is given"):
+                COUNTED.run(given, engine=engine)  # type: ignore[arg-type]
+
+
 def test_a_stream_may_be_called_as_one_of_its_columns() -> None:
     """A dict whose only key is the stream's name is data by stream."""
     query = plait.aggregate(plait.stream("ts", unit="us"), size="5us", compute={"n": plait.count()})

@@ -95,11 +95,12 @@ def feeds(query: Query, data: Any) -> dict[str, Feed]:
         >>> plait.connectors.feeds(query, {"ts": [1, 2]})["s"].rows
         2
     """
-    from plait.connectors.memory import in_seq_order
+    from plait.connectors.memory import in_seq_order, is_columns
     from plait.query.bind import check_data
 
     streams = query.streams()
-    if len(streams) == 1 and not (isinstance(data, Mapping) and set(data) == set(streams)):
+    # A dict of tables is data by stream: a stream's name that is misspelt is no source's.
+    if len(streams) == 1 and (not isinstance(data, Mapping) or (set(data) != set(streams) and is_columns(data))):
         data = dict.fromkeys(streams, data)
     if not isinstance(data, Mapping):
         raise DataError(f"data is a {type(data).__name__}", do="Pass a dict of stream names to tables or paths")
@@ -108,7 +109,7 @@ def feeds(query: Query, data: Any) -> dict[str, Feed]:
     for name, given in data.items():
         made = feed(streams[name], given)
         # Files are in the order of seq already: sorting them would hold them in memory.
-        found[name] = made if isinstance(given, (Feed, str, os.PathLike)) else in_seq_order(streams[name], made)
+        found[name] = made if isinstance(given, (str, os.PathLike)) else in_seq_order(streams[name], made)
     return found
 
 

@@ -10,6 +10,7 @@ NumPy arrays and lists keep NaN and NULL apart.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -183,6 +184,11 @@ def _is_frame(data: Any) -> bool:
     """pandas by its module's name, so that it need not be imported; others by Arrow's C stream and their columns."""
     pandas = type(data).__module__.partition(".")[0] == "pandas" and hasattr(data, "columns")
     return pandas or (hasattr(data, "__arrow_c_stream__") and hasattr(data, "columns"))
+
+
+def is_columns(data: Mapping[Any, Any]) -> bool:
+    """Whether a dict is one of columns: none of its values is a table, a feed or a path."""
+    return bool(data) and not any(_is_table(v) or isinstance(v, (Feed, str, os.PathLike)) for v in data.values())
 
 
 def _is_table(value: Any) -> bool:

@@ -43,8 +43,8 @@ FUNCTIONS: dict[str, plait.Function] = {
     **{f"collect {c}": plait.collect(c) for c in "fst"},
     **{f"distinct {c}": plait.distinct(c) for c in ("k", "s", "b", "z")},
     **{f"std {c}": plait.std(c) for c in ("f", "g", "i", "u")},
-    **{f"covar {x} {y}": plait.covar(x, y) for x, y in ("gi", "iu", "fg", "gg")},
-    **{f"corr {x} {y}": plait.corr(x, y) for x, y in ("gi", "iu", "fg", "gg")},
+    **{f"covar {x} {y}": plait.covar(x, y) for x, y in ("gi", "iu", "fg", "gf", "gg")},
+    **{f"corr {x} {y}": plait.corr(x, y) for x, y in ("gi", "iu", "fg", "gf", "gg")},
     **{f"quantile {q} {c}": plait.quantile(c, q)
        for q, c in ((0.0, "f"), (0.3, "s"), (0.5, "z"), (0.75, "t"), (0.1, "u"), (1, "b"))},
     **{f"between {q} {c}": plait.quantile(c, q, interpolate=True) for q, c in ((0.3, "f"), (0.75, "u"), (0.1, "i"), (0.9, "z"))},

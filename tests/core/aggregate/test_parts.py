@@ -66,6 +66,14 @@ def test_everything_with_everything(seed: int) -> None:
     assert difference(query.reference({"s": rows}), computed(query, rows, chance)) is None
 
 
+def test_an_odd_value_of_either_column_is_told_of_a_part() -> None:
+    compute = {"covar": plait.covar("g", "f"), "corr": plait.corr("f", "g")}
+    query = plait.aggregate(STREAM, size="9us", compute=compute)
+    rows = pa.table({"ts": [1, 2, 3], "g": [1.0, 2.0, 4.0], "f": [1.0, float("inf"), 2.0]})
+    for _ in range(9):
+        assert difference(query.reference({"s": rows}), computed(query, rows, random.Random(3))) is None
+
+
 def test_sums_of_all_sizes_survive_as_bytes() -> None:
     """Whatever was added, in whichever order: what is read back is the same number, and in as few bytes as can be."""
     dice = random.Random(5)

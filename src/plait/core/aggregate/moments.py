@@ -2,7 +2,7 @@
 
 Over floats the differences below lose all their digits where values are large and near to each other. Here sums are exact
 integers times powers of two (`core.aggregate.sums`), the differences are exact, and there is one rounding, at the end.
-tests/core/aggregate/test_exact.py and test_moments.py hold this against fractions.
+tests/core/aggregate/test_panes.py and test_parts.py hold this against the reference's fractions.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Moments(Accumulator):
     """Several exact sums of the same tuples, from which one number is made.
 
     `slots` is not used: the accumulators are inside, and everything is done to all of them. Merged rows have the columns of
-    the first, then those of the second, and so on. All sums count the same tuples, so only the first one's count and odd
-    values travel.
+    the first, then those of the second, and so on. All sums count the same tuples, so one count travels, and the odd values of
+    any of them: whichever column has one, the answer is NaN.
     """
 
     def __init__(self, *sums: Sum) -> None:
@@ -77,8 +77,10 @@ class Moments(Accumulator):
             each.update(low, high, slot, read, refs)
 
     def parts(self, slots: np.ndarray) -> list[pa.Array]:
-        first, *rest = self.sums
-        return [*first.parts(slots), *(each.totals(each.slots[slots]) for each in rest)]
+        rows = [each.slots[slots] for each in self.sums]
+        odd = np.bitwise_or.reduce([own[:, exact.ODD] for own in rows]).astype(np.uint8)
+        totals = [each.totals(own) for each, own in zip(self.sums, rows, strict=True)]
+        return [pa.array(rows[0][:, exact.COUNT]), pa.array(odd), *totals]
 
     def absorb(self, slot: np.ndarray, parts: list[pa.Array]) -> None:
         for each, total in zip(self.sums, parts[2:], strict=True):
