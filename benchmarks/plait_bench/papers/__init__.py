@@ -41,7 +41,7 @@ def run(
 
     Args:
         quick: A look: two minutes on two cores. Claims that need longer are not judged.
-        full: Larger sweeps, for a machine with many cores.
+        full: More workers, for a machine with many cores.
         only: Names of studies (`"scalejoin-5"`) or of papers (`"stretch"`). Empty: all.
         out: The page's path; the data lie beside it, as `.jsonl`. None: `artifacts/papers/SIZE.html`.
         resume: Studies that the data file has already are not measured again.

@@ -37,8 +37,8 @@ class Scale:
     """How much a study may do. It can be a key of a cache, so that figures that share a sweep measure it once.
 
     Attributes:
-        size: `"quick"`, a look of about two seconds a study; `"usual"`, under a minute on two cores; `"full"`, for machines
-            with many cores.
+        size: `"quick"`, a look of about two seconds a study; `"usual"`, under a minute on two cores; `"full"`, as much data
+            with as many workers as a machine with many cores has, in about as long.
         cores: Of this machine.
         attempt: 0, or how often a study was measured before: another key for caches.
     """

@@ -24,9 +24,9 @@ from plait_bench.papers.study import Line, Row, Scale
 
 WINDOWS, FILLED = 2.5, 0.5
 #: Tuples a second of event time, by size; fewer where regular expressions read them.
-PER_SECOND = {"readings": (2_000, 8_000, 12_000), "songs": (600, 8_000, 12_000), "text": (400, 3_000, 5_000)}
-RATED = (100, 1_000, 1_000)  # the same where rates are injected, for so long:
-SPAN_S = (0.3, 1.0, 1.0)
+PER_SECOND = {"readings": (2_000, 8_000), "songs": (600, 8_000), "text": (400, 3_000)}
+RATED = (100, 1_000)  # the same where rates are injected, for so long:
+SPAN_S = (0.3, 1.0)
 T_GATE, RING, WIML, MQ, MQ_LF = "tuml_sc, T-Gate", "tuml_sc", "wiml", *multi_queues.NAMES
 #: As figures name them.
 NAMES = {MQ: "MQ", MQ_LF: "MQ_LF", T_GATE: "TuML-SC on T-Gate", RING: "TuML-SC on the ring", WIML: "WiML"}
@@ -76,8 +76,8 @@ def by_inputs(scale: Scale, name: str) -> tuple[Row, ...]:
     rows: list[dict[str, Any]] = []
     for inputs in scale.pick((5, 20), paper.INPUTS):
         rows += paper.case(
-            name, inputs, times=scale.pick(2 if on_readings(name) else 1, 3), tuples=tuples(scale, name), designs=designs(name),
-            windows=WINDOWS, warm=FILLED, piece=scale.pick(512, 1024, 2048), pieces=5,
+            name, inputs, times=scale.pick(2 if on_readings(name) else 1, 3, 2), tuples=tuples(scale, name), designs=designs(name),
+            windows=WINDOWS, warm=FILLED, piece=scale.pick(512, 1024), pieces=5,
         )  # fmt: skip
     return tuple({"query": name, **row} for row in rows)
 
@@ -90,7 +90,7 @@ def by_threads(scale: Scale, name: str) -> tuple[Row, ...]:
     for gate in scale.pick(("skiplist",), ("skiplist", "ring")):
         made = studies.workers(
             names=(name,), inputs=(5, 20), numbers=numbers, tuples=tuples(scale, name), times=scale.pick(1, 3, 2),
-            windows=WINDOWS, warm=FILLED, piece=scale.pick(512, 1024, 2048), pieces=5, gate=gate,
+            windows=WINDOWS, warm=FILLED, piece=scale.pick(512, 1024), pieces=5, gate=gate,
         )  # fmt: skip
         rows += [{"query": name, "gate": gate, **row} for row in made["rows"]]
     return tuple(rows)

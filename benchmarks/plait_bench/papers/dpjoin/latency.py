@@ -29,7 +29,7 @@ def degree(scale: Scale) -> list[tuple[str, Shape]]:
 
 @cache
 def courses(scale: Scale) -> list[dict[str, Any]]:
-    steps = scale.pick(Course(250, 0.4, 1.0, 5), Course(400, 4.0, 8.0, 16), Course(600, 6.0, 12.0, 24))
+    steps = scale.pick(Course(250, 0.4, 1.0, 5), Course(400, 4.0, 8.0, 16))
     shapes = [*degree(scale), (HANDSHAKE, degree(scale)[-1][1])]
     return [row for kind, shape in shapes for row in course(steps, kind, shape)]
 
@@ -102,11 +102,11 @@ ASYMMETRIC: tuple[Shape, ...] = ((1, 1), (4, 1), (2, 2), (9, 1), (3, 3), (15, 1)
 @cache
 def singles(scale: Scale, rates_as: tuple[int, int], shapes: tuple[Shape, ...]) -> list[dict[str, Any]]:
     """The longest part and the latency by layouts, of streams whose rates are as these."""
-    window = scale.pick(1_200, 6_000, 12_000)
+    window = scale.pick(1_200, 6_000)
     each = Singles(
         (window * rates_as[0], window * rates_as[1]),
         scale.pick(2, 4),
-        scale.pick(10, 150, 300),
+        scale.pick(10, 150),
         scale.pick(0.003, 0.004),
     )
     found = by_layout(each, [(kind_of(*shape), shape) for shape in shapes])

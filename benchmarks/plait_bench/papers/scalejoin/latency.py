@@ -24,7 +24,7 @@ def measured(scale: Scale) -> list[Row]:
     for row in to_replay(scale, "scalejoin", windows_of(scale)):
         made = replayed(
             query(row["window_s"]), rate=row["replay_per_s"], window_s=row["window_s"],
-            seconds=scale.pick(0.5, 2.0), **options_of("scalejoin", row["workers"]),
+            seconds=scale.pick(0.5, 2.0, 1.0), **options_of("scalejoin", row["workers"]),
         )  # fmt: skip
         found = made.stats
         rows.append({

@@ -49,7 +49,7 @@ def over_time(scale: Scale, strategy: str) -> list[Row]:
         options = options_of(strategy, row["workers"]) | own
         made = replayed(
             query(row["window_s"]), rate=row["replay_per_s"], window_s=row["window_s"],
-            seconds=scale.pick(0.4, 2.0), **options,
+            seconds=scale.pick(0.4, 2.0, 1.0), **options,
         )  # fmt: skip
         rows.append(row_of("time", strategy, row["workers"], row["window_s"], made))
     return rows
@@ -64,7 +64,7 @@ def over_count(scale: Scale) -> list[Row]:
         if row["window"] == "count" and (row["size"] == size or scale.size != "quick"):
             rate = PART * row["wall_tuples_per_s"] / 2  # of each stream
             made = replayed(
-                counted(row["size"]), rate=rate, window_s=row["size"] / rate, seconds=scale.pick(0.4, 2.0), strategy=SPLIT,
+                counted(row["size"]), rate=rate, window_s=row["size"] / rate, seconds=scale.pick(0.4, 2.0, 1.0), strategy=SPLIT,
                 workers=row["workers"], fan_in=2,
             )  # fmt: skip
             rows.append(row_of("count", SPLIT, row["workers"], row["size"], made))

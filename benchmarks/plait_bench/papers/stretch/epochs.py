@@ -41,7 +41,7 @@ def contenders(numbers: Sequence[int]) -> list[tuple[str, int, dict[str, Any]]]:
 
 
 def intra_epoch(scale: Scale) -> Found:
-    window_s = scale.pick(0.05, 0.4, 0.5)
+    window_s = scale.pick(0.05, 0.4)
     numbers = scale.pick((1, 4), (1, 2, 4, 8), (1, 2, 4, 8, 12, 15))
     rows = []
     for name, threads, options in contenders(numbers):
@@ -139,7 +139,7 @@ def stepped(scale: Scale, step: float) -> list[dict[str, Any]]:
     """The course of runs whose load goes from 70 percent to `step`, a row an interval: with the policy, and, where there is time,
     with threads that stay as they are, which is ScaleJoin."""
     workers = starting(scale, step < 0.7)
-    steps = scale.pick(runs.Steps(0.4, 0.6, 2.0, 0.2), runs.Steps(2.0, 4.0, 6.0, 0.5), runs.Steps(5.0, 6.0, 8.0, 1.0))
+    steps = scale.pick(runs.Steps(0.4, 0.6, 2.0, 0.2), runs.Steps(2.0, 4.0, 6.0, 0.5))
     shares = 4 * max(2, workers)
     told = Thresholds()(Load(workers, shares, (min(step, 1.0),) * workers, 1.0, (max(step - 1, 0.0),) * workers))
     rows: list[dict[str, Any]] = []
@@ -242,7 +242,7 @@ def imbalance_percent(threads: int, shares: int, rows: int) -> float:
 
 
 def reconfiguration(scale: Scale) -> Found:
-    number, window = scale.pick(8, 60, 200), scale.pick(4_000, 10_000)
+    number, window = scale.pick(8, 60), scale.pick(4_000, 10_000)
     changes = ((1, 2), (2, 4)) if scale.cores < 12 or scale.size != "full" else ((1, 2), (2, 4), (5, 9), (9, 16))
     rows: list[dict[str, Any]] = []
     for before, after in changes:

@@ -57,7 +57,7 @@ def costs_of(input_s: float) -> model.Costs:
 
 def figure_4a(scale: Scale) -> Found:
     numbers = scale.pick((1, 6, 11), (1, 2, 4, 6, 8, 11, 16))
-    costs, tuples = costs_of(scale.pick(0.7e-3, 2.8e-3)), scale.pick(16, 24, 60)
+    costs, tuples = costs_of(scale.pick(0.7e-3, 2.8e-3)), scale.pick(16, 24)
     synthetic_costs.warm_up()
     rows = [synthetic_costs.measured(kind, n, costs, tuples) for n in numbers for kind in KINDS]
     return judged_4a([row | {"d_input_ms": 1e3 * costs.input_s} for row in rows])
@@ -109,7 +109,7 @@ def judged_4a(rows: Sequence[Row]) -> Found:
 @cache
 def forwarded(scale: Scale) -> list[dict[str, Any]]:
     numbers = scale.pick((1, 2, 4), (1, 2, 4, 8), (1, 2, 4, 8, 16))
-    return operators.forwarding(scale.size == "quick", threads=numbers, rows=scale.pick(4_000, 60_000, 100_000))
+    return operators.forwarding(scale.size == "quick", threads=numbers, rows=scale.pick(4_000, 60_000))
 
 
 def figure_4b(scale: Scale) -> Found:
