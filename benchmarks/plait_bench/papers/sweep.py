@@ -36,7 +36,7 @@ def workers_of(scale: Scale) -> tuple[int, ...]:
 
 
 def windows_of(scale: Scale) -> tuple[float, ...]:
-    """In the papers' proportions of 5, 10 and 15 minutes, in seconds. More workers sustain higher rates, which fill shorter ones."""
+    """In the papers' proportions of 5, 10 and 15 minutes, in seconds; shorter where many workers sustain more."""
     return scale.pick((0.1, 0.2, 0.3), (1.0, 2.0, 3.0), (0.5, 1.0, 1.5))
 
 

@@ -76,8 +76,8 @@ def by_inputs(scale: Scale, name: str) -> tuple[Row, ...]:
     rows: list[dict[str, Any]] = []
     for inputs in scale.pick((5, 20), paper.INPUTS):
         rows += paper.case(
-            name, inputs, times=scale.pick(2 if on_readings(name) else 1, 3, 2), tuples=tuples(scale, name), designs=designs(name),
-            windows=WINDOWS, warm=FILLED, piece=scale.pick(512, 1024), pieces=5,
+            name, inputs, times=scale.pick(2 if on_readings(name) else 1, 3, 2), tuples=tuples(scale, name),
+            designs=designs(name), windows=WINDOWS, warm=FILLED, piece=scale.pick(512, 1024), pieces=5,
         )  # fmt: skip
     return tuple({"query": name, **row} for row in rows)
 
