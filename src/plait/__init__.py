@@ -22,7 +22,7 @@ Example:
 """
 
 from plait.errors import BehindError, DataError, LateError, PendingError, PlaitError, QueryError, RunError
-from plait.query import ALL, FILE, PARTITION, Query, Stream, aggregate, asof, join, operator, stream, timer
+from plait.query import ALL, FILE, PARTITION, Query, Stream, aggregate, asof, join, operator, stream, timer, union
 from plait.query import functions as _functions
 from plait.query import statistics as _statistics
 from plait.query.functions import *  # noqa: F403 - the registered aggregate functions
@@ -35,6 +35,6 @@ __version__ = "0.1.0"
 __all__ = [
     "ALL", "FILE", "PARTITION", "BehindError", "DataError", "LateError", "PendingError", "PlaitError", "Query",
     "QueryError", "RunError", "Stream", "aggregate", "asof", "join", "maximum", "minimum", "operator", "stream", "text",
-    "timer",
+    "timer", "union",
 ]  # fmt: skip
 __all__ += _functions.__all__ + _statistics.__all__

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,11 @@ import pyarrow as pa
 from plait.errors import QueryError
 from plait.query.base import Node, Query, check_name, check_node
 from plait.query.functions import Function
+from plait.query.row_by_row import expressed
 from plait.schema import duration_text, duration_us, listed
+
+#: What groups tuples: a column's name, an expression as SQL text, or a function of one row.
+Key = str | Callable[..., Any]
 
 #: Columns every aggregate row has; keys and results can't be called so.
 RESERVED = ("ts", "window_start", "window_end")
@@ -118,7 +122,7 @@ def aggregate(
     size: Any = None,
     advance: Any = None,
     session: Any = None,
-    by: str | Iterable[str] = (),
+    by: Key | Iterable[Key] | Mapping[str, Key] = (),
     compute: Mapping[str, Function],
     name: str | None = None,
 ) -> Aggregate:
@@ -134,7 +138,8 @@ def aggregate(
         advance: From one window's beginning to the next one's, of the same kind as `size`. None: `size`, so windows tumble.
         session: Instead of `size`: the silence of a key, a duration, after which its session has ended. `window_start` is then
             the first tuple's ts, and `window_end` the last one's plus that duration.
-        by: The key's column, or several. None given: all tuples are one group.
+        by: The key's column, or several: a name, SQL text, or a function of one row. A dict names them: {"day": "ts / 86400"}.
+            None given: all tuples are one group.
         compute: Output columns by name, each with a function such as `plait.count()` or `plait.mean("x")`.
         name: What other queries call this one.
 
@@ -155,10 +160,7 @@ def aggregate(
     """
     check_node(input, "input of aggregate")
     window = _window(size, advance) if session is None else _session(session, size, advance)
-    keys = listed(by)
-    for key in keys:
-        if not isinstance(key, str) or not key:
-            raise QueryError(f"by={by!r} names no columns", do="Pass a column's name or a list of them")
+    keys = _keys(by)
     if not isinstance(compute, Mapping) or not compute:
         raise QueryError(f"compute={compute!r} computes nothing", do="Pass a dict such as {'n': plait.count()}")
     for column, function in compute.items():
@@ -186,6 +188,22 @@ def aggregate(
     )
     query.streams()
     return query
+
+
+def _keys(by: Any) -> tuple[str, ...]:
+    """The key's columns. What is no column of the input is made from its text when the columns are known (`bind`)."""
+    found: list[str] = []
+    for key in by.items() if isinstance(by, Mapping) else listed(by):
+        name, given = key if isinstance(by, Mapping) else (None, key)
+        if name is not None and isinstance(name, str) and name and (callable(given) or (isinstance(given, str) and given)):
+            found.append(expressed(given, name))
+        elif name is None and callable(given):
+            found.append(expressed(given))
+        elif name is None and isinstance(given, str) and given:
+            found.append(given)
+        else:
+            raise QueryError(f"by={by!r} names no columns", do="Pass a column's name or a list of them")
+    return tuple(found)
 
 
 def _session(session: Any, size: Any, advance: Any) -> Window:

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from plait.errors import QueryError, RunError
 from plait.query.run_options import SparkOptions, ThreadsOptions
+from plait.query.row_calls import RowCalls
 from plait.query.stream import Stream
 from plait.schema import is_number
 
@@ -67,7 +68,7 @@ def has_executor(name: str) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Query:
+class Query(RowCalls):
     """A frozen description of what to compute; the result of `plait.join`, `asof`, `aggregate` or `operator`.
 
     A query's output is a stream with one source. So a query can be an input of another query.

@@ -5,6 +5,7 @@ All executors bind before anything runs, so a missing column is found before the
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -17,6 +18,7 @@ from plait.query.base import Node, Query
 from plait.query.join import Asof, Join, side_names
 from plait.query.operator import Operator
 from plait.query.predicate import Predicate
+from plait.query.row_by_row import TS, BoundStep, Expressed, Kept, RowByRow, Select, Union, computed
 from plait.query.stream import Stream
 from plait.query.types import column_type, is_number
 from plait.schema import joint_time_type, time_kind
@@ -32,6 +34,8 @@ class Bound:
         schema: Its output's columns. A query's begin with `ts`.
         time_kind: "zoned", "naive" or "count": what its ts looks like.
         predicate: Of a join the condition, with its columns found and its types checked. Else None.
+        steps: What is done to each of its rows on their way to who reads them; `schema` is what they are after it.
+        own: The node's own columns, where steps have changed them; see `made`.
 
     Example:
         >>> import plait, pyarrow as pa
@@ -45,6 +49,25 @@ class Bound:
     schema: pa.Schema
     time_kind: str
     predicate: Predicate | None = field(default=None)
+    steps: tuple[BoundStep, ...] = ()
+    own: pa.Schema | None = None
+
+    @property
+    def made(self) -> pa.Schema:
+        """See the class."""
+        return self.schema if self.own is None else self.own
+
+    @property
+    def bare(self) -> Bound:
+        """The node alone, with its own columns."""
+        return dataclasses.replace(self, schema=self.made, steps=(), own=None)
+
+    def then(self, *steps: BoundStep) -> Bound:
+        """The same node, of which each row goes through these steps too."""
+        schema = self.schema
+        for step in steps:
+            schema = schema if isinstance(step, Kept) else step.schema
+        return dataclasses.replace(self, schema=schema, steps=(*self.steps, *steps), own=self.made)
 
 
 def bind(node: Node, schemas: Mapping[str, pa.Schema]) -> Bound:
@@ -71,6 +94,8 @@ def bind(node: Node, schemas: Mapping[str, pa.Schema]) -> Bound:
         node.check(schema)
         _check_reserved(schema, f"Stream {node.name!r}")
         return Bound(node, (), schema, time_kind(schema.field(node.time).type))
+    if isinstance(node, RowByRow):
+        return _bind_rows(node, bind(node.input, schemas))
     inputs = tuple(bind(child, schemas) for child in node.inputs)
     ts_type = joint_time_type([i.time_kind for i in inputs])
     match node:
@@ -80,12 +105,53 @@ def bind(node: Node, schemas: Mapping[str, pa.Schema]) -> Bound:
             return _bind_asof(node, inputs, ts_type)
         case Aggregate():
             return _bind_aggregate(node, inputs, ts_type)
+        case Union():
+            return _bind_union(node, inputs, ts_type)
         case Operator():
             schema = pa.schema([pa.field("ts", ts_type), *node.output])
             _check_reserved(schema, "The output of an operator")
             return Bound(node, inputs, schema, time_kind(ts_type))
         case _:
             raise TypeError(f"unknown kind of query: {type(node).__name__}")
+
+
+def _bind_rows(node: RowByRow, found: Bound) -> Bound:
+    """What a node's rows become, step by step. A query's keep their ts in front."""
+    own = None if isinstance(found.node, Stream) else TS
+    for step in node.steps:
+        found = found.then(step.bind(found.schema, own))
+    _check_reserved(found.schema, "What is selected")
+    return found
+
+
+def _bind_union(node: Union, inputs: tuple[Bound, ...], ts_type: pa.DataType) -> Bound:
+    """`ts`, then the columns that all inputs have."""
+    columns = [_columns(each) for each in inputs]
+    first = columns[0]
+    for place, other in enumerate(columns[1:], 2):
+        if [(f.name, f.type) for f in other] != [(f.name, f.type) for f in first]:
+            raise QueryError(
+                f"Inputs 1 and {place} of the union have different columns",
+                why=f"one has {_listed(first)}, the other {_listed(other)}",
+                do="Bring them to the same names and types, in the same order, with select",
+            )
+    fields = [
+        pa.field(field.name, field.type, any(other[at].nullable for other in columns))
+        for at, field in enumerate(first)
+    ]  # fmt: skip
+    if any(field.name == TS for field in fields):
+        raise QueryError("Two columns of the union's rows would be called 'ts'", do="Rename the column in the input")
+    return Bound(node, inputs, pa.schema([pa.field(TS, ts_type), *fields]), time_kind(ts_type))
+
+
+def _columns(input: Bound) -> list[pa.Field]:
+    """An input's columns but for its time: of a query `ts`, of a stream its time column if that is called so."""
+    time = input.node.time if isinstance(input.node, Stream) else TS
+    return [field for field in input.schema if field.name != TS or field.name != time]
+
+
+def _listed(fields: list[pa.Field]) -> str:
+    return ", ".join(f"{field.name} {field.type}" for field in fields)
 
 
 #: What plait's own columns begin with: a result's key, and what rows carry on their way. Spark asks for no capitals.
@@ -178,7 +244,7 @@ def _pair_schema(node: Join | Asof, left: pa.Schema, right: pa.Schema | None, ts
 
 def _bind_aggregate(node: Aggregate, inputs: tuple[Bound, ...], ts_type: pa.DataType) -> Bound:
     """An aggregate's columns: `ts`, the window's edges, the key, and the functions' results."""
-    (source,) = inputs
+    (source,) = inputs = (_with_expressions(node, inputs[0]),)
     label = f"stream {node.input.name!r}" if isinstance(node.input, Stream) else "the input"
     keys = []
     for column in node.by:
@@ -198,3 +264,19 @@ def _bind_aggregate(node: Aggregate, inputs: tuple[Bound, ...], ts_type: pa.Data
     )
     _check_reserved(schema, "The result of an aggregate")
     return Bound(node, inputs, schema, time_kind(ts_type))
+
+
+def _with_expressions(node: Aggregate, source: Bound) -> Bound:
+    """The input with a column more for each expression that `by=` or a function names in a column's place."""
+    made = {name: expression for _, function in node.compute for name, expression in function.made}
+    made |= {name: name.computed for name in node.by if isinstance(name, Expressed)}
+    named = [*node.by, *(name for _, function in node.compute for name in function.columns)]
+    new = [
+        (name, made[name] if name in made else computed(name, name, node.input.name or "row"))
+        for name in dict.fromkeys(named)
+        if name not in source.schema.names and (name in made or not name.isidentifier())
+    ]
+    if not new:
+        return source
+    own = None if isinstance(source.node, Stream) else TS
+    return source.then(Select(tuple(new), adds=True).bind(source.schema, own))

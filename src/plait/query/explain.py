@@ -10,6 +10,7 @@ from plait.query.aggregate import Aggregate
 from plait.query.base import Node, Query
 from plait.query.join import Asof, Join
 from plait.query.operator import Operator
+from plait.query.row_by_row import RowByRow, Union
 from plait.query.stream import FILE, PARTITION, Stream
 from plait.schema import duration_text
 
@@ -65,6 +66,10 @@ def _query(query: Query) -> str:
             what = ", ".join(f"{name} = {function.describe()}" for name, function in query.compute)
             by = f" by {', '.join(query.by)}" if query.by else ""
             return f"aggregate{label}{by}, windows of {query.window.describe()}: {what}"
+        case RowByRow():
+            return ", ".join(step.describe() for step in query.steps)
+        case Union():
+            return f"union{label}"
         case Operator():
             return f"operator{label}, {query.buckets} buckets: {getattr(query.process, '__name__', 'process')}"
         case _:

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from plait.errors import QueryError
 from plait.query.predicate import Predicate, check_arguments, condition
+from plait.query.row_by_row import Computed, Expressed, expressed
 from plait.schema import arrow_type, is_text
 
 #: What `plait` exports of this module: checked below against the functions that are registered.
@@ -82,6 +83,11 @@ class Function:
             0.9
         """
         return dict(self.parameters)[name]
+
+    @property
+    def made(self) -> tuple[tuple[str, Computed], ...]:
+        """The columns it reads that the input does not have, and how each is made."""
+        return tuple((column, column.computed) for column in self.columns if isinstance(column, Expressed))
 
     def describe(self) -> str:
         """The function in words, as `explain` shows it.
@@ -228,8 +234,11 @@ def is_number(kind: pa.DataType) -> bool:
 
 
 def one_column(kind: str, column: object) -> tuple[str, ...]:
+    """The column that a function reads: its name, or an expression that makes it (`plait.query.row_by_row.Expressed`)."""
     if isinstance(column, str) and column:
         return (column,)
+    if callable(column) or isinstance(column, tuple):
+        return (expressed(column),)
     raise QueryError(f"{kind}({column!r}) names no column", do=f"Write plait.{kind}('column')")
 
 

@@ -19,6 +19,7 @@ from plait.query.trace import Untraceable, columns_read, trace
 from plait.query.types import check_condition, column_type, resolve
 
 Names = tuple[str, str]
+_NO_COLUMNS = pa.schema([])
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,13 @@ class Predicate:
             return self
         expr = resolve(self.expr, sides, self.names, insensitive=self.kind == "sql")
         check_condition(expr, sides, self.names)
+        return dataclasses.replace(self, expr=expr, reads=_reads(expr))
+
+    def bind_value(self, schema: pa.Schema) -> Predicate:
+        """The same expression of one row, of any type, with its columns found."""
+        if self.expr is None:
+            return self.bind(schema, _NO_COLUMNS)
+        expr = resolve(self.expr, (schema, _NO_COLUMNS), self.names, insensitive=self.kind == "sql")
         return dataclasses.replace(self, expr=expr, reads=_reads(expr))
 
     def _check_opaque_column(self, side: int, name: str, schema: pa.Schema) -> None:
@@ -126,18 +134,36 @@ def condition(where: str | Callable[..., Any], name: str) -> Predicate:
         where: What the user wrote: SQL text, or a function of one row.
         name: What SQL text and messages call the row.
     """
-    if isinstance(where, str):
-        sides = {name: 0, "l": 0}
-        expr = sql.parse(where, sides)
-        return Predicate("sql", where, (name, ""), expr, _reads(expr), qualifiers=tuple(sides.items()))
-    if not callable(where):
+    if not (isinstance(where, str) or callable(where)):
         raise QueryError(f"where={where!r} is no condition", do="Pass a function of one row, or SQL text")
-    check_arguments(where, "where", 1, "It is called with one row")
+    return _of_row(where, name, "where", constant=False)
+
+
+def value(given: str | Callable[..., Any], name: str, column: str) -> Predicate:
+    """Read an expression of one row, of any type, as `select` takes it.
+
+    Args:
+        given: What the user wrote: SQL text, or a function of one row.
+        name: What SQL text and messages call the row.
+        column: The column that it makes, for messages.
+    """
+    if not (isinstance(given, str) or callable(given)):
+        raise QueryError(f"The column {column!r} is {given!r}", do="Pass a function of one row, or SQL text")
+    return _of_row(given, name, column, constant=True)
+
+
+def _of_row(given: Any, name: str, option: str, *, constant: bool) -> Predicate:
+    """Text or a function of one row, which is the left side. `constant`: what it gives need not depend on the row."""
+    if isinstance(given, str):
+        sides = {name: 0, "l": 0, "row": 0}
+        expr = sql.parse(given, sides)
+        return Predicate("sql", given, (name, ""), expr, _reads(expr), qualifiers=tuple(sides.items()))
+    check_arguments(given, option, 1, "It is called with one row")
     try:
-        expr = trace(where, rows=1)
+        expr = trace(given, rows=1, constant=constant)
     except Untraceable as reason:
-        return Predicate("opaque", where, (name, ""), None, columns_read(where, rows=1), _said(reason))
-    return Predicate("traced", where, (name, ""), expr, _reads(expr))
+        return Predicate("opaque", given, (name, ""), None, columns_read(given, rows=1), _said(reason))
+    return Predicate("traced", given, (name, ""), expr, _reads(expr))
 
 
 def check_arguments(function: Callable[..., Any], option: str, count: int, do: str) -> None:

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from plait.encodings import plain_type
 from plait.errors import QueryError
+from plait.query.row_calls import RowCalls
 from plait.schema import TIME_UNITS, arrow_schema, check_time_type, duration_us, is_bytes, is_text
 
 #: `source=plait.FILE`: the file's path, relative to its folder, names the source, which ends with the file.
@@ -22,7 +23,7 @@ SourceName = int | str
 
 
 @dataclass(frozen=True)
-class Stream:
+class Stream(RowCalls):
     """A logical input of a query. It is built by `plait.stream`, which says what each part means.
 
     It is frozen: two equal streams are the same input. The examples of its methods go on from this one.

@@ -433,8 +433,11 @@ def _is_nan(value: Any) -> bool:
     return bool(value != value)
 
 
-def trace(function: Callable[..., Any], rows: int = 2) -> Expr:
-    """The expression a condition on `rows` rows computes; raises `Untraceable` with the reason if it has none."""
+def trace(function: Callable[..., Any], rows: int = 2, *, constant: bool = False) -> Expr:
+    """The expression a condition on `rows` rows computes; raises `Untraceable` with the reason if it has none.
+
+    `constant`: what it computes may be any value, and need not depend on its rows.
+    """
     symbolic = [SymbolicRow(side) for side in range(rows)]
     try:
         result = function(*symbolic)
@@ -449,10 +452,10 @@ def trace(function: Callable[..., Any], rows: int = 2) -> Expr:
         raise Untraceable(f"it raises {type(error).__name__} on symbolic columns: {error}") from error
     if isinstance(result, Symbol):
         return result.expr
-    if isinstance(result, (bool, np.bool_)):
+    if isinstance(result, (bool, np.bool_)) or (constant and result is not None):
         if any(row._SymbolicRow__read for row in symbolic):
             raise Untraceable("it reads columns, and what it returns does not follow from comparing them")
-        return Literal(bool(result))
+        return as_expr(result)
     raise QueryError(
         f"The condition returns {result!r}, which is no condition",
         why="it must compare columns of its rows",

@@ -79,6 +79,18 @@ def condition(predicate: Predicate, left: pa.Schema, right: pa.Schema, rows: int
             return called
 
 
+def value(predicate: Predicate, schema: pa.Schema) -> Callable[[Row], Value]:
+    """What an expression of one row comes to: SQL text is interpreted, a traced function is called with `Value`s."""
+    if predicate.kind == "sql":
+        tree: Any = sqlglot.parse_one(str(predicate.source), read="spark")
+        none = pa.schema([])
+        term = _Sql(predicate, schema, none).term(tree)
+        nothing = ValueRow(EMPTY, none)
+        return lambda row: term(ValueRow(row, schema), nothing)
+    function: Any = predicate.source
+    return lambda row: value_of(function(ValueRow(row, schema)))
+
+
 def _opaque(predicate: Predicate, left: pa.Schema, right: pa.Schema, rows: int) -> Condition:
     """The function is not called on a pair in which a column that it reads is NULL: that is no match. What it returns is
     asked for its truth. An error becomes a `RunError` that names the tuples.

@@ -27,11 +27,13 @@ from plait.query.aggregate import Aggregate
 from plait.query.base import Query, check_order
 from plait.query.bind import Bound, bind, check_data
 from plait.query.join import Asof, Join
+from plait.query.row_by_row import Union, rooted
 from plait.query.stream import Stream
 from plait.reference.aggregate import aggregate_machine
 from plait.reference.intake import FOREVER, Intake, SourceName, StreamIntake
 from plait.reference.join import AsofMachine, JoinMachine
 from plait.reference.operator import OperatorMachine
+from plait.reference.row_by_row import UnionMachine, row_changes
 from plait.reference.rows import Row, table_of
 from plait.schema import micros_of
 
@@ -50,7 +52,8 @@ class Stage:
 
     def __init__(self, bound: Bound, inputs: list[str | Stage]) -> None:
         self.inputs = inputs
-        self.machine = _machine(bound)
+        self.changes = [row_changes(each) for each in bound.inputs]
+        self.machine = _machine(bound.bare)
 
     def advance(self, frontier: int, ready: Mapping[str, list[Row]]) -> None:
         """Take what is new below the frontier, in the order of (ts, input, key), and pass time up to it.
@@ -62,7 +65,7 @@ class Stage:
         arrived = []
         for number, source in enumerate(self.inputs):
             rows = ready[source] if isinstance(source, str) else source.machine.out
-            arrived += [(row.ts, number, row.key, row) for row in rows]
+            arrived += [(row.ts, number, row.key, row) for row in self.changes[number](rows)]
         arrived.sort(key=lambda a: a[:3])
         for ts, number, _, row in arrived:
             self.machine.pass_time(ts)
@@ -78,6 +81,8 @@ def _machine(bound: Bound) -> Any:
             return AsofMachine(bound)
         case Aggregate():
             return aggregate_machine(bound)
+        case Union():
+            return UnionMachine(bound)
         case _:
             return OperatorMachine(bound)
 
@@ -93,7 +98,9 @@ class Run:
 
     def __init__(self, query: Query, schemas: Mapping[str, pa.Schema], *, max_pending: int | None = None) -> None:
         schemas = {name: plain_schema(schema, f"Stream {name!r}") for name, schema in schemas.items()}
+        query = rooted(query)
         self.bound = bind(query, schemas)
+        self._changes = row_changes(self.bound)  # of what is given out
         self.intake = Intake(query.streams(), dict(schemas), max_pending)
         self.stages: list[Stage] = []
         self._built: dict[int, Stage] = {}
@@ -175,7 +182,7 @@ class Run:
     def _sweep(self, frontier: int, ready: Mapping[str, list[Row]]) -> None:
         for stage in self.stages:
             stage.advance(frontier, ready)
-        self.results += self.stages[-1].machine.out
+        self.results += self._changes(self.stages[-1].machine.out)
 
 
 def pull(run: Run, feeds: Mapping[str, Feed]) -> Iterator[list[Row]]:

@@ -39,14 +39,16 @@ import pyarrow as pa
 
 from plait.core import keys
 from plait.core.metrics import amount, total
+from plait.core.row_by_row import changed
 from plait.errors import RunError
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.aggregate import Aggregate
 from plait.query.bind import Bound
 from plait.query.join import Asof, Join
+from plait.query.identical import KEY
 from plait.query.operator import Operator
+from plait.query.row_by_row import BoundStep, Union
 from plait.query.stream import SourceName, Stream, stream
-from plait.schema import time_kind
 from plait.threads.elastic.manager import Change
 from plait.threads.engine import Engine, dropped_rows, newest_of
 from plait.threads.engines import engine_of
@@ -54,13 +56,17 @@ from plait.threads.input.arenas import CHUNK
 from plait.threads.input.idle import let_go
 from plait.threads.input.intake import QUERY
 from plait.threads.pause import Stopped
-from plait.threads.plan import Step
+from plait.threads.plan import Sharing, Step
 from plait.threads.stats import Stats
 from plait.threads.together import Front, Together
+from plait.threads.union import Through, on_the_way, through
 
 WAIT_NS = 20_000_000
 PENDING = 1 << 18  # results of one ts that an operator may have to take in before any of them is ready
 
+
+#: Where an operator's results go: who takes them, under which name, and what becomes of each row on the way.
+Edge = tuple["Inlet", str, tuple[BoundStep, ...]]
 
 Carried = tuple[pa.RecordBatch, np.ndarray, np.ndarray]  # results, their ts, and when their last tuples were pushed
 
@@ -76,8 +82,8 @@ class Waiting:
         self.frontier = BEFORE_ALL
         self._parts: deque[Carried] = deque()
 
-    def append(self, batch: pa.RecordBatch, pushed_ns: np.ndarray) -> None:
-        self._parts.append((batch, keys.ts_numbers(batch.column(0)), pushed_ns))
+    def append(self, part: Carried) -> None:
+        self._parts.append(part)
 
     def cut(self, most: int, limit: int) -> int:
         """A ts up to which there are some rows, but not many more than `most`; `limit` if all below it are no more.
@@ -119,15 +125,15 @@ class Inlet:
         self._lock = threading.Lock()
         self._reached = BEFORE_ALL
 
-    def bring(self, name: str, batch: pa.RecordBatch | None, pushed_ns: np.ndarray, frontier: int) -> None:
+    def bring(self, name: str, part: Carried | None, frontier: int) -> None:
         """A batch of results, if there is one; all below `frontier` have been brought.
 
         By the thread that carries `name`'s results on. The slower sibling decides how far things go: what is beyond
         waits in `Waiting`.
         """
         with self._lock:
-            if batch is not None:
-                self._waiting[name].append(batch, pushed_ns)
+            if part is not None and len(part[1]):
+                self._waiting[name].append(part)
             self._waiting[name].frontier = frontier
             limit = min(w.frontier for w in self._waiting.values())
             while self._reached < limit:
@@ -160,15 +166,18 @@ class Dag:
         self._schemas = dict(schemas)
         self._steps = {id(step.query): step for step in steps}
         self._streams = _leaves(bound)
-        names = (f"@{number}" for number in count() if f"@{number}" not in self._schemas)
-        self._names = {id(step.query): name for step, name in zip(steps, names, strict=False)}
-        # Where all streams go to one operator, its own frontier is that of all.
-        several = sum(any(isinstance(child, Stream) for child in step.query.inputs) for step in steps) > 1
-        self.together = Together(Front() if several else None)
+        self._new = (f"@{number}" for number in count() if f"@{number}" not in schemas)
+        self._names = {id(step.query): name for step, name in zip(steps, self._new, strict=False)}
+        self._plain = steps[0].options  # of what nobody wrote: a stream's rows that are changed on their way (`union`)
+        self._keyed = any(step.options.keys for step in steps)
+        self._through: dict[str, str] = {}
+        self.together = Together(Front() if len(self._readers_of(bound, set())) > 1 else None)
         self.engines: dict[str, Engine] = {}  # inputs before users
-        self._inlets: dict[str, list[tuple[Inlet, str]]] = {}
+        self._inlets: dict[str, list[Edge]] = {}
         self._turn = threading.Lock()
-        self.last = self._build(bound)
+        self._steps_out = bound.steps
+        self.last = self._build(bound.bare)
+        self._out = _after(bound, self.last.schema)
         self._readers = {
             name: [e for e in self.engines.values() if name in e.intakes] for name in dict.fromkeys(self._streams)
         }
@@ -201,12 +210,16 @@ class Dag:
         if name in self.engines:
             return self.engines[name]
         step = self._steps[id(bound.node)]
-        inner = {}
+        inner: dict[str, tuple[str, Bound]] = {}  # by the name that results have here: the operator's, and what becomes of them
         inputs = []
-        for child in bound.inputs:
-            if not isinstance(child.node, Stream):
-                inner[self._names[id(child.node)]] = self._build(child)
-                child = self._as_stream(child)
+        for child, direct in zip(bound.inputs, on_the_way(bound, keyed=step.options.keys), strict=True):
+            if not (isinstance(child.node, Stream) and (direct or not child.steps)):
+                made = self._passed_through(child) if isinstance(child.node, Stream) else self._name_of(child)
+                as_ = next((n for n, (m, other) in inner.items() if m == made and other.steps == child.steps), None)
+                if as_ is None:
+                    as_ = made if made not in inner and not child.steps else next(self._new)
+                inner[as_] = (made, child)
+                child = self._as_stream(child, made, as_)
             inputs.append(child)
         if inner:
             options = dataclasses.replace(step.options, pending=max(step.options.pending or 0, PENDING))
@@ -214,15 +227,46 @@ class Dag:
         made = engine_of(_over(bound, tuple(inputs)), self._schemas, step, self.together)
         self.engines[name] = made
         inlet = Inlet(made, list(inner))
-        for each in inner:
-            self._inlets.setdefault(each, []).append((inlet, each))
+        for as_, (each, child) in inner.items():
+            self._inlets.setdefault(each, []).append((inlet, as_, child.steps))
         return made
 
-    def _as_stream(self, bound: Bound) -> Bound:
+    def _name_of(self, bound: Bound) -> str:
+        """An inner operator's, which is built by then."""
+        self._build(bound.bare)
+        return self._names[id(bound.node)]
+
+    def _passed_through(self, bound: Bound) -> str:
+        """The name of the operator that only puts a stream's rows in order, for all who read them changed."""
+        assert isinstance(bound.node, Stream)
+        stream = bound.node.name
+        if stream not in self._through:
+            found = through(bound)
+            plain = dataclasses.replace(
+                self._plain, strategy="auto", order="strict", punctuate="order", marks=False, keys=self._keyed,
+                workers=None, elastic=None, policy=None,
+            )  # fmt: skip
+            step = Step(found.node, plain, Sharing(1, 1, "rows that are changed on their way", "union"))  # type: ignore[arg-type]
+            self._through[stream] = name = next(self._new)
+            self.engines[name] = engine_of(found, self._schemas, step, self.together)
+        return self._through[stream]
+
+    def _readers_of(self, bound: Bound, seen: set[int | str]) -> set[int | str]:
+        """Who reads streams: operators, and what puts a stream's rows in order for them. Several have a frontier in common only by
+        what is said here; where all streams go to one, its own is that of all."""
+        step = self._steps[id(bound.node)]
+        for child, direct in zip(bound.inputs, on_the_way(bound, keyed=step.options.keys), strict=True):
+            if not isinstance(child.node, Stream):
+                self._readers_of(child, seen)
+            else:
+                seen.add(id(bound.node) if direct or not child.steps else child.node.name)
+        return seen
+
+    def _as_stream(self, bound: Bound, made: str, as_: str) -> Bound:
         """An operator's output as a stream with one source; its key comes along as a column where it is asked for."""
-        name = self._names[id(bound.node)]
-        self._schemas[name] = self.engines[name].schema
-        plain = stream(name, unit="us" if time_kind(bound.schema.field(0).type) != "zoned" else None, sources=1)
+        own = self.engines[made].schema
+        self._schemas[as_] = pa.schema([*bound.schema, own.field(KEY)] if KEY in own.names else list(bound.schema))
+        plain = stream(as_, unit="us" if bound.time_kind != "zoned" else None, sources=1)
         node = dataclasses.replace(plain, source=QUERY)
         return Bound(node, (), bound.schema, bound.time_kind)
 
@@ -244,8 +288,9 @@ class Dag:
                     batch = None
                 frontier = engine.gatherer.frontier
                 if batch is not None or frontier > told:
-                    for inlet, as_ in self._inlets[name]:
-                        inlet.bring(as_, batch, engine.gatherer.pushed_ns, frontier)
+                    for inlet, as_, steps in self._inlets[name]:
+                        part = None if batch is None else _carried(batch, engine.gatherer.pushed_ns, steps, engine.bound.node)
+                        inlet.bring(as_, part, frontier)
                     told = frontier
         except Stopped:
             pass
@@ -338,7 +383,11 @@ class Dag:
         return min((e.pusher.holder() for e in self.engines.values()), key=lambda found: found[0])
 
     def take(self, wait_ns: int) -> pa.RecordBatch | bool | None:
-        return self.last.take(wait_ns)
+        found = self.last.take(wait_ns)
+        if isinstance(found, bool) or found is None or not self._steps_out:
+            return found
+        rows, *_ = _carried(found, _NO_TIMES, self._steps_out, self.last.bound.node)
+        return rows if rows.num_rows else None
 
     def resize(self, workers: int, reason: str) -> Change:
         """Every operator that is elastic gets that many threads, or as many as it has shares; the last one's is returned."""
@@ -377,7 +426,7 @@ class Dag:
 
     @property
     def schema(self) -> pa.Schema:
-        return self.last.schema
+        return self._out
 
     def late(self, name: str) -> pa.Table:
         return self._readers[name][0].late(name)
@@ -436,6 +485,34 @@ class Dag:
         )
 
 
+def _after(bound: Bound, own: pa.Schema) -> pa.Schema:
+    """The columns that results have once they are changed: those of the operator are its `own`, maybe with a key."""
+    return pa.schema([*bound.schema, own.field(KEY)]) if bound.steps and KEY in own.names else (
+        bound.schema if bound.steps else own
+    )  # fmt: skip
+
+
+def _carried(batch: pa.RecordBatch, pushed_ns: np.ndarray, steps: Sequence[BoundStep], node: Any) -> Carried:
+    """Results on their way: their rows as who reads them has them, their ts, and when their last tuples were pushed."""
+    ts = keys.ts_numbers(batch.column(0))
+    if isinstance(node, Through):
+        batch = batch.select(range(1, batch.num_columns))
+    if not steps:
+        return batch, ts, pushed_ns
+    names, key = batch.schema.names, None
+    if KEY in names:
+        key = batch.column(names.index(KEY))
+        batch = batch.select([k for k, name in enumerate(names) if name != KEY])
+    rows, kept = changed(steps, pa.Table.from_batches([batch]), ts)
+    if kept is not None:
+        ts, pushed_ns = ts[kept], pushed_ns[kept] if len(pushed_ns) else pushed_ns
+        key = key if key is None else key.take(pa.array(kept))
+    if key is not None:
+        rows = rows.append_column(pa.field(KEY, pa.binary()), key)
+    found = rows.combine_chunks().to_batches()
+    return found[0] if found else pa.RecordBatch.from_pylist([], schema=rows.schema), ts, pushed_ns
+
+
 def _leaves(bound: Bound) -> list[str]:
     """The names of the streams at the leaves."""
     if isinstance(bound.node, Stream):
@@ -451,6 +528,6 @@ def _over(bound: Bound, inputs: tuple[Bound, ...]) -> Bound:
         node = dataclasses.replace(node, input=first)
     elif isinstance(node, (Join, Asof)):
         node = dataclasses.replace(node, left=first, right=rest[0])
-    elif isinstance(node, Operator):
+    elif isinstance(node, (Operator, Union)):
         node = dataclasses.replace(node, nodes=(first, *rest))
     return dataclasses.replace(bound, node=node, inputs=inputs)

@@ -45,9 +45,14 @@ class Ground:
         self.front = together.front if any(stream.source != QUERY for stream in streams.values()) else None
         self.names = [str(i.node.name) for i in bound.inputs]  # of the streams, by input
         self.inputs = {name: tuple(k for k, n in enumerate(self.names) if n == name) for name in streams}
+        given = {str(each.node.name): each for each in bound.inputs}
         self.intakes = {
-            name: StreamIntake(stream, schemas[name], positions=positions) for name, stream in streams.items()
-        }
+            name: StreamIntake(
+                stream, given[name].made if given[name].steps else schemas[name], positions=positions,
+                steps=given[name].steps,
+            )
+            for name, stream in streams.items()
+        }  # fmt: skip
         self.slots = self._slots(streams, options.max_sources) + (self.front is not None)
         pending = options.pending or min(max((1 << 21) // self.slots, 1 << 13), 1 << 16)
         self.gate = (kind or GATES[options.gate])(

@@ -19,6 +19,7 @@ from plait.query.aggregate import Aggregate
 from plait.query.base import Node, Query
 from plait.query.join import Join
 from plait.query.operator import Operator
+from plait.query.row_by_row import Union, base, rooted
 from plait.query.stream import Stream
 from plait.threads.aggregate import designs
 from plait.threads.join import asof
@@ -51,6 +52,14 @@ def steps(query: Query, options: Options) -> list[Step]:
     its own, and asks for none.
     """
     nodes: list[Query] = []
+    changes = options.marks and base(query) is not query
+    query = _operator(query)
+    if changes:
+        raise QueryError(
+            "marks=True for a query whose rows are changed one by one",
+            why="marks stand among a join's results, and are no rows",
+            do="Leave it out",
+        )
     _collect(query, nodes)
     if len(nodes) == 1:
         return [Step(query, options, plan(query, options))]
@@ -78,9 +87,16 @@ def steps(query: Query, options: Options) -> list[Step]:
                 do="Leave it out",
             )
         if own.keys and not (isinstance(node, Aggregate) and window_record(node).by_time):
-            keyed |= {id(child) for child in node.inputs}  # their keys are part of its own
+            keyed |= {id(base(child)) for child in node.inputs}  # their keys are part of its own
         made.append(Step(node, own, plan(node, own)))
     return made[::-1]
+
+
+def _operator(query: Query) -> Query:
+    """The operator that gives a query's rows."""
+    found = base(rooted(query))
+    assert isinstance(found, Query)
+    return found
 
 
 def labelled(query: Node) -> str:
@@ -139,7 +155,7 @@ def gate_described(query: Query, gate: str, plans: list[AnyPlan]) -> list[str]:
 
 def _collect(query: Query, nodes: list[Query]) -> None:
     """All operators below and including this one into `nodes`, inputs first, each object once."""
-    for child in query.inputs:
+    for child in map(base, query.inputs):
         if isinstance(child, Query):
             _collect(child, nodes)
     if not any(node is query for node in nodes):
@@ -153,6 +169,9 @@ def _own(node: Query, options: Options, crew: int) -> Options:
     strategy for joins is dropped for other operators, and the other way round; TuML-MC for an aggregate that has no
     groups.
     """
+    if isinstance(node, Union):
+        plain = replace(_without_punctuation(options), strategy="auto", index="auto", layout="auto", emitter=False)
+        return replace(plain, workers=None, elastic=None, policy=None)
     if options.elastic is not None:
         options = _own_elastic(node, options, options.elastic)
         crew = min(crew, options.elastic or crew)
@@ -223,12 +242,25 @@ def _sharing(query: Operator, options: Options) -> Sharing:
     return Sharing(shares, min(workers, shares), why)
 
 
+def _in_order(query: Union, options: Options) -> Sharing:
+    """A union has one thread. Options of joins, aggregates and operators are refused, not ignored."""
+    several = options.workers if (options.workers or 1) > 1 else "auto"
+    given = _given(strategy=options.strategy, workers=several, elastic=options.elastic or "auto", **_of_joins(options))
+    if given:
+        raise QueryError(
+            f"{given} for a union", why="one thread gives its rows out in order", do="Leave it out"
+        )
+    return Sharing(1, 1, f"rows of {counted(len(query.nodes), 'input')} in one order", "union")
+
+
 def plan(query: Query, options: Options) -> AnyPlan:
     """The strategy, chosen and laid out; `why` says what decided.
 
     Called by `steps` for each operator, and for an aggregate once more when its columns are known (`dag`).
     """
     _check_elastic(options)
+    if isinstance(query, Union):
+        return _in_order(query, options)
     if isinstance(query, Operator):
         return _sharing(query, options)
     if isinstance(query, Aggregate):
@@ -241,6 +273,9 @@ def plan(query: Query, options: Options) -> AnyPlan:
         schema = None
         if isinstance(query.input, Stream):
             schema = (options.schemas or {}).get(query.input.name) or query.input.schema
+            read = {name for _, function in query.compute for name in function.columns}
+            if schema is not None and read - set(schema.names):
+                schema = None  # a column is an expression, which has a type once the input's columns are known
         found = _elastic_aggregate(query, options)
         return found or designs.design(query, options.strategy, options.workers, schema)
     if options.strategy in designs.names():

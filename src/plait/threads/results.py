@@ -273,6 +273,20 @@ def full_key(intake: StreamIntake, side: int, rows: pa.Table, n: int) -> pa.Arra
         return keys.join(keys.ints(at), keys.constant(side, n), as_array(rows.column(KEY), pa.binary()), n=n)
     ts = as_array(rows.column(TS), pa.int64())
     there = ts.is_valid()
+    source, seq = _pieces(intake, rows, n)
+    made = keys.join(
+        keys.ints(ts.fill_null(0).to_numpy(zero_copy_only=False)), keys.constant(side, n), source, seq, n=n
+    )
+    return pc.if_else(there, made, pa.scalar(None, pa.binary()))
+
+
+def own_key(intake: StreamIntake, rows: pa.Table, n: int) -> pa.Array:
+    """(source, seq) of each row, as bytes: what its key has after (ts, input). All rows are there."""
+    return keys.join(*_pieces(intake, rows, n), n=n)
+
+
+def _pieces(intake: StreamIntake, rows: pa.Table, n: int) -> tuple[pa.Array, pa.Array]:
+    """Each row's source and seq, as parts of a key."""
     source = intake.rank_keys().take(as_array(rows.column(SOURCE), pa.int32()))
     if intake.stream.seq == "position":
         seq = keys.ints(as_array(rows.column(SEQ), pa.int64()).fill_null(0).to_numpy(zero_copy_only=False))
@@ -283,7 +297,4 @@ def full_key(intake: StreamIntake, side: int, rows: pa.Table, n: int) -> pa.Arra
         seq = keys.told_apart(seq, number)
     else:
         seq = keys.wrapped(as_array(rows.column(intake.stream.seq), intake.schema.field(intake.stream.seq).type))
-    made = keys.join(
-        keys.ints(ts.fill_null(0).to_numpy(zero_copy_only=False)), keys.constant(side, n), source, seq, n=n
-    )
-    return pc.if_else(there, made, pa.scalar(None, pa.binary()))
+    return source, seq

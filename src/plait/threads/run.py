@@ -43,6 +43,7 @@ from plait.query.base import Query
 from plait.query.bind import bind
 from plait.query.join import Asof, Join
 from plait.query.operator import Operator
+from plait.query.row_by_row import RowByRow, Union, rooted
 from plait.query.stream import SourceName, Stream
 from plait.schema import is_number, micros_of
 from plait.threads.affinity import described as bound_to
@@ -59,6 +60,7 @@ from plait.threads.plan import described, gate_described, labelled, steps
 from plait.threads.readers import Outlet, Place, Reader, waited
 from plait.threads.stats import Stats
 from plait.threads.together import Together, raise_again
+from plait.threads.union import on_the_way
 
 SLICE_S = 0.1  # how often whoever waits for results looks whether the run has stopped
 
@@ -86,7 +88,7 @@ def clear_away() -> None:
 
 def supports(query: Query) -> str | None:
     """Why this executor can't run a query; None if it can."""
-    if not isinstance(query, (Join, Asof, Aggregate, Operator)):
+    if not isinstance(query, (Join, Asof, Aggregate, Operator, RowByRow, Union)):
         return f"threads run joins, aggregates and operators, and this is a {type(query).__name__.lower()}"
     return next((why for node in query.inputs if isinstance(node, Query) and (why := supports(node))), None)
 
@@ -167,9 +169,10 @@ class Run:
 
     def _begin(self) -> None:
         """What runs is made and started, once the columns of all streams are known: an engine, or a `Dag` of several."""
-        bound, (step, *more) = bind(self.query, self._schemas), self._steps
+        bound, (step, *more) = bind(rooted(self.query), self._schemas), self._steps
+        alone = not more and not bound.steps and all(on_the_way(bound, keyed=step.options.keys))
         engine: Engine | Dag = (
-            Dag(bound, self._schemas, self._steps) if more else engine_of(bound, self._schemas, step, Together())
+            engine_of(bound, self._schemas, step, Together()) if alone else Dag(bound, self._schemas, self._steps)
         )
         engine.begin()
         try:

@@ -11,14 +11,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from plait.core.aggregate.columns import Read, bits_of, is_fixed, ones, plain
+from plait.core.aggregate.columns import Read, bits_of, is_fixed, ones
 from plait.core.aggregate.functions import Use, keeps_rows
-from plait.core.condition.columns import Interner, column, texts
-from plait.core.condition.evaluate import evaluate, truth
-from plait.core.values import user_values
-from plait.errors import DataError, RunError
+from plait.core.condition.one_row import holds
 from plait.query.aggregate import Aggregate
-from plait.query.expression import Column, Expr, Literal, walk
 from plait.query.predicate import Predicate
 
 _NONE = pa.schema([])
@@ -88,65 +84,3 @@ class Columns:
         """The arrays as functions read them; `n` is their length, which there may be no array to tell."""
         bits = {name: (arrays[2 * k], arrays[2 * k + 1]) for k, name in enumerate(self.fixed)}
         return Read(bits, arrays[2 * len(self.fixed) :], ones(n))
-
-
-# --- conditions on one row --------------------------------------------------------------------------------------
-
-
-def holds(predicate: Predicate, rows: pa.RecordBatch | pa.Table, ts: np.ndarray) -> np.ndarray:
-    """Where a condition on one row is true.
-
-    A boolean array, one a row. Unknown (NULL, or a comparison with NaN) counts as not true. A traced condition is
-    evaluated over whole columns by `core.condition.evaluate`; a function that did not trace is called row by row.
-    """
-    n = len(ts)
-    if predicate.expr is None:
-        return _called(predicate, rows, ts)
-    literals = [node.value for node in walk(predicate.expr) if isinstance(node, Literal)]
-    interner = Interner({value for value in literals if isinstance(value, (str, bytes))})
-    known: dict[Expr, Any] = {Column(0, c): column(rows.column(c), interner, c) for c in predicate.reads[0]}
-    known |= texts(predicate.expr, rows, interner, 0)
-    return np.broadcast_to(truth(evaluate(predicate.expr, known.get, interner.code)), n)
-
-
-class _Row:
-    """A row for a user's condition: `row.column` and `row["column"]`."""
-
-    __slots__ = ("__values",)
-
-    def __init__(self, values: dict[str, Any]) -> None:
-        self.__values = values
-
-    def __getitem__(self, name: str) -> Any:
-        return self.__values[name]
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return self.__values[name]
-        except KeyError:
-            raise AttributeError(f"no column {name!r}") from None
-
-
-def _called(predicate: Predicate, rows: pa.RecordBatch | pa.Table, ts: np.ndarray) -> np.ndarray:
-    """As the reference does: not called on a row in which a column that it reads is NULL, so such a row is not true."""
-    function: Any = predicate.source
-    reads = set(predicate.reads[0])
-    # A column in nanoseconds may be none of microseconds: one that nobody asks for must not stop the run.
-    seen = [f.name for f in rows.schema if f.name in reads or getattr(plain(f.type), "unit", None) != "ns"]
-    values = {name: user_values(rows.column(name)) for name in seen}
-    out = np.zeros(len(ts), bool)
-    for k in range(len(ts)):
-        row = {name: found[k] for name, found in values.items()}
-        if any(row[name] is None for name in reads):
-            continue
-        try:
-            out[k] = bool(function(_Row(row)))
-        except DataError:
-            raise
-        except Exception as error:
-            name = getattr(function, "__name__", "condition")
-            raise RunError(
-                f"The condition {name!r} raised {type(error).__name__}: {error}",
-                why=f"it was called with the tuple at ts {int(ts[k])}",
-            ) from error
-    return out

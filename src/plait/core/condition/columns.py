@@ -138,13 +138,14 @@ def texts(expr: Expr, rows: pa.RecordBatch | pa.Table, interner: Interner, side:
     one side only. The result is a column like any other.
     """
     return {
-        node: column(_text(node, rows), interner, node.op)
+        node: column(text_values(node, rows), interner, node.op)
         for node in walk(expr)
         if isinstance(node, Text) and any(c.side == side for c in columns(node))
     }
 
 
-def _text(expr: Expr, rows: pa.RecordBatch | pa.Table) -> pa.Array:
+def text_values(expr: Expr, rows: pa.RecordBatch | pa.Table) -> pa.Array:
+    """What a function of text says, or a column of text itself, as Arrow has it."""
     if isinstance(expr, Column):
         values = rows.column(expr.name)
         if isinstance(values, pa.ChunkedArray):
@@ -154,7 +155,7 @@ def _text(expr: Expr, rows: pa.RecordBatch | pa.Table) -> pa.Array:
         odd = pa.types.is_string_view(values.type) or pa.types.is_null(values.type)
         return values.cast(pa.large_string()) if odd else values
     assert isinstance(expr, Text)
-    values = _text(expr.arg, rows)
+    values = text_values(expr.arg, rows)
     if expr.op in ("matches", "like"):
         return pc.match_substring_regex(values, re2(expr.op, expr.pattern or ""))
     if expr.op == "length":

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from plait import encodings, order
 from plait.core.sources import come_to, not_declared, slack_us, told
 from plait.errors import DataError
 from plait.order import BEFORE_ALL
+from plait.query.row_by_row import BoundStep, Made
 from plait.query.stream import SourceName, Stream
 from plait.threads.gate.gates import inside
 
@@ -97,9 +99,13 @@ class StreamIntake:
     `gone`, since rows that come after its end are refused, and its rank, which the keys of its rows begin with.
     """
 
-    def __init__(self, stream: Stream, schema: pa.Schema, *, positions: bool = True) -> None:
-        """`positions`: whether anybody wants to know where a row stood in its source."""
-        self.stream, self.schema, self.positions = stream, schema, positions
+    def __init__(
+        self, stream: Stream, schema: pa.Schema, *, positions: bool = True, steps: Sequence[BoundStep] = ()
+    ) -> None:
+        """`positions`: whether anybody wants to know where a row stood in its source; `steps`: what is done to each row."""
+        self.stream, self.schema, self.positions, self.steps = stream, schema, positions, steps
+        made = [step.schema for step in steps if isinstance(step, Made)]
+        self.entering = made[-1] if made else schema  # what rows have when they enter
         self.inlets: dict[SourceName, Inlet] = {}
         self.gone: set[SourceName] = set()
         self.largest = self.reached = BEFORE_ALL  # of those that are gone: the last ts, and how far they had come

@@ -29,6 +29,7 @@ import pyarrow.compute as pc
 from plait import order
 from plait.connectors import memory as tables
 from plait.core.machine.marks import compiling
+from plait.core.row_by_row import changed
 from plait.core.sources import Offence, has_ended, judge_next, may_be_behind, refusal
 from plait.errors import DataError, PendingError, RunError
 from plait.order import AFTER_ALL, BEFORE_ALL
@@ -203,9 +204,23 @@ class Pusher(Inlets):
             stay = np.flatnonzero(~(found.late | found.behind))
             batch, ts, positions = taken(batch, stay), ts[stay], positions[stay] if intake.positions else EMPTY
         if not intake.by_content:
-            return Admitted(batch, ts, positions, [])
+            return self._changed(intake, Admitted(batch, ts, positions, []))
         ties = content_keys(batch)
-        return Admitted(batch, ts, _numbered(inlet, ts, ties) if intake.positions else EMPTY, ties)
+        positions = _numbered(inlet, ts, ties) if intake.positions else EMPTY
+        return self._changed(intake, Admitted(batch, ts, positions, ties))
+
+    def _changed(self, intake: StreamIntake, given: Admitted) -> Admitted:
+        """Rows after what is done to each of them before the operator reads it; where they stood is judged by now."""
+        if not intake.steps or given.batch is None or not len(given.ts):
+            return given
+        rows, kept = changed(intake.steps, pa.Table.from_batches([given.batch]), given.ts)
+        _, ts, positions, ties = given
+        if kept is not None:
+            ts, positions = ts[kept], positions[kept] if len(positions) else positions
+            ties = [ties[k] for k in kept] if ties else ties
+        batches = rows.combine_chunks().to_batches()
+        batch = batches[0] if batches else intake.entering.empty_table().to_batches()[0]
+        return Admitted(batch, ts, positions, ties)
 
     def _keep(self, intake: StreamIntake, inlet: Inlet, admitted: Admitted, pushed_ns: int | np.ndarray) -> np.ndarray:
         """Keep whole rows; gives the numbers under which they are found."""
@@ -230,7 +245,7 @@ class Pusher(Inlets):
         waiting = inlet.waiting
         came = None if new.batch is None else pa.Table.from_batches([new.batch])
         pieces = [each for each in (waiting.rows, came) if each is not None]
-        rows = pa.concat_tables(pieces) if pieces else intake.schema.empty_table()
+        rows = pa.concat_tables(pieces) if pieces else intake.entering.empty_table()
         all_ts, all_ref = np.concatenate((waiting.ts, new.ts)), np.concatenate((waiting.ref, ref))
         if intake.by_content:
             tie = (waiting.tie or []) + new.ties
