@@ -39,7 +39,7 @@ import pyarrow as pa
 
 from plait.core import keys
 from plait.core.metrics import amount, total
-from plait.core.row_by_row import changed
+from plait.core.row_by_row import Through, changed, through
 from plait.errors import RunError
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.aggregate import Aggregate
@@ -59,7 +59,7 @@ from plait.threads.pause import Stopped
 from plait.threads.plan import Sharing, Step
 from plait.threads.stats import Stats
 from plait.threads.together import Front, Together
-from plait.threads.union import Through, on_the_way, through
+from plait.threads.union import on_the_way
 
 WAIT_NS = 20_000_000
 PENDING = 1 << 18  # results of one ts that an operator may have to take in before any of them is ready
