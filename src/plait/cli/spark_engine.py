@@ -117,8 +117,8 @@ def _streamed(job: Job, display: Display, *, keep_key: bool = False) -> Iterator
     """
     import plait.spark
     from plait.query.bind import bind
-from plait.query.row_by_row import rooted
     from plait.query.identical import KEY
+    from plait.query.row_by_row import rooted
     from plait.spark.publish.watch import watching
 
     job.check()

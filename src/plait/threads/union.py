@@ -1,7 +1,7 @@
 """Unions on threads: the gate puts tuples in order, and one thread gives them out as they are.
 
-Where rows of a stream are changed one by one, that is done where they are pushed, if it can be (`on_the_way`). Else they go through a
-union of one stream that nobody wrote (`core.row_by_row.Through`), and are changed as they are carried on from it (`dag`).
+Where rows of a stream are changed one by one, that is done where they are pushed, if it can be (`on_the_way`). Else they go
+through a union of one stream that nobody wrote (`core.row_by_row.Through`), and are changed as they are carried on (`dag`).
 
 Invariant: rows are given out in the order in which the gate gives tuples, (ts, input, source, seq), each once its ts is below the
 frontier. Held by tests/threads/test_row_by_row.py.
@@ -205,4 +205,3 @@ class UnionEngine(Engine[Giver]):
 
     def _loads(self) -> list[float]:
         return [float(w.words[shared.NS_EMIT]) for w in self.workers]
-

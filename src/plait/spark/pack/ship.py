@@ -33,8 +33,8 @@ import pyarrow.compute as pc
 
 from plait.core import keys
 from plait.core.condition.terms import terms
-from plait.core.row_by_row import changed
 from plait.core.operator.buckets import EVERY, NONE, SEVERAL, Rows, routed
+from plait.core.row_by_row import changed
 from plait.core.values import Form, compared_as, key_words
 from plait.errors import QueryError
 from plait.query.aggregate import Aggregate

@@ -84,7 +84,11 @@ def lowered(bound: Bound) -> Bound:
     inputs = []
     for child in bound.inputs:
         if isinstance(child.node, Stream) and child.steps and drops(child.node):
-            alike = [made for made, given in zip(inputs, bound.inputs, strict=False) if given.node == child.node and made.steps]
+            alike = [
+                made
+                for made, given in zip(inputs, bound.inputs, strict=False)
+                if given.node == child.node and made.steps
+            ]
             node = alike[0].bare if alike else through(child)
             child = replace(node, schema=child.schema, steps=child.steps, own=node.schema)
         elif not isinstance(child.node, Stream):
