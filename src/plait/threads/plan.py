@@ -243,9 +243,8 @@ def _sharing(query: Operator, options: Options) -> Sharing:
 
 
 def _in_order(query: Union, options: Options) -> Sharing:
-    """A union has one thread. Options of joins, aggregates and operators are refused, not ignored."""
-    several = options.workers if (options.workers or 1) > 1 else "auto"
-    given = _given(strategy=options.strategy, workers=several, elastic=options.elastic or "auto", **_of_joins(options))
+    """A union has one thread, however many workers there may be. Options of joins and of elastic runs are refused."""
+    given = _given(strategy=options.strategy, elastic=options.elastic or "auto", **_of_joins(options))
     if given:
         raise QueryError(f"{given} for a union", why="one thread gives its rows out in order", do="Leave it out")
     return Sharing(1, 1, f"rows of {counted(len(query.nodes), 'input')} in one order", "union")
