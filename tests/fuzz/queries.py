@@ -214,7 +214,7 @@ class Maker:
         program = self.chance.choice([p for p in programs.PROGRAMS if not p.endless])
         nodes = []
         for name in self.chance.choice(("a", "ab")):
-            node = self.stream(name, program.needs | {"k"})
+            node = self.stream(name, frozenset(program.needs) | {"k"})
             nodes.append(node.where("k >= 0"))
         self.notes.append(f"program {program.name}")
         return program.query(nodes)
