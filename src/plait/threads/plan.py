@@ -19,7 +19,7 @@ from plait.query.aggregate import Aggregate
 from plait.query.base import Node, Query
 from plait.query.join import Join
 from plait.query.operator import Operator
-from plait.query.row_by_row import Union, base, rooted
+from plait.query.row_by_row import Union, base
 from plait.query.stream import Stream
 from plait.threads.aggregate import designs
 from plait.threads.join import asof
@@ -93,8 +93,8 @@ def steps(query: Query, options: Options) -> list[Step]:
 
 
 def _operator(query: Query) -> Query:
-    """The operator that gives a query's rows."""
-    found = base(rooted(query))
+    """The operator that gives a query's rows, which is `rooted` by now."""
+    found = base(query)
     assert isinstance(found, Query)
     return found
 
