@@ -251,12 +251,16 @@ CASES: dict[str, Case] = {
         [(0, 1, 2, False), (5, 1, 2, False), (5, 2, 4, True), (9, None, None, None)],
     ),
     "rows of a join, changed": Case(
-        plait.join(A.where("k = 1"), B.rename(n="k"), on="l.k = r.n", within=3).select(gap="b_ts - a_ts").where("gap > 0"),
+        plait.join(A.where("k = 1"), B.rename(n="k"), on="l.k = r.n", within=3)
+        .select(gap="b_ts - a_ts")
+        .where("gap > 0"),
         NEAR,
         [(2, 2), (3, 3)],
     ),
     "a stream that is read in two ways": Case(
-        plait.join(A.where("k = 1"), A.where("k = 2").keep("k"), within=5), {"a": NEAR["a"]}, [(5, 0, 1, 2), (5, 5, 1, 2)]
+        plait.join(A.where("k = 1"), A.where("k = 2").keep("k"), within=5),
+        {"a": NEAR["a"]},
+        [(5, 0, 1, 2), (5, 5, 1, 2)],
     ),
     "windows that count see what has passed": Case(
         plait.aggregate(A.where("k = 1"), size=2, compute={"last": plait.last("ts")}), {"a": NEAR["a"]}, [(5, 0, 2, 5)]
@@ -273,12 +277,19 @@ CASES: dict[str, Case] = {
         [(0, 1), (2, 1), (3, 1), (5, 1), (5, 2), (5, 2), (7, 2), (9, None)],
     ),
     "an aggregate of expressions": Case(
-        plait.aggregate(A, size="8us", by={"odd": "k % 2"}, compute={"s": plait.sum("k * 10"), "n": plait.sum(lambda row: row.k + 1)}),
+        plait.aggregate(
+            A,
+            size="8us",
+            by={"odd": "k % 2"},
+            compute={"s": plait.sum("k * 10"), "n": plait.sum(lambda row: row.k + 1)},
+        ),
         {"a": NEAR["a"]},
         [(7, 0, 8, 0, 20, 3), (7, 0, 8, 1, 20, 4), (15, 8, 16, None, None, None)],
     ),
     "an integer that does not fit is told": Case(
-        A.select(z="k * 4"), {"a": rows("ts k", (1, MOST))}, (DataError, "'z' would be 18446744073709551616 in the row at ts 1")
+        A.select(z="k * 4"),
+        {"a": rows("ts k", (1, MOST))},
+        (DataError, "'z' would be 18446744073709551616 in the row at ts 1"),
     ),
     "an operator over rows that were changed, and its results": Case(
         plait.operator(
@@ -289,7 +300,9 @@ CASES: dict[str, Case] = {
             process=numbered,
             on_timer=lambda state, at: [(-len(state), at)],
             output={"n": "int64", "at": "int64"},
-        ).where("n < 0").keep("at"),
+        )
+        .where("n < 0")
+        .keep("at"),
         {"a": rows("ts k", (0, 1), (1, 0), (9, 1))},
         [(2, 3), (11, 12)],
     ),

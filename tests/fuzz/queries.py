@@ -153,7 +153,14 @@ class Maker:
         """Rows changed one by one: of streams that operators read, of results, and in unions."""
         chance = self.chance
         made: Callable[[], plait.Query] = chance.choice(
-            (self._alone, self._union, self._join_of_rows, self._aggregate_of_rows, self._of_results, self._operator_of_rows)
+            (
+                self._alone,
+                self._union,
+                self._join_of_rows,
+                self._aggregate_of_rows,
+                self._of_results,
+                self._operator_of_rows,
+            )
         )
         return made()
 

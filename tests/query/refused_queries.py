@@ -412,4 +412,52 @@ BINDING = {
     ),
 }
 
-REFUSALS = JOINS | AGGREGATES | OPERATORS | BINDING
+
+def decided(row: object) -> int:
+    return 1 if row.x > 0 else 0  # type: ignore[attr-defined]
+
+
+def selected(*names: str, **columns: object) -> Callable[[], object]:
+    return lambda: bind(quotes.select(*names, **columns), SCHEMAS)  # type: ignore[arg-type]  # what is wrong with it is the point
+
+
+ROW_BY_ROW = {
+    "a function whose results have no type": Refusal(
+        selected(z=decided), QueryError, "The column 'z' is made by a function", "type of what it returns", "(function, 'float64')"
+    ),
+    "an expression with a type": Refusal(
+        selected(z=(lambda row: row.x + 1, "int64")), QueryError, "'z' is given a type, int64", "here int32", "Leave the type out"
+    ),
+    "a column that is always NULL": Refusal(selected(z="NULL"), QueryError, "'z' is always NULL", "no type", "Cast"),
+    "a column that is not there": Refusal(selected("nothing"), QueryError, "no column 'nothing'", "there are ts, x"),
+    "a pair that is none": Refusal(
+        lambda: quotes.select(z=(3, "int64")), QueryError, "The column 'z' is (3, 'int64')", do="a pair of a function and its type"
+    ),
+    "a column that is no expression": Refusal(
+        lambda: quotes.select(z=3), QueryError, "The column 'z' is 3", do="SQL text"  # type: ignore[arg-type]
+    ),
+    "no column": Refusal(lambda: quotes.select(), QueryError, "select() names no column", do="at least one"),
+    "a column's name that is none": Refusal(
+        lambda: quotes.drop(3), QueryError, "drop(3) names no column", do="name"  # type: ignore[arg-type]
+    ),
+    "one column twice": Refusal(lambda: quotes.select("x", x="y"), QueryError, "select names 'x' twice", do="once"),
+    "two columns of one name": Refusal(
+        lambda: bind(quotes.rename(y="x"), SCHEMAS), QueryError, "Two columns would be called 'y'", do="otherwise"
+    ),
+    "rows without their time": Refusal(
+        lambda: bind(plait.union(quotes).drop("ts"), SCHEMAS), QueryError, "drop('ts')", "their time", "Leave it"
+    ),
+    "another name for the time": Refusal(
+        lambda: bind(plait.union(quotes).rename(t="ts"), SCHEMAS), QueryError, "rename of or to 'ts'", "their time", "Leave it"
+    ),
+    "a union of nothing": Refusal(lambda: plait.union(), QueryError, "A union of nothing", do="plait.union(a, b)"),
+    "a union of different rows": Refusal(
+        bound(plait.union(quotes.keep("x"), trades.keep("x"))), QueryError, "Inputs 1 and 2 of the union", "x int32, the other x int64",
+        "with select",
+    ),
+    "a union with two times": Refusal(
+        bound(plait.union(plait.stream("quotes", time="x", unit="us"))), QueryError, "would be called 'ts'", do="Rename"
+    ),
+}  # fmt: skip
+
+REFUSALS = JOINS | AGGREGATES | OPERATORS | BINDING | ROW_BY_ROW

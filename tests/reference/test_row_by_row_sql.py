@@ -12,8 +12,27 @@ from tests.examples import examples
 import plait
 
 SEEDS = range(examples(12))
-TERMS = ("k + i", "k - 2 * i", "abs(k)", "i % 3", "k > i", "k = 1 or i > 0", "least(k, i)", "greatest(k, 0)", "x * 2 + k", "-x", "length(s)")
-WHERES = ("k > i", "k <> 1", "s = 'a' or k is null", "not (i between 0 and 2)", "x < 0.5 and k in (0, 1, 2)", "s like 'a%'")
+TERMS = (
+    "k + i",
+    "k - 2 * i",
+    "abs(k)",
+    "i % 3",
+    "k > i",
+    "k = 1 or i > 0",
+    "least(k, i)",
+    "greatest(k, 0)",
+    "x * 2 + k",
+    "-x",
+    "length(s)",
+)
+WHERES = (
+    "k > i",
+    "k <> 1",
+    "s = 'a' or k is null",
+    "not (i between 0 and 2)",
+    "x < 0.5 and k in (0, 1, 2)",
+    "s like 'a%'",
+)
 
 
 def table(chance: random.Random, rows: int) -> pa.Table:

@@ -84,7 +84,9 @@ def _word(text: str) -> Any:
     return text
 
 
-def _rows(node: Node, *, name: str | None, where: Any = None, select: Any = None, drop: Any = None, rename: Any = None) -> Query:
+def _rows(
+    node: Node, *, name: str | None, where: Any = None, select: Any = None, drop: Any = None, rename: Any = None
+) -> Query:
     """Rows changed one by one: those for which `where` is true, then with these columns and no others, or without some, or under
     other names. `select` is a list of columns, or a table of columns and their expressions."""
     found: Any = node if where is None else node.where(where)

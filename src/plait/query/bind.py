@@ -35,6 +35,7 @@ class Bound:
         time_kind: "zoned", "naive" or "count": what its ts looks like.
         predicate: Of a join the condition, with its columns found and its types checked. Else None.
         steps: What is done to each of its rows on their way to who reads them; `schema` is what they are after it.
+        called: What who reads it calls it, where that is another name than the node's.
         own: The node's own columns, where steps have changed them; see `made`.
 
     Example:
@@ -51,10 +52,27 @@ class Bound:
     predicate: Predicate | None = field(default=None)
     steps: tuple[BoundStep, ...] = ()
     own: pa.Schema | None = None
+    called: str | None = None
+
+    def label(self, input: int) -> str:
+        """What an operator calls this input.
+
+        Args:
+            input: Which one it is, from 0.
+
+        Returns:
+            Its name, or the words "input 0".
+
+        Example:
+            >>> import plait, pyarrow as pa
+            >>> plait.query.bind(plait.stream("s", unit="s"), {"s": pa.schema([("ts", pa.int64())])}).label(0)
+            's'
+        """
+        return self.called or self.node.name or f"input {input}"
 
     @property
     def made(self) -> pa.Schema:
-        """See the class."""
+        """The node's own columns."""
         return self.schema if self.own is None else self.own
 
     @property
@@ -63,7 +81,21 @@ class Bound:
         return dataclasses.replace(self, schema=self.made, steps=(), own=None)
 
     def then(self, *steps: BoundStep) -> Bound:
-        """The same node, of which each row goes through these steps too."""
+        """The same node, of which each row goes through more steps.
+
+        Args:
+            *steps: After those that it goes through already.
+
+        Returns:
+            A copy with the steps, and the columns that rows have after them.
+
+        Example:
+            >>> import plait, pyarrow as pa
+            >>> stream, schemas = plait.stream("s", unit="s"), {"s": pa.schema([("ts", pa.int64()), ("x", pa.int64())])}
+            >>> only = plait.query.bind(stream.keep("x"), schemas)
+            >>> plait.query.bind(stream, schemas).then(*only.steps).schema.names
+            ['x']
+        """
         schema = self.schema
         for step in steps:
             schema = schema if isinstance(step, Kept) else step.schema
@@ -121,7 +153,7 @@ def _bind_rows(node: RowByRow, found: Bound) -> Bound:
     for step in node.steps:
         found = found.then(step.bind(found.schema, own))
     _check_reserved(found.schema, "What is selected")
-    return found
+    return dataclasses.replace(found, called=node.name)
 
 
 def _bind_union(node: Union, inputs: tuple[Bound, ...], ts_type: pa.DataType) -> Bound:

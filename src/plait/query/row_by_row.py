@@ -249,7 +249,7 @@ class RowByRow(Query):
     Example:
         >>> import plait
         >>> print(plait.stream("quotes").where("bid > 0").keep("bid").explain())
-        where (quotes.bid > 0), select bid
+        where (bid > 0), select bid
           stream quotes: time ts, as delivered
     """
 

@@ -31,7 +31,7 @@ class OperatorMachine:
         assert isinstance(bound.node, Operator)
         self.node = bound.node
         self.schemas = [i.schema for i in bound.inputs]
-        self.names = [i.node.name or f"input {n}" for n, i in enumerate(bound.inputs)]
+        self.names = [i.label(n) for n, i in enumerate(bound.inputs)]
         self.states: dict[int, Any] = {}
         self.timers: list[tuple[int, int]] = []  # a heap of (at, bucket), each pair once
         self.out: list[Row] = []

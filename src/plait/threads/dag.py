@@ -221,7 +221,7 @@ class Dag:
                 if as_ is None:
                     as_ = of if of not in inner and not child.steps else next(self._new)
                 inner[as_] = (of, child)
-                child = self._as_stream(child, of, as_)
+                child = self._as_stream(child, of, as_, child.label(len(inputs)))
             inputs.append(child)
         if inner:
             options = dataclasses.replace(step.options, pending=max(step.options.pending or 0, PENDING))
@@ -246,7 +246,8 @@ class Dag:
             found = through(bound)
             plain = dataclasses.replace(
                 self._plain, strategy="auto", order="strict", punctuate="order", marks=False, keys=self._keyed,
-                workers=None, elastic=None, policy=None,
+                fan_in=None, split_storing=False, index="auto", layout="auto", emitter=False, workers=None, elastic=None,
+                policy=None,
             )  # fmt: skip
             step = Step(found.node, plain, Sharing(1, 1, "rows that are changed on their way", "union"))  # type: ignore[arg-type]
             self._through[stream] = name = next(self._new)
@@ -266,13 +267,13 @@ class Dag:
                 seen.add(id(bound.node) if direct or not child.steps else child.node.name)
         return seen
 
-    def _as_stream(self, bound: Bound, made: str, as_: str) -> Bound:
+    def _as_stream(self, bound: Bound, made: str, as_: str, called: str) -> Bound:
         """An operator's output as a stream with one source; its key comes along as a column where it is asked for."""
         own = self.engines[made].schema
         self._schemas[as_] = pa.schema([*bound.schema, own.field(KEY)] if KEY in own.names else list(bound.schema))
         plain = stream(as_, unit="us" if bound.time_kind != "zoned" else None, sources=1)
         node = dataclasses.replace(plain, source=QUERY)
-        return Bound(node, (), bound.schema, bound.time_kind)
+        return Bound(node, (), bound.schema, bound.time_kind, called=called)
 
     # --- results go on ---
 

@@ -62,7 +62,9 @@ def test_what_is_left_out_first_is_not_computed() -> None:
     query = S.where("k < 10").select(z="k * 4")
     assert query.run({"s": table})["z"].to_pylist() == query.reference({"s": table})["z"].to_pylist() == [4]
     for run in (S.select(z="k * 4").run, S.select(z="k * 4").reference):
-        with pytest.raises(plait.DataError, match=r"'z' would be 18446744073709551616 in the row at ts 1, which is no int64"):
+        with pytest.raises(
+            plait.DataError, match=r"'z' would be 18446744073709551616 in the row at ts 1, which is no int64"
+        ):
             run({"s": table})
 
 

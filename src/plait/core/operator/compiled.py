@@ -65,7 +65,7 @@ class Made:
     def __init__(self, bound: Bound, cache_dir: str | os.PathLike[str] | None) -> None:
         assert isinstance(bound.node, Operator)
         self.node, self.bound = bound.node, bound
-        self.names = [i.node.name or f"input {n}" for n, i in enumerate(bound.inputs)]
+        self.names = [i.label(n) for n, i in enumerate(bound.inputs)]
         first = self._first_state(0)
         if type(first) is not np.ndarray or first.ndim == 0:
             raise NotCompiled(f"state() gives a {type(first).__name__}, not a NumPy array of numbers")

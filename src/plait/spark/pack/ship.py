@@ -293,7 +293,7 @@ def places(codes: np.ndarray, named: list[list[int] | None], cells: int) -> list
 
 def stream_name(bound: Bound, input: int) -> str:
     """What `t.stream` says."""
-    return bound.inputs[input].node.name or f"input {input}"
+    return bound.inputs[input].label(input)
 
 
 def codes_of(column: Any) -> tuple[np.ndarray, list[list[int] | None]]:
