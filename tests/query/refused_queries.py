@@ -423,7 +423,8 @@ def selected(*names: str, **columns: object) -> Callable[[], object]:
 
 ROW_BY_ROW = {
     "a function whose results have no type": Refusal(
-        selected(z=decided), QueryError, "The column 'z' is made by a function", "type of what it returns", "(function, 'float64')"
+        selected(z=decided), QueryError, "The column 'z' is made by a function", "type of what it returns",
+        "(function, 'float64')",
     ),
     "an expression with a type": Refusal(
         selected(z=(lambda row: row.x + 1, "int64")), QueryError, "'z' is given a type, int64", "here int32", "Leave the type out"
@@ -431,7 +432,7 @@ ROW_BY_ROW = {
     "a column that is always NULL": Refusal(selected(z="NULL"), QueryError, "'z' is always NULL", "no type", "Cast"),
     "a column that is not there": Refusal(selected("nothing"), QueryError, "no column 'nothing'", "there are ts, x"),
     "a pair that is none": Refusal(
-        lambda: quotes.select(z=(3, "int64")), QueryError, "The column 'z' is (3, 'int64')", do="a pair of a function and its type"
+        lambda: quotes.select(z=(3, "int64")), QueryError, "The column 'z' is (3, 'int64')", do="a pair of a function"
     ),
     "a column that is no expression": Refusal(
         lambda: quotes.select(z=3), QueryError, "The column 'z' is 3", do="SQL text"  # type: ignore[arg-type]
@@ -452,8 +453,8 @@ ROW_BY_ROW = {
     ),
     "a union of nothing": Refusal(lambda: plait.union(), QueryError, "A union of nothing", do="plait.union(a, b)"),
     "a union of different rows": Refusal(
-        bound(plait.union(quotes.keep("x"), trades.keep("x"))), QueryError, "Inputs 1 and 2 of the union", "x int32, the other x int64",
-        "with select",
+        bound(plait.union(quotes.keep("x"), trades.keep("x"))), QueryError, "Inputs 1 and 2 of the union",
+        "x int32, the other x int64", "with select",
     ),
     "a union with two times": Refusal(
         bound(plait.union(plait.stream("quotes", time="x", unit="us"))), QueryError, "would be called 'ts'", do="Rename"

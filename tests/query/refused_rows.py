@@ -291,7 +291,7 @@ COMPUTED = {
 }
 
 
-def fails(row: Any) -> int:
+def fails_on(row: Any) -> int:
     return 1 // 0 if row.v > 0 else 0
 
 
@@ -304,9 +304,9 @@ ROW_BY_ROW = {
         "float64",
     ),
     "a column's function that raises": Refusal(
-        reference(quotes.select(z=(fails, "int64"))),
+        reference(quotes.select(z=(fails_on, "int64"))),
         RunError,
-        "The column 'fails' raised ZeroDivisionError",
+        "The column 'fails_on' raised ZeroDivisionError",
         "the tuple at ts 1",
     ),
 }

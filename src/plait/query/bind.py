@@ -54,22 +54,6 @@ class Bound:
     own: pa.Schema | None = None
     called: str | None = None
 
-    def label(self, input: int) -> str:
-        """What an operator calls this input.
-
-        Args:
-            input: Which one it is, from 0.
-
-        Returns:
-            Its name, or the words "input 0".
-
-        Example:
-            >>> import plait, pyarrow as pa
-            >>> plait.query.bind(plait.stream("s", unit="s"), {"s": pa.schema([("ts", pa.int64())])}).label(0)
-            's'
-        """
-        return self.called or self.node.name or f"input {input}"
-
     @property
     def made(self) -> pa.Schema:
         """The node's own columns."""
@@ -80,26 +64,18 @@ class Bound:
         """The node alone, with its own columns."""
         return dataclasses.replace(self, schema=self.made, steps=(), own=None)
 
-    def then(self, *steps: BoundStep) -> Bound:
-        """The same node, of which each row goes through more steps.
 
-        Args:
-            *steps: After those that it goes through already.
+def label(bound: Bound, input: int) -> str:
+    """What an operator calls an input of its own: its name, or which one it is."""
+    return bound.called or bound.node.name or f"input {input}"
 
-        Returns:
-            A copy with the steps, and the columns that rows have after them.
 
-        Example:
-            >>> import plait, pyarrow as pa
-            >>> stream, schemas = plait.stream("s", unit="s"), {"s": pa.schema([("ts", pa.int64()), ("x", pa.int64())])}
-            >>> only = plait.query.bind(stream.keep("x"), schemas)
-            >>> plait.query.bind(stream, schemas).then(*only.steps).schema.names
-            ['x']
-        """
-        schema = self.schema
-        for step in steps:
-            schema = schema if isinstance(step, Kept) else step.schema
-        return dataclasses.replace(self, schema=schema, steps=(*self.steps, *steps), own=self.made)
+def then(bound: Bound, *steps: BoundStep) -> Bound:
+    """The same node, of which each row goes through these steps, too."""
+    schema = bound.schema
+    for step in steps:
+        schema = schema if isinstance(step, Kept) else step.schema
+    return dataclasses.replace(bound, schema=schema, steps=(*bound.steps, *steps), own=bound.made)
 
 
 def bind(node: Node, schemas: Mapping[str, pa.Schema]) -> Bound:
@@ -151,7 +127,7 @@ def _bind_rows(node: RowByRow, found: Bound) -> Bound:
     """What a node's rows become, step by step. A query's keep their ts in front."""
     own = None if isinstance(found.node, Stream) else TS
     for step in node.steps:
-        found = found.then(step.bind(found.schema, own))
+        found = then(found, step.bind(found.schema, own))
     _check_reserved(found.schema, "What is selected")
     return dataclasses.replace(found, called=node.name)
 
@@ -311,4 +287,4 @@ def _with_expressions(node: Aggregate, source: Bound) -> Bound:
     if not new:
         return source
     own = None if isinstance(source.node, Stream) else TS
-    return source.then(Select(tuple(new), adds=True).bind(source.schema, own))
+    return then(source, Select(tuple(new), adds=True).bind(source.schema, own))

@@ -43,7 +43,7 @@ from plait.core.row_by_row import Through, changed, through
 from plait.errors import RunError
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.aggregate import Aggregate
-from plait.query.bind import Bound
+from plait.query.bind import Bound, label
 from plait.query.identical import KEY
 from plait.query.join import Asof, Join
 from plait.query.operator import Operator
@@ -213,7 +213,7 @@ class Dag:
         inner: dict[
             str, tuple[str, Bound]
         ] = {}  # by the name that results have here: the operator's, and what becomes of them
-        inputs = []
+        inputs: list[Bound] = []
         for child, direct in zip(bound.inputs, on_the_way(bound, keyed=step.options.keys), strict=True):
             if not (isinstance(child.node, Stream) and (direct or not child.steps)):
                 of = self._passed_through(child) if isinstance(child.node, Stream) else self._name_of(child)
@@ -221,7 +221,7 @@ class Dag:
                 if as_ is None:
                     as_ = of if of not in inner and not child.steps else next(self._new)
                 inner[as_] = (of, child)
-                child = self._as_stream(child, of, as_, child.label(len(inputs)))
+                child = self._as_stream(child, of, as_, label(child, len(inputs)))
             inputs.append(child)
         if inner:
             options = dataclasses.replace(step.options, pending=max(step.options.pending or 0, PENDING))

@@ -38,7 +38,7 @@ from plait.core.row_by_row import changed
 from plait.core.values import Form, compared_as, key_words
 from plait.errors import QueryError
 from plait.query.aggregate import Aggregate
-from plait.query.bind import Bound
+from plait.query.bind import Bound, label
 from plait.query.expression import Column
 from plait.query.join import Asof, Join
 from plait.query.operator import Operator
@@ -293,7 +293,7 @@ def places(codes: np.ndarray, named: list[list[int] | None], cells: int) -> list
 
 def stream_name(bound: Bound, input: int) -> str:
     """What `t.stream` says."""
-    return bound.inputs[input].label(input)
+    return label(bound.inputs[input], input)
 
 
 def codes_of(column: Any) -> tuple[np.ndarray, list[list[int] | None]]:
