@@ -14,7 +14,7 @@ from plait.encodings import plain_schema
 from plait.errors import QueryError
 from plait.query.aggregate import Aggregate
 from plait.query.base import Node, Query
-from plait.query.join import Asof, Join, side_names
+from plait.query.join import HOWS, Asof, Join, side_names
 from plait.query.operator import Operator
 from plait.query.predicate import Predicate
 from plait.query.stream import Stream
@@ -122,10 +122,8 @@ def _bind_join(node: Join, inputs: tuple[Bound, ...], ts_type: pa.DataType) -> B
     """A join's columns; its condition, resolved and checked."""
     left, right = inputs
     predicate = node.predicate.bind(left.schema, right.schema)
-    if node.how in ("semi", "anti"):
-        schema = _pair_schema(node, left.schema, None, ts_type)
-    else:
-        schema = _pair_schema(node, left.schema, right.schema, ts_type, right_nullable=node.how == "left")
+    how = HOWS[node.how]
+    schema = _pair_schema(node, left.schema, right.schema if 1 in how.shown else None, ts_type, nullable=how.nullable)
     return Bound(node, inputs, schema, time_kind(ts_type), predicate)
 
 
@@ -150,21 +148,23 @@ def _bind_asof(node: Asof, inputs: tuple[Bound, ...], ts_type: pa.DataType) -> B
                 why="they can't be equal",
                 do="Cast one of the columns",
             )
-    schema = _pair_schema(node, left.schema, right.schema, ts_type, right_nullable=node.how == "left")
+    schema = _pair_schema(node, left.schema, right.schema, ts_type, nullable=(1,) if node.how == "left" else ())
     return Bound(node, inputs, schema, time_kind(ts_type))
 
 
 def _pair_schema(node: Join | Asof, left: pa.Schema, right: pa.Schema | None, ts_type: pa.DataType, *,
-                 right_nullable: bool = False) -> pa.Schema:  # fmt: skip
-    """`ts`, then the left row's columns, then the right row's; a name that stands twice is prefixed by its stream's."""
+                 nullable: tuple[int, ...] = ()) -> pa.Schema:  # fmt: skip
+    """`ts`, then the left row's columns, then the right row's; a name that stands twice is prefixed by its stream's.
+
+    `nullable`: the sides that may be missing in a result.
+    """
     prefixes = side_names(node.left, node.right)
     names = ["ts", *left.names, *(right.names if right is not None else ())]
     fields = [pa.field("ts", ts_type)]
     for side, schema in enumerate((left, right) if right is not None else (left,)):
         for column in schema:
             name = f"{prefixes[side]}_{column.name}" if names.count(column.name) > 1 else column.name
-            nullable = column.nullable or (side == 1 and right_nullable)
-            fields.append(pa.field(name, column.type, nullable))
+            fields.append(pa.field(name, column.type, column.nullable or side in nullable))
     result = pa.schema(fields)
     for name in result.names:
         if result.names.count(name) > 1:
