@@ -70,8 +70,12 @@ def cases(**options: Any) -> st.SearchStrategy[Case]:
 
 
 def layout_of(case: Case, chance: random.Random) -> str | tuple[int, int]:
-    """A grid, for joins that allow it also store-one-see-all."""
+    """A grid, for joins that allow it also store-one-see-all. A full join has several cells only by an equality of columns."""
     rows, columns = chance.choice(LAYOUTS)
+    if getattr(case.query, "how", "inner") == "full":
+        return "auto"
+    if getattr(case.query, "how", "inner") == "right":
+        return 1, rows * columns
     if getattr(case.query, "how", "inner") != "inner" or not hasattr(case.query, "window"):
         return rows * columns, 1
     return "see_all" if isinstance(case.query, Join) and chance.random() < 0.3 else (rows, columns)
@@ -264,6 +268,8 @@ A, B = plait.stream("a", unit="us"), plait.stream("b", unit="us")
 WINDOWS = {
     "time": (plait.join(A, B, on="l.v = r.v", within=30), 1),
     "left": (plait.join(A, B, on="l.v = r.v", within=(10, 20), how="left"), 1),
+    "right": (plait.join(A, B, on="l.v = r.v", within=(10, 20), how="right"), 1),
+    "full": (plait.join(A, B, on="l.v = r.v", within=(10, 20), how="full"), 0),
     "semi": (plait.join(A, B, on="l.v = r.v", within=(10, 20), how="semi"), 1),
     "tumbling": (plait.join(A, B, on="l.v = r.v", tumbling=30), 1),
     "count": (plait.join(A, B, on="l.v = r.v", last=30), 2),
@@ -312,11 +318,11 @@ def test_windows_of_tuples_begin_where_they_did_before_contents_were_built_anew(
 def test_state_written_is_what_came_and_state_held_is_the_window(window: str) -> None:
     query, copies = WINDOWS[window]
     case, slices = ticking(query, 1200)
-    grid = Grid(case, (2, 1), random.Random(0))
+    grid = Grid(case, (1, 2) if window == "right" else (2, 1), random.Random(0))
     held, manifests, kept = [], [], []
     for at, rows in enumerate(slices):
         grid.run(tick(grid, case, at, rows))
-        # A right tuple goes to both cells of a 2x1 grid, and in a count window every tuple does.
+        # A right tuple goes to both cells of a 2x1 grid, in a count window every tuple does, and by hash none.
         assert sum(store.written for store in grid.stores) == 10 * copies + 10 * 2
         held.append(sum(store.chunk_rows for store in grid.stores))
         manifests.append(max(len(state["manifest"]) for state in grid.state))

@@ -187,13 +187,7 @@ def hash_columns(bound: Bound) -> HashColumns:
         kinds = [bound.inputs[0].schema.field(name).type for name in node.by]
         return HashColumns((node.by,), tuple(compared_as(kind, kind) for kind in kinds))
     left, right = (i.schema for i in bound.inputs)
-    pairs: list[tuple[str, str]] = []
-    if isinstance(node, Asof):
-        pairs = list(node.by)
-    elif isinstance(node, Join) and bound.predicate is not None and bound.predicate.expr is not None:
-        for term in terms(bound.predicate.expr, (left, right)).equalities:
-            if isinstance(term.left, Column) and isinstance(term.right, Column):
-                pairs.append((term.left.name, term.right.name))
+    pairs = equal_columns(bound)
     if not pairs:
         raise QueryError(
             "layout='hash', and the query has no equality of two columns",
@@ -202,6 +196,20 @@ def hash_columns(bound: Bound) -> HashColumns:
         )
     forms = tuple(compared_as(left.field(a).type, right.field(b).type) for a, b in pairs)
     return HashColumns((tuple(a for a, _ in pairs), tuple(b for _, b in pairs)), forms)
+
+
+def equal_columns(bound: Bound) -> list[tuple[str, str]]:
+    """Of a join or an as-of join, the pairs of a left and a right column that must be equal."""
+    node = bound.node
+    if isinstance(node, Asof):
+        return list(node.by)
+    pairs: list[tuple[str, str]] = []
+    if isinstance(node, Join) and bound.predicate is not None and bound.predicate.expr is not None:
+        left, right = (i.schema for i in bound.inputs)
+        for term in terms(bound.predicate.expr, (left, right)).equalities:
+            if isinstance(term.left, Column) and isinstance(term.right, Column):
+                pairs.append((term.left.name, term.right.name))
+    return pairs
 
 
 def words(plan: HashColumns, input: int, table: pa.Table) -> np.ndarray:
