@@ -11,6 +11,7 @@ up to ``input`` has already told them apart. No worker, partition or batch numbe
     as-of result        (left row's key, partner's key or ())
     aggregate row       (window's last microsecond, key columns ...)
     count-window row    (closing tuple's key)
+    dedup's row         (its tuple's key)
     operator output     (cause's key, bucket, index of emission)
     timer's output      ((T - 1, AFTER_INPUTS), bucket, index)   follows every tuple's output at that ts
 

@@ -3,6 +3,7 @@
 stream      an input: its event time, its sources, what it promises
 join        pairs over a window, and as-of       aggregate   windows of time or of tuples, per key
 functions   what an aggregate computes           operator    a user's own functions over state in buckets
+dedup       the first of tuples with one key
 base        what every query is, and how it is run
 
 predicate   a condition as it was written        trace, sql  Python functions and SQL text, read into
@@ -14,11 +15,12 @@ explain     a query in words                     identical   when two results ar
 from plait.query.aggregate import Aggregate, aggregate
 from plait.query.base import Query
 from plait.query.bind import Bound, bind
+from plait.query.dedup import Dedup, dedup
 from plait.query.join import Asof, Join, asof, join
 from plait.query.operator import ALL, Operator, Timer, operator, timer
 from plait.query.stream import FILE, PARTITION, Stream, stream
 
 __all__ = [
-    "ALL", "FILE", "PARTITION", "Aggregate", "Asof", "Bound", "Join", "Operator", "Query", "Stream", "Timer",
-    "aggregate", "asof", "bind", "join", "operator", "stream", "timer",
+    "ALL", "FILE", "PARTITION", "Aggregate", "Asof", "Bound", "Dedup", "Join", "Operator", "Query", "Stream", "Timer",
+    "aggregate", "asof", "bind", "dedup", "join", "operator", "stream", "timer",
 ]  # fmt: skip

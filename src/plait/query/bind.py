@@ -14,6 +14,7 @@ from plait.encodings import plain_schema
 from plait.errors import QueryError
 from plait.query.aggregate import Aggregate
 from plait.query.base import Node, Query
+from plait.query.dedup import Dedup
 from plait.query.join import HOWS, Asof, Join, side_names
 from plait.query.operator import Operator
 from plait.query.predicate import Predicate
@@ -80,6 +81,8 @@ def bind(node: Node, schemas: Mapping[str, pa.Schema]) -> Bound:
             return _bind_asof(node, inputs, ts_type)
         case Aggregate():
             return _bind_aggregate(node, inputs, ts_type)
+        case Dedup():
+            return _bind_dedup(node, inputs, ts_type)
         case Operator():
             schema = pa.schema([pa.field("ts", ts_type), *node.output])
             _check_reserved(schema, "The output of an operator")
@@ -179,18 +182,8 @@ def _pair_schema(node: Join | Asof, left: pa.Schema, right: pa.Schema | None, ts
 def _bind_aggregate(node: Aggregate, inputs: tuple[Bound, ...], ts_type: pa.DataType) -> Bound:
     """An aggregate's columns: `ts`, the window's edges, the key, and the functions' results."""
     (source,) = inputs
-    label = f"stream {node.input.name!r}" if isinstance(node.input, Stream) else "the input"
-    keys = []
-    for column in node.by:
-        if column not in source.schema.names:
-            raise QueryError(
-                f"by= names column {column!r}, which {label} does not have",
-                why=f"its columns are {', '.join(source.schema.names)}",
-            )
-        kind = source.schema.field(column).type
-        if column_type(kind) is None:
-            raise QueryError(f"by= names column {column!r} of type {kind}", why="it can't be a key", do="Cast it")
-        keys.append(source.schema.field(column))
+    label = _label(node)
+    keys = _keys(node, source.schema)
     edge = node.window.edge_type(ts_type)
     computed = [pa.field(name, f.result_type(source.schema, label)) for name, f in node.compute]
     schema = pa.schema(
@@ -198,3 +191,43 @@ def _bind_aggregate(node: Aggregate, inputs: tuple[Bound, ...], ts_type: pa.Data
     )
     _check_reserved(schema, "The result of an aggregate")
     return Bound(node, inputs, schema, time_kind(ts_type))
+
+
+def _bind_dedup(node: Dedup, inputs: tuple[Bound, ...], ts_type: pa.DataType) -> Bound:
+    """`ts`, then the input's columns."""
+    (source,) = inputs
+    _keys(node, source.schema)
+    fields = [source.schema.field(at) for at in passed_on(source)]
+    if any(field.name == "ts" for field in fields):
+        raise QueryError(
+            "Two columns of the dedup's rows would be called 'ts'",
+            why="the first one is their time, and the input has another column of that name",
+            do="Rename the column in the input",
+        )
+    return Bound(node, inputs, pa.schema([pa.field("ts", ts_type), *fields]), time_kind(ts_type))
+
+
+def passed_on(input: Bound) -> list[int]:
+    """The places of an input's columns that rows have after their `ts`: all but the time, if it is called so, too."""
+    time = input.node.time if isinstance(input.node, Stream) else "ts"
+    return [at for at, name in enumerate(input.schema.names) if not (name == "ts" and time == "ts")]
+
+
+def _keys(node: Aggregate | Dedup, schema: pa.Schema) -> list[pa.Field]:
+    """The columns of `by=`, which must be there, and be able to be a key."""
+    keys = []
+    for column in node.by:
+        if column not in schema.names:
+            raise QueryError(
+                f"by= names column {column!r}, which {_label(node)} does not have",
+                why=f"its columns are {', '.join(schema.names)}",
+            )
+        kind = schema.field(column).type
+        if column_type(kind) is None:
+            raise QueryError(f"by= names column {column!r} of type {kind}", why="it can't be a key", do="Cast it")
+        keys.append(schema.field(column))
+    return keys
+
+
+def _label(node: Aggregate | Dedup) -> str:
+    return f"stream {node.input.name!r}" if isinstance(node.input, Stream) else "the input"

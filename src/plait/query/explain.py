@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from plait.query.aggregate import Aggregate
 from plait.query.base import Node, Query
+from plait.query.dedup import Dedup
 from plait.query.join import Asof, Join
 from plait.query.operator import Operator
 from plait.query.stream import FILE, PARTITION, Stream
@@ -65,6 +66,8 @@ def _query(query: Query) -> str:
             what = ", ".join(f"{name} = {function.describe()}" for name, function in query.compute)
             by = f" by {', '.join(query.by)}" if query.by else ""
             return f"aggregate{label}{by}, windows of {query.window.describe()}: {what}"
+        case Dedup():
+            return f"dedup{label} by {', '.join(query.by)}: the first within {duration_text(query.within_us)}"
         case Operator():
             return f"operator{label}, {query.buckets} buckets: {getattr(query.process, '__name__', 'process')}"
         case _:

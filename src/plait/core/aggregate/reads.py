@@ -1,4 +1,4 @@
-"""Which columns an aggregate reads of its tuples, and its conditions on one row.
+"""Which columns an aggregate reads of its tuples, or a dedup of its keys, and an aggregate's conditions on one row.
 
 Columns that functions add up or compare are laid out as arrays (`core.aggregate.columns`); those whose rows a function keeps
 stay in Arrow.
@@ -18,6 +18,7 @@ from plait.core.condition.evaluate import evaluate, truth
 from plait.core.values import user_values
 from plait.errors import DataError, RunError
 from plait.query.aggregate import Aggregate
+from plait.query.dedup import Dedup
 from plait.query.expression import Column, Expr, Literal, walk
 from plait.query.predicate import Predicate
 
@@ -43,14 +44,14 @@ class Columns:
     that is also collected is read as bits and kept as a row.
     """
 
-    def __init__(self, node: Aggregate, schema: pa.Schema) -> None:
+    def __init__(self, node: Aggregate | Dedup, schema: pa.Schema) -> None:
         self.schema = schema
         fixed: dict[str, None] = {}
         varied: dict[str, None] = {}
         self.conditions: list[Predicate] = []
         for name in node.by:
             (fixed if is_fixed(schema.field(name).type) else varied)[name] = None
-        for _, function in node.compute:
+        for _, function in node.compute if isinstance(node, Aggregate) else ():
             rows = keeps_rows(function)
             for name in function.columns:
                 (varied if rows or not is_fixed(schema.field(name).type) else fixed)[name] = None
