@@ -252,6 +252,19 @@ def aggregate_counts(given: Relation, size: int, advance: int, by: Sequence[str]
     return in_order(aggregate_schema(given.schema, by, compute), tuples)
 
 
+def dedup(given: Relation, by: Sequence[str], within: int) -> Relation:
+    """What of each group lies further than `within` behind everything of it that is kept."""
+    tuples = []
+    for members in grouped(given, by).values():
+        kept: list[Tup] = []
+        for t in members:
+            if all(t.ts - k.ts > within for k in kept):
+                kept.append(t)
+        tuples += [Tup(t.ts, (key(t, 0),), (t.ts, *(v for n, v in given.row(t).items() if n != "ts"))) for t in kept]
+    fields = [field for field in given.schema if field.name != "ts"]
+    return in_order(pa.schema([("ts", pa.int64()), *fields]), tuples)
+
+
 # --- aggregate functions: floats as whole numbers of 2^-1074, so that every sum is exact ----------------------
 
 _UNIT = 2**1074

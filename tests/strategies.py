@@ -377,5 +377,13 @@ def count_aggregates(draw: st.DrawFn, *, functions: Sequence[str] | None = None,
     return Case(query, (given,), define.aggregate_counts(given.relation, size, advance, by, compute))
 
 
+@st.composite
+def dedups(draw: st.DrawFn, **options: Any) -> Case:
+    given = draw(streams("a", **options))
+    by, within = draw(st.sampled_from(KEYS[1:])), draw(st.sampled_from((0, 1, 2, 3, 2**62)))
+    query = plait.dedup(given.stream, by=by, within=within)
+    return Case(query, (given,), define.dedup(given.relation, by, within))
+
+
 def _some_functions() -> st.SearchStrategy[list[str]]:
     return st.lists(st.sampled_from(list(FUNCTIONS)), min_size=1, max_size=6, unique=True)

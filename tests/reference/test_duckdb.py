@@ -213,6 +213,36 @@ def test_a_stream_joined_with_itself(duck: Any) -> None:
 # --- as-of --------------------------------------------------------------------------------------------------
 
 
+# --- dedup --------------------------------------------------------------------------------------------------
+
+DEDUP_KEYS = (("k",), ("s",), ("k", "s"))
+
+
+def dedup_sql(by: tuple[str, ...], within: int) -> str:
+    """Of each key its first row; then, again and again, its first row that lies further than the span behind the last one."""
+    same = " and ".join(f"a.{c} is not distinct from kept.{c}" for c in by)
+    keys = ", ".join(by)
+    first = f"select {keys}, pos, ts from a qualify row_number() over (partition by {keys} order by pos) = 1"
+    later = (f"select {', '.join(f'a.{c}' for c in by)}, a.pos, a.ts, row_number() over (partition by kept.pos order by a.pos) as turn "
+             f"from kept join a on {same} and a.ts > kept.ts + {within}")  # fmt: skip
+    return (f"with recursive kept as ({first} union all select {keys}, pos, ts from ({later}) where turn = 1) "
+            f"select ts, src, k, w, x, q, s from a where pos in (select pos from kept) order by pos")  # fmt: skip
+
+
+@pytest.mark.parametrize("by", DEDUP_KEYS)
+@settings(max_examples=examples(25))
+@given(data=SMALL, within=st.sampled_from((0, 1, 2, 5)))
+def test_dedup(duck: Any, by: tuple[str, ...], data: Tables, within: int) -> None:
+    check(duck, plait.dedup(A, by=by, within=within), data, dedup_sql(by, within))
+
+
+@pytest.mark.parametrize("by", DEDUP_KEYS)
+def test_dedup_over_many_rows(duck: Any, by: tuple[str, ...]) -> None:
+    check(duck, plait.dedup(A, by=by, within=7), LARGE, dedup_sql(by, 7))
+    first = f"select ts, src, k, w, x, q, s from a qualify row_number() over (partition by {', '.join(by)} order by pos) = 1"
+    check(duck, plait.dedup(A, by=by, within=2**61), LARGE, f"{first} order by pos")
+
+
 def asof_sql(by: Sequence[str], age: int | None, how: str) -> str:
     """`pos` is unique over both streams, so DuckDB's ASOF finds the last tuple before, of whatever ts."""
     equal = " and ".join(f"l.{column} = r.{column}" for column in by) or "true"

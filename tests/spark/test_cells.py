@@ -65,7 +65,7 @@ def joins(**options: Any) -> st.SearchStrategy[Case]:
 def cases(**options: Any) -> st.SearchStrategy[Case]:
     return st.one_of(
         joins(**options), strategies.span_aggregates(**options), strategies.count_aggregates(**options),
-        operators(**options),
+        strategies.dedups(**options), operators(**options),
     )  # fmt: skip
 
 
@@ -442,6 +442,33 @@ def test_sessions_are_kept_until_they_have_ended() -> None:
         assert_same(grid.table.drop_columns([formats.KEY]), query.reference({"a": given.data}))
         # The one that goes on has 150 tuples at the end; what is held besides has at most as many dead rows.
         assert held[-1] <= 2 * (150 + 40) + 64
+
+
+def test_a_dedup_keeps_the_last_tuple_of_each_key_and_little_else() -> None:
+    """In processes that remember some or none of the batches before. Nearly each tuple is near to another of its key that was
+    dropped: who judged a part of them alone would keep others. Halfway the cells are laid out anew.
+    """
+    query = plait.dedup(A, by="v", within=40)
+    schema = pa.schema([("ts", pa.int64()), ("v", pa.int64())])
+    chance = random.Random(3)
+    rows = [(k, chance.randrange(3) + k // 600 * 10) for k in range(1600)]
+    given = strategies.Given(A, schema, {0: rows}, (0,) * len(rows), None, [], strategies.table(schema, rows))
+    case = Case(query, (given,), None)
+    for workers in (3, None):
+        grid, held, written = Grid(case, (2, 1), random.Random(5), workers=workers or 1), [], 0
+        for at in range(160):
+            if workers is None:
+                cell_state._CACHE.clear()
+            if at == 90:
+                grid.relayout((3, 1))
+            grid.run(tick(grid, case, at, rows[10 * at : 10 * at + 10]))
+            held.append(sum(store.chunk_rows for store in grid.stores))
+            written += sum(store.written for store in grid.stores)
+        deliver(grid, [drain()])
+        assert_same(grid.table.drop_columns([formats.KEY]), query.reference({"a": given.data}))
+        # Cells write rows anew once each holds 256 that are dead, and some more; there are two cells or three.
+        assert max(held) <= 3 * (256 + 40)
+        assert written <= 2 * len(rows)
 
 
 def test_a_rare_value_does_not_keep_all_that_came_after_it() -> None:

@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 
 from plait.query.aggregate import Aggregate
 from plait.query.bind import Bound
+from plait.query.dedup import Dedup
 from plait.query.join import Asof
 from plait.query.operator import Operator
 from plait.spark import formats
@@ -167,6 +168,10 @@ def _empty(bound: Bound, layout: Layout, cell: int, *, index: str) -> Live:
         from plait.spark.cell.aggregate import live_aggregate
 
         return live_aggregate(bound)
+    if isinstance(bound.node, Dedup):
+        from plait.spark.cell.dedup import LiveDedup
+
+        return LiveDedup(bound)
     if isinstance(bound.node, Operator):
         from plait.spark.cell.operator import LiveOperator
 

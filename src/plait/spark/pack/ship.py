@@ -7,8 +7,8 @@ Which cells a tuple goes to is its layout's rule (`plan.layout` has the kinds):
 
     grid, see_all   by a hash of its own key: to one line of cells, or to all of them
     hash            by the values that must be equal, so equal values meet and none is copied. Only that equal values get equal
-                    words matters; whether a pair matches is still the condition's to say. Tuples of an aggregate go by the
-                    values of its key, NULL and NaN among them
+                    words matters; whether a pair matches is still the condition's to say. Tuples of an aggregate or a
+                    dedup go by the values of its key, NULL and NaN among them
     buckets         by what `route` says, which is called here, once a tuple. Bucket b lives in cell b modulo the number of cells.
                     A tuple goes to the cells of its buckets and says which these are; one that names none goes nowhere, unless
                     it may have to be shown as dropped: then one cell has it for that alone. A `route` that raises does so again
@@ -38,6 +38,7 @@ from plait.core.values import Form, compared_as, key_words
 from plait.errors import QueryError
 from plait.query.aggregate import Aggregate
 from plait.query.bind import Bound
+from plait.query.dedup import Dedup
 from plait.query.expression import Column
 from plait.query.join import Asof, Join
 from plait.query.operator import Operator
@@ -183,7 +184,7 @@ def hash_columns(bound: Bound) -> HashColumns:
     has all. Terms that are expressions, such as `a.x + 1 = b.y`, are not used.
     """
     node = bound.node
-    if isinstance(node, Aggregate):
+    if isinstance(node, (Aggregate, Dedup)):
         kinds = [bound.inputs[0].schema.field(name).type for name in node.by]
         return HashColumns((node.by,), tuple(compared_as(kind, kind) for kind in kinds))
     left, right = (i.schema for i in bound.inputs)

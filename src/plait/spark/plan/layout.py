@@ -3,8 +3,8 @@
 grid       m x n cells; a left tuple goes to one row of them, a right one to one column, so each pair meets in exactly
            one cell (DP-Join). m x 1 serves `left`, `semi`, `anti` and as-of: there a left tuple meets all its partners. 1 x n
            serves `right`, where a right one does.
-hash       cells in a line; tuples go by the values that must be equal, and none is copied. Aggregates have this one, by
-           their key; and `full`, where left and right tuples must meet all their partners. Without such values it has one cell.
+hash       cells in a line; tuples go by the values that must be equal, and none is copied. Aggregates and dedups have this
+           one, by their key; and `full`, where left and right tuples must meet all their partners. Without such values it has one cell.
 buckets    cells in a line; a tuple goes to those of the buckets that `route` names.
 see_all    every cell sees every tuple and stores one in C of them (ScaleJoin), so all have the same share of the work whatever
            the rates and values. Windows that count need it, since each tuple's rank counts; for others it can be chosen.
@@ -28,6 +28,7 @@ from plait.errors import QueryError, counted
 from plait.models import dpjoin
 from plait.query.aggregate import Aggregate
 from plait.query.base import Query
+from plait.query.dedup import Dedup
 from plait.query.join import HOWS, Asof, Join
 from plait.query.operator import Operator
 
@@ -82,7 +83,7 @@ def choose(query: Query, wanted: str | tuple[int, int], partitions: int, paralle
     `cells`: how many; None is one a core, and no more than there are state partitions. `equal`: the condition has an equality of
     two columns.
     """
-    if isinstance(query, (Aggregate, Operator)):
+    if isinstance(query, (Aggregate, Dedup, Operator)):
         return _in_a_line(query, wanted, partitions, parallelism, cells)
     assert isinstance(query, (Join, Asof))
     counts = isinstance(query, Join) and reach_of(query.window).counts
@@ -140,7 +141,7 @@ def _both_whole(query: Join | Asof, wanted: str | tuple[int, int], partitions: i
 def _in_a_line(
     query: Query, wanted: str | tuple[int, int], partitions: int, parallelism: int, cells: int | None
 ) -> Layout:
-    """An aggregate's or an operator's cells: by key, or by bucket. Of a grid that is asked for the number of cells counts."""
+    """An aggregate's, a dedup's or an operator's cells: by key, or by bucket. Of a grid that is asked for the number of cells counts."""
     kind = "buckets" if isinstance(query, Operator) else "hash"
     if wanted not in ("auto", "hash"):
         if isinstance(wanted, str) and wanted in NAMES:
