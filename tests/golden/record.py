@@ -38,7 +38,7 @@ from tests.spark import feeds
 import plait.spark
 from plait.errors import QueryError
 from plait.order import BEFORE_ALL
-from plait.query import Aggregate, Join, Operator, bind
+from plait.query import Aggregate, Dedup, Join, Operator, bind
 from plait.query.identical import KEY, digest
 from plait.query.join import Asof, TimeWindow
 from plait.spark.formats import Pins
@@ -133,7 +133,7 @@ def ways(group: Group) -> dict[str, dict[str, Any]]:
     if isinstance(query, Aggregate):
         found |= {name: {"strategy": name} for name in (*multi_queues.NAMES, "tuml_sc", "wiml", "wiml_shared")}
         found["tuml_mc"] = {"strategy": "tuml_mc", "workers": 2}
-    if not isinstance(query, (Join, Aggregate, Asof, Operator)):
+    if not isinstance(query, (Join, Aggregate, Asof, Dedup, Operator)):
         raise AssertionError(type(query))
     if any(isinstance(child, plait.Query) for child in query.inputs):
         found = {
@@ -223,6 +223,9 @@ QUICK: dict[str, str] = {
     "operator compiled, timers": "batch 2x2",
     "dag aggregate of left join": "batch 1x1",
     "dag join of aggregate": "batch hash",
+    "join within, equal, full": "batch hash",
+    "join within, band, right": "batch 1x1",
+    "dedup by two": "batch hash",
 }
 LEFT_TO_THE_SOAK = ("join within, every pair", "join within, equal, anti", "join traced", "join names undeclared", "join by seq",
                     "join files", "asof moments, inner", "aggregate texts", "aggregate where", "operator keeping rows",
