@@ -246,12 +246,15 @@ BY_ROWS = ("join late dropped", "aggregate texts", "operator keeping rows")  # S
 
 @functools.cache
 def spark_ways(name: str) -> tuple[str, ...]:
-    """Where a layout is none for a query, two rows instead; by hash it may be refused only once it is run."""
+    """Where a layout is none for a query, two rows instead, or what it takes by itself; by hash it may be refused only once it is
+    run.
+    """
     every = name in QUICK or name in QUICK_STREAMS
     wanted: tuple[str, ...] = BATCH if every else (BATCH[list(QUERIES).index(name) % len(BATCH)],)
     wanted = ("batch hash", "batch 2x1") if wanted == ("batch hash",) else wanted
     possible = pinned(QUERIES[name])["fingerprints"]
-    found = [way if way.split()[1] in possible else "batch 2x1" for way in wanted]
+    instead = "batch 2x1" if "2x1" in possible else "batch auto"
+    found = [way if way.split()[1] in possible else instead for way in wanted]
     found += ["batch auto, by rows"] if name in BY_ROWS else []
     found += ["stream auto"] if name in QUICK_STREAMS else ["stream 1x1"] if name in STREAMS else []
     return tuple(dict.fromkeys(found))
