@@ -147,8 +147,21 @@ CASES: dict[str, Case] = {
     ),
     "dedup: what comes within the span after the last that was kept; NULL is a key, NaN one, and -0.0 is 0.0": Case(
         plait.aggregate(plait.dedup(A, by="x", within=3), size="9us", compute={"all": plait.collect("i")}),
-        {"a": rows("ts x i", (0, 0.0, 1), (1, None, 2), (2, -0.0, 3), (2, float("nan"), 4), (3, 0.0, 5), (4, None, 6),
-                   (4, -0.0, 7), (5, None, 8), (5, float("nan"), 9), (6, float("nan"), 10))},
+        {
+            "a": rows(
+                "ts x i",
+                (0, 0.0, 1),
+                (1, None, 2),
+                (2, -0.0, 3),
+                (2, float("nan"), 4),
+                (3, 0.0, 5),
+                (4, None, 6),
+                (4, -0.0, 7),
+                (5, None, 8),
+                (5, float("nan"), 9),
+                (6, float("nan"), 10),
+            )
+        },
         [(8, 0, 9, [1, 2, 4, 7, 8, 10])],
     ),
     "dedup: rows as they are, in their order": Case(

@@ -223,8 +223,9 @@ def dedup_sql(by: tuple[str, ...], within: int) -> str:
     same = " and ".join(f"a.{c} is not distinct from kept.{c}" for c in by)
     keys = ", ".join(by)
     first = f"select {keys}, pos, ts from a qualify row_number() over (partition by {keys} order by pos) = 1"
-    later = (f"select {', '.join(f'a.{c}' for c in by)}, a.pos, a.ts, row_number() over (partition by kept.pos order by a.pos) as turn "
-             f"from kept join a on {same} and a.ts > kept.ts + {within}")  # fmt: skip
+    own = ", ".join(f"a.{c}" for c in by)
+    later = (f"select {own}, a.pos, a.ts, row_number() over (partition by kept.pos order by a.pos) as turn from kept "
+             f" join a on {same} and a.ts > kept.ts + {within}")  # fmt: skip
     return (f"with recursive kept as ({first} union all select {keys}, pos, ts from ({later}) where turn = 1) "
             f"select ts, src, k, w, x, q, s from a where pos in (select pos from kept) order by pos")  # fmt: skip
 

@@ -71,7 +71,12 @@ def test_which_layout_it_is(query: Any, wanted: Any, options: dict[str, Any], fo
         (LEFT, "see_all", None, "layout='see_all' for how='left'.*all its partners in one cell"),
         (ASOF, "see_all", None, "layout='see_all' for an as-of join"),
         (LEFT, "square", 4, "layout=2x2 for how='left'"),
-        (RIGHT, "see_all", None, "layout='see_all' for how='right'.*A right tuple must meet all its partners in one cell"),
+        (
+            RIGHT,
+            "see_all",
+            None,
+            "layout='see_all' for how='right'.*A right tuple must meet all its partners in one cell",
+        ),
         (RIGHT, (3, 1), None, r"layout=3x1 for how='right'. A right tuple.*Use layout=\(1, 3\)"),
         (FULL, "see_all", None, "layout='see_all' for how='full'.*A left and a right tuple must meet"),
         (FULL, "square", None, "layout='square' for how='full'.*no rows and columns"),

@@ -60,14 +60,14 @@ def test_other_kinds(plan: str, case: Case, extra: dict[str, Any], seed: int) ->
     held_against_all(case, PLANS[plan] | extra, seed)
 
 
-@pytest.mark.parametrize("plan", (*ANY_KIND, *BOTH_SIDES))
+@pytest.mark.parametrize("plan", [*ANY_KIND, *BOTH_SIDES])
 @settings(max_examples=examples(2 * 12))
 @given(case=strategies.time_joins(hows=("full",)), extra=options, seed=st.integers(0, 2**16))
 def test_full_joins(plan: str, case: Case, extra: dict[str, Any], seed: int) -> None:
     held_against_all(case, PLANS[plan] | extra, seed)
 
 
-@pytest.mark.parametrize("plan", ("sequential", "dpjoin 1 x 2"))
+@pytest.mark.parametrize("plan", ["sequential", "dpjoin 1 x 2"])
 @settings(max_examples=examples(2 * 12))
 @given(case=strategies.time_joins(hows=("right",)), extra=options, seed=st.integers(0, 2**16))
 def test_right_joins(plan: str, case: Case, extra: dict[str, Any], seed: int) -> None:

@@ -1,11 +1,11 @@
 """Tuples without those that repeat one: of each key, when the last tuple that was kept came.
 
-What goes in: runs of tuples in total order, with their keys. What comes out: which of them are kept. A tuple is dropped if the last
-kept one of its key has ts >= its own ts - within.
+What goes in: runs of tuples in total order, with their keys. What comes out: which of them are kept. A tuple is dropped if the
+last kept one of its key has ts >= its own ts - within.
 
-State is one ts a key. A key whose ts lies further back than the span can't drop anything any more. So it need not be remembered, and
-a number that it had may be another key's: what is left there is too old to matter. When numbers run out (`aggregate.groups`) such
-keys are forgotten, so memory follows the keys of one span.
+State is one ts a key. A key whose ts lies further back than the span can't drop anything any more. So it need not be
+remembered, and a number that it had may be another key's: what is left there is too old to matter. When numbers run out
+(`aggregate.groups`) such keys are forgotten, so memory follows the keys of one span.
 
 A tuple costs one look-up and one comparison, compiled. Held by tests/core/test_dedup.py, against a plain loop.
 """
@@ -63,7 +63,8 @@ class LastKept:
         """Of each row, when the last one of its key was kept."""
         groups = self.groups.find_rows(rows)
         self._make_room()
-        return self._last[groups]
+        found: np.ndarray = self._last[groups]
+        return found
 
     @property
     def nbytes(self) -> int:

@@ -40,9 +40,9 @@ class Dedup(Query):
 def dedup(input: Node, *, by: str | Iterable[str] | None = None, within: Any = None, name: str | None = None) -> Dedup:
     """Keep the first of equal tuples: drop what comes within a span after the last one of its key that was kept.
 
-    A tuple is dropped if and only if the last kept tuple of its key has ts >= its own ts - within. What was dropped does not count:
-    of tuples that go on repeating, one is kept each time the span is over. Tuples are judged in total order, so of several at one
-    ts the first is kept. Keys are compared as those of aggregates: NULL is a key, NaN is one, and -0.0 is 0.0.
+    A tuple is dropped if and only if the last kept tuple of its key has ts >= its own ts - within. What was dropped does not
+    count: of tuples that go on repeating, one is kept each time the span is over. Tuples are judged in total order, so of
+    several at one ts the first is kept. Keys are compared as those of aggregates: NULL is a key, NaN is one, and -0.0 is 0.0.
 
     Args:
         input: A stream or a query.

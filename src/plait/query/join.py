@@ -214,10 +214,10 @@ def join(
 ) -> Join:
     """Join two streams or queries over a window.
 
-    Exactly one of `within`, `last`, `tumbling` and `tumbling_count` is given. A result's ts is the later one of the pair. Results
-    come by their later tuple, then by the earlier one. A row without a partner comes when none can come any more, after the other
-    results at that ts: a left row at its ts + after, a right one at its ts + before; left ones before right ones. The same stream on both sides is read once, and each of its tuples also
-    meets itself unless `on` excludes it.
+    Exactly one of `within`, `last`, `tumbling` and `tumbling_count` is given. A result's ts is the later one of the pair.
+    Results come by their later tuple, then by the earlier one. A row without a partner comes when none can come any more, after
+    the other results at that ts: a left row at its ts + after, a right one at its ts + before; left ones before right ones. The
+    same stream on both sides is read once, and each of its tuples also meets itself unless `on` excludes it.
 
     Args:
         left: A stream or a query.
@@ -229,8 +229,8 @@ def join(
         tumbling_count: Tumbling window of N tuples. A stream's first N tuples are its first window, the next N its second, and so
             on. A tuple meets those of the window that the other stream is in: the one of the last tuple before it.
         session: Refused, with the reason. `plait.aggregate` has sessions.
-        how: "inner"; with `within` also "left", "right" and "full", which keep rows that find no partner, with NULLs in the place of
-            one, "semi", which keeps each left row that finds one, and "anti", which keeps each that finds none.
+        how: "inner"; with `within` also "left", "right" and "full", which keep rows that find no partner, with NULLs in its
+            place, "semi", which keeps each left row that finds one, and "anti", which keeps each that finds none.
         name: What other queries call this one.
 
     Returns:

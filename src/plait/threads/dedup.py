@@ -1,11 +1,11 @@
 """What runs behind a `Run` of a dedup: the gate, shares of the keys, and the threads that serve them.
 
-Sources, gate, errors, pauses and the end are every engine's (`engine`, `push`). Every share sees all tuples in total order and judges
-those whose key is its own, by a hash of it (`core.dedup`). So each key is judged in total order by one share, whoever serves it
-(`threads.gate.epochs`). What is kept is given out by its rank among all tuples, which all shares count alike.
+Sources, gate, errors, pauses and the end are every engine's (`engine`, `push`). Every share sees all tuples in total order and
+judges those whose key is its own, by a hash of it (`core.dedup`). So each key is judged in total order by one share, whoever
+serves it (`threads.gate.epochs`). What is kept is given out by its rank among all tuples, which all shares count alike.
 
-Key columns of fixed width go through the sources' arenas. Text is taken from the rows, which are kept until all shares have passed
-them. Held by tests/threads/test_dedup.py.
+Key columns of fixed width go through the sources' arenas. Text is taken from the rows, which are kept until all shares have
+passed them. Held by tests/threads/test_dedup.py.
 """
 
 from __future__ import annotations

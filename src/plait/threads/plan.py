@@ -221,7 +221,9 @@ def _sharing(query: Operator, options: Options) -> Sharing:
 
 
 def _sharing_of_keys(options: Options) -> Sharing:
-    """How a dedup's keys are split. One thread, where nobody has said how many: a tuple costs a look-up, and less than its push."""
+    """How a dedup's keys are split. One thread, where nobody has said how many: a tuple costs a look-up, and less than its
+    push.
+    """
     _refuse_strategies(options, "a dedup")
     workers = options.workers or 1
     shares = options.elastic or workers

@@ -172,9 +172,7 @@ class Gatherer:
         columns: list[Any] = [pa.array(ts)]
         for side, width in enumerate((left, len(fields) - 1 - left)):
             schema, table = self.bound.inputs[side].schema, rows[side]
-            columns += (
-                [pa.nulls(len(ts), f.type) for f in schema][:width] if table is None else table.columns[:width]
-            )
+            columns += [pa.nulls(len(ts), f.type) for f in schema][:width] if table is None else table.columns[:width]
         arrays = [as_array(c, f.type) for c, f in zip(columns, fields, strict=True)]
         if self.with_keys:
             arrays.append(self._keys(entries, rows))

@@ -2,11 +2,12 @@
 
 Where it runs: in a cell's task, once a batch. All tuples of a key are in one cell, by a hash of the key columns.
 
-Whether a tuple is kept depends on the one kept before it, and that on the one before: a part of a key's tuples does not tell it. So
-tuples that were judged stay in the state with all that came after them, and nothing goes by its age alone. Now and then what matters
-is written anew (`compacted`): of each key the last tuple that was kept, marked as such (the column KEPT), if it is young enough to
-drop another, and what waits for the frontier. It takes as many rows that don't matter, so state follows the keys of one span. After a
-restart the marked rows are remembered as kept, and those after them are judged again, as they were before.
+Whether a tuple is kept depends on the one kept before it, and that on the one before: a part of a key's tuples does not tell
+it. So tuples that were judged stay in the state with all that came after them, and nothing goes by its age alone. Now and then
+what matters is written anew (`compacted`): of each key the last tuple that was kept, marked as such (the column KEPT), if it is
+young enough to drop another, and what waits for the frontier. It takes as many rows that don't matter, so state follows the
+keys of one span. After a restart the marked rows are remembered as kept, and those after them are judged again, as they were
+before.
 
 Held by tests/spark/test_cells.py and tests/spark/test_dedup.py, which compare with the definition and the reference.
 """

@@ -149,13 +149,14 @@ class LiveJoin(LivePairs):
     def _unmatched(self, input: int, frontier: int) -> Results:
         """Rows of one side that no partner can reach any more, at the ts of their last chance.
 
-        That is, of a left row, `ts + after`: a right tuple may come so much later and still meet the row. Of a right row it is `ts
-        + before`. Such a result has no trigger. Its key begins with (its ts, a mark that sorts after all tuples, and the left
-        side's before the right one's), so it stands behind all pairs of that moment.
+        That is, of a left row, `ts + after`: a right tuple may come so much later and still meet the row. Of a right row it is
+        `ts + before`. Such a result has no trigger. Its key begins with (its ts, a mark that sorts after all tuples, and the
+        left side's before the right one's), so it stands behind all pairs of that moment.
 
         At the end of input (frontier AFTER_ALL) all rows that are left come out, in this very batch.
         """
-        noted, back = self.noted[input], self.window.reach.back[1 - input]  # so far back do tuples of the other side look
+        noted = self.noted[input]
+        back = self.window.reach.back[1 - input]  # so far back do tuples of the other side look
         past = noted.below(frontier, back)
         alone = np.flatnonzero(~noted.matched[:past])
         if len(alone) and int(noted.ts[alone[-1]]) + back > order.AFTER_ALL:
@@ -215,7 +216,8 @@ class LiveJoin(LivePairs):
 class Noted:
     """Of one side's rows that may still find a partner, whether they have.
 
-    `first` is the number of the first of them; those before it are decided. `ts` rise, so a search finds those whose time is over.
+    `first` is the number of the first of them; those before it are decided. `ts` rise, so a search finds those whose time is
+    over.
     """
 
     def __init__(self) -> None:

@@ -4,7 +4,8 @@ grid       m x n cells; a left tuple goes to one row of them, a right one to one
            one cell (DP-Join). m x 1 serves `left`, `semi`, `anti` and as-of: there a left tuple meets all its partners. 1 x n
            serves `right`, where a right one does.
 hash       cells in a line; tuples go by the values that must be equal, and none is copied. Aggregates and dedups have this
-           one, by their key; and `full`, where left and right tuples must meet all their partners. Without such values it has one cell.
+           one, by their key; and `full`, where left and right tuples must meet all their partners. Without such values it has
+           one cell.
 buckets    cells in a line; a tuple goes to those of the buckets that `route` names.
 see_all    every cell sees every tuple and stores one in C of them (ScaleJoin), so all have the same share of the work whatever
            the rates and values. Windows that count need it, since each tuple's rank counts; for others it can be chosen.
@@ -112,7 +113,8 @@ def _both_whole(query: Join | Asof, wanted: str | tuple[int, int], partitions: i
                 equal: bool) -> Layout:  # fmt: skip
     """The cells of a join that must know of both sides' tuples whether they have found a partner.
 
-    Of a grid that is asked for the number of cells counts: tuples go by the values that must be equal. Without any there is one cell.
+    Of a grid that is asked for the number of cells counts: tuples go by the values that must be equal. Without any there is one
+    cell.
     """
     if wanted in ("square", "rectangular"):
         raise QueryError(
@@ -127,7 +129,9 @@ def _both_whole(query: Join | Asof, wanted: str | tuple[int, int], partitions: i
         cells = rows * columns
     if equal:
         found = cells or usual
-        return Layout("hash", found, 1, cell_keys(found, partitions), f"{_WHY['hash']}: all partners of a tuple meet it there")
+        return Layout(
+            "hash", found, 1, cell_keys(found, partitions), f"{_WHY['hash']}: all partners of a tuple meet it there"
+        )
     if (cells or 1) > 1:
         raise QueryError(
             f"{counted(cells or 1, 'cell')} for how={query.how!r}, and the query has no equality of two columns",
@@ -141,7 +145,9 @@ def _both_whole(query: Join | Asof, wanted: str | tuple[int, int], partitions: i
 def _in_a_line(
     query: Query, wanted: str | tuple[int, int], partitions: int, parallelism: int, cells: int | None
 ) -> Layout:
-    """An aggregate's, a dedup's or an operator's cells: by key, or by bucket. Of a grid that is asked for the number of cells counts."""
+    """An aggregate's, a dedup's or an operator's cells: by key, or by bucket. Of a grid that is asked for the number of cells
+    counts.
+    """
     kind = "buckets" if isinstance(query, Operator) else "hash"
     if wanted not in ("auto", "hash"):
         if isinstance(wanted, str) and wanted in NAMES:
@@ -214,7 +220,7 @@ def _shape(query: Join | Asof, wanted: str | tuple[int, int], cells: int | None,
 
 def _whose(whole: tuple[int, ...]) -> str:
     """A tuple of which side must meet all its partners in one cell."""
-    return {(0,): "a left", (1,): "a right"}.get(whole, "a left and a right")
+    return " and ".join(("a left", "a right")[side] for side in whole)
 
 
 def _check_agrees(wanted: object, has: int, cells: int | None) -> None:

@@ -122,7 +122,9 @@ class NoPayload:
 
 
 class Laid:
-    """A batch's columns, laid out for a thread: `wide` and `narrow` hold those of 8 bytes and of 1 byte, which `kinds` tells apart."""
+    """A batch's columns, laid out for a thread: `wide` and `narrow` hold those of 8 bytes and of 1 byte, which `kinds` tells
+    apart.
+    """
 
     def __init__(self, columns: Columns, most: int) -> None:
         kinds = [int(kind == "int64") for _, kind in columns.layout()]

@@ -39,9 +39,9 @@ MERGED = 4096  # results that a merger takes at once, at most
 class Segment:
     """One window segment.
 
-    `side`: whose tuples, 0 left or 1 right. `sharers`: how many workers use it. `matched`: rows have a flag of each
-    sharer's, where a join notes which have found a partner. `stays_us`: how long a row is met, for the guess in `_expected`. `block` is what compiled code
-    gets; `arrays` and `columns` keep alive what it points to.
+    `side`: whose tuples, 0 left or 1 right. `sharers`: how many workers use it. `matched`: rows have a flag of each sharer's,
+    where a join notes which have found a partner. `stays_us`: how long a row is met, for the guess in `_expected`. `block` is
+    what compiled code gets; `arrays` and `columns` keep alive what it points to.
     """
 
     def __init__(
