@@ -78,6 +78,11 @@ def whole(rows: int) -> tuple[Any, dict[str, pa.Table]]:
     return query, meters(rows)[1]
 
 
+def first(rows: int) -> tuple[Any, dict[str, pa.Table]]:
+    _, data = meters(rows)
+    return plait.dedup(plait.stream("s", unit="us"), by="k", within=20), data
+
+
 MADE = [
     band,
     meters,
@@ -89,6 +94,7 @@ MADE = [
     latest("inner"),
     latest("left"),
     whole,
+    first,
 ]
 
 
