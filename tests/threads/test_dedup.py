@@ -98,7 +98,7 @@ def test_it_says_how_it_is_run_and_refuses_what_joins_have() -> None:
         in FIRST.on_threads(workers=2).explain()
     )
     assert "in 4 shares, served by 1 thread" in FIRST.on_threads(elastic=4).explain()
-    with pytest.raises(QueryError, match="strategy='scalejoin' for a dedup. These are options of joins"):
+    with pytest.raises(QueryError, match=r"strategy='scalejoin' for a dedup. These are options of joins"):
         FIRST.on_threads(strategy="scalejoin")
     with pytest.raises(QueryError, match="index='hash' for a dedup"):
         FIRST.on_threads(index="hash")
