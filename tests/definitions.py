@@ -153,23 +153,26 @@ def pair_schema(left: pa.Schema, right: pa.Schema | None, names: tuple[str, str]
     return pa.schema([("ts", pa.int64()), *renamed])
 
 
-def join(left: Relation, right: Relation, fits: Fits, holds: Truth, *, how: str = "inner", after: int = 0,
+def join(left: Relation, right: Relation, fits: Fits, holds: Truth, *, how: str = "inner", before: int = 0, after: int = 0,
          names: tuple[str, str] = ("left", "right")) -> Relation:  # fmt: skip
     found = matches(left, right, fits, holds)
-    ever_matched = {key(l, 0) for _, l, _ in found}
-    lone = [l for l in left.tuples if key(l, 0) not in ever_matched]
+    ever_matched = {key(t, side) for _, *pair in found for side, t in enumerate(pair)}
     tuples = []
-    if how in ("inner", "left"):
+    if how in ("inner", "left", "right", "full"):
         tuples += [Tup(k[0][0], k, (k[0][0], *l.values, *r.values)) for k, l, r in found]
     if how == "semi":
         firsts = {key(l, 0): (k, l) for k, l, _ in reversed(found)}
         tuples += [Tup(k[0][0], k, (k[0][0], *l.values)) for k, l in firsts.values()]
-    if how in ("left", "anti"):
-        nulls = (None,) * len(right.schema) if how == "left" else ()
-        for l in lone:
-            ts = l.ts + after
-            tuples.append(Tup(ts, ((ts, AFTER_INPUTS), key(l, 0)), (ts, *l.values, *nulls)))
-    right_schema = right.schema if how in ("inner", "left") else None
+    nulls = [(None,) * len(side.schema) for side in (left, right)]
+    if how in ("left", "full", "anti"):
+        for l in [l for l in left.tuples if key(l, 0) not in ever_matched]:
+            values = l.values if how == "anti" else (*l.values, *nulls[1])
+            tuples.append(Tup(l.ts + after, ((l.ts + after, AFTER_INPUTS, 0), key(l, 0)), (l.ts + after, *values)))
+    if how in ("right", "full"):
+        for r in [r for r in right.tuples if key(r, 1) not in ever_matched]:
+            ts = r.ts + before
+            tuples.append(Tup(ts, ((ts, AFTER_INPUTS, 1), key(r, 1)), (ts, *nulls[0], *r.values)))
+    right_schema = right.schema if how not in ("semi", "anti") else None
     return in_order(pair_schema(left.schema, right_schema, names), tuples)
 
 
@@ -247,6 +250,19 @@ def aggregate_counts(given: Relation, size: int, advance: int, by: Sequence[str]
                 values = (*edges, *aggregate_row(given, members, by, compute))
                 tuples.append(Tup(closing.ts, (key(closing, 0),), values))
     return in_order(aggregate_schema(given.schema, by, compute), tuples)
+
+
+def dedup(given: Relation, by: Sequence[str], within: int) -> Relation:
+    """What of each group lies further than `within` behind everything of it that is kept."""
+    tuples = []
+    for members in grouped(given, by).values():
+        kept: list[Tup] = []
+        for t in members:
+            if all(t.ts - k.ts > within for k in kept):
+                kept.append(t)
+        tuples += [Tup(t.ts, (key(t, 0),), (t.ts, *(v for n, v in given.row(t).items() if n != "ts"))) for t in kept]
+    fields = [field for field in given.schema if field.name != "ts"]
+    return in_order(pa.schema([("ts", pa.int64()), *fields]), tuples)
 
 
 # --- aggregate functions: floats as whole numbers of 2^-1074, so that every sum is exact ----------------------

@@ -252,13 +252,16 @@ def make_join(left: Given, right: Given, how: str, window: tuple[str, Any], cond
         "tumbling_count": lambda: define.tumbling_count(value, left.relation, right.relation),
     }[option]()
     query = plait.join(left.stream, right.stream, on=condition.written(form), how=how, **{option: value})
-    expected = define.join(left.relation, right.relation, fits, condition.truth(form), how=how, after=after,
+    expected = define.join(left.relation, right.relation, fits, condition.truth(form), how=how, before=before, after=after,
                            names=side_names(left, right))  # fmt: skip
     return Case(query, distinct(left, right), expected)
 
 
+HOWS = ("inner", "left", "right", "full", "semi", "anti")
+
+
 @st.composite
-def time_joins(draw: st.DrawFn, hows: tuple[str, ...] = ("inner", "left", "semi", "anti"), **options: Any) -> Case:
+def time_joins(draw: st.DrawFn, hows: tuple[str, ...] = HOWS, **options: Any) -> Case:
     left, right = draw(pairs_of_streams(**options))
     value = draw(st.one_of(_SPANS, st.tuples(_SPANS, _SPANS)))
     return make_join(left, right, draw(st.sampled_from(hows)), ("within", value), *draw(conditions()))
@@ -372,6 +375,14 @@ def count_aggregates(draw: st.DrawFn, *, functions: Sequence[str] | None = None,
                             compute={n: FUNCTIONS[n][0] for n in chosen})  # fmt: skip
     compute = {n: FUNCTIONS[n][1:] for n in chosen}
     return Case(query, (given,), define.aggregate_counts(given.relation, size, advance, by, compute))
+
+
+@st.composite
+def dedups(draw: st.DrawFn, **options: Any) -> Case:
+    given = draw(streams("a", **options))
+    by, within = draw(st.sampled_from(KEYS[1:])), draw(st.sampled_from((0, 1, 2, 3, 2**62)))
+    query = plait.dedup(given.stream, by=by, within=within)
+    return Case(query, (given,), define.dedup(given.relation, by, within))
 
 
 def _some_functions() -> st.SearchStrategy[list[str]]:

@@ -73,6 +73,23 @@ CASES: dict[str, Case] = {
         NEAR,
         [(2, 0, 1), (5, 5, 1), (7, 5, 2)],
     ),
+    "a right row without a partner waits for left ones": Case(
+        plait.join(A, B, on="l.k = r.k", within=(1, 3), how="right"),
+        NEAR,
+        [(2, 0, 1, 2, 1), (3, 0, 1, 3, 1), (7, 5, 2, 7, 2), (9, None, None, 8, None)],
+    ),
+    "full: rows of both sides; at one moment the left ones come first, though a right one is older": Case(
+        plait.join(A, B, on="l.k = r.k", within=(4, 1), how="full"),
+        NEAR | {"b": rows("ts k", (2, 7), (4, 1), (6, None))},
+        [
+            (1, 0, 1, None, None),
+            (5, 5, 1, 4, 1),
+            (6, 5, 2, None, None),
+            (6, None, None, 2, 7),
+            (10, 9, None, None, None),
+            (10, None, None, 6, None),
+        ],
+    ),
     "anti": Case(plait.join(A, B, on="l.k = r.k", within=3, how="anti"), NEAR, [(12, 9, None)]),
     "results come by the later tuple, then by the earlier one": Case(
         plait.join(A, B, on=None, within=5),
@@ -127,6 +144,39 @@ CASES: dict[str, Case] = {
         plait.asof(A, B, by="k"),
         {"a": rows("ts k", (1, 1), (6, 1), (6, 2)), "b": rows("ts k", (2, 1), (4, 1), (5, 3))},
         [(1, 1, 1, None, None), (6, 6, 1, 4, 1), (6, 6, 2, None, None)],
+    ),
+    "dedup: what comes within the span after the last that was kept; NULL is a key, NaN one, and -0.0 is 0.0": Case(
+        plait.aggregate(plait.dedup(A, by="x", within=3), size="9us", compute={"all": plait.collect("i")}),
+        {
+            "a": rows(
+                "ts x i",
+                (0, 0.0, 1),
+                (1, None, 2),
+                (2, -0.0, 3),
+                (2, float("nan"), 4),
+                (3, 0.0, 5),
+                (4, None, 6),
+                (4, -0.0, 7),
+                (5, None, 8),
+                (5, float("nan"), 9),
+                (6, float("nan"), 10),
+            )
+        },
+        [(8, 0, 9, [1, 2, 4, 7, 8, 10])],
+    ),
+    "dedup: rows as they are, in their order": Case(
+        plait.dedup(A, by="k", within=4),
+        {"a": rows("ts k i", (0, 1, 1), (0, 1, 2), (1, 2, 3), (4, 1, 4), (5, 1, 5), (9, 1, 6), (10, 2, 7))},
+        [(0, 1, 1), (1, 2, 3), (5, 1, 5), (10, 2, 7)],
+    ),
+    "dedup of a join, and an aggregate of what it keeps": Case(
+        plait.aggregate(
+            plait.dedup(plait.join(A, B, on="l.k = r.k", within=5, how="full"), by="b_k", within=2),
+            size="4us",
+            compute={"n": plait.count(), "all": plait.collect("b_k")},
+        ),
+        NEAR,
+        [(3, 0, 4, 1, [1]), (7, 4, 8, 2, [1, 2]), (15, 12, 16, 1, [None])],
     ),
     "windows are aligned at 0, half open, and an empty one gives no row": Case(
         counted(A),

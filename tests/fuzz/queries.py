@@ -13,6 +13,8 @@ from tests.fuzz.conditions import ON_ROWS, Condition, pool
 from tests.fuzz.feeds import Draw, Feed, Setting, feed, setting
 
 import plait
+from plait.query.bind import bind
+from plait.query.types import column_type
 
 
 @dataclass(frozen=True)
@@ -81,14 +83,11 @@ class Maker:
             return plait.join(left, right, on=on.on, tumbling=self.us(chance.choice((1, 2, 3, 5))), **options)
         steps = [chance.choice((0, 1, 2, 5)) for _ in range(2)]
         within: Any = tuple(map(self.us, steps)) if chance.random() < 0.5 else self.us(steps[0])
-        return plait.join(
-            left,
-            right,
-            on=on.on,
-            within=within,
-            how=chance.choice(("inner", "inner", "left", "semi", "anti")),
-            **options,
-        )
+        how = chance.choice(("inner", "inner", "left", "semi", "anti"))
+        if how == "left":
+            # What came later: drawn from what was drawn before, so that a case of an older seed is otherwise what it was.
+            how = random.Random(f"{on.text} {within}").choice(("left", "right", "full", "full"))
+        return plait.join(left, right, on=on.on, within=within, how=how, **options)
 
     def asof(self) -> plait.Query:
         chance = self.chance
@@ -226,6 +225,24 @@ class Maker:
         self.notes.append(f"program {program.name}")
         return program.query(nodes)
 
+    def deduped(self, query: plait.Query, shape: str) -> plait.Query:
+        """Some queries, without what repeats among their results; and in the place of some aggregates, their stream without it.
+
+        It came later: drawn from what was drawn before, so that a case of an older seed is otherwise what it was.
+        """
+        chance = random.Random(f"{shape} {query.explain()} {sorted(self.feeds)}")
+        schemas = {name: each.schema for name, each in self.feeds.items()}
+        over_stream = shape in ("spans", "counts") and chance.random() < 0.3
+        if not over_stream and chance.random() > 0.08:
+            return query
+        node: Any = self.feeds["a"].stream if over_stream else query
+        schema = schemas["a"] if over_stream else bind(query, schemas).schema
+        columns = [field.name for field in schema if column_type(field.type) is not None and field.name != "ts"]
+        if not columns:
+            return query
+        by = chance.sample(columns, min(len(columns), chance.choice((1, 1, 2))))
+        return plait.dedup(node, by=by, within=self.us(chance.choice((0, 1, 2, 5))))
+
     # --- compositions ---
 
     def dag(self) -> plait.Query:
@@ -252,7 +269,7 @@ class Maker:
 
     def _aggregate_of_join(self) -> plait.Query:
         join = self._inner_join()
-        both = getattr(join, "how", "inner") in ("inner", "left")
+        both = getattr(join, "how", "inner") not in ("semi", "anti")
         column = "a_k" if both else "k"
         return self._aggregate(join, column, by=(column,) if self.chance.random() < 0.5 else ())
 
@@ -274,7 +291,7 @@ class Maker:
 
     def _operator_over_join(self) -> plait.Query:
         join = self._inner_join()
-        both = getattr(join, "how", "inner") in ("inner", "left")
+        both = getattr(join, "how", "inner") not in ("semi", "anti")
         run = programs.over_join("a_k" if both else "k")
         made = run.query(join)
         return made if self.chance.random() < 0.5 else self._aggregate(made, "v", by=("u",))
@@ -289,7 +306,7 @@ class Maker:
 def group(chance: random.Random, draw: Draw) -> Group:
     maker = Maker(chance, draw)
     shape = chance.choice(draw.shapes)
-    query = getattr(maker, shape)()
+    query = maker.deduped(getattr(maker, shape)(), shape)
     read = query.streams()
     return Group(
         query, tuple(maker.feeds[name] for name in read), "; ".join([shape, *maker.notes]), tuple(maker.conditions),

@@ -425,10 +425,38 @@ def dags() -> dict[str, Group]:
     }  # fmt: skip
 
 
+def outer() -> dict[str, Group]:
+    """What came after the record was made: its entries stand behind the others."""
+    right = plait.join(A.stream, B.stream, on=BAND, within=(1, 3), how="right", name="j")
+    full = plait.join(A.stream, B.stream, on=EQUAL, within=(3, 1), how="full", name="j")
+    first = plait.dedup(A.stream, by="k", within=4, name="d")
+    return {
+        "join within, equal, right": joined(A, B, EQUAL, within=2, how="right"),
+        "join within, equal, full": joined(A, B, EQUAL, within=(4, 1), how="full"),
+        "join within, band, right": joined(A, B, BAND, within=(3, 0), how="right"),
+        "join within, band, full": joined(A, B, BAND, within=1, how="full"),
+        "join text equal, full": joined(BY_TEXT, BY_NUMBER, "l.s = r.s and l.p <> r.p", within=(0, 3), how="full"),
+        "join late dropped, full": joined(LATE, LATE_NAMED, EQUAL, within=3, how="full"),
+        "join with itself, full": joined(A, A, "l.k = r.k and l.i < r.i", within=2, how="full"),
+        "join from nothing, right": joined(EMPTY, B, within=3, how="right"),
+        "dedup": group(plait.dedup(A.stream, by="k", within=5), A),
+        "dedup by two": group(plait.dedup(BY_TEXT.stream, by=["x", "s"], within=9), BY_TEXT),
+        "dedup of one ts": group(plait.dedup(CONTENT.stream, by="i", within=0), CONTENT),
+        "dedup late dropped": group(plait.dedup(LATE.stream, by="q", within=3), LATE),
+        "dedup moments": group(plait.dedup(UTC_A.stream, by=["b"], within="7us"), UTC_A),
+        "dag aggregate of right join": group(plait.aggregate(right, size=4, advance=3, compute={
+            "n": plait.count(), "first": plait.first("a_i"), "most": plait.max("b_s")}), A, B),
+        "dag dedup of full join": group(plait.dedup(full, by=["a_k", "b_i"], within=3), A, B),
+        "dag full join of dedup": group(plait.join(first, B.stream, on=EQUAL, within=2, how="full"), A, B),
+        "dag aggregate of dedup": group(plait.aggregate(first, size="5us", by="s", compute={
+            "n": plait.count(), "all": plait.collect("i")}), A),
+    }  # fmt: skip
+
+
 def over_join(state: list[Any], t: Any) -> list[Any]:
     state.append(t.ts)
     return [plait.timer(t.ts + 1), (len(state) % 5, t.ts % 1000)]
 
 
-KINDS: tuple[Callable[[], dict[str, Group]], ...] = (joins, asofs, aggregates, operators, dags)
+KINDS: tuple[Callable[[], dict[str, Group]], ...] = (joins, asofs, aggregates, operators, dags, outer)
 QUERIES: dict[str, Group] = {name: made for kind in KINDS for name, made in kind().items()}

@@ -1,4 +1,4 @@
-"""What `plait.join`, `asof`, `aggregate`, `operator` and `bind` refuse."""
+"""What `plait.join`, `asof`, `aggregate`, `dedup`, `operator` and `bind` refuse."""
 
 from collections.abc import Callable
 from typing import Any
@@ -22,6 +22,10 @@ def asof(**options: Any) -> Callable[[], object]:
 
 def aggregate(**options: Any) -> Callable[[], object]:
     return lambda: plait.aggregate(quotes, **({"size": "1s", "compute": {"n": plait.count()}} | options))
+
+
+def dedup(**options: Any) -> Callable[[], object]:
+    return lambda: plait.dedup(quotes, **({"by": "bid", "within": "1s"} | options))
 
 
 def operator(streams: Any = quotes, **options: Any) -> Callable[[], object]:
@@ -93,7 +97,16 @@ JOINS = {
         lambda: plait.asof(quotes, None), QueryError, "The right input of asof is None", do="plait.stream(...)"
     ),
     "an unknown kind of join": Refusal(
-        join(last=1, how="outer"), QueryError, "how='outer' is no kind of join", do="'inner', 'left', 'semi', 'anti'"
+        join(last=1, how="outer"),
+        QueryError,
+        "how='outer' is no kind of join",
+        do="'inner', 'left', 'right', 'full', 'semi', 'anti'",
+    ),
+    "full over a count window": Refusal(
+        join(last=1, how="full"), QueryError, "how='full' with a count window", "only a time window", "Use within="
+    ),
+    "right over a tumbling window": Refusal(
+        join(tumbling="1s", how="right"), QueryError, "how='right' with a tumbling", "only a time window", "Use within="
     ),
     "left over a count window": Refusal(
         join(last=1, how="left"), QueryError, "how='left' with a count window", "only a time window", "Use within="
@@ -462,3 +475,35 @@ ROW_BY_ROW = {
 }  # fmt: skip
 
 REFUSALS = JOINS | AGGREGATES | OPERATORS | BINDING | ROW_BY_ROW
+DEDUPS = {
+    "a dedup by no column's name": Refusal(
+        dedup(by=[""]), QueryError, "by=[''] names no columns", do="Pass a column's name or a list of them"
+    ),
+    "a dedup by one column twice": Refusal(
+        dedup(by=["bid", "bid"]), QueryError, "by=['bid', 'bid'] names 'bid' twice", do="Name it once"
+    ),
+    "a dedup by nothing": Refusal(
+        dedup(by=[]), QueryError, "dedup with by=[]", "nothing says which tuples repeat one another", "Name the columns"
+    ),
+    "a dedup for ever": Refusal(
+        dedup(within=None), QueryError, "dedup with within=None", "remembered for ever is never forgotten", "a duration"
+    ),
+    "a dedup by a column that is not there": Refusal(
+        bound(plait.dedup(quotes, by="k", within="1s")),
+        QueryError,
+        "by= names column 'k', which stream 'quotes' does not have",
+        "its columns are",
+    ),
+    "a dedup's second ts": Refusal(
+        bound(
+            plait.dedup(plait.stream("quotes", time="at", unit="s"), by="ts", within="1s"),
+            {"quotes": pa.schema([("at", pa.int64()), ("ts", pa.int64())])},
+        ),
+        QueryError,
+        "Two columns of the dedup's rows would be called 'ts'",
+        "the input has another column of that name",
+        "Rename the column in the input",
+    ),
+}
+
+REFUSALS = JOINS | AGGREGATES | DEDUPS | OPERATORS | BINDING

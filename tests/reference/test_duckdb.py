@@ -118,25 +118,29 @@ def within(before: int, after: int) -> str:
 
 
 def join_sql(how: str, before: int, after: int, on: str) -> str:
-    """Every kind of join over a time window. Unmatched rows follow the results at their ts, by the left row's place."""
+    """Every kind of join over a time window. Unmatched rows follow the results at their ts, left ones first, by their place."""
     matched = f"({within(before, after)}) and ({on})"
     pairs = (f"select greatest(l.ts, r.ts) as ts, 0 as unmatched, {TRIGGER} as t, {PARTNER} as p, l.pos as lpos, "
              f"r.pos as rpos from a l join b r on {matched}")  # fmt: skip
     lone = (f"select l.ts + {after}, 1, l.pos, 0, l.pos, null from a l "
             f"where not exists (select 1 from b r where {matched})")  # fmt: skip
+    other = (f"select r.ts + {before}, 2, r.pos, 0, null, r.pos from b r "
+             f"where not exists (select 1 from a l where {matched})")  # fmt: skip
     first = f"select * from ({pairs}) qualify row_number() over (partition by lpos order by t, p) = 1"
-    chosen = {"inner": pairs, "left": f"{pairs} union all {lone}", "semi": first, "anti": lone}[how]
-    columns = f"{LEFT}, {RIGHT}" if how in ("inner", "left") else LEFT
-    return (f"select c.ts, {columns} from ({chosen}) as c(ts, unmatched, t, p, lpos, rpos) join a l on l.pos = c.lpos "
+    chosen = {"inner": pairs, "left": f"{pairs} union all {lone}", "right": f"{pairs} union all {other}",
+              "full": f"{pairs} union all {lone} union all {other}", "semi": first, "anti": lone}[how]  # fmt: skip
+    columns = LEFT if how in ("semi", "anti") else f"{LEFT}, {RIGHT}"
+    return (f"select c.ts, {columns} from ({chosen}) as c(ts, unmatched, t, p, lpos, rpos) left join a l on l.pos = c.lpos "
             f"left join b r on r.pos = c.rpos order by c.ts, unmatched, t, p")  # fmt: skip
 
 
 # --- joins --------------------------------------------------------------------------------------------------
 
+HOWS = ("inner", "left", "right", "full", "semi", "anti")
 CONDITIONS = ("true", "l.k = r.k", "abs(l.k - r.k) <= 1 and abs(l.x - r.x) <= 1.0", "l.s = r.s or l.w > r.w")
 
 
-@pytest.mark.parametrize("how", ["inner", "left", "semi", "anti"])
+@pytest.mark.parametrize("how", HOWS)
 @settings(max_examples=examples(25))
 @given(data=SMALL, before=st.integers(0, 4), after=st.integers(0, 4), on=st.sampled_from(CONDITIONS))
 def test_time_window(duck: Any, how: str, data: Tables, before: int, after: int, on: str) -> None:
@@ -144,7 +148,7 @@ def test_time_window(duck: Any, how: str, data: Tables, before: int, after: int,
     check(duck, query, data, join_sql(how, before, after, on))
 
 
-@pytest.mark.parametrize("how", ["inner", "left", "semi", "anti"])
+@pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize("on", CONDITIONS)
 def test_time_window_over_many_rows(duck: Any, how: str, on: str) -> None:
     check(duck, plait.join(A, B, on=on, within=(9, 5), how=how), LARGE, join_sql(how, 9, 5, on))
@@ -207,6 +211,37 @@ def test_a_stream_joined_with_itself(duck: Any) -> None:
 
 
 # --- as-of --------------------------------------------------------------------------------------------------
+
+
+# --- dedup --------------------------------------------------------------------------------------------------
+
+DEDUP_KEYS = (("k",), ("s",), ("k", "s"))
+
+
+def dedup_sql(by: tuple[str, ...], within: int) -> str:
+    """Of each key its first row; then, again and again, its first row that lies further than the span behind the last one."""
+    same = " and ".join(f"a.{c} is not distinct from kept.{c}" for c in by)
+    keys = ", ".join(by)
+    first = f"select {keys}, pos, ts from a qualify row_number() over (partition by {keys} order by pos) = 1"
+    own = ", ".join(f"a.{c}" for c in by)
+    later = (f"select {own}, a.pos, a.ts, row_number() over (partition by kept.pos order by a.pos) as turn from kept "
+             f" join a on {same} and a.ts > kept.ts + {within}")  # fmt: skip
+    return (f"with recursive kept as ({first} union all select {keys}, pos, ts from ({later}) where turn = 1) "
+            f"select ts, src, k, w, x, q, s from a where pos in (select pos from kept) order by pos")  # fmt: skip
+
+
+@pytest.mark.parametrize("by", DEDUP_KEYS)
+@settings(max_examples=examples(25))
+@given(data=SMALL, within=st.sampled_from((0, 1, 2, 5)))
+def test_dedup(duck: Any, by: tuple[str, ...], data: Tables, within: int) -> None:
+    check(duck, plait.dedup(A, by=by, within=within), data, dedup_sql(by, within))
+
+
+@pytest.mark.parametrize("by", DEDUP_KEYS)
+def test_dedup_over_many_rows(duck: Any, by: tuple[str, ...]) -> None:
+    check(duck, plait.dedup(A, by=by, within=7), LARGE, dedup_sql(by, 7))
+    first = f"select ts, src, k, w, x, q, s from a qualify row_number() over (partition by {', '.join(by)} order by pos) = 1"
+    check(duck, plait.dedup(A, by=by, within=2**61), LARGE, f"{first} order by pos")
 
 
 def asof_sql(by: Sequence[str], age: int | None, how: str) -> str:

@@ -54,6 +54,9 @@ QUERIES = {
     "opaque": lambda q, t: plait.join(q, t, on=odd, within=(9, 4)),
     "called": lambda q, t: plait.join(q, t, on=called, within=(3, 4)),
     "left": lambda q, t: plait.join(q, t, on="l.x = r.x", within=(10, 5), how="left"),
+    "right": lambda q, t: plait.join(q, t, on=near, within=(3, 8), how="right"),
+    "full": lambda q, t: plait.join(q, t, on="l.x = r.x", within=(10, 5), how="full"),
+    "full, one cell": lambda q, t: plait.join(q, t, on=near, within=(1, 6), how="full"),
     "semi": lambda q, t: plait.join(q, t, on=near, within=4, how="semi"),
     "anti": lambda q, t: plait.join(q, t, on=near, within=(2, 7), how="anti"),
     "count": lambda q, t: plait.join(q, t, on=near, last=25),
@@ -202,8 +205,13 @@ def _stream(
 
 
 def layout_of(query: Any, deal: Deal) -> tuple[int, int]:
-    one_column = isinstance(query, plait.query.Asof) or query.how != "inner"
-    return (deal.layout[0] * deal.layout[1], 1) if one_column else deal.layout
+    """As many cells as the deal has, in the shape that the query can have."""
+    cells = deal.layout[0] * deal.layout[1]
+    if isinstance(query, plait.query.Asof):
+        return cells, 1
+    if deal.query == "full, one cell":
+        return 1, 1
+    return {"inner": deal.layout, "right": (1, cells)}.get(query.how, (cells, 1))
 
 
 @pytest.mark.parametrize("number", numbers(STREAMING, QUICK_STREAMING))

@@ -78,7 +78,24 @@ def whole(rows: int) -> tuple[Any, dict[str, pa.Table]]:
     return query, meters(rows)[1]
 
 
-MADE = [band, meters, kept("left"), kept("semi"), kept("anti"), latest("inner"), latest("left"), whole]
+def first(rows: int) -> tuple[Any, dict[str, pa.Table]]:
+    _, data = meters(rows)
+    return plait.dedup(plait.stream("s", unit="us"), by="k", within=20), data
+
+
+MADE = [
+    band,
+    meters,
+    kept("left"),
+    kept("right"),
+    kept("full"),
+    kept("semi"),
+    kept("anti"),
+    latest("inner"),
+    latest("left"),
+    whole,
+    first,
+]
 
 
 def run_through(

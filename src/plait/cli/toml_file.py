@@ -5,7 +5,7 @@ path = "quotes/"                 # a folder or file, relative to this file; or a
 source = "feed"
 
 [query]                          # the last step; its inputs are streams or [queries.NAME]
-kind = "join"                    # join, asof, aggregate, rows or union, with their options
+kind = "join"                    # join, asof, aggregate, dedup, rows or union, with their options
 left = "quotes"
 right = "trades"
 on = "abs(quotes.x - trades.a) <= 10"
@@ -37,6 +37,7 @@ from plait.errors import DataError, PlaitError, QueryError
 from plait.query import functions
 from plait.query.aggregate import aggregate
 from plait.query.base import EXECUTORS, ORDERS, Node, Query
+from plait.query.dedup import dedup
 from plait.query.functions import Function
 from plait.query.join import asof, join
 from plait.query.row_by_row import union
@@ -51,6 +52,7 @@ _QUERIES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "aggregate": (("input",), ("size", "advance", "session", "by", "compute")),
     "rows": (("input",), ("where", "select", "drop", "rename")),
     "union": ((), ("inputs",)),
+    "dedup": (("input",), ("by", "within")),
 }
 _RUN = ("engine", "order", "max_pending")
 _OUTPUT = ("path", "late")
@@ -198,7 +200,7 @@ class _Reader:
     def _query(self, table: Any, where: str, name: str | None) -> Query:
         """A query of its table, its options checked by name.
 
-        The options are those of `plait.join`, `asof` and `aggregate` by the same names (`_QUERIES`); what they mean is
+        The options are those of `plait.join`, `asof`, `aggregate` and `dedup` by the same names (`_QUERIES`); what they mean is
         checked there.
         """
         if not isinstance(table, dict):
@@ -217,7 +219,7 @@ class _Reader:
         if kind == "union":
             nodes = self._nodes(given.pop("inputs", None), f"{where}.inputs")
         builders: dict[str, Callable[..., Query]] = {
-            "join": join, "asof": asof, "aggregate": aggregate, "rows": _rows, "union": union,
+            "join": join, "asof": asof, "aggregate": aggregate, "dedup": dedup, "rows": _rows, "union": union,
         }  # fmt: skip
         query: Query = self._in(where, builders[kind], *nodes, **given, name=name)
         return query

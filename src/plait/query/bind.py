@@ -15,7 +15,8 @@ from plait.encodings import plain_schema
 from plait.errors import QueryError
 from plait.query.aggregate import Aggregate
 from plait.query.base import Node, Query
-from plait.query.join import Asof, Join, side_names
+from plait.query.dedup import Dedup
+from plait.query.join import HOWS, Asof, Join, side_names
 from plait.query.operator import Operator
 from plait.query.predicate import Predicate
 from plait.query.row_by_row import TS, BoundStep, Expressed, Kept, RowByRow, Select, Union, computed
@@ -115,6 +116,8 @@ def bind(node: Node, schemas: Mapping[str, pa.Schema]) -> Bound:
             return _bind_aggregate(node, inputs, ts_type)
         case Union():
             return _bind_union(node, inputs, ts_type)
+        case Dedup():
+            return _bind_dedup(node, inputs, ts_type)
         case Operator():
             schema = pa.schema([pa.field("ts", ts_type), *node.output])
             _check_reserved(schema, "The output of an operator")
@@ -134,7 +137,7 @@ def _bind_rows(node: RowByRow, found: Bound) -> Bound:
 
 def _bind_union(node: Union, inputs: tuple[Bound, ...], ts_type: pa.DataType) -> Bound:
     """`ts`, then the columns that all inputs have."""
-    columns = [_columns(each) for each in inputs]
+    columns = [[each.schema.field(at) for at in passed_on(each)] for each in inputs]
     first = columns[0]
     for place, other in enumerate(columns[1:], 2):
         if [(f.name, f.type) for f in other] != [(f.name, f.type) for f in first]:
@@ -150,12 +153,6 @@ def _bind_union(node: Union, inputs: tuple[Bound, ...], ts_type: pa.DataType) ->
     if any(field.name == TS for field in fields):
         raise QueryError("Two columns of the union's rows would be called 'ts'", do="Rename the column in the input")
     return Bound(node, inputs, pa.schema([pa.field(TS, ts_type), *fields]), time_kind(ts_type))
-
-
-def _columns(input: Bound) -> list[pa.Field]:
-    """An input's columns but for its time: of a query `ts`, of a stream its time column if that is called so."""
-    time = input.node.time if isinstance(input.node, Stream) else TS
-    return [field for field in input.schema if field.name != TS or field.name != time]
 
 
 def _listed(fields: list[pa.Field]) -> str:
@@ -196,10 +193,8 @@ def _bind_join(node: Join, inputs: tuple[Bound, ...], ts_type: pa.DataType) -> B
     """A join's columns; its condition, resolved and checked."""
     left, right = inputs
     predicate = node.predicate.bind(left.schema, right.schema)
-    if node.how in ("semi", "anti"):
-        schema = _pair_schema(node, left.schema, None, ts_type)
-    else:
-        schema = _pair_schema(node, left.schema, right.schema, ts_type, right_nullable=node.how == "left")
+    how = HOWS[node.how]
+    schema = _pair_schema(node, left.schema, right.schema if 1 in how.shown else None, ts_type, nullable=how.nullable)
     return Bound(node, inputs, schema, time_kind(ts_type), predicate)
 
 
@@ -224,21 +219,23 @@ def _bind_asof(node: Asof, inputs: tuple[Bound, ...], ts_type: pa.DataType) -> B
                 why="they can't be equal",
                 do="Cast one of the columns",
             )
-    schema = _pair_schema(node, left.schema, right.schema, ts_type, right_nullable=node.how == "left")
+    schema = _pair_schema(node, left.schema, right.schema, ts_type, nullable=(1,) if node.how == "left" else ())
     return Bound(node, inputs, schema, time_kind(ts_type))
 
 
 def _pair_schema(node: Join | Asof, left: pa.Schema, right: pa.Schema | None, ts_type: pa.DataType, *,
-                 right_nullable: bool = False) -> pa.Schema:  # fmt: skip
-    """`ts`, then the left row's columns, then the right row's; a name that stands twice is prefixed by its stream's."""
+                 nullable: tuple[int, ...] = ()) -> pa.Schema:  # fmt: skip
+    """`ts`, then the left row's columns, then the right row's; a name that stands twice is prefixed by its stream's.
+
+    `nullable`: the sides that may be missing in a result.
+    """
     prefixes = side_names(node.left, node.right)
     names = ["ts", *left.names, *(right.names if right is not None else ())]
     fields = [pa.field("ts", ts_type)]
     for side, schema in enumerate((left, right) if right is not None else (left,)):
         for column in schema:
             name = f"{prefixes[side]}_{column.name}" if names.count(column.name) > 1 else column.name
-            nullable = column.nullable or (side == 1 and right_nullable)
-            fields.append(pa.field(name, column.type, nullable))
+            fields.append(pa.field(name, column.type, column.nullable or side in nullable))
     result = pa.schema(fields)
     for name in result.names:
         if result.names.count(name) > 1:
@@ -253,18 +250,8 @@ def _pair_schema(node: Join | Asof, left: pa.Schema, right: pa.Schema | None, ts
 def _bind_aggregate(node: Aggregate, inputs: tuple[Bound, ...], ts_type: pa.DataType) -> Bound:
     """An aggregate's columns: `ts`, the window's edges, the key, and the functions' results."""
     (source,) = inputs = (_with_expressions(node, inputs[0]),)
-    label = f"stream {node.input.name!r}" if isinstance(node.input, Stream) else "the input"
-    keys = []
-    for column in node.by:
-        if column not in source.schema.names:
-            raise QueryError(
-                f"by= names column {column!r}, which {label} does not have",
-                why=f"its columns are {', '.join(source.schema.names)}",
-            )
-        kind = source.schema.field(column).type
-        if column_type(kind) is None:
-            raise QueryError(f"by= names column {column!r} of type {kind}", why="it can't be a key", do="Cast it")
-        keys.append(source.schema.field(column))
+    label = _label(node)
+    keys = _keys(node, source.schema)
     edge = node.window.edge_type(ts_type)
     computed = [pa.field(name, f.result_type(source.schema, label)) for name, f in node.compute]
     schema = pa.schema(
@@ -288,3 +275,43 @@ def _with_expressions(node: Aggregate, source: Bound) -> Bound:
         return source
     own = None if isinstance(source.node, Stream) else TS
     return then(source, Select(tuple(new), adds=True).bind(source.schema, own))
+
+
+def _bind_dedup(node: Dedup, inputs: tuple[Bound, ...], ts_type: pa.DataType) -> Bound:
+    """`ts`, then the input's columns."""
+    (source,) = inputs
+    _keys(node, source.schema)
+    fields = [source.schema.field(at) for at in passed_on(source)]
+    if any(field.name == "ts" for field in fields):
+        raise QueryError(
+            "Two columns of the dedup's rows would be called 'ts'",
+            why="the first one is their time, and the input has another column of that name",
+            do="Rename the column in the input",
+        )
+    return Bound(node, inputs, pa.schema([pa.field("ts", ts_type), *fields]), time_kind(ts_type))
+
+
+def passed_on(input: Bound) -> list[int]:
+    """The places of an input's columns that rows have after their `ts`: all but the time, if it is called so, too."""
+    time = input.node.time if isinstance(input.node, Stream) else "ts"
+    return [at for at, name in enumerate(input.schema.names) if not (name == "ts" and time == "ts")]
+
+
+def _keys(node: Aggregate | Dedup, schema: pa.Schema) -> list[pa.Field]:
+    """The columns of `by=`, which must be there, and be able to be a key."""
+    keys = []
+    for column in node.by:
+        if column not in schema.names:
+            raise QueryError(
+                f"by= names column {column!r}, which {_label(node)} does not have",
+                why=f"its columns are {', '.join(schema.names)}",
+            )
+        kind = schema.field(column).type
+        if column_type(kind) is None:
+            raise QueryError(f"by= names column {column!r} of type {kind}", why="it can't be a key", do="Cast it")
+        keys.append(schema.field(column))
+    return keys
+
+
+def _label(node: Aggregate | Dedup) -> str:
+    return f"stream {node.input.name!r}" if isinstance(node.input, Stream) else "the input"

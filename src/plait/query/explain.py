@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from plait.query.aggregate import Aggregate
 from plait.query.base import Node, Query
+from plait.query.dedup import Dedup
 from plait.query.join import Asof, Join
 from plait.query.operator import Operator
 from plait.query.row_by_row import RowByRow, Union
@@ -70,6 +71,8 @@ def _query(query: Query) -> str:
             return ", ".join(step.describe() for step in query.steps)
         case Union():
             return f"union{label}"
+        case Dedup():
+            return f"dedup{label} by {', '.join(query.by)}: the first within {duration_text(query.within_us)}"
         case Operator():
             return f"operator{label}, {query.buckets} buckets: {getattr(query.process, '__name__', 'process')}"
         case _:

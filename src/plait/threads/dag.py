@@ -44,6 +44,7 @@ from plait.errors import RunError
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.aggregate import Aggregate
 from plait.query.bind import Bound, label
+from plait.query.dedup import Dedup
 from plait.query.identical import KEY
 from plait.query.join import Asof, Join
 from plait.query.operator import Operator
@@ -533,7 +534,7 @@ def _over(bound: Bound, inputs: tuple[Bound, ...]) -> Bound:
     """The same operator over streams: its columns and its condition stay what they are."""
     first, *rest = (each.node for each in inputs)
     node = bound.node
-    if isinstance(node, Aggregate):
+    if isinstance(node, (Aggregate, Dedup)):
         node = dataclasses.replace(node, input=first)
     elif isinstance(node, (Join, Asof)):
         node = dataclasses.replace(node, left=first, right=rest[0])
