@@ -53,6 +53,7 @@ class Gatherer:
         self.bound, self.how, self.intakes, self.payloads = bound, bound.node.how, intakes, payloads
         self.with_keys, self.with_marks, self.control, self.latency = keys, marks, control, latency
         self.asof = isinstance(bound.node, Asof)
+        self._waits = isinstance(bound.node, Asof) and bound.node.waits
         self._plain = pa.schema([*bound.schema, pa.field(KEY, pa.binary())]) if keys else bound.schema
         self.schema = marked.with_marks(self._plain) if marks else self._plain
         self._kept, self._forget, self._keep_latest, self._latest = (workers, rings), forget, keep_latest, 0
@@ -161,7 +162,7 @@ class Gatherer:
         left = self.payloads[0].take(entries[o.E_LEFT], extra=self.with_keys)
         right = self._right(entries[o.E_RIGHT], alone)
         ts = entries[o.E_TS]
-        if alone.any() and (ts[alone] == order.AFTER_ALL).any():
+        if (alone.any() or self._waits) and (ts == order.AFTER_ALL).any():
             raise DataError(
                 "A result's 'ts' lies beyond 64 bits",
                 why="a ts this near to the end of time, and a window this long, have a sum that can't be counted",
@@ -194,14 +195,14 @@ class Gatherer:
         return self.payloads[1].take(refs[~alone], extra=self.with_keys).combine_chunks().take(pa.array(at, mask=alone))
 
     def _keys(self, entries: np.ndarray, alone: np.ndarray, left: pa.Table, right: pa.Table | None) -> pa.Array:
-        """Each result's key: its trigger's key, then its partner's; of an unmatched row its moment and the left row's
-        key.
+        """Each result's key: its trigger's key, then its partner's; of an unmatched row, and of an as-of join that looks ahead,
+        its moment and the left row's key.
 
         Bytes, equal to the reference's.
         """
         n = entries.shape[1]
         left_key = self._full_key(0, left, n)
-        if right is None and not self.asof:
+        if self._waits or (right is None and not self.asof):
             return keys.nest(keys.at_last(entries[o.E_TS]), left_key, n=n)
         if right is None:
             right_key = pa.repeat(pa.scalar(b"", pa.binary()), n)
