@@ -161,6 +161,11 @@ CASES: dict[str, Case] = {
         {"a": rows("ts k", (4, 1), (6, 2), (30, 3)), "b": rows("ts k", (3, 5), (4, 6), (6, 7), (25, 8))},
         [(5, 4, 1, 3, 5), (8, 6, 2, 4, 6)],
     ),
+    "as-of, forward: a moment that no ts can say": Case(
+        plait.asof(A, B, within=MOST, exact=False, direction="forward"),
+        {"a": rows("ts k", (MOST, 1)), "b": rows("ts k", (MOST, 5))},
+        (DataError, "lies beyond 64 bits"),
+    ),
     "as-of of a stream with itself: no tuple is its own partner": Case(
         plait.asof(A, A, within=2),
         {"a": rows("ts k", (0, 1), (3, 2), (3, 3))},

@@ -265,28 +265,34 @@ def pass_waiting(c, w, a, arena, batch, out):
 
 
 @inner
+def earlier(ts, by):
+    """`ts - by`, BEFORE_ALL where 64 bits can't hold it."""
+    return BEFORE_ALL if ts < BEFORE_ALL + by else ts - by
+
+
+@inner
 def close(c, w, a, out):
     """What time has decided since the last tuple is given out, and how far this worker is becomes known: 0, or HALTED.
 
-    A row is live as long as a later result may name it: a left one while it waits; a right one that lies behind as long as it is
-    within reach of a left one that waits or is to come. One that lies ahead is named at its own ts.
+    Rows are live as long as a result from the last ts on may name them: also one of another worker, which waits in that one's
+    ring until this one has come so far. Such a left row is at most `within` older than its result, and one that lies behind it
+    as much again; one that lies ahead is as old as the result.
     """
-    last = w[o.LAST_TS]
-    left = last
-    if a[m.DIRECTION] != m.BACKWARD:
+    last, within = w[o.LAST_TS], w[o.BACK]
+    left, right = last, last
+    if a[m.DIRECTION] == m.BACKWARD:
+        right = BEFORE_ALL if within < 0 else earlier(last, within)
+    else:
         waiting = a[m.MASK] + 1
         ring, heap = ints(a[m.RING], waiting * m.R_WORDS), ints(a[m.HEAP], waiting)
         if pass_time(c, w, a, ring, heap, out, max(w[o.FRONTIER], last)) != 0:
             return o.HALTED
-        if a[m.HEAD] < a[m.TAIL]:
-            left = min(left, ring[(a[m.HEAD] & a[m.MASK]) * m.R_WORDS + m.R_TS])
-    right = left if a[m.DIRECTION] == m.NEAREST else last
-    if a[m.DIRECTION] != m.FORWARD:
-        right = BEFORE_ALL if w[o.BACK] < 0 else right - w[o.BACK]
-    if w[o.RANK] > 0:
-        publish_progress(c, w, last, left, right)
-    else:
-        publish_progress(c, w, last, BEFORE_ALL, BEFORE_ALL)
+        left = earlier(last, within)
+        if a[m.DIRECTION] == m.NEAREST:
+            right = earlier(left, within)
+    if w[o.RANK] == 0:
+        left, right = BEFORE_ALL, BEFORE_ALL  # before the first tuple nothing is known to be dead
+    publish_progress(c, w, last, left, right)
     return 0
 
 
