@@ -21,8 +21,9 @@ from plait.query.base import Query, leaves
 from plait.query.bind import bind
 from plait.threads.run import Run, start
 
-#: Rows pushed at a time: few, since a lane's rows wait until the slowest source has caught up.
-SLICE_ROWS = 4096
+#: Rows pushed at a time: not many, since a lane's rows wait until the slowest source has caught up; nor few, since a push costs
+#: as much as some hundred rows.
+SLICE_ROWS = 1 << 15
 #: Rows of a source that may wait for another one, unless an option says otherwise: more is an error and not a full memory.
 PENDING = 1 << 20
 
@@ -56,11 +57,9 @@ def _known(query: Query, feeds: Mapping[str, Feed], options: dict[str, Any]) -> 
     """
     bind(query, {name: feed.schema for name, feed in feeds.items()})  # what can't be, before anything is read
     named = {name: _sources(query, name, feed) for name, feed in feeds.items()}
-    if any(named.values()):
-        # A stream that is read twice has its sources twice; and each has a place that is kept until a source is known.
-        room = sum(1 + len(named[leaf.name] or leaf.declared() or feeds[leaf.name].lanes) for leaf in leaves(query))
-        options = {"max_sources": room, **options}
-    run = started(query, feeds, **options)
+    # A stream that is read twice has its sources twice; and each has a place that is kept until a source is known.
+    room = sum(1 + len(named[leaf.name] or leaf.declared() or feeds[leaf.name].lanes) for leaf in leaves(query))
+    run = started(query, feeds, **{"max_sources": room, **options})
     for name, names in named.items():
         for source in names:
             run.heartbeat(name, source, BEFORE_ALL)

@@ -34,7 +34,7 @@ from plait.threads.join.memory import Merger, Worker
 from plait.threads.stats import Latency
 
 MOST = 1 << 16
-_FEW = 1 << 14  # rows of an as-of join's right side that are not worth a compaction
+_FEW = 1 << 14  # rows of an as-of join's right side, passed by all workers, that are not worth a compaction
 
 
 class Gatherer:
@@ -141,7 +141,7 @@ class Gatherer:
             known = [stamp for stamp in stamps if stamp is not None]
             if known:
                 self._forget(min(known))
-            if self.asof and self.payloads[1].rows > 4 * max(self._latest, _FEW):
+            if self.asof and self.payloads[1].rows_before(int(self._seen[3])) > 4 * max(self._latest, _FEW):
                 self._latest = self._keep_latest(self.payloads[1])
 
     # --- columns ---
@@ -184,15 +184,11 @@ class Gatherer:
     def _right(self, refs: np.ndarray, alone: np.ndarray) -> pa.Table | None:
         """The right rows, NULLs where there is none; None if there is no row at all.
 
-        A left join's unmatched rows have no right row. The matched ones are taken once, and then spread with NULLs
-        between.
+        A left join's unmatched rows have no right row.
         """
         if alone.all():
             return None
-        if not alone.any():
-            return self.payloads[1].take(refs, extra=self.with_keys)
-        at = np.cumsum(~alone) - 1
-        return self.payloads[1].take(refs[~alone], extra=self.with_keys).combine_chunks().take(pa.array(at, mask=alone))
+        return self.payloads[1].take(refs, extra=self.with_keys, missing=alone if alone.any() else None)
 
     def _keys(self, entries: np.ndarray, alone: np.ndarray, left: pa.Table, right: pa.Table | None) -> pa.Array:
         """Each result's key: its trigger's key, then its partner's; of an unmatched row, and of an as-of join that looks ahead,
