@@ -93,7 +93,7 @@ class Gatherer:
         began = time.monotonic_ns()
         made: pa.RecordBatch | bool | None = None
         if number > 0:
-            entries = self._dest[:, :number].copy()  # Arrow keeps what it is given
+            entries = self._dest[:, :number]
             made = self._made(entries)
             if pushed:
                 self.pushed_ns = self._pushed(entries)
@@ -161,7 +161,7 @@ class Gatherer:
         alone = entries[o.E_RIGHT] == o.NO_ROW
         left = self.payloads[0].take(entries[o.E_LEFT], extra=self.with_keys)
         right = self._right(entries[o.E_RIGHT], alone)
-        ts = entries[o.E_TS]
+        ts = entries[o.E_TS].copy()  # Arrow keeps what it is given
         if (alone.any() or self._waits) and (ts == order.AFTER_ALL).any():
             raise DataError(
                 "A result's 'ts' lies beyond 64 bits",
