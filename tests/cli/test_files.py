@@ -467,3 +467,50 @@ def test_a_dedup_in_a_file_says_what_it_lacks(tmp_path: Path) -> None:
     done = command("run", tmp_path / "o.toml")
     assert done.returncode != 0
     assert "dedup with within=None" in done.stderr
+
+
+ASOF = """
+[streams.trades]
+path = "trades.csv"
+unit = "us"
+
+[streams.quotes]
+path = "quotes.csv"
+unit = "us"
+
+[query]
+kind = "asof"
+left = "trades"
+right = "quotes"
+by = "k"
+within = "3us"
+exact = false
+direction = "nearest"
+"""
+
+
+def test_a_file_can_say_every_argument_of_as_of(tmp_path: Path) -> None:
+    (tmp_path / "trades.csv").write_text("ts,k\n4,1\n6,1\n")
+    (tmp_path / "quotes.csv").write_text("ts,k,bid\n3,1,7\n4,1,8\n9,2,9\n")
+    (tmp_path / "q.toml").write_text(ASOF)
+    done = command("run", tmp_path / "q.toml", "-o", "-", "--quiet")
+    assert [(row["ts"], row["bid"]) for row in map(json.loads, done.stdout.splitlines())] == [(5, 7), (8, 8)]
+    verified = command("verify", tmp_path / "q.toml")
+    assert verified.returncode == 0, verified.stderr
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('direction = "nearest"', 'direction = "nearst"', ["direction='nearst'", "Did you mean 'nearest'?"]),
+        ("exact = false", "exakt = false", ["query.exakt", "Did you mean 'exact'?"]),
+        ('within = "3us"', "", ["direction='nearest' without within="]),
+    ],
+)
+def test_wrong_words_for_as_of(tmp_path: Path, old: str, new: str, words: list[str]) -> None:
+    for name in ("trades", "quotes"):
+        (tmp_path / f"{name}.csv").write_text("ts,k\n1,1\n")
+    (tmp_path / "q.toml").write_text(ASOF.replace(old, new))
+    done = command("run", tmp_path / "q.toml", "-o", "-", "--quiet")
+    assert done.returncode == 2
+    assert all(word in done.stderr for word in words), done.stderr

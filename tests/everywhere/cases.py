@@ -178,6 +178,58 @@ CASES: dict[str, Case] = {
         NEAR,
         [(3, 0, 4, 1, [1]), (7, 4, 8, 2, [1, 2]), (15, 12, 16, 1, [None])],
     ),
+    "as-of: at one ts the last of those behind, by total order": Case(
+        plait.asof(A, B, within=2),
+        {"a": rows("ts k", (4, 1), (9, 2)), "b": rows("ts k", (4, 7), (4, 8), (5, 9))},
+        [(4, 4, 1, 4, 8), (9, 9, 2, None, None)],
+    ),
+    "as-of: before, and not at, the same ts": Case(
+        plait.asof(A, B, exact=False),
+        {"a": rows("ts k", (4, 1), (5, 2)), "b": rows("ts k", (3, 6), (4, 7), (4, 8))},
+        [(4, 4, 1, 3, 6), (5, 5, 2, 4, 8)],
+    ),
+    "as-of, forward: decided by the first ahead, or when its time is over; at one ts by left tuple": Case(
+        plait.asof(A, B, by="k", within=3, direction="forward"),
+        {"a": rows("ts k", (2, 1), (3, 2), (4, 2), (5, 1)), "b": rows("ts k", (1, 1), (5, 2), (5, 1), (6, 2))},
+        [(5, 2, 1, 5, 1), (5, 3, 2, 5, 2), (5, 4, 2, 5, 2), (5, 5, 1, 5, 1)],
+    ),
+    "as-of, forward: after, and not at, the same ts": Case(
+        plait.asof(A, B, within=3, exact=False, direction="forward"),
+        {"a": rows("ts k", (2, 1), (7, 2)), "b": rows("ts k", (2, 5), (4, 6), (7, 7))},
+        [(4, 2, 1, 4, 6), (10, 7, 2, None, None)],
+    ),
+    "as-of, nearest: decided when nothing closer can come; of two as near it is the one behind": Case(
+        plait.asof(A, B, within=4, direction="nearest"),
+        {
+            "a": rows("ts k", (4, 1), (6, 2), (8, 3), (30, 4)),
+            "b": rows("ts k", (2, 5), (8, 6), (8, 7), (28, 8), (32, 9)),
+        },
+        [(6, 4, 1, 2, 5), (8, 6, 2, 8, 6), (8, 8, 3, 8, 7), (32, 30, 4, 28, 8)],
+    ),
+    "as-of, nearest: of another ts": Case(
+        plait.asof(A, B, within=4, exact=False, direction="nearest", how="inner"),
+        {"a": rows("ts k", (4, 1), (6, 2), (30, 3)), "b": rows("ts k", (3, 5), (4, 6), (6, 7), (25, 8))},
+        [(5, 4, 1, 3, 5), (8, 6, 2, 4, 6)],
+    ),
+    "as-of, forward: a moment that no ts can say": Case(
+        plait.asof(A, B, within=MOST, exact=False, direction="forward"),
+        {"a": rows("ts k", (MOST, 1)), "b": rows("ts k", (MOST, 5))},
+        (DataError, "lies beyond 64 bits"),
+    ),
+    "as-of of a stream with itself: no tuple is its own partner": Case(
+        plait.asof(A, A, within=2),
+        {"a": rows("ts k", (0, 1), (3, 2), (3, 3))},
+        [(0, 0, 1, None, None), (3, 3, 2, 3, 3), (3, 3, 3, 3, 2)],
+    ),
+    "as-of of a query with itself, forward": Case(
+        plait.asof(*(2 * [counted(A, by="k")]), by="k", within=9, direction="forward"),
+        {"a": rows("ts k", (0, 1), (5, 1), (5, 2))},
+        [
+            (7, 3, 0, 4, 1, 1, 7, 4, 8, 1, 1),
+            (16, 7, 4, 8, 1, 1, None, None, None, None, None),
+            (16, 7, 4, 8, 2, 1, None, None, None, None, None),
+        ],
+    ),
     "windows are aligned at 0, half open, and an empty one gives no row": Case(
         counted(A),
         {"a": rows("ts k", (-1, 1), (0, 1), (3, 1), (12, 1))},

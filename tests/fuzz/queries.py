@@ -14,6 +14,7 @@ from tests.fuzz.feeds import Draw, Feed, Setting, feed, setting
 
 import plait
 from plait.query.bind import bind
+from plait.query.join import side_names
 from plait.query.types import column_type
 
 
@@ -98,10 +99,15 @@ class Maker:
         needs = [frozenset(p[side] if isinstance(p, tuple) else p for p in pairs) for side in (0, 1)]
         left = self.stream("a", needs[0])
         right = self.stream("b", needs[1]) if chance.random() < 0.85 or needs[0] != needs[1] else left
-        age = chance.choice((None, 0, 1, 3))
-        return plait.asof(
-            left, right, by=pairs, within=None if age is None else self.us(age), how=chance.choice(("left", "inner"))
-        )
+        return plait.asof(left, right, by=pairs, how=chance.choice(("left", "inner")), **self.looking())
+
+    def looking(self) -> dict[str, Any]:
+        """Where an as-of join looks, and how far."""
+        chance = self.chance
+        direction = chance.choice(("backward", "forward", "nearest"))
+        age = chance.choice((None, 0, 1, 3) if direction == "backward" else (0, 1, 3, 8))
+        within = None if age is None else self.us(age)
+        return {"within": within, "exact": chance.random() < 0.6, "direction": direction}
 
     def spans(self) -> plait.Query:
         chance = self.chance
@@ -285,9 +291,12 @@ class Maker:
         return self.joined(*sides, pool(1)[0])
 
     def _asof_of_aggregate(self) -> plait.Query:
-        windows = self._aggregate(self.stream("b", "k"), "k", by=("k",))
-        left = self.feeds["b"].stream if self.chance.random() < 0.3 else self.stream("a", "k")
-        return plait.asof(left, windows, by="k" if self.chance.random() < 0.6 else None, within=self.us(3))
+        windows = self._aggregate(self.stream("b", "k"), "k", by=("k",), name="w")
+        left: Any = self.feeds["b"].stream if self.chance.random() < 0.3 else self.stream("a", "k")
+        sides = (left, windows) if self.chance.random() < 0.6 else (windows, left)
+        sides = sides if self.chance.random() < 0.85 else (windows, windows)
+        made = plait.asof(*sides, by="k" if self.chance.random() < 0.6 else None, **self.looking())
+        return made if self.chance.random() < 0.7 else self._aggregate(made, f"{side_names(*sides)[0]}_k")
 
     def _operator_over_join(self) -> plait.Query:
         join = self._inner_join()

@@ -233,12 +233,14 @@ LEFT_TO_THE_SOAK = ("join within, every pair", "join within, equal, anti", "join
 QUICK_STREAMS = (
     "join within, band",
     "asof by",
+    "asof nearest by",
     "aggregate sliding by",
     "operator with timers",
     "dag aggregate of join",
 )
 STREAMS = ("join within, equal, left", "join last", "join tumbling", "join opaque text", "join by seq", "join late dropped",
-           "join names declared", "asof", "aggregate texts", "aggregate custom by", "aggregate tuples by",
+           "join names declared", "asof", "asof, not exact", "asof forward by, inner", "aggregate texts",
+           "aggregate custom by", "aggregate tuples by",
            "operator compiled, timers", "operator keeping rows", "dag join of joins", "dag asof of aggregate")  # fmt: skip
 BATCH = ("batch 1x1", "batch 2x2", "batch hash")
 BY_ROWS = ("join late dropped", "aggregate texts", "operator keeping rows")  # Spark reads the files

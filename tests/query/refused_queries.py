@@ -145,6 +145,29 @@ JOINS = {
     "an unknown kind of as-of join": Refusal(
         asof(how="semi"), QueryError, "how='semi' is no kind of as-of join", do="'left' or 'inner'"
     ),
+    "a misspelt direction": Refusal(
+        asof(direction="backwards"),
+        QueryError,
+        "direction='backwards' is no direction",
+        "there are 'backward', 'forward', 'nearest'",
+        "Did you mean 'backward'?",
+    ),
+    "no direction": Refusal(
+        asof(direction=None, within=1), QueryError, "direction=None is no direction", "'nearest'", "Use one of them"
+    ),
+    "as-of that waits for ever": Refusal(
+        asof(direction="forward"),
+        QueryError,
+        "direction='forward' without within=",
+        "has waited long enough",
+        "direction='backward'",
+    ),
+    "nearest that waits for ever": Refusal(
+        asof(direction="nearest", by="s"), QueryError, "direction='nearest' without within=", do="within='10s'"
+    ),
+    "exact that is a word": Refusal(
+        asof(exact="yes"), QueryError, "exact='yes' is neither true nor false", do="at the same ts matches"
+    ),
     "as-of by a number": Refusal(asof(by=5), QueryError, "by=5 names no columns", do="(left, right) pairs"),
     "as-of by a set": Refusal(asof(by={"s"}), QueryError, "by={'s'} names no columns", do="a list of columns"),
     "as-of by three columns at once": Refusal(

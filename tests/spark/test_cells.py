@@ -276,6 +276,8 @@ WINDOWS = {
     "tumbling count": (plait.join(A, B, on="l.v = r.v", tumbling_count=30), 2),
     "as-of": (plait.asof(A, B, by="v", within=30), 1),
     "unbounded as-of": (plait.asof(A, B, by="v"), 1),
+    "as-of, forward": (plait.asof(A, B, by="v", within=30, direction="forward"), 1),
+    "as-of, nearest": (plait.asof(A, B, by="v", within=20, direction="nearest", exact=False), 1),
 }
 
 

@@ -64,6 +64,8 @@ QUERIES = {
     "tumbling count": lambda q, t: plait.join(q, t, on=near, tumbling_count=40),
     "as-of": lambda q, t: plait.asof(t, q, by="x", within=40),
     "as-of, last": lambda q, t: plait.asof(q, t),
+    "as-of, forward": lambda q, t: plait.asof(t, q, by="x", within=15, direction="forward", exact=False),
+    "as-of, nearest, self": lambda q, t: plait.asof(q, q, by="x", within=9, direction="nearest"),
     "self": lambda q, t: plait.join(q, q, on="l.x < r.x - 5", within=12),
 }
 
@@ -335,7 +337,9 @@ def test_the_ends_of_time(two: Any) -> None:
     for query in (plait.join(a, b, within=EDGE), plait.join(a, b, within=(EDGE, 0), how="left"),
                   plait.join(a, b, on="l.ts < r.ts", within=(0, EDGE - 1), how="left"),
                   plait.join(a, b, on="l.ts < r.ts", within=(0, EDGE - 1), how="anti"),
-                  plait.join(a, b, last=1), plait.asof(a, b, within=EDGE), plait.asof(a, b)):  # fmt: skip
+                  plait.join(a, b, last=1), plait.asof(a, b, within=EDGE), plait.asof(a, b),
+                  plait.asof(a, b, within=EDGE, direction="forward"), plait.asof(a, b, within=EDGE, direction="nearest"),
+                  plait.asof(a, b, within=EDGE - 1, direction="nearest", exact=False)):  # fmt: skip
         assert_identical(collected(query.on_spark(frames, layout=(2, 1))), query.reference({"a": left, "b": right}))
     beyond = plait.join(a, b, on="l.ts < r.ts", within=(0, EDGE), how="left")
     with pytest.raises(plait.DataError, match="beyond 64 bits"):

@@ -48,7 +48,7 @@ _STREAM = ("time", "unit", "source", "sources", "seq", "disorder", "late", "behi
 _PLACE = ("path", "format")
 _QUERIES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "join": (("left", "right"), ("on", "within", "last", "tumbling", "tumbling_count", "how")),
-    "asof": (("left", "right"), ("by", "within", "how")),
+    "asof": (("left", "right"), ("by", "within", "exact", "direction", "how")),
     "aggregate": (("input",), ("size", "advance", "session", "by", "compute")),
     "rows": (("input",), ("where", "select", "drop", "rename")),
     "union": ((), ("inputs",)),

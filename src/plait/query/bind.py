@@ -19,7 +19,7 @@ from plait.query.dedup import Dedup
 from plait.query.join import HOWS, Asof, Join, side_names
 from plait.query.operator import Operator
 from plait.query.predicate import Predicate
-from plait.query.row_by_row import TS, BoundStep, Expressed, Kept, RowByRow, Select, Union, computed
+from plait.query.row_by_row import TS, BoundStep, Expressed, Kept, Made, RowByRow, Select, Union, computed
 from plait.query.stream import Stream
 from plait.query.types import column_type, is_number
 from plait.schema import joint_time_type, time_kind
@@ -254,6 +254,7 @@ def _bind_aggregate(node: Aggregate, inputs: tuple[Bound, ...], ts_type: pa.Data
     keys = _keys(node, source.schema)
     edge = node.window.edge_type(ts_type)
     computed = [pa.field(name, f.result_type(source.schema, label)) for name, f in node.compute]
+    inputs = (_without_unread(node, source),)
     schema = pa.schema(
         [pa.field("ts", ts_type), pa.field("window_start", edge), pa.field("window_end", edge), *keys, *computed]
     )
@@ -275,6 +276,26 @@ def _with_expressions(node: Aggregate, source: Bound) -> Bound:
         return source
     own = None if isinstance(source.node, Stream) else TS
     return then(source, Select(tuple(new), adds=True).bind(source.schema, own))
+
+
+def _without_unread(node: Aggregate, source: Bound) -> Bound:
+    """The input without computed columns that the aggregate does not read. They are computed nowhere, and read nowhere."""
+    conditions = [f.where.bind_value(source.schema) for _, f in node.compute if f.where is not None]
+    every = conditions + [value for step in source.steps for value in step.values()]
+    if not any(isinstance(step, Made) for step in source.steps) or any(each.expr is None for each in every):
+        return source  # a function that was not traced may look at any column
+    wanted = {*node.by, *(name for _, function in node.compute for name in function.columns)}
+    wanted |= {name for each in conditions for name in each.reads[0]}
+    wanted |= set() if isinstance(source.node, Stream) else {TS}
+    steps: list[BoundStep] = []
+    for step in reversed(source.steps):
+        if isinstance(step, Made):
+            # A table without columns would not know how many rows it has.
+            step = Made(tuple(c for c in step.columns if c[0].name in wanted) or step.columns[:1])
+            wanted = {given for _, given in step.columns if isinstance(given, str)}
+        wanted |= {name for value in step.values() for name in value.reads[0]}
+        steps.insert(0, step)
+    return then(source.bare, *steps)
 
 
 def _bind_dedup(node: Dedup, inputs: tuple[Bound, ...], ts_type: pa.DataType) -> Bound:

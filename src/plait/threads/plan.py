@@ -303,9 +303,9 @@ def plan(query: Query, options: Options) -> AnyPlan:
     kind = query.how if isinstance(query, Join) else "asof"
     if options.elastic is not None:
         return _elastic_join(kind, options)
-    workers = options.workers or (
-        model.workers_for(options.layout) or 1 if options.strategy == "sequential" else _default(options)
-    )
+    # Of a tuple an as-of join's worker does less than the thread that pushes it, and every worker sees all right ones.
+    one = options.strategy == "sequential" or kind == "asof"
+    workers = options.workers or (model.workers_for(options.layout) or 1 if one else _default(options))
     machine = kept()
     meets = model.meets(query.window, options.rates) if machine is not None and isinstance(query, Join) else None
     advice = ""

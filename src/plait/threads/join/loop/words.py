@@ -54,7 +54,9 @@ CREW: Final = 77  # how many workers there are
 SLICED: Final = (
     78  # address of the epochs' words (`threads.gate.epochs`), where threads serve shares by turns; 0: one each
 )
-ASOF: Final = 79  # sliced: 1 if the loop is `asof.work_asof`
+ASOF: Final = (
+    79  # address of what an as-of join's worker keeps (`asof_memory`), whose loop is `asof.work_asof`; 0: no such join
+)
 LEFT_SIZES: Final = 80  # bytes a value, by column; then the right side's
 MAX_COLS: Final = 24  # of one side
 COLUMNS: Final = 128  # addresses of the batch's columns, MAX_COLS of the left side, then as many of the right
