@@ -497,7 +497,6 @@ ROW_BY_ROW = {
     ),
 }  # fmt: skip
 
-REFUSALS = JOINS | AGGREGATES | OPERATORS | BINDING | ROW_BY_ROW
 DEDUPS = {
     "a dedup by no column's name": Refusal(
         dedup(by=[""]), QueryError, "by=[''] names no columns", do="Pass a column's name or a list of them"
@@ -529,4 +528,4 @@ DEDUPS = {
     ),
 }
 
-REFUSALS = JOINS | AGGREGATES | DEDUPS | OPERATORS | BINDING
+REFUSALS = JOINS | AGGREGATES | DEDUPS | OPERATORS | BINDING | ROW_BY_ROW
