@@ -245,7 +245,7 @@ def test_dedup_over_many_rows(duck: Any, by: tuple[str, ...]) -> None:
 
 
 def asof_sql(by: Sequence[str], age: int | None, how: str, exact: bool) -> str:
-    """`pos` is unique over both streams, so DuckDB's ASOF finds the last tuple before, of whatever ts; or the last at that ts, too:
+    """`pos` is unique over both streams, so DuckDB's ASOF finds the last tuple before, of whatever ts; or that at the ts, too:
     `edge` is the place of the last tuple of any stream there.
     """
     edge = "(select max(t.pos) from (select pos, ts from a union all select pos, ts from b) t where t.ts <= a.ts)"
