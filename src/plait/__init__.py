@@ -26,6 +26,7 @@ from plait.query import ALL, FILE, PARTITION, Query, Stream, aggregate, asof, jo
 from plait.query import functions as _functions
 from plait.query import statistics as _statistics
 from plait.query.functions import *  # noqa: F403 - the registered aggregate functions
+from plait.query.select import sql
 from plait.query.statistics import *  # noqa: F403
 from plait.query.textual import text
 from plait.query.trace import maximum, minimum
@@ -34,7 +35,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ALL", "FILE", "PARTITION", "BehindError", "DataError", "LateError", "PendingError", "PlaitError", "Query",
-    "QueryError", "RunError", "Stream", "aggregate", "asof", "join", "maximum", "minimum", "operator", "stream", "text",
+    "QueryError", "RunError", "Stream", "aggregate", "asof", "join", "maximum", "minimum", "operator", "sql", "stream", "text",
     "timer", "union",
 ]  # fmt: skip
 __all__ += _functions.__all__ + _statistics.__all__
