@@ -153,23 +153,26 @@ def pair_schema(left: pa.Schema, right: pa.Schema | None, names: tuple[str, str]
     return pa.schema([("ts", pa.int64()), *renamed])
 
 
-def join(left: Relation, right: Relation, fits: Fits, holds: Truth, *, how: str = "inner", after: int = 0,
+def join(left: Relation, right: Relation, fits: Fits, holds: Truth, *, how: str = "inner", before: int = 0, after: int = 0,
          names: tuple[str, str] = ("left", "right")) -> Relation:  # fmt: skip
     found = matches(left, right, fits, holds)
-    ever_matched = {key(l, 0) for _, l, _ in found}
-    lone = [l for l in left.tuples if key(l, 0) not in ever_matched]
+    ever_matched = {key(t, side) for _, *pair in found for side, t in enumerate(pair)}
     tuples = []
-    if how in ("inner", "left"):
+    if how in ("inner", "left", "right", "full"):
         tuples += [Tup(k[0][0], k, (k[0][0], *l.values, *r.values)) for k, l, r in found]
     if how == "semi":
         firsts = {key(l, 0): (k, l) for k, l, _ in reversed(found)}
         tuples += [Tup(k[0][0], k, (k[0][0], *l.values)) for k, l in firsts.values()]
-    if how in ("left", "anti"):
-        nulls = (None,) * len(right.schema) if how == "left" else ()
-        for l in lone:
-            ts = l.ts + after
-            tuples.append(Tup(ts, ((ts, AFTER_INPUTS), key(l, 0)), (ts, *l.values, *nulls)))
-    right_schema = right.schema if how in ("inner", "left") else None
+    nulls = [(None,) * len(side.schema) for side in (left, right)]
+    if how in ("left", "full", "anti"):
+        for l in [l for l in left.tuples if key(l, 0) not in ever_matched]:
+            values = l.values if how == "anti" else (*l.values, *nulls[1])
+            tuples.append(Tup(l.ts + after, ((l.ts + after, AFTER_INPUTS, 0), key(l, 0)), (l.ts + after, *values)))
+    if how in ("right", "full"):
+        for r in [r for r in right.tuples if key(r, 1) not in ever_matched]:
+            ts = r.ts + before
+            tuples.append(Tup(ts, ((ts, AFTER_INPUTS, 1), key(r, 1)), (ts, *nulls[0], *r.values)))
+    right_schema = right.schema if how not in ("semi", "anti") else None
     return in_order(pair_schema(left.schema, right_schema, names), tuples)
 
 

@@ -252,13 +252,16 @@ def make_join(left: Given, right: Given, how: str, window: tuple[str, Any], cond
         "tumbling_count": lambda: define.tumbling_count(value, left.relation, right.relation),
     }[option]()
     query = plait.join(left.stream, right.stream, on=condition.written(form), how=how, **{option: value})
-    expected = define.join(left.relation, right.relation, fits, condition.truth(form), how=how, after=after,
+    expected = define.join(left.relation, right.relation, fits, condition.truth(form), how=how, before=before, after=after,
                            names=side_names(left, right))  # fmt: skip
     return Case(query, distinct(left, right), expected)
 
 
+HOWS = ("inner", "left", "right", "full", "semi", "anti")
+
+
 @st.composite
-def time_joins(draw: st.DrawFn, hows: tuple[str, ...] = ("inner", "left", "semi", "anti"), **options: Any) -> Case:
+def time_joins(draw: st.DrawFn, hows: tuple[str, ...] = HOWS, **options: Any) -> Case:
     left, right = draw(pairs_of_streams(**options))
     value = draw(st.one_of(_SPANS, st.tuples(_SPANS, _SPANS)))
     return make_join(left, right, draw(st.sampled_from(hows)), ("within", value), *draw(conditions()))

@@ -7,7 +7,7 @@ up to ``input`` has already told them apart. No worker, partition or batch numbe
 
     tuple of a stream   (ts, input, source, seq)
     join result         (trigger's key, partner's key)
-    unmatched row       ((ts, AFTER_INPUTS), left row's key)     follows every result at that ts
+    unmatched row       ((ts, AFTER_INPUTS + input), its key)    follows every result at that ts, left ones first
     as-of result        (left row's key, partner's key or ())
     aggregate row       (window's last microsecond, key columns ...)
     count-window row    (closing tuple's key)
@@ -33,7 +33,8 @@ TS_MAX: Final = 2**62
 BEFORE_ALL: Final = -(2**63)  # progress of a declared source that has not spoken
 AFTER_ALL: Final = 2**63 - 1  # progress of a source that has ended
 
-#: Stands where `input` stands in a key, above every input: sorts after all tuples of its ts.
+#: Stands where `input` stands in a key, above every input: sorts after all tuples of its ts. A join's unmatched rows add their
+#: input to it: at one ts they come by input, though their own keys begin with other times.
 AFTER_INPUTS: Final = 2**31 - 1
 
 Key = tuple[Any, ...]

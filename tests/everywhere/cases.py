@@ -73,6 +73,23 @@ CASES: dict[str, Case] = {
         NEAR,
         [(2, 0, 1), (5, 5, 1), (7, 5, 2)],
     ),
+    "a right row without a partner waits for left ones": Case(
+        plait.join(A, B, on="l.k = r.k", within=(1, 3), how="right"),
+        NEAR,
+        [(2, 0, 1, 2, 1), (3, 0, 1, 3, 1), (7, 5, 2, 7, 2), (9, None, None, 8, None)],
+    ),
+    "full: rows of both sides; at one moment the left ones come first, though a right one is older": Case(
+        plait.join(A, B, on="l.k = r.k", within=(4, 1), how="full"),
+        NEAR | {"b": rows("ts k", (2, 7), (4, 1), (6, None))},
+        [
+            (1, 0, 1, None, None),
+            (5, 5, 1, 4, 1),
+            (6, 5, 2, None, None),
+            (6, None, None, 2, 7),
+            (10, 9, None, None, None),
+            (10, None, None, 6, None),
+        ],
+    ),
     "anti": Case(plait.join(A, B, on="l.k = r.k", within=3, how="anti"), NEAR, [(12, 9, None)]),
     "results come by the later tuple, then by the earlier one": Case(
         plait.join(A, B, on=None, within=5),

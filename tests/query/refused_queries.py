@@ -93,7 +93,7 @@ JOINS = {
         lambda: plait.asof(quotes, None), QueryError, "The right input of asof is None", do="plait.stream(...)"
     ),
     "an unknown kind of join": Refusal(
-        join(last=1, how="outer"), QueryError, "how='outer' is no kind of join", do="'inner', 'left', 'semi', 'anti'"
+        join(last=1, how="outer"), QueryError, "how='outer' is no kind of join", do="'inner', 'left', 'right', 'full', 'semi', 'anti'"
     ),
     "left over a count window": Refusal(
         join(last=1, how="left"), QueryError, "how='left' with a count window", "only a time window", "Use within="

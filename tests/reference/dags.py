@@ -44,7 +44,7 @@ def aggregate_of_join(draw: Draw, a: Given, b: Given, c: Given) -> tuple[Any, Re
     how = draw(st.sampled_from(("left", "inner")))
     on, holds = draw(st.sampled_from(((None, every_pair), ("l.k = r.k", same("k", "k")))))
     join = plait.join(a.stream, b.stream, on=on, within=(1, 2), how=how)
-    joined = define.join(a.relation, b.relation, define.within(1, 2), holds, how=how, after=2, names=("a", "b"))
+    joined = define.join(a.relation, b.relation, define.within(1, 2), holds, how=how, before=1, after=2, names=("a", "b"))
     query, by_definition = summary("b_k")
     by = draw(st.sampled_from(((), ("a_s",), ("b_x",))))
     if draw(st.booleans()):
@@ -60,21 +60,22 @@ def join_of_aggregate(draw: Draw, a: Given, b: Given, c: Given) -> tuple[Any, Re
     windows = plait.aggregate(a.stream, size="2us", by="k", compute=query, name="w")
     by_k = define.aggregate_spans(a.relation, 2, 2, ("k",), by_definition)
     other = draw(st.sampled_from((a, b)))
-    how = draw(st.sampled_from(("inner", "left", "semi", "anti")))
+    how = draw(st.sampled_from(("inner", "left", "right", "full", "semi", "anti")))
     if draw(st.booleans()):
         join = plait.join(windows, other.stream, on=lambda w, o: w.k == o.k, within=(2, 1), how=how)
-        return join, define.join(by_k, other.relation, define.within(2, 1), same("k", "k"), how=how, after=1,
+        return join, define.join(by_k, other.relation, define.within(2, 1), same("k", "k"), how=how, before=2, after=1,
                                  names=("w", other.stream.name))  # fmt: skip
     join = plait.join(other.stream, windows, on="r.k = l.k", within=(2, 1), how=how)
-    return join, define.join(other.relation, by_k, define.within(2, 1), same("k", "k"), how=how, after=1,
+    return join, define.join(other.relation, by_k, define.within(2, 1), same("k", "k"), how=how, before=2, after=1,
                              names=(other.stream.name, "w"))  # fmt: skip
 
 
 def join_of_joins(draw: Draw, a: Given, b: Given, c: Given) -> tuple[Any, Relation]:
     """Three streams; the inner join stands left or right and has unmatched rows, or is a count window."""
-    how = draw(st.sampled_from(("inner", "left", "semi", "anti")))
-    inner = plait.join(a.stream, b.stream, on="l.s = r.s", within=1, how=how, name="j")
-    j = define.join(a.relation, b.relation, define.within(1, 1), same("s", "s"), how=how, after=1, names=("a", "b"))
+    how = draw(st.sampled_from(("inner", "left", "right", "full", "semi", "anti")))
+    inner = plait.join(a.stream, b.stream, on="l.s = r.s", within=(2, 1), how=how, name="j")
+    j = define.join(a.relation, b.relation, define.within(2, 1), same("s", "s"), how=how, before=2, after=1,
+                    names=("a", "b"))  # fmt: skip
     if draw(st.booleans()):
         fits = define.last(2, j, c.relation)
         return plait.join(inner, c.stream, last=2), define.join(j, c.relation, fits, every_pair, names=("j", "c"))

@@ -118,25 +118,29 @@ def within(before: int, after: int) -> str:
 
 
 def join_sql(how: str, before: int, after: int, on: str) -> str:
-    """Every kind of join over a time window. Unmatched rows follow the results at their ts, by the left row's place."""
+    """Every kind of join over a time window. Unmatched rows follow the results at their ts, left ones first, by their place."""
     matched = f"({within(before, after)}) and ({on})"
     pairs = (f"select greatest(l.ts, r.ts) as ts, 0 as unmatched, {TRIGGER} as t, {PARTNER} as p, l.pos as lpos, "
              f"r.pos as rpos from a l join b r on {matched}")  # fmt: skip
     lone = (f"select l.ts + {after}, 1, l.pos, 0, l.pos, null from a l "
             f"where not exists (select 1 from b r where {matched})")  # fmt: skip
+    other = (f"select r.ts + {before}, 2, r.pos, 0, null, r.pos from b r "
+             f"where not exists (select 1 from a l where {matched})")  # fmt: skip
     first = f"select * from ({pairs}) qualify row_number() over (partition by lpos order by t, p) = 1"
-    chosen = {"inner": pairs, "left": f"{pairs} union all {lone}", "semi": first, "anti": lone}[how]
-    columns = f"{LEFT}, {RIGHT}" if how in ("inner", "left") else LEFT
-    return (f"select c.ts, {columns} from ({chosen}) as c(ts, unmatched, t, p, lpos, rpos) join a l on l.pos = c.lpos "
+    chosen = {"inner": pairs, "left": f"{pairs} union all {lone}", "right": f"{pairs} union all {other}",
+              "full": f"{pairs} union all {lone} union all {other}", "semi": first, "anti": lone}[how]  # fmt: skip
+    columns = LEFT if how in ("semi", "anti") else f"{LEFT}, {RIGHT}"
+    return (f"select c.ts, {columns} from ({chosen}) as c(ts, unmatched, t, p, lpos, rpos) left join a l on l.pos = c.lpos "
             f"left join b r on r.pos = c.rpos order by c.ts, unmatched, t, p")  # fmt: skip
 
 
 # --- joins --------------------------------------------------------------------------------------------------
 
+HOWS = ("inner", "left", "right", "full", "semi", "anti")
 CONDITIONS = ("true", "l.k = r.k", "abs(l.k - r.k) <= 1 and abs(l.x - r.x) <= 1.0", "l.s = r.s or l.w > r.w")
 
 
-@pytest.mark.parametrize("how", ["inner", "left", "semi", "anti"])
+@pytest.mark.parametrize("how", HOWS)
 @settings(max_examples=examples(25))
 @given(data=SMALL, before=st.integers(0, 4), after=st.integers(0, 4), on=st.sampled_from(CONDITIONS))
 def test_time_window(duck: Any, how: str, data: Tables, before: int, after: int, on: str) -> None:
@@ -144,7 +148,7 @@ def test_time_window(duck: Any, how: str, data: Tables, before: int, after: int,
     check(duck, query, data, join_sql(how, before, after, on))
 
 
-@pytest.mark.parametrize("how", ["inner", "left", "semi", "anti"])
+@pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize("on", CONDITIONS)
 def test_time_window_over_many_rows(duck: Any, how: str, on: str) -> None:
     check(duck, plait.join(A, B, on=on, within=(9, 5), how=how), LARGE, join_sql(how, 9, 5, on))

@@ -26,7 +26,7 @@ def test_inner_join(case: Case, execute: Execute) -> None:
     judge(case, execute)
 
 
-@pytest.mark.parametrize("how", ["left", "semi", "anti"])
+@pytest.mark.parametrize("how", ["left", "right", "full", "semi", "anti"])
 @given(data=st.data())
 def test_other_joins(data: st.DataObject, how: str, execute: Execute) -> None:
     judge(data.draw(strategies.time_joins(hows=(how,))), execute)
@@ -53,7 +53,7 @@ def test_asof(case: Case, execute: Execute) -> None:
 def test_forms_of_a_condition(data: st.DataObject, condition: Any, execute: Execute) -> None:
     """SQL text, traced and opaque functions of one condition, over the same rows."""
     left, right = data.draw(strategies.pairs_of_streams(max_rows=6, layouts=("one",)))
-    how = data.draw(st.sampled_from(("inner", "left", "semi", "anti")))
+    how = data.draw(st.sampled_from(strategies.HOWS))
     for form in ("sql", "traced", "opaque"):
         if condition.has(form):
             judge(strategies.make_join(left, right, how, ("within", (2, 1)), condition, form), execute)
@@ -105,6 +105,17 @@ def test_an_unmatched_row_follows_all_results_at_its_ts() -> None:
     assert pairs(plait.join(A, B, on=on, within=(0, 2), how="left").reference(data)) == ["3:ym", "3:x-", "4:yn"]
     assert pairs(plait.join(A, B, on=on, within=(0, 2), how="anti").reference(data)) == ["3:x"]
     assert pairs(plait.join(A, B, on=on, within=(0, 2), how="semi").reference(data)) == ["3:y"]
+
+
+def test_unmatched_rows_at_one_ts_come_by_input() -> None:
+    """The left row x waits 1, to 5. The right row m waits 4, to 5, too: it is the older one, and comes after x all the same."""
+    data = {"a": marks([4, 9], "xy"), "b": marks([1, 9], "mn")}
+    on, within = "l.of = 'y' and r.of = 'n'", (4, 1)
+    assert pairs(plait.join(A, B, on=on, within=within, how="right").reference(data)) == ["5:-m", "9:yn"]
+    assert pairs(plait.join(A, B, on=on, within=within, how="full").reference(data)) == ["5:x-", "5:-m", "9:yn"]
+    assert pairs(plait.join(A, B, on="false", within=within, how="full").reference(data)) == [
+        "5:x-", "5:-m", "10:y-", "13:-n"
+    ]  # fmt: skip
 
 
 def test_a_tuple_meets_itself_unless_excluded() -> None:

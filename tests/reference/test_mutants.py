@@ -68,7 +68,7 @@ ROUNDED = (0.1, 0.7, 1e17, -1e17)
 #: By what they exercise: how a case is run, where it comes from, and how many.
 SAMPLES: dict[str, tuple[Check, Callable[[], list[Case]]]] = {
     "time": (as_a_table, sample(strategies.time_joins(**MANY), 80)),
-    "unmatched": (as_a_table, sample(strategies.time_joins(hows=("left", "anti"), **MANY), 60)),
+    "unmatched": (as_a_table, sample(strategies.time_joins(hows=("left", "right", "full", "anti"), **MANY), 60)),
     "count": (as_a_table, sample(strategies.count_joins(**MANY), 30)),
     "tumbling": (as_a_table, sample(strategies.tumbling_joins(**MANY), 30)),
     "tumbling count": (as_a_table, sample(strategies.tumbling_count_joins(**MANY), 30)),
@@ -81,7 +81,7 @@ SAMPLES: dict[str, tuple[Check, Callable[[], list[Case]]]] = {
     "sql": (as_a_table, lambda: expressions.fixed_cases("sql", 220)),
     "python": (as_a_table, lambda: expressions.fixed_cases("python", 220)),
     "delivery": (step_by_step, sample(
-        st.one_of(strategies.time_joins(hows=("left", "anti"), declared=True),
+        st.one_of(strategies.time_joins(hows=("left", "full", "anti"), declared=True),
                   operators(programs=ENDING, declared=True), strategies.span_aggregates(declared=True),
                   strategies.count_aggregates(declared=True)), 120)),
 }  # fmt: skip
@@ -151,10 +151,14 @@ PLANTED: dict[str, tuple[tuple[str, str, str, str], ...]] = {
         ("purge of right rows off by one", "time", "right[0].row.ts > before", "right[0].row.ts >= before"),
         ("purge with the sides swapped", "time", "left[0].row.ts > after", "left[0].row.ts > before"),
         ("unmatched row one microsecond early", "unmatched",
-         "self._emit_unmatched(entry, entry.row.ts + self.window.after_us)",
-         "self._emit_unmatched(entry, entry.row.ts + self.window.after_us - 1)"),
-        ("unmatched row decided too early", "unmatched", "self.window.after_us < ts", "self.window.after_us <= ts"),
-        ("unmatched row decided too late", "delivery", "self.window.after_us < ts", "self.window.after_us < ts - 1"),
+         "self._emit_unmatched(entry, input, moment)", "self._emit_unmatched(entry, input, moment - 1)"),
+        ("unmatched row decided too early", "unmatched", "if moment >= ts:", "if moment > ts:"),
+        ("unmatched row decided too late", "delivery", "if moment >= ts:", "if moment >= ts - 1:"),
+        ("unmatched rows wait as the other side's do", "unmatched",
+         "(self.window.after_us, self.window.before_us)", "(self.window.before_us, self.window.after_us)"),
+        ("unmatched rows of both sides in one order of theirs", "dags", "AFTER_INPUTS + input", "AFTER_INPUTS"),
+        ("a right row's match is not noted", "unmatched",
+         "left.matched = right.matched = True", "left.matched = True"),
         ("semi at every match", "time", 'self.how == "semi" and first', 'self.how == "semi"'),
         ("ts of the partner", "time",
          "Row(trigger.row.ts, key, (trigger.row.ts, *left.row.values, *right",

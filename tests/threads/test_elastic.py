@@ -78,7 +78,7 @@ def whole(rows: int) -> tuple[Any, dict[str, pa.Table]]:
     return query, meters(rows)[1]
 
 
-MADE = [band, meters, kept("left"), kept("semi"), kept("anti"), latest("inner"), latest("left"), whole]
+MADE = [band, meters, kept("left"), kept("right"), kept("full"), kept("semi"), kept("anti"), latest("inner"), latest("left"), whole]
 
 
 def run_through(

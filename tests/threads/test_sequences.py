@@ -120,13 +120,13 @@ def sampled(seed: int = 20) -> list[tuple[Any, ...]]:
     dice = random.Random(seed)
     axes: list[list[Any]] = [
         list(range(len(PLANS))), list(CONDITIONS), list(WINDOWS), [0, 1, 2], [1, 3], [1, 64, 2048],
-        ["inner", "left", "semi", "anti"],
+        ["inner", "left", "right", "full", "semi", "anti"],
     ]  # fmt: skip
     missing = {(i, a, j, b) for i, j in itertools.combinations(range(len(axes)), 2) for a in axes[i] for b in axes[j]}
     drawn = []
     for _ in range(150):
         case = tuple(dice.choice(axis) for axis in axes)
-        if case[6] != "inner" and (case[2] != "time" or not any_kind(PLANS[case[0]])):
+        if case[6] != "inner" and (case[2] != "time" or not serves(PLANS[case[0]], case[6])):
             case = (*case[:6], "inner")
         new = {(i, case[i], j, case[j]) for i, j in itertools.combinations(range(len(axes)), 2)} & missing
         if new:
@@ -135,8 +135,37 @@ def sampled(seed: int = 20) -> list[tuple[Any, ...]]:
     return drawn
 
 
-def any_kind(plan: dict[str, Any]) -> bool:
-    return plan.get("workers") == 1 or plan.get("layout", (0, 0))[1] == 1
+def serves(plan: dict[str, Any], how: str) -> bool:
+    """One worker serves every kind of join; a line of them those that ask for one side's partners; any grid a full join."""
+    rows, columns = plan.get("layout", (0, 0))
+    return plan.get("workers") == 1 or {"right": rows == 1, "full": rows > 0}.get(how, columns == 1)
+
+
+OUTER_PLANS = [plan for plan in PLANS if plan["strategy"] in ("sequential", "dpjoin")]
+ELASTIC: list[dict[str, Any]] = [{"elastic": 3, "workers": 2}]
+
+
+@pytest.mark.parametrize("how", ["right", "full"])
+@pytest.mark.parametrize("plan", OUTER_PLANS + ELASTIC, ids=str)
+def test_rows_of_both_sides_wait_for_partners(plan: dict[str, Any], how: str) -> None:
+    if not serves(plan, how) and plan not in ELASTIC:
+        with pytest.raises(plait.QueryError, match=r"for a right join.*partners of a right row.*Use layout=\(1, "):
+            query("band", "time", how).on_threads(**plan)
+        return
+    for order, batch in (("strict", 16), ("none", 64)):
+        got = outcome(query("band", "time", how), TABLES, 3, 2, plain=True, batch=batch, order=order, **plan)
+        want = expected("band", "time", how, TABLES)
+        assert sorted(as_rows(got)) == as_rows(want)
+        if order == "strict":
+            assert_same(got, want)
+
+
+def test_a_full_join_s_rings_may_be_full_of_rows_that_are_not_alone() -> None:
+    """Each of three workers holds every right row for alone; nearly none is. Rings of the least size fill up, and are emptied."""
+    tables = {"a": stream("a", 4000, 5, sources=3), "b": stream("b", 6000, 6, sources=3)}
+    made = query("equality", "time", "full")
+    got = outcome(made, tables, 1, 1, plain=False, layout=(3, 1), unread_results=16)
+    assert_same(got, made.reference(tables, keys=True))
 
 
 @pytest.mark.parametrize("case", sampled(), ids=lambda case: "-".join(map(str, case)))
@@ -175,7 +204,7 @@ def test_orders_of_the_output(order: str, plan: int) -> None:
         assert triggers(got) == triggers(want)
 
 
-@pytest.mark.parametrize("how", ["left", "semi", "anti"])
+@pytest.mark.parametrize("how", ["left", "right", "full", "semi", "anti"])
 @pytest.mark.parametrize("workers", [2, 3])
 def test_triggers_in_order_have_unmatched_rows_at_their_moment(how: str, workers: int) -> None:
     """They have no trigger but the moment at which no partner can come any more."""

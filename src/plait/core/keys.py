@@ -83,9 +83,9 @@ def window_rows(ts: Any, by: Iterable[Any]) -> pa.Array:
     return join(ints(numbers), *(wrapped(one_piece(column)) for column in by), n=len(numbers))
 
 
-def at_last(ts: np.ndarray) -> pa.Array:
-    """(ts, AFTER_INPUTS): what stands before the keys of results that follow every other one at that ts."""
-    return join(ints(ts), constant(order.AFTER_INPUTS, len(ts)), n=len(ts))
+def at_last(ts: np.ndarray, input: int = 0) -> pa.Array:
+    """(ts, AFTER_INPUTS + input): what stands before the keys of results that follow every other one at that ts."""
+    return join(ints(ts), constant(order.AFTER_INPUTS + input, len(ts)), n=len(ts))
 
 
 def told_apart(keys: pa.Array, number: np.ndarray) -> pa.Array:

@@ -15,7 +15,7 @@ from plait.encodings import plain_schema
 from plait.errors import QueryError
 from plait.query.aggregate import Aggregate
 from plait.query.base import Node, Query
-from plait.query.join import Asof, Join, side_names
+from plait.query.join import HOWS, Asof, Join, side_names
 from plait.query.operator import Operator
 from plait.query.predicate import Predicate
 from plait.query.row_by_row import TS, BoundStep, Expressed, Kept, RowByRow, Select, Union, computed
@@ -188,10 +188,8 @@ def _bind_join(node: Join, inputs: tuple[Bound, ...], ts_type: pa.DataType) -> B
     """A join's columns; its condition, resolved and checked."""
     left, right = inputs
     predicate = node.predicate.bind(left.schema, right.schema)
-    if node.how in ("semi", "anti"):
-        schema = _pair_schema(node, left.schema, None, ts_type)
-    else:
-        schema = _pair_schema(node, left.schema, right.schema, ts_type, right_nullable=node.how == "left")
+    how = HOWS[node.how]
+    schema = _pair_schema(node, left.schema, right.schema if 1 in how.shown else None, ts_type, nullable=how.nullable)
     return Bound(node, inputs, schema, time_kind(ts_type), predicate)
 
 
@@ -216,7 +214,7 @@ def _bind_asof(node: Asof, inputs: tuple[Bound, ...], ts_type: pa.DataType) -> B
                 why="they can't be equal",
                 do="Cast one of the columns",
             )
-    schema = _pair_schema(node, left.schema, right.schema, ts_type, right_nullable=node.how == "left")
+    schema = _pair_schema(node, left.schema, right.schema, ts_type, nullable=(1,) if node.how == "left" else ())
     return Bound(node, inputs, schema, time_kind(ts_type))
 
 
@@ -235,14 +233,14 @@ def pair_names(node: Join | Asof, *sides: Sequence[str]) -> list[str]:
 
 
 def _pair_schema(node: Join | Asof, left: pa.Schema, right: pa.Schema | None, ts_type: pa.DataType, *,
-                 right_nullable: bool = False) -> pa.Schema:  # fmt: skip
-    """`ts`, then the left row's columns, then the right row's."""
+                 nullable: tuple[int, ...] = ()) -> pa.Schema:  # fmt: skip
+    """`ts`, then the left row's columns, then the right row's. `nullable`: the sides that may be missing in a result."""
     sides = (left,) if right is None else (left, right)
     names = iter(pair_names(node, *(side.names for side in sides)))
     fields = [pa.field(next(names), ts_type)]
     for side, schema in enumerate(sides):
         for column in schema:
-            fields.append(pa.field(next(names), column.type, column.nullable or (side == 1 and right_nullable)))
+            fields.append(pa.field(next(names), column.type, column.nullable or side in nullable))
     result = pa.schema(fields)
     for name in result.names:
         if result.names.count(name) > 1:

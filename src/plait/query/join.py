@@ -7,7 +7,7 @@ A kind of window is a class here, with what a query has to know of it. How far b
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -17,7 +17,40 @@ from plait.query.predicate import Predicate, predicate
 from plait.query.stream import Stream
 from plait.schema import duration_text, duration_us, listed
 
-HOWS = ("inner", "left", "semi", "anti")
+
+@dataclass(frozen=True, kw_only=True)
+class How:
+    """What one kind of join gives out. Sides are 0, left, and 1, right.
+
+    pairs  which pairs are results: "every" one, of each left row the "first", or "none"
+    alone  the sides whose rows are results, too, where they have found no partner
+    shown  the sides whose columns a result has
+    """
+
+    pairs: str = "every"
+    alone: tuple[int, ...] = ()
+    shown: tuple[int, ...] = (0, 1)
+
+    @property
+    def whole(self) -> tuple[int, ...]:
+        """The sides of whose rows somebody must know whether they have found any partner at all."""
+        return (0,) if self.pairs != "every" else self.alone
+
+    @property
+    def nullable(self) -> tuple[int, ...]:
+        """The sides whose columns are NULL in some results: a row of the other side stands there alone."""
+        return tuple(1 - side for side in self.alone if 1 - side in self.shown)
+
+
+#: Every kind of join that there is.
+HOWS: Mapping[str, How] = {
+    "inner": How(),
+    "left": How(alone=(0,)),
+    "right": How(alone=(1,)),
+    "full": How(alone=(0, 1)),
+    "semi": How(pairs="first", shown=(0,)),
+    "anti": How(pairs="none", alone=(0,), shown=(0,)),
+}
 
 
 #: Every kind of window that there is.
@@ -110,7 +143,7 @@ class Join(Query):
         right: The right input.
         predicate: The condition, as it was written and as it was understood.
         window: A `TimeWindow`, `CountWindow`, `TumblingWindow` or `TumblingCountWindow`.
-        how: "inner", "left", "semi" or "anti".
+        how: "inner", "left", "right", "full", "semi" or "anti".
 
     Example:
         >>> import plait
@@ -182,7 +215,8 @@ def join(
     """Join two streams or queries over a window.
 
     Exactly one of `within`, `last`, `tumbling` and `tumbling_count` is given. A result's ts is the later one of the pair. Results
-    come by their later tuple, then by the earlier one. The same stream on both sides is read once, and each of its tuples also
+    come by their later tuple, then by the earlier one. A row without a partner comes when none can come any more, after the other
+    results at that ts: a left row at its ts + after, a right one at its ts + before; left ones before right ones. The same stream on both sides is read once, and each of its tuples also
     meets itself unless `on` excludes it.
 
     Args:
@@ -195,7 +229,8 @@ def join(
         tumbling_count: Tumbling window of N tuples. A stream's first N tuples are its first window, the next N its second, and so
             on. A tuple meets those of the window that the other stream is in: the one of the last tuple before it.
         session: Refused, with the reason. `plait.aggregate` has sessions.
-        how: "inner"; with `within` also "left", "semi" and "anti".
+        how: "inner"; with `within` also "left", "right" and "full", which keep rows that find no partner, with NULLs in the place of
+            one, "semi", which keeps each left row that finds one, and "anti", which keeps each that finds none.
         name: What other queries call this one.
 
     Returns:
@@ -342,9 +377,11 @@ def _by(by: Any) -> tuple[tuple[str, str], ...]:
 
 
 __all__ = [
+    "HOWS",
     "WINDOWS",
     "Asof",
     "CountWindow",
+    "How",
     "Join",
     "Stream",
     "TimeWindow",

@@ -1,7 +1,7 @@
 """Windowed joins by Kang's three steps: for each tuple in total order, purge, probe the other window, insert.
 
 A result's trigger is the tuple being processed, its partner stands in a window; windows are kept in total order, so
-results come out by trigger, then partner. What must appear at a moment rather than with a tuple (an unmatched left row)
+results come out by trigger, then partner. What must appear at a moment rather than with a tuple (an unmatched row)
 is emitted by `pass_time`, which runs before the first tuple at or after that moment.
 
 Kang's procedure is in ScaleJoin, section II. There tuples are removed last; here first, the form that section III names:
@@ -21,13 +21,16 @@ from plait.reference.condition import condition
 from plait.reference.intake import sort_value
 from plait.reference.rows import Row, condition_value
 
-#: Above every input number: what it heads sorts after all tuples of its ts.
+#: Above every input number: what it heads sorts after all tuples of its ts. An unmatched row of input i has this and i.
 AFTER_INPUTS = 2**31 - 1
+
+#: Of each kind of join the inputs whose rows appear though they have found no partner.
+UNMATCHED = {"inner": (), "left": (0,), "right": (1,), "full": (0, 1), "semi": (), "anti": (0,)}
 
 
 @dataclass(slots=True)
 class Entry:
-    """A tuple in a window: its full key, and for left rows whether it has matched.
+    """A tuple in a window: its full key, and whether it has matched.
 
     `full_key` is (ts, input, source, seq) for a tuple of a stream, or (ts, input, nested key) for a result of another
     operator.
@@ -46,8 +49,8 @@ def full_key(row: Row, input: int) -> tuple[Any, ...]:
 class JoinMachine:
     """Takes tuples in total order and collects results in result order in `out`.
 
-    `windows[input]` are in total order, the oldest first. `undecided` are left rows in total order; matched ones leave it
-    when their time is up, without a row.
+    `windows[input]` are in total order, the oldest first. `undecided[input]` are rows in total order that may still
+    find a partner, of inputs whose unmatched rows appear; matched ones leave it when their time is up, without a row.
     """
 
     def __init__(self, bound: Bound) -> None:
@@ -58,23 +61,32 @@ class JoinMachine:
         self.window = bound.node.window
         self.matches = condition(bound.predicate, left.schema, right.schema)
         self.windows: tuple[deque[Entry], deque[Entry]] = (deque(), deque())
-        self.undecided: deque[Entry] = deque()  # left rows that may still find a partner (left and anti)
-        self.right_nulls = (None,) * len(right.schema)
+        self.undecided: tuple[deque[Entry], deque[Entry]] = (deque(), deque())
+        self.nulls = ((None,) * len(left.schema), (None,) * len(right.schema))
         self.out: list[Row] = []
 
     def pass_time(self, ts: int) -> None:
         """Everything that happens before the first tuple at or after `ts`: rows whose last chance is past.
 
-        A left row waits until no right tuple within `after` can come: until time is past ts + after. Its result has that
-        ts, and follows all other results at it. At the end of input all that wait come out.
+        A left row waits until no right tuple within `after` can come: until time is past ts + after. A right row waits for
+        left ones until time is past ts + before. Its result has that ts, and follows all other results at it; at one ts left
+        rows come first, then right ones, each in total order. At the end of input all that wait come out.
         """
-        if self.how not in ("left", "anti"):
-            return
-        assert isinstance(self.window, TimeWindow)
-        while self.undecided and self.undecided[0].row.ts + self.window.after_us < ts:
-            entry = self.undecided.popleft()
+        while due := self._next_due():
+            moment, input = due
+            if moment >= ts:
+                return
+            entry = self.undecided[input].popleft()
             if not entry.matched:
-                self._emit_unmatched(entry, entry.row.ts + self.window.after_us)
+                self._emit_unmatched(entry, input, moment)
+
+    def _next_due(self) -> tuple[int, int] | None:
+        """Of the rows that wait, when the first one's time is up, and its input."""
+        if not any(self.undecided):
+            return None
+        assert isinstance(self.window, TimeWindow)
+        waits = (self.window.after_us, self.window.before_us)
+        return min((queue[0].row.ts + waits[input], input) for input, queue in enumerate(self.undecided) if queue)
 
     def take(self, row: Row, input: int) -> None:
         """One tuple of either input. Three steps: purge, compare, insert. For `semi` and `anti` all partners are looked
@@ -93,8 +105,8 @@ class JoinMachine:
         own.append(new)
         if isinstance(self.window, CountWindow) and len(own) > self.window.count:
             own.popleft()
-        if input == 0 and self.how in ("left", "anti"):
-            self.undecided.append(new)
+        if input in UNMATCHED[self.how]:
+            self.undecided[input].append(new)
 
     def _in_window(self, left: Row, right: Row) -> bool:
         """Whether two rows lie within the window. Asked for every pair, though the windows were purged: a purge drops
@@ -111,20 +123,23 @@ class JoinMachine:
                 raise TypeError(f"{type(self.window).__name__} is no kind of window that the reference knows")
 
     def _match(self, left: Entry, right: Entry, trigger: Entry, partner: Entry) -> None:
-        """A pair that matches. An inner or left result has the values of both rows, the left one's first, whichever came
-        first. Its ts is the trigger's.
+        """A pair that matches. A result has the values of both rows, the left one's first, whichever came first; of a semi
+        join the left one's. Its ts is the trigger's.
         """
         first = not left.matched
-        left.matched = True
+        left.matched = right.matched = True
         key = (trigger.full_key, partner.full_key)
-        if self.how in ("inner", "left"):
+        if self.how in ("inner", "left", "right", "full"):
             self.out.append(Row(trigger.row.ts, key, (trigger.row.ts, *left.row.values, *right.row.values)))
         elif self.how == "semi" and first:
             self.out.append(Row(trigger.row.ts, key, (trigger.row.ts, *left.row.values)))
 
-    def _emit_unmatched(self, entry: Entry, ts: int) -> None:
-        values = (ts, *entry.row.values) + (self.right_nulls if self.how == "left" else ())
-        self.out.append(Row(ts, ((ts, AFTER_INPUTS), entry.full_key), values))
+    def _emit_unmatched(self, entry: Entry, input: int, ts: int) -> None:
+        """A row alone, with NULLs in the place of its partner; an anti join has no place for one."""
+        values = entry.row.values
+        if self.how != "anti":
+            values = (*values, *self.nulls[1]) if input == 0 else (*self.nulls[0], *values)
+        self.out.append(Row(ts, ((ts, AFTER_INPUTS + input), entry.full_key), (ts, *values)))
 
 
 def purge(windows: tuple[deque[Entry], deque[Entry]], window: Window, ts: int) -> None:

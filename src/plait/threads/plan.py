@@ -401,7 +401,8 @@ def _elastic_join(kind: str, options: Options) -> Plan:
     if kind == "inner":
         how = f"see every tuple, each stores one in {shares} of either stream"
     else:
-        how = f"take left tuples by turns, each keeps {'the last right ones' if kind == 'asof' else 'the right window'}"
+        own, other = ("right", "left") if model.whole(kind) == (1,) else ("left", "right")
+        how = f"take {own} tuples by turns, each keeps {'the last right ones' if kind == 'asof' else f'the {other} window'}"
     return replace(made, why=f"{shares} shares {how}; threads serve them as asked for")
 
 

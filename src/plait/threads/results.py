@@ -59,6 +59,8 @@ class Gatherer:
         self._rings = np.array([address(w.words) for w in rings], np.int64)
         self._taken, self._known = np.zeros(len(rings), np.int64), np.zeros((3, len(rings)), np.int64)
         self._every, self._block = precision.triggers, block
+        if self._every == gather.NEVER and any(w.words[o.ALONE + side] > 1 for w in workers for side in (0, 1)):
+            self._every = 1  # what several workers must say they say at one place of the order
         self._dest = np.zeros((o.E_WORDS, MOST), np.int64)
         self._seen = np.zeros(gather.SEEN, np.int64)
         self._workers = np.array([address(w.words) for w in workers], np.int64)
@@ -97,7 +99,7 @@ class Gatherer:
             if pushed:
                 self.pushed_ns = self._pushed(entries)
         last = int(self._dest[o.E_TRIGGER, MOST - 1])
-        if number == MOST and self._every != gather.NEVER and last != o.UNMATCHED:
+        if number == MOST and self._every != gather.NEVER and last < o.UNMATCHED:
             # More may be there of its last trigger, or interval of these, and nothing of those before.
             self._note_stages((last >> 1) // max(1, self._every) * max(1, self._every))
         if number < MOST:
@@ -156,62 +158,61 @@ class Gatherer:
         return marked.spread(rows, entries, marks, [str(i.node.name) for i in self.bound.inputs], self.schema)
 
     def _batch(self, entries: np.ndarray) -> pa.RecordBatch:
-        n = entries.shape[1]
-        alone = entries[o.E_RIGHT] == o.NO_ROW
-        left = self.payloads[0].take(entries[o.E_LEFT], extra=self.with_keys)
-        right = self._right(entries[o.E_RIGHT], alone)
         ts = entries[o.E_TS]
-        if alone.any() and (ts[alone] == order.AFTER_ALL).any():
+        if ((entries[o.E_TRIGGER] >= o.UNMATCHED) & (ts == order.AFTER_ALL)).any():
             raise DataError(
                 "A result's 'ts' lies beyond 64 bits",
                 why="a ts this near to the end of time, and a window this long, have a sum that can't be counted",
                 do="Use a shorter window, or leave such tuples out",
             )
+        there = tuple(entries[o.E_LEFT + side] != o.NO_ROW for side in (0, 1))
+        rows = tuple(self._rows(side, entries[o.E_LEFT + side], there[side]) for side in (0, 1))
         fields = list(self.bound.schema)
-        widths = len(self.bound.inputs[0].schema), len(self.bound.schema) - 1 - len(self.bound.inputs[0].schema)
-        columns: list[Any] = [pa.array(ts), *left.columns[: widths[0]]]
-        columns += right.columns[: widths[1]] if widths[1] and right is not None else []
-        if widths[1] and right is None:
-            columns += [pa.nulls(n, f.type) for f in self.bound.inputs[1].schema]
+        left = len(self.bound.inputs[0].schema)
+        columns: list[Any] = [pa.array(ts)]
+        for side, width in enumerate((left, len(fields) - 1 - left)):
+            schema, table = self.bound.inputs[side].schema, rows[side]
+            columns += (
+                [pa.nulls(len(ts), f.type) for f in schema][:width] if table is None else table.columns[:width]
+            )
         arrays = [as_array(c, f.type) for c, f in zip(columns, fields, strict=True)]
         if self.with_keys:
-            arrays.append(self._keys(entries, alone, left, right))
+            arrays.append(self._keys(entries, rows))
         made = pa.RecordBatch.from_arrays(arrays, schema=self._plain)
-        self._note(entries, alone)
+        self._note(entries, ~(there[0] & there[1]))
         return made
 
-    def _right(self, refs: np.ndarray, alone: np.ndarray) -> pa.Table | None:
-        """The right rows, NULLs where there is none; None if there is no row at all.
+    def _rows(self, side: int, refs: np.ndarray, there: np.ndarray) -> pa.Table | None:
+        """The rows of one side, NULLs where there is none; None if there is no row at all.
 
-        A left join's unmatched rows have no right row. The matched ones are taken once, and then spread with NULLs
-        between.
+        A row that has found no partner stands alone. Those that are there are taken once, and then spread with NULLs between.
         """
-        if alone.all():
+        if not there.any():
             return None
-        if not alone.any():
-            return self.payloads[1].take(refs, extra=self.with_keys)
-        at = np.cumsum(~alone) - 1
-        return self.payloads[1].take(refs[~alone], extra=self.with_keys).combine_chunks().take(pa.array(at, mask=alone))
+        if there.all():
+            return self.payloads[side].take(refs, extra=self.with_keys)
+        at = np.cumsum(there) - 1
+        rows = self.payloads[side].take(refs[there], extra=self.with_keys).combine_chunks()
+        return rows.take(pa.array(at, mask=~there))
 
-    def _keys(self, entries: np.ndarray, alone: np.ndarray, left: pa.Table, right: pa.Table | None) -> pa.Array:
-        """Each result's key: its trigger's key, then its partner's; of an unmatched row its moment and the left row's
-        key.
+    def _keys(self, entries: np.ndarray, rows: tuple[pa.Table | None, ...]) -> pa.Array:
+        """Each result's key: its trigger's key, then its partner's; of an unmatched row its moment and the row's own key.
 
         Bytes, equal to the reference's.
         """
-        n = entries.shape[1]
-        left_key = self._full_key(0, left, n)
-        if right is None and not self.asof:
-            return keys.nest(keys.at_last(entries[o.E_TS]), left_key, n=n)
-        if right is None:
-            right_key = pa.repeat(pa.scalar(b"", pa.binary()), n)
-        else:
-            right_key = pc.fill_null(self._full_key(1, right, n), b"")
+        n, nobody = entries.shape[1], pa.scalar(b"", pa.binary())
+        left, right = (
+            pa.repeat(nobody, n) if table is None else pc.fill_null(self._full_key(side, table, n), nobody)
+            for side, table in enumerate(rows)
+        )
         by_left = pa.array(entries[o.E_TRIGGER] & 1 == 0)
-        key = keys.nest(pc.if_else(by_left, left_key, right_key), pc.if_else(by_left, right_key, left_key), n=n)
-        if alone.any() and not self.asof:
-            key = pc.if_else(pa.array(alone), keys.nest(keys.at_last(entries[o.E_TS]), left_key, n=n), key)
-        return key
+        first, second = pc.if_else(by_left, left, right), pc.if_else(by_left, right, left)
+        alone = entries[o.E_TRIGGER] >= o.UNMATCHED
+        if alone.any():
+            ts = entries[o.E_TS]
+            last = pc.if_else(by_left, keys.at_last(ts, 0), keys.at_last(ts, 1))
+            first, second = pc.if_else(pa.array(alone), last, first), pc.if_else(pa.array(alone), first, second)
+        return keys.nest(first, second, n=n)
 
     def _full_key(self, side: int, rows: pa.Table, n: int) -> pa.Array:
         return full_key(self.intakes[side], side, rows, n)
@@ -254,7 +255,7 @@ class Gatherer:
 
     def _pushed(self, entries: np.ndarray) -> np.ndarray:
         """When each result's later tuple was pushed; of a row without a partner, the row."""
-        by_right = (entries[o.E_TRIGGER] & 1 == 1) & (entries[o.E_RIGHT] != o.NO_ROW)
+        by_right = entries[o.E_TRIGGER] & 1 == 1
         pushed = np.empty(entries.shape[1], np.int64)
         for side, which in ((0, ~by_right), (1, by_right)):
             if which.any():

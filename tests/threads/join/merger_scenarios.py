@@ -22,7 +22,8 @@ from plait.threads.words import CONTROL_WORDS
 
 Steps = Generator[Any, None, Any]
 #: Of a worker its batches: of each the results (rank of the trigger, number of the partner; None: a row without any that is due
-#: at the ts of this rank), and the rank behind the batch.
+#: at the ts of this rank; -1 - n: the n-th right row, which all workers compare, and this one has found none for), and the rank
+#: behind the batch.
 Batches = list[tuple[list[tuple[int, int | None]], int]]
 
 OUT, GATHER = "plait.threads.join.loop.out", "plait.threads.join.loop.gather"
@@ -71,7 +72,7 @@ class Tree:
         at, w = self._array(o.WORDS)
         out, _ = self._array(self.case.room * o.E_WORDS)
         w.words[o.OUT], w.words[o.OUT_MASK] = out, self.case.room - 1
-        w.words[o.HOW] = o.LEFT if self.case.unmatched else o.INNER
+        w.words[o.ALONE], w.words[o.ALONE + 1] = int(self.case.unmatched), len(self.case.workers) * self.case.counted
         for word in (o.FRONTIER, o.DONE_TS, o.LIVE_TS, o.LIVE_TS + 1, real.DUE_LIVE, real.DUE_LIVE + 1):
             w.words[word] = BEFORE_ALL
         return at
@@ -87,6 +88,8 @@ class Tree:
                 yield from call["room"](self.control, w)
                 if partner is None:
                     yield from call["put"](w, out, rank, o.UNMATCHED, 0, AFTER_ALL, AFTER_ALL)  # rows that stay
+                elif partner < 0:
+                    yield from call["put"](w, out, rank, o.UNMATCHED + 1, -1 - partner, AFTER_ALL, AFTER_ALL)
                 else:
                     yield from call["put"](w, out, rank, 2 * rank, partner, rank, max(0, rank - 2))
             w[o.RANK], w[o.PHASE] = until, o.CLOSING
@@ -133,7 +136,8 @@ class Case:
     def __init__(self, workers: list[Batches], *, mergers: tuple[tuple[int, ...], ...] = ((0, 1),), every: int = real.STRICT,
                  block: int = 0, room: int = 2, most: int = 2, patches: Patches | None = None) -> None:  # fmt: skip
         self.workers, self.mergers, self.every, self.block = workers, mergers, every, block
-        self.unmatched = any(partner is None for batches in workers for results, _ in batches for _, partner in results)
+        put = [partner for batches in workers for results, _ in batches for _, partner in results]
+        self.unmatched, self.counted = None in put, any(partner is not None and partner < 0 for partner in put)
         self.room, self.most, self.threads = room, most, len(workers) + len(mergers) + 1
         self._tree: Tree | None = None
         native = {
@@ -155,14 +159,20 @@ class Case:
 
     def finish(self, tree: Tree) -> None:
         """Nothing is lost or repeated, nothing is out of the order that the precision asks for, and nobody is left asleep."""
-        worker = {
-            (rank, o.UNMATCHED, 0) if partner is None else (rank, 2 * rank, partner): k
-            for k, batches in enumerate(self.workers) for results, _ in batches for rank, partner in results
-        }  # fmt: skip
+        worker: dict[tuple[int, ...], int] = {}
+        said: dict[tuple[int, ...], int] = {}
+        for k, batches in enumerate(self.workers):
+            for rank, partner in [result for results, _ in batches for result in results]:
+                if partner is not None and partner < 0:
+                    entry = (rank, o.UNMATCHED + 1, -1 - partner)
+                    said[entry] = said.get(entry, 0) + 1
+                else:
+                    worker[(rank, o.UNMATCHED, 0) if partner is None else (rank, 2 * rank, partner)] = k
+        worker |= {entry: 0 for entry, times in said.items() if times == len(self.workers)}
         assert sorted(tree.taken) == sorted(worker)
         if self.every == real.STRICT:
             assert tree.taken == sorted(worker)
-        elif self.unmatched:
+        elif self.unmatched or self.counted:
             assert [entry[:2] for entry in tree.taken] == [entry[:2] for entry in sorted(worker)]
         elif self.every > 0:
             cut = [(e[1] // 2 // self.every, e[2] // self.block if self.block else 0, worker[e]) for e in tree.taken]

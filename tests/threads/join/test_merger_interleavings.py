@@ -35,6 +35,11 @@ THREE: list[Any] = [*TWO, [([(1, 5), (3, 5)], 4), ([(4, 5)], 5)]]
 
 # The second has a row that is due at 2, and comes with it in the batch in which the first has trigger 3.
 UNMATCHED: list[Any] = [[([(1, 0)], 3), ([(3, 0)], 5)], [([(1, 1)], 3), ([(2, None), (3, 1)], 5)]]
+# Right rows that both compare: of three that are due at 2 only the row 1 is alone for both; of 3, only one has found no partner.
+COUNTED: list[Any] = [
+    [([(1, 0), (2, -1), (2, -2)], 3), ([(3, 0)], 5)],
+    [([(1, 1)], 3), ([(2, -2), (2, -3), (3, 1), (3, -5)], 5)],
+]
 
 CASES: dict[str, tuple[list[Any], dict[str, Any]]] = {
     "strict": (TWO, {}),
@@ -45,13 +50,16 @@ CASES: dict[str, tuple[list[Any], dict[str, Any]]] = {
     "never": (TWO, {"every": real.NEVER}),
     "unmatched": (UNMATCHED, {"every": 1, "mergers": ()}),
     "unmatched, strict": (UNMATCHED, {"mergers": ()}),
+    "counted": (COUNTED, {"every": 1, "mergers": (), "most": 1}),
+    "counted, strict": (COUNTED, {"mergers": ()}),
+    "crowded": ([[([(2, -1), (2, -2), (2, -3)], 5)], [([], 5)]], {"mergers": (), "room": 1}),
     "and a worker": (THREE, {"room": 4}),
     "two levels": ([*INTERVALS, THREE[2]], {"mergers": ((0, 1), (3, 2)), "every": 4}),
 }
 
 
 # Four threads that sleep have many orders without any preemption; these have few enough.
-SWITCHED = ["triggers", "intervals", "blocks", "unmatched", "unmatched, strict"]
+SWITCHED = ["triggers", "intervals", "blocks", "unmatched", "unmatched, strict", "counted", "counted, strict"]
 #: Two workers and whoever gathers from both, or a worker, a merger and whoever reads: few enough for all with one preemption.
 FEW: list[Any] = [[([(1, 0)], 2), ([(2, 0)], 3)], [([(1, 1)], 3)]]
 GATHERED: dict[str, tuple[list[Any], dict[str, Any]]] = {
@@ -59,6 +67,7 @@ GATHERED: dict[str, tuple[list[Any], dict[str, Any]]] = {
     "full": (FEW, {"mergers": (), "room": 1, "most": 1}),
     "blocks": (BLOCKS, {"mergers": (), "every": 1, "block": 2, "room": 4}),
     "unmatched": (UNMATCHED, {"mergers": (), "every": 1}),
+    "counted": ([[([(1, -1), (1, -3)], 2)], [([(1, -2), (1, -3)], 2)]], {"mergers": (), "room": 4, "most": 1}),
     "one merged": ([INTERVALS[0]], {"mergers": ((0,),), "every": 4, "room": 4}),
 }
 #: For faults: all schedules with one preemption are ten thousands, the first wrong one comes soon.
@@ -132,6 +141,13 @@ MUTANTS = {
     "a row that is due is not waited for": Mutant(
         GATHER, " or (unmatched and entry_ts > known[TS, j])", "",
         GATHERED["unmatched"], 1,
+    ),
+    "one worker's word is enough": Mutant(
+        GATHER, "if take_alike(rings, taken, known, a, i) == first", "if take_alike(rings, taken, known, a, i) * 9 > first",
+        CASES["counted"],
+    ),
+    "nobody is told of room that rows which are no results have left": Mutant(
+        GATHER, "    if moved:\n", "    if count > 0:\n", CASES["crowded"],
     ),
     "a stretch is not left": Mutant(
         GATHER, "                more = every > 0 and same_stretch(a, i, j, every, block)",

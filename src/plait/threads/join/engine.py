@@ -23,7 +23,7 @@ from plait.core.machine.line import address, lines
 from plait.core.rows import Payload
 from plait.errors import PlaitError
 from plait.query.bind import Bound
-from plait.query.join import Asof, Join
+from plait.query.join import HOWS, Asof, Join
 from plait.threads import words as shared
 from plait.threads.elastic.manager import Epochs
 from plait.threads.engine import Engine
@@ -275,11 +275,11 @@ def _segments(query: Join | Asof, plan: Plan, encoder: Encoder | AsofCodes) -> t
     reach = reach_of(query.window) if isinstance(query, Join) else None
     # How long a row is met: as far back as tuples of the other side look.
     stays_us = (0, 0) if reach is None or reach.counts else reach.back[::-1]
-    matched = isinstance(query, Join) and query.how != "inner"
+    noted = HOWS[query.how].whole if isinstance(query, Join) else ()
 
     def side_of(side: int) -> list[Segment]:
         return [
-            Segment(side, len(plan.sharers(side, k)), encoder, matched=matched and side == 0, stays_us=stays_us[side])
+            Segment(side, len(plan.sharers(side, k)), encoder, matched=side in noted, stays_us=stays_us[side])
             for k in range(plan.segments[side])
         ]
 

@@ -37,7 +37,7 @@ def with_marks(schema: pa.Schema) -> pa.Schema:
 
 def is_mark(entries: np.ndarray) -> np.ndarray:
     """Which entries of the rings (a column each) are marks: those without any row."""
-    found: np.ndarray = entries[o.E_LEFT] == o.NO_ROW
+    found: np.ndarray = (entries[o.E_LEFT] == o.NO_ROW) & (entries[o.E_RIGHT] == o.NO_ROW)
     return found
 
 

@@ -19,6 +19,7 @@ from plait.core.kernels import chains
 from plait.core.machine.line import LINE, address, lines
 from plait.core.metrics import Counts
 from plait.order import BEFORE_ALL
+from plait.query.join import HOWS
 from plait.threads import words as shared
 from plait.threads.join.asof_codes import AsofCodes
 from plait.threads.join.columns import Column, Encoder, Kernels
@@ -30,7 +31,7 @@ from plait.threads.join.loop.probe import BLOCK, BOXES
 from plait.threads.join.strategies.plan import Plan
 
 KINDS = {"scan": o.SCAN, "hash": seg.HASH, "grid": seg.GRID, "sorted": seg.SORTED}
-HOWS = {"inner": o.INNER, "left": o.LEFT, "semi": o.SEMI, "anti": o.ANTI}
+KINDS_OF_JOIN = {"inner": o.INNER, "left": o.LEFT, "right": o.RIGHT, "full": o.FULL, "semi": o.SEMI, "anti": o.ANTI}
 FIRST_ROWS = 4096
 MERGED = 4096  # results that a merger takes at once, at most
 
@@ -38,8 +39,8 @@ MERGED = 4096  # results that a merger takes at once, at most
 class Segment:
     """One window segment.
 
-    `side`: whose tuples, 0 left or 1 right. `sharers`: how many workers use it. `matched`: rows have a flag, for left,
-    semi and anti joins. `stays_us`: how long a row is met, for the guess in `_expected`. `block` is what compiled code
+    `side`: whose tuples, 0 left or 1 right. `sharers`: how many workers use it. `matched`: rows have a flag of each
+    sharer's, where a join notes which have found a partner. `stays_us`: how long a row is met, for the guess in `_expected`. `block` is what compiled code
     gets; `arrays` and `columns` keep alive what it points to.
     """
 
@@ -83,7 +84,7 @@ class Segment:
         if self.encoder.has_node:
             self.arrays |= {"node": np.zeros((cap, 4), np.int64), "usable": np.zeros(cap, np.uint8)}
         if self.matched:
-            self.arrays["matched"] = np.zeros(cap, np.uint8)
+            self.arrays["matched"] = np.zeros((self.sharers, cap), np.uint8)
         self.columns = {name: np.zeros(2 * cap, kind) for name, kind in self.encoder.columns(self.side)}
         self._name()
 
@@ -114,9 +115,11 @@ class Segment:
         self._allocate(cap)
         rows_at = np.arange(first, end)
         source, target = rows_at & old_mask, rows_at & (cap - 1)
-        for name in ("ts", "id", "ref", "node", "usable", "matched"):
+        for name in ("ts", "id", "ref", "node", "usable"):
             if name in old:
                 self.arrays[name][target] = old[name][source]
+        if self.matched:
+            self.arrays["matched"][:, target] = old["matched"][:, source]
         for name, column in self.columns.items():
             column[target] = old_columns[name][source]
             column[target + cap] = old_columns[name][source]
@@ -213,7 +216,7 @@ class Worker:
         self.columns: list[dict[str, np.ndarray]] = [{}, {}]
         self.bands = encoder.bands()
         w[o.SEAT], w[o.MOST], w[o.ARENA_MASK] = number, most, arena_mask
-        w[o.HOW], w[o.HAS_NODE] = HOWS[how], int(encoder.has_node)
+        w[o.HOW], w[o.HAS_NODE] = KINDS_OF_JOIN[how], int(encoder.has_node)
         w[o.BLOCK], w[o.OUT], w[o.OUT_MASK] = address(self.block), address(self.out), results - 1
         w[o.FORCED] = o.AUTO if encoder.index == "auto" else KINDS[encoder.index]
         w[o.WANTED] = KINDS[encoder.usual_index]
@@ -226,6 +229,8 @@ class Worker:
             w[o.STORE_EVERY + side], w[o.STORE_AT + side] = seat.store_every[side], seat.store_at[side]
             w[o.PROBE_EVERY + side], w[o.PROBE_AT + side] = seat.probe_every[side], seat.probe_at[side]
             w[o.NEXT_REST + side] = 1
+            w[o.NOTED + side] = int(side in HOWS[how].whole)
+            w[o.ALONE + side] = len(plan.seats) // seat.probe_every[side] if side in HOWS[how].alone else 0
             w[o.LIVE_TS + side] = BEFORE_ALL
         self.samples = np.zeros((o.SAMPLE_ROOM, o.S_WORDS), np.int64)
         w[o.SAMPLES], w[o.STORES_ONLY], w[o.MARKED] = address(self.samples), int(not seat.compares), -1

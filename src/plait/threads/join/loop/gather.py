@@ -7,7 +7,8 @@ done or not: so a worker that waits for room, in the midst of a trigger even, is
 Precision is the caller's, in two numbers (`Precision`). `every`: STRICT compares trigger and partner; k > 0 takes, between
 two multiples of k triggers, what each worker has, worker by worker (k = 1: triggers in order, partners as they come); NEVER
 takes whatever is there. `block`, with k = 1: within a trigger, the same between two multiples of so many tuples of the other
-stream. Unmatched rows, which have no trigger, stand at their moment all the same. What is taken between two cuts, a stretch,
+stream. Unmatched rows, which have no trigger, stand at their moment all the same. One that several workers compare is
+a result if all of them have put it into their rings (`words.ALONE`): it stands at one place in each, so they come together. What is taken between two cuts, a stretch,
 is taken from one ring without looking at the others again: that is what a lower precision saves here.
 
 Whoever reads results gathers from all workers; or from mergers, which gather from workers or other mergers, each in a thread
@@ -137,13 +138,17 @@ def gather(c, rings, taken, known, every, block, most, dest, seen):
         ts, rank = min(ts, known[TS, k]), min(rank, known[RANK, k])
     seen[2], seen[3] = rank, ts
     count = merge(rings, taken, known, every, block, most, dest)
+    moved = False
     for k in range(n):
-        store_release(ints(rings[k], o.WORDS), o.OUT_HEAD, taken[k])
-    if count > 0:
+        w = ints(rings[k], o.WORDS)
+        moved = moved or taken[k] != w[o.OUT_HEAD]
+        store_release(w, o.OUT_HEAD, taken[k])
+    if moved:
         fence()
         if load_acquire(c, o.ROOM_SLEEPERS) > 0:
             fetch_add(c, o.ROOM_EVENT, 1)
             wake_all(c, o.ROOM_EVENT)
+    if count > 0:
         return count
     if ts == AFTER_ALL:
         for k in range(n):
@@ -160,8 +165,8 @@ def merge(rings, taken, known, every, block, most, dest):
     With one ring, or without any order, it is a copy.
     """
     n = len(rings)
-    how = ints(rings[0], o.WORDS)[o.HOW]
-    unmatched = how == o.LEFT or how == o.ANTI
+    first = ints(rings[0], o.WORDS)  # what every worker's words say of the join
+    unmatched = (first[o.ALONE] | first[o.ALONE + 1]) != 0
     count = 0
     while count < most:
         best = -1
@@ -186,6 +191,12 @@ def merge(rings, taken, known, every, block, most, dest):
         alone = n == 1 or every == NEVER
         if not alone and held_back(best, a[i + o.E_TS], a[i + o.E_TRIGGER], taken, known, every, block, unmatched):
             return count
+        if a[i + o.E_TRIGGER] >= o.UNMATCHED and first[o.ALONE + (a[i + o.E_TRIGGER] & 1)] > 1:
+            if take_alike(rings, taken, known, a, i) == first[o.ALONE + (a[i + o.E_TRIGGER] & 1)]:
+                for word in range(o.E_WORDS):
+                    dest[word, count] = a[i + word]
+                count += 1
+            continue
         more = True
         while more:
             for word in range(o.E_WORDS):
@@ -201,13 +212,34 @@ def merge(rings, taken, known, every, block, most, dest):
 
 
 @inner
+def take_alike(rings, taken, known, a, i):
+    """Take an unmatched row from every ring that begins with it: how many do. It is entry i of one of them.
+
+    What a ring begins with is no less, since this is the least; and a worker whose ring is empty is past its moment.
+    """
+    number = 0
+    for k in range(len(rings)):
+        if taken[k] < known[TAIL, k]:
+            w = ints(rings[k], o.WORDS)
+            b, j = entries(w), (taken[k] & w[o.OUT_MASK]) * o.E_WORDS
+            if (
+                b[j + o.E_TS] == a[i + o.E_TS]
+                and b[j + o.E_TRIGGER] == a[i + o.E_TRIGGER]
+                and b[j + o.E_PARTNER] == a[i + o.E_PARTNER]
+            ):
+                taken[k] += 1
+                number += 1
+    return number
+
+
+@inner
 def same_stretch(a, i, j, every, block):
     """Whether entry j of a ring may follow entry i without a look at other rings: no cut lies between them.
 
     Whoever may still come with something of their stretch was looked at for i. An unmatched row is a stretch of its own.
     """
     mine, next_one = a[i + o.E_TRIGGER], a[j + o.E_TRIGGER]
-    if next_one == o.UNMATCHED or mine == o.UNMATCHED or (mine >> 1) // every != (next_one >> 1) // every:
+    if next_one >= o.UNMATCHED or mine >= o.UNMATCHED or (mine >> 1) // every != (next_one >> 1) // every:
         return False
     return block == 0 or a[i + o.E_PARTNER] // block == a[j + o.E_PARTNER] // block
 
@@ -220,7 +252,7 @@ def first_is_less(a, i, b, j, every, block):
     above all others, so it stands after the pairs of its ts.
     """
     # An unmatched row has no trigger but its moment, whatever the precision: after the results at it, before all later ones.
-    alone = a[i + o.E_TRIGGER] == o.UNMATCHED or b[j + o.E_TRIGGER] == o.UNMATCHED
+    alone = a[i + o.E_TRIGGER] >= o.UNMATCHED or b[j + o.E_TRIGGER] >= o.UNMATCHED
     if every > 0 and not alone:
         mine, other = (a[i + o.E_TRIGGER] >> 1) // every, (b[j + o.E_TRIGGER] >> 1) // every
         if block > 0 and mine == other:
@@ -244,7 +276,7 @@ def held_back(k, entry_ts, trigger, taken, known, every, block, unmatched):
     for j in range(len(taken)):
         if j == k or taken[j] < known[TAIL, j] or known[TS, j] == AFTER_ALL:
             continue
-        if trigger == o.UNMATCHED:
+        if trigger >= o.UNMATCHED:
             if entry_ts >= known[TS, j]:
                 return True
         elif every > 0 and block == 0:

@@ -8,6 +8,10 @@ is held back by that until the gate is full, and then only the pushers. After ea
 (`publish_progress`): SplitJoin's punctuation (section 5). Where a reader wants to see marks, one worker, the last in the
 order of gathering, puts them into its ring as entries (`put_mark`).
 
+Rows without a partner. Whoever compares a row notes whether it has matched, in flags of its own (`first_match`). Where one worker
+meets all partners of a row it alone decides. In a full join several compare a row, each with a part of the other window: each
+puts the row into its ring if it has found nothing, at the same place of the order, and who gathers counts whether all have.
+
 An example of a left join in which a right tuple looks back 10 us. A left row of ts 5 finds no partner. While tuples up
 to ts 15 come it may still find one (a right tuple of 15 sees it). At the first tuple of ts 16, or when the frontier is
 at 16, it is given out alone, with ts 15. Other rows that are due go before that tuple's own results.
@@ -31,18 +35,18 @@ SLICE_NS = 1_000_000_000
 def emit(c, w, batch, ps, pairs, out):
     """The results of batch positions FROM to TO, from where it stood: 0, or HALTED.
 
-    An inner join puts every pair. A left join puts every pair and marks the left row. A semi join puts a left row's
-    first pair only, an anti join none.
+    An inner join puts every pair. A left, right or full join puts every pair, and notes that its rows have matched. A semi
+    join puts a left row's first pair only, an anti join none.
     """
     if w[o.SORTS] == o.AS_FOUND:
         return emit_found(c, w, batch, ps, pairs, out)
-    how = w[o.HOW]
+    noted, waits = w[o.NOTED] | w[o.NOTED + 1], w[o.ALONE] | w[o.ALONE + 1]
     starts = batch[o.B_STARTS]
     while w[o.AT] < w[o.TO]:
         i = w[o.AT]
         ts = batch[o.B_TS, i]
         w[o.AT_RANK] = rank_at(w, batch, i)
-        if (how == o.LEFT or how == o.ANTI) and pass_time(c, w, out, ts) != 0:
+        if waits and pass_time(c, w, out, ts) != 0:
             return o.HALTED
         side = batch[o.B_ORIGIN, i] >> 32
         trigger = 2 * w[o.AT_RANK] + side
@@ -59,7 +63,7 @@ def emit(c, w, batch, ps, pairs, out):
                     return o.HALTED
                 at = place & mask
                 left, right = (own, refs[at]) if side == 0 else (refs[at], own)
-                if how == o.INNER or first_match(w, how, side, i, at, batch, ps[0]):
+                if noted == 0 or first_match(w, side, i, at, batch, ps):
                     put(w, out, ts, trigger, ids[at], left, right)
                 w[o.EMITTED] += 1
         if w[o.MARK_EVERY] and mark_trigger(c, w, batch, ps[side], i, ts, trigger, out) != 0:
@@ -130,44 +134,74 @@ def mark_trigger(c, w, batch, p, i, ts, trigger, out):
 
 
 @inner
-def first_match(w, how, side, i, partner, batch, p0):
-    """Note that the pair's left row has matched; whether the pair is a result."""
-    s = segment_of(w, 0)
-    matched = octets(s[seg.MATCHED], s[seg.CAP])
-    at = partner if side == 1 else p0[o.P_POSITION, batch[o.B_PROBE, i]] & s[seg.MASK]
-    before = matched[at]
-    matched[at] = 1
-    return how == o.LEFT or (how == o.SEMI and before == 0)
+def first_match(w, side, i, partner, batch, ps):
+    """Note that the rows of a pair have matched, on the sides that are asked for; whether the pair is a result.
+
+    The trigger is of `side`, and has the place that it was given in its own segment; `partner` is the other one's place.
+    """
+    before = 0
+    for s in range(2):
+        if w[o.NOTED + s]:
+            matched = flags_of(w, s)
+            at = partner if side != s else ps[side][o.P_POSITION, batch[o.B_PROBE, i]] & segment_of(w, s)[seg.MASK]
+            if s == 0:
+                before = matched[at]
+            matched[at] = 1
+    return w[o.HOW] != o.ANTI and (w[o.HOW] != o.SEMI or before == 0)
+
+
+@inner
+def flags_of(w, side):
+    """Which rows of a side have matched, as this worker has found: its own part of the segment's flags."""
+    s = segment_of(w, side)
+    return octets(s[seg.MATCHED] + w[o.SHARER + side] * s[seg.CAP], s[seg.CAP])
 
 
 @inner
 def pass_time(c, w, out, ts):
-    """Give out left rows that no tuple at or after `ts` can be the partner of: 0, or HALTED.
+    """Give out rows that no tuple at or after `ts` can be the partner of: 0, or HALTED.
 
-    UNDECIDED moves over left rows in the order of their coming; a row that has matched is passed in silence. Only the
-    worker that has all partners of a row may do this, which is why these joins are m x 1.
+    By the moment that they are due at, left ones first. UNDECIDED moves over a side's rows in the order of their coming; a row
+    that has matched is passed in silence.
     """
-    s = segment_of(w, 0)
-    cap, mask = s[seg.CAP], s[seg.MASK]
-    times, ids, refs, matched = (
-        ints(s[seg.TS], cap),
-        ints(s[seg.ID], cap),
-        ints(s[seg.REF], cap),
-        octets(s[seg.MATCHED], cap),
-    )
-    after = w[o.BACK + 1]  # so far back does a right tuple look
-    while w[o.UNDECIDED] < s[seg.END]:
-        at = w[o.UNDECIDED] & mask
-        # Not ts of the row + after, which may be more than 63 bits hold.
-        if ts != AFTER_ALL and times[at] >= ts - after:
+    while True:
+        side = next_due(w, ts)
+        if side < 0:
             return 0
-        if not matched[at]:
+        s = segment_of(w, side)
+        cap, at = s[seg.CAP], w[o.UNDECIDED + side] & s[seg.MASK]
+        if not flags_of(w, side)[at]:
             if room(c, w) != 0:
                 return o.HALTED
-            due = AFTER_ALL if times[at] > AFTER_ALL - 1 - after else times[at] + after
-            put(w, out, due, o.UNMATCHED, ids[at], refs[at], o.NO_ROW)
-        w[o.UNDECIDED] += 1
-    return 0
+            ref = ints(s[seg.REF], cap)[at]
+            left, right = (ref, o.NO_ROW) if side == 0 else (o.NO_ROW, ref)
+            moment = due(ints(s[seg.TS], cap)[at], w[o.BACK + 1 - side])
+            put(w, out, moment, o.UNMATCHED + side, ints(s[seg.ID], cap)[at], left, right)
+        w[o.UNDECIDED + side] += 1
+
+
+@inner
+def next_due(w, ts):
+    """The side of the next row whose time is up before `ts`; -1 if there is none. A row waits as long as tuples of the other
+    side look back.
+    """
+    found, least = -1, AFTER_ALL
+    for side in range(2):
+        if w[o.ALONE + side] and w[o.UNDECIDED + side] < w[o.ENDS + side]:
+            s = segment_of(w, side)
+            time, back = ints(s[seg.TS], s[seg.CAP])[w[o.UNDECIDED + side] & s[seg.MASK]], w[o.BACK + 1 - side]
+            # Not ts of the row + back, which may be more than 63 bits hold.
+            if ts == AFTER_ALL or time < ts - back:
+                moment = due(time, back)
+                if found < 0 or moment < least:
+                    found, least = side, moment
+    return found
+
+
+@inner
+def due(time, back):
+    """The last moment at which a partner can come; AFTER_ALL where 63 bits do not hold it."""
+    return AFTER_ALL if time > AFTER_ALL - 1 - back else time + back
 
 
 @inner

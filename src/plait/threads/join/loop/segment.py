@@ -46,7 +46,7 @@ TS: Final = 5  # addresses of int64 columns
 ID: Final = 6  # a row's number in its stream
 REF: Final = 7  # where its payload is
 NODE: Final = 8  # (CAP, 4): previous row of the chain, key, two coordinates (floats)
-MATCHED: Final = 9  # uint8; 0 where nobody asks
+MATCHED: Final = 9  # uint8[SHARERS, CAP]: each one's own; 0 where nobody asks
 HEAD: Final = 10  # the chains' newest rows
 HEAD_MASK: Final = 11
 INVERSE: Final = 12  # float64[2]: boxes a unit
@@ -160,9 +160,10 @@ def append(s, n, at, ts, ids, refs, key, x, y, usable, columns):
             to_node[place, Y] = y[at[k]]
             to_usable[place] = usable[at[k]]
     if s[MATCHED]:
-        matched = octets(s[MATCHED], cap)
-        for k in range(n):
-            matched[(end + k) & mask] = 0
+        matched = octets(s[MATCHED], s[SHARERS] * cap)
+        for sharer in range(s[SHARERS]):
+            for k in range(n):
+                matched[sharer * cap + ((end + k) & mask)] = 0
     for c in range(s[NCOLS]):
         copy_column(s[SIZES + c], columns[c], at, n, s[COLS + c], end, cap)
     if s[KIND]:

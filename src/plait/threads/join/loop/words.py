@@ -17,7 +17,7 @@ SEAT: Final = 32  # which of the gate's readers it is
 MOST: Final = 33  # tuples it takes at once, at most
 PLACES: Final = 34  # the window's reach (`core.join.reach`): what it measures by; BACK, by side; and STEP
 BACK: Final = 35  # as-of: of the left side, how old a partner may be in us, -1 without bound
-HOW: Final = 37  # INNER, LEFT, SEMI or ANTI
+HOW: Final = 37  # INNER, LEFT, RIGHT, FULL, SEMI or ANTI
 ARENA_MASK: Final = 38
 BLOCK: Final = 39  # address of the kernels' argument block
 VERIFY: Final = 40  # address of a kernel, see `core.condition.native`
@@ -37,6 +37,8 @@ PROBE_EVERY: Final = 58  # and it compares those whose number is PROBE_AT modulo
 PROBE_AT: Final = 60
 NCOLS: Final = 62
 ALIVE: Final = 64  # which column says whether a row can match at all; -1: all can
+NOTED: Final = 66  # 1 if it is noted which rows of this side have found a partner
+ALONE: Final = 68  # 0, or rows of this side that have found none are results, if so many workers say it: all that compare them
 FEED: Final = (
     70  # distribution tree: address of the feed it reads from (0: the gate), and of the one it writes (0: none)
 )
@@ -86,7 +88,6 @@ DONE_PROBES: Final = 207  # by side: probes below are done
 PAIRS: Final = 209  # found, in order, and how many of them are out
 EMITTED: Final = 210
 AT: Final = 211  # the batch position whose results are being emitted
-UNDECIDED: Final = 212  # left rows below have been decided: matched, or given out as unmatched
 FRONTIER: Final = 213  # as far as time has passed
 NEED: Final = 214  # what a GROW asks for: rows; and the side in NEED_SIDE
 NEED_SIDE: Final = 215
@@ -105,6 +106,7 @@ ENDED: Final = 234
 FED: Final = 235  # tuples of the batch that were handed down
 READ_COUNTS: Final = 236  # address of int64[slots]: distribution tree, tuples of each source taken
 AT_RANK: Final = 237  # the rank of the tuple at AT
+UNDECIDED: Final = 238  # by side: rows below have been decided: matched, or given out as unmatched; where ALONE asks for it
 OWN: Final = 240  # to 287: words of a loop of a strategy's own; or, sliced, what `threads.gate.epochs.take` keeps
 # Or, with an Emitter, by side: the rank below which a feed brings nothing more, how many left tuples lie below it, the last ts.
 HEARD_RANK: Final = 240
@@ -138,7 +140,7 @@ SAMPLE_HEAD: Final = 23 * LINE
 WORDS: Final = 24 * LINE
 
 # --- values -----------------------------------------------------------------------------------------------------
-INNER, LEFT, SEMI, ANTI = range(4)
+INNER, LEFT, RIGHT, FULL, SEMI, ANTI = range(6)
 AUTO: Final = -1
 SCAN: Final = 0
 BY_PARTNER, BY_BLOCK, BY_TRIGGER, AS_FOUND = range(4)
@@ -168,8 +170,8 @@ P_FROM, P_UNTIL, P_STORE, P_TAIL = range(
 )  # physical ranges for scans; which probes are stored; unsorted from here
 P_ROWS: Final = 17
 
-# An entry of the results' ring: ts, 2 * rank + side of the trigger (UNMATCHED: a left row that found none), the
-# partner's number in its stream, and both rows' references. A mark has no rows; its partner is the last number of the other
+# An entry of the results' ring: ts, 2 * rank + side of the trigger, the partner's number in its stream, and both rows'
+# references. A row that found none has UNMATCHED + side in the place of a trigger, and its own number. A mark has no rows; its partner is the last number of the other
 # stream that the trigger was compared with, or WHOLE: with all.
 E_TS, E_TRIGGER, E_PARTNER, E_LEFT, E_RIGHT = range(5)
 E_WORDS: Final = 5

@@ -331,14 +331,14 @@ def first_live(w, side, last_ts):
 def expire(w, last_ts):
     """Find what no tuple at or after `last_ts` can meet, and publish where the rest begins.
 
-    FIRST is released: the writer may now overwrite rows below. Left rows of a left or anti join stay until they are
-    decided, even if nothing can meet them any more.
+    FIRST is released: the writer may now overwrite rows below. Rows that are results without a partner, too, stay until they
+    are decided, even if nothing can meet them any more.
     """
     for side in range(2):
         s = segment_of(w, side)
         lo = seg.first_from(s, w[o.PLACES], w[o.LO + side], w[o.ENDS + side], first_live(w, side, last_ts))
         w[o.LO + side] = lo
-        first = min(lo, w[o.UNDECIDED]) if side == 0 and (w[o.HOW] == o.LEFT or w[o.HOW] == o.ANTI) else lo
+        first = min(lo, w[o.UNDECIDED + side]) if w[o.ALONE + side] else lo
         store_release(s, seg.FIRST + w[o.SHARER + side] * LINE, first)
 
 
@@ -478,7 +478,7 @@ def work(gate, c, w, arena, batch, p0, p1, u0, u1, pairs, over, ranges, walk, ta
                 w[o.FROM], w[o.TO] = w[o.TO], w[o.COUNT]
                 w[o.PHASE] = o.PROBING
         if w[o.PHASE] == o.CLOSING:
-            if w[o.HOW] == o.LEFT or w[o.HOW] == o.ANTI:
+            if w[o.ALONE] or w[o.ALONE + 1]:
                 code = pass_time(c, w, out, max(w[o.FRONTIER], w[o.LAST_TS]))
                 if code != 0:
                     return code

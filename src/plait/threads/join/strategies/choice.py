@@ -24,7 +24,7 @@ from plait.core.calibration import Calibration, Costs, duration
 from plait.core.join.reach import reach_of
 from plait.errors import QueryError, counted
 from plait.models import dpjoin, stretch
-from plait.query.join import Window
+from plait.query.join import HOWS, Window
 from plait.threads.join.strategies.plan import Two, Wish
 
 #: More workers have to let so many times more through to be worth their threads.
@@ -42,12 +42,20 @@ def strategy(wish: Wish) -> tuple[str, str]:
         return "dpjoin", "an Emitter was asked for"
     if wish.workers == 1:
         return "sequential", "there is one worker"
+    if whole(wish.kind) == (0, 1):
+        return "dpjoin", f"a {wish.kind} join needs workers that hold a row until all its partners have come"
     if wish.kind != "inner":
-        return "dpjoin", f"a {wish.kind} join needs all partners of a left row at one worker, which layout m x 1 gives"
+        side, line = ("right", "1 x n") if whole(wish.kind) == (1,) else ("left", "m x 1")
+        return "dpjoin", f"a {wish.kind} join needs all partners of a {side} row at one worker, which layout {line} gives"
     return (
         "scalejoin",
         f"{wish.workers} workers, an inner join: every worker gets the same share whatever the rates and values",
     )
+
+
+def whole(kind: str) -> tuple[int, ...]:
+    """The sides of whose rows it must be known whether they have found any partner; of an as-of join none that matters here."""
+    return HOWS[kind].whole if kind in HOWS else (0,)
 
 
 def through_gate(costs: Costs, gate: str, sources: int, readers: int) -> str:
@@ -85,7 +93,8 @@ def layout(wish: Wish) -> tuple[Two, str]:
             )
         why = f"{m} x {n}, as asked"
     elif asked == "linear":
-        m, n, why = workers, 1, f"{workers} x 1, linear"
+        (m, n) = _line(wish)
+        why = f"{m} x {n}, linear"
     elif asked == "square":
         m = round(workers**0.5)
         if m * m != workers:
@@ -99,22 +108,28 @@ def layout(wish: Wish) -> tuple[Two, str]:
         m, n, why = _by_rates(wish)
     else:
         raise _no_layout(asked)
-    if wish.kind != "inner" and n != 1:
-        if asked == "auto":
-            return (workers, 1), f"{workers} x 1: all partners of a left row at one worker, as a {wish.kind} join needs"
+    if len(whole(wish.kind)) == 1 and (m, n) != (line := _line(wish)):
+        side = "right" if whole(wish.kind) == (1,) else "left"
         raise QueryError(
             f"layout={asked!r} for a {wish.kind} join",
-            why="all partners of a left row have to be found by one worker",
-            do=f"Use layout=({workers}, 1)",
+            why=f"all partners of a {side} row have to be found by one worker",
+            do=f"Use layout={line}",
         )
     return (m, n), why
+
+
+def _line(wish: Wish) -> Two:
+    """The layout in which one worker meets all partners of a row, of the side that a join asks this for."""
+    return (1, wish.workers) if whole(wish.kind) == (1,) else (wish.workers, 1)
 
 
 def _by_rates(wish: Wish) -> tuple[int, int, str]:
     workers = wish.workers
     left, right = map(float, wish.rates or (1, 1))
-    if wish.kind != "inner":
-        return workers, 1, f"{workers} x 1"
+    if len(whole(wish.kind)) == 1:
+        m, n = _line(wish)
+        side = "right" if whole(wish.kind) == (1,) else "left"
+        return m, n, f"{m} x {n}: all partners of a {side} row at one worker, as a {wish.kind} join needs"
     # The slower of the two kinds of tuples decides; of equals, the squarer shape has the shorter hand-off.
     m, n = dpjoin.best_layout(workers, left, right)
     known = f"rates {left:g} and {right:g} tuples/s" if wish.rates else "rates unknown, taken as equal"

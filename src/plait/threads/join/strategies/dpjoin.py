@@ -14,7 +14,9 @@ on Multicores», IEEE ISPA 2014; section 4.
 Invariant: the pair (x, y) is compared by the one worker at (row of x, column of y), at its later tuple: both tuples
 are in that worker's segments, and in no other worker's together.
 
-m x 1 keeps all partners of a left row with one worker, which left, semi and anti joins need. `layout="auto"` is
+m x 1 keeps all partners of a left row with one worker, which left, semi and anti joins need; 1 x n those of a right row, for right
+joins. A full join has any layout: each worker of a row holds its left tuples until their time is up, each of a column its right
+ones, and a tuple is alone if none of them has found a partner (`loop.gather`). `layout="auto"` is
 `threads.join.strategies.choice`'s.
 
 Tuples come in one of two ways. With `emitter=True`, the paper's (`loop.grid`): an Emitter sends each to the first worker of its
@@ -34,10 +36,16 @@ from plait.threads.join.strategies.plan import Plan, Seat, Wish
 
 
 def apart(wish: Wish) -> Plan:
-    """m x 1 for shares that change hands: nothing is shared, so every worker has the right window for itself."""
-    m = wish.workers
-    seats = tuple(Seat((k, k), (m, 1), (k, 0), (m, 1), (k, 0), (True, True)) for k in range(m))
-    return Plan("dpjoin", seats, (m, 1), f"{m} x 1: left tuples by turns, the right window at every worker")
+    """A line for shares that change hands: nothing is shared, so every worker has one side's window for itself.
+
+    m x 1, with the right window at every worker; for a right join 1 x n, with the left one.
+    """
+    n = wish.workers
+    if choice.whole(wish.kind) == (1,):
+        seats = tuple(Seat((k, k), (1, n), (0, k), (1, n), (0, k), (True, True)) for k in range(n))
+        return Plan("dpjoin", seats, (1, n), f"1 x {n}: right tuples by turns, the left window at every worker")
+    seats = tuple(Seat((k, k), (n, 1), (k, 0), (n, 1), (k, 0), (True, True)) for k in range(n))
+    return Plan("dpjoin", seats, (n, 1), f"{n} x 1: left tuples by turns, the right window at every worker")
 
 
 def plan(wish: Wish) -> Plan:

@@ -28,13 +28,14 @@ from typing import Any
 
 from plait.core.calibration import Costs
 from plait.errors import QueryError
+from plait.query.join import HOWS
 
 Two = tuple[int, int]
 
 
 @dataclass(frozen=True)
 class Wish:
-    """What is asked of a strategy. `kind` is inner, left, semi or anti; `rates` are tuples a second, where known.
+    """What is asked of a strategy. `kind` is one of `query.join.HOWS`, or asof; `rates` are tuples a second, where known.
 
     For what is said of a plan, and nothing else: `meets`, how many tuples of the other stream a left tuple looks back at, and a
     right one, where known; `costs`, this machine's, where it is calibrated.
@@ -139,8 +140,12 @@ class Plan:
 
 
 def refuse_kind(strategy: str, kind: str) -> QueryError:
+    side, layout = ("right", "1 x n") if HOWS[kind].whole == (1,) else ("left", "m x 1")
+    keeps = f"keeps a {side} row's partners with one worker: layout {layout}"
+    if len(HOWS[kind].whole) == 2:
+        keeps = "has a row's worker hold it until all its partners have come"
     return QueryError(
         f"strategy={strategy!r} with more than one worker can't serve a {kind} join",
-        why="a left row's partners would be found by several workers, none of which knows whether it is the first",
-        do="Use strategy='dpjoin' (or 'auto'), which keeps a left row's partners with one worker: layout m x 1",
+        why=f"a {side} row's partners would be found by several workers, none of which knows whether it is the first",
+        do=f"Use strategy='dpjoin' (or 'auto'), which {keeps}",
     )
