@@ -209,6 +209,9 @@ def _condition(source: Source, bound: Bound, sides: tuple[Relation, Relation], n
         for column, name, scale in zip((bound.left, bound.right), names, scales, strict=True)
     )
     apart = exp.Sub(this=right, expression=left)
+    if bound.low == bound.high:  # an equality has an index of its own
+        same = (right, left) if bound.low == 0 else (apart, exp.convert((bound.low or 0) * whole))
+        return exp.EQ(this=same[0], expression=same[1])
     limits = [
         kind(this=apart.copy(), expression=exp.convert(limit * whole))
         for kind, limit in ((exp.GTE, bound.low), (exp.LTE, bound.high))

@@ -102,7 +102,7 @@ def _spellings(node: exp.Expr) -> tuple[str, ...]:
 def rewritten(node: exp.Expr, name: Callable[[exp.Column], exp.Expr]) -> exp.Expr:
     """The same expression with other columns; the one that is given stays as it is."""
     made = node.copy().transform(lambda each: name(each) if isinstance(each, exp.Column) else each)
-    return made.this if isinstance(made, exp.Paren) and not isinstance(made.this, exp.Or) else made
+    return made.unnest()
 
 
 def interval_us(source: Source, node: exp.Interval) -> int:

@@ -153,7 +153,8 @@ class _Sides:
 
     def __init__(self, source: Source, sides: tuple[Relation, Relation]) -> None:
         self.source, self.sides = source, sides
-        self.names = side_names(sides[0].node, sides[1].node)
+        names = side_names(sides[0].node, sides[1].node)
+        self.names = ("l", "r") if names == ("left", "right") else names
 
     def placed(self, column: exp.Column) -> Placed:
         """Which side a column is of, its name there, and its clock."""
