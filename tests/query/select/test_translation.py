@@ -75,7 +75,10 @@ WITHIN = "abs(q.ts - t.ts) <= INTERVAL 5 SECONDS"
 JOINS = {
     "inner": (f"SELECT * FROM quotes q INNER JOIN trades t ON {WITHIN}", lambda: near(within="5s")),
     "cross": (f"SELECT * FROM quotes q CROSS JOIN trades t WHERE {WITHIN}", lambda: near(within="5s")),
-    "comma": (f"SELECT * FROM quotes q, trades t WHERE {WITHIN} AND q.n = t.n", lambda: near(on="quotes.n = trades.n", within="5s")),
+    "comma": (
+        f"SELECT * FROM quotes q, trades t WHERE {WITHIN} AND q.n = t.n",
+        lambda: near(on="quotes.n = trades.n", within="5s"),
+    ),
     "left": (f"SELECT * FROM quotes q LEFT JOIN trades t ON {WITHIN}", lambda: near(within="5s", how="left")),
     "left outer": (f"SELECT * FROM quotes q LEFT OUTER JOIN trades t ON {WITHIN}", lambda: near(within="5s", how="left")),
     "right": (f"SELECT * FROM quotes q RIGHT JOIN trades t ON {WITHIN}", lambda: near(within="5s", how="right")),
@@ -99,11 +102,13 @@ JOINS = {
         lambda: plait.join(quotes, quotes, on="l.k = r.k", within="5s").select(ax="left_x", bx="right_x"),
     ),
     "columns of both": (
-        f"SELECT q.k, t.n AS tn, price * 2 AS twice, q.ts AS quoted, t.* EXCEPT (ts, k, x, n) FROM quotes q, trades t WHERE {WITHIN}",
+        "SELECT q.k, t.n AS tn, price * 2 AS twice, q.ts AS quoted, t.* EXCEPT (ts, k, x, n) "
+        f"FROM quotes q, trades t WHERE {WITHIN}",
         lambda: near(within="5s").select(k="quotes_k", tn="trades_n", twice="price * 2", quoted="quotes_ts", price="price"),
     ),
     "of a join": (
-        f"SELECT * FROM quotes q JOIN trades t ON q.ts = t.ts JOIN ticks ON v = price AND q.ts - at BETWEEN INTERVAL 0 DAYS AND INTERVAL 9 DAYS",
+        "SELECT * FROM quotes q JOIN trades t ON q.ts = t.ts "
+        "JOIN ticks ON v = price AND q.ts - at BETWEEN INTERVAL 0 DAYS AND INTERVAL 9 DAYS",
         lambda: plait.join(near(within=0), ticks, on="r.v = l.price", within=("9 days", 0)),
     ),
 }  # fmt: skip
@@ -298,7 +303,8 @@ SUBQUERIES = {
         lambda: quotes.select("ts", "x").named("a").where("x > 1").named("b").select(y="x"),
     ),
     "an aggregate of an aggregate": (
-        "SELECT max(n) AS peak FROM (SELECT count(*) AS n FROM quotes GROUP BY window(ts, '1 s')) AS c GROUP BY window(ts, '1 min')",
+        "SELECT max(n) AS peak FROM (SELECT count(*) AS n FROM quotes GROUP BY window(ts, '1 s')) AS c "
+        "GROUP BY window(ts, '1 min')",
         lambda: plait.aggregate(
             plait.aggregate(quotes, size="1s", compute={"n": plait.count()}).select("n").named("c"),
             size="1 min",
