@@ -69,7 +69,9 @@ def _sweep(
     scale: Scale, strategy: str, windows: tuple[float, ...], workers: tuple[int, ...], wall: bool, seconds: float
 ) -> list[Row]:
     rows: list[Row] = []
-    a_worker = GUESS_PER_S  # then what one did with fewer beside it: some rivals' do a tenth, and a rate too high takes long
+    a_worker = (
+        GUESS_PER_S  # then what one did with fewer beside it: some rivals' do a tenth, and a rate too high takes long
+    )
     for number in workers:
         steady(query(windows[0]), rate=2000, window_s=0.1, seconds=0.1, **options_of(strategy, number))  # warm
         for window_s in windows:

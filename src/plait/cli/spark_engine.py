@@ -118,13 +118,14 @@ def _streamed(job: Job, display: Display, *, keep_key: bool = False) -> Iterator
     import plait.spark
     from plait.query.bind import bind
     from plait.query.identical import KEY
+    from plait.query.row_by_row import rooted
     from plait.spark.publish.watch import watching
 
     job.check()
     display.say("starting Spark; kernels are compiled on first use")
     with _noise_aside():
         spark = plait.spark.session(master=job.master or "local[*]")
-    bound = bind(job.query, {name: feed.schema for name, feed in job.feeds.items()})
+    bound = bind(rooted(job.query), {name: feed.schema for name, feed in job.feeds.items()})
     schema = pa.schema([*bound.schema, pa.field(KEY, pa.binary())]) if keep_key else bound.schema
     with _place(job, keep_key) as folder:
         streams = job.query.streams()

@@ -13,7 +13,32 @@ import pyarrow as pa
 
 from plait.core.condition.one_row import holds, values
 from plait.encodings import as_array
-from plait.query.row_by_row import BoundStep, Kept
+from plait.query.bind import Bound
+from plait.query.row_by_row import BoundStep, Kept, Union
+from plait.query.stream import Stream
+
+PLAIT_TS = "_plait_ts"
+
+
+class Through(Union):
+    """A stream's rows in order, with all their columns and their own keys: a union of one that nobody wrote.
+
+    It stands where rows can't be changed before an operator takes them in: a floor says when. Its rows have their ts in front.
+    """
+
+
+def through(stream: Bound) -> Bound:
+    """A stream as an operator."""
+    assert isinstance(stream.node, Stream)
+    schema = pa.schema([pa.field(PLAIT_TS, pa.int64()), *stream.made])
+    return Bound(Through(name=stream.node.name, nodes=(stream.node,)), (stream.bare,), schema, stream.time_kind)
+
+
+def union_columns(input: Bound, node: Union) -> list[int]:
+    """Of an input's rows, the columns that a union's have after their ts."""
+    time = input.node.time if isinstance(input.node, Stream) else "ts"
+    whole = isinstance(node, Through)
+    return [k for k, name in enumerate(input.schema.names) if whole or not (name == "ts" == time)]
 
 
 def changed(steps: Sequence[BoundStep], rows: pa.Table, ts: np.ndarray) -> tuple[pa.Table, np.ndarray | None]:

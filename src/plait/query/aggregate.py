@@ -195,7 +195,12 @@ def _keys(by: Any) -> tuple[str, ...]:
     found: list[str] = []
     for key in by.items() if isinstance(by, Mapping) else listed(by):
         name, given = key if isinstance(by, Mapping) else (None, key)
-        if name is not None and isinstance(name, str) and name and (callable(given) or (isinstance(given, str) and given)):
+        if (
+            name is not None
+            and isinstance(name, str)
+            and name
+            and (callable(given) or (isinstance(given, str) and given))
+        ):
             found.append(expressed(given, name))
         elif name is None and callable(given):
             found.append(expressed(given))

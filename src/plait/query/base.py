@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 import pyarrow as pa
 
 from plait.errors import QueryError, RunError
-from plait.query.run_options import SparkOptions, ThreadsOptions
 from plait.query.row_calls import RowCalls
+from plait.query.run_options import SparkOptions, ThreadsOptions
 from plait.query.stream import Stream
 from plait.schema import is_number
 

@@ -29,6 +29,7 @@ from plait.errors import QueryError, RunError, counted
 from plait.query import explain as words
 from plait.query.base import Query, check_rates
 from plait.query.bind import bind, check_data
+from plait.query.row_by_row import rooted
 from plait.query.stream import FILE, Stream
 from plait.spark import formats
 from plait.spark.cell.cell import CellPlan, closes, processor, whole_cell
@@ -40,7 +41,7 @@ from plait.spark.keep import clock, control
 from plait.spark.keep.checkpoint import check_not_left
 from plait.spark.plan import ages, frames, resume, settings
 from plait.spark.plan.fingerprint import beside, fingerprint, users_functions
-from plait.spark.plan.stages import Stage, layouts, operators, stages
+from plait.spark.plan.stages import Stage, layouts, lowered, operators, stages
 from plait.spark.publish import aside
 
 
@@ -68,6 +69,7 @@ def plan(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int, int]
         raise QueryError(
             f"on_spark is given {reprlib.repr(data)} as its data", do="Pass a dict of stream names to DataFrames"
         )
+    query = rooted(query)
     check_data(query, data)
     streams = query.streams()
     for name in streams:
@@ -76,7 +78,7 @@ def plan(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int, int]
     settings.check(spark, streaming=False)
     settings.check_arrow(spark)
     # Before any DataFrame is derived from these: Spark has its own words for a column that is not there.
-    bound = bind(query, {name: frames.arrow_schema(frames.first_of(data[name])) for name in streams})
+    bound = lowered(bind(query, {name: frames.arrow_schema(frames.first_of(data[name])) for name in streams}))
     for operator in operators(bound):
         carry(users_functions(operator))
     data = {name: ages.any_age(name, data[name]) for name in streams}
@@ -96,7 +98,8 @@ def plan(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int, int]
         events = control.events(spark, control_dir) if streaming and control_dir is not None else None
         ticks = clock.ticks(spark, streams.values()) if streaming else None
         made = stages(bound, grids, given, common)
-        return Plan(spark, made, streaming, events, ticks, partitions, packs, control_dir, laid_out, layout, cells)
+        return Plan(spark, made, streaming, events, ticks, partitions, packs, control_dir, laid_out, layout, cells,
+                    query)  # fmt: skip
 
     return laid_out(layout, control_dir)
 
@@ -140,6 +143,7 @@ class Plan:
     again: Callable[..., Plan]
     wanted: str | tuple[int, int]
     cells: int | None = None
+    query: Query | None = None  # as it was asked for, in words of its own
 
     def output(self, number: int = 0) -> Any:
         """What a stage's cells put out: packed rows for the next one's cells, or, of stage 0, for the user: results, dropped
@@ -256,7 +260,7 @@ class Plan:
                 grids = layouts(bound, wanted, pins.partitions, rows * columns, cells=rows * columns)
             except QueryError:
                 continue
-            if fingerprint(bound.node, bound, *grids) == pins.fingerprint:
+            if fingerprint(self.query or bound.node, bound, *grids) == pins.fingerprint:
                 return
         raise RunError(
             f"The checkpoint {str(checkpoint)!r} was written by another query",
@@ -279,7 +283,7 @@ class Plan:
         """Tell the control folder which streams and sources there are, so that it refuses events of any other."""
         assert self.control_dir is not None
         every = [i for operator in operators(self.cell.bound) for i in operator.inputs]
-        inputs = {i.node.name: i.schema for i in every if isinstance(i.node, Stream)}
+        inputs = {i.node.name: i.made for i in every if isinstance(i.node, Stream)}
         told = {}
         for stream, names, open_ended in self.streams.values():
             text = stream.source == FILE or any(isinstance(name, str) for name in names)

@@ -39,13 +39,13 @@ import pyarrow as pa
 
 from plait.core import keys
 from plait.core.metrics import amount, total
-from plait.core.row_by_row import changed
+from plait.core.row_by_row import Through, changed, through
 from plait.errors import RunError
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.aggregate import Aggregate
 from plait.query.bind import Bound
-from plait.query.join import Asof, Join
 from plait.query.identical import KEY
+from plait.query.join import Asof, Join
 from plait.query.operator import Operator
 from plait.query.row_by_row import BoundStep, Union
 from plait.query.stream import SourceName, Stream, stream
@@ -59,7 +59,7 @@ from plait.threads.pause import Stopped
 from plait.threads.plan import Sharing, Step
 from plait.threads.stats import Stats
 from plait.threads.together import Front, Together
-from plait.threads.union import Through, on_the_way, through
+from plait.threads.union import on_the_way
 
 WAIT_NS = 20_000_000
 PENDING = 1 << 18  # results of one ts that an operator may have to take in before any of them is ready
@@ -210,7 +210,9 @@ class Dag:
         if name in self.engines:
             return self.engines[name]
         step = self._steps[id(bound.node)]
-        inner: dict[str, tuple[str, Bound]] = {}  # by the name that results have here: the operator's, and what becomes of them
+        inner: dict[
+            str, tuple[str, Bound]
+        ] = {}  # by the name that results have here: the operator's, and what becomes of them
         inputs = []
         for child, direct in zip(bound.inputs, on_the_way(bound, keyed=step.options.keys), strict=True):
             if not (isinstance(child.node, Stream) and (direct or not child.steps)):
@@ -252,8 +254,10 @@ class Dag:
         return self._through[stream]
 
     def _readers_of(self, bound: Bound, seen: set[int | str]) -> set[int | str]:
-        """Who reads streams: operators, and what puts a stream's rows in order for them. Several have a frontier in common only by
-        what is said here; where all streams go to one, its own is that of all."""
+        """Who reads streams: operators, and what puts a stream's rows in order for them.
+
+        Where all streams go to one of them, its own frontier is that of all.
+        """
         step = self._steps[id(bound.node)]
         for child, direct in zip(bound.inputs, on_the_way(bound, keyed=step.options.keys), strict=True):
             if not isinstance(child.node, Stream):
@@ -289,7 +293,11 @@ class Dag:
                 frontier = engine.gatherer.frontier
                 if batch is not None or frontier > told:
                     for inlet, as_, steps in self._inlets[name]:
-                        part = None if batch is None else _carried(batch, engine.gatherer.pushed_ns, steps, engine.bound.node)
+                        part = (
+                            None
+                            if batch is None
+                            else _carried(batch, engine.gatherer.pushed_ns, steps, engine.bound.node)
+                        )
                         inlet.bring(as_, part, frontier)
                     told = frontier
         except Stopped:

@@ -247,9 +247,7 @@ def _in_order(query: Union, options: Options) -> Sharing:
     several = options.workers if (options.workers or 1) > 1 else "auto"
     given = _given(strategy=options.strategy, workers=several, elastic=options.elastic or "auto", **_of_joins(options))
     if given:
-        raise QueryError(
-            f"{given} for a union", why="one thread gives its rows out in order", do="Leave it out"
-        )
+        raise QueryError(f"{given} for a union", why="one thread gives its rows out in order", do="Leave it out")
     return Sharing(1, 1, f"rows of {counted(len(query.nodes), 'input')} in one order", "union")
 
 

@@ -1,7 +1,7 @@
 """Unions on threads: the gate puts tuples in order, and one thread gives them out as they are.
 
-`Through` is a union of one stream that nobody wrote: its rows go to an operator that can't change them where they are pushed,
-since their keys are made of columns that it would not have any more, or since it reads the stream in two ways (`on_the_way`).
+Where rows of a stream are changed one by one, that is done where they are pushed, if it can be (`on_the_way`). Else they go
+through a union of one stream that nobody wrote (`core.row_by_row.Through`), and are changed as they are carried on (`dag`).
 
 Invariant: rows are given out in the order in which the gate gives tuples, (ts, input, source, seq), each once its ts is below the
 frontier. Held by tests/threads/test_row_by_row.py.
@@ -20,6 +20,7 @@ from plait.core import keys
 from plait.core.aggregate.panes import window_record
 from plait.core.machine.line import lines
 from plait.core.metrics import Counts
+from plait.core.row_by_row import Through, union_columns
 from plait.core.rows import Payload
 from plait.encodings import as_array
 from plait.errors import RunError
@@ -41,18 +42,6 @@ from plait.threads.results import full_key, own_key
 from plait.threads.together import Together
 
 BATCH = 1 << 14  # tuples that are given out at once, unless batch= says otherwise
-PLAIT_TS = "_plait_ts"
-
-
-class Through(Union):
-    """A stream's rows in order, with all their columns and their own keys: what a stream's are."""
-
-
-def through(stream: Bound) -> Bound:
-    """A stream as an operator. Its rows have their ts in front."""
-    assert isinstance(stream.node, Stream)
-    schema = pa.schema([pa.field(PLAIT_TS, pa.int64()), *stream.made])
-    return Bound(Through(name=stream.node.name, nodes=(stream.node,)), (stream.bare,), schema, stream.time_kind)
 
 
 def on_the_way(bound: Bound, *, keyed: bool) -> list[bool]:
@@ -123,6 +112,7 @@ class UnionEngine(Engine[Giver]):
 
     def __init__(self, bound: Bound, schemas: Mapping[str, pa.Schema], made: Sharing, options: Options,
                  together: Together) -> None:  # fmt: skip
+        assert isinstance(bound.node, Union)
         self.most = options.batch or BATCH
         ground = Ground(bound, schemas, options, together, readers=1, most=self.most)
         giver = Giver(self.most)
@@ -136,7 +126,7 @@ class UnionEngine(Engine[Giver]):
         self._of_input = [payloads[name] for name in ground.names]
         self._intake_of_input = [ground.intakes[name] for name in ground.names]
         self._through = isinstance(bound.node, Through)
-        self._places = [_places(each, self._through) for each in bound.inputs]
+        self._places = [union_columns(each, bound.node) for each in bound.inputs]
 
     def _serve(self, thread: int) -> None:
         giver = self.workers[thread]
@@ -215,10 +205,3 @@ class UnionEngine(Engine[Giver]):
 
     def _loads(self) -> list[float]:
         return [float(w.words[shared.NS_EMIT]) for w in self.workers]
-
-
-def _places(input: Bound, through: bool) -> list[int]:
-    """The columns of an input's rows that results have after their ts."""
-    time = input.node.time if isinstance(input.node, Stream) else "ts"
-    return [k for k, name in enumerate(input.schema.names) if through or not (name == "ts" == time)]
-

@@ -96,7 +96,9 @@ def _typed(given: list[Any], field: pa.Field) -> pa.Array:
     try:
         made = pa.array(given, type=kind)
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
-        raise DataError(f"The column {field.name!r} is declared {kind}, and its function returns something else", why=str(error)) from error
+        raise DataError(
+            f"The column {field.name!r} is declared {kind}, and its function returns something else", why=str(error)
+        ) from error
     changed = first_changed(given, made, kind)
     if changed is not None:
         raise DataError(

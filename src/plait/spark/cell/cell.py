@@ -234,6 +234,8 @@ def step(plan: CellPlan, cell: int, store: state.Store, bodies: Iterable[bytes],
     clock.tick("keeping")
     contents.last_ts = known.last_ts()
     results = contents.advance(tables, frontier)
+    if plan.onward is None and plan.bound.steps:
+        results = results.changed(plan.bound.steps)
     clock.tick("execution")
     new.released = list(contents.released)
     manifest.came = contents.came

@@ -98,11 +98,12 @@ class Closing:
             buckets.restore(*pickled.bucket(body))
         try:
             buckets.pass_time(self.last)
-            results = results_of(self.bound, buckets, pa.array([], pa.binary()))
+            results = results_of(self.bound.bare, buckets, pa.array([], pa.binary()))
         except Exception as error:
             raise placed(error, *buckets.calling, str) from error
         if self.onward is not None:
             return self.onward.bodies(results, AFTER_ALL, [])
+        results = results.changed(self.bound.steps) if self.bound.steps else results
         report = formats.CellReport(0, self.place, AFTER_ALL, counts=Counts(results=results.rows))
         return [*((formats.RESULTS, body) for body in results.bodies()), (formats.PROGRESS, formats.body(report))]
 

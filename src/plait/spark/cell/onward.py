@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from plait.core import keys
+from plait.core.row_by_row import PLAIT_TS
 from plait.encodings import one_piece
 from plait.spark import formats
 from plait.spark.cell.results import Keyed, Results
@@ -49,8 +50,11 @@ class Onward:
         table = results.table()
         key = one_piece(table.column(formats.KEY))
         ts = keys.ts_numbers(table.column(0))
+        rows = table.drop_columns([formats.KEY])
+        if PLAIT_TS in rows.column_names:  # a stream's rows, which have their ts besides
+            rows = rows.drop_columns([PLAIT_TS])
         tuples = Tuples(
-            table.drop_columns([formats.KEY]), None, ts, lambda at: key if at is None else key.take(pa.array(at)),
+            rows, None, ts, lambda at: key if at is None else key.take(pa.array(at)),
             lambda: mix(np.fromiter((zlib.crc32(k) for k in key.to_pylist()), np.uint64, len(key))), {},
         )  # fmt: skip
         cells = self.ship.layout.keys

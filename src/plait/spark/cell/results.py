@@ -22,7 +22,9 @@ import numpy as np
 import pyarrow as pa
 
 from plait.core import keys
+from plait.core.row_by_row import changed
 from plait.encodings import one_piece
+from plait.query.row_by_row import BoundStep
 from plait.spark import formats
 from plait.spark.formats import FIRST, SECOND
 
@@ -65,6 +67,13 @@ class Results:
         n = end - begin
         named, at = distinct(np.concatenate([self.first[begin:end], self.second[begin:end]]))
         return Results(self.columns.slice(begin, n), self.keys.take(pa.array(named)), at[:n], at[n:])
+
+    def changed(self, steps: Sequence[BoundStep]) -> Results:
+        """The results after what is done to each; their keys are what they were."""
+        columns, kept = changed(steps, self.columns, keys.ts_numbers(self.columns.column(0)))
+        if kept is None:
+            return Results(columns, self.keys, self.first, self.second)
+        return Results(columns, self.keys, self.first[kept], self.second[kept])
 
     def by_trigger(self) -> Results:
         """In the order of their triggers; partners of one trigger stay in the order they had."""
@@ -118,6 +127,12 @@ class Keyed:
         """A stretch of the results."""
         key = None if self.key is None else self.key.slice(begin, end - begin)
         return Keyed(self.columns.slice(begin, end - begin), self.by, key)
+
+    def changed(self, steps: Sequence[BoundStep]) -> Keyed:
+        """The results after what is done to each. Their keys, which columns tell before that, are spelled out."""
+        key = self.spelled()
+        columns, kept = changed(steps, self.columns, keys.ts_numbers(self.columns.column(0)))
+        return Keyed(columns, (), key if kept is None else key.take(pa.array(kept)))
 
     def spelled(self) -> pa.Array:
         """`_plait_key` of each row."""

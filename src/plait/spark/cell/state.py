@@ -28,6 +28,7 @@ from plait.query.aggregate import Aggregate
 from plait.query.bind import Bound
 from plait.query.join import Asof
 from plait.query.operator import Operator
+from plait.query.row_by_row import Union
 from plait.spark import formats
 from plait.spark.cell.arrive import in_order
 from plait.spark.formats import Chunk, Manifest, Step
@@ -149,7 +150,7 @@ def found(plan: CellPlan, cell: int, store: Store, manifest: Manifest, cache_key
             for one in manifest.steps[at + 1 :]:
                 cached.replay(dict(_chunks(store, [one], near)), one.frontier)
             return cached
-    contents = _empty(plan.bound, plan.layout, cell, index=plan.index)
+    contents = _empty(plan.bound.bare, plan.layout, cell, index=plan.index)
     tables: dict[int, list[pa.Table]] = {}
     for input, table in _chunks(store, manifest.steps, near):
         tables.setdefault(input, []).append(table)
@@ -167,6 +168,10 @@ def _empty(bound: Bound, layout: Layout, cell: int, *, index: str) -> Live:
         from plait.spark.cell.aggregate import live_aggregate
 
         return live_aggregate(bound)
+    if isinstance(bound.node, Union):
+        from plait.spark.cell.union import LiveUnion
+
+        return LiveUnion(bound)
     if isinstance(bound.node, Operator):
         from plait.spark.cell.operator import LiveOperator
 

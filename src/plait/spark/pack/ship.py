@@ -24,7 +24,7 @@ tests/spark/test_operators.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,7 @@ import pyarrow.compute as pc
 from plait.core import keys
 from plait.core.condition.terms import terms
 from plait.core.operator.buckets import EVERY, NONE, SEVERAL, Rows, routed
+from plait.core.row_by_row import changed
 from plait.core.values import Form, compared_as, key_words
 from plait.errors import QueryError
 from plait.query.aggregate import Aggregate
@@ -41,6 +42,7 @@ from plait.query.bind import Bound
 from plait.query.expression import Column
 from plait.query.join import Asof, Join
 from plait.query.operator import Operator
+from plait.query.row_by_row import BoundStep, Union
 from plait.spark import formats
 from plait.spark.formats import ROUTE, ROUTE_TYPE, UNCLEAR
 from plait.spark.plan.layout import Layout, mix
@@ -60,6 +62,10 @@ class Shipping:
     folds: bool  # as partial panes
     whole: bool  # tuples may have to be left out in the cells, and shown
 
+    def columns_of(self, input: int) -> tuple[str, ...]:
+        """Those of one of the inputs: where they read a stream in two ways, they have different ones."""
+        return tuple(self.bound.inputs[input].schema.names) if isinstance(self.bound.node, Join) else self.columns
+
     def parts(self, input: int, tuples: Tuples) -> list[pa.Table]:
         """For each cell what goes there.
 
@@ -67,6 +73,9 @@ class Shipping:
         operator reads, their ts, their key, and what `beside` adds. The key is spelled here, since this is where the
         input's number is known.
         """
+        steps = self.bound.inputs[input].steps
+        if steps:
+            tuples = tuples.changed(steps)
         table = _folded(self, input, tuples) if self.folds else _keyed(self, input, tuples)
         if isinstance(self.bound.node, Operator):
             return routed_parts(
@@ -90,6 +99,18 @@ class Tuples:
     hashes: Callable[[], np.ndarray]  # a word of each tuple's own key
     beside: dict[str, pa.Array]  # further columns, for the cell
 
+    def changed(self, steps: Sequence[BoundStep]) -> Tuples:
+        """The same after what is done to each row; their keys, and what they are dealt out by, are what they were."""
+        rows = self.rows if self.place is None else self.rows.take(pa.array(self.place))
+        found, kept = changed(steps, rows, self.ts)
+        if kept is None:
+            return replace(self, rows=found, place=None)
+        beside = {name: column.take(pa.array(kept)) for name, column in self.beside.items()}
+        return Tuples(
+            found, None, self.ts[kept], lambda at: self.own_keys(kept if at is None else kept[at]),
+            lambda: self.hashes()[kept], beside,
+        )  # fmt: skip
+
     def table(self, columns: Sequence[str], order: np.ndarray | None = None) -> pa.Table:
         """These columns, of all tuples, in another order if one is given. Rows move once, and not if they stand so already."""
         at = self.place if order is None else order if self.place is None else self.place[order]
@@ -101,13 +122,16 @@ class Tuples:
 def shipping(bound: Bound, input: int, layout: Layout, *, whole: bool) -> Shipping:
     """To an operator's cells. `whole`: rows may have to be left out there, and shown, so they must come as they are."""
     columns, folds = tuple(bound.inputs[input].schema.names), False
+    by_value = None
+    if layout.kind == "hash" and not isinstance(bound.node, Union):
+        by_value = hash_columns(bound)
     if isinstance(bound.node, Aggregate):
         from plait.core.aggregate.parts import layout as parts
         from plait.spark.cell.aggregate import needed_columns
 
         folds = not whole and parts(bound) is not None
         columns = columns if whole else tuple(needed_columns(bound))
-    return Shipping(bound, layout, hash_columns(bound) if layout.kind == "hash" else None, columns, folds, whole)
+    return Shipping(bound, layout, by_value, columns, folds, whole)
 
 
 # --- in which form ------------------------------------------------------------------------------------------
@@ -116,7 +140,7 @@ def shipping(bound: Bound, input: int, layout: Layout, *, whole: bool) -> Shippi
 def _keyed(plan: Shipping, input: int, tuples: Tuples) -> pa.Table:
     """Tuples with their ts and key, and what else is for the cell."""
     n = len(tuples.ts)
-    table = tuples.table(plan.columns).append_column(formats.TS, pa.array(tuples.ts))
+    table = tuples.table(plan.columns_of(input)).append_column(formats.TS, pa.array(tuples.ts))
     key = keys.join(keys.ints(tuples.ts), keys.constant(input, n), tuples.own_keys(None), n=n)
     table = table.append_column(formats.KEY, key)
     for name, column in tuples.beside.items():

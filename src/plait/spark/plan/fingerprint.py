@@ -16,6 +16,8 @@ from plait.query.bind import Bound
 from plait.query.explain import explain
 from plait.query.operator import Operator
 from plait.query.predicate import Predicate
+from plait.query.row_by_row import Kept
+from plait.query.stream import Stream
 from plait.spark.plan import function_text, pin
 from plait.spark.plan.layout import Layout
 from plait.spark.plan.stages import operators
@@ -49,8 +51,11 @@ def _meaning(operator: Bound, *, functions: bool) -> str:
     on from the same checkpoint with the user's word (`functions="changed"`).
     """
     if isinstance(operator.node, Operator):
-        return f"{operator.node.output} {operator.node.on_timer is not None}"
+        own = "".join(_condition_text(given, functions=functions) for given in _expressions(operator))
+        return f"{operator.node.output} {operator.node.on_timer is not None}{own}"
     text = "" if operator.predicate is None else _condition_text(operator.predicate, functions=functions)
+    for given in _expressions(operator):
+        text += _condition_text(given, functions=functions)
     for _, function in operator.node.compute if isinstance(operator.node, Aggregate) else ():
         if function.where is not None:
             text += _condition_text(function.where, functions=functions)
@@ -82,7 +87,19 @@ def beside(bound: Bound) -> dict[str, Any]:
 def _conditions(operator: Bound) -> list[Predicate]:
     """All conditions of an operator: a join's own, and those of its functions."""
     where = [f.where for _, f in operator.node.compute] if isinstance(operator.node, Aggregate) else []
-    return [p for p in (operator.predicate, *where) if p is not None]
+    return [p for p in (operator.predicate, *where, *_expressions(operator)) if p is not None]
+
+
+def _expressions(operator: Bound) -> list[Predicate]:
+    """What is done to rows one by one: to those of the streams that an operator reads, and to its results."""
+    steps = [step for each in operator.inputs if isinstance(each.node, Stream) for step in each.steps]
+    found: list[Predicate] = []
+    for step in (*steps, *operator.steps):
+        if isinstance(step, Kept):
+            found.append(step.condition)
+        else:
+            found += [given.value for _, given in step.columns if not isinstance(given, str)]
+    return found
 
 
 def users_functions(operator: Bound) -> list[Any]:
@@ -90,5 +107,6 @@ def users_functions(operator: Bound) -> list[Any]:
     node = operator.node
     if isinstance(node, Operator):
         return [f for f in (node.route, node.state, node.process, node.on_timer) if f is not None]
+    own = [p.source for p in _expressions(operator) if p.kind == "opaque"]
     customs = [f.custom for _, f in node.compute if f.custom is not None] if isinstance(node, Aggregate) else []
-    return [f for c in customs for f in (c.init, c.add, c.merge, c.result) if f is not None]
+    return own + [f for c in customs for f in (c.init, c.add, c.merge, c.result) if f is not None]

@@ -29,6 +29,7 @@ from plait.query.aggregate import Aggregate
 from plait.query.base import Query
 from plait.query.join import Asof, Join
 from plait.query.operator import Operator
+from plait.query.row_by_row import Union
 
 #: What `layout=` may be besides "auto" and (rows, columns).
 NAMES = ("linear", "square", "rectangular", "see_all", "hash")
@@ -80,7 +81,7 @@ def choose(query: Query, wanted: str | tuple[int, int], partitions: int, paralle
 
     `cells`: how many; None is one a core, and no more than there are state partitions.
     """
-    if isinstance(query, (Aggregate, Operator)):
+    if isinstance(query, (Aggregate, Operator, Union)):
         return _in_a_line(query, wanted, partitions, parallelism, cells)
     assert isinstance(query, (Join, Asof))
     counts = isinstance(query, Join) and reach_of(query.window).counts
@@ -120,7 +121,8 @@ def _in_a_line(
         cells = rows * columns
     most = query.buckets if isinstance(query, Operator) else parallelism
     found = cells or max(1, min(parallelism, partitions, most))
-    return Layout(kind, found, 1, cell_keys(found, partitions), _WHY[kind])
+    why = "each tuple goes to one cell" if isinstance(query, Union) else _WHY[kind]
+    return Layout(kind, found, 1, cell_keys(found, partitions), why)
 
 
 def _check_alone(query: Join | Asof, wanted: str, *, counts: bool, one_column: bool) -> None:

@@ -17,8 +17,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from plait.core.row_by_row import through
 from plait.query.base import Query
 from plait.query.bind import Bound
+from plait.query.row_by_row import reads
 from plait.query.stream import Stream
 from plait.spark.cell.cell import CellPlan, closes
 from plait.spark.cell.onward import Onward
@@ -61,11 +63,38 @@ def pack_plan(stream: Stream, frame: Frame, bound: Bound, cells: Layout) -> Pack
     as they are.
     """
     inputs = tuple(n for n, i in enumerate(bound.inputs) if i.node == stream)
-    whole = "drop" in (stream.late, stream.behind)
-    ship = shipping(bound, inputs[0], cells, whole=whole)
-    return _pack_plan(
-        stream, frame, inputs, frame.reads(stream, ship.columns, bound.inputs[inputs[0]].schema.names), ship
-    )
+    ship = shipping(bound, inputs[0], cells, whole=drops(stream))
+    given, needed = bound.inputs[inputs[0]].made, set[str]()
+    for input in inputs:
+        needed |= set(reads(bound.inputs[input].steps, ship.columns_of(input), given))
+    return _pack_plan(stream, frame, inputs, frame.reads(stream, tuple(needed), given.names), ship)
+
+
+def drops(stream: Stream) -> bool:
+    """Whether rows may be dropped in the cells, and must then be shown as they are."""
+    return "drop" in (stream.late, stream.behind)
+
+
+def lowered(bound: Bound) -> Bound:
+    """The query as Spark runs it: rows that may have to be shown as dropped are not changed before they are judged.
+
+    So where something is done to each of them, an operator of its own puts them in order first, and they are changed on their
+    way from it (`core.row_by_row.Through`).
+    """
+    inputs = []
+    for child in bound.inputs:
+        if isinstance(child.node, Stream) and child.steps and drops(child.node):
+            alike = [
+                made
+                for made, given in zip(inputs, bound.inputs, strict=False)
+                if given.node == child.node and made.steps
+            ]
+            node = alike[0].bare if alike else through(child)
+            child = replace(node, schema=child.schema, steps=child.steps, own=node.schema)
+        elif not isinstance(child.node, Stream):
+            child = lowered(child)
+        inputs.append(child)
+    return replace(bound, inputs=tuple(inputs))
 
 
 def heard_plan(stream: Stream, frame: Frame, bound: Bound, cells: Layout, columns: tuple[str, ...]) -> PackPlan:
@@ -111,7 +140,7 @@ def stages(bound: Bound, cells: list[Layout], given: Mapping[str, list[Frame]], 
     """
     made: list[Stage | None] = []
     shown: set[str] = set()
-    columns = {i.node: tuple(i.schema.names) for o in operators(bound) for i in o.inputs if isinstance(i.node, Stream)}
+    columns = {i.node: tuple(i.made.names) for o in operators(bound) for i in o.inputs if isinstance(i.node, Stream)}
 
     def add(bound: Bound, onward: Onward | None) -> int:
         number, streams = len(made), own_streams(bound)
