@@ -375,7 +375,8 @@ def test_a_hand_written_condition_in_python_gives_the_same_rows() -> None:
         name: pa.table(columns).cast(stream.schema)
         for (name, columns), stream in zip(rows.items(), STREAMS, strict=False)
     }
-    text = "SELECT q.k, price FROM quotes q JOIN trades t ON abs(q.x - t.price) <= 1 AND abs(q.ts - t.ts) <= INTERVAL 5 MICROSECONDS"
+    near = "abs(q.x - t.price) <= 1 AND abs(q.ts - t.ts) <= INTERVAL 5 MICROSECONDS"
+    text = f"SELECT q.k, price FROM quotes q JOIN trades t ON {near}"
     by_hand = plait.join(quotes, trades, on=lambda q, t: abs(q.x - t.price) <= 1, within=5).select(
         "price", k="quotes_k"
     )

@@ -68,12 +68,10 @@ def sql(
         raise QueryError(f"plait.sql({text!r}) is no text", do="Pass one SELECT as a str")
     nodes = _nodes(streams)
     known = _known(nodes, schemas or {})
-    source = Source(text)
+    source = Source(text, known)
     tables = {each: _table(node, each, known) for each, node in nodes.items()}
     node = Statement(source).read(source.tree, tables).node
     query = union(node) if isinstance(node, Stream) else node
-    if all(each in known for each in query.streams()):
-        bind(query, known)  # types that don't go together are told now
     return query if name is None else query.named(name)
 
 

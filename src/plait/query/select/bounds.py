@@ -92,8 +92,8 @@ class Bounds:
         """`abs(value) <= limit`, on both sides of 0."""
         if kind not in (exp.LT, exp.LTE):
             return None
-        turned = exp.Neg(this=limit.copy())
-        return self._made(node, self._compared(_TURNED[kind], value, turned), self._compared(kind, value, limit))
+        below = self._compared(kind, value, limit)
+        return self._made(node, below, self._compared(_TURNED[kind], value, exp.Neg(this=limit.copy())))
 
     def _compared(self, kind: type, one: exp.Expr, other: exp.Expr) -> tuple[str, str, int | None, int | None] | None:
         """`one <kind> other` as left, right, low and high of a bound."""

@@ -7,11 +7,11 @@ an answer, by total order. A function that leaves out NULL in SQL and keeps it i
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from sqlglot import exp
 
-from plait.errors import PlaitError
 from plait.query import functions, statistics
 from plait.query.functions import Function
 from plait.query.select import expressions
@@ -78,44 +78,43 @@ class Calls:
                     expressions.check(self.source, each, clause="an aggregate function")
         if skips:
             seen.append(_present(node.this))
-        try:
-            return self._made(call, node, seen)
-        except PlaitError as error:
-            if error.fact.startswith("SQL, "):
-                raise
-            raise self.source.placed(call, error) from error
+        build = self._made(call, node, seen)
+        with self.source.at(call):
+            return build()
 
-    def _made(self, call: exp.Expr, node: exp.Expr, seen: list[exp.Expr]) -> Function:
+    def _made(self, call: exp.Expr, node: exp.Expr, seen: list[exp.Expr]) -> Callable[[], Function]:
+        """How the function is built; what it is given has been read by then."""
         kind = type(node)
         if isinstance(node, exp.Count):
             return self._count(call, node, seen)
         if isinstance(node, exp.CountIf):
-            return functions.count_where(self._all([node.this, *seen]) or "true")
+            return partial(functions.count_where, self._all([node.this, *seen]) or "true")
         if isinstance(node, exp.WithinGroup):
             return self._within(call, node, seen)
+        where = self._all(seen)
         named = _NAMED.get(node.name.lower()) if isinstance(node, exp.Anonymous) else None
         if named is not None and len(node.expressions) == 1:
-            return named(self._argument(node.expressions[0]), where=self._all(seen))
+            return partial(named, self._argument(node.expressions[0]), where=where)
         odd = [name for name, value in node.args.items() if value and name not in _SILENT]
         if not odd and kind in _ONE and not isinstance(node.this, exp.Distinct):
-            return _ONE[kind](self._argument(node.this), where=self._all(seen))
+            return partial(_ONE[kind], self._argument(node.this), where=where)
         if not odd and kind in _TWO:
-            return _TWO[kind](self._argument(node.this), self._argument(node.expression), where=self._all(seen))
-        if not odd and isinstance(node, exp.Quantile):
+            return partial(_TWO[kind], self._argument(node.this), self._argument(node.expression), where=where)
+        if not odd and kind is exp.Quantile:
             return self._quantile(node.this, node.args["quantile"], interpolate=True, seen=seen)
         raise self._refused(call, node)
 
-    def _count(self, call: exp.Expr, node: exp.Count, seen: list[exp.Expr]) -> Function:
+    def _count(self, call: exp.Expr, node: exp.Count, seen: list[exp.Expr]) -> Callable[[], Function]:
         """`count(*)` counts rows, `count(x, y)` those in which neither is NULL, `count(DISTINCT x)` different values."""
         given = [node.this, *node.expressions]
         if isinstance(node.this, exp.Distinct):
             if len(node.this.expressions) != 1:
                 raise self.source.refuse(call, "count(DISTINCT ...) of several columns", do="Count one column")
-            return functions.distinct(self._argument(node.this.expressions[0]), where=self._all(seen))
+            return partial(functions.distinct, self._argument(node.this.expressions[0]), where=self._all(seen))
         seen = seen + [_present(each) for each in given if not isinstance(each, (exp.Star, exp.Literal))]
-        return functions.count(where=self._all(seen))
+        return partial(functions.count, where=self._all(seen))
 
-    def _within(self, call: exp.Expr, node: exp.WithinGroup, seen: list[exp.Expr]) -> Function:
+    def _within(self, call: exp.Expr, node: exp.WithinGroup, seen: list[exp.Expr]) -> Callable[[], Function]:
         """`percentile_cont(q) WITHIN GROUP (ORDER BY x)`, and `percentile_disc`."""
         inner, order = node.this, node.expression
         kinds = {exp.PercentileCont: True, exp.PercentileDisc: False}
@@ -124,14 +123,15 @@ class Calls:
             raise self._refused(call, inner)
         return self._quantile(ordered[0].this, inner.this, interpolate=kinds[type(inner)], seen=seen)
 
-    def _quantile(self, value: exp.Expr, part: exp.Expr, *, interpolate: bool, seen: list[exp.Expr]) -> Function:
+    def _quantile(
+        self, value: exp.Expr, part: exp.Expr, *, interpolate: bool, seen: list[exp.Expr]
+    ) -> Callable[[], Function]:
         if not isinstance(part, exp.Literal) or part.is_string:
             raise self.source.refuse(
                 part, "a percentile's part is a constant", do="Write a number from 0 to 1, such as 0.9"
             )
-        return statistics.quantile(
-            self._argument(value), float(part.name), interpolate=interpolate, where=self._all(seen)
-        )
+        given = self._argument(value)
+        return partial(statistics.quantile, given, float(part.name), interpolate=interpolate, where=self._all(seen))
 
     def _argument(self, node: exp.Expr) -> str:
         """What a function is given: a column's name, or the text of an expression."""

@@ -11,7 +11,6 @@ from typing import Final
 
 from sqlglot import exp
 
-from plait.errors import PlaitError
 from plait.query.select.source import Source
 from plait.query.sql import DIALECT
 from plait.schema import duration_us
@@ -114,10 +113,8 @@ def interval_us(source: Source, node: exp.Interval) -> int:
             node, "this INTERVAL is no length of time", do="Write it like INTERVAL '5' SECOND or INTERVAL 90 MINUTES"
         )
     words = f"{amount.lstrip('+-')} {unit.name if unit else ''}".strip().lower()
-    try:
+    with source.at(node):
         length = duration_us(words, "INTERVAL")
-    except PlaitError as error:
-        raise source.placed(node, error) from error
     return -length if amount.startswith("-") else length
 
 

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from sqlglot import exp
 
-from plait.errors import PlaitError
 from plait.query.aggregate import Aggregate, SpanWindow, aggregate
 from plait.query.functions import Function
 from plait.query.select import expressions, joins
@@ -70,7 +69,7 @@ def grouped(source: Source, select: exp.Select, relation: Relation, items: list[
         expressions.check(source, part, clause="HAVING", aggregates=True)
     kept = [work.over(part) for part in parts]
     found = work.relation()
-    return joins.filtered(source, found, kept), made
+    return joins.filtered(source, found, kept, parts), made
 
 
 def _keys(source: Source, select: exp.Select, relation: Relation, items: list[Item]) -> tuple[Window, list[Key]]:
@@ -194,6 +193,7 @@ class _Grouping:
         self.calls = Calls(source, lambda node: joins.own_words(source, relation, node))
         self.compute: dict[str, Function] = {}
         self.hidden: dict[str, str] = {}
+        self.places: dict[str, exp.Expr] = {}
 
     def item(self, item: Item) -> Item:
         """An entry of the SELECT list over the aggregate's rows."""
@@ -201,6 +201,7 @@ class _Grouping:
             if item.name in self.compute:
                 raise self.source.refuse(item.node, f"two columns are called {item.name!r}", do="Give one another name")
             self.compute[item.name] = self.calls.function(item.value)
+            self.places[item.name] = item.value
             return dataclasses.replace(item, value=exp.column(identifier(item.name)), done=True)
         return dataclasses.replace(item, value=self.over(item.value), done=True)
 
@@ -260,18 +261,21 @@ class _Grouping:
             while (name := f"{function.kind}_{at}") in taken:
                 at += 1
             self.compute[name] = function
+            self.places[name] = call
             self.hidden[text] = name
         return self.hidden[text]
 
     def relation(self) -> Relation:
         """The aggregate. One that computes nothing counts: its rows are the groups that there are."""
         compute = self.compute or {"count_1": self.calls.function(exp.Count(this=exp.Star()))}
-        try:
-            by = self.keys if self.expressions else list(self.keys)
-            node = aggregate(self.input.node, **self.window.options, by=by, compute=compute)
-        except PlaitError as error:
-            place = self.window.node if self.source.span(self.window.node) else self.source.word(("GROUP BY",))
-            raise self.source.placed(place, error) from error
+        by = self.keys if self.expressions else list(self.keys)
+        given: dict[str, Any] = {"input": self.input.node, "by": by, **self.window.options}
+        word = self.source.word(("GROUP BY",))
+        with self.source.at(self.window.node if self.source.span(self.window.node) else word):
+            node = aggregate(**given, compute=compute)
+        for name, function in compute.items():
+            with self.source.at(self.places.get(name, word)):
+                self.source.bind(aggregate(**given, compute={name: function}))
         columns = (TS, "window_start", "window_end", *self.keys, *compute)
         return named(node, "", columns, {TS: OWN} | edges(node.window) | self._key_clocks(node))
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from plait.errors import PlaitError
 from plait.query.base import Node
 from plait.query.row_by_row import RowByRow, base
 from plait.query.select import expressions, joins
@@ -18,6 +17,9 @@ from plait.query.select.relation import OWN, TS, Clock, Relation, named
 from plait.query.select.source import Source, identifier
 from plait.query.sql import DIALECT
 from plait.query.stream import Stream
+
+#: Columns by name: the column that each is, or (the text of) how it is made.
+Pairs = dict[str, str | tuple[str]]
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class Item:
 
 def listed(source: Source, select: exp.Select, relation: Relation) -> list[Item] | None:
     """The entries of a SELECT list, stars written out; None for `*` alone, which leaves rows as they are."""
-    if [type(each) for each in select.expressions] == [exp.Star] and not _excepted(select.expressions[0]):
+    if [type(each) for each in select.expressions] == [exp.Star] and not any(select.expressions[0].args.values()):
         return None
     found: list[Item] = []
     for each in select.expressions:
@@ -60,7 +62,7 @@ def _excepted(star: exp.Star) -> list[str]:
 
 def _starred(source: Source, each: exp.Expr, star: exp.Star, relation: Relation) -> list[Item]:
     """The columns of `*` under the node's names, or of `q.*` under the text's."""
-    if star.args.get("replace") or star.args.get("rename"):
+    if any(value for arg, value in star.args.items() if arg != "except_"):
         raise source.refuse(each, "* with REPLACE or RENAME", do="List the columns, with AS")
     if isinstance(each, exp.Column):
         parts = [part for part in relation.parts if part.name.lower() == each.table.lower()]
@@ -84,7 +86,7 @@ def _starred(source: Source, each: exp.Expr, star: exp.Star, relation: Relation)
 
 def chosen(source: Source, relation: Relation, items: list[Item]) -> Relation:
     """A relation with the columns of a SELECT list and no others."""
-    pairs: dict[str, str | tuple[str]] = {}
+    pairs: Pairs = {}
     for item in items:
         expressions.check(source, item.value, clause="SELECT")
         value = item.value if item.done else joins.own_words(source, relation, item.value)
@@ -107,7 +109,7 @@ def chosen(source: Source, relation: Relation, items: list[Item]) -> Relation:
                 why="each row of a query has its own in `ts`; of a join it is the later one of the two",
                 do="Give it another name: ... AS event_ts",
             )
-    return _kept(source, relation, pairs, items[0].node)
+    return _kept(source, relation, pairs, {item.name: item.node for item in items if item.name})
 
 
 def _is_own(relation: Relation, value: str | tuple[str]) -> bool:
@@ -116,17 +118,19 @@ def _is_own(relation: Relation, value: str | tuple[str]) -> bool:
     return clock is not None and (clock.least, clock.most) == (0, 0)
 
 
-def _kept(source: Source, relation: Relation, pairs: dict[str, str | tuple[str]], at: exp.Expr) -> Relation:
-    """The relation with these columns: a name and the column that it is, or (the text of) how it is made."""
+def _kept(source: Source, relation: Relation, pairs: Pairs, places: dict[str, exp.Expr]) -> Relation:
+    """The relation with these columns; `places` is where each stands in the text."""
     of_stream = isinstance(base(relation.node), Stream)
     if not of_stream:
         pairs.pop(TS, None)  # it stays in front, whatever is selected
     columns = tuple(pairs) if of_stream else (TS, *pairs)
     same = relation.columns == columns and all(pairs[name] == name for name in pairs)
-    try:
-        node = relation.node if same else _selected(relation.node, pairs)
-    except PlaitError as error:
-        raise source.placed(at, error) from error
+    node = relation.node
+    if not same:
+        for name, value in pairs.items():
+            with source.at(places[name]):
+                source.bind(_selected(node, {name: value}))
+        node = _selected(node, pairs)
     clocks: dict[str, Clock] = {
         name: relation.clocks[value]
         for name, value in pairs.items()
@@ -135,7 +139,7 @@ def _kept(source: Source, relation: Relation, pairs: dict[str, str | tuple[str]]
     return named(node, "", columns, clocks if of_stream else clocks | {TS: OWN})
 
 
-def _selected(node: Node, pairs: dict[str, str | tuple[str]]) -> RowByRow:
+def _selected(node: Node, pairs: Pairs) -> RowByRow:
     """`select` as one would write it: columns that stay as they are by name, as long as none comes after another kind."""
     kept: list[str] = []
     made: dict[str, str] = {}

@@ -14,13 +14,13 @@ from typing import Any, Final
 
 from sqlglot import exp
 
-from plait.errors import PlaitError
 from plait.query.bind import pair_names
 from plait.query.join import Asof, Join, asof, join, side_names
 from plait.query.select import expressions
 from plait.query.select.bounds import Bound, Bounds, Placed, Reach, reach
 from plait.query.select.relation import OWN, TS, Clock, Part, Relation
 from plait.query.select.source import Source, identifier
+from plait.query.sql import DIALECT
 
 _HOWS: Final = {
     ("", ""): "inner", ("", "INNER"): "inner", ("", "CROSS"): "inner",
@@ -65,17 +65,15 @@ def read(source: Source, select: exp.Select, table: Callable[[exp.Expr], Relatio
     return filtered(source, found, later)
 
 
-def filtered(source: Source, relation: Relation, parts: list[exp.Expr]) -> Relation:
-    """A relation's rows for which all parts of a condition are true."""
+def filtered(source: Source, relation: Relation, parts: list[exp.Expr], at: list[exp.Expr] | None = None) -> Relation:
+    """A relation's rows for which all parts of a condition are true. `at`: where they stand, if they have been rewritten."""
     if not parts:
         return relation
     made = [own_words(source, relation, part) for part in parts]
-    text = expressions.conjunction(made)
-    assert text is not None
-    try:
-        return dataclasses.replace(relation, node=relation.node.where(text))
-    except PlaitError as error:
-        raise source.placed(parts[0], error) from error
+    for part, place in zip(made, at or parts, strict=True):
+        with source.at(place):
+            source.bind(relation.node.where(part.sql(DIALECT, comments=False)))
+    return dataclasses.replace(relation, node=relation.node.where(expressions.conjunction(made) or "true"))
 
 
 def own_words(source: Source, relation: Relation, node: exp.Expr) -> exp.Expr:
@@ -207,10 +205,9 @@ def _joined(
         check_units(source, part, lambda column: both.placed(column)[2])
     on = expressions.conjunction([*(expressions.rewritten(part, both.written) for part in rest), *window.rest])
     within = (window.before_us, window.after_us)
-    try:
+    with source.at(word):
         node = join(sides[0].node, sides[1].node, on=on, within=within, how=kind)
-    except PlaitError as error:
-        raise source.placed(word, error) from error
+        source.bind(node)
     return _pairs(node, sides, _delays(kind, window))
 
 
@@ -264,10 +261,9 @@ def _as_of(source: Source, clause: exp.Join, both: _Sides, bounds: list[Bound], 
     within = _age(source, both, bounds, direction)
     by = [_equal(source, both, part) for part in rest]
     options: dict[str, Any] = {"by": by, "within": within, "exact": exact, "direction": direction}
-    try:
+    with source.at(source.word(("JOIN",), clause.this)):
         node = asof(both.sides[0].node, both.sides[1].node, **options)
-    except PlaitError as error:
-        raise source.placed(source.word(("JOIN",), clause.this), error) from error
+        source.bind(node)
     late = within if within is not None else 0
     delays = {"backward": ((0, 0), None if within is None else (0, late)), "forward": ((0, late), (0, late))}
     return _pairs(node, both.sides, delays[direction])

@@ -7,8 +7,11 @@ in Spark, and `MATCH_CONDITION` belongs to ASOF JOIN. Every refusal is made here
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
+import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
@@ -16,6 +19,8 @@ from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from plait.errors import PlaitError, QueryError
+from plait.query.base import Query
+from plait.query.bind import bind
 from plait.query.sql import DIALECT
 
 #: How much of a line is shown on either side of the words in question.
@@ -33,12 +38,16 @@ class _Parser(SparkParser):
 class Source:
     """A text that was parsed. `tree` is its one statement.
 
+    Args:
+        text: One SELECT.
+        schemas: The columns of streams, as far as they are known.
+
     Raises:
         QueryError: The text is no SQL, or is more than one statement.
     """
 
-    def __init__(self, text: str) -> None:
-        self.text = text
+    def __init__(self, text: str, schemas: Mapping[str, pa.Schema]) -> None:
+        self.text, self.schemas = text, schemas
         dialect = Dialect.get_or_raise(DIALECT)
         try:
             self.tokens: list[Token] = dialect.tokenize(text)
@@ -77,11 +86,18 @@ class Source:
         if not marks:
             return None
         start, end = min(mark["start"] for mark in marks), max(mark["end"] for mark in marks) + 1
+        if isinstance(node, exp.Func) and "start" not in node.meta:  # sqlglot has lost the name of some functions
+            start = self._called(start)
         for token in self.tokens:  # a call's last parenthesis is no word of its own
             words = self.text[start:end]
             if token.start >= end and words.count("(") > words.count(")"):
                 end = token.end + 1
         return start, end
+
+    def _called(self, start: int) -> int:
+        """Where the name of a function begins whose first argument begins at `start`."""
+        before = [token for token in self.tokens if token.start < start][-2:]
+        return before[0].start if len(before) == 2 and before[1].token_type is TokenType.L_PAREN else start
 
     def word(self, words: tuple[str, ...], near: exp.Expr | None = None) -> Span:
         """The place of a keyword: the last one before a node, or the first one of the text."""
@@ -91,7 +107,10 @@ class Source:
         limit = None if near is None else self.span(near)
         before = [token for token in found if limit is not None and token.start < limit[0]]
         token = before[-1] if before else found[0] if found else None
-        return (0, 0) if token is None else (token.start, token.end + 1)
+        if token is None:  # a hint is no word of its own
+            at = max(self.text.find(words[0]), 0)
+            return at, at + len(words[0])
+        return token.start, token.end + 1
 
     def place(self, span: Span) -> str:
         """A place for a message: line, column, and the words between « and »."""
@@ -103,13 +122,27 @@ class Source:
 
     def refuse(self, at: exp.Expr | Span, fact: str, *, why: str = "", do: str = "") -> QueryError:
         """The error for something that can't be translated: where it stands, what it is, why not, and what to write instead."""
-        span = self.span(at) if isinstance(at, exp.Expr) else at
-        where = self.place(span) if span is not None else f"`{at.sql(DIALECT)}`"  # type: ignore[union-attr]
+        node = at if isinstance(at, exp.Expr) else None
+        span = at if isinstance(at, tuple) else self.span(at)
+        while span is None and node is not None:  # a number of an INTERVAL has no place of its own
+            node = node.parent
+            span = None if node is None else self.span(node)
+        where = self.place(span or (0, 0))
         return QueryError(f"SQL, {where}: {fact}", why=why, do=do)
 
-    def placed(self, at: exp.Expr | Span, error: PlaitError) -> QueryError:
-        """An error of a part of plait that knows nothing of the text, with its place."""
-        return self.refuse(at, error.fact, why=error.why, do=error.do)
+    @contextmanager
+    def at(self, place: exp.Expr | Span) -> Iterator[None]:
+        """What is refused in here by parts of plait that know nothing of the text is told with its place."""
+        try:
+            yield
+        except PlaitError as error:
+            raise self.refuse(place, error.fact, why=error.why, do=error.do) from error
+
+    def bind(self, node: Query) -> Query:
+        """The query; refused now, and not when it is run, if its columns are known and don't go together."""
+        if all(name in self.schemas for name in node.streams()):
+            bind(node, self.schemas)
+        return node
 
 
 def identifier(name: str) -> exp.Identifier:

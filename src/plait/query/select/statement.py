@@ -13,7 +13,7 @@ from typing import Final
 
 from sqlglot import exp
 
-from plait.errors import PlaitError, QueryError
+from plait.errors import QueryError
 from plait.query.base import Query, check_name
 from plait.query.row_by_row import union
 from plait.query.select import grouping, items, joins
@@ -209,12 +209,11 @@ class Statement:
                 word, f"UNION ALL of other columns: {shown}", do="List the same number of columns in both"
             )
         right = sides[1].node
-        try:
+        with self.source.at(word):
             if first != second:
                 right = right.rename(**{new: old for new, old in zip(first, second, strict=True) if new != old})
             made = union(sides[0].node, right)
-        except PlaitError as error:
-            raise self.source.placed(word, error) from error
+            self.source.bind(made)
         return Relation(made, _of_union(first), (), _union_clocks(sides))
 
 
