@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
+from sqlglot import exp
 
 from plait.errors import QueryError
 from plait.query.base import Node, Query, check_node
@@ -26,7 +27,7 @@ from plait.query.select.statement import Statement
 from plait.query.stream import Stream
 from plait.schema import arrow_schema
 
-__all__ = ["sql"]
+__all__ = ["named_in", "sql"]
 
 
 def sql(
@@ -73,6 +74,11 @@ def sql(
     node = Statement(source).read(source.tree, tables).node
     query = union(node) if isinstance(node, Stream) else node
     return query if name is None else query.named(name)
+
+
+def named_in(text: str) -> set[str]:
+    """The names in an SQL text that a stream or query may have, in small letters: SQL's names know no case."""
+    return {table.name.lower() for table in Source(text, {}).tree.find_all(exp.Table)}
 
 
 def _nodes(streams: Mapping[str, Node] | Iterable[Node]) -> dict[str, Node]:
