@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import plait
@@ -32,19 +33,12 @@ def test_three_spellings_of_one_bound() -> None:
 
 
 def test_the_file_that_is_shown() -> None:
-    (text,) = re.findall(r"^```\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
+    (text,) = re.findall(r"^```\n(--!.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
     assert sql(text).explain().startswith("select opened = window_start, best = best")
 
 
 def test_a_session_ends_before_the_moment_of_its_gap() -> None:
     query = sql("SELECT count(*) AS n FROM bids GROUP BY session_window(ts, '5 seconds')")
     rows = {"ts": [second * 1_000_000 for second in (0, 4, 9)], "price": [1.0, 2.0, 3.0]}
-    found = query.reference({"bids": plait_table(rows)})
+    found = query.reference({"bids": pa.table(rows).cast(bids.schema)})
     assert found["n"].to_pylist() == [2, 1]
-
-
-def plait_table(rows: dict[str, list[float]]) -> object:
-    import pyarrow as pa
-
-    assert bids.schema is not None
-    return pa.table(rows).cast(bids.schema)
