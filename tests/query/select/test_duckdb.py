@@ -214,7 +214,29 @@ def united(dice: random.Random) -> Case:
     return Case(text, text, timed=True)
 
 
-KINDS = (row_by_row, joined, joined, joined, aggregated, aggregated, hottest, chained, united)
+def passed_on(dice: random.Random) -> Case:
+    """A bound to a time column that a subquery on the right has passed on; the row's own time is another."""
+    words = Words(dice, {"q": "quotes", "p": "quotes"})
+    inner = f"SELECT q.k, q.n, q.ts AS qts, p.ts AS pts FROM quotes q JOIN quotes p ON {words.bound('q.ts', 'p.ts')}"
+    text = f"FROM trades t JOIN ({inner}) AS j ON {words.bound('t.ts', dice.choice(('j.qts', 'j.pts')))} AND t.m <= j.n"
+    return Case(
+        f"SELECT j.k, t.m, j.n {text}", f"SELECT greatest(t.ts, j.qts, j.pts) AS ts, j.k, t.m, j.n {text}", timed=True
+    )
+
+
+def peaks(dice: random.Random) -> Case:
+    """The rows of a window that have its highest value: a bound to both edges of the window."""
+    size, advance = dice.choice(((10, 10), (10, 2), (7, 3)))
+    top = f"""SELECT q.k, q.x, p.opened FROM quotes q JOIN peaks p
+              ON q.x = p.x AND q.ts >= p.opened AND {dice.choice(("q.ts < p.closed", "p.closed - q.ts > INTERVAL 0 SECONDS"))}"""
+    spark = f"""WITH peaks AS (SELECT max(x) AS x, window.start AS opened, window.end AS closed FROM quotes
+                               GROUP BY window(ts, '{size} seconds', '{advance} seconds')) {top}"""
+    edges = f"make_timestamp(s * 1000000) AS opened, make_timestamp((s + {size}) * 1000000) AS closed"
+    duck = f"WITH peaks AS (SELECT max(x) AS x, {edges} FROM {windows(size, advance, 'true')} GROUP BY s) {top}"
+    return Case(spark, duck)
+
+
+KINDS = (row_by_row, joined, joined, joined, aggregated, aggregated, hottest, chained, united, passed_on, peaks)
 
 
 def told(table: pa.Table) -> Counter[tuple[object, ...]]:

@@ -275,6 +275,15 @@ def test_groups_by_an_earlier_windows_edge_share_its_event_time() -> None:
     assert sql(text) == hot.select("k", n="counts_n", opened="counts_opened")
 
 
+def test_a_bound_to_a_windows_end_is_a_microsecond_past_its_rows_ts() -> None:
+    text = """SELECT * FROM quotes q JOIN (SELECT count(*) AS c, window.end AS closed FROM trades GROUP BY window(ts, '9 s')) AS w
+              ON w.closed - q.ts BETWEEN INTERVAL 0 SECONDS AND INTERVAL 5 SECONDS"""
+    counts = (
+        plait.aggregate(trades, size="9s", compute={"c": plait.count()}).select("c", closed="window_end").named("w")
+    )
+    assert sql(text) == plait.join(quotes, counts, within=(1, 4_999_999))
+
+
 def test_windows_whose_ends_are_no_multiples_of_their_step() -> None:
     """Windows of 10 s every 3 s end at 1 s past a multiple of 3 s: the groups' ts is 2 s later than the rows', all alike."""
     text = """
