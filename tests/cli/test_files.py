@@ -365,3 +365,53 @@ def test_a_file_can_say_sessions_and_every_argument_of_a_function(tmp_path: Path
     done = command("run", tmp_path / "s.toml", "--engine", "threads", "--output", tmp_path / "o.parquet")
     assert done.returncode == 0, done.stderr
     assert pq.read_table(tmp_path / "o.parquet").to_pylist() == query.run(tmp_path / "s.csv").to_pylist()
+
+
+ROWS_AND_UNION = """
+[streams.a]
+unit = "us"
+path = "a.csv"
+
+[streams.b]
+unit = "us"
+path = "b.csv"
+
+[queries.some]
+kind = "rows"
+input = "a"
+where = "k > 1"
+select = { k = "k", twice = "k * 2" }
+
+[queries.other]
+kind = "rows"
+input = "b"
+rename = { k = "n", twice = "m" }
+
+[queries.both]
+kind = "union"
+inputs = ["some", "other"]
+
+[query]
+kind = "rows"
+input = "both"
+drop = "twice"
+"""
+
+
+def test_a_file_can_change_rows_and_unite_them(tmp_path: Path) -> None:
+    (tmp_path / "q.toml").write_text(ROWS_AND_UNION)
+    (tmp_path / "a.csv").write_text("ts,k\n1,1\n3,5\n4,7\n")
+    (tmp_path / "b.csv").write_text("ts,n,m\n2,2,0\n3,9,0\n")
+    done = command("run", tmp_path / "q.toml", "--engine", "threads", "--output", tmp_path / "o.parquet")
+    assert done.returncode == 0, done.stderr
+    assert pq.read_table(tmp_path / "o.parquet").to_pylist() == [
+        {"ts": 2, "k": 2}, {"ts": 3, "k": 5}, {"ts": 3, "k": 9}, {"ts": 4, "k": 7}
+    ]  # fmt: skip
+    wrongs = (("inputs", "= 3", "is 3"), ("where", '= "k >"', "is not SQL"), ("rename", "= 3", "names no columns"))
+    for key, wrong, said in (*wrongs, ("drop", '= "no"', "no column 'no'"), ("select", "= []", "names no column")):
+        lines = [key + wrong if line.startswith(f"{key} =") else line for line in ROWS_AND_UNION.splitlines()]
+        (tmp_path / "w.toml").write_text("\n".join(lines))
+        done = command("run", tmp_path / "w.toml")
+        assert (done.returncode, said in done.stderr) == (2, True), (key, done.stderr)
+    (tmp_path / "w.toml").write_text(ROWS_AND_UNION.replace('drop = "twice"', ""))
+    assert "Nothing is done to the rows" in command("run", tmp_path / "w.toml").stderr

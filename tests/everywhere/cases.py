@@ -259,4 +259,55 @@ CASES: dict[str, Case] = {
         {"a": rows("ts k", (3, 2), (3, 3), (7, 1)), "b": rows("ts k", (0, 5), (2, 5), (6, 5))},
         [(3, 3, 2, 3, 0, 4, 2), (7, 7, 1, 7, 4, 8, 1)],
     ),
+    "where leaves out what is unknown, and a stream's rows have their ts in front": Case(
+        A.where("k >= 1"), {"a": NEAR["a"]}, [(0, 1), (5, 1), (5, 2)]
+    ),
+    "select computes, and gives NULL where a value is unknown": Case(
+        A.select("k", twice="k * 2", more=lambda row: row.k > 1),
+        {"a": NEAR["a"]},
+        [(0, 1, 2, False), (5, 1, 2, False), (5, 2, 4, True), (9, None, None, None)],
+    ),
+    "rows of a join, changed": Case(
+        plait.join(A.where("k = 1"), B.rename(n="k"), on="l.k = r.n", within=3).select(gap="b_ts - a_ts").where("gap > 0"),
+        NEAR,
+        [(2, 2), (3, 3)],
+    ),
+    "a stream that is read in two ways": Case(
+        plait.join(A.where("k = 1"), A.where("k = 2").keep("k"), within=5), {"a": NEAR["a"]}, [(5, 0, 1, 2), (5, 5, 1, 2)]
+    ),
+    "windows that count see what has passed": Case(
+        plait.aggregate(A.where("k = 1"), size=2, compute={"last": plait.last("ts")}), {"a": NEAR["a"]}, [(5, 0, 2, 5)]
+    ),
+    "a row is late whether it passes or not": Case(
+        late("error").where("k > 9"), {"a": rows("ts k", (5, 1), (2, 1))}, (LateError, "ts 2")
+    ),
+    "late rows are dropped before": Case(
+        late("drop").where("k > 1").select(k="k + 1"), {"a": rows("ts k", (5, 2), (2, 3), (6, 3))}, [(5, 3), (6, 4)]
+    ),
+    "a union comes by ts, then by input": Case(
+        plait.union(A, B.where("k >= 1"), A.where("k = 2")),
+        NEAR,
+        [(0, 1), (2, 1), (3, 1), (5, 1), (5, 2), (5, 2), (7, 2), (9, None)],
+    ),
+    "an aggregate of expressions": Case(
+        plait.aggregate(A, size="8us", by={"odd": "k % 2"}, compute={"s": plait.sum("k * 10"), "n": plait.sum(lambda row: row.k + 1)}),
+        {"a": NEAR["a"]},
+        [(7, 0, 8, 0, 20, 3), (7, 0, 8, 1, 20, 4), (15, 8, 16, None, None, None)],
+    ),
+    "an integer that does not fit is told": Case(
+        A.select(z="k * 4"), {"a": rows("ts k", (1, MOST))}, (DataError, "'z' would be 18446744073709551616 in the row at ts 1")
+    ),
+    "an operator over rows that were changed, and its results": Case(
+        plait.operator(
+            A.where("k >= 1"),
+            buckets=1,
+            route=lambda t: 0,
+            state=list,
+            process=numbered,
+            on_timer=lambda state, at: [(-len(state), at)],
+            output={"n": "int64", "at": "int64"},
+        ).where("n < 0").keep("at"),
+        {"a": rows("ts k", (0, 1), (1, 0), (9, 1))},
+        [(2, 3), (11, 12)],
+    ),
 }

@@ -25,6 +25,7 @@ from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.aggregate import Aggregate
 from plait.query.join import Join
 from plait.query.operator import Operator
+from plait.query.row_by_row import Union, base, rooted
 from plait.threads.readers import Reader
 from plait.threads.run import Run
 from plait_bench import multi_queues
@@ -132,9 +133,9 @@ def _options(chance: random.Random, group: Group, ways: Ways) -> dict[str, Any]:
         options["batch"] = chance.choice((1, 2, 7))
     if chance.random() < ways.plain or any(each.number >= ways.compiled for each in group.on):
         options["plain"] = True
-    if chance.random() < 0.15:
+    if chance.random() < 0.15 and not isinstance(base(rooted(query)), Union):
         options["elastic"] = chance.choice((1, 2, 3))
-        if isinstance(query, Operator):
+        if isinstance(query := base(query), Operator):
             options["elastic"] = min(options["elastic"], query.buckets)
         options["workers"] = chance.randint(1, options["elastic"])
         return options

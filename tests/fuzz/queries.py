@@ -147,6 +147,78 @@ class Maker:
         self.endless = program.endless
         return program.query(inputs)
 
+    # --- row by row ---
+
+    def rows(self) -> plait.Query:
+        """Rows changed one by one: of streams that operators read, of results, and in unions."""
+        chance = self.chance
+        made: Callable[[], plait.Query] = chance.choice(
+            (self._alone, self._union, self._join_of_rows, self._aggregate_of_rows, self._of_results, self._operator_of_rows)
+        )
+        return made()
+
+    def _changed(self, name: str, keep: str = "k") -> Any:
+        """A stream's rows after a filter, a selection, or both in any order. They have `keep`, and maybe z0 and z1."""
+        chance = self.chance
+        _, where, reads = chance.choice([each for each in ON_ROWS if set(each[2]) <= set(self.draw.columns)])
+        chosen = chance.sample([each for each in VALUES if set(each[2]) <= set(self.draw.columns)], 2)
+        node: Any = self.feeds[name].stream if name in self.feeds else None
+        if node is None:
+            node = self.stream(name, frozenset(reads) | {*keep} | {c for each in chosen for c in each[2]})
+        present = set(self.feeds[name].schema.names)
+        if {*keep} - present:
+            return node
+        if set(reads) <= present and chance.random() < 0.7:
+            node = node.where(where)
+            self.notes.append(f"{name} where {reads}")
+        if all(set(each[2]) <= present for each in chosen) and chance.random() < 0.6:
+            node = node.select(*keep, **{f"z{n}": each[1] for n, each in enumerate(chosen)})
+            self.notes.append(f"{name} select {', '.join(each[0] for each in chosen)}")
+        return node
+
+    def _alone(self) -> plait.Query:
+        node = self._changed("a")
+        return node if isinstance(node, plait.Query) else node.where(lambda row: ~row.k.is_null())  # type: ignore[no-any-return]
+
+    def _union(self) -> plait.Query:
+        names = self.chance.choice(("a", "ab", "ba", "aba", "abc"))
+        found = [self._changed(name) for name in names]
+        made = plait.union(*(each.select(k="k", n=str(number)) for number, each in enumerate(found)))
+        return made if self.chance.random() < 0.5 else made.where("k >= 1")
+
+    def _join_of_rows(self) -> plait.Query:
+        names = self.chance.choice(("ab", "ab", "aa"))
+        left, right = (self._changed(name) for name in names)
+        made = self.joined(left, right, Condition("l.k = r.k", "l.k = r.k", (frozenset("k"), frozenset("k")), "sql"))
+        both = getattr(made, "how", "inner") in ("inner", "left")
+        column = ("l_k" if names == "aa" else "a_k") if both else "k"
+        return made if self.chance.random() < 0.5 else made.select(z=f"{column} % 2").where("z >= 0")
+
+    def _aggregate_of_rows(self) -> plait.Query:
+        node = self._changed("a")
+        by = self.chance.choice(((), ("k",), ("k % 2",), {"half": "k / 2"}))
+        compute = {"n": plait.count(), "s": plait.max("k % 3"), "first": plait.first("k")}
+        if self.chance.random() < 0.5:
+            compute["twice"] = plait.collect(lambda row: row.k % 5)
+        return plait.aggregate(node, size=self.duration(3), advance=self.duration(2), by=by, compute=compute)
+
+    def _of_results(self) -> plait.Query:
+        windows = self._aggregate(self._changed("a"), "k", by=("k",))
+        made = windows.where("n >= 1").select("n", twice="n * 2", key=lambda row: row.k)
+        if self.chance.random() < 0.5:
+            return made
+        other = self._changed("b")
+        return self.joined(made, other, Condition("l.key = r.k", "l.key = r.k", (frozenset(), frozenset("k")), "sql"))
+
+    def _operator_of_rows(self) -> plait.Query:
+        program = self.chance.choice([p for p in programs.PROGRAMS if not p.endless])
+        nodes = []
+        for name in self.chance.choice(("a", "ab")):
+            node = self.stream(name, frozenset(program.needs) | {"k"})
+            nodes.append(node.where("k >= 0"))
+        self.notes.append(f"program {program.name}")
+        return program.query(nodes)
+
     # --- compositions ---
 
     def dag(self) -> plait.Query:
@@ -217,6 +289,36 @@ def group(chance: random.Random, draw: Draw) -> Group:
         maker.endless,
     )  # fmt: skip
 
+
+# --- expressions of one row ---------------------------------------------------------------------------------
+
+
+def _opaque(row: Any) -> int:
+    return 1 if row.i > 0 else -1
+
+
+#: What a column is made of: words, the expression, the columns it reads. Some overflow at the ends of their types.
+VALUES: tuple[tuple[str, Any, str], ...] = (
+    ("k + 1", "k + 1", "k"),
+    ("x * 2", lambda row: row.x * 2, "x"),
+    ("q + x", "q + x", "qx"),
+    ("p * i", "row.p * i", "pi"),
+    ("|i|", lambda row: abs(row.i), "i"),
+    ("u % 3", "u % 3", "u"),
+    ("k // 2", lambda row: row.k // 2, "k"),
+    ("k / 0", "k / 0", "k"),
+    ("int(x)", "cast(x as int)", "x"),
+    ("k > 0", "k > 0 or x < 1", "kx"),
+    ("len(s)", lambda row: row.s.length(), "s"),
+    ("lower(s)", lambda row: row.s.ascii_lower(), "s"),
+    ("least(k, i)", lambda row: plait.minimum(row.k, row.i), "ki"),
+    ("7", lambda row: 7, ""),
+    ("'a'", "'a'", ""),
+    ("opaque", (_opaque, "int64"), "i"),
+    ("e", "e", "e"),
+    ("t", "t", "t"),
+    ("-u", "-u", "u"),
+)
 
 # --- aggregate functions ------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 from tests.fuzz import runner
 from tests.fuzz.deliveries import Ways
+from tests.fuzz.feeds import Draw
 
 import plait
 from plait.query.identical import KEY, difference
@@ -49,7 +50,8 @@ def test_equal_rows_have_keys_of_their_own() -> None:
 
 def test_of_two_refusals_the_delivery_chooses() -> None:
     """A late row of one stream, and one of another on which `route` raises: who pushes is told of what it has pushed."""
-    plan = runner.Plan(20291, ways=Ways(compiled=4))
+    shapes = ("join", "join", "join", "asof", "spans", "counts", "operator", "dag")  # those of that time
+    plan = runner.Plan(20291, Draw(shapes=shapes), Ways(compiled=4))
     _, answer = runner.group_of(plan, 35442 // runner.DELIVERIES)
     assert isinstance(answer.error, plait.LateError)
     assert isinstance(answer.besides, plait.RunError)

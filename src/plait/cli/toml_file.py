@@ -5,7 +5,7 @@ path = "quotes/"                 # a folder or file, relative to this file; or a
 source = "feed"
 
 [query]                          # the last step; its inputs are streams or [queries.NAME]
-kind = "join"                    # join, asof or aggregate, with their options
+kind = "join"                    # join, asof, aggregate, rows or union, with their options
 left = "quotes"
 right = "trades"
 on = "abs(quotes.x - trades.a) <= 10"
@@ -39,7 +39,9 @@ from plait.query.aggregate import aggregate
 from plait.query.base import EXECUTORS, ORDERS, Node, Query
 from plait.query.functions import Function
 from plait.query.join import asof, join
+from plait.query.row_by_row import union
 from plait.query.stream import Stream, stream
+from plait.schema import listed
 
 _STREAM = ("time", "unit", "source", "sources", "seq", "disorder", "late", "behind", "idle_after", "schema")
 _PLACE = ("path", "format")
@@ -47,6 +49,8 @@ _QUERIES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "join": (("left", "right"), ("on", "within", "last", "tumbling", "tumbling_count", "how")),
     "asof": (("left", "right"), ("by", "within", "how")),
     "aggregate": (("input",), ("size", "advance", "session", "by", "compute")),
+    "rows": (("input",), ("where", "select", "drop", "rename")),
+    "union": ((), ("inputs",)),
 }
 _RUN = ("engine", "order", "max_pending")
 _OUTPUT = ("path", "late")
@@ -98,6 +102,25 @@ def _word(text: str) -> Any:
         except ValueError:
             continue
     return text
+
+
+def _rows(node: Node, *, name: str | None, where: Any = None, select: Any = None, drop: Any = None, rename: Any = None) -> Query:
+    """Rows changed one by one: those for which `where` is true, then with these columns and no others, or without some, or under
+    other names. `select` is a list of columns, or a table of columns and their expressions."""
+    found: Any = node if where is None else node.where(where)
+    if isinstance(select, dict):
+        found = found.select(**select)
+    elif select is not None:
+        found = found.select(*listed(select))
+    if drop is not None:
+        found = found.drop(*listed(drop))
+    if rename is not None:
+        if not isinstance(rename, dict):
+            raise QueryError(f"rename={rename!r} names no columns", do='Make it a table such as { new = "old" }')
+        found = found.rename(**rename)
+    if found is node:
+        raise QueryError("Nothing is done to the rows", do="Say where, select, drop or rename")
+    return found if name is None else found.named(name)  # type: ignore[no-any-return]
 
 
 class _Reader:
@@ -217,9 +240,19 @@ class _Reader:
             if "compute" not in given:
                 raise self._error(f"{where}.compute", "is missing")
             given["compute"] = self._compute(given["compute"], f"{where}.compute")
-        builders: dict[str, Callable[..., Query]] = {"join": join, "asof": asof, "aggregate": aggregate}
+        if kind == "union":
+            nodes = self._nodes(given.pop("inputs", None), f"{where}.inputs")
+        builders: dict[str, Callable[..., Query]] = {
+            "join": join, "asof": asof, "aggregate": aggregate, "rows": _rows, "union": union,
+        }  # fmt: skip
         query: Query = self._in(where, builders[kind], *nodes, **given, name=name)
         return query
+
+    def _nodes(self, names: Any, where: str) -> list[Node]:
+        """The streams and queries of a list."""
+        if not isinstance(names, list):
+            raise self._error(where, f"is {names!r}", 'Make it a list such as ["quotes", "trades"]')
+        return [self._node({"inputs": name}, where.removesuffix(".inputs"), "inputs") for name in names]
 
     def _node(self, table: Mapping[str, Any], where: str, key: str) -> Node:
         """The stream or query that a key names as an input."""
@@ -298,7 +331,7 @@ class _Reader:
             raise self._error(where, f"is {path!r}", "Write a path as text")
         return str(self._in(where, paths.absolute, path, under=self.file.parent))
 
-    def _in(self, where: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    def _in(self, where: str, function: Callable[..., Any], /, *arguments: Any, **options: Any) -> Any:
         """Call, and say in which table of the file an error arose."""
         try:
             return function(*arguments, **options)

@@ -84,8 +84,8 @@ class Expressed(str):
         made.computed = computed
         return made
 
-    def __getnewargs__(self) -> tuple[str, Computed]:
-        return str(self), self.computed
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Expressed, (str(self), self.computed)
 
 
 def expressed(given: Any, name: str | None = None) -> Expressed:
@@ -223,12 +223,9 @@ def reads(steps: Iterable[BoundStep], after: Iterable[str], schema: pa.Schema) -
         if isinstance(step, Kept):
             needed |= _read_by(step.condition, schema)
         else:
-            made = {field.name: given for field, given in step.columns}
-            needed = {
-                name
-                for wanted in needed
-                for name in ({made[wanted]} if isinstance(made[wanted], str) else _read_by(made[wanted].value, schema))
-            }
+            wanted = [given for field, given in step.columns if field.name in needed]
+            needed = {given for given in wanted if isinstance(given, str)}
+            needed |= {name for given in wanted if not isinstance(given, str) for name in _read_by(given.value, schema)}
     return [name for name in schema.names if name in needed]
 
 
@@ -357,7 +354,7 @@ def select(node: Any, names: tuple[str, ...], columns: Mapping[str, Any]) -> Row
     """`RowCalls.select`."""
     _check_names("select", names, *columns)
     row = node.name or "row"
-    made = [(name, name) for name in names]
+    made: list[tuple[str, str | Computed]] = [(name, name) for name in names]
     made += [(name, computed(given, name, row)) for name, given in columns.items()]
     return _made(node, Select(tuple(made)))
 

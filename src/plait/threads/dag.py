@@ -216,12 +216,12 @@ class Dag:
         inputs = []
         for child, direct in zip(bound.inputs, on_the_way(bound, keyed=step.options.keys), strict=True):
             if not (isinstance(child.node, Stream) and (direct or not child.steps)):
-                made = self._passed_through(child) if isinstance(child.node, Stream) else self._name_of(child)
-                as_ = next((n for n, (m, other) in inner.items() if m == made and other.steps == child.steps), None)
+                of = self._passed_through(child) if isinstance(child.node, Stream) else self._name_of(child)
+                as_ = next((n for n, (m, other) in inner.items() if m == of and other.steps == child.steps), None)
                 if as_ is None:
-                    as_ = made if made not in inner and not child.steps else next(self._new)
-                inner[as_] = (made, child)
-                child = self._as_stream(child, made, as_)
+                    as_ = of if of not in inner and not child.steps else next(self._new)
+                inner[as_] = (of, child)
+                child = self._as_stream(child, of, as_)
             inputs.append(child)
         if inner:
             options = dataclasses.replace(step.options, pending=max(step.options.pending or 0, PENDING))

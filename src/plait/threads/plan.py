@@ -19,7 +19,7 @@ from plait.query.aggregate import Aggregate
 from plait.query.base import Node, Query
 from plait.query.join import Join
 from plait.query.operator import Operator
-from plait.query.row_by_row import Union, base, rooted
+from plait.query.row_by_row import Union, base
 from plait.query.stream import Stream
 from plait.threads.aggregate import designs
 from plait.threads.join import asof
@@ -93,8 +93,8 @@ def steps(query: Query, options: Options) -> list[Step]:
 
 
 def _operator(query: Query) -> Query:
-    """The operator that gives a query's rows."""
-    found = base(rooted(query))
+    """The operator that gives a query's rows, which is `rooted` by now."""
+    found = base(query)
     assert isinstance(found, Query)
     return found
 
@@ -243,9 +243,8 @@ def _sharing(query: Operator, options: Options) -> Sharing:
 
 
 def _in_order(query: Union, options: Options) -> Sharing:
-    """A union has one thread. Options of joins, aggregates and operators are refused, not ignored."""
-    several = options.workers if (options.workers or 1) > 1 else "auto"
-    given = _given(strategy=options.strategy, workers=several, elastic=options.elastic or "auto", **_of_joins(options))
+    """A union has one thread, however many workers there may be. Options of joins and of elastic runs are refused."""
+    given = _given(strategy=options.strategy, elastic=options.elastic or "auto", **_of_joins(options))
     if given:
         raise QueryError(f"{given} for a union", why="one thread gives its rows out in order", do="Leave it out")
     return Sharing(1, 1, f"rows of {counted(len(query.nodes), 'input')} in one order", "union")

@@ -130,7 +130,8 @@ class Run:
         reason = supports(query)
         if reason is not None:
             raise QueryError(f"This query does not run on threads: {reason}", do="Use on_spark or reference")
-        self.query, self.options, self._steps = query, options, steps(query, options)
+        self.query, self.options, self._root = query, options, rooted(query)
+        self._steps = steps(self._root, options)
         self._streams = query.streams()
         self._schemas: dict[str, pa.Schema] = {
             name: s.schema for name, s in self._streams.items() if s.schema is not None
@@ -169,7 +170,7 @@ class Run:
 
     def _begin(self) -> None:
         """What runs is made and started, once the columns of all streams are known: an engine, or a `Dag` of several."""
-        bound, (step, *more) = bind(rooted(self.query), self._schemas), self._steps
+        bound, (step, *more) = bind(self._root, self._schemas), self._steps
         alone = not more and not bound.steps and all(on_the_way(bound, keyed=step.options.keys))
         engine: Engine | Dag = (
             engine_of(bound, self._schemas, step, Together()) if alone else Dag(bound, self._schemas, self._steps)

@@ -157,7 +157,9 @@ class UnionEngine(Engine[Giver]):
             w[shared.BATCHES] += 1
             w[shared.NS_EMIT] += time.monotonic_ns() - read
             w[shared.WAITS] = shared.FOR_CONSUMER
-            self.results.put(0, rows, frontier, frontier, self.pauser.pause)
+            # By their numbers: rows are complete when they are there, also those of a ts of which more may come.
+            until = AFTER_ALL if frontier == AFTER_ALL else giver.rank
+            self.results.put(0, rows, until, frontier, self.pauser.pause)
             w[shared.WAITS] = shared.NOTHING
             for payload in self.payloads.values():
                 payload.expire(frontier)
@@ -187,7 +189,8 @@ class UnionEngine(Engine[Giver]):
             table = pa.concat_tables(parts).take(pa.array(back))
         first = self.results.schema.field(0)
         whole = [pa.array(ts).cast(first.type), *(as_array(c, c.type) for c in table.columns)]
-        return [(pa.RecordBatch.from_arrays(whole, schema=self.results.schema), ts, pushed)]
+        places = np.arange(giver.rank, giver.rank + n)
+        return [(pa.RecordBatch.from_arrays(whole, schema=self.results.schema), places, pushed)]
 
     def _keys(self, side: int, rows: pa.Table, n: int) -> pa.Array:
         intake = self._intake_of_input[side]

@@ -23,11 +23,13 @@ def command(file: str, inputs: tuple[str, ...]) -> None:
     from plait.cli.execute import available
     from plait.cli.job import load
     from plait.query.bind import bind
+    from plait.query.row_by_row import rooted
 
     job = load(file, options.pairs(inputs))
     click.echo(job.query.explain())
     if set(job.feeds) == set(job.query.streams()):
-        bound = bind(job.query, {name: feed.schema for name, feed in job.feeds.items()})
+        query = rooted(job.query)
+        bound = bind(query, {name: feed.schema for name, feed in job.feeds.items()})
         click.echo("result: " + ", ".join(f"{field.name} {field.type}" for field in bound.schema))
         for line in _kernels(bound):
             click.echo(line)
@@ -36,7 +38,7 @@ def command(file: str, inputs: tuple[str, ...]) -> None:
             from plait.threads.plan import described, labelled, steps
 
             schemas = {name: feed.schema for name, feed in job.feeds.items()}
-            made = steps(job.query, Options(schemas=schemas))
+            made = steps(query, Options(schemas=schemas))
             for line in [*described([(labelled(step.query), step.plan) for step in made]), *_compiled(bound)]:
                 click.echo(line)
     click.echo(f"executors: {', '.join(available(job.query))}")

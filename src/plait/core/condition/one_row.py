@@ -23,10 +23,8 @@ from plait.errors import DataError, RunError
 from plait.query.expression import Column, Expr, Literal, Text, walk
 from plait.query.predicate import Predicate
 
-Rows = pa.RecordBatch | pa.Table
 
-
-def holds(predicate: Predicate, rows: Rows, ts: np.ndarray) -> np.ndarray:
+def holds(predicate: Predicate, rows: pa.RecordBatch | pa.Table, ts: np.ndarray) -> np.ndarray:
     """Where a condition on one row is true.
 
     A boolean array, one a row. Unknown (NULL, or a comparison with NaN) counts as not true.
@@ -37,7 +35,7 @@ def holds(predicate: Predicate, rows: Rows, ts: np.ndarray) -> np.ndarray:
     return np.broadcast_to(truth(_evaluated(predicate, rows)), n)
 
 
-def values(predicate: Predicate, rows: Rows, ts: np.ndarray, field: pa.Field) -> pa.Array:
+def values(predicate: Predicate, rows: pa.RecordBatch | pa.Table, ts: np.ndarray, field: pa.Field) -> pa.Array:
     """The column that an expression makes: NULL where it is unknown.
 
     An integer that its type can't hold stops the run: it is exact, or is told.
@@ -57,7 +55,7 @@ def values(predicate: Predicate, rows: Rows, ts: np.ndarray, field: pa.Field) ->
     return pa.array(data.astype(kind.to_pandas_dtype(), copy=False), type=kind, mask=mask)
 
 
-def _evaluated(predicate: Predicate, rows: Rows) -> Array:
+def _evaluated(predicate: Predicate, rows: pa.RecordBatch | pa.Table) -> Array:
     """An expression's values over a batch; those of text are codes that mean nothing outside."""
     assert predicate.expr is not None
     literals = [node.value for node in walk(predicate.expr) if isinstance(node, Literal)]
@@ -126,7 +124,7 @@ class _Row:
             raise AttributeError(f"no column {name!r}") from None
 
 
-def _called(predicate: Predicate, rows: Rows, ts: np.ndarray, what: str) -> list[Any]:
+def _called(predicate: Predicate, rows: pa.RecordBatch | pa.Table, ts: np.ndarray, what: str) -> list[Any]:
     """What a user's function returns for each row; None where it is not called."""
     function: Callable[[Any], Any] = predicate.source  # type: ignore[assignment]  # an opaque one is no text
     reads = set(predicate.reads[0])

@@ -1,7 +1,7 @@
 """A union in a cell: its part of all tuples, given out in order when the frontier has passed them.
 
-Tuples are dealt out by a hash of their own keys, whatever their input, so cells have about as many. The results of all of them are
-put in one order where they are published, by their keys. State holds what waits for the frontier, and nothing else.
+Tuples are dealt out by a hash of their own keys, whatever their input, so cells have about as many. The results of all cells are put
+in one order where they are published, by their keys. State holds what waits for the frontier, and nothing else.
 """
 
 from __future__ import annotations

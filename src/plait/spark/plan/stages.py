@@ -81,7 +81,7 @@ def lowered(bound: Bound) -> Bound:
     So where something is done to each of them, an operator of its own puts them in order first, and they are changed on their
     way from it (`core.row_by_row.Through`).
     """
-    inputs = []
+    inputs: list[Bound] = []
     for child in bound.inputs:
         if isinstance(child.node, Stream) and child.steps and drops(child.node):
             alike = [

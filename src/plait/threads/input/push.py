@@ -219,7 +219,7 @@ class Pusher(Inlets):
             ts, positions = ts[kept], positions[kept] if len(positions) else positions
             ties = [ties[k] for k in kept] if ties else ties
         batches = rows.combine_chunks().to_batches()
-        batch = batches[0] if batches else intake.entering.empty_table().to_batches()[0]
+        batch = batches[0] if batches else pa.RecordBatch.from_pylist([], schema=intake.entering)
         return Admitted(batch, ts, positions, ties)
 
     def _keep(self, intake: StreamIntake, inlet: Inlet, admitted: Admitted, pushed_ns: int | np.ndarray) -> np.ndarray:
