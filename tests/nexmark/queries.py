@@ -235,7 +235,8 @@ QUERIES: Final = {
             compute={"price": plait.last("price"), "channel": plait.last("channel")},
         ).select("bidder", "auction", "price", "channel"),
         f"""SELECT make_timestamp((epoch_us(ts) // {10 * S} + 1) * {10 * S} - 1) AS ts, bidder, auction, price, channel
-            FROM numbered QUALIFY row_number() OVER (PARTITION BY bidder, auction, epoch_us(ts) // {10 * S} ORDER BY ts DESC, no DESC) = 1""",
+            FROM numbered
+            QUALIFY row_number() OVER (PARTITION BY bidder, auction, epoch_us(ts) // {10 * S} ORDER BY ts DESC, no DESC) = 1""",
         "of each window of 10 s: NEXMark's last one may always be followed by another",
     ),
     "q20": Nexmark(
