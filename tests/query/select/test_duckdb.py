@@ -206,6 +206,17 @@ def chained(dice: random.Random) -> Case:
     return Case(f"SELECT {items} {text}", f"SELECT greatest(q.ts, t.ts, p.ts) AS ts, {items} {text}", timed=True)
 
 
+def after_outer(dice: random.Random) -> Case:
+    """A bound to a time that is NULL in some rows of an outer join, where the window alone would say it of all others."""
+    words = Words(dice, {"q": "quotes", "t": "trades", "p": "quotes"})
+    kind, ends = dice.choice((("LEFT JOIN", ("q.ts", "t.ts")), ("RIGHT JOIN", ("t.ts", "q.ts"))))
+    width = dice.randrange(1, 6)
+    first = f"{ends[0]} - {ends[1]} BETWEEN INTERVAL '-{width}' SECOND AND INTERVAL 0 SECONDS AND q.n = t.m"
+    text = f"FROM quotes q {kind} trades t ON {first} JOIN quotes p ON {words.bound(ends[1], 'p.ts')}"
+    items = f"SELECT q.k AS a, t.k AS b, p.k AS c {text}"
+    return Case(items, items)
+
+
 def united(dice: random.Random) -> Case:
     one, two = Words(dice, {"q": "quotes"}), Words(dice, {"t": "trades"})
     texts = [f"SELECT {name}.ts, {words.column(1)} AS c FROM {table} {name} WHERE {words.condition()}"
@@ -236,7 +247,20 @@ def peaks(dice: random.Random) -> Case:
     return Case(spark, duck)
 
 
-KINDS = (row_by_row, joined, joined, joined, aggregated, aggregated, hottest, chained, united, passed_on, peaks)
+KINDS = (
+    row_by_row,
+    joined,
+    joined,
+    joined,
+    aggregated,
+    aggregated,
+    hottest,
+    chained,
+    united,
+    passed_on,
+    peaks,
+    after_outer,
+)
 
 
 def told(table: pa.Table) -> Counter[tuple[object, ...]]:

@@ -131,7 +131,7 @@ def _is_window(node: exp.Expr) -> bool:
 
 def _time(relation: Relation) -> str:
     """A column that a window may be of."""
-    return next((name for name, clock in relation.clocks.items() if (clock.least, clock.most) == (0, 0)), TS)
+    return next((name for name, clock in relation.clocks.items() if clock.own), TS)
 
 
 def _window(source: Source, relation: Relation, call: exp.Expr) -> Window:
@@ -146,7 +146,7 @@ def _window(source: Source, relation: Relation, call: exp.Expr) -> Window:
         )
     time = given[0]
     clock = relation.clocks.get(relation.find(source, time)) if isinstance(time, exp.Column) else None
-    if clock is None or (clock.least, clock.most) != (0, 0):
+    if clock is None or not clock.own:
         raise source.refuse(
             time,
             f"{word} is of the rows' event time, and this is something else",

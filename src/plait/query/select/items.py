@@ -115,7 +115,7 @@ def chosen(source: Source, relation: Relation, items: list[Item]) -> Relation:
 def _is_own(relation: Relation, value: str | tuple[str]) -> bool:
     """Whether a column is the rows' event time."""
     clock = relation.clocks.get(value) if isinstance(value, str) else None
-    return clock is not None and (clock.least, clock.most) == (0, 0)
+    return clock is not None and clock.own
 
 
 def _kept(source: Source, relation: Relation, pairs: Pairs, places: dict[str, exp.Expr]) -> Relation:

@@ -8,14 +8,14 @@ WHERE filters what the join gives.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
 from sqlglot import exp
 
 from plait.query.bind import pair_names
-from plait.query.join import Asof, Join, asof, join, side_names
+from plait.query.join import HOWS, Asof, Join, asof, join, side_names
 from plait.query.select import expressions
 from plait.query.select.bounds import Bound, Bounds, Placed, Reach, reach
 from plait.query.select.relation import OWN, TS, Clock, Part, Relation
@@ -73,7 +73,7 @@ def filtered(source: Source, relation: Relation, parts: list[exp.Expr], at: list
     for part, place in zip(made, at or parts, strict=True):
         with source.at(place):
             source.bind(relation.node.where(part.sql(DIALECT, comments=False)))
-    return dataclasses.replace(relation, node=relation.node.where(expressions.conjunction(made) or "true"))
+    return replace(relation, node=relation.node.where(expressions.conjunction(made) or "true"))
 
 
 def own_words(source: Source, relation: Relation, node: exp.Expr) -> exp.Expr:
@@ -231,7 +231,8 @@ def _pairs(
     node: Join | Asof, sides: tuple[Relation, Relation], delays: tuple[tuple[int, int], tuple[int, int] | None]
 ) -> Relation:
     """What a join gives, with the names that the text has for both sides' columns. A side without a delay has no clocks."""
-    kept = sides[:1] if isinstance(node, Join) and node.how in ("semi", "anti") else sides
+    how = HOWS[node.how]
+    kept = [sides[at] for at in how.shown]
     known = [side.columns for side in kept]
     columns: tuple[str, ...] | None = None
     parts: list[Part] = []
@@ -239,7 +240,7 @@ def _pairs(
     if all(names is not None for names in known):
         columns = tuple(pair_names(node, *(names or () for names in known)))
     at = 1
-    for side, delay in zip(kept, delays, strict=False):
+    for number, (side, delay) in enumerate(zip(kept, delays, strict=False)):
         if columns is None:
             parts += [Part(part.name, {}, hidden=True) for part in side.parts]
             continue
@@ -248,7 +249,9 @@ def _pairs(
         at += len(own)
         parts += [Part(p.name, {text: new[name] for text, name in (p.columns or {}).items()}) for p in side.parts]
         if delay is not None:
-            clocks |= {new[name]: clock.later(*delay) for name, clock in side.clocks.items()}
+            late = {new[name]: clock.later(*delay) for name, clock in side.clocks.items()}
+            missing = number in how.nullable
+            clocks |= {name: replace(clock, missing=clock.missing or missing) for name, clock in late.items()}
     return Relation(node, columns, tuple(parts), clocks | {TS: OWN})
 
 
@@ -265,7 +268,7 @@ def _as_of(source: Source, clause: exp.Join, both: _Sides, bounds: list[Bound], 
         node = asof(both.sides[0].node, both.sides[1].node, **options)
         source.bind(node)
     late = within if within is not None else 0
-    delays = {"backward": ((0, 0), None if within is None else (0, late)), "forward": ((0, late), (0, late))}
+    delays = {"backward": ((0, 0), None if within is None else (0, late)), "forward": ((0, late), (0, 0))}
     return _pairs(node, both.sides, delays[direction])
 
 
@@ -283,7 +286,7 @@ def _match(source: Source, clause: exp.Join, both: _Sides) -> tuple[str, bool]:
     clocks = (
         [side.clocks[name] for side, name in zip(both.sides, (found.left, found.right), strict=True)] if found else []
     )
-    own = bool(found) and all((clock.least, clock.most) == (0, 0) for clock in clocks)
+    own = bool(found) and all(clock.own for clock in clocks)
     limits = (found.low, found.high) if found else (None, None)
     known = {
         (None, 0): ("backward", True),
@@ -308,7 +311,7 @@ def _age(source: Source, both: _Sides, bounds: list[Bound], direction: str) -> i
         far = bound.low if direction == "backward" else bound.high
         near = bound.high if direction == "backward" else bound.low
         age = None if far is None else -far if direction == "backward" else far
-        if age is None or age < 0 or near not in (None, 0) or any((c.least, c.most) != (0, 0) for c in clocks):
+        if age is None or age < 0 or near not in (None, 0) or not all(clock.own for clock in clocks):
             raise source.refuse(
                 bound.node,
                 f"this is no bound of an as-of join that looks {direction}",

@@ -35,6 +35,7 @@ class Clock:
         scale: How many microseconds the column counts one as, where a condition reads it. None: not known before its type is.
         step_us: Of a window's edge: from one window to the next. Else None.
         phase_us: With `step_us`: every row's ts lies by so much after a whole multiple of it.
+        missing: Whether it may be NULL, of a row that an outer join has found no partner for. Then it tells nothing of ts.
     """
 
     least: int
@@ -42,11 +43,17 @@ class Clock:
     scale: Fraction | None
     step_us: int | None = None
     phase_us: int = 0
+    missing: bool = False
 
     @property
     def exact(self) -> bool:
         """Whether the column and ts tell each other."""
-        return self.least == self.most
+        return self.least == self.most and not self.missing
+
+    @property
+    def own(self) -> bool:
+        """Whether it is the rows' event time itself."""
+        return self.exact and self.least == 0
 
     def later(self, least: int, most: int) -> Clock:
         """The same column in rows whose ts lies later by so much."""
