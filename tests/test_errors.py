@@ -8,14 +8,14 @@ import traceback
 from pathlib import Path
 
 import pytest
-from tests.query import refused_conditions, refused_queries, refused_rows, refused_streams, refused_values
+from tests.query import refused_conditions, refused_queries, refused_rows, refused_sql, refused_streams, refused_values
 from tests.query.refusal import Refusal
 
 import plait
 from plait.errors import BehindError, DataError, LateError, PendingError, PlaitError, QueryError, RunError
 
 SOURCE = Path(plait.__file__).parent
-TABLES = (refused_values, refused_streams, refused_queries, refused_conditions, refused_rows)
+TABLES = (refused_values, refused_streams, refused_queries, refused_conditions, refused_rows, refused_sql)
 REFUSALS = [
     pytest.param(refusal, id=f"{table.__name__.rpartition('.')[2]}: {what}")
     for table in TABLES
@@ -25,7 +25,7 @@ MODULES = [
     SOURCE / "errors.py",
     SOURCE / "order.py",
     SOURCE / "schema.py",
-    *sorted((SOURCE / "query").glob("*.py")),
+    *sorted((SOURCE / "query").rglob("*.py")),
     *sorted((SOURCE / "reference").glob("*.py")),
 ]
 

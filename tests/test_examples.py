@@ -180,6 +180,7 @@ GIVEN: dict[tuple[str, int], Callable[..., dict[str, Any]]] = {
     ("gate.md", 0): lambda: {"__name__": "gate.md"},
     ("models.md", 0): lambda: {"__name__": "models.md"},
     ("spark.md", 0): in_spark,
+    ("sql.md", 0): lambda: {"__name__": "sql.md"},
     ("spark.md", 3): in_spark_aggregates,
     ("threads.md", 0): lambda: {"query": joined(), "batch": {"ts": [1, 2, 3]}},
     ("threads.md", 1): lambda: {"query": joined(), "batch": {"ts": [1, 2, 3]}},

@@ -5,7 +5,8 @@ sizes, arrival times, failures and rescaling change when a result appears, never
 
     stream                              declare an input
     join, asof, aggregate, dedup,       describe what to compute; each gives a `Query`
-    operator
+    union, operator
+    sql                                 all of these as one SELECT
     count, sum, mean, ... custom        what an aggregate computes
     text, minimum, maximum              parts of conditions
     query.reference(data)               run it: slow, and the definition of what is correct
@@ -41,6 +42,7 @@ from plait.query import (
 from plait.query import functions as _functions
 from plait.query import statistics as _statistics
 from plait.query.functions import *  # noqa: F403 - the registered aggregate functions
+from plait.query.select import sql
 from plait.query.statistics import *  # noqa: F403
 from plait.query.textual import text
 from plait.query.trace import maximum, minimum
@@ -49,7 +51,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ALL", "FILE", "PARTITION", "BehindError", "DataError", "LateError", "PendingError", "PlaitError", "Query",
-    "QueryError", "RunError", "Stream", "aggregate", "asof", "dedup", "join", "maximum", "minimum", "operator", "stream", "text",
+    "QueryError", "RunError", "Stream", "aggregate", "asof", "dedup", "join", "maximum", "minimum", "operator", "sql", "stream",
+    "text",
     "timer", "union",
 ]  # fmt: skip
 __all__ += _functions.__all__ + _statistics.__all__

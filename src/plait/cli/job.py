@@ -55,25 +55,30 @@ def load(path: str, inputs: Mapping[str, str] | None = None) -> Job:
     """Read a file that describes work.
 
     Args:
-        path: A .toml file, or a .py file that defines `query`.
+        path: A .toml file, a .sql file with its streams in a .toml file beside it or in its first lines, or a .py file that
+            defines `query`.
         inputs: Files or folders by stream name, which replace what the file says of that stream's rows.
 
     Raises:
-        DataError: There is no such file, or it is of neither kind.
+        DataError: There is no such file, or it is of no such kind.
         QueryError: It describes no query, or `inputs` names a stream that the query does not read.
     """
-    from plait.cli import python_file, toml_file
+    from plait.cli import python_file, sql_file, toml_file
     from plait.connectors import folder
 
     file = Path(paths.plain(path))
     if not file.is_file():
-        raise DataError(f"There is no file {path!r}", do="Pass a .toml file, or a .py file that defines `query`")
+        raise DataError(
+            f"There is no file {path!r}", do="Pass a .toml or .sql file, or a .py file that defines `query`"
+        )
     if file.suffix == ".toml":
         job = toml_file.load(file)
     elif file.suffix == ".py":
         job = python_file.load(file)
+    elif file.suffix == ".sql":
+        job = sql_file.load(file, inputs or {})
     else:
-        raise DataError(f"{path!r} is neither a .toml nor a .py file", do="See examples/ for one of each")
+        raise DataError(f"{path!r} is neither a .toml, a .sql nor a .py file", do="See examples/ for one of each")
     streams = job.query.streams()
     feeds = dict(job.feeds)
     for name, given in (inputs or {}).items():

@@ -66,14 +66,34 @@ def load(file: Path) -> Job:
         DataError: It is no TOML, or no UTF-8 text.
         QueryError: A key is not known, a value has no meaning, or the query can't be built; the message names the key.
     """
+    return described(file, content(file), None)
+
+
+#: Builds a query of streams and queries by name; a stream's rows, where the file tells of them, are asked for by its name.
+Build = Callable[[Mapping[str, Node], Callable[[str], Feed | None]], Query]
+
+
+def described(file: Path, text: str, build: Build | None) -> Job:
+    """The job of a TOML text.
+
+    Args:
+        file: Where it stands. Paths are relative to it.
+        text: The TOML.
+        build: Builds the last step. None: the text has it in a table `[query]`.
+    """
     try:
-        text = file.read_text(encoding="utf-8")
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise DataError(f"{file} is not TOML: {error}") from error
+    return _Reader(file, tables, build).job()
+
+
+def content(file: Path) -> str:
+    """The text of a file."""
+    try:
+        return file.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise DataError(f"{file} is not UTF-8 text: {error}") from error
-    return _Reader(file, tables).job()
 
 
 def _word(text: str) -> Any:
@@ -113,24 +133,24 @@ class _Reader:
     Attributes:
         file: For messages, and for paths, which are relative to it.
         tables: The file's content.
+        build: Builds the last step, where the file does not describe it.
     """
 
-    def __init__(self, file: Path, tables: dict[str, Any]) -> None:
-        self.file, self.tables = file, tables
+    def __init__(self, file: Path, tables: dict[str, Any], build: Build | None) -> None:
+        self.file, self.tables, self.build = file, tables, build
         self.nodes: dict[str, Node] = {}
 
     def job(self) -> Job:
         """The whole file as a job: streams, then queries in their order, then the last step."""
-        self._keys(self.tables, ("workload", "streams", "queries", "query", "output", "run", "spark"), "")
+        last = ("query",) if self.build is None else ()
+        self._keys(self.tables, ("workload", "streams", "queries", *last, "output", "run", "spark"), "")
         workload = self._workload()
         feeds = self._streams(workload)
         for name, table in self._table("queries").items():
             if name in self.nodes:
                 raise self._error(f"queries.{name}", "has the name of a stream")
             self.nodes[name] = self._query(table, f"queries.{name}", name)
-        if "query" not in self.tables:
-            raise self._error("query", "is missing", "Describe the last step in a table [query]")
-        query = self._query(self.tables["query"], "query", None)
+        query = self._last(feeds)
         output, run, spark = self._table("output"), self._table("run"), self._table("spark")
         self._keys(output, _OUTPUT, "output.")
         self._keys(run, _RUN, "run.")
@@ -154,6 +174,14 @@ class _Reader:
             master=spark.get("master"),
             checkpoint=self._path(spark.get("checkpoint"), "spark.checkpoint"),
         )
+
+    def _last(self, feeds: Mapping[str, Feed | Callable[[], Feed]]) -> Query:
+        """The last step: the table `[query]`, or what is built of the streams and queries of the file."""
+        if self.build is not None:
+            return self.build(self.nodes, lambda name: self._rows(name, feeds[name]) if name in feeds else None)
+        if "query" not in self.tables:
+            raise self._error("query", "is missing", "Describe the last step in a table [query]")
+        return self._query(self.tables["query"], "query", None)
 
     # --- streams ---
 

@@ -10,6 +10,7 @@ base        what every query is, and how it is run
 predicate   a condition as it was written        trace, sql  Python functions and SQL text, read into
 expression  frozen trees                         textual     conditions on text
 types       what each node of a tree is          bind        a query meets the columns of its streams
+select      `plait.sql`: a SELECT becomes a query
 explain     a query in words                     identical   when two results are the same
 """
 

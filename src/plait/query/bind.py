@@ -6,7 +6,7 @@ All executors bind before anything runs, so a missing column is found before the
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -223,19 +223,29 @@ def _bind_asof(node: Asof, inputs: tuple[Bound, ...], ts_type: pa.DataType) -> B
     return Bound(node, inputs, schema, time_kind(ts_type))
 
 
-def _pair_schema(node: Join | Asof, left: pa.Schema, right: pa.Schema | None, ts_type: pa.DataType, *,
-                 nullable: tuple[int, ...] = ()) -> pa.Schema:  # fmt: skip
-    """`ts`, then the left row's columns, then the right row's; a name that stands twice is prefixed by its stream's.
+def pair_names(node: Join | Asof, *sides: Sequence[str]) -> list[str]:
+    """The names of a join's columns: `ts`, the left ones, then the right ones; one that stands twice has its stream's in front.
 
-    `nullable`: the sides that may be missing in a result.
+    Args:
+        node: The join.
+        sides: The columns of the left input, and of the right one unless a result has none of them.
     """
     prefixes = side_names(node.left, node.right)
-    names = ["ts", *left.names, *(right.names if right is not None else ())]
-    fields = [pa.field("ts", ts_type)]
-    for side, schema in enumerate((left, right) if right is not None else (left,)):
+    names = ["ts", *(name for side in sides for name in side)]
+    return ["ts"] + [
+        f"{prefixes[at]}_{name}" if names.count(name) > 1 else name for at, side in enumerate(sides) for name in side
+    ]
+
+
+def _pair_schema(node: Join | Asof, left: pa.Schema, right: pa.Schema | None, ts_type: pa.DataType, *,
+                 nullable: tuple[int, ...] = ()) -> pa.Schema:  # fmt: skip
+    """`ts`, then the left row's columns, then the right row's. `nullable`: the sides that may be missing in a result."""
+    sides = (left,) if right is None else (left, right)
+    names = iter(pair_names(node, *(side.names for side in sides)))
+    fields = [pa.field(next(names), ts_type)]
+    for side, schema in enumerate(sides):
         for column in schema:
-            name = f"{prefixes[side]}_{column.name}" if names.count(column.name) > 1 else column.name
-            fields.append(pa.field(name, column.type, column.nullable or side in nullable))
+            fields.append(pa.field(next(names), column.type, column.nullable or side in nullable))
     result = pa.schema(fields)
     for name in result.names:
         if result.names.count(name) > 1:

@@ -29,7 +29,8 @@ def command(
 ) -> None:
     """Run the query of FILE to the end of its input.
 
-    FILE is TOML, or Python that defines `query`. A file of results appears whole when the run has ended, or not at all.
+    FILE is TOML, SQL with its streams in TOML beside it or in its first lines, or Python that defines `query`. A file of results
+    appears whole when the run has ended, or not at all.
 
     \b
     Example:
