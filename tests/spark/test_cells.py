@@ -316,6 +316,21 @@ def test_windows_of_tuples_begin_where_they_did_before_contents_were_built_anew(
     )
 
 
+@pytest.mark.parametrize("within", [(20, 4), (4, 20)])
+@pytest.mark.parametrize("how", ["left", "right", "full", "semi", "anti"])
+def test_a_row_that_waits_is_known_to_have_matched_after_a_restart(how: str, within: tuple[int, int]) -> None:
+    """Contents are lost before every batch. A row may wait for long after its only partner could meet anybody else."""
+    case, slices = ticking(plait.join(A, B, on="l.v = r.v and l.ts = r.ts and l.v <> 3", within=within, how=how), 120)
+    grid = Grid(case, (1, 2) if how == "right" else (2, 1), random.Random(0))
+    for at, rows in enumerate(slices):
+        cell_state._CACHE.clear()
+        grid.run(tick(grid, case, at, rows))
+    grid.run(drain())
+    assert_same(
+        grid.table.drop_columns([formats.KEY]), case.query.reference({g.stream.name: g.data for g in case.given})
+    )
+
+
 @pytest.mark.parametrize("window", WINDOWS)
 def test_state_written_is_what_came_and_state_held_is_the_window(window: str) -> None:
     query, copies = WINDOWS[window]
