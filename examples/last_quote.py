@@ -1,4 +1,4 @@
-"""As-of join: the last quote before each trade, per symbol, no older than ten seconds."""
+"""As-of join: the last quote at or before each trade, per symbol, no older than ten seconds."""
 
 import numpy as np
 import pyarrow as pa

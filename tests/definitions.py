@@ -177,21 +177,30 @@ def join(left: Relation, right: Relation, fits: Fits, holds: Truth, *, how: str 
 
 
 def asof(left: Relation, right: Relation, *, by: Sequence[tuple[str, str]] = (), age: int | None = None,
-         how: str = "left", names: tuple[str, str] = ("left", "right")) -> Relation:  # fmt: skip
+         how: str = "left", exact: bool = True, direction: str = "backward",
+         names: tuple[str, str] = ("left", "right")) -> Relation:  # fmt: skip
     tuples = []
     for l in left.tuples:
-        before = [
+        fitting = [
             r
             for r in right.tuples
-            if key(r, 1) < key(l, 0)
-            and (age is None or l.ts - r.ts <= age)
+            if not (left is right and r is l)
+            and (exact or r.ts != l.ts)
+            and (age is None or abs(l.ts - r.ts) <= age)
             and all(equal(left.row(l)[a], right.row(r)[b]) for a, b in by)
         ]
-        if before:
-            r = max(before, key=lambda r: key(r, 1))
-            tuples.append(Tup(l.ts, (key(l, 0), key(r, 1)), (l.ts, *l.values, *r.values)))
-        elif how == "left":
-            tuples.append(Tup(l.ts, (key(l, 0), ()), (l.ts, *l.values, *(None,) * len(right.schema))))
+        before = max((r for r in fitting if r.ts <= l.ts), key=lambda r: (r.ts, r.own), default=None)
+        after = min((r for r in fitting if r.ts >= l.ts), key=lambda r: (r.ts, r.own), default=None)
+        nearest = after if before is None or (after and after.ts - l.ts < l.ts - before.ts) else before
+        r = {"backward": before, "forward": after, "nearest": nearest}[direction]
+        if r is None and how == "inner":
+            continue
+        values = (None,) * len(right.schema) if r is None else r.values
+        if direction == "backward":
+            tuples.append(Tup(l.ts, (key(l, 0), () if r is None else key(r, 1)), (l.ts, *l.values, *values)))
+        else:
+            ts = l.ts + (age or 0) if r is None else l.ts + abs(l.ts - r.ts)
+            tuples.append(Tup(ts, ((ts, AFTER_INPUTS), key(l, 0)), (ts, *l.values, *values)))
     return in_order(pair_schema(left.schema, right.schema, names), tuples)
 
 
@@ -250,6 +259,19 @@ def aggregate_counts(given: Relation, size: int, advance: int, by: Sequence[str]
                 values = (*edges, *aggregate_row(given, members, by, compute))
                 tuples.append(Tup(closing.ts, (key(closing, 0),), values))
     return in_order(aggregate_schema(given.schema, by, compute), tuples)
+
+
+def dedup(given: Relation, by: Sequence[str], within: int) -> Relation:
+    """What of each group lies further than `within` behind everything of it that is kept."""
+    tuples = []
+    for members in grouped(given, by).values():
+        kept: list[Tup] = []
+        for t in members:
+            if all(t.ts - k.ts > within for k in kept):
+                kept.append(t)
+        tuples += [Tup(t.ts, (key(t, 0),), (t.ts, *(v for n, v in given.row(t).items() if n != "ts"))) for t in kept]
+    fields = [field for field in given.schema if field.name != "ts"]
+    return in_order(pa.schema([("ts", pa.int64()), *fields]), tuples)
 
 
 # --- aggregate functions: floats as whole numbers of 2^-1074, so that every sum is exact ----------------------

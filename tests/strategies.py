@@ -289,9 +289,12 @@ def tumbling_count_joins(draw: st.DrawFn, **options: Any) -> Case:
 def asof_joins(draw: st.DrawFn, **options: Any) -> Case:
     left, right = draw(pairs_of_streams(**options))
     by = draw(st.sampled_from(((), (("k", "k"),), (("s", "s"),), (("x", "q"),), (("p", "k"), ("s", "s")))))
-    age, how = draw(st.sampled_from((None, 0, 1, 3))), draw(st.sampled_from(("left", "inner")))
-    query = plait.asof(left.stream, right.stream, by=list(by), within=age, how=how)
-    expected = define.asof(left.relation, right.relation, by=by, age=age, how=how, names=side_names(left, right))
+    direction = draw(st.sampled_from(("backward", "backward", "forward", "nearest")))
+    age = draw(st.sampled_from((None, 0, 1, 3) if direction == "backward" else (0, 1, 3, 5)))
+    how, exact = draw(st.sampled_from(("left", "inner"))), draw(st.booleans())
+    query = plait.asof(left.stream, right.stream, by=list(by), within=age, how=how, exact=exact, direction=direction)
+    expected = define.asof(left.relation, right.relation, by=by, age=age, how=how, exact=exact, direction=direction,
+                           names=side_names(left, right))  # fmt: skip
     return Case(query, distinct(left, right), expected)
 
 
@@ -375,6 +378,14 @@ def count_aggregates(draw: st.DrawFn, *, functions: Sequence[str] | None = None,
                             compute={n: FUNCTIONS[n][0] for n in chosen})  # fmt: skip
     compute = {n: FUNCTIONS[n][1:] for n in chosen}
     return Case(query, (given,), define.aggregate_counts(given.relation, size, advance, by, compute))
+
+
+@st.composite
+def dedups(draw: st.DrawFn, **options: Any) -> Case:
+    given = draw(streams("a", **options))
+    by, within = draw(st.sampled_from(KEYS[1:])), draw(st.sampled_from((0, 1, 2, 3, 2**62)))
+    query = plait.dedup(given.stream, by=by, within=within)
+    return Case(query, (given,), define.dedup(given.relation, by, within))
 
 
 def _some_functions() -> st.SearchStrategy[list[str]]:

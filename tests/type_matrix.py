@@ -186,6 +186,9 @@ ROLES: dict[str, Callable[[], Any]] = {
     "join function": lambda: plait.join(_s(), _u(), on=lambda s, u: bool(s.x == u.x and s.k == u.k), within="9us"),
     "join beside": lambda: plait.join(_s(), _u(), on="s.k = u.k", within="9us", how="left"),
     "join anti": lambda: plait.join(_s(), _u(), on="s.k = u.k", within="9us", how="anti"),
+    "join full": lambda: plait.join(_s(), _u(), on="s.k = u.k", within="2us", how="full"),
+    "dedup by": lambda: plait.dedup(_s(), by=["x", "k"], within="2us"),
+    "dedup beside": lambda: plait.dedup(_s(), by="k", within="1us"),
     "operator": lambda: plait.operator(
         _s(), buckets=2, route=lambda t: t.k, state=dict, process=_process, output={"o": "string"}
     ),

@@ -19,6 +19,7 @@ _MODULES = {
     "aggregate": "plait_bench.aggregate",
     "spark-aggregate": "plait_bench.spark_aggregate",
     "aggregate-queries": "plait_bench.aggregate_queries",
+    "asof": "plait_bench.asof",
     "join": "plait_bench.join",
     "elastic": "plait_bench.elastic",
     "elastic-operators": "plait_bench.elastic_operators",

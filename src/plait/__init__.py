@@ -4,7 +4,8 @@ A query is a function from one totally ordered stream to another. How sources ar
 sizes, arrival times, failures and rescaling change when a result appears, never what it is or in which order.
 
     stream                              declare an input
-    join, asof, aggregate, operator     describe what to compute; each gives a `Query`
+    join, asof, aggregate, dedup,       describe what to compute; each gives a `Query`
+    operator
     sql                                 all of these as one SELECT
     count, sum, mean, ... custom        what an aggregate computes
     text, minimum, maximum              parts of conditions
@@ -23,7 +24,21 @@ Example:
 """
 
 from plait.errors import BehindError, DataError, LateError, PendingError, PlaitError, QueryError, RunError
-from plait.query import ALL, FILE, PARTITION, Query, Stream, aggregate, asof, join, operator, stream, timer, union
+from plait.query import (
+    ALL,
+    FILE,
+    PARTITION,
+    Query,
+    Stream,
+    aggregate,
+    asof,
+    dedup,
+    join,
+    operator,
+    stream,
+    timer,
+    union,
+)
 from plait.query import functions as _functions
 from plait.query import statistics as _statistics
 from plait.query.functions import *  # noqa: F403 - the registered aggregate functions
@@ -36,7 +51,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ALL", "FILE", "PARTITION", "BehindError", "DataError", "LateError", "PendingError", "PlaitError", "Query",
-    "QueryError", "RunError", "Stream", "aggregate", "asof", "join", "maximum", "minimum", "operator", "sql", "stream", "text",
+    "QueryError", "RunError", "Stream", "aggregate", "asof", "dedup", "join", "maximum", "minimum", "operator", "sql", "stream",
+    "text",
     "timer", "union",
 ]  # fmt: skip
 __all__ += _functions.__all__ + _statistics.__all__

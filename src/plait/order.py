@@ -9,8 +9,10 @@ up to ``input`` has already told them apart. No worker, partition or batch numbe
     join result         (trigger's key, partner's key)
     unmatched row       ((ts, AFTER_INPUTS + input), its key)    follows every result at that ts, left ones first
     as-of result        (left row's key, partner's key or ())
+    as-of, not backward ((ts, AFTER_INPUTS), left row's key)     by the moment of its decision, then by the left row
     aggregate row       (window's last microsecond, key columns ...)
     count-window row    (closing tuple's key)
+    dedup's row         (its tuple's key)
     operator output     (cause's key, bucket, index of emission)
     timer's output      ((T - 1, AFTER_INPUTS), bucket, index)   follows every tuple's output at that ts
 

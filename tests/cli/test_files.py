@@ -415,3 +415,102 @@ def test_a_file_can_change_rows_and_unite_them(tmp_path: Path) -> None:
         assert (done.returncode, said in done.stderr) == (2, True), (key, done.stderr)
     (tmp_path / "w.toml").write_text(ROWS_AND_UNION.replace('drop = "twice"', ""))
     assert "Nothing is done to the rows" in command("run", tmp_path / "w.toml").stderr
+
+
+OUTER = """
+[streams.a]
+path = "a.csv"
+unit = "us"
+
+[streams.b]
+path = "b.csv"
+unit = "us"
+
+[queries.first]
+kind = "dedup"
+input = "a"
+by = ["k"]
+within = "2us"
+
+[query]
+kind = "join"
+left = "first"
+right = "b"
+on = "l.k = r.k"
+within = ["3us", "1us"]
+how = "full"
+"""
+
+
+@pytest.mark.parametrize("engine", ["reference", "threads"])
+def test_a_file_can_say_dedup_and_a_full_join(tmp_path: Path, engine: str) -> None:
+    (tmp_path / "a.csv").write_text("ts,k\n1,1\n2,1\n4,1\n6,2\n")
+    (tmp_path / "b.csv").write_text("ts,k\n1,2\n5,1\n9,3\n")
+    (tmp_path / "o.toml").write_text(OUTER)
+    first = plait.dedup(plait.stream("a", unit="us"), by="k", within=2, name="first")
+    query = plait.join(first, plait.stream("b", unit="us"), on="l.k = r.k", within=(3, 1), how="full")
+    done = command("run", tmp_path / "o.toml", "--engine", engine, "--output", tmp_path / "o.parquet")
+    assert done.returncode == 0, done.stderr
+    expected = query.reference({name: tmp_path / f"{name}.csv" for name in "ab"})
+    assert pq.read_table(tmp_path / "o.parquet").to_pylist() == expected.to_pylist()
+    assert [row["ts"] for row in expected.to_pylist()] == [2, 4, 5, 7, 12]
+    told = command("explain", tmp_path / "o.toml").stdout
+    assert "full join, right from 3 us before to 1 us after left" in told
+    assert "dedup 'first' by k: the first within 2 us" in told
+
+
+def test_a_dedup_in_a_file_says_what_it_lacks(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("ts,k\n1,1\n")
+    (tmp_path / "o.toml").write_text(
+        OUTER.split("[query]")[0].replace("[queries.first]", "[query]").replace('within = "2us"', "")
+    )
+    done = command("run", tmp_path / "o.toml")
+    assert done.returncode != 0
+    assert "dedup with within=None" in done.stderr
+
+
+ASOF = """
+[streams.trades]
+path = "trades.csv"
+unit = "us"
+
+[streams.quotes]
+path = "quotes.csv"
+unit = "us"
+
+[query]
+kind = "asof"
+left = "trades"
+right = "quotes"
+by = "k"
+within = "3us"
+exact = false
+direction = "nearest"
+"""
+
+
+def test_a_file_can_say_every_argument_of_as_of(tmp_path: Path) -> None:
+    (tmp_path / "trades.csv").write_text("ts,k\n4,1\n6,1\n")
+    (tmp_path / "quotes.csv").write_text("ts,k,bid\n3,1,7\n4,1,8\n9,2,9\n")
+    (tmp_path / "q.toml").write_text(ASOF)
+    done = command("run", tmp_path / "q.toml", "-o", "-", "--quiet")
+    assert [(row["ts"], row["bid"]) for row in map(json.loads, done.stdout.splitlines())] == [(5, 7), (8, 8)]
+    verified = command("verify", tmp_path / "q.toml")
+    assert verified.returncode == 0, verified.stderr
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('direction = "nearest"', 'direction = "nearst"', ["direction='nearst'", "Did you mean 'nearest'?"]),
+        ("exact = false", "exakt = false", ["query.exakt", "Did you mean 'exact'?"]),
+        ('within = "3us"', "", ["direction='nearest' without within="]),
+    ],
+)
+def test_wrong_words_for_as_of(tmp_path: Path, old: str, new: str, words: list[str]) -> None:
+    for name in ("trades", "quotes"):
+        (tmp_path / f"{name}.csv").write_text("ts,k\n1,1\n")
+    (tmp_path / "q.toml").write_text(ASOF.replace(old, new))
+    done = command("run", tmp_path / "q.toml", "-o", "-", "--quiet")
+    assert done.returncode == 2
+    assert all(word in done.stderr for word in words), done.stderr

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 import plait
-from plait.core.values import KeyNumbers, compared_as, joint_column, joint_numbers, key_words, user_values
+from plait.core.key_numbers import KeyNumbers
+from plait.core.values import compared_as, joint_column, joint_numbers, key_words, user_values
 from plait.query.identical import difference
 from plait.spark.pack.ship import HashColumns, words
 

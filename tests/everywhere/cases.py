@@ -145,6 +145,91 @@ CASES: dict[str, Case] = {
         {"a": rows("ts k", (1, 1), (6, 1), (6, 2)), "b": rows("ts k", (2, 1), (4, 1), (5, 3))},
         [(1, 1, 1, None, None), (6, 6, 1, 4, 1), (6, 6, 2, None, None)],
     ),
+    "dedup: what comes within the span after the last that was kept; NULL is a key, NaN one, and -0.0 is 0.0": Case(
+        plait.aggregate(plait.dedup(A, by="x", within=3), size="9us", compute={"all": plait.collect("i")}),
+        {
+            "a": rows(
+                "ts x i",
+                (0, 0.0, 1),
+                (1, None, 2),
+                (2, -0.0, 3),
+                (2, float("nan"), 4),
+                (3, 0.0, 5),
+                (4, None, 6),
+                (4, -0.0, 7),
+                (5, None, 8),
+                (5, float("nan"), 9),
+                (6, float("nan"), 10),
+            )
+        },
+        [(8, 0, 9, [1, 2, 4, 7, 8, 10])],
+    ),
+    "dedup: rows as they are, in their order": Case(
+        plait.dedup(A, by="k", within=4),
+        {"a": rows("ts k i", (0, 1, 1), (0, 1, 2), (1, 2, 3), (4, 1, 4), (5, 1, 5), (9, 1, 6), (10, 2, 7))},
+        [(0, 1, 1), (1, 2, 3), (5, 1, 5), (10, 2, 7)],
+    ),
+    "dedup of a join, and an aggregate of what it keeps": Case(
+        plait.aggregate(
+            plait.dedup(plait.join(A, B, on="l.k = r.k", within=5, how="full"), by="b_k", within=2),
+            size="4us",
+            compute={"n": plait.count(), "all": plait.collect("b_k")},
+        ),
+        NEAR,
+        [(3, 0, 4, 1, [1]), (7, 4, 8, 2, [1, 2]), (15, 12, 16, 1, [None])],
+    ),
+    "as-of: at one ts the last of those behind, by total order": Case(
+        plait.asof(A, B, within=2),
+        {"a": rows("ts k", (4, 1), (9, 2)), "b": rows("ts k", (4, 7), (4, 8), (5, 9))},
+        [(4, 4, 1, 4, 8), (9, 9, 2, None, None)],
+    ),
+    "as-of: before, and not at, the same ts": Case(
+        plait.asof(A, B, exact=False),
+        {"a": rows("ts k", (4, 1), (5, 2)), "b": rows("ts k", (3, 6), (4, 7), (4, 8))},
+        [(4, 4, 1, 3, 6), (5, 5, 2, 4, 8)],
+    ),
+    "as-of, forward: decided by the first ahead, or when its time is over; at one ts by left tuple": Case(
+        plait.asof(A, B, by="k", within=3, direction="forward"),
+        {"a": rows("ts k", (2, 1), (3, 2), (4, 2), (5, 1)), "b": rows("ts k", (1, 1), (5, 2), (5, 1), (6, 2))},
+        [(5, 2, 1, 5, 1), (5, 3, 2, 5, 2), (5, 4, 2, 5, 2), (5, 5, 1, 5, 1)],
+    ),
+    "as-of, forward: after, and not at, the same ts": Case(
+        plait.asof(A, B, within=3, exact=False, direction="forward"),
+        {"a": rows("ts k", (2, 1), (7, 2)), "b": rows("ts k", (2, 5), (4, 6), (7, 7))},
+        [(4, 2, 1, 4, 6), (10, 7, 2, None, None)],
+    ),
+    "as-of, nearest: decided when nothing closer can come; of two as near it is the one behind": Case(
+        plait.asof(A, B, within=4, direction="nearest"),
+        {
+            "a": rows("ts k", (4, 1), (6, 2), (8, 3), (30, 4)),
+            "b": rows("ts k", (2, 5), (8, 6), (8, 7), (28, 8), (32, 9)),
+        },
+        [(6, 4, 1, 2, 5), (8, 6, 2, 8, 6), (8, 8, 3, 8, 7), (32, 30, 4, 28, 8)],
+    ),
+    "as-of, nearest: of another ts": Case(
+        plait.asof(A, B, within=4, exact=False, direction="nearest", how="inner"),
+        {"a": rows("ts k", (4, 1), (6, 2), (30, 3)), "b": rows("ts k", (3, 5), (4, 6), (6, 7), (25, 8))},
+        [(5, 4, 1, 3, 5), (8, 6, 2, 4, 6)],
+    ),
+    "as-of, forward: a moment that no ts can say": Case(
+        plait.asof(A, B, within=MOST, exact=False, direction="forward"),
+        {"a": rows("ts k", (MOST, 1)), "b": rows("ts k", (MOST, 5))},
+        (DataError, "lies beyond 64 bits"),
+    ),
+    "as-of of a stream with itself: no tuple is its own partner": Case(
+        plait.asof(A, A, within=2),
+        {"a": rows("ts k", (0, 1), (3, 2), (3, 3))},
+        [(0, 0, 1, None, None), (3, 3, 2, 3, 3), (3, 3, 3, 3, 2)],
+    ),
+    "as-of of a query with itself, forward": Case(
+        plait.asof(*(2 * [counted(A, by="k")]), by="k", within=9, direction="forward"),
+        {"a": rows("ts k", (0, 1), (5, 1), (5, 2))},
+        [
+            (7, 3, 0, 4, 1, 1, 7, 4, 8, 1, 1),
+            (16, 7, 4, 8, 1, 1, None, None, None, None, None),
+            (16, 7, 4, 8, 2, 1, None, None, None, None, None),
+        ],
+    ),
     "windows are aligned at 0, half open, and an empty one gives no row": Case(
         counted(A),
         {"a": rows("ts k", (-1, 1), (0, 1), (3, 1), (12, 1))},
@@ -268,12 +353,16 @@ CASES: dict[str, Case] = {
         [(0, 1, 2, False), (5, 1, 2, False), (5, 2, 4, True), (9, None, None, None)],
     ),
     "rows of a join, changed": Case(
-        plait.join(A.where("k = 1"), B.rename(n="k"), on="l.k = r.n", within=3).select(gap="b_ts - a_ts").where("gap > 0"),
+        plait.join(A.where("k = 1"), B.rename(n="k"), on="l.k = r.n", within=3)
+        .select(gap="b_ts - a_ts")
+        .where("gap > 0"),
         NEAR,
         [(2, 2), (3, 3)],
     ),
     "a stream that is read in two ways": Case(
-        plait.join(A.where("k = 1"), A.where("k = 2").keep("k"), within=5), {"a": NEAR["a"]}, [(5, 0, 1, 2), (5, 5, 1, 2)]
+        plait.join(A.where("k = 1"), A.where("k = 2").keep("k"), within=5),
+        {"a": NEAR["a"]},
+        [(5, 0, 1, 2), (5, 5, 1, 2)],
     ),
     "windows that count see what has passed": Case(
         plait.aggregate(A.where("k = 1"), size=2, compute={"last": plait.last("ts")}), {"a": NEAR["a"]}, [(5, 0, 2, 5)]
@@ -290,12 +379,19 @@ CASES: dict[str, Case] = {
         [(0, 1), (2, 1), (3, 1), (5, 1), (5, 2), (5, 2), (7, 2), (9, None)],
     ),
     "an aggregate of expressions": Case(
-        plait.aggregate(A, size="8us", by={"odd": "k % 2"}, compute={"s": plait.sum("k * 10"), "n": plait.sum(lambda row: row.k + 1)}),
+        plait.aggregate(
+            A,
+            size="8us",
+            by={"odd": "k % 2"},
+            compute={"s": plait.sum("k * 10"), "n": plait.sum(lambda row: row.k + 1)},
+        ),
         {"a": NEAR["a"]},
         [(7, 0, 8, 0, 20, 3), (7, 0, 8, 1, 20, 4), (15, 8, 16, None, None, None)],
     ),
     "an integer that does not fit is told": Case(
-        A.select(z="k * 4"), {"a": rows("ts k", (1, MOST))}, (DataError, "'z' would be 18446744073709551616 in the row at ts 1")
+        A.select(z="k * 4"),
+        {"a": rows("ts k", (1, MOST))},
+        (DataError, "'z' would be 18446744073709551616 in the row at ts 1"),
     ),
     "an operator over rows that were changed, and its results": Case(
         plait.operator(
@@ -306,7 +402,9 @@ CASES: dict[str, Case] = {
             process=numbered,
             on_timer=lambda state, at: [(-len(state), at)],
             output={"n": "int64", "at": "int64"},
-        ).where("n < 0").keep("at"),
+        )
+        .where("n < 0")
+        .keep("at"),
         {"a": rows("ts k", (0, 1), (1, 0), (9, 1))},
         [(2, 3), (11, 12)],
     ),

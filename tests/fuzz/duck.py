@@ -1,4 +1,5 @@
-"""DuckDB as an outside judge of the reference, for what SQL can say: joins over windows of time, and aggregates over spans.
+"""DuckDB as an outside judge of the reference, for what SQL can say: joins over windows of time, aggregates
+over spans, and dedups.
 
 DuckDB knows no total order, so every row is given its place here, by the definition: (ts, input, source, seq). It is asked for
 pairs of places, or for groups of them; integers are HUGEINT there, since its own overflow. NaN is equal to itself in DuckDB,
@@ -18,6 +19,7 @@ from tests.fuzz.judge import Answer
 from tests.fuzz.queries import Group
 
 from plait.query.aggregate import Aggregate, SpanWindow
+from plait.query.dedup import Dedup
 from plait.query.identical import KEY, digest
 from plait.query.join import Join, TimeWindow, TumblingWindow
 from plait.query.stream import Stream
@@ -52,6 +54,8 @@ def _judged(group: Group, expected: pa.Table) -> str | None:
         return _judged_join(group, query, expected)
     if isinstance(query, Aggregate) and isinstance(query.window, SpanWindow) and isinstance(query.input, Stream):
         return _judged_spans(group, query, expected)
+    if isinstance(query, Dedup) and isinstance(query.input, Stream):
+        return _judged_dedup(group, query, expected)
     return None
 
 
@@ -133,10 +137,11 @@ def _judged_join(group: Group, query: Join, expected: pa.Table) -> str | None:
         return None
     if isinstance(query.window, TimeWindow):
         fits = f"r.us - l.us between {-query.window.before_us} and {query.window.after_us}"
-        after = query.window.after_us
+        before, after = query.window.before_us, query.window.after_us
     elif isinstance(query.window, TumblingWindow):
         size = query.window.size_us
-        fits, after = f"(l.us - ((l.us % {size} + {size}) % {size})) = (r.us - ((r.us % {size} + {size}) % {size}))", 0
+        fits = f"(l.us - ((l.us % {size} + {size}) % {size})) = (r.us - ((r.us % {size} + {size}) % {size}))"
+        before = after = 0
     else:
         return None
     by_name = {each.stream.name: each for each in group.feeds}
@@ -145,15 +150,18 @@ def _judged_join(group: Group, query: Join, expected: pa.Table) -> str | None:
              f"l.own as a, r.own as b from t0 l join t1 r on ({fits}) and ({on})")  # fmt: skip
     lone = (f"select l.us + {after}, 1, l.pos, 0, l.own, null from t0 l "
             f"where not exists (select 1 from t1 r where ({fits}) and ({on}))")  # fmt: skip
+    other = (f"select r.us + {before}, 2, r.pos, 0, null, r.own from t1 r "
+             f"where not exists (select 1 from t0 l where ({fits}) and ({on}))")  # fmt: skip
     first = f"select * from ({pairs}) qualify row_number() over (partition by a order by t, p) = 1"
-    sql = {"inner": pairs, "left": f"{pairs} union all {lone}", "semi": first, "anti": lone}[query.how]
+    sql = {"inner": pairs, "left": f"{pairs} union all {lone}", "right": f"{pairs} union all {other}",
+           "full": f"{pairs} union all {lone} union all {other}", "semi": first, "anti": lone}[query.how]  # fmt: skip
     found = (
         connection()
         .execute(f"select a, b from ({sql}) as found(ts, lone, t, p, a, b) order by ts, lone, t, p")
         .fetchall()
     )
     columns = taken(left, [a for a, _ in found]).columns
-    if query.how in ("inner", "left"):
+    if query.how not in ("semi", "anti"):
         columns = columns + taken(right, [b for _, b in found]).columns
     return _same(expected, columns, 1, f"DuckDB, on {on}")
 
@@ -167,6 +175,27 @@ def _same(expected: pa.Table, columns: list[Any], skip: int, what: str) -> str |
     if digest(ours) == digest(theirs):
         return None
     return f"{what}: the reference gives {len(ours)} rows\n{ours.to_pydict()}\nand DuckDB {len(theirs)}\n{theirs.to_pydict()}"
+
+
+# --- dedup --------------------------------------------------------------------------------------------------
+
+
+def _judged_dedup(group: Group, query: Dedup, expected: pa.Table) -> str | None:
+    """Of each key its first row, then again and again the first that lies further than the span behind the last one."""
+    if not set(query.by) <= set("kjipuosb"):
+        return None
+    (rows,) = _load([group.feeds[0]])
+    keys, same = ", ".join(query.by), " and ".join(f"t0.{c} is not distinct from kept.{c}" for c in query.by)
+    first = f"select {keys}, own, us from t0 qualify row_number() over (partition by {keys} order by own) = 1"
+    later = (f"select {', '.join(f't0.{c}' for c in query.by)}, t0.own, t0.us, row_number() over (partition by kept.own order by "
+             f"t0.own) as turn from kept join t0 on {same} and t0.us > kept.us + {query.within_us}")  # fmt: skip
+    found = connection().execute(
+        f"with recursive kept as ({first} union all select {keys}, own, us from ({later}) where turn = 1) "
+        "select own from kept order by own"
+    ).fetchall()  # fmt: skip
+    kept = taken(rows, [own for (own,) in found])
+    columns = [kept.column(name) for name in kept.column_names if name != "ts"]
+    return _same(expected, columns, 1, f"DuckDB, dedup by {keys}")
 
 
 # --- aggregates ---------------------------------------------------------------------------------------------

@@ -13,6 +13,9 @@ from tests.fuzz.conditions import ON_ROWS, Condition, pool
 from tests.fuzz.feeds import Draw, Feed, Setting, feed, setting
 
 import plait
+from plait.query.bind import bind
+from plait.query.join import side_names
+from plait.query.types import column_type
 
 
 @dataclass(frozen=True)
@@ -81,14 +84,11 @@ class Maker:
             return plait.join(left, right, on=on.on, tumbling=self.us(chance.choice((1, 2, 3, 5))), **options)
         steps = [chance.choice((0, 1, 2, 5)) for _ in range(2)]
         within: Any = tuple(map(self.us, steps)) if chance.random() < 0.5 else self.us(steps[0])
-        return plait.join(
-            left,
-            right,
-            on=on.on,
-            within=within,
-            how=chance.choice(("inner", "inner", "left", "semi", "anti")),
-            **options,
-        )
+        how = chance.choice(("inner", "inner", "left", "semi", "anti"))
+        if how == "left":
+            # What came later: drawn from what was drawn before, so that a case of an older seed is otherwise what it was.
+            how = random.Random(f"{on.text} {within}").choice(("left", "right", "full", "full"))
+        return plait.join(left, right, on=on.on, within=within, how=how, **options)
 
     def asof(self) -> plait.Query:
         chance = self.chance
@@ -99,10 +99,15 @@ class Maker:
         needs = [frozenset(p[side] if isinstance(p, tuple) else p for p in pairs) for side in (0, 1)]
         left = self.stream("a", needs[0])
         right = self.stream("b", needs[1]) if chance.random() < 0.85 or needs[0] != needs[1] else left
-        age = chance.choice((None, 0, 1, 3))
-        return plait.asof(
-            left, right, by=pairs, within=None if age is None else self.us(age), how=chance.choice(("left", "inner"))
-        )
+        return plait.asof(left, right, by=pairs, how=chance.choice(("left", "inner")), **self.looking())
+
+    def looking(self) -> dict[str, Any]:
+        """Where an as-of join looks, and how far."""
+        chance = self.chance
+        direction = chance.choice(("backward", "forward", "nearest"))
+        age = chance.choice((None, 0, 1, 3) if direction == "backward" else (0, 1, 3, 8))
+        within = None if age is None else self.us(age)
+        return {"within": within, "exact": chance.random() < 0.6, "direction": direction}
 
     def spans(self) -> plait.Query:
         chance = self.chance
@@ -153,7 +158,14 @@ class Maker:
         """Rows changed one by one: of streams that operators read, of results, and in unions."""
         chance = self.chance
         made: Callable[[], plait.Query] = chance.choice(
-            (self._alone, self._union, self._join_of_rows, self._aggregate_of_rows, self._of_results, self._operator_of_rows)
+            (
+                self._alone,
+                self._union,
+                self._join_of_rows,
+                self._aggregate_of_rows,
+                self._of_results,
+                self._operator_of_rows,
+            )
         )
         return made()
 
@@ -219,6 +231,24 @@ class Maker:
         self.notes.append(f"program {program.name}")
         return program.query(nodes)
 
+    def deduped(self, query: plait.Query, shape: str) -> plait.Query:
+        """Some queries, without what repeats among their results; and in the place of some aggregates, their stream without it.
+
+        It came later: drawn from what was drawn before, so that a case of an older seed is otherwise what it was.
+        """
+        chance = random.Random(f"{shape} {query.explain()} {sorted(self.feeds)}")
+        schemas = {name: each.schema for name, each in self.feeds.items()}
+        over_stream = shape in ("spans", "counts") and chance.random() < 0.3
+        if not over_stream and chance.random() > 0.08:
+            return query
+        node: Any = self.feeds["a"].stream if over_stream else query
+        schema = schemas["a"] if over_stream else bind(query, schemas).schema
+        columns = [field.name for field in schema if column_type(field.type) is not None and field.name != "ts"]
+        if not columns:
+            return query
+        by = chance.sample(columns, min(len(columns), chance.choice((1, 1, 2))))
+        return plait.dedup(node, by=by, within=self.us(chance.choice((0, 1, 2, 5))))
+
     # --- compositions ---
 
     def dag(self) -> plait.Query:
@@ -245,7 +275,7 @@ class Maker:
 
     def _aggregate_of_join(self) -> plait.Query:
         join = self._inner_join()
-        both = getattr(join, "how", "inner") in ("inner", "left")
+        both = getattr(join, "how", "inner") not in ("semi", "anti")
         column = "a_k" if both else "k"
         return self._aggregate(join, column, by=(column,) if self.chance.random() < 0.5 else ())
 
@@ -261,13 +291,16 @@ class Maker:
         return self.joined(*sides, pool(1)[0])
 
     def _asof_of_aggregate(self) -> plait.Query:
-        windows = self._aggregate(self.stream("b", "k"), "k", by=("k",))
-        left = self.feeds["b"].stream if self.chance.random() < 0.3 else self.stream("a", "k")
-        return plait.asof(left, windows, by="k" if self.chance.random() < 0.6 else None, within=self.us(3))
+        windows = self._aggregate(self.stream("b", "k"), "k", by=("k",), name="w")
+        left: Any = self.feeds["b"].stream if self.chance.random() < 0.3 else self.stream("a", "k")
+        sides = (left, windows) if self.chance.random() < 0.6 else (windows, left)
+        sides = sides if self.chance.random() < 0.85 else (windows, windows)
+        made = plait.asof(*sides, by="k" if self.chance.random() < 0.6 else None, **self.looking())
+        return made if self.chance.random() < 0.7 else self._aggregate(made, f"{side_names(*sides)[0]}_k")
 
     def _operator_over_join(self) -> plait.Query:
         join = self._inner_join()
-        both = getattr(join, "how", "inner") in ("inner", "left")
+        both = getattr(join, "how", "inner") not in ("semi", "anti")
         run = programs.over_join("a_k" if both else "k")
         made = run.query(join)
         return made if self.chance.random() < 0.5 else self._aggregate(made, "v", by=("u",))
@@ -282,7 +315,7 @@ class Maker:
 def group(chance: random.Random, draw: Draw) -> Group:
     maker = Maker(chance, draw)
     shape = chance.choice(draw.shapes)
-    query = getattr(maker, shape)()
+    query = maker.deduped(getattr(maker, shape)(), shape)
     read = query.streams()
     return Group(
         query, tuple(maker.feeds[name] for name in read), "; ".join([shape, *maker.notes]), tuple(maker.conditions),

@@ -41,6 +41,8 @@ MUTANTS = (
            "key=lambda k: (all_ts[k], tie[k]))", "key=lambda k: (all_ts[k], bytes(255 - b for b in tie[k])))"),
     Mutant("a window that is a microsecond wider", "plait.threads.join.memory", ("join",),
            "w[o.BACK], w[o.BACK + 1] = reach.back", "w[o.BACK], w[o.BACK + 1] = reach.back[0], reach.back[1] + 1"),
+    Mutant("as-of: at one ts left tuples come first", "plait.threads.join.asof_memory", ("asof",),
+           'return node.direction == "nearest" or node.exact == (node.direction == "backward")', "return False"),
     Mutant("dictionary entries for values", "plait.encodings", ("join", "counts"),
            "return plain_array(array.dictionary).take(array.indices)",
            "return plain_array(array.dictionary).take(array.indices.fill_null(0))"),

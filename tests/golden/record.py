@@ -38,7 +38,7 @@ from tests.spark import feeds
 import plait.spark
 from plait.errors import QueryError
 from plait.order import BEFORE_ALL
-from plait.query import Aggregate, Join, Operator, bind
+from plait.query import Aggregate, Dedup, Join, Operator, bind
 from plait.query.identical import KEY, digest
 from plait.query.join import Asof, TimeWindow
 from plait.spark.formats import Pins
@@ -133,7 +133,7 @@ def ways(group: Group) -> dict[str, dict[str, Any]]:
     if isinstance(query, Aggregate):
         found |= {name: {"strategy": name} for name in (*multi_queues.NAMES, "tuml_sc", "wiml", "wiml_shared")}
         found["tuml_mc"] = {"strategy": "tuml_mc", "workers": 2}
-    if not isinstance(query, (Join, Aggregate, Asof, Operator)):
+    if not isinstance(query, (Join, Aggregate, Asof, Dedup, Operator)):
         raise AssertionError(type(query))
     if any(isinstance(child, plait.Query) for child in query.inputs):
         found = {
@@ -223,6 +223,9 @@ QUICK: dict[str, str] = {
     "operator compiled, timers": "batch 2x2",
     "dag aggregate of left join": "batch 1x1",
     "dag join of aggregate": "batch hash",
+    "join within, equal, full": "batch hash",
+    "join within, band, right": "batch 1x1",
+    "dedup by two": "batch hash",
 }
 LEFT_TO_THE_SOAK = ("join within, every pair", "join within, equal, anti", "join traced", "join names undeclared", "join by seq",
                     "join files", "asof moments, inner", "aggregate texts", "aggregate where", "operator keeping rows",
@@ -230,12 +233,14 @@ LEFT_TO_THE_SOAK = ("join within, every pair", "join within, equal, anti", "join
 QUICK_STREAMS = (
     "join within, band",
     "asof by",
+    "asof nearest by",
     "aggregate sliding by",
     "operator with timers",
     "dag aggregate of join",
 )
 STREAMS = ("join within, equal, left", "join last", "join tumbling", "join opaque text", "join by seq", "join late dropped",
-           "join names declared", "asof", "aggregate texts", "aggregate custom by", "aggregate tuples by",
+           "join names declared", "asof", "asof, not exact", "asof forward by, inner", "aggregate texts",
+           "aggregate custom by", "aggregate tuples by",
            "operator compiled, timers", "operator keeping rows", "dag join of joins", "dag asof of aggregate")  # fmt: skip
 BATCH = ("batch 1x1", "batch 2x2", "batch hash")
 BY_ROWS = ("join late dropped", "aggregate texts", "operator keeping rows")  # Spark reads the files
@@ -243,12 +248,15 @@ BY_ROWS = ("join late dropped", "aggregate texts", "operator keeping rows")  # S
 
 @functools.cache
 def spark_ways(name: str) -> tuple[str, ...]:
-    """Where a layout is none for a query, two rows instead; by hash it may be refused only once it is run."""
+    """Where a layout is none for a query, two rows instead, or what it takes by itself; by hash it may be refused only once it is
+    run.
+    """
     every = name in QUICK or name in QUICK_STREAMS
     wanted: tuple[str, ...] = BATCH if every else (BATCH[list(QUERIES).index(name) % len(BATCH)],)
     wanted = ("batch hash", "batch 2x1") if wanted == ("batch hash",) else wanted
     possible = pinned(QUERIES[name])["fingerprints"]
-    found = [way if way.split()[1] in possible else "batch 2x1" for way in wanted]
+    instead = "batch 2x1" if "2x1" in possible else "batch auto"
+    found = [way if way.split()[1] in possible else instead for way in wanted]
     found += ["batch auto, by rows"] if name in BY_ROWS else []
     found += ["stream auto"] if name in QUICK_STREAMS else ["stream 1x1"] if name in STREAMS else []
     return tuple(dict.fromkeys(found))

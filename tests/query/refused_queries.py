@@ -1,4 +1,4 @@
-"""What `plait.join`, `asof`, `aggregate`, `operator` and `bind` refuse."""
+"""What `plait.join`, `asof`, `aggregate`, `dedup`, `operator` and `bind` refuse."""
 
 from collections.abc import Callable
 from typing import Any
@@ -22,6 +22,10 @@ def asof(**options: Any) -> Callable[[], object]:
 
 def aggregate(**options: Any) -> Callable[[], object]:
     return lambda: plait.aggregate(quotes, **({"size": "1s", "compute": {"n": plait.count()}} | options))
+
+
+def dedup(**options: Any) -> Callable[[], object]:
+    return lambda: plait.dedup(quotes, **({"by": "bid", "within": "1s"} | options))
 
 
 def operator(streams: Any = quotes, **options: Any) -> Callable[[], object]:
@@ -93,7 +97,16 @@ JOINS = {
         lambda: plait.asof(quotes, None), QueryError, "The right input of asof is None", do="plait.stream(...)"
     ),
     "an unknown kind of join": Refusal(
-        join(last=1, how="outer"), QueryError, "how='outer' is no kind of join", do="'inner', 'left', 'right', 'full', 'semi', 'anti'"
+        join(last=1, how="outer"),
+        QueryError,
+        "how='outer' is no kind of join",
+        do="'inner', 'left', 'right', 'full', 'semi', 'anti'",
+    ),
+    "full over a count window": Refusal(
+        join(last=1, how="full"), QueryError, "how='full' with a count window", "only a time window", "Use within="
+    ),
+    "right over a tumbling window": Refusal(
+        join(tumbling="1s", how="right"), QueryError, "how='right' with a tumbling", "only a time window", "Use within="
     ),
     "left over a count window": Refusal(
         join(last=1, how="left"), QueryError, "how='left' with a count window", "only a time window", "Use within="
@@ -131,6 +144,29 @@ JOINS = {
     ),
     "an unknown kind of as-of join": Refusal(
         asof(how="semi"), QueryError, "how='semi' is no kind of as-of join", do="'left' or 'inner'"
+    ),
+    "a misspelt direction": Refusal(
+        asof(direction="backwards"),
+        QueryError,
+        "direction='backwards' is no direction",
+        "there are 'backward', 'forward', 'nearest'",
+        "Did you mean 'backward'?",
+    ),
+    "no direction": Refusal(
+        asof(direction=None, within=1), QueryError, "direction=None is no direction", "'nearest'", "Use one of them"
+    ),
+    "as-of that waits for ever": Refusal(
+        asof(direction="forward"),
+        QueryError,
+        "direction='forward' without within=",
+        "has waited long enough",
+        "direction='backward'",
+    ),
+    "nearest that waits for ever": Refusal(
+        asof(direction="nearest", by="s"), QueryError, "direction='nearest' without within=", do="within='10s'"
+    ),
+    "exact that is a word": Refusal(
+        asof(exact="yes"), QueryError, "exact='yes' is neither true nor false", do="at the same ts matches"
     ),
     "as-of by a number": Refusal(asof(by=5), QueryError, "by=5 names no columns", do="(left, right) pairs"),
     "as-of by a set": Refusal(asof(by={"s"}), QueryError, "by={'s'} names no columns", do="a list of columns"),
@@ -412,4 +448,84 @@ BINDING = {
     ),
 }
 
-REFUSALS = JOINS | AGGREGATES | OPERATORS | BINDING
+
+def decided(row: object) -> int:
+    return 1 if row.x > 0 else 0  # type: ignore[attr-defined]
+
+
+def selected(*names: str, **columns: object) -> Callable[[], object]:
+    return lambda: bind(quotes.select(*names, **columns), SCHEMAS)  # type: ignore[arg-type]  # what is wrong with it is the point
+
+
+ROW_BY_ROW = {
+    "a function whose results have no type": Refusal(
+        selected(z=decided), QueryError, "The column 'z' is made by a function", "type of what it returns",
+        "(function, 'float64')",
+    ),
+    "an expression with a type": Refusal(
+        selected(z=(lambda row: row.x + 1, "int64")), QueryError, "'z' is given a type, int64", "here int32", "Leave the type out"
+    ),
+    "a column that is always NULL": Refusal(selected(z="NULL"), QueryError, "'z' is always NULL", "no type", "Cast"),
+    "a column that is not there": Refusal(selected("nothing"), QueryError, "no column 'nothing'", "there are ts, x"),
+    "a pair that is none": Refusal(
+        lambda: quotes.select(z=(3, "int64")), QueryError, "The column 'z' is (3, 'int64')", do="a pair of a function"
+    ),
+    "a column that is no expression": Refusal(
+        lambda: quotes.select(z=3), QueryError, "The column 'z' is 3", do="SQL text"  # type: ignore[arg-type]
+    ),
+    "no column": Refusal(lambda: quotes.select(), QueryError, "select() names no column", do="at least one"),
+    "a column's name that is none": Refusal(
+        lambda: quotes.drop(3), QueryError, "drop(3) names no column", do="name"  # type: ignore[arg-type]
+    ),
+    "one column twice": Refusal(lambda: quotes.select("x", x="y"), QueryError, "select names 'x' twice", do="once"),
+    "two columns of one name": Refusal(
+        lambda: bind(quotes.rename(y="x"), SCHEMAS), QueryError, "Two columns would be called 'y'", do="otherwise"
+    ),
+    "rows without their time": Refusal(
+        lambda: bind(plait.union(quotes).drop("ts"), SCHEMAS), QueryError, "drop('ts')", "their time", "Leave it"
+    ),
+    "another name for the time": Refusal(
+        lambda: bind(plait.union(quotes).rename(t="ts"), SCHEMAS), QueryError, "rename of or to 'ts'", "their time", "Leave it"
+    ),
+    "a union of nothing": Refusal(lambda: plait.union(), QueryError, "A union of nothing", do="plait.union(a, b)"),
+    "a union of different rows": Refusal(
+        bound(plait.union(quotes.keep("x"), trades.keep("x"))), QueryError, "Inputs 1 and 2 of the union",
+        "x int32, the other x int64", "with select",
+    ),
+    "a union with two times": Refusal(
+        bound(plait.union(plait.stream("quotes", time="x", unit="us"))), QueryError, "would be called 'ts'", do="Rename"
+    ),
+}  # fmt: skip
+
+DEDUPS = {
+    "a dedup by no column's name": Refusal(
+        dedup(by=[""]), QueryError, "by=[''] names no columns", do="Pass a column's name or a list of them"
+    ),
+    "a dedup by one column twice": Refusal(
+        dedup(by=["bid", "bid"]), QueryError, "by=['bid', 'bid'] names 'bid' twice", do="Name it once"
+    ),
+    "a dedup by nothing": Refusal(
+        dedup(by=[]), QueryError, "dedup with by=[]", "nothing says which tuples repeat one another", "Name the columns"
+    ),
+    "a dedup for ever": Refusal(
+        dedup(within=None), QueryError, "dedup with within=None", "remembered for ever is never forgotten", "a duration"
+    ),
+    "a dedup by a column that is not there": Refusal(
+        bound(plait.dedup(quotes, by="k", within="1s")),
+        QueryError,
+        "by= names column 'k', which stream 'quotes' does not have",
+        "its columns are",
+    ),
+    "a dedup's second ts": Refusal(
+        bound(
+            plait.dedup(plait.stream("quotes", time="at", unit="s"), by="ts", within="1s"),
+            {"quotes": pa.schema([("at", pa.int64()), ("ts", pa.int64())])},
+        ),
+        QueryError,
+        "Two columns of the dedup's rows would be called 'ts'",
+        "the input has another column of that name",
+        "Rename the column in the input",
+    ),
+}
+
+REFUSALS = JOINS | AGGREGATES | DEDUPS | OPERATORS | BINDING | ROW_BY_ROW

@@ -290,4 +290,25 @@ COMPUTED = {
     ),
 }
 
-REFUSALS = INTAKE | COMPUTED
+
+def fails_on(row: Any) -> int:
+    return 1 // 0 if row.v > 0 else 0
+
+
+ROW_BY_ROW = {
+    "an integer that its column has no place for": Refusal(
+        reference(quotes.select(z=f"v * {2**62}"), {"ts": 1, "v": 4}),
+        DataError,
+        "The column 'z' would be 18446744073709551616 in the row at ts 1",
+        "computed exactly",
+        "float64",
+    ),
+    "a column's function that raises": Refusal(
+        reference(quotes.select(z=(fails_on, "int64"))),
+        RunError,
+        "The column 'fails_on' raised ZeroDivisionError",
+        "the tuple at ts 1",
+    ),
+}
+
+REFUSALS = INTAKE | COMPUTED | ROW_BY_ROW

@@ -178,6 +178,25 @@ def test_as_of_age_and_kind() -> None:
     assert plait.asof(quotes, trades, within="1s").within_us == 1_000_000
     assert plait.asof(quotes, trades).how == "left"
     assert plait.asof(quotes, trades, how="inner").how == "inner"
+    assert plait.asof(quotes, trades).exact
+    assert not plait.asof(quotes, trades, exact=False).exact
+
+
+@pytest.mark.parametrize("direction", ["backward", "forward", "nearest"])
+def test_as_of_direction(direction: str) -> None:
+    assert plait.asof(quotes, trades).direction == "backward"
+    made = plait.asof(quotes, trades, within=0, direction=direction)
+    assert (made.direction, made.waits) == (direction, direction != "backward")
+
+
+def test_as_of_of_one_stream() -> None:
+    """The same stream by any object of its name; of queries the same object."""
+    one, other = (plait.aggregate(quotes, size="1s", compute={"n": plait.count()}) for _ in range(2))
+    assert plait.asof(quotes, quotes).one_stream
+    assert plait.asof(one, one).one_stream
+    assert not plait.asof(quotes, trades).one_stream
+    assert not plait.asof(one, other).one_stream
+    assert not plait.asof(quotes, one).one_stream
 
 
 # --- aggregates ---------------------------------------------------------------------------------------------

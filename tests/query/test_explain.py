@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from tests.query.refusal import quotes, trades
 
 import plait
@@ -75,12 +76,28 @@ def test_what_is_not_deterministic_is_said() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, "last right tuple at or before each left one"),
+        ({"exact": False}, "last right tuple before each left one"),  # as old checkpoints know it
+        ({"exact": False, "within": 5}, "last right tuple before each left one, at most 5 us old"),
+        ({"direction": "forward", "within": 5}, "first right tuple at or after each left one, at most 5 us away"),
+        ({"direction": "forward", "within": 5, "exact": False}, "first right tuple after each left one, at most 5 us away"),
+        ({"direction": "nearest", "within": 5}, "nearest right tuple to each left one, at most 5 us away"),
+        ({"direction": "nearest", "within": 5, "exact": False},
+         "nearest right tuple to each left one, of another ts, at most 5 us away"),
+    ],
+)  # fmt: skip
+def test_as_of(options: dict[str, Any], words: str) -> None:
+    assert first_line(plait.asof(quotes, trades, **options)) == f"as-of join (left): {words}"
+
+
 def test_the_other_queries() -> None:
     by = plait.asof(quotes, trades, by=["s", ("x", "a")], within="1s", name="latest")
     assert first_line(by) == (
-        "as-of join 'latest' (left): last right tuple before each left one, by s, x = a, at most 1 s old"
+        "as-of join 'latest' (left): last right tuple at or before each left one, by s, x = a, at most 1 s old"
     )
-    assert first_line(plait.asof(quotes, trades)) == "as-of join (left): last right tuple before each left one"
     spans = plait.aggregate(quotes, size="30s", advance="3s", by=["s", "d"],
                             compute={"n": plait.count(), "m": plait.mean("x")})  # fmt: skip
     assert first_line(spans) == "aggregate by s, d, windows of 30 s every 3 s: n = count(), m = mean(x)"

@@ -44,7 +44,9 @@ def aggregate_of_join(draw: Draw, a: Given, b: Given, c: Given) -> tuple[Any, Re
     how = draw(st.sampled_from(("left", "inner")))
     on, holds = draw(st.sampled_from(((None, every_pair), ("l.k = r.k", same("k", "k")))))
     join = plait.join(a.stream, b.stream, on=on, within=(1, 2), how=how)
-    joined = define.join(a.relation, b.relation, define.within(1, 2), holds, how=how, before=1, after=2, names=("a", "b"))
+    joined = define.join(
+        a.relation, b.relation, define.within(1, 2), holds, how=how, before=1, after=2, names=("a", "b")
+    )
     query, by_definition = summary("b_k")
     by = draw(st.sampled_from(((), ("a_s",), ("b_x",))))
     if draw(st.booleans()):

@@ -93,6 +93,10 @@ SHAPES_OF_KEYS: dict[str, tuple[plait.Query, list[Any]]] = {
     ),
     "semi-join": (plait.join(A, B, within=1, how="semi"), [(R, P), (R, Q), (P2, R)]),
     "as-of": (plait.asof(A, B), [(P, ()), (Q, ()), (P2, R)]),
+    "as-of, forward": (
+        plait.asof(A, B, within=1, direction="forward"),
+        [((6, order.AFTER_INPUTS), P), ((6, order.AFTER_INPUTS), Q), ((8, order.AFTER_INPUTS), P2)],
+    ),
     "aggregate": (
         plait.aggregate(A, size="2us", by="src", compute=_COUNT), [(5, (0, b"p")), (5, (0, b"q")), (7, (0, b"p"))],
     ),

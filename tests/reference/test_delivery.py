@@ -49,6 +49,7 @@ def any_case(**options: Any) -> st.SearchStrategy[Case]:
         strategies.tumbling_count_joins(**options),
         strategies.asof_joins(**options),
         strategies.span_aggregates(**options),
+        strategies.dedups(**options),
         strategies.count_aggregates(**options),
         operators(programs=ENDING, **options),
         dags(**options),

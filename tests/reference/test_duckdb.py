@@ -213,11 +213,48 @@ def test_a_stream_joined_with_itself(duck: Any) -> None:
 # --- as-of --------------------------------------------------------------------------------------------------
 
 
-def asof_sql(by: Sequence[str], age: int | None, how: str) -> str:
-    """`pos` is unique over both streams, so DuckDB's ASOF finds the last tuple before, of whatever ts."""
+# --- dedup --------------------------------------------------------------------------------------------------
+
+DEDUP_KEYS = (("k",), ("s",), ("k", "s"))
+
+
+def dedup_sql(by: tuple[str, ...], within: int) -> str:
+    """Of each key its first row; then, again and again, its first row that lies further than the span behind the last one."""
+    same = " and ".join(f"a.{c} is not distinct from kept.{c}" for c in by)
+    keys = ", ".join(by)
+    first = f"select {keys}, pos, ts from a qualify row_number() over (partition by {keys} order by pos) = 1"
+    own = ", ".join(f"a.{c}" for c in by)
+    later = (f"select {own}, a.pos, a.ts, row_number() over (partition by kept.pos order by a.pos) as turn from kept "
+             f" join a on {same} and a.ts > kept.ts + {within}")  # fmt: skip
+    return (f"with recursive kept as ({first} union all select {keys}, pos, ts from ({later}) where turn = 1) "
+            f"select ts, src, k, w, x, q, s from a where pos in (select pos from kept) order by pos")  # fmt: skip
+
+
+@pytest.mark.parametrize("by", DEDUP_KEYS)
+@settings(max_examples=examples(25))
+@given(data=SMALL, within=st.sampled_from((0, 1, 2, 5)))
+def test_dedup(duck: Any, by: tuple[str, ...], data: Tables, within: int) -> None:
+    check(duck, plait.dedup(A, by=by, within=within), data, dedup_sql(by, within))
+
+
+@pytest.mark.parametrize("by", DEDUP_KEYS)
+def test_dedup_over_many_rows(duck: Any, by: tuple[str, ...]) -> None:
+    check(duck, plait.dedup(A, by=by, within=7), LARGE, dedup_sql(by, 7))
+    first = f"select ts, src, k, w, x, q, s from a qualify row_number() over (partition by {', '.join(by)} order by pos) = 1"
+    check(duck, plait.dedup(A, by=by, within=2**61), LARGE, f"{first} order by pos")
+
+
+def asof_sql(by: Sequence[str], age: int | None, how: str, exact: bool) -> str:
+    """`pos` is unique over both streams, so DuckDB's ASOF finds the last tuple before, of whatever ts; or that at the ts, too:
+    `edge` is the place of the last tuple of any stream there.
+    """
+    edge = "(select max(t.pos) from (select pos, ts from a union all select pos, ts from b) t where t.ts <= a.ts)"
+    left = f"(select a.*, {edge if exact else 'a.pos'} as edge from a)"
     equal = " and ".join(f"l.{column} = r.{column}" for column in by) or "true"
     young = "true" if age is None else f"l.ts - r.ts <= {age}"
-    found = f"select l.pos as lpos, r.pos as rpos from a l asof join b r on {equal} and l.pos >= r.pos where {young}"
+    found = (
+        f"select l.pos as lpos, r.pos as rpos from {left} l asof join b r on {equal} and l.edge >= r.pos where {young}"
+    )
     kind = "left join" if how == "left" else "join"
     return (f"select l.ts, {LEFT}, {RIGHT} from a l {kind} ({found}) f on f.lpos = l.pos "
             f"left join b r on r.pos = f.rpos order by l.pos")  # fmt: skip
@@ -225,14 +262,16 @@ def asof_sql(by: Sequence[str], age: int | None, how: str) -> str:
 
 @settings(max_examples=examples(30))
 @given(data=SMALL, by=st.sampled_from(((), ("k",), ("s", "w"))), age=st.sampled_from((None, 0, 2, 5)),
-       how=st.sampled_from(("left", "inner")))  # fmt: skip
-def test_asof(duck: Any, data: Tables, by: tuple[str, ...], age: int | None, how: str) -> None:
-    check(duck, plait.asof(A, B, by=list(by), within=age, how=how), data, asof_sql(by, age, how))
+       how=st.sampled_from(("left", "inner")), exact=st.booleans())  # fmt: skip
+def test_asof(duck: Any, data: Tables, by: tuple[str, ...], age: int | None, how: str, exact: bool) -> None:
+    check(duck, plait.asof(A, B, by=list(by), within=age, how=how, exact=exact), data, asof_sql(by, age, how, exact))
 
 
 @pytest.mark.parametrize("by", [(), ("k",), ("s", "w")])
 def test_asof_over_many_rows(duck: Any, by: tuple[str, ...]) -> None:
-    check(duck, plait.asof(A, B, by=list(by), within=30), LARGE, asof_sql(by, 30, "left"))
+    for exact in (True, False):
+        query = plait.asof(A, B, by=list(by), within=30, exact=exact)
+        check(duck, query, LARGE, asof_sql(by, 30, "left", exact))
 
 
 # --- aggregates ---------------------------------------------------------------------------------------------

@@ -122,7 +122,51 @@ def test_a_tuple_meets_itself_unless_excluded() -> None:
     data = {"a": marks([1, 1, 2], "xyz")}
     assert pairs(plait.join(A, A, within=0).reference(data)) == ["1:xx", "1:yx", "1:xy", "1:yy", "2:zz"]
     assert pairs(plait.join(A, A, within=0, on="l.of <> r.of").reference(data)) == ["1:yx", "1:xy"]
-    assert pairs(plait.asof(A, A).reference(data)) == ["1:x-", "1:y-", "2:zy"]
+
+
+def as_of(data: Any, right: Any = B, **options: Any) -> list[str]:
+    return pairs(plait.asof(A, right, **options).reference(data))
+
+
+def test_as_of_a_tuple_is_no_candidate_for_itself() -> None:
+    data = {"a": marks([1, 1, 2], "xyz")}
+    assert as_of(data, A) == ["1:xy", "1:yx", "2:zy"]
+    assert as_of(data, A, exact=False) == ["1:x-", "1:y-", "2:zy"]
+    assert as_of(data, A, direction="forward", within=3) == ["1:xy", "1:yx", "5:z-"]
+    assert as_of(data, A, direction="forward", within=3, exact=False) == ["2:xz", "2:yz", "5:z-"]
+    assert as_of(data, A, direction="nearest", within=3) == ["1:xy", "1:yx", "3:zy"]
+    assert as_of(data, A, direction="nearest", within=3, exact=False) == ["2:xz", "2:yz", "3:zy"]
+
+
+def test_as_of_a_tuple_of_the_same_query_is_itself() -> None:
+    data = {"a": marks([1, 5], "xy")}
+    one, other = (plait.aggregate(A, size="1us", by="of", compute={"n": plait.count()}) for _ in range(2))
+    assert plait.asof(one, one).reference(data)["right_of"].to_pylist() == [None, "x"]
+    assert plait.asof(one, other).reference(data)["right_of"].to_pylist() == ["x", "y"]
+
+
+def test_as_of_at_the_same_ts() -> None:
+    """Ties go by total order: the last of those behind, the first of those ahead."""
+    data = {"a": marks([5], "x"), "b": marks([5, 5, 7], "mno")}
+    assert as_of(data) == ["5:xn"]
+    assert as_of(data, exact=False) == ["5:x-"]
+    assert as_of(data, direction="forward", within=9) == ["5:xm"]
+    assert as_of(data, direction="forward", within=9, exact=False) == ["7:xo"]
+    assert as_of(data, direction="nearest", within=9) == ["5:xn"]
+    assert as_of(data, direction="nearest", within=9, exact=False) == ["7:xo"]
+
+
+def test_as_of_has_the_ts_at_which_it_is_decided() -> None:
+    """Results at one ts come in the order of their left tuples, whatever has decided them."""
+    data = {"a": marks([4, 5, 6], "xyz"), "b": marks([2, 7, 8], "mno")}
+    assert as_of(data, direction="forward", within=2) == ["6:x-", "7:yn", "7:zn"]
+    assert as_of(data, direction="forward", within=2, how="inner") == ["7:yn", "7:zn"]
+    assert as_of(data, direction="nearest", within=3) == ["6:xm", "7:yn", "7:zn"]
+    # 3 and 7 are as far from 5: the one behind is taken, and that is known at 7.
+    data["b"] = marks([3, 7, 8], "mno")
+    assert as_of(data, direction="nearest", within=3) == ["5:xm", "7:ym", "7:zn"]
+    data["b"] = marks([30], "m")
+    assert as_of(data, direction="nearest", within=3) == ["7:x-", "8:y-", "9:z-"]
 
 
 def test_sources_given_by_name_stand_in_the_order_of_their_names() -> None:

@@ -65,13 +65,17 @@ def joins(**options: Any) -> st.SearchStrategy[Case]:
 def cases(**options: Any) -> st.SearchStrategy[Case]:
     return st.one_of(
         joins(**options), strategies.span_aggregates(**options), strategies.count_aggregates(**options),
-        operators(**options),
+        strategies.dedups(**options), operators(**options),
     )  # fmt: skip
 
 
 def layout_of(case: Case, chance: random.Random) -> str | tuple[int, int]:
-    """A grid, for joins that allow it also store-one-see-all."""
+    """A grid, for joins that allow it also store-one-see-all. A full join has several cells only by an equality of columns."""
     rows, columns = chance.choice(LAYOUTS)
+    if getattr(case.query, "how", "inner") == "full":
+        return "auto"
+    if getattr(case.query, "how", "inner") == "right":
+        return 1, rows * columns
     if getattr(case.query, "how", "inner") != "inner" or not hasattr(case.query, "window"):
         return rows * columns, 1
     return "see_all" if isinstance(case.query, Join) and chance.random() < 0.3 else (rows, columns)
@@ -264,12 +268,16 @@ A, B = plait.stream("a", unit="us"), plait.stream("b", unit="us")
 WINDOWS = {
     "time": (plait.join(A, B, on="l.v = r.v", within=30), 1),
     "left": (plait.join(A, B, on="l.v = r.v", within=(10, 20), how="left"), 1),
+    "right": (plait.join(A, B, on="l.v = r.v", within=(10, 20), how="right"), 1),
+    "full": (plait.join(A, B, on="l.v = r.v", within=(10, 20), how="full"), 0),
     "semi": (plait.join(A, B, on="l.v = r.v", within=(10, 20), how="semi"), 1),
     "tumbling": (plait.join(A, B, on="l.v = r.v", tumbling=30), 1),
     "count": (plait.join(A, B, on="l.v = r.v", last=30), 2),
     "tumbling count": (plait.join(A, B, on="l.v = r.v", tumbling_count=30), 2),
     "as-of": (plait.asof(A, B, by="v", within=30), 1),
     "unbounded as-of": (plait.asof(A, B, by="v"), 1),
+    "as-of, forward": (plait.asof(A, B, by="v", within=30, direction="forward"), 1),
+    "as-of, nearest": (plait.asof(A, B, by="v", within=20, direction="nearest", exact=False), 1),
 }
 
 
@@ -312,11 +320,11 @@ def test_windows_of_tuples_begin_where_they_did_before_contents_were_built_anew(
 def test_state_written_is_what_came_and_state_held_is_the_window(window: str) -> None:
     query, copies = WINDOWS[window]
     case, slices = ticking(query, 1200)
-    grid = Grid(case, (2, 1), random.Random(0))
+    grid = Grid(case, (1, 2) if window == "right" else (2, 1), random.Random(0))
     held, manifests, kept = [], [], []
     for at, rows in enumerate(slices):
         grid.run(tick(grid, case, at, rows))
-        # A right tuple goes to both cells of a 2x1 grid, and in a count window every tuple does.
+        # A right tuple goes to both cells of a 2x1 grid, in a count window every tuple does, and by hash none.
         assert sum(store.written for store in grid.stores) == 10 * copies + 10 * 2
         held.append(sum(store.chunk_rows for store in grid.stores))
         manifests.append(max(len(state["manifest"]) for state in grid.state))
@@ -436,6 +444,33 @@ def test_sessions_are_kept_until_they_have_ended() -> None:
         assert_same(grid.table.drop_columns([formats.KEY]), query.reference({"a": given.data}))
         # The one that goes on has 150 tuples at the end; what is held besides has at most as many dead rows.
         assert held[-1] <= 2 * (150 + 40) + 64
+
+
+def test_a_dedup_keeps_the_last_tuple_of_each_key_and_little_else() -> None:
+    """In processes that remember some or none of the batches before. Nearly each tuple is near to another of its key that was
+    dropped: who judged a part of them alone would keep others. Halfway the cells are laid out anew.
+    """
+    query = plait.dedup(A, by="v", within=40)
+    schema = pa.schema([("ts", pa.int64()), ("v", pa.int64())])
+    chance = random.Random(3)
+    rows = [(k, chance.randrange(3) + k // 600 * 10) for k in range(1600)]
+    given = strategies.Given(A, schema, {0: rows}, (0,) * len(rows), None, [], strategies.table(schema, rows))
+    case = Case(query, (given,), None)
+    for workers in (3, None):
+        grid, held, written = Grid(case, (2, 1), random.Random(5), workers=workers or 1), [], 0
+        for at in range(160):
+            if workers is None:
+                cell_state._CACHE.clear()
+            if at == 90:
+                grid.relayout((3, 1))
+            grid.run(tick(grid, case, at, rows[10 * at : 10 * at + 10]))
+            held.append(sum(store.chunk_rows for store in grid.stores))
+            written += sum(store.written for store in grid.stores)
+        deliver(grid, [drain()])
+        assert_same(grid.table.drop_columns([formats.KEY]), query.reference({"a": given.data}))
+        # Cells write rows anew once each holds 256 that are dead, and some more; there are two cells or three.
+        assert max(held) <= 3 * (256 + 40)
+        assert written <= 2 * len(rows)
 
 
 def test_a_rare_value_does_not_keep_all_that_came_after_it() -> None:

@@ -26,6 +26,8 @@ QUERIES = {
     "float = int": lambda l, r: plait.join(l, r, on="l.f = r.i and l.ts <= r.ts", within=3),
     "float32 = float": lambda l, r: plait.join(l, r, on="l.g = r.f", within=(4, 0)),
     "text and int, left": lambda l, r: plait.join(l, r, on="l.t = r.t and l.i = r.i", within=(2, 5), how="left"),
+    "text, right": lambda l, r: plait.join(l, r, on="l.t = r.t", within=(5, 2), how="right"),
+    "text and int, full": lambda l, r: plait.join(l, r, on="l.t = r.t and l.i = r.i", within=(5, 2), how="full"),
     "float, anti": lambda l, r: plait.join(l, r, on="l.f = r.f", within=2, how="anti"),
     "as-of by float": lambda l, r: plait.asof(l, r, by="f", within=9),
     "as-of by text": lambda l, r: plait.asof(l, r, by="t"),

@@ -54,6 +54,9 @@ QUERIES = {
     "opaque": lambda q, t: plait.join(q, t, on=odd, within=(9, 4)),
     "called": lambda q, t: plait.join(q, t, on=called, within=(3, 4)),
     "left": lambda q, t: plait.join(q, t, on="l.x = r.x", within=(10, 5), how="left"),
+    "right": lambda q, t: plait.join(q, t, on=near, within=(3, 8), how="right"),
+    "full": lambda q, t: plait.join(q, t, on="l.x = r.x", within=(10, 5), how="full"),
+    "full, one cell": lambda q, t: plait.join(q, t, on=near, within=(1, 6), how="full"),
     "semi": lambda q, t: plait.join(q, t, on=near, within=4, how="semi"),
     "anti": lambda q, t: plait.join(q, t, on=near, within=(2, 7), how="anti"),
     "count": lambda q, t: plait.join(q, t, on=near, last=25),
@@ -61,6 +64,8 @@ QUERIES = {
     "tumbling count": lambda q, t: plait.join(q, t, on=near, tumbling_count=40),
     "as-of": lambda q, t: plait.asof(t, q, by="x", within=40),
     "as-of, last": lambda q, t: plait.asof(q, t),
+    "as-of, forward": lambda q, t: plait.asof(t, q, by="x", within=15, direction="forward", exact=False),
+    "as-of, nearest, self": lambda q, t: plait.asof(q, q, by="x", within=9, direction="nearest"),
     "self": lambda q, t: plait.join(q, q, on="l.x < r.x - 5", within=12),
 }
 
@@ -202,8 +207,13 @@ def _stream(
 
 
 def layout_of(query: Any, deal: Deal) -> tuple[int, int]:
-    one_column = isinstance(query, plait.query.Asof) or query.how != "inner"
-    return (deal.layout[0] * deal.layout[1], 1) if one_column else deal.layout
+    """As many cells as the deal has, in the shape that the query can have."""
+    cells = deal.layout[0] * deal.layout[1]
+    if isinstance(query, plait.query.Asof):
+        return cells, 1
+    if deal.query == "full, one cell":
+        return 1, 1
+    return {"inner": deal.layout, "right": (1, cells)}.get(query.how, (cells, 1))
 
 
 @pytest.mark.parametrize("number", numbers(STREAMING, QUICK_STREAMING))
@@ -327,7 +337,9 @@ def test_the_ends_of_time(two: Any) -> None:
     for query in (plait.join(a, b, within=EDGE), plait.join(a, b, within=(EDGE, 0), how="left"),
                   plait.join(a, b, on="l.ts < r.ts", within=(0, EDGE - 1), how="left"),
                   plait.join(a, b, on="l.ts < r.ts", within=(0, EDGE - 1), how="anti"),
-                  plait.join(a, b, last=1), plait.asof(a, b, within=EDGE), plait.asof(a, b)):  # fmt: skip
+                  plait.join(a, b, last=1), plait.asof(a, b, within=EDGE), plait.asof(a, b),
+                  plait.asof(a, b, within=EDGE, direction="forward"), plait.asof(a, b, within=EDGE, direction="nearest"),
+                  plait.asof(a, b, within=EDGE - 1, direction="nearest", exact=False)):  # fmt: skip
         assert_identical(collected(query.on_spark(frames, layout=(2, 1))), query.reference({"a": left, "b": right}))
     beyond = plait.join(a, b, on="l.ts < r.ts", within=(0, EDGE), how="left")
     with pytest.raises(plait.DataError, match="beyond 64 bits"):

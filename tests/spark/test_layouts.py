@@ -12,6 +12,8 @@ from plait.spark.plan.layout import choose
 A, B = plait.stream("a", unit="us"), plait.stream("b", unit="us")
 INNER = plait.join(A, B, within=5)
 LEFT = plait.join(A, B, within=5, how="left")
+RIGHT = plait.join(A, B, within=5, how="right")
+FULL = plait.join(A, B, within=5, how="full")
 COUNT = plait.join(A, B, last=5)
 ASOF = plait.asof(A, B)
 SUM = plait.aggregate(A, size="5us", compute={"n": plait.count()})
@@ -37,6 +39,16 @@ SUM = plait.aggregate(A, size="5us", compute={"n": plait.count()})
         (COUNT, (2, 2), {}, "2x2 (store one, see all)"),
         (LEFT, "auto", {"rates": (1, 9)}, "16x1"),
         (LEFT, "linear", {"cells": 2}, "2x1"),
+        (RIGHT, "auto", {"rates": (1, 9)}, "1x16"),
+        (RIGHT, "linear", {"cells": 2}, "1x2"),
+        (RIGHT, (1, 3), {}, "1x3"),
+        (FULL, "auto", {}, "1x1"),
+        (FULL, "linear", {}, "1x1"),
+        (FULL, (1, 1), {"cells": 1}, "1x1"),
+        (FULL, "auto", {"equal": True}, "16x1 (by hash)"),
+        (FULL, "hash", {"equal": True, "cells": 2}, "2x1 (by hash)"),
+        (FULL, (3, 1), {"equal": True}, "3x1 (by hash)"),
+        (FULL, (1, 1), {"equal": True}, "1x1 (by hash)"),
         (ASOF, "auto", {}, "16x1"),
         (SUM, "auto", {"cells": 3}, "3x1 (by hash)"),
         (SUM, (2, 2), {}, "4x1 (by hash)"),
@@ -59,6 +71,19 @@ def test_which_layout_it_is(query: Any, wanted: Any, options: dict[str, Any], fo
         (LEFT, "see_all", None, "layout='see_all' for how='left'.*all its partners in one cell"),
         (ASOF, "see_all", None, "layout='see_all' for an as-of join"),
         (LEFT, "square", 4, "layout=2x2 for how='left'"),
+        (
+            RIGHT,
+            "see_all",
+            None,
+            "layout='see_all' for how='right'.*A right tuple must meet all its partners in one cell",
+        ),
+        (RIGHT, (3, 1), None, r"layout=3x1 for how='right'. A right tuple.*Use layout=\(1, 3\)"),
+        (FULL, "see_all", None, "layout='see_all' for how='full'.*A left and a right tuple must meet"),
+        (FULL, "square", None, "layout='square' for how='full'.*no rows and columns"),
+        (FULL, "rectangular", 1, "layout='rectangular' for how='full'"),
+        (FULL, (2, 2), None, "4 cells for how='full', and the query has no equality of two columns"),
+        (FULL, "auto", 2, "2 cells for how='full'.*nothing says in which.*join on an equality"),
+        (FULL, (2, 1), 3, "has 2 cells, and cells=3"),
         (COUNT, "hash", None, "with a count window"),
         (SUM, "linear", None, "layout='linear' for what is no join"),
         (SUM, (2, 2), 3, "has 4 cells, and cells=3"),

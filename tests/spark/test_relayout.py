@@ -41,6 +41,7 @@ MOVED = {
     "tuples": plait.aggregate(A, size="12us", advance="5us", by="x", compute=COMPUTE | {"all": plait.collect("ts")}),
     "counted": plait.aggregate(A, size=4, advance=3, by="x", compute=COMPUTE),
     "as-of": plait.asof(A, B, by="x", within="9us"),
+    "as-of, nearest": plait.asof(A, B, by="x", within="9us", direction="nearest", exact=False),
 }
 
 

@@ -31,6 +31,7 @@ PLANS: dict[str, dict[str, Any]] = {
     "dpjoin 3 x 1, emitter": {"strategy": "dpjoin", "layout": (3, 1), "emitter": True},
 }
 ANY_KIND = ("sequential", "dpjoin 3 x 1", "dpjoin 3 x 1, emitter")
+BOTH_SIDES = ("dpjoin 1 x 2", "dpjoin 2 x 3", "dpjoin 2 x 3, emitter")
 
 
 def held_against_all(case: Case, options: dict[str, Any], seed: int) -> None:
@@ -56,6 +57,20 @@ def test_time_windows(plan: str, case: Case, extra: dict[str, Any], seed: int) -
 @settings(max_examples=examples(2 * 12))
 @given(case=strategies.time_joins(hows=("left", "semi", "anti")), extra=options, seed=st.integers(0, 2**16))
 def test_other_kinds(plan: str, case: Case, extra: dict[str, Any], seed: int) -> None:
+    held_against_all(case, PLANS[plan] | extra, seed)
+
+
+@pytest.mark.parametrize("plan", [*ANY_KIND, *BOTH_SIDES])
+@settings(max_examples=examples(2 * 12))
+@given(case=strategies.time_joins(hows=("full",)), extra=options, seed=st.integers(0, 2**16))
+def test_full_joins(plan: str, case: Case, extra: dict[str, Any], seed: int) -> None:
+    held_against_all(case, PLANS[plan] | extra, seed)
+
+
+@pytest.mark.parametrize("plan", ["sequential", "dpjoin 1 x 2"])
+@settings(max_examples=examples(2 * 12))
+@given(case=strategies.time_joins(hows=("right",)), extra=options, seed=st.integers(0, 2**16))
+def test_right_joins(plan: str, case: Case, extra: dict[str, Any], seed: int) -> None:
     held_against_all(case, PLANS[plan] | extra, seed)
 
 

@@ -61,13 +61,13 @@ def kept(how: str) -> Callable[[int], Any]:
     return made
 
 
-def latest(how: str) -> Callable[[int], Any]:
+def latest(how: str, direction: str = "backward") -> Callable[[int], Any]:
     def made(rows: int) -> tuple[Any, dict[str, pa.Table]]:
         _, data = band(rows)
         a, b = plait.stream("a", unit="us"), plait.stream("b", unit="us")
-        return plait.asof(a, b, by=[("x", "u")], within=200, how=how), data
+        return plait.asof(a, b, by=[("x", "u")], within=200, how=how, direction=direction), data
 
-    made.__name__ = f"asof_{how}"
+    made.__name__ = f"asof_{how}_{direction}"
     return made
 
 
@@ -78,7 +78,26 @@ def whole(rows: int) -> tuple[Any, dict[str, pa.Table]]:
     return query, meters(rows)[1]
 
 
-MADE = [band, meters, kept("left"), kept("right"), kept("full"), kept("semi"), kept("anti"), latest("inner"), latest("left"), whole]
+def first(rows: int) -> tuple[Any, dict[str, pa.Table]]:
+    _, data = meters(rows)
+    return plait.dedup(plait.stream("s", unit="us"), by="k", within=20), data
+
+
+MADE = [
+    band,
+    meters,
+    kept("left"),
+    kept("right"),
+    kept("full"),
+    kept("semi"),
+    kept("anti"),
+    latest("inner"),
+    latest("left"),
+    latest("inner", "forward"),
+    latest("left", "nearest"),
+    whole,
+    first,
+]
 
 
 def run_through(

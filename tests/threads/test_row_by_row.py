@@ -43,7 +43,9 @@ def test_rows_keep_their_keys_whatever_makes_them(options: dict[str, Any]) -> No
 
 def test_in_every_place_of_a_query() -> None:
     a = stream()
-    windows = plait.aggregate(a.where("k <> 2"), size="5us", by="k % 4", compute={"n": plait.count(), "s": plait.sum("k * n")})
+    windows = plait.aggregate(
+        a.where("k <> 2"), size="5us", by="k % 4", compute={"n": plait.count(), "s": plait.sum("k * n")}
+    )
     same(windows.where("n > 1").select("s", z="n * 2"))
     near = plait.join(windows.where("n > 1"), windows.select(m="n"), on="l.n = r.m", within=5)
     same(near.drop("window_start", "window_end"))
@@ -60,7 +62,7 @@ def test_a_filter_that_lets_nothing_pass_holds_nobody_up() -> None:
         run.push("b", None, ROWS.slice(0, 150))
         results = run.results()
         first = next(results)
-        assert first.num_rows and set(first["b_k"].to_pylist()) == {None}
+        assert set(first["b_k"].to_pylist()) == {None}
 
 
 def test_late_rows_are_kept_as_they_came() -> None:
@@ -72,12 +74,18 @@ def test_late_rows_are_kept_as_they_came() -> None:
         assert run.late("a").to_pylist() == [{"ts": 3, "k": 2}]
 
 
-@pytest.mark.parametrize("options, said", [
-    ({"elastic": 2}, "for a union"), ({"strategy": "scalejoin"}, "for a union"), ({"marks": True}, "changed one by one"),
+@pytest.mark.parametrize(("options", "said"), [
+    ({"elastic": 2}, "for a union"), ({"strategy": "scalejoin"}, "for a union"), ({"index": "scan"}, "for a union"),
 ])  # fmt: skip
 def test_options_that_mean_nothing_are_refused(options: dict[str, Any], said: str) -> None:
     with pytest.raises(plait.QueryError, match=said):
         stream(schema=ROWS.schema).where("k > 1").on_threads(**options)
+
+
+def test_marks_are_no_rows() -> None:
+    near = plait.join(stream("a"), stream("b"), within=1)
+    with pytest.raises(plait.QueryError, match="changed one by one"):
+        near.where("a_k > 1").on_threads(strategy="splitjoin", workers=2, marks=True)
 
 
 def test_several_readers_of_one_union() -> None:
@@ -90,3 +98,16 @@ def test_several_readers_of_one_union() -> None:
         tables = [pa.Table.from_batches(list(each)) for each in (one, other)]
     expected = query.reference({"a": ROWS, "b": ROWS})
     assert all(difference(expected, table) is None for table in tables)
+
+
+def test_an_operator_calls_its_inputs_as_they_are_called() -> None:
+    """By the stream's name, by that of a query, or by which one it is."""
+    a, b = stream("a"), stream("b")
+    counts = plait.aggregate(b, size="100us", compute={"n": plait.count()})
+    query = plait.operator(
+        [a.where("n < 2"), b.where("n < 1").named("few"), counts, counts.named("all")], buckets=1, route=lambda t: 0, state=list,
+        process=lambda state, t: [(t.stream,)], output={"name": "string"},
+    )  # fmt: skip
+    data = {"a": ROWS, "b": ROWS}
+    assert query.reference(data)["name"].to_pylist() == ["a", "a", "few", "input 2", "all"]
+    same(query, data)

@@ -5,7 +5,7 @@ path = "quotes/"                 # a folder or file, relative to this file; or a
 source = "feed"
 
 [query]                          # the last step; its inputs are streams or [queries.NAME]
-kind = "join"                    # join, asof, aggregate, rows or union, with their options
+kind = "join"                    # join, asof, aggregate, dedup, rows or union, with their options
 left = "quotes"
 right = "trades"
 on = "abs(quotes.x - trades.a) <= 10"
@@ -37,6 +37,7 @@ from plait.errors import DataError, PlaitError, QueryError
 from plait.query import functions
 from plait.query.aggregate import aggregate
 from plait.query.base import EXECUTORS, ORDERS, Node, Query
+from plait.query.dedup import dedup
 from plait.query.functions import Function
 from plait.query.join import asof, join
 from plait.query.row_by_row import union
@@ -47,10 +48,11 @@ _STREAM = ("time", "unit", "source", "sources", "seq", "disorder", "late", "behi
 _PLACE = ("path", "format")
 _QUERIES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "join": (("left", "right"), ("on", "within", "last", "tumbling", "tumbling_count", "how")),
-    "asof": (("left", "right"), ("by", "within", "how")),
+    "asof": (("left", "right"), ("by", "within", "exact", "direction", "how")),
     "aggregate": (("input",), ("size", "advance", "session", "by", "compute")),
     "rows": (("input",), ("where", "select", "drop", "rename")),
     "union": ((), ("inputs",)),
+    "dedup": (("input",), ("by", "within")),
 }
 _RUN = ("engine", "order", "max_pending")
 _OUTPUT = ("path", "late")
@@ -104,7 +106,9 @@ def _word(text: str) -> Any:
     return text
 
 
-def _rows(node: Node, *, name: str | None, where: Any = None, select: Any = None, drop: Any = None, rename: Any = None) -> Query:
+def _rows(
+    node: Node, *, name: str | None, where: Any = None, select: Any = None, drop: Any = None, rename: Any = None
+) -> Query:
     """Rows changed one by one: those for which `where` is true, then with these columns and no others, or without some, or under
     other names. `select` is a list of columns, or a table of columns and their expressions."""
     found: Any = node if where is None else node.where(where)
@@ -224,7 +228,7 @@ class _Reader:
     def _query(self, table: Any, where: str, name: str | None) -> Query:
         """A query of its table, its options checked by name.
 
-        The options are those of `plait.join`, `asof` and `aggregate` by the same names (`_QUERIES`); what they mean is
+        The options are those of `plait.join`, `asof`, `aggregate` and `dedup` by the same names (`_QUERIES`); what they mean is
         checked there.
         """
         if not isinstance(table, dict):
@@ -243,7 +247,7 @@ class _Reader:
         if kind == "union":
             nodes = self._nodes(given.pop("inputs", None), f"{where}.inputs")
         builders: dict[str, Callable[..., Query]] = {
-            "join": join, "asof": asof, "aggregate": aggregate, "rows": _rows, "union": union,
+            "join": join, "asof": asof, "aggregate": aggregate, "dedup": dedup, "rows": _rows, "union": union,
         }  # fmt: skip
         query: Query = self._in(where, builders[kind], *nodes, **given, name=name)
         return query

@@ -104,6 +104,20 @@ def ts_numbers(ts: Any) -> np.ndarray:
     return found
 
 
+def without_input(found: pa.Array) -> pa.Array:
+    """Keys of tuples as the first input has them: a tuple that comes by two inputs has the same one then.
+
+    A key begins with a ts and an input, nine bytes each; the last byte of the second tells inputs apart.
+    """
+    n = len(found)
+    if n == 0:
+        return found
+    offsets = np.frombuffer(found.buffers()[1], np.int32)[found.offset : found.offset + n + 1]
+    raw = np.frombuffer(found.buffers()[2] or b"", np.uint8)[offsets[0] : offsets[-1]].copy()
+    raw[offsets[:-1] - offsets[0] + 17] = 0
+    return pa.Array.from_buffers(pa.binary(), n, [None, pa.py_buffer(offsets - offsets[0]), pa.py_buffer(raw)])
+
+
 # --- merging ------------------------------------------------------------------------------------------------------
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from plait.core.condition.one_row import holds, values
 from plait.encodings import as_array
-from plait.query.bind import Bound
+from plait.query.bind import Bound, passed_on
 from plait.query.row_by_row import BoundStep, Kept, Union
 from plait.query.stream import Stream
 
@@ -36,9 +36,7 @@ def through(stream: Bound) -> Bound:
 
 def union_columns(input: Bound, node: Union) -> list[int]:
     """Of an input's rows, the columns that a union's have after their ts."""
-    time = input.node.time if isinstance(input.node, Stream) else "ts"
-    whole = isinstance(node, Through)
-    return [k for k, name in enumerate(input.schema.names) if whole or not (name == "ts" == time)]
+    return list(range(len(input.schema))) if isinstance(node, Through) else passed_on(input)
 
 
 def changed(steps: Sequence[BoundStep], rows: pa.Table, ts: np.ndarray) -> tuple[pa.Table, np.ndarray | None]:

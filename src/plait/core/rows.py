@@ -29,6 +29,7 @@ from plait.order import AFTER_ALL
 from plait.schema import takeable
 
 _CAPACITY = 1 << 12  # rows of a ring, at first
+_RUN = 64  # rows that follow one another and are worth to be copied as a run
 
 
 def crowded(held: int, needed: int, *, few: int) -> bool:
@@ -212,9 +213,12 @@ class _Batch:
         """Above all of its numbers."""
         return self.first + self.count if self.numbers is None else int(self.numbers[-1]) + 1
 
-    def take(self, numbers: np.ndarray, names: list[str]) -> pa.RecordBatch:
+    def take(self, numbers: np.ndarray, names: list[str], missing: np.ndarray | None = None) -> pa.RecordBatch:
         at = numbers - self.first if self.numbers is None else np.searchsorted(self.numbers, numbers)
-        return self.rows.select(names).take(pa.array(at))
+        rows, n = self.rows.select(names), len(at)
+        if missing is None and n >= _RUN and at[-1] - at[0] == n - 1 and (np.diff(at) == 1).all():
+            return _copied(rows.slice(int(at[0]), n))
+        return rows.take(_spread(at, missing))
 
 
 class NumberedRows:
@@ -256,6 +260,11 @@ class NumberedRows:
         with self._lock:
             rest: int = sum(b.rows.nbytes for b in self._batches)
             return rest + sum(r.nbytes for r in self._rings.values())
+
+    def rows_before(self, ts: int) -> int:
+        """How many rows lie in batches that end before a ts."""
+        with self._lock:
+            return sum(b.count for b in self._batches if b.last_ts < ts)
 
     @property
     def oldest(self) -> int:
@@ -351,8 +360,12 @@ class NumberedRows:
                 span = max(b.last_ts for b in old), min(b.stamp for b in old)
                 self._batches.appendleft(_Batch(int(joined[0]), len(joined), _one_batch(kept), *span, joined))
 
-    def take(self, numbers: np.ndarray, names: list[str] | None = None) -> pa.Table:
+    def take(
+        self, numbers: np.ndarray, names: list[str] | None = None, *, missing: np.ndarray | None = None
+    ) -> pa.Table:
         """The rows of these numbers, in this order, once for each time they are named; of them these columns, or all.
+
+        Where `missing` is true there is no row, and the number has no meaning: NULLs. There must be one row at least.
 
         An Arrow table of the given schema: text that came as views is a view again. Batches are looked up without the
         lock: they are never changed, only replaced.
@@ -361,28 +374,39 @@ class NumberedRows:
         if len(numbers) == 0:
             return wanted.empty_table()
         rest = [name for name in wanted.names if name not in self._rings]
+        there = numbers if missing is None else numbers[~missing]
         with self._lock:
-            places = numbers & (self._capacity - 1)
+            places = there & (self._capacity - 1)
             columns = {name: self._rings[name].take(places) for name in wanted.names if name in self._rings}
             batches = list(self._batches) if rest else []
+        if missing is not None and columns:
+            spread = pa.array(np.cumsum(~missing) - 1, mask=missing)
+            columns = {name: column.take(spread) for name, column in columns.items()}
         if rest:
-            found = _taken(batches, numbers, rest)
+            found = _taken(batches, there, rest, missing)
             columns |= dict(zip(rest, found.columns, strict=True))
         for name in self._views.keys() & columns.keys():
             columns[name] = columns[name].cast(self.schema.field(name).type)
         return pa.Table.from_arrays([columns[name] for name in wanted.names], schema=wanted)
 
 
+def _copied(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """A run of rows, copied as a whole: Arrow copies what it joins, and slices of one column lie side by side."""
+    half = rows.num_rows // 2
+    columns = [pa.concat_arrays([column.slice(0, half), column.slice(half)]) for column in rows.columns]
+    return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
+
+
 def _one_batch(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
     return pa.Table.from_batches(parts).combine_chunks().to_batches()[0]
 
 
-def _taken(batches: list[_Batch], numbers: np.ndarray, names: list[str]) -> pa.Table:
-    """Rows of these numbers from the batches that hold them."""
+def _taken(batches: list[_Batch], numbers: np.ndarray, names: list[str], missing: np.ndarray | None) -> pa.Table:
+    """Rows of these numbers from the batches that hold them; with NULLs between them, where rows are `missing`."""
     starts = [batch.first for batch in batches]
     first, last = bisect_right(starts, int(numbers.min())) - 1, bisect_right(starts, int(numbers.max())) - 1
     if first == last:
-        return pa.Table.from_batches([batches[first].take(numbers, names)])
+        return pa.Table.from_batches([batches[first].take(numbers, names, missing)])
     # One take a batch, then one to restore the order: both in proportion to the result, not to what is held.
     which = np.searchsorted(np.array(starts), numbers, "right") - 1
     by = np.argsort(which, kind="stable")
@@ -391,9 +415,21 @@ def _taken(batches: list[_Batch], numbers: np.ndarray, names: list[str]) -> pa.T
     for k, (begin, end) in enumerate(pairwise(cuts)):
         if begin < end:
             parts.append(batches[first + k].take(numbers[by[begin:end]], names))
+    found = pa.Table.from_batches(parts)
+    if missing is None and (which[1:] >= which[:-1]).all():
+        return found  # the batches' order is the rows'
     back = np.empty(len(numbers), np.int64)
     back[by] = np.arange(len(numbers))
-    return pa.Table.from_batches(parts).combine_chunks().take(pa.array(back))
+    return found.combine_chunks().take(_spread(back, missing))
+
+
+def _spread(places: np.ndarray, missing: np.ndarray | None) -> pa.Array:
+    """Places of rows for a take, with NULLs between them where rows are missing."""
+    if missing is None:
+        return pa.array(places)
+    whole = np.zeros(len(missing), np.int64)
+    whole[~missing] = places
+    return pa.array(whole, mask=missing)
 
 
 # --- rows of a stream that is pushed ------------------------------------------------------------------------------
@@ -466,6 +502,10 @@ class Payload:
     def nbytes(self) -> int:
         return self._rows.nbytes
 
+    def rows_before(self, ts: int) -> int:
+        """How many rows lie in batches that end before a ts: of these only some may be needed (`keep`)."""
+        return self._rows.rows_before(ts)
+
     def append(
         self,
         batch: pa.RecordBatch,
@@ -506,13 +546,15 @@ class Payload:
         with self._lock:
             return self._pushes.of(refs)
 
-    def take(self, refs: np.ndarray, *, extra: bool = True) -> pa.Table:
+    def take(self, refs: np.ndarray, *, extra: bool = True, missing: np.ndarray | None = None) -> pa.Table:
         """The rows of these numbers, in this order, once for each time they are named; `extra`: with what travels along.
+
+        Where `missing` is true there is no row, but NULLs; there must be one row at least.
 
         A copy, good after the rows were let go of. Rows that were let go of already can't be asked for: workers say
         what is live before it goes.
         """
-        return self._rows.take(refs, None if extra else self._names)
+        return self._rows.take(refs, None if extra else self._names, missing=missing)
 
 
 # --- rows that are named one by one -------------------------------------------------------------------------------

@@ -6,15 +6,15 @@ need; where one side is of floats, both are; -0.0 is 0.0; NULL and NaN equal not
 microseconds, which a second's type can hold.
 
     user_values     a column as Python's values: what the rule is about
-    KeyNumbers      numbers for keys as they come: equal keys have equal numbers, and no others do
-    joint_numbers   the same for two sides that are there as a whole, by Arrow where it can
+    joint_numbers   numbers for two sides' keys that are there as a whole: equal keys have equal numbers, and no others do
+                    (`core.key_numbers` has them for keys that come batch after batch)
     key_words       64 bits a value: equal values have equal words, and others may, so only who goes where may depend on them
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import numpy as np
@@ -102,39 +102,9 @@ def compared_as(a: pa.DataType, b: pa.DataType) -> Form:
 # --- numbers: equal values have equal numbers, and no others do ---------------------------------------------------
 
 
-class KeyNumbers:
-    """Numbers for keys of several columns, by what was seen before; -1 where NULL or NaN keeps a key from equalling any.
-
-    For batches that come one after another (as-of joins): a key has the same number in every batch. `forms` are by
-    column. It keeps every key it has seen.
-    """
-
-    def __init__(self, forms: Sequence[Form]) -> None:
-        self.forms = forms
-        self._values: list[dict[Any, int]] = [{} for _ in forms]
-        self._tuples: dict[tuple[int, ...], int] = {}
-
-    def of(self, columns: Sequence[Any], n: int) -> np.ndarray:
-        """The numbers of `n` rows, of which these are the columns.
-
-        int64 by row. Without columns all rows have the key 0: they are all equal.
-        """
-        if not columns:
-            return np.zeros(n, np.int64)
-        given = zip(columns, self._values, self.forms, strict=True)
-        parts = [key_codes(column, known, as_float=form == "float") for column, known, form in given]
-        if len(parts) == 1:
-            return parts[0]
-        different, back = np.unique(np.stack(parts, axis=1), axis=0, return_inverse=True)
-        codes = np.array([self._tuple(tuple(row)) for row in different.tolist()], np.int64)
-        return codes[back.reshape(-1)] if n else np.zeros(0, np.int64)
-
-    def _tuple(self, row: tuple[int, ...]) -> int:
-        return -1 if -1 in row else self._tuples.setdefault(row, len(self._tuples))
-
-
 def joint_numbers(pairs: Iterable[tuple[Any, Any]], left: int, right: int) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers for keys of both sides, of so many rows each; `pairs` are their columns. -1 as in `KeyNumbers`.
+    """Numbers for keys of both sides, of so many rows each; `pairs` are their columns. -1 where NULL or NaN keeps a key
+    from equalling any.
 
     int64 by row, of either side. Numbers mean nothing from one call to the next.
     """

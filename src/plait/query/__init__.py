@@ -4,6 +4,7 @@ stream      an input: its event time, its sources, what it promises
 join        pairs over a window, and as-of       aggregate   windows of time or of tuples, per key
 functions   what an aggregate computes           operator    a user's own functions over state in buckets
 row_by_row  where, select, union                 row_calls   the calls of streams and queries for them
+dedup       the first of tuples with one key
 base        what every query is, and how it is run
 
 predicate   a condition as it was written        trace, sql  Python functions and SQL text, read into
@@ -16,12 +17,13 @@ explain     a query in words                     identical   when two results ar
 from plait.query.aggregate import Aggregate, aggregate
 from plait.query.base import Query
 from plait.query.bind import Bound, bind
+from plait.query.dedup import Dedup, dedup
 from plait.query.join import Asof, Join, asof, join
 from plait.query.operator import ALL, Operator, Timer, operator, timer
 from plait.query.row_by_row import RowByRow, Union, union
 from plait.query.stream import FILE, PARTITION, Stream, stream
 
 __all__ = [
-    "ALL", "FILE", "PARTITION", "Aggregate", "Asof", "Bound", "Join", "Operator", "Query", "RowByRow", "Stream", "Timer",
-    "Union", "aggregate", "asof", "bind", "join", "operator", "stream", "timer", "union",
+    "ALL", "FILE", "PARTITION", "Aggregate", "Asof", "Bound", "Dedup", "Join", "Operator", "Query", "RowByRow", "Stream",
+    "Timer", "Union", "aggregate", "asof", "bind", "dedup", "join", "operator", "stream", "timer", "union",
 ]  # fmt: skip

@@ -15,10 +15,11 @@ from plait.encodings import plain_schema
 from plait.errors import QueryError
 from plait.query.aggregate import Aggregate
 from plait.query.base import Node, Query
+from plait.query.dedup import Dedup
 from plait.query.join import HOWS, Asof, Join, side_names
 from plait.query.operator import Operator
 from plait.query.predicate import Predicate
-from plait.query.row_by_row import TS, BoundStep, Expressed, Kept, RowByRow, Select, Union, computed
+from plait.query.row_by_row import TS, BoundStep, Expressed, Kept, Made, RowByRow, Select, Union, computed
 from plait.query.stream import Stream
 from plait.query.types import column_type, is_number
 from plait.schema import joint_time_type, time_kind
@@ -35,6 +36,7 @@ class Bound:
         time_kind: "zoned", "naive" or "count": what its ts looks like.
         predicate: Of a join the condition, with its columns found and its types checked. Else None.
         steps: What is done to each of its rows on their way to who reads them; `schema` is what they are after it.
+        called: What who reads it calls it, where that is another name than the node's.
         own: The node's own columns, where steps have changed them; see `made`.
 
     Example:
@@ -51,10 +53,11 @@ class Bound:
     predicate: Predicate | None = field(default=None)
     steps: tuple[BoundStep, ...] = ()
     own: pa.Schema | None = None
+    called: str | None = None
 
     @property
     def made(self) -> pa.Schema:
-        """See the class."""
+        """The node's own columns."""
         return self.schema if self.own is None else self.own
 
     @property
@@ -62,12 +65,18 @@ class Bound:
         """The node alone, with its own columns."""
         return dataclasses.replace(self, schema=self.made, steps=(), own=None)
 
-    def then(self, *steps: BoundStep) -> Bound:
-        """The same node, of which each row goes through these steps too."""
-        schema = self.schema
-        for step in steps:
-            schema = schema if isinstance(step, Kept) else step.schema
-        return dataclasses.replace(self, schema=schema, steps=(*self.steps, *steps), own=self.made)
+
+def label(bound: Bound, input: int) -> str:
+    """What an operator calls an input of its own: its name, or which one it is."""
+    return bound.called or bound.node.name or f"input {input}"
+
+
+def then(bound: Bound, *steps: BoundStep) -> Bound:
+    """The same node, of which each row goes through these steps, too."""
+    schema = bound.schema
+    for step in steps:
+        schema = schema if isinstance(step, Kept) else step.schema
+    return dataclasses.replace(bound, schema=schema, steps=(*bound.steps, *steps), own=bound.made)
 
 
 def bind(node: Node, schemas: Mapping[str, pa.Schema]) -> Bound:
@@ -107,6 +116,8 @@ def bind(node: Node, schemas: Mapping[str, pa.Schema]) -> Bound:
             return _bind_aggregate(node, inputs, ts_type)
         case Union():
             return _bind_union(node, inputs, ts_type)
+        case Dedup():
+            return _bind_dedup(node, inputs, ts_type)
         case Operator():
             schema = pa.schema([pa.field("ts", ts_type), *node.output])
             _check_reserved(schema, "The output of an operator")
@@ -119,14 +130,14 @@ def _bind_rows(node: RowByRow, found: Bound) -> Bound:
     """What a node's rows become, step by step. A query's keep their ts in front."""
     own = None if isinstance(found.node, Stream) else TS
     for step in node.steps:
-        found = found.then(step.bind(found.schema, own))
+        found = then(found, step.bind(found.schema, own))
     _check_reserved(found.schema, "What is selected")
-    return found
+    return dataclasses.replace(found, called=node.name)
 
 
 def _bind_union(node: Union, inputs: tuple[Bound, ...], ts_type: pa.DataType) -> Bound:
     """`ts`, then the columns that all inputs have."""
-    columns = [_columns(each) for each in inputs]
+    columns = [[each.schema.field(at) for at in passed_on(each)] for each in inputs]
     first = columns[0]
     for place, other in enumerate(columns[1:], 2):
         if [(f.name, f.type) for f in other] != [(f.name, f.type) for f in first]:
@@ -142,12 +153,6 @@ def _bind_union(node: Union, inputs: tuple[Bound, ...], ts_type: pa.DataType) ->
     if any(field.name == TS for field in fields):
         raise QueryError("Two columns of the union's rows would be called 'ts'", do="Rename the column in the input")
     return Bound(node, inputs, pa.schema([pa.field(TS, ts_type), *fields]), time_kind(ts_type))
-
-
-def _columns(input: Bound) -> list[pa.Field]:
-    """An input's columns but for its time: of a query `ts`, of a stream its time column if that is called so."""
-    time = input.node.time if isinstance(input.node, Stream) else TS
-    return [field for field in input.schema if field.name != TS or field.name != time]
 
 
 def _listed(fields: list[pa.Field]) -> str:
@@ -255,20 +260,11 @@ def _pair_schema(node: Join | Asof, left: pa.Schema, right: pa.Schema | None, ts
 def _bind_aggregate(node: Aggregate, inputs: tuple[Bound, ...], ts_type: pa.DataType) -> Bound:
     """An aggregate's columns: `ts`, the window's edges, the key, and the functions' results."""
     (source,) = inputs = (_with_expressions(node, inputs[0]),)
-    label = f"stream {node.input.name!r}" if isinstance(node.input, Stream) else "the input"
-    keys = []
-    for column in node.by:
-        if column not in source.schema.names:
-            raise QueryError(
-                f"by= names column {column!r}, which {label} does not have",
-                why=f"its columns are {', '.join(source.schema.names)}",
-            )
-        kind = source.schema.field(column).type
-        if column_type(kind) is None:
-            raise QueryError(f"by= names column {column!r} of type {kind}", why="it can't be a key", do="Cast it")
-        keys.append(source.schema.field(column))
+    label = _label(node)
+    keys = _keys(node, source.schema)
     edge = node.window.edge_type(ts_type)
     computed = [pa.field(name, f.result_type(source.schema, label)) for name, f in node.compute]
+    inputs = (_without_unread(node, source),)
     schema = pa.schema(
         [pa.field("ts", ts_type), pa.field("window_start", edge), pa.field("window_end", edge), *keys, *computed]
     )
@@ -289,4 +285,64 @@ def _with_expressions(node: Aggregate, source: Bound) -> Bound:
     if not new:
         return source
     own = None if isinstance(source.node, Stream) else TS
-    return source.then(Select(tuple(new), adds=True).bind(source.schema, own))
+    return then(source, Select(tuple(new), adds=True).bind(source.schema, own))
+
+
+def _without_unread(node: Aggregate, source: Bound) -> Bound:
+    """The input without computed columns that the aggregate does not read. They are computed nowhere, and read nowhere."""
+    conditions = [f.where.bind_value(source.schema) for _, f in node.compute if f.where is not None]
+    every = conditions + [value for step in source.steps for value in step.values()]
+    if not any(isinstance(step, Made) for step in source.steps) or any(each.expr is None for each in every):
+        return source  # a function that was not traced may look at any column
+    wanted = {*node.by, *(name for _, function in node.compute for name in function.columns)}
+    wanted |= {name for each in conditions for name in each.reads[0]}
+    wanted |= set() if isinstance(source.node, Stream) else {TS}
+    steps: list[BoundStep] = []
+    for step in reversed(source.steps):
+        if isinstance(step, Made):
+            # A table without columns would not know how many rows it has.
+            step = Made(tuple(c for c in step.columns if c[0].name in wanted) or step.columns[:1])
+            wanted = {given for _, given in step.columns if isinstance(given, str)}
+        wanted |= {name for value in step.values() for name in value.reads[0]}
+        steps.insert(0, step)
+    return then(source.bare, *steps)
+
+
+def _bind_dedup(node: Dedup, inputs: tuple[Bound, ...], ts_type: pa.DataType) -> Bound:
+    """`ts`, then the input's columns."""
+    (source,) = inputs
+    _keys(node, source.schema)
+    fields = [source.schema.field(at) for at in passed_on(source)]
+    if any(field.name == "ts" for field in fields):
+        raise QueryError(
+            "Two columns of the dedup's rows would be called 'ts'",
+            why="the first one is their time, and the input has another column of that name",
+            do="Rename the column in the input",
+        )
+    return Bound(node, inputs, pa.schema([pa.field("ts", ts_type), *fields]), time_kind(ts_type))
+
+
+def passed_on(input: Bound) -> list[int]:
+    """The places of an input's columns that rows have after their `ts`: all but the time, if it is called so, too."""
+    time = input.node.time if isinstance(input.node, Stream) else "ts"
+    return [at for at, name in enumerate(input.schema.names) if not (name == "ts" and time == "ts")]
+
+
+def _keys(node: Aggregate | Dedup, schema: pa.Schema) -> list[pa.Field]:
+    """The columns of `by=`, which must be there, and be able to be a key."""
+    keys = []
+    for column in node.by:
+        if column not in schema.names:
+            raise QueryError(
+                f"by= names column {column!r}, which {_label(node)} does not have",
+                why=f"its columns are {', '.join(schema.names)}",
+            )
+        kind = schema.field(column).type
+        if column_type(kind) is None:
+            raise QueryError(f"by= names column {column!r} of type {kind}", why="it can't be a key", do="Cast it")
+        keys.append(schema.field(column))
+    return keys
+
+
+def _label(node: Aggregate | Dedup) -> str:
+    return f"stream {node.input.name!r}" if isinstance(node.input, Stream) else "the input"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from plait.query.aggregate import Aggregate
 from plait.query.base import Node, Query
+from plait.query.dedup import Dedup
 from plait.query.join import Asof, Join
 from plait.query.operator import Operator
 from plait.query.row_by_row import RowByRow, Union
@@ -60,8 +61,9 @@ def _query(query: Query) -> str:
             return f"{query.how} join{label}, {query.window.describe()}, on {query.predicate.describe()}"
         case Asof():
             by = f", by {', '.join(a if a == b else f'{a} = {b}' for a, b in query.by)}" if query.by else ""
-            age = f", at most {duration_text(query.within_us)} old" if query.within_us is not None else ""
-            return f"as-of join{label} ({query.how}): last right tuple before each left one{by}{age}"
+            far = "old" if query.direction == "backward" else "away"
+            age = f", at most {duration_text(query.within_us)} {far}" if query.within_us is not None else ""
+            return f"as-of join{label} ({query.how}): {_partner(query)}{by}{age}"
         case Aggregate():
             what = ", ".join(f"{name} = {function.describe()}" for name, function in query.compute)
             by = f" by {', '.join(query.by)}" if query.by else ""
@@ -70,7 +72,18 @@ def _query(query: Query) -> str:
             return ", ".join(step.describe() for step in query.steps)
         case Union():
             return f"union{label}"
+        case Dedup():
+            return f"dedup{label} by {', '.join(query.by)}: the first within {duration_text(query.within_us)}"
         case Operator():
             return f"operator{label}, {query.buckets} buckets: {getattr(query.process, '__name__', 'process')}"
         case _:
             return type(query).__name__
+
+
+def _partner(query: Asof) -> str:
+    """Which right tuple an as-of join finds. Backward without `exact` has the words that old checkpoints know it by."""
+    if query.direction == "nearest":
+        return "nearest right tuple to each left one" + ("" if query.exact else ", of another ts")
+    first = "last" if query.direction == "backward" else "first"
+    where = "before" if query.direction == "backward" else "after"
+    return f"{first} right tuple {'at or ' if query.exact else ''}{where} each left one"

@@ -6,6 +6,7 @@ A kind of window is a class here, with what a query has to know of it. How far b
 
 from __future__ import annotations
 
+import difflib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -51,6 +52,7 @@ HOWS: Mapping[str, How] = {
     "semi": How(pairs="first", shown=(0,)),
     "anti": How(pairs="none", alone=(0,), shown=(0,)),
 }
+DIRECTIONS = ("backward", "forward", "nearest")
 
 
 #: Every kind of window that there is.
@@ -172,8 +174,10 @@ class Asof(Query):
         left: The input whose tuples look for a partner.
         right: The input that has the partners.
         by: Pairs of a left and a right column that must be equal.
-        within_us: How old a partner may be, in microseconds. None: any age.
+        within_us: How far away in time a partner may be, in microseconds. None: any distance.
         how: "left" or "inner".
+        exact: Whether a right tuple at the left one's own ts is a candidate.
+        direction: "backward", "forward" or "nearest".
 
     Example:
         >>> import plait
@@ -186,11 +190,25 @@ class Asof(Query):
     by: tuple[tuple[str, str], ...]
     within_us: int | None
     how: str
+    exact: bool = True
+    direction: str = "backward"
 
     @property
     def inputs(self) -> tuple[Node, ...]:
         """Left, then right."""
         return (self.left, self.right)
+
+    @property
+    def one_stream(self) -> bool:
+        """Whether both inputs are the same stream or query: then a tuple is no candidate for itself."""
+        if isinstance(self.left, Stream) and isinstance(self.right, Stream):
+            return self.left.name == self.right.name
+        return self.left is self.right
+
+    @property
+    def waits(self) -> bool:
+        """Whether a left tuple may have to wait for later right ones: its result then has the ts at which it is decided."""
+        return self.direction != "backward"
 
 
 def side_names(left: Node, right: Node) -> tuple[str, str]:
@@ -214,10 +232,10 @@ def join(
 ) -> Join:
     """Join two streams or queries over a window.
 
-    Exactly one of `within`, `last`, `tumbling` and `tumbling_count` is given. A result's ts is the later one of the pair. Results
-    come by their later tuple, then by the earlier one. A row without a partner comes when none can come any more, after the other
-    results at that ts: a left row at its ts + after, a right one at its ts + before; left ones before right ones. The same stream on both sides is read once, and each of its tuples also
-    meets itself unless `on` excludes it.
+    Exactly one of `within`, `last`, `tumbling` and `tumbling_count` is given. A result's ts is the later one of the pair.
+    Results come by their later tuple, then by the earlier one. A row without a partner comes when none can come any more, after
+    the other results at that ts: a left row at its ts + after, a right one at its ts + before; left ones before right ones. The
+    same stream on both sides is read once, and each of its tuples also meets itself unless `on` excludes it.
 
     Args:
         left: A stream or a query.
@@ -229,8 +247,8 @@ def join(
         tumbling_count: Tumbling window of N tuples. A stream's first N tuples are its first window, the next N its second, and so
             on. A tuple meets those of the window that the other stream is in: the one of the last tuple before it.
         session: Refused, with the reason. `plait.aggregate` has sessions.
-        how: "inner"; with `within` also "left", "right" and "full", which keep rows that find no partner, with NULLs in the place of
-            one, "semi", which keeps each left row that finds one, and "anti", which keeps each that finds none.
+        how: "inner"; with `within` also "left", "right" and "full", which keep rows that find no partner, with NULLs in its
+            place, "semi", which keeps each left row that finds one, and "anti", which keeps each that finds none.
         name: What other queries call this one.
 
     Returns:
@@ -318,39 +336,68 @@ def asof(
     *,
     by: str | Iterable[str | tuple[str, str]] | None = None,
     within: Any = None,
+    exact: bool = True,
+    direction: str = "backward",
     how: str = "left",
     name: str | None = None,
 ) -> Asof:
-    """Find for each left tuple the last right tuple before it in total order.
+    """Find for each left tuple one right tuple: the last at or before it, the first at or after it, or the closer of the two.
 
-    At one timestamp the left input comes first. So a right tuple at the very same timestamp is not before it.
+    Several right tuples at one ts are told apart by total order: backward takes the last of them, forward the first. Where
+    both are as near, nearest takes the one behind. With the same stream on both sides a tuple is no candidate for itself.
+
+    A result's ts is the moment at which it is decided. Backward that is the left tuple's. Forward it is the right tuple's, or
+    `left.ts + within` if there is none. Nearest it is the right tuple's if that lies ahead, as much after the left tuple as the
+    right one lies before it, or `left.ts + within` if there is none. Results at one ts come in the order of their left tuples.
 
     Args:
         left: A stream or a query.
         right: A stream or a query.
         by: Columns that must be equal: a name, or a list of names or (left, right) pairs. NULL equals nothing.
-        within: How old the right tuple may be. None: any age.
+        within: How far away in time the right tuple may be. None: any distance, which only backward can have.
+        exact: Whether a right tuple at the very same ts matches.
+        direction: Where to look: "backward", "forward" or "nearest".
         how: "left" keeps left tuples that find none, with NULLs; "inner" drops them.
         name: What other queries call this one.
 
     Returns:
-        An `Asof`, which is a `Query`. Its rows have the left tuple's ts, the left columns, then the right ones.
+        An `Asof`, which is a `Query`. Its rows have `ts`, the left columns, then the right ones.
 
     Raises:
-        QueryError: An argument has no meaning.
+        QueryError: An argument has no meaning, or forward and nearest have no `within`.
 
     Example:
         >>> import plait
         >>> trades, quotes = plait.stream("trades", unit="s"), plait.stream("quotes", unit="s")
-        >>> last_quote = plait.asof(trades, quotes, within="5s")
-        >>> rows = {"trades": {"ts": [3, 20], "size": [7, 8]}, "quotes": {"ts": [1, 2], "bid": [10, 11]}}
-        >>> last_quote.reference(rows).select(["ts", "size", "bid"]).to_pylist()
+        >>> rows = {"trades": {"ts": [3, 20], "size": [7, 8]}, "quotes": {"ts": [1, 3, 4], "bid": [10, 11, 12]}}
+        >>> plait.asof(trades, quotes, within="5s").reference(rows).select(["ts", "size", "bid"]).to_pylist()
         [{'ts': 3000000, 'size': 7, 'bid': 11}, {'ts': 20000000, 'size': 8, 'bid': None}]
+        >>> after = plait.asof(trades, quotes, within="5s", exact=False, direction="forward")
+        >>> after.reference(rows).select(["ts", "size", "bid"]).to_pylist()
+        [{'ts': 4000000, 'size': 7, 'bid': 12}, {'ts': 25000000, 'size': 8, 'bid': None}]
     """
     check_node(left, "left input of asof")
     check_node(right, "right input of asof")
     if how not in ("left", "inner"):
         raise QueryError(f"how={how!r} is no kind of as-of join", do="Use 'left' or 'inner'")
+    if not isinstance(exact, bool):
+        raise QueryError(
+            f"exact={exact!r} is neither true nor false",
+            do="Pass True if a right tuple at the same ts matches, else False",
+        )
+    if direction not in DIRECTIONS:
+        near = difflib.get_close_matches(str(direction), DIRECTIONS, n=1)
+        raise QueryError(
+            f"direction={direction!r} is no direction",
+            why=f"there are {', '.join(map(repr, DIRECTIONS))}",
+            do=f"Did you mean {near[0]!r}?" if near else "Use one of them",
+        )
+    if direction != "backward" and within is None:
+        raise QueryError(
+            f"direction={direction!r} without within=",
+            why="a right tuple may come at any time: nothing says when a left one has waited long enough",
+            do="Pass within='10s', or direction='backward'",
+        )
     query = Asof(
         name=None if name is None else check_name(name),
         left=left,
@@ -358,6 +405,8 @@ def asof(
         by=_by(by),
         within_us=None if within is None else duration_us(within, "within"),
         how=how,
+        exact=exact,
+        direction=direction,
     )
     query.streams()
     return query
@@ -377,6 +426,7 @@ def _by(by: Any) -> tuple[tuple[str, str], ...]:
 
 
 __all__ = [
+    "DIRECTIONS",
     "HOWS",
     "WINDOWS",
     "Asof",

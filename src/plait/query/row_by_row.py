@@ -194,6 +194,10 @@ class Kept:
 
     condition: Predicate
 
+    def values(self) -> list[Predicate]:
+        """The expressions that are computed."""
+        return [self.condition]
+
 
 @dataclass(frozen=True)
 class Made:
@@ -204,6 +208,10 @@ class Made:
     @property
     def schema(self) -> pa.Schema:
         return pa.schema([field for field, _ in self.columns])
+
+    def values(self) -> list[Predicate]:
+        """The expressions that are computed."""
+        return [given.value for _, given in self.columns if not isinstance(given, str)]
 
     def checked(self) -> Self:
         names = self.schema.names
@@ -223,9 +231,8 @@ def reads(steps: Iterable[BoundStep], after: Iterable[str], schema: pa.Schema) -
         if isinstance(step, Kept):
             needed |= _read_by(step.condition, schema)
         else:
-            wanted = [given for field, given in step.columns if field.name in needed]
-            needed = {given for given in wanted if isinstance(given, str)}
-            needed |= {name for given in wanted if not isinstance(given, str) for name in _read_by(given.value, schema)}
+            needed = {given for _, given in step.columns if isinstance(given, str)}
+            needed |= {name for value in step.values() for name in _read_by(value, schema)}
     return [name for name in schema.names if name in needed]
 
 
@@ -249,7 +256,7 @@ class RowByRow(Query):
     Example:
         >>> import plait
         >>> print(plait.stream("quotes").where("bid > 0").keep("bid").explain())
-        where (quotes.bid > 0), select bid
+        where (bid > 0), select bid
           stream quotes: time ts, as delivered
     """
 

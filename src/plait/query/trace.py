@@ -455,7 +455,7 @@ def trace(function: Callable[..., Any], rows: int = 2, *, constant: bool = False
     if isinstance(result, (bool, np.bool_)) or (constant and result is not None):
         if any(row._SymbolicRow__read for row in symbolic):
             raise Untraceable("it reads columns, and what it returns does not follow from comparing them")
-        return as_expr(result)
+        return Literal(bool(result)) if isinstance(result, np.bool_) else as_expr(result)
     raise QueryError(
         f"The condition returns {result!r}, which is no condition",
         why="it must compare columns of its rows",

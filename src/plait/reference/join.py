@@ -161,11 +161,25 @@ def purge(windows: tuple[deque[Entry], deque[Entry]], window: Window, ts: int) -
                     side.popleft()
 
 
-class AsofMachine:
-    """The last right tuple before each left one. Of right rows with the same `by` values only the last can be it.
+@dataclass(slots=True)
+class Undecided:
+    """A left tuple of an as-of join until it is decided, and what is known of its candidates.
 
-    `latest` is by the values of the right `by` columns, and grows with the number of different ones: nothing is
-    forgotten, also not what is older than `within`.
+    `behind` is found when time has passed the tuple (`settled`), `ahead` when the first one comes.
+    """
+
+    entry: Entry
+    settled: bool = False
+    behind: Entry | None = None
+    ahead: Entry | None = None
+
+
+class AsofMachine:
+    """The last right tuple at or before each left one, the first at or after it, or the closer of the two.
+
+    Every left tuple waits until time has passed the moment at which it is decided; then all right tuples up to that moment have
+    come. `known` has right tuples by the values of their `by` columns, in total order: the last one before the present ts, and
+    those at it. It grows with the number of different values: nothing is forgotten, also not what is older than `within`.
     """
 
     def __init__(self, bound: Bound) -> None:
@@ -175,43 +189,86 @@ class AsofMachine:
         self.left_by = [(left.get_field_index(a), left.field(a).type) for a, _ in self.node.by]
         self.right_by = [(right.get_field_index(b), right.field(b).type) for _, b in self.node.by]
         self.right_nulls = (None,) * len(right)
-        self.latest: dict[Any, Entry] = {}
+        self.known: dict[Any, list[Entry]] = {}
+        self.undecided: list[Undecided] = []
         self.out: list[Row] = []
 
-    def pass_time(self, ts: int) -> None:
-        return
-
     def take(self, row: Row, input: int) -> None:
-        """A right tuple becomes the latest of its key; a left one looks for its partner. A value that no condition can
-        read (nanoseconds that do not divide) is refused when its row comes, not when it meets another: so the error does
-        not depend on the other stream.
+        """A left tuple waits. A right one is known from now on, and is the first one ahead of those that have none.
+
+        A value that no condition can read (nanoseconds that do not divide) is refused when its row comes, not when it meets
+        another: so the error does not depend on the other stream.
         """
         entry = Entry(row, full_key(row, input))
         for at, kind in self.right_by if input == 1 else self.left_by:
             condition_value(row.values[at], kind)  # refused by itself, whatever it would meet
-        if input == 1:
-            self.latest[tuple(sort_value(row.values[at]) for at, _ in self.right_by)] = entry
+        if input == 0:
+            self.undecided.append(Undecided(entry))
             return
-        partner = self._last_before(row)
-        if partner is not None:
-            key, values = (entry.full_key, partner.full_key), partner.row.values
-        elif self.node.how == "left":
-            key, values = (entry.full_key, ()), self.right_nulls
-        else:
-            return
-        self.out.append(Row(row.ts, key, (row.ts, *row.values, *values)))
+        alike = self.known.setdefault(tuple(sort_value(row.values[at]) for at, _ in self.right_by), [])
+        while len(alike) > 1 and alike[1].row.ts < row.ts:
+            alike.pop(0)
+        alike.append(entry)
+        for each in self.undecided:
+            # Right tuples at a left one's ts come after it: no right tuple from its ts on is missed.
+            if each.ahead is None and self._fits(each.entry.row, row):
+                each.ahead = entry
 
-    def _last_before(self, left: Row) -> Entry | None:
-        """The partner of a left tuple, None if it has none. All keys are gone through and compared as a condition would
-        compare them. So int32 5 meets float64 5.0, and NULL and NaN meet nothing.
+    def pass_time(self, ts: int) -> None:
+        """Give out what is decided before `ts`, by the moment of the decision, then by the left tuple's key."""
+        decided = []
+        for each in self.undecided:
+            if each.entry.row.ts < ts and not each.settled:
+                each.behind, each.settled = self._last_behind(each.entry.row), True
+            moment, partner = self._decision(each)
+            if moment < ts:
+                decided.append((moment, each.entry, partner))
+        if not decided:
+            return
+        gone = {id(entry) for _, entry, _ in decided}
+        self.undecided = [each for each in self.undecided if id(each.entry) not in gone]
+        for moment, entry, partner in sorted(decided, key=lambda d: (d[0], d[1].full_key)):
+            self._emit(moment, entry, partner)
+
+    def _last_behind(self, left: Row) -> Entry | None:
+        """Of the right tuples so far the last that a left one may have, None if there is none. All keys are gone through and
+        compared as a condition would compare them. So int32 5 meets float64 5.0, and NULL and NaN meet nothing.
         """
-        fitting = [entry for entry in self.latest.values() if self._fits(left, entry.row)]
+        fitting = [entry for alike in self.known.values() for entry in alike if self._fits(left, entry.row)]
         return max(fitting, key=lambda entry: entry.full_key, default=None)
 
+    def _decision(self, each: Undecided) -> tuple[int, Entry | None]:
+        """When it is decided who is the partner, if no right tuple comes any more that could be it, and who that is."""
+        ts = each.entry.row.ts
+        if self.node.direction == "backward":
+            return ts, each.behind
+        assert self.node.within_us is not None
+        if each.ahead is not None and (
+            self.node.direction == "forward" or each.behind is None or each.ahead.row.ts - ts < ts - each.behind.row.ts
+        ):
+            return each.ahead.row.ts, each.ahead
+        if self.node.direction == "nearest" and each.behind is not None:
+            return ts + (ts - each.behind.row.ts), each.behind  # until then a right tuple ahead would have been closer
+        return ts + self.node.within_us, None
+
     def _fits(self, left: Row, right: Row) -> bool:
-        if self.node.within_us is not None and left.ts - right.ts > self.node.within_us:
+        """Whether a right tuple may be a left one's partner, as far as these two can tell."""
+        if right is left or (right.ts == left.ts and not self.node.exact):
+            return False
+        if self.node.within_us is not None and abs(left.ts - right.ts) > self.node.within_us:
             return False
         return all(
             (condition_value(left.values[i], a) == condition_value(right.values[j], b)).v is True
             for (i, a), (j, b) in zip(self.left_by, self.right_by, strict=True)
         )
+
+    def _emit(self, moment: int, left: Entry, partner: Entry | None) -> None:
+        """A result, unless it has no partner and only those with one are wanted."""
+        if partner is None and self.node.how == "inner":
+            return
+        values = self.right_nulls if partner is None else partner.row.values
+        if self.node.direction == "backward":
+            key = (left.full_key, () if partner is None else partner.full_key)
+        else:
+            key = ((moment, AFTER_INPUTS), left.full_key)
+        self.out.append(Row(moment, key, (moment, *left.row.values, *values)))

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from plait.errors import DataError, PlaitError, RunError, user_raised
-from plait.query.bind import Bound
+from plait.query.bind import Bound, label
 from plait.query.operator import ALL, Operator, Timer
 from plait.reference.intake import FOREVER
 from plait.reference.join import AFTER_INPUTS, full_key
@@ -31,7 +31,7 @@ class OperatorMachine:
         assert isinstance(bound.node, Operator)
         self.node = bound.node
         self.schemas = [i.schema for i in bound.inputs]
-        self.names = [i.node.name or f"input {n}" for n, i in enumerate(bound.inputs)]
+        self.names = [label(i, n) for n, i in enumerate(bound.inputs)]
         self.states: dict[int, Any] = {}
         self.timers: list[tuple[int, int]] = []  # a heap of (at, bucket), each pair once
         self.out: list[Row] = []

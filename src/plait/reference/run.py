@@ -26,10 +26,12 @@ from plait.errors import RunError
 from plait.query.aggregate import Aggregate
 from plait.query.base import Query, check_order
 from plait.query.bind import Bound, bind, check_data
+from plait.query.dedup import Dedup
 from plait.query.join import Asof, Join
 from plait.query.row_by_row import Union, rooted
 from plait.query.stream import Stream
 from plait.reference.aggregate import aggregate_machine
+from plait.reference.dedup import DedupMachine
 from plait.reference.intake import FOREVER, Intake, SourceName, StreamIntake
 from plait.reference.join import AsofMachine, JoinMachine
 from plait.reference.operator import OperatorMachine
@@ -83,6 +85,8 @@ def _machine(bound: Bound) -> Any:
             return aggregate_machine(bound)
         case Union():
             return UnionMachine(bound)
+        case Dedup():
+            return DedupMachine(bound)
         case _:
             return OperatorMachine(bound)
 

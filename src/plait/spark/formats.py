@@ -199,6 +199,9 @@ ROUTE, ROUTE_TYPE, UNCLEAR = "_plait_route", pa.list_(pa.int32()), -1
 #: A tuple's number in its group, from 0 on, where windows are counted; NULL until it has been taken.
 RANK = "_plait_rank"
 
+#: Of a dedup's tuple, true where it is known to have been kept; NULL where that follows from those before it.
+KEPT = "_plait_kept"
+
 #: Of a pair, its trigger and its partner: places in the list of keys that goes along.
 FIRST, SECOND = "_plait_first", "_plait_second"
 

@@ -43,7 +43,8 @@ from plait.core.row_by_row import Through, changed, through
 from plait.errors import RunError
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.aggregate import Aggregate
-from plait.query.bind import Bound
+from plait.query.bind import Bound, label
+from plait.query.dedup import Dedup
 from plait.query.identical import KEY
 from plait.query.join import Asof, Join
 from plait.query.operator import Operator
@@ -213,7 +214,7 @@ class Dag:
         inner: dict[
             str, tuple[str, Bound]
         ] = {}  # by the name that results have here: the operator's, and what becomes of them
-        inputs = []
+        inputs: list[Bound] = []
         for child, direct in zip(bound.inputs, on_the_way(bound, keyed=step.options.keys), strict=True):
             if not (isinstance(child.node, Stream) and (direct or not child.steps)):
                 of = self._passed_through(child) if isinstance(child.node, Stream) else self._name_of(child)
@@ -221,7 +222,7 @@ class Dag:
                 if as_ is None:
                     as_ = of if of not in inner and not child.steps else next(self._new)
                 inner[as_] = (of, child)
-                child = self._as_stream(child, of, as_)
+                child = self._as_stream(child, of, as_, label(child, len(inputs)))
             inputs.append(child)
         if inner:
             options = dataclasses.replace(step.options, pending=max(step.options.pending or 0, PENDING))
@@ -246,7 +247,8 @@ class Dag:
             found = through(bound)
             plain = dataclasses.replace(
                 self._plain, strategy="auto", order="strict", punctuate="order", marks=False, keys=self._keyed,
-                workers=None, elastic=None, policy=None,
+                fan_in=None, split_storing=False, index="auto", layout="auto", emitter=False, workers=None, elastic=None,
+                policy=None,
             )  # fmt: skip
             step = Step(found.node, plain, Sharing(1, 1, "rows that are changed on their way", "union"))  # type: ignore[arg-type]
             self._through[stream] = name = next(self._new)
@@ -266,13 +268,13 @@ class Dag:
                 seen.add(id(bound.node) if direct or not child.steps else child.node.name)
         return seen
 
-    def _as_stream(self, bound: Bound, made: str, as_: str) -> Bound:
+    def _as_stream(self, bound: Bound, made: str, as_: str, called: str) -> Bound:
         """An operator's output as a stream with one source; its key comes along as a column where it is asked for."""
         own = self.engines[made].schema
         self._schemas[as_] = pa.schema([*bound.schema, own.field(KEY)] if KEY in own.names else list(bound.schema))
         plain = stream(as_, unit="us" if bound.time_kind != "zoned" else None, sources=1)
         node = dataclasses.replace(plain, source=QUERY)
-        return Bound(node, (), bound.schema, bound.time_kind)
+        return Bound(node, (), bound.schema, bound.time_kind, called=called)
 
     # --- results go on ---
 
@@ -532,7 +534,7 @@ def _over(bound: Bound, inputs: tuple[Bound, ...]) -> Bound:
     """The same operator over streams: its columns and its condition stay what they are."""
     first, *rest = (each.node for each in inputs)
     node = bound.node
-    if isinstance(node, Aggregate):
+    if isinstance(node, (Aggregate, Dedup)):
         node = dataclasses.replace(node, input=first)
     elif isinstance(node, (Join, Asof)):
         node = dataclasses.replace(node, left=first, right=rest[0])

@@ -9,11 +9,13 @@ import pyarrow as pa
 
 from plait.query.aggregate import Aggregate
 from plait.query.bind import Bound
+from plait.query.dedup import Dedup
 from plait.query.operator import Operator
 from plait.query.row_by_row import Union
 from plait.threads.aggregate.designs import Design
 from plait.threads.aggregate.tuml import AggregateEngine
 from plait.threads.aggregate.wiml import HiveEngine
+from plait.threads.dedup import DedupEngine
 from plait.threads.engine import Engine
 from plait.threads.join.engine import JoinEngine
 from plait.threads.join.strategies.plan import Plan
@@ -37,5 +39,8 @@ def engine_of(bound: Bound, schemas: Mapping[str, pa.Schema], step: Step, togeth
     if isinstance(bound.node, Operator):
         assert isinstance(step.plan, Sharing)
         return OperatorEngine(bound, schemas, step.plan, step.options, together)
+    if isinstance(bound.node, Dedup):
+        assert isinstance(step.plan, Sharing)
+        return DedupEngine(bound, schemas, step.plan, step.options, together)
     assert isinstance(step.plan, Plan)
     return JoinEngine(bound, schemas, step.plan, step.options, together)

@@ -2,7 +2,8 @@
 
 Two threads beside the workers, since a push waits for workers, and workers wait for whoever reads results: one thread
 that did both would wait for itself. If either fails, the run is stopped, the other one ends, and the first error is
-raised. So memory is bounded by what a run lets wait (`capacity`, `pending`, `unread_results`), however long the feeds are.
+raised. So memory is bounded by what a run lets wait (`capacity`, `pending`, `unread_results`), however long the feeds are. Others
+read lanes, a chunk ahead of what is pushed.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
@@ -21,10 +23,14 @@ from plait.query.base import Query, leaves
 from plait.query.bind import bind
 from plait.threads.run import Run, start
 
-#: Rows pushed at a time: few, since a lane's rows wait until the slowest source has caught up.
-SLICE_ROWS = 4096
+#: Rows pushed at a time: not many, since a lane's rows wait until the slowest source has caught up; nor few, since a push costs
+#: as much as some hundred rows.
+SLICE_ROWS = 1 << 16
 #: Rows of a source that may wait for another one, unless an option says otherwise: more is an error and not a full memory.
 PENDING = 1 << 20
+
+#: Lanes that are read ahead, if there are no more: of each a chunk more is held then.
+AHEAD_LANES = 8
 
 Lanes = dict[str, dict[SourceName | None, list[Iterator[Chunk]]]]
 
@@ -56,11 +62,9 @@ def _known(query: Query, feeds: Mapping[str, Feed], options: dict[str, Any]) -> 
     """
     bind(query, {name: feed.schema for name, feed in feeds.items()})  # what can't be, before anything is read
     named = {name: _sources(query, name, feed) for name, feed in feeds.items()}
-    if any(named.values()):
-        # A stream that is read twice has its sources twice; and each has a place that is kept until a source is known.
-        room = sum(1 + len(named[leaf.name] or leaf.declared() or feeds[leaf.name].lanes) for leaf in leaves(query))
-        options = {"max_sources": room, **options}
-    run = started(query, feeds, **options)
+    # A stream that is read twice has its sources twice; and each has a place that is kept until a source is known.
+    room = sum(1 + len(named[leaf.name] or leaf.declared() or feeds[leaf.name].lanes) for leaf in leaves(query))
+    run = started(query, feeds, **{"max_sources": room, **options})
     for name, names in named.items():
         for source in names:
             run.heartbeat(name, source, BEFORE_ALL)
@@ -129,14 +133,23 @@ def _pull(query: Query, feeds: Mapping[str, Feed], run: Run) -> None:
 
     Lanes of one source follow one another. A source ends when its last lane is empty; a stream whose sources a column
     names ends when all of its lanes are.
+
+    The next chunk of a lane is read while this one is pushed, by another thread: to read a file is as much work as to push its
+    rows.
     """
+    several = sum(len(feed.lanes) for feed in feeds.values())
+    with ThreadPoolExecutor(min(several, 2) or 1, thread_name_prefix="plait-reads") as readers:
+        _pull_lanes(query, feeds, run, readers if several <= AHEAD_LANES else None)
+
+
+def _pull_lanes(query: Query, feeds: Mapping[str, Feed], run: Run, readers: ThreadPoolExecutor | None) -> None:
     lanes: Lanes = {}
     for name, feed in feeds.items():
         lanes[name] = {}
         for lane in feed.lanes:
             if lane.source is not None and query.streams()[name].source_column is None:
                 run.heartbeat(name, lane.source, BEFORE_ALL)  # known from now on
-            lanes[name].setdefault(lane.source, []).append(_sliced(lane.read()))
+            lanes[name].setdefault(lane.source, []).append(_sliced(_ahead(lane.read(), readers)))
         if not feed.lanes:
             run.close(name)
     while True:
@@ -157,6 +170,17 @@ def _pull(query: Query, feeds: Mapping[str, Feed], run: Run) -> None:
             del lanes[held][own]
             if own is not None or not lanes[held]:
                 run.close(held, own)
+
+
+def _ahead(chunks: Iterator[Chunk], readers: ThreadPoolExecutor | None) -> Iterator[Chunk]:
+    """The same chunks, the next of which is being read while one is used. Nothing is read before the first is asked for."""
+    if readers is None:
+        yield from chunks
+        return
+    coming = readers.submit(next, chunks, None)
+    while (chunk := coming.result()) is not None:
+        coming = readers.submit(next, chunks, None)
+        yield chunk
 
 
 def _sliced(chunks: Iterator[Chunk]) -> Iterator[Chunk]:

@@ -32,13 +32,14 @@ class Ground:
     its own the engine's threads sleep on; `switches`: epochs will need a source of their own; `positions`: see `StreamIntake`.
 
     `front` is None for an operator that reads only other operators' results. `inputs`: by stream, which inputs of the
-    operator it is (two for a stream joined with itself). `control`: the run's control words, then a line for each
+    operator it is (two for a stream joined with itself). `ties`: by input, its place among those at one ts, if it is not its
+    number. `control`: the run's control words, then a line for each
     event.
     """
 
     def __init__(self, bound: Bound, schemas: Mapping[str, pa.Schema], options: Options, together: Together, *, readers: int,
                  most: int, columns: int = 0, events: int = 0, switches: bool = False, positions: bool = True,
-                 kind: type[Gate] | None = None) -> None:  # fmt: skip
+                 kind: type[Gate] | None = None, ties: tuple[int, ...] | None = None) -> None:  # fmt: skip
         self.bound, self.options, self.together = bound, options, together
         streams = inputs_of(bound)
         # What reads nothing but other operators' results can't run ahead of them.
@@ -46,6 +47,7 @@ class Ground:
         self.names = [str(i.node.name) for i in bound.inputs]  # of the streams, by input
         self.inputs = {name: tuple(k for k, n in enumerate(self.names) if n == name) for name in streams}
         given = {str(each.node.name): each for each in bound.inputs}
+        self.ties = ties or tuple(range(len(self.names)))
         self.intakes = {
             name: StreamIntake(
                 stream, given[name].made if given[name].steps else schemas[name], positions=positions,

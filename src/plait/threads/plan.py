@@ -17,6 +17,7 @@ from plait.core.calibration import kept
 from plait.errors import QueryError, counted
 from plait.query.aggregate import Aggregate
 from plait.query.base import Node, Query
+from plait.query.dedup import Dedup
 from plait.query.join import Join
 from plait.query.operator import Operator
 from plait.query.row_by_row import Union, base
@@ -201,7 +202,8 @@ def _own_elastic(node: Query, options: Options, shares: int) -> Options:
 
 @dataclass(frozen=True)
 class Sharing:
-    """How a user's operator runs: into how many shares its buckets are split, and how many threads serve them at first.
+    """How a user's operator or a dedup runs: into how many shares its buckets or keys are split, and how many threads serve them
+    at first.
 
     `shares` never changes in a run; `workers` is how many threads serve them at the beginning. `seats` are numbers of
     shares, as a plan's are of workers.
@@ -217,18 +219,13 @@ class Sharing:
         return tuple(range(self.shares))
 
 
-#: How an operator is run: of a join, of an aggregate, of a user's operator.
+#: How an operator is run: of a join, of an aggregate, of a user's operator or a dedup.
 AnyPlan = Plan | designs.Design | Sharing
 
 
 def _sharing(query: Operator, options: Options) -> Sharing:
     """How an operator's buckets are split. Options of joins and aggregates are refused, not ignored."""
-    if given := _given(strategy=options.strategy, **_of_joins(options)):
-        raise QueryError(
-            f"{given} for an operator",
-            why="these are options of joins and aggregates",
-            do="Leave them out",
-        )
+    _refuse_strategies(options, "an operator")
     workers = options.workers or 1
     shares = options.elastic or min(workers, query.buckets)
     if shares > query.buckets:
@@ -250,6 +247,26 @@ def _in_order(query: Union, options: Options) -> Sharing:
     return Sharing(1, 1, f"rows of {counted(len(query.nodes), 'input')} in one order", "union")
 
 
+def _sharing_of_keys(options: Options) -> Sharing:
+    """How a dedup's keys are split. One thread, where nobody has said how many: a tuple costs a look-up, and less than its
+    push.
+    """
+    _refuse_strategies(options, "a dedup")
+    workers = options.workers or 1
+    shares = options.elastic or workers
+    served = f"served by {counted(min(workers, shares), 'thread')}"
+    return Sharing(shares, min(workers, shares), f"keys by hash in {counted(shares, 'share')}, {served}", "dedup")
+
+
+def _refuse_strategies(options: Options, what: str) -> None:
+    if given := _given(strategy=options.strategy, **_of_joins(options)):
+        raise QueryError(
+            f"{given} for {what}",
+            why="these are options of joins and aggregates",
+            do="Leave them out",
+        )
+
+
 def plan(query: Query, options: Options) -> AnyPlan:
     """The strategy, chosen and laid out; `why` says what decided.
 
@@ -260,6 +277,8 @@ def plan(query: Query, options: Options) -> AnyPlan:
         return _in_order(query, options)
     if isinstance(query, Operator):
         return _sharing(query, options)
+    if isinstance(query, Dedup):
+        return _sharing_of_keys(options)
     if isinstance(query, Aggregate):
         if given := _given(**_of_joins(options)):
             raise QueryError(
@@ -284,9 +303,9 @@ def plan(query: Query, options: Options) -> AnyPlan:
     kind = query.how if isinstance(query, Join) else "asof"
     if options.elastic is not None:
         return _elastic_join(kind, options)
-    workers = options.workers or (
-        model.workers_for(options.layout) or 1 if options.strategy == "sequential" else _default(options)
-    )
+    # Of a tuple an as-of join's worker does less than the thread that pushes it, and every worker sees all right ones.
+    one = options.strategy == "sequential" or kind == "asof"
+    workers = options.workers or (model.workers_for(options.layout) or 1 if one else _default(options))
     machine = kept()
     meets = model.meets(query.window, options.rates) if machine is not None and isinstance(query, Join) else None
     advice = ""

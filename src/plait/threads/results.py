@@ -34,7 +34,7 @@ from plait.threads.join.memory import Merger, Worker
 from plait.threads.stats import Latency
 
 MOST = 1 << 16
-_FEW = 1 << 14  # rows of an as-of join's right side that are not worth a compaction
+_FEW = 1 << 14  # rows of an as-of join's right side, passed by all workers, that are not worth a compaction
 
 
 class Gatherer:
@@ -53,6 +53,7 @@ class Gatherer:
         self.bound, self.how, self.intakes, self.payloads = bound, bound.node.how, intakes, payloads
         self.with_keys, self.with_marks, self.control, self.latency = keys, marks, control, latency
         self.asof = isinstance(bound.node, Asof)
+        self._waits = isinstance(bound.node, Asof) and bound.node.waits
         self._plain = pa.schema([*bound.schema, pa.field(KEY, pa.binary())]) if keys else bound.schema
         self.schema = marked.with_marks(self._plain) if marks else self._plain
         self._kept, self._forget, self._keep_latest, self._latest = (workers, rings), forget, keep_latest, 0
@@ -94,7 +95,7 @@ class Gatherer:
         began = time.monotonic_ns()
         made: pa.RecordBatch | bool | None = None
         if number > 0:
-            entries = self._dest[:, :number].copy()  # Arrow keeps what it is given
+            entries = self._dest[:, :number]
             made = self._made(entries)
             if pushed:
                 self.pushed_ns = self._pushed(entries)
@@ -142,7 +143,7 @@ class Gatherer:
             known = [stamp for stamp in stamps if stamp is not None]
             if known:
                 self._forget(min(known))
-            if self.asof and self.payloads[1].rows > 4 * max(self._latest, _FEW):
+            if self.asof and self.payloads[1].rows_before(int(self._seen[3])) > 4 * max(self._latest, _FEW):
                 self._latest = self._keep_latest(self.payloads[1])
 
     # --- columns ---
@@ -158,8 +159,9 @@ class Gatherer:
         return marked.spread(rows, entries, marks, [str(i.node.name) for i in self.bound.inputs], self.schema)
 
     def _batch(self, entries: np.ndarray) -> pa.RecordBatch:
-        ts = entries[o.E_TS]
-        if ((entries[o.E_TRIGGER] >= o.UNMATCHED) & (ts == order.AFTER_ALL)).any():
+        ts = entries[o.E_TS].copy()  # Arrow keeps what it is given
+        alone = entries[o.E_TRIGGER] >= o.UNMATCHED
+        if ((alone | self._waits) & (ts == order.AFTER_ALL)).any():
             raise DataError(
                 "A result's 'ts' lies beyond 64 bits",
                 why="a ts this near to the end of time, and a window this long, have a sum that can't be counted",
@@ -172,9 +174,7 @@ class Gatherer:
         columns: list[Any] = [pa.array(ts)]
         for side, width in enumerate((left, len(fields) - 1 - left)):
             schema, table = self.bound.inputs[side].schema, rows[side]
-            columns += (
-                [pa.nulls(len(ts), f.type) for f in schema][:width] if table is None else table.columns[:width]
-            )
+            columns += [pa.nulls(len(ts), f.type) for f in schema][:width] if table is None else table.columns[:width]
         arrays = [as_array(c, f.type) for c, f in zip(columns, fields, strict=True)]
         if self.with_keys:
             arrays.append(self._keys(entries, rows))
@@ -185,22 +185,22 @@ class Gatherer:
     def _rows(self, side: int, refs: np.ndarray, there: np.ndarray) -> pa.Table | None:
         """The rows of one side, NULLs where there is none; None if there is no row at all.
 
-        A row that has found no partner stands alone. Those that are there are taken once, and then spread with NULLs between.
+        A row that has found no partner stands alone.
         """
         if not there.any():
             return None
-        if there.all():
-            return self.payloads[side].take(refs, extra=self.with_keys)
-        at = np.cumsum(there) - 1
-        rows = self.payloads[side].take(refs[there], extra=self.with_keys).combine_chunks()
-        return rows.take(pa.array(at, mask=~there))
+        return self.payloads[side].take(refs, extra=self.with_keys, missing=None if there.all() else ~there)
 
     def _keys(self, entries: np.ndarray, rows: tuple[pa.Table | None, ...]) -> pa.Array:
-        """Each result's key: its trigger's key, then its partner's; of an unmatched row its moment and the row's own key.
+        """Each result's key: its trigger's key, then its partner's; of an unmatched row, and of an as-of join that looks ahead,
+        its moment and the row's own key.
 
         Bytes, equal to the reference's.
         """
         n, nobody = entries.shape[1], pa.scalar(b"", pa.binary())
+        if self._waits:
+            assert rows[0] is not None
+            return keys.nest(keys.at_last(entries[o.E_TS]), self._full_key(0, rows[0], n), n=n)
         left, right = (
             pa.repeat(nobody, n) if table is None else pc.fill_null(self._full_key(side, table, n), nobody)
             for side, table in enumerate(rows)

@@ -41,6 +41,7 @@ from plait.errors import DataError, QueryError, RunError
 from plait.query.aggregate import Aggregate
 from plait.query.base import Query
 from plait.query.bind import bind
+from plait.query.dedup import Dedup
 from plait.query.join import Asof, Join
 from plait.query.operator import Operator
 from plait.query.row_by_row import RowByRow, Union, rooted
@@ -88,7 +89,7 @@ def clear_away() -> None:
 
 def supports(query: Query) -> str | None:
     """Why this executor can't run a query; None if it can."""
-    if not isinstance(query, (Join, Asof, Aggregate, Operator, RowByRow, Union)):
+    if not isinstance(query, (Join, Asof, Aggregate, Dedup, Operator, RowByRow, Union)):
         return f"threads run joins, aggregates and operators, and this is a {type(query).__name__.lower()}"
     return next((why for node in query.inputs if isinstance(node, Query) and (why := supports(node))), None)
 

@@ -28,6 +28,7 @@ from plait.core.values import key_words, normal_bits, one_array
 from plait.encodings import recast
 from plait.order import BEFORE_ALL
 from plait.query.aggregate import Aggregate
+from plait.query.dedup import Dedup
 from plait.schema import takeable
 
 _NAN = int(np.array([np.nan]).view(np.int64)[0])
@@ -123,7 +124,7 @@ class Groups:
     - `_by_value`: the key is one column of integers, so `_direct` may serve.
     """
 
-    def __init__(self, node: Aggregate, schema: pa.Schema, held: Callable[[int], np.ndarray]) -> None:
+    def __init__(self, node: Aggregate | Dedup, schema: pa.Schema, held: Callable[[int], np.ndarray]) -> None:
         self.by = [(name, schema.field(name).type) for name in node.by]
         self._texts = {name: _Texts(kind) for name, kind in self.by if not is_fixed(kind)}
         self._held = held

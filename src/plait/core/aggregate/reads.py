@@ -1,4 +1,4 @@
-"""Which columns an aggregate reads of its tuples, and its conditions on one row.
+"""Which columns an aggregate reads of its tuples, or a dedup of its keys, and an aggregate's conditions on one row.
 
 Columns that functions add up or compare are laid out as arrays (`core.aggregate.columns`); those whose rows a function keeps
 stay in Arrow.
@@ -15,6 +15,7 @@ from plait.core.aggregate.columns import Read, bits_of, is_fixed, ones
 from plait.core.aggregate.functions import Use, keeps_rows
 from plait.core.condition.one_row import holds
 from plait.query.aggregate import Aggregate
+from plait.query.dedup import Dedup
 from plait.query.predicate import Predicate
 
 _NONE = pa.schema([])
@@ -39,14 +40,14 @@ class Columns:
     that is also collected is read as bits and kept as a row.
     """
 
-    def __init__(self, node: Aggregate, schema: pa.Schema) -> None:
+    def __init__(self, node: Aggregate | Dedup, schema: pa.Schema) -> None:
         self.schema = schema
         fixed: dict[str, None] = {}
         varied: dict[str, None] = {}
         self.conditions: list[Predicate] = []
         for name in node.by:
             (fixed if is_fixed(schema.field(name).type) else varied)[name] = None
-        for _, function in node.compute:
+        for _, function in node.compute if isinstance(node, Aggregate) else ():
             rows = keeps_rows(function)
             for name in function.columns:
                 (varied if rows or not is_fixed(schema.field(name).type) else fixed)[name] = None

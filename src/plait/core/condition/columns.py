@@ -161,7 +161,8 @@ def text_values(expr: Expr, rows: pa.RecordBatch | pa.Table) -> pa.Array:
     if expr.op == "length":
         return pc.utf8_length(values).cast(pa.int64())
     if expr.op == "ascii_lower":
-        return pc.ascii_lower(values)
+        # A copy first: of text whose first offset is not 0 Arrow gives arrays that point beyond their bytes.
+        return pc.ascii_lower(pa.concat_arrays([values]))
     function = {"contains": pc.match_substring, "starts_with": pc.starts_with, "ends_with": pc.ends_with}[expr.op]
     return function(values, expr.pattern)
 

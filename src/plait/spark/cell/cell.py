@@ -503,13 +503,14 @@ class LivePairs(Live):
         self.shown = tuple([*i.schema.names, formats.TS] for i in bound.inputs)
         self.nothing = Results.none(bound.schema)
 
-    def columns(self, ts: Any, left: pa.Table, right: pa.Table | None) -> pa.Table:
-        """Result columns from the rows of both sides, of which the right one may be missing or not wanted."""
-        n, wanted = left.num_rows, len(self.bound.schema) - 1 - len(self.bound.inputs[0].schema)
-        columns = [ts, *(left.column(i) for i in range(len(self.bound.inputs[0].schema)))]
-        if wanted and right is None:
-            columns += [pa.nulls(n, f.type) for f in self.bound.inputs[1].schema]
-        elif wanted and right is not None:
-            columns += [right.column(i) for i in range(wanted)]
+    def columns(self, ts: Any, left: pa.Table | None, right: pa.Table | None) -> pa.Table:
+        """Result columns from the rows of both sides, of which one may be missing, and the right one not wanted."""
+        width = len(self.bound.inputs[0].schema)
+        columns = [ts]
+        for side, (rows, wanted) in enumerate(((left, width), (right, len(self.bound.schema) - 1 - width))):
+            if rows is None:
+                columns += [pa.nulls(len(ts), f.type) for f in self.bound.inputs[side].schema][:wanted]
+            else:
+                columns += [rows.column(i) for i in range(wanted)]
         arrays = [as_array(c, f.type) for c, f in zip(columns, self.bound.schema, strict=True)]
         return pa.Table.from_arrays(arrays, schema=self.bound.schema)

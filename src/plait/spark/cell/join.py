@@ -1,14 +1,14 @@
-"""A join in a cell: both sides' windows (`core.join.window`), and left rows until it is known whether they match.
+"""A join in a cell: both sides' windows (`core.join.window`), and rows until it is known whether they match.
 
 Where it runs: in the task of a cell, once a batch (`cell.step` calls `advance`), and again when the contents are built
 anew from stored chunks (`replay`). Nothing here is stored as such. The state has the tuples; both windows, their indexes
-and the marks of left rows that have matched follow from the tuples and the frontier, so they are computed again after a
+and the marks of rows that have matched follow from the tuples and the frontier, so they are computed again after a
 restart.
 
 What goes in: tuples of both inputs that lie below the frontier, each side in total order. What comes out: pairs in result
-order, for `left` and `anti` also left rows without a partner. A join's cells need not talk to one another: tuples
-are dealt out so that any pair is found in exactly one cell (`plan.layout`). For `how` other than "inner" all partners of
-a left tuple come to its cell.
+order, of some joins also rows without a partner (`query.join.How`). A join's cells need not talk to one another: tuples
+are dealt out so that any pair is found in exactly one cell (`plan.layout`), and, where it matters whether a row has found any
+partner, so that all of them come to its one cell.
 
 What it costs: each released tuple is compared with the candidates that an index or a scan of the other side's window
 gives (`core.join`). Held by tests/spark/test_joins.py and tests/spark/test_cells.py, which compare with the reference.
@@ -30,7 +30,7 @@ from plait.core.rows import NumberedRows
 from plait.encodings import as_array
 from plait.errors import DataError
 from plait.query.bind import Bound
-from plait.query.join import Join
+from plait.query.join import HOWS, Join
 from plait.spark import formats
 from plait.spark.cell.cell import LivePairs
 from plait.spark.cell.results import Results, distinct, merge_pairs
@@ -42,26 +42,22 @@ class LiveJoin(LivePairs):
     """A join's contents of one cell.
 
     Attributes:
-        how: "inner", "left", "semi" or "anti".
+        how: What its kind of join gives out.
         window: Both sides' tuples that a later tuple can still meet, with their indexes. It numbers the tuples of a side: from 0
             on, or, where windows begin at every n-th tuple, by their number in the stream (`begin`).
         rows: Of each side the whole rows, by the window's numbers: results show columns that the condition does not read.
-        first: The number of the first left row in `left_ts` and `matched`. Rows before it are decided.
-        left_ts: The ts of these left rows. They rise, so a search finds those whose time is over.
-        matched: Of the same rows, whether a partner was found.
+        noted: Of each side that this is asked of, which of the rows that may still find a partner have found one.
     """
 
     def __init__(self, bound: Bound, layout: Layout, cell: int, *, index: str = "auto") -> None:
         assert isinstance(bound.node, Join)
         assert bound.predicate is not None
         super().__init__(bound, hashes=layout.kind == "see_all")
-        self.how, self.layout, self.cell = bound.node.how, layout, cell
+        self.how, self.layout, self.cell = HOWS[bound.node.how], layout, cell
         left, right = (i.schema for i in bound.inputs)
         self.window = JoinWindow(bound.predicate, left, right, bound.node.window, index=index)
         self.rows = tuple(NumberedRows(schema) for schema in self.schemas)
-        # For left, semi and anti: of left rows that may still match, by id from `first` on, ts and whether they have.
-        self.first, self.left_ts, self.matched = 0, np.zeros(0, np.int64), np.zeros(0, bool)
-
+        self.noted = {side: Noted() for side in self.how.whole}
         self.numbers = self.window.reach.counts and self.window.reach.step > 1
         # What it would catch up by may lack chunks that were outlived: rows that came would not be counted.
         self.catches_up = not self.numbers
@@ -112,29 +108,20 @@ class LiveJoin(LivePairs):
         for input in (0, 1):
             self.rows[input].append(ready[input])
         ts = (times(ready[0]), times(ready[1]))
-        # A replay looks for pairs only where it must know again which left rows have matched.
-        probe = results or self.how != "inner"
+        # A replay looks for pairs only where it must know again which rows have matched.
+        probe = results or bool(self.noted)
         pairs = self.window.process(side, (ready[0], ready[1]), ts, stored=stored, probe=probe)
         parts = []
-        if self.how != "inner":
-            fresh = self._match(pairs, ts[0])
-            if self.how == "semi":
-                pairs = fresh
-        if results and self.how != "anti":
+        firsts = {s: noted.note(ts[s], (pairs.left, pairs.right)[s]) for s, noted in self.noted.items()}
+        if self.how.pairs == "first":
+            at = firsts[0]
+            pairs = Pairs(pairs.trigger[at], pairs.left[at], pairs.right[at])
+        if results and self.how.pairs != "none":
             parts.append(self._pairs(side, pairs))
-        if self.how in ("left", "anti"):
-            parts.append(self._unmatched(frontier))
+        for input in self.how.alone:
+            parts.append(self._unmatched(input, frontier))
         self._trim(frontier)
         return merge_pairs(parts) if results and parts else self.nothing
-
-    def _match(self, pairs: Pairs, new_ts: np.ndarray) -> Pairs:
-        """Note which left rows have found a partner; gives each one's first pair, if it had none before."""
-        self.left_ts = np.concatenate([self.left_ts, new_ts])
-        self.matched = np.concatenate([self.matched, np.zeros(len(new_ts), bool)])
-        ids, at = np.unique(pairs.left, return_index=True)
-        at = np.sort(at[~self.matched[ids - self.first]])
-        self.matched[ids - self.first] = True
-        return Pairs(pairs.trigger[at], pairs.left[at], pairs.right[at])
 
     def _pairs(self, side: np.ndarray, pairs: Pairs) -> Results:
         """Pairs as results. The trigger is the later tuple of a pair, and its key comes first in the result's key.
@@ -159,51 +146,48 @@ class LiveJoin(LivePairs):
         """The keys of rows by their numbers, as bytes."""
         return as_array(self.rows[input].take(ids, [formats.KEY]).column(0), pa.binary())
 
-    def _unmatched(self, frontier: int) -> Results:
-        """Left rows that no partner can reach any more, at the ts of their last chance.
+    def _unmatched(self, input: int, frontier: int) -> Results:
+        """Rows of one side that no partner can reach any more, at the ts of their last chance.
 
-        That is `ts + after`: a right tuple may come so much later and still meet the row. Such a result has no trigger.
-        Its key begins with (its ts, a mark that sorts after all tuples), so it stands behind all pairs of that moment.
+        That is, of a left row, `ts + after`: a right tuple may come so much later and still meet the row. Of a right row it is
+        `ts + before`. Such a result has no trigger. Its key begins with (its ts, a mark that sorts after all tuples, and the
+        left side's before the right one's), so it stands behind all pairs of that moment.
 
         At the end of input (frontier AFTER_ALL) all rows that are left come out, in this very batch.
         """
-        after = self.window.reach.back[1]  # so far back does a right tuple look
-        # Python's integers: ts + after may lie beyond the last ts, the frontier at the end of all.
-        past = int(np.searchsorted(self.left_ts, max(frontier - after, order.BEFORE_ALL), "left"))
-        if frontier == order.AFTER_ALL:
-            past = len(self.left_ts)
-        alone = np.flatnonzero(~self.matched[:past])
-        if len(alone) and int(self.left_ts[alone[-1]]) + after > order.AFTER_ALL:
+        noted = self.noted[input]
+        back = self.window.reach.back[1 - input]  # so far back do tuples of the other side look
+        past = noted.below(frontier, back)
+        alone = np.flatnonzero(~noted.matched[:past])
+        if len(alone) and int(noted.ts[alone[-1]]) + back > order.AFTER_ALL:
             raise DataError(
-                f"A result's ts, {int(self.left_ts[alone[-1]])} + {after}, lies beyond 64 bits",
+                f"A result's ts, {int(noted.ts[alone[-1]])} + {back}, lies beyond 64 bits",
                 why="a ts this near to the end of time, and a window this long, have a sum that can't be counted",
                 do="Use a shorter window, or leave such tuples out",
             )
-        ids, ts = self.first + alone, self.left_ts[alone] + after
-        rows = self.rows[0].take(ids, self.shown[0])
-        own = self._keys(0, ids)
-        self.first += past
-        self.left_ts, self.matched = self.left_ts[past:], self.matched[past:]
+        ids, ts = noted.first + alone, noted.ts[alone] + back
+        noted.forget(past)
         n = len(ts)
         if n == 0:
             return self.nothing
-        last = keys.at_last(ts)
+        rows = self.rows[input].take(ids, self.shown[input])
+        shown = self.columns(pa.array(ts), *((rows, None) if input == 0 else (None, rows)))
         place = np.arange(n)
-        return Results(self.columns(pa.array(ts), rows, None), pa.concat_arrays([last, own]), place, n + place)
+        return Results(shown, pa.concat_arrays([keys.at_last(ts, input), self._keys(input, ids)]), place, n + place)
 
     def _trim(self, frontier: int) -> None:
         """Let go of rows that no later tuple can meet.
 
         The frontier may be AFTER_ALL, which is no ts that the window can compute with: it is taken as the moment after
-        the last one. For `semi` the marks go with the rows. For `left` and `anti` they have gone in `_unmatched`.
+        the last one. Marks of rows that never come alone go with the rows. Others have gone in `_unmatched`.
         """
         if frontier > order.BEFORE_ALL:
             self.window.advance(min(frontier, order.TS_MAX + 1))
         for input in (0, 1):
             self.rows[input].expire(self.window.live_from(input))
-        if self.how == "semi":
-            gone = self.window.live_from(0) - self.first
-            self.first, self.left_ts, self.matched = self.first + gone, self.left_ts[gone:], self.matched[gone:]
+        for side, noted in self.noted.items():
+            if side not in self.how.alone:
+                noted.forget(self.window.live_from(side) - noted.first)
 
     def outlived(self, chunk: Chunk, frontier: int, steps: list[Step]) -> bool:
         """Whether no row of a chunk can be in a result that is still to come.
@@ -223,10 +207,42 @@ class LiveJoin(LivePairs):
             later = sum(step.released[input] for step, before in passed if before.frontier > max_ts)
             return later >= reach.longest
         since = frontier
-        if input == 1 and self.how != "inner":
-            # A left row that still waits must be seen to have matched, after a restart too.
-            since = reach.first(1, frontier)
+        if 1 - input in self.noted:
+            # A row of the other side that still waits must be seen to have matched, after a restart too.
+            since = reach.first(input, frontier)
         return frontier == order.AFTER_ALL or bool(max_ts < reach.first(1 - input, since))
+
+
+class Noted:
+    """Of one side's rows that may still find a partner, whether they have.
+
+    `first` is the number of the first of them; those before it are decided. `ts` rise, so a search finds those whose time is
+    over.
+    """
+
+    def __init__(self) -> None:
+        self.first, self.ts, self.matched = 0, np.zeros(0, np.int64), np.zeros(0, bool)
+
+    def note(self, new_ts: np.ndarray, matched: np.ndarray) -> np.ndarray:
+        """Rows that came, and then the numbers of rows in pairs; gives the places of pairs that are a row's first."""
+        self.ts = np.concatenate([self.ts, new_ts])
+        self.matched = np.concatenate([self.matched, np.zeros(len(new_ts), bool)])
+        ids, at = np.unique(matched, return_index=True)
+        firsts = np.sort(at[~self.matched[ids - self.first]])
+        self.matched[ids - self.first] = True
+        return firsts
+
+    def below(self, frontier: int, back: int) -> int:
+        """How many have no partner to wait for once all tuples below the frontier have come."""
+        if frontier == order.AFTER_ALL:
+            return len(self.ts)
+        # Python's integers: ts + back may lie beyond the last ts, the frontier at the end of all.
+        return int(np.searchsorted(self.ts, max(frontier - back, order.BEFORE_ALL), "left"))
+
+    def forget(self, number: int) -> None:
+        """The first few, which are decided."""
+        self.first += number
+        self.ts, self.matched = self.ts[number:], self.matched[number:]
 
 
 def _interleaved(ready: list[pa.Table]) -> np.ndarray:

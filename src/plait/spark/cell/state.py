@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 
 from plait.query.aggregate import Aggregate
 from plait.query.bind import Bound
+from plait.query.dedup import Dedup
 from plait.query.join import Asof
 from plait.query.operator import Operator
 from plait.query.row_by_row import Union
@@ -172,6 +173,10 @@ def _empty(bound: Bound, layout: Layout, cell: int, *, index: str) -> Live:
         from plait.spark.cell.union import LiveUnion
 
         return LiveUnion(bound)
+    if isinstance(bound.node, Dedup):
+        from plait.spark.cell.dedup import LiveDedup
+
+        return LiveDedup(bound)
     if isinstance(bound.node, Operator):
         from plait.spark.cell.operator import LiveOperator
 

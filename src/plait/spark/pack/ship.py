@@ -7,8 +7,8 @@ Which cells a tuple goes to is its layout's rule (`plan.layout` has the kinds):
 
     grid, see_all   by a hash of its own key: to one line of cells, or to all of them
     hash            by the values that must be equal, so equal values meet and none is copied. Only that equal values get equal
-                    words matters; whether a pair matches is still the condition's to say. Tuples of an aggregate go by the
-                    values of its key, NULL and NaN among them
+                    words matters; whether a pair matches is still the condition's to say. Tuples of an aggregate or a
+                    dedup go by the values of its key, NULL and NaN among them
     buckets         by what `route` says, which is called here, once a tuple. Bucket b lives in cell b modulo the number of cells.
                     A tuple goes to the cells of its buckets and says which these are; one that names none goes nowhere, unless
                     it may have to be shown as dropped: then one cell has it for that alone. A `route` that raises does so again
@@ -38,7 +38,8 @@ from plait.core.row_by_row import changed
 from plait.core.values import Form, compared_as, key_words
 from plait.errors import QueryError
 from plait.query.aggregate import Aggregate
-from plait.query.bind import Bound
+from plait.query.bind import Bound, label
+from plait.query.dedup import Dedup
 from plait.query.expression import Column
 from plait.query.join import Asof, Join
 from plait.query.operator import Operator
@@ -207,17 +208,11 @@ def hash_columns(bound: Bound) -> HashColumns:
     has all. Terms that are expressions, such as `a.x + 1 = b.y`, are not used.
     """
     node = bound.node
-    if isinstance(node, Aggregate):
+    if isinstance(node, (Aggregate, Dedup)):
         kinds = [bound.inputs[0].schema.field(name).type for name in node.by]
         return HashColumns((node.by,), tuple(compared_as(kind, kind) for kind in kinds))
     left, right = (i.schema for i in bound.inputs)
-    pairs: list[tuple[str, str]] = []
-    if isinstance(node, Asof):
-        pairs = list(node.by)
-    elif isinstance(node, Join) and bound.predicate is not None and bound.predicate.expr is not None:
-        for term in terms(bound.predicate.expr, (left, right)).equalities:
-            if isinstance(term.left, Column) and isinstance(term.right, Column):
-                pairs.append((term.left.name, term.right.name))
+    pairs = equal_columns(bound)
     if not pairs:
         raise QueryError(
             "layout='hash', and the query has no equality of two columns",
@@ -226,6 +221,20 @@ def hash_columns(bound: Bound) -> HashColumns:
         )
     forms = tuple(compared_as(left.field(a).type, right.field(b).type) for a, b in pairs)
     return HashColumns((tuple(a for a, _ in pairs), tuple(b for _, b in pairs)), forms)
+
+
+def equal_columns(bound: Bound) -> list[tuple[str, str]]:
+    """Of a join or an as-of join, the pairs of a left and a right column that must be equal."""
+    node = bound.node
+    if isinstance(node, Asof):
+        return list(node.by)
+    pairs: list[tuple[str, str]] = []
+    if isinstance(node, Join) and bound.predicate is not None and bound.predicate.expr is not None:
+        left, right = (i.schema for i in bound.inputs)
+        for term in terms(bound.predicate.expr, (left, right)).equalities:
+            if isinstance(term.left, Column) and isinstance(term.right, Column):
+                pairs.append((term.left.name, term.right.name))
+    return pairs
 
 
 def words(plan: HashColumns, input: int, table: pa.Table) -> np.ndarray:
@@ -293,7 +302,7 @@ def places(codes: np.ndarray, named: list[list[int] | None], cells: int) -> list
 
 def stream_name(bound: Bound, input: int) -> str:
     """What `t.stream` says."""
-    return bound.inputs[input].node.name or f"input {input}"
+    return label(bound.inputs[input], input)
 
 
 def codes_of(column: Any) -> tuple[np.ndarray, list[list[int] | None]]:

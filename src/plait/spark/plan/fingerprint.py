@@ -16,7 +16,6 @@ from plait.query.bind import Bound
 from plait.query.explain import explain
 from plait.query.operator import Operator
 from plait.query.predicate import Predicate
-from plait.query.row_by_row import Kept
 from plait.query.stream import Stream
 from plait.spark.plan import function_text, pin
 from plait.spark.plan.layout import Layout
@@ -93,13 +92,7 @@ def _conditions(operator: Bound) -> list[Predicate]:
 def _expressions(operator: Bound) -> list[Predicate]:
     """What is done to rows one by one: to those of the streams that an operator reads, and to its results."""
     steps = [step for each in operator.inputs if isinstance(each.node, Stream) for step in each.steps]
-    found: list[Predicate] = []
-    for step in (*steps, *operator.steps):
-        if isinstance(step, Kept):
-            found.append(step.condition)
-        else:
-            found += [given.value for _, given in step.columns if not isinstance(given, str)]
-    return found
+    return [value for step in (*steps, *operator.steps) for value in step.values()]
 
 
 def users_functions(operator: Bound) -> list[Any]:

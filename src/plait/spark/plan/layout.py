@@ -1,9 +1,11 @@
 """The cells of an operator: how many, and by which rule tuples are dealt out to them (`pack.ship` deals them out).
 
 grid       m x n cells; a left tuple goes to one row of them, a right one to one column, so each pair meets in exactly
-           one cell (DP-Join). m x 1 serves `left`, `semi`, `anti` and as-of: there a left tuple meets all its partners.
-hash       cells in a line; tuples go by the values that must be equal, and none is copied. Aggregates have this one, by
-           their key.
+           one cell (DP-Join). m x 1 serves `left`, `semi`, `anti` and as-of: there a left tuple meets all its partners. 1 x n
+           serves `right`, where a right one does.
+hash       cells in a line; tuples go by the values that must be equal, and none is copied. Aggregates and dedups have this
+           one, by their key; and `full`, where left and right tuples must meet all their partners. Without such values it has
+           one cell.
 buckets    cells in a line; a tuple goes to those of the buckets that `route` names.
 see_all    every cell sees every tuple and stores one in C of them (ScaleJoin), so all have the same share of the work whatever
            the rates and values. Windows that count need it, since each tuple's rank counts; for others it can be chosen.
@@ -23,11 +25,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from plait.core.join.reach import reach_of
-from plait.errors import QueryError
+from plait.errors import QueryError, counted
 from plait.models import dpjoin
 from plait.query.aggregate import Aggregate
 from plait.query.base import Query
-from plait.query.join import Asof, Join
+from plait.query.dedup import Dedup
+from plait.query.join import HOWS, Asof, Join
 from plait.query.operator import Operator
 from plait.query.row_by_row import Union
 
@@ -76,24 +79,27 @@ def mix(words: np.ndarray) -> np.ndarray:
 
 
 def choose(query: Query, wanted: str | tuple[int, int], partitions: int, parallelism: int, *, cells: int | None = None,
-           rates: tuple[float, float] | None = None) -> Layout:  # fmt: skip
+           rates: tuple[float, float] | None = None, equal: bool = False) -> Layout:  # fmt: skip
     """The layout of a query: as asked for, or as the streams' rates want it, which are taken as equal where nobody has told them.
 
-    `cells`: how many; None is one a core, and no more than there are state partitions.
+    `cells`: how many; None is one a core, and no more than there are state partitions. `equal`: the condition has an equality of
+    two columns.
     """
-    if isinstance(query, (Aggregate, Operator, Union)):
+    if isinstance(query, (Aggregate, Dedup, Operator, Union)):
         return _in_a_line(query, wanted, partitions, parallelism, cells)
     assert isinstance(query, (Join, Asof))
     counts = isinstance(query, Join) and reach_of(query.window).counts
-    one_column = query.how != "inner" or isinstance(query, Asof)
+    whole = HOWS[query.how].whole if isinstance(query, Join) else (0,)
     usual = max(1, min(parallelism, partitions))
+    if len(whole) == 2 and wanted not in ("hash", "see_all"):
+        return _both_whole(query, wanted, partitions, usual, cells, equal=equal)
     if wanted in ("hash", "see_all") or (counts and wanted == "auto"):
-        _check_alone(query, str(wanted), counts=counts, one_column=one_column)
+        _check_alone(query, str(wanted), counts=counts, whole=whole)
         kind, rows, columns = "see_all" if counts else str(wanted), cells or usual, 1
         why = _WHY[kind]
     else:
         kind = "see_all" if counts else "grid"
-        rows, columns, why = _shape(query, wanted, cells, usual, rates, one_column=one_column)
+        rows, columns, why = _shape(query, wanted, cells, usual, rates, whole=whole)
     return Layout(kind, rows, columns, cell_keys(rows * columns, partitions), why)
 
 
@@ -104,10 +110,45 @@ _WHY = {
 }
 
 
+def _both_whole(query: Join | Asof, wanted: str | tuple[int, int], partitions: int, usual: int, cells: int | None, *,
+                equal: bool) -> Layout:  # fmt: skip
+    """The cells of a join that must know of both sides' tuples whether they have found a partner.
+
+    Of a grid that is asked for the number of cells counts: tuples go by the values that must be equal. Without any there is one
+    cell.
+    """
+    if wanted in ("square", "rectangular"):
+        raise QueryError(
+            f"layout={wanted!r} for how={query.how!r}",
+            why="left tuples and right ones must each meet all their partners in one cell: they go by the values that must be "
+            "equal, and there are no rows and columns",
+            do="Use 'auto', or cells= for their number",
+        )
+    if wanted not in ("auto", "linear"):
+        rows, columns = _numbers(wanted)
+        _check_agrees(wanted, rows * columns, cells)
+        cells = rows * columns
+    if equal:
+        found = cells or usual
+        return Layout(
+            "hash", found, 1, cell_keys(found, partitions), f"{_WHY['hash']}: all partners of a tuple meet it there"
+        )
+    if (cells or 1) > 1:
+        raise QueryError(
+            f"{counted(cells or 1, 'cell')} for how={query.how!r}, and the query has no equality of two columns",
+            why="left tuples and right ones must each meet all their partners in one cell, and nothing says in which",
+            do="Use layout='auto', which has one cell; or join on an equality of two columns, too, such as l.k = r.k",
+        )
+    why = "left tuples and right ones must each meet all their partners in one cell, and no equality of columns says in which"
+    return Layout("grid", 1, 1, cell_keys(1, partitions), why)
+
+
 def _in_a_line(
     query: Query, wanted: str | tuple[int, int], partitions: int, parallelism: int, cells: int | None
 ) -> Layout:
-    """An aggregate's or an operator's cells: by key, or by bucket. Of a grid that is asked for the number of cells counts."""
+    """An aggregate's, a dedup's or an operator's cells: by key, or by bucket. Of a grid that is asked for the number of cells
+    counts.
+    """
     kind = "buckets" if isinstance(query, Operator) else "hash"
     if wanted not in ("auto", "hash"):
         if isinstance(wanted, str) and wanted in NAMES:
@@ -125,7 +166,7 @@ def _in_a_line(
     return Layout(kind, found, 1, cell_keys(found, partitions), why)
 
 
-def _check_alone(query: Join | Asof, wanted: str, *, counts: bool, one_column: bool) -> None:
+def _check_alone(query: Join | Asof, wanted: str, *, counts: bool, whole: tuple[int, ...]) -> None:
     """Refuse "hash" and "see_all" where they can't serve."""
     if wanted == "hash" and counts:
         raise QueryError(
@@ -133,26 +174,27 @@ def _check_alone(query: Join | Asof, wanted: str, *, counts: bool, one_column: b
             why="a cell must see every tuple of a stream to count the last N",
             do="Use layout='auto'",
         )
-    if wanted == "see_all" and one_column:
+    if wanted == "see_all" and whole:
         raise QueryError(
             f"layout='see_all' for how={query.how!r}"
             if isinstance(query, Join)
             else "layout='see_all' for an as-of join",
-            why="a left tuple must meet all its partners in one cell, and each cell stores a part of them",
+            why=f"{_whose(whole)} tuple must meet all its partners in one cell, and each cell stores a part of them",
             do="Use layout='linear' or 'auto'",
         )
 
 
 def _shape(query: Join | Asof, wanted: str | tuple[int, int], cells: int | None, usual: int, rates: tuple[float, float] | None, *,
-           one_column: bool) -> tuple[int, int, str]:  # fmt: skip
+           whole: tuple[int, ...]) -> tuple[int, int, str]:  # fmt: skip
     """Rows and columns of a grid, and why. The names are DP-Join's, and mean what they do on threads."""
     why = "as asked"
+    line = (1, cells or usual) if whole == (1,) else (cells or usual, 1)
     if wanted not in ("auto", "linear", "square", "rectangular"):
         rows, columns = _numbers(wanted)
         _check_agrees(wanted, rows * columns, cells)
-    elif wanted == "linear" or (wanted == "auto" and one_column):
-        rows, columns = cells or usual, 1
-        why = "linear: all partners of a left tuple meet it in one cell" if one_column else "linear"
+    elif wanted == "linear" or (wanted == "auto" and whole):
+        rows, columns = line
+        why = f"linear: all partners of {_whose(whole)} tuple meet it in one cell" if whole else "linear"
     elif wanted == "square":
         side = math.isqrt(cells or usual)
         if cells is not None and side * side != cells:
@@ -168,13 +210,19 @@ def _shape(query: Join | Asof, wanted: str | tuple[int, int], cells: int | None,
         rows, columns = dpjoin.best_layout(cells or usual, left, right)
         known = f"rates {left:g} and {right:g} tuples/s" if rates else "rates unknown, taken as equal"
         why = f"{known}, so a cell's parts of both windows are as equal as {cells or usual} cells allow"
-    if one_column and columns != 1:
+    if whole and (rows if whole == (1,) else columns) != 1:
+        line = (1, rows * columns) if whole == (1,) else (rows * columns, 1)
         raise QueryError(
             f"layout={rows}x{columns} for how={query.how!r}",
-            why="a left tuple must meet all its partners in one cell",
-            do=f"Use layout=({rows * columns}, 1) or 'auto'",
+            why=f"{_whose(whole)} tuple must meet all its partners in one cell",
+            do=f"Use layout={line} or 'auto'",
         )
     return rows, columns, why
+
+
+def _whose(whole: tuple[int, ...]) -> str:
+    """A tuple of which side must meet all its partners in one cell."""
+    return " and ".join(("a left", "a right")[side] for side in whole)
 
 
 def _check_agrees(wanted: object, has: int, cells: int | None) -> None:

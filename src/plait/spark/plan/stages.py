@@ -25,7 +25,7 @@ from plait.query.stream import Stream
 from plait.spark.cell.cell import CellPlan, closes
 from plait.spark.cell.onward import Onward
 from plait.spark.pack.pack import Frame, PackPlan
-from plait.spark.pack.ship import Shipping, shipping
+from plait.spark.pack.ship import Shipping, equal_columns, shipping
 from plait.spark.plan.layout import Layout, choose
 
 
@@ -33,7 +33,8 @@ def layouts(bound: Bound, wanted: str | tuple[int, int], partitions: int, parall
             rates: tuple[float, float] | None = None) -> list[Layout]:  # fmt: skip
     """Each operator's cells, in the order of their numbers: the last one's as asked for, and as many for the others."""
     assert isinstance(bound.node, Query)
-    found = [choose(bound.node, wanted, partitions, parallelism, cells=cells, rates=rates)]
+    equal = bool(equal_columns(bound))
+    found = [choose(bound.node, wanted, partitions, parallelism, cells=cells, rates=rates, equal=equal)]
     for inner in _inner(bound):
         found += layouts(inner, "auto", partitions, found[0].cells)
     return found

@@ -121,24 +121,37 @@ class NoPayload:
                 self._pushes.forget(gone)
 
 
-class Updater:
+class Laid:
+    """A batch's columns, laid out for a thread: `wide` and `narrow` hold those of 8 bytes and of 1 byte, which `kinds` tells
+    apart.
+    """
+
+    def __init__(self, columns: Columns, most: int) -> None:
+        kinds = [int(kind == "int64") for _, kind in columns.layout()]
+        self.kinds = np.array(kinds, np.int64)
+        self.wide = np.zeros((max(sum(kinds), 1), most), np.int64)
+        self.narrow = np.zeros((max(len(kinds) - sum(kinds), 1), most), np.uint8)
+
+    def arrays(self, n: int) -> list[np.ndarray]:
+        """The batch's columns in the order of the layout, cut to `n` tuples: views, good until the next batch."""
+        wide, narrow = list(self.wide)[::-1], list(self.narrow)[::-1]
+        return [(wide if kind else narrow).pop()[:n] for kind in self.kinds]
+
+
+class Updater(Laid):
     """One update thread's memory: its windows, a batch of tuples, and its counters.
 
-    `windows` are this thread's own, for its part of the groups. `taken.rows` is the batch: ts, origin, seq, ref.
-    `wide` and `narrow` hold the batch's columns of 8 bytes and of 1 byte, which `kinds` tells apart. `passed` is the
-    frontier it has worked up to, `rank` the number of tuples it has seen, `last` the last of them before a moment.
+    `windows` are this thread's own, for its part of the groups. `taken.rows` is the batch: ts, origin, seq, ref. `passed` is
+    the frontier it has worked up to, `rank` the number of tuples it has seen, `last` the last of them before a moment.
     """
 
     def __init__(self, number: int, windows: PaneWindows, most: int, crew: int) -> None:
+        super().__init__(windows.columns, most)
         self.number, self.windows, self.last = number, windows, Last()
         self.windows.share(crew, number)
         self.words = lines(shared.WORKER_WORDS)
         self.taken = Taken(most)
         self.tuples = self.taken.rows  # ts, origin, seq, ref
-        kinds = [int(kind == "int64") for _, kind in self.windows.columns.layout()]
-        self.kinds = np.array(kinds, np.int64)
-        self.wide = np.zeros((max(sum(kinds), 1), most), np.int64)
-        self.narrow = np.zeros((max(len(kinds) - sum(kinds), 1), most), np.uint8)
         self.passed, self.rank = BEFORE_ALL, 0
 
     def progressed(self) -> int:
@@ -147,11 +160,6 @@ class Updater:
     def counts(self) -> Counts:
         w = self.words
         return self.windows.counts + Counts(results=int(w[shared.RESULTS]), batches=int(w[shared.BATCHES]))
-
-    def arrays(self, n: int) -> list[np.ndarray]:
-        """The batch's columns in the order of the layout, cut to `n` tuples: views, good until the next batch."""
-        wide, narrow = list(self.wide)[::-1], list(self.narrow)[::-1]
-        return [(wide if kind else narrow).pop()[:n] for kind in self.kinds]
 
 
 class PaneEngine(Engine[Updater]):

@@ -62,7 +62,7 @@ class Inlets:
     def __init__(self, ground: Ground, pauser: Pauser, encoder: Encodes) -> None:
         self.gate, self.intakes, self.inputs, self.arenas = ground.gate, ground.intakes, ground.inputs, ground.arenas
         self.encoder, self._pauser, self._together, self.front = encoder, pauser, ground.together, ground.front
-        self._stall = ground.options.stall_after_s
+        self._stall, self._ties = ground.options.stall_after_s, ground.ties
         self._joining = threading.Lock()
         self._encoding = threading.Lock()  # columns' types are one for all: see `columns`
         self._next_slot = 0
@@ -99,7 +99,7 @@ class Inlets:
         self._rank(name, inlet)
         for input, slot in slots.items():
             begins = self.gate.open(
-                slot, told(name, inlet.name), origin=_origin(input, inlet.place, slot), min_ts=min_ts
+                slot, told(name, inlet.name), origin=_origin(self._ties[input], inlet.place, slot), min_ts=min_ts
             )
             self._furnish(slot, input, begins)
         inlet.slots = slots
@@ -191,7 +191,11 @@ class Inlets:
             each.place = (k + 1) * step
         with self._pauser.still():  # a merge under way holds the old ones
             self.gate.rank(
-                {slot: _origin(input, each.place, slot) for each in among for input, slot in each.slots.items()}
+                {
+                    slot: _origin(self._ties[input], each.place, slot)
+                    for each in among
+                    for input, slot in each.slots.items()
+                }
             )
 
     def _inlet(self, intake: StreamIntake, name: SourceName, released: int) -> Inlet:

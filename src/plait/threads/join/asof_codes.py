@@ -1,4 +1,4 @@
-"""What as-of compares of a row: one number for its `by` values (`core.values`).
+"""What as-of compares of a row: one number for its `by` values (`core.key_numbers`).
 
 Stands where `columns.Encoder` stands for other joins; there is no condition, so there is no kernel and nothing to widen.
 
@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from plait.core.values import KeyNumbers, compared_as
+from plait.core.key_numbers import KeyNumbers
+from plait.core.values import compared_as
 from plait.query.bind import Bound
 from plait.query.join import Asof, side_names
 from plait.threads.join.columns import Column

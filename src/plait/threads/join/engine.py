@@ -31,8 +31,8 @@ from plait.threads.ground import Ground
 from plait.threads.input.arenas import Arenas
 from plait.threads.input.push import Pusher
 from plait.threads.join import serve
-from plait.threads.join.asof import LAST_ID, LAST_REF
 from plait.threads.join.asof_codes import AsofCodes
+from plait.threads.join.asof_memory import AsofMemory, right_first
 from plait.threads.join.columns import Encoder, Kernels
 from plait.threads.join.loop import words as o
 from plait.threads.join.loop.emitter import emit_tuples
@@ -124,18 +124,20 @@ class Windows:
         return told
 
     def keep_latest(self, payload: Payload) -> int:
-        """As-of: of the right rows all workers have passed, keep those that are the last of their value; gives how many.
+        """As-of: of the right rows all workers have passed, keep those that a later result may name; gives how many.
 
-        `payload` is the right stream's. A right row is needed if it is in a worker's table, or if a result that names
-        it lies in a ring and was not taken. Rows after the last ts that all workers have passed are left alone.
+        `payload` is the right stream's. A right row is needed if it is in a worker's memory, or if a result that names
+        it lies in a ring and was not taken. Rows after the last ts that all workers have passed are left alone. Where both sides
+        are one stream, its rows are needed as left ones, too.
         """
         with self._pauser.still():
             found = []
             for worker in self.workers:
                 w = worker.words
-                found.append(worker.pairs[LAST_REF][worker.pairs[LAST_ID] > 0])
+                assert worker.asof is not None
                 unread = np.arange(int(w[o.OUT_HEAD]), int(w[o.EMIT_TAIL])) & int(w[o.OUT_MASK])
-                found.append(worker.out[unread, o.E_RIGHT])
+                for side in (0, 1) if worker.asof.one_stream else (1,):
+                    found += [worker.asof.named(side), worker.out[unread, o.E_LEFT + side]]
             refs = np.unique(np.concatenate(found))
             refs = refs[refs >= 0]
             payload.keep(refs, min(int(w.words[o.LAST_TS]) for w in self.workers))
@@ -143,7 +145,8 @@ class Windows:
 
     @property
     def nbytes(self) -> int:
-        return sum(s.nbytes for side in self.segments for s in side)
+        kept = sum(worker.asof.nbytes for worker in self.workers if worker.asof is not None)
+        return kept + sum(s.nbytes for side in self.segments for s in side)
 
 
 class JoinEngine(Engine[Worker]):
@@ -160,7 +163,8 @@ class JoinEngine(Engine[Worker]):
         assert isinstance(query, (Join, Asof))
         count, most = len(made.seats), min(options.batch or BATCH, 1 << 14)
         ground = Ground(bound, schemas, options, together, readers=count + made.emitter, most=most, events=o.EVENTS,
-                        switches=options.elastic is not None)  # fmt: skip
+                        switches=options.elastic is not None,
+                        ties=(1, 0) if isinstance(query, Asof) and right_first(query) else (0, 1))  # fmt: skip
         encoder = _encoder(bound, options)
         segments = _segments(query, made, encoder)
         rings = options.unread_results // (count + len(made.mergers))
@@ -194,7 +198,7 @@ class JoinEngine(Engine[Worker]):
         self._table = np.zeros((count, serve.T_FIELDS), np.int64)
         if epochs is not None:
             for worker in workers:
-                worker.words[o.SLICED], worker.words[o.ASOF] = address(epochs.words), int(isinstance(query, Asof))
+                worker.words[o.SLICED] = address(epochs.words)
                 self._table[worker.number] = worker.tabled()
 
     # --- workers ---
@@ -297,7 +301,18 @@ def _workers(query: Join | Asof, plan: Plan, encoder: Encoder | AsofCodes, segme
     while room < max(unread, 1024):
         room *= 2
     return [
-        Worker(k, plan, segments, encoder, reach, query.how, most=most, results=room, arena_mask=arena_size - 1)
+        Worker(
+            k,
+            plan,
+            segments,
+            encoder,
+            reach,
+            query.how,
+            most=most,
+            results=room,
+            arena_mask=arena_size - 1,
+            asof=AsofMemory(query) if isinstance(query, Asof) else None,
+        )
         for k in range(len(plan.seats))
     ]
 

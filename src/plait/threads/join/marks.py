@@ -49,7 +49,7 @@ def spread(
     side = entries[o.E_TRIGGER] & 1
     whole = entries[o.E_PARTNER] == o.WHOLE
     columns = {
-        "ts": pa.array(entries[o.E_TS]),
+        "ts": pa.array(entries[o.E_TS].copy()),  # the entries are overwritten by the next ones
         MARK: pa.StructArray.from_arrays(
             [
                 pa.array(streams).take(pa.array(side)),

@@ -22,6 +22,7 @@ from plait.order import BEFORE_ALL
 from plait.query.join import HOWS
 from plait.threads import words as shared
 from plait.threads.join.asof_codes import AsofCodes
+from plait.threads.join.asof_memory import AsofMemory
 from plait.threads.join.columns import Column, Encoder, Kernels
 from plait.threads.join.loop import feed, gather, grid
 from plait.threads.join.loop import segment as seg
@@ -39,9 +40,9 @@ MERGED = 4096  # results that a merger takes at once, at most
 class Segment:
     """One window segment.
 
-    `side`: whose tuples, 0 left or 1 right. `sharers`: how many workers use it. `matched`: rows have a flag of each
-    sharer's, where a join notes which have found a partner. `stays_us`: how long a row is met, for the guess in `_expected`. `block` is what compiled code
-    gets; `arrays` and `columns` keep alive what it points to.
+    `side`: whose tuples, 0 left or 1 right. `sharers`: how many workers use it. `matched`: rows have a flag of each sharer's,
+    where a join notes which have found a partner. `stays_us`: how long a row is met, for the guess in `_expected`. `block` is
+    what compiled code gets; `arrays` and `columns` keep alive what it points to.
     """
 
     def __init__(
@@ -193,15 +194,16 @@ class Worker:
     """The memory of one worker: `words`, the arrays of its batch, its ring of results.
 
     `batch`: rows B_* of `loop.words`, a column a tuple. `probes[side]`: rows P_*. `usable[side]`: whether a probe may
-    be looked up in an index. `pairs`: four rows, candidates and then results; as-of uses it as its table. `over`,
+    be looked up in an index. `pairs`: four rows, candidates and then results. `asof`: what an as-of join's worker keeps. `over`,
     `ranges`, `walk`, `tally`: scratch of the probing functions. `out`: the ring of results, one entry a row.
     `columns[side]`: the batch's leaf columns.
     """
 
     def __init__(self, number: int, plan: Plan, segments: tuple[list[Segment], list[Segment]], encoder: Encoder | AsofCodes,
-                 reach: Reach | int, how: str, *, most: int, results: int, arena_mask: int) -> None:  # fmt: skip
+                 reach: Reach | int, how: str, *, most: int, results: int, arena_mask: int,
+                 asof: AsofMemory | None = None) -> None:  # fmt: skip
         seat = plan.seats[number]
-        self.number, self.encoder, self.most = number, encoder, most
+        self.number, self.encoder, self.most, self.asof = number, encoder, most, asof
         self.words = w = lines(o.WORDS)
         self.block = np.zeros(256, np.int64)
         self.batch = np.zeros((o.B_ROWS, most), np.int64)
@@ -222,6 +224,7 @@ class Worker:
         w[o.WANTED] = KINDS[encoder.usual_index]
         w[o.DIMENSIONS], w[o.BANDS] = len(encoder.dimensions), address(self.bands)
         w[o.BAND_TERMS] = int(encoder.has_bands)
+        w[o.ASOF] = 0 if asof is None else address(asof.block)
         for side in (0, 1):
             w[o.SEGMENT + side] = address(segments[side][seat.segment[side]].block)
             w[o.SHARER + side] = plan.sharers(side, seat.segment[side]).index(number)
@@ -294,10 +297,13 @@ class Worker:
         return int(w[o.RANK]) + int(w[o.EMIT_TAIL]) + int(w[shared.BATCHES])
 
     def grow_pairs(self) -> None:
-        """Twice as many pairs, the old ones kept: as-of's table lies there.
+        """Twice as many pairs; of an as-of join more room in its memory. What was there is kept.
 
         By the worker itself, which is outside its loop. Only `Windows.keep_latest` reads them besides, while all stand still.
         """
+        if self.asof is not None:
+            self.asof.grow(int(self.words[o.NEED]))
+            return
         grown = np.zeros((4, 2 * self.pairs.shape[1]), np.int64)
         grown[:, : self.pairs.shape[1]] = self.pairs
         self.pairs = grown

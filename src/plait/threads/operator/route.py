@@ -17,7 +17,7 @@ import pyarrow as pa
 from plait.core.operator.buckets import Rows, routed
 from plait.core.operator.compiled import Made
 from plait.errors import PlaitError, user_raised
-from plait.query.bind import Bound
+from plait.query.bind import Bound, label
 from plait.query.operator import Operator
 
 SEVERAL = "several"
@@ -49,7 +49,7 @@ class Router:
         """`made`: the compiled functions, if there are; `go_plain` gives them up when rows come that they can't read."""
         assert isinstance(bound.node, Operator)
         self.node, self.made, self._go_plain, self._plain = bound.node, made, go_plain, made is None
-        self.names = tuple(i.node.name or f"input {n}" for n, i in enumerate(bound.inputs))
+        self.names = tuple(label(i, n) for n, i in enumerate(bound.inputs))
         self._one = threading.Lock()  # the user's function is called by one thread at a time, as it would be in a loop
 
     def columns(self, side: int) -> list[tuple[str, Any]]:

@@ -4,12 +4,13 @@ Each worker says up to which trigger it is done: a punctuation. So of what the r
 worker whose ring is empty can still come with less: that is what its punctuation says. One whose ring has something can't,
 done or not: so a worker that waits for room, in the midst of a trigger even, is never waited for.
 
-Precision is the caller's, in two numbers (`Precision`). `every`: STRICT compares trigger and partner; k > 0 takes, between
-two multiples of k triggers, what each worker has, worker by worker (k = 1: triggers in order, partners as they come); NEVER
-takes whatever is there. `block`, with k = 1: within a trigger, the same between two multiples of so many tuples of the other
-stream. Unmatched rows, which have no trigger, stand at their moment all the same. One that several workers compare is
-a result if all of them have put it into their rings (`words.ALONE`): it stands at one place in each, so they come together. What is taken between two cuts, a stretch,
-is taken from one ring without looking at the others again: that is what a lower precision saves here.
+Precision is the caller's, in two numbers (`Precision`). `every`: STRICT compares trigger and partner; k > 0 takes, between two
+multiples of k triggers, what each worker has, worker by worker (k = 1: triggers in order, partners as they come); NEVER takes
+whatever is there. `block`, with k = 1: within a trigger, the same between two multiples of so many tuples of the other stream.
+Unmatched rows, which have no trigger, stand at their moment all the same. One that several workers compare is a result if all
+of them have put it into their rings (`words.ALONE`): it stands at one place in each, so they come together. What is taken
+between two cuts, a stretch, is taken from one ring without looking at the others again: that is what a lower precision saves
+here.
 
 Whoever reads results gathers from all workers; or from mergers, which gather from workers or other mergers, each in a thread
 of its own (`work_merger`), and publish what they have as workers do: to whom it gathers for, a merger's memory is a

@@ -38,7 +38,8 @@ PROBE_AT: Final = 60
 NCOLS: Final = 62
 ALIVE: Final = 64  # which column says whether a row can match at all; -1: all can
 NOTED: Final = 66  # 1 if it is noted which rows of this side have found a partner
-ALONE: Final = 68  # 0, or rows of this side that have found none are results, if so many workers say it: all that compare them
+# 0, or rows of this side that have found no partner are results, if so many workers say it: all that compare them.
+ALONE: Final = 68
 FEED: Final = (
     70  # distribution tree: address of the feed it reads from (0: the gate), and of the one it writes (0: none)
 )
@@ -53,7 +54,9 @@ CREW: Final = 77  # how many workers there are
 SLICED: Final = (
     78  # address of the epochs' words (`threads.gate.epochs`), where threads serve shares by turns; 0: one each
 )
-ASOF: Final = 79  # sliced: 1 if the loop is `asof.work_asof`
+ASOF: Final = (
+    79  # address of what an as-of join's worker keeps (`asof_memory`), whose loop is `asof.work_asof`; 0: no such join
+)
 LEFT_SIZES: Final = 80  # bytes a value, by column; then the right side's
 MAX_COLS: Final = 24  # of one side
 COLUMNS: Final = 128  # addresses of the batch's columns, MAX_COLS of the left side, then as many of the right
@@ -106,7 +109,7 @@ ENDED: Final = 234
 FED: Final = 235  # tuples of the batch that were handed down
 READ_COUNTS: Final = 236  # address of int64[slots]: distribution tree, tuples of each source taken
 AT_RANK: Final = 237  # the rank of the tuple at AT
-UNDECIDED: Final = 238  # by side: rows below have been decided: matched, or given out as unmatched; where ALONE asks for it
+UNDECIDED: Final = 238  # by side, where ALONE asks for it: rows below are decided: matched, or given out as unmatched
 OWN: Final = 240  # to 287: words of a loop of a strategy's own; or, sliced, what `threads.gate.epochs.take` keeps
 # Or, with an Emitter, by side: the rank below which a feed brings nothing more, how many left tuples lie below it, the last ts.
 HEARD_RANK: Final = 240
@@ -171,8 +174,8 @@ P_FROM, P_UNTIL, P_STORE, P_TAIL = range(
 P_ROWS: Final = 17
 
 # An entry of the results' ring: ts, 2 * rank + side of the trigger, the partner's number in its stream, and both rows'
-# references. A row that found none has UNMATCHED + side in the place of a trigger, and its own number. A mark has no rows; its partner is the last number of the other
-# stream that the trigger was compared with, or WHOLE: with all.
+# references. A row that found none has UNMATCHED + side in the place of a trigger, and its own number. A mark has no rows; its
+# partner is the last number of the other stream that the trigger was compared with, or WHOLE: with all.
 E_TS, E_TRIGGER, E_PARTNER, E_LEFT, E_RIGHT = range(5)
 E_WORDS: Final = 5
 UNMATCHED: Final = 2**62

@@ -46,7 +46,10 @@ def strategy(wish: Wish) -> tuple[str, str]:
         return "dpjoin", f"a {wish.kind} join needs workers that hold a row until all its partners have come"
     if wish.kind != "inner":
         side, line = ("right", "1 x n") if whole(wish.kind) == (1,) else ("left", "m x 1")
-        return "dpjoin", f"a {wish.kind} join needs all partners of a {side} row at one worker, which layout {line} gives"
+        return (
+            "dpjoin",
+            f"a {wish.kind} join needs all partners of a {side} row at one worker, which layout {line} gives",
+        )
     return (
         "scalejoin",
         f"{wish.workers} workers, an inner join: every worker gets the same share whatever the rates and values",

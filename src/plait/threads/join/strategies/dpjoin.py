@@ -14,9 +14,9 @@ on Multicores», IEEE ISPA 2014; section 4.
 Invariant: the pair (x, y) is compared by the one worker at (row of x, column of y), at its later tuple: both tuples
 are in that worker's segments, and in no other worker's together.
 
-m x 1 keeps all partners of a left row with one worker, which left, semi and anti joins need; 1 x n those of a right row, for right
-joins. A full join has any layout: each worker of a row holds its left tuples until their time is up, each of a column its right
-ones, and a tuple is alone if none of them has found a partner (`loop.gather`). `layout="auto"` is
+m x 1 keeps all partners of a left row with one worker, which left, semi and anti joins need; 1 x n those of a right row, for
+right joins. A full join has any layout: each worker of a row holds its left tuples until their time is up, each of a column its
+right ones, and a tuple is alone if none of them has found a partner (`loop.gather`). `layout="auto"` is
 `threads.join.strategies.choice`'s.
 
 Tuples come in one of two ways. With `emitter=True`, the paper's (`loop.grid`): an Emitter sends each to the first worker of its
