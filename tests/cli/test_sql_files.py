@@ -70,7 +70,10 @@ def test_an_input_tells_columns_too(tmp_path: Path) -> None:
     assert rows(done.stdout)[0] == (1, 1, 1)
     missing = command("run", file, "-q")
     assert missing.returncode == 2
-    assert "nothing tells what a join calls the column 'ts'" in missing.stderr
+    assert (
+        "near.sql: stream 'trades' has no data. Give it a path in the file, or pass --input trades=PATH"
+        in missing.stderr
+    )
 
 
 def test_a_query_of_the_toml_can_be_named(tmp_path: Path) -> None:

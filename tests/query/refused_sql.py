@@ -154,9 +154,15 @@ COLUMNS = {
         do="AS other",
     ),
     "a column of a join that nothing tells": refused(
-        sql("SELECT b.y FROM bare b JOIN quotes q ON b.ts = q.ts"),
+        sql("SELECT y FROM (SELECT * FROM bare b JOIN quotes q ON b.ts = q.ts)"),
         "what a join calls the column 'y'",
         do="schema={...}",
+    ),
+    "a column of which nothing tells whose it is": refused(
+        sql("SELECT y FROM bare a JOIN bare b ON a.ts = b.ts"),
+        "SELECT «y» FROM bare a JOIN bare b ON a.`: nothing tells which table has the column 'y'",
+        why="a and b declare no columns",
+        do="Write which one",
     ),
     "* of what is not declared": refused(
         sql("SELECT *, 1 AS one FROM bare"), "which columns * stands for", do="schema"

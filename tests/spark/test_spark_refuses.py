@@ -69,4 +69,6 @@ def refused(code: str, given: dict[str, Any], folder: Path) -> None:
     """Spark says it when the DataFrame is made, or when the query starts."""
     exec(code, given)
     writer = given["refused"].writeStream.format("noop").outputMode(given["mode"])
-    writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start().awaitTermination()
+    writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(
+        availableNow=True
+    ).start().awaitTermination()

@@ -13,6 +13,7 @@ Columns that a stream does not declare are those of its rows. Held by tests/cli/
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from plait.cli import toml_file
@@ -56,11 +57,8 @@ def load(file: Path, inputs: Mapping[str, str]) -> Job:
     def build(nodes: Mapping[str, Node], rows: Callable[[str], Feed | None]) -> Query:
         return _query(file, text, nodes, inputs, rows)
 
-    return (
-        toml_file.described(file, head, build)
-        if head
-        else toml_file.described(beside, toml_file.content(beside), build)
-    )
+    place, told = (file, head) if head else (beside, toml_file.content(beside))
+    return replace(toml_file.described(place, told, build), title=file.name)
 
 
 def _head(text: str) -> str:

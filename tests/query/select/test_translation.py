@@ -369,6 +369,32 @@ def test_columns_that_a_stream_does_not_declare() -> None:
     assert known == plait.join(open_, quotes, within=0).select(k="open_k")
 
 
+def test_columns_that_a_text_names_are_all_that_a_join_of_undeclared_streams_has() -> None:
+    one, two = plait.stream("one", unit="s"), plait.stream("two", time="at", unit="s")
+    text = """SELECT one.a, count(*) AS n FROM one JOIN two t ON one.k = t.k AND abs(one.ts - t.at) <= INTERVAL 5 SECONDS
+              WHERE t.v > 3 GROUP BY window(ts, '9 s'), one.a HAVING n > 1"""
+    by_hand = plait.join(
+        one.select("ts", "a", "k"), two.select("at", "k", "v").where("v > 3"), on="one.k = two.k", within="5s"
+    )
+    with pytest.raises(plait.QueryError, match="window is of the rows' event time"):
+        plait.sql(text, streams=[one, two])  # `ts` alone is `one`'s, which is not the row's
+    text = (
+        text.replace("FROM one JOIN two t ON", "FROM (SELECT one.a, t.v FROM one JOIN two t ON")
+        .replace(
+            "WHERE t.v > 3 GROUP BY window(ts, '9 s'), one.a", ") AS both WHERE v > 3 GROUP BY window(ts, '9 s'), a"
+        )
+        .replace("SELECT one.a, count", "SELECT a, count")
+    )
+    pairs = plait.join(one.select("ts", "a", "k"), two.select("at", "v", "k"), on="one.k = two.k", within="5s")
+    counts = plait.aggregate(
+        pairs.select("a", "v").named("both").where("v > 3"), size="9s", by="a", compute={"n": plait.count()}
+    )
+    assert plait.sql(text, streams=[one, two]) == counts.where("n > 1").select("a", "n")
+    rows = {"one": {"ts": [1, 2], "k": [1, 1], "a": ["x", "x"], "z": [0, 0]}, "two": {"at": [3], "k": [1], "v": [4]}}
+    assert plait.sql(text, streams=[one, two]).reference(rows)["n"].to_pylist() == [2]
+    assert by_hand.reference(rows).num_rows == 2
+
+
 def test_a_hand_written_condition_in_python_gives_the_same_rows() -> None:
     rows = {
         "quotes": {"ts": [1, 2, 9], "k": ["a", "b", "a"], "x": [1.0, 2.0, 3.0], "n": [1, 2, 3]},

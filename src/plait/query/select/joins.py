@@ -8,7 +8,7 @@ WHERE filters what the join gives.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Final
 
@@ -16,11 +16,13 @@ from sqlglot import exp
 
 from plait.query.bind import pair_names
 from plait.query.join import HOWS, Asof, Join, asof, join, side_names
+from plait.query.row_by_row import base
 from plait.query.select import expressions
 from plait.query.select.bounds import Bound, Bounds, Placed, Reach, reach
-from plait.query.select.relation import OWN, TS, Clock, Part, Relation
+from plait.query.select.relation import OWN, TS, Clock, Part, Relation, named
 from plait.query.select.source import Source, identifier
 from plait.query.sql import DIALECT
+from plait.query.stream import Stream
 
 _HOWS: Final = {
     ("", ""): "inner", ("", "INNER"): "inner", ("", "CROSS"): "inner",
@@ -41,6 +43,8 @@ def read(source: Source, select: exp.Select, table: Callable[[exp.Expr], Relatio
     clauses = select.args.get("joins") or []
     tables = [table(select.args["from_"].this), *(table(each.this) for each in clauses)]
     _check_names(source, tables, [select.args["from_"].this, *(each.this for each in clauses)])
+    if clauses and not isinstance(select.expressions[0], exp.Star):
+        tables = [_closed(source, select, each, tables) for each in tables]
     where = select.args.get("where")
     parts = expressions.conjuncts(where.this if where else None)
     for part in parts:
@@ -128,6 +132,42 @@ def _check_names(source: Source, tables: list[Relation], nodes: list[exp.Expr]) 
                 node, f"two tables of one FROM are called {name!r}", do=f"Give one another name: {name} AS other"
             )
         seen.add(name.lower())
+
+
+def _closed(source: Source, select: exp.Select, table: Relation, tables: list[Relation]) -> Relation:
+    """A stream that declares no columns has those that the text names, and its time. So a join can tell what it calls them."""
+    if table.columns is not None or not isinstance(base(table.node), Stream) or table.parts[0].hidden:
+        return table
+    known = {name.lower() for each in tables for name in each.columns or each.clocks}
+    open_ = [each for each in tables if each.columns is None]
+    aliases = {each.alias.lower() for each in select.expressions if isinstance(each, exp.Alias)}
+    own = base(table.node)
+    assert isinstance(own, Stream)
+    names = {own.time: own.time}
+    for column, clause in _mentioned(select):
+        name = column.name.lower()
+        if column.table.lower() == table.parts[0].name.lower():
+            names.setdefault(column.name, column.name)
+        elif not column.table and name not in known and not (clause in ("group", "having") and name in aliases):
+            if len(open_) > 1:
+                raise source.refuse(
+                    column,
+                    f"nothing tells which table has the column {column.name!r}",
+                    why=f"{' and '.join(each.parts[0].name for each in open_)} declare no columns",
+                    do="Write which one, or declare them: plait.stream(..., schema={...})",
+                )
+            names.setdefault(column.name, column.name)
+    return named(table.node.select(*names), table.parts[0].name, tuple(names), table.clocks)
+
+
+def _mentioned(select: exp.Select) -> Iterator[tuple[exp.Column, str]]:
+    """The columns that a SELECT names itself, and in which clause; those of its subqueries are theirs."""
+    for clause in ("expressions", "joins", "where", "group", "having"):
+        given = select.args.get(clause) or []
+        for node in given if isinstance(given, list) else [given]:
+            for each in node.walk(prune=lambda inner: isinstance(inner, (exp.Subquery, exp.Table))):
+                if isinstance(each, exp.Column) and not isinstance(each.this, exp.Star):
+                    yield each, clause
 
 
 def _table_of(source: Source, tables: list[Relation], column: exp.Column) -> int:

@@ -106,9 +106,8 @@ class Relation:
             if found is None:
                 raise self._unknown(source, column, [part])
         else:
-            options = {
-                f"{part.name}.{column.name}": name for part in self.parts if (name := _in_part(part, column.name))
-            }
+            found_in = {f"{part.name}.{column.name}": _in_part(part, column.name) for part in self.parts}
+            options = {where: name for where, name in found_in.items() if name is not None}
             own = self.columns is not None and column.name.lower() == TS and TS in self.columns
             if len(options) == 1:
                 found = next(iter(options.values()))
