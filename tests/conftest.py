@@ -1,4 +1,5 @@
 import functools
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -58,6 +59,12 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     # quarter of what all of Spark's tests take. Marked as each is collected, which is before xdist reads the groups.
     if item.get_closest_marker("spark") and not item.get_closest_marker("xdist_group"):
         item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+def pytest_collection_finish() -> None:
+    # What is imported and collected by now stays to the end, and is most of what Python's collector would walk each time.
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
