@@ -79,6 +79,7 @@ def spark_cases(*, quick: bool) -> list[tuple[str, str]]:
 
 
 def check_spark(spark: Any, name: str, way: str, folder: Path) -> None:
+    spark.conf.set("spark.sql.shuffle.partitions", "2")  # part of what is recorded, and tests before this one may have set it
     got, wrong = record.spark_hash(spark, name, way, ENTRIES[name], folder / "rows")
     if got != ENTRIES[name]["spark"][way]:
         wrong.append(f"Spark, {way}: keys: recorded {ENTRIES[name]['spark'][way]}, now {got} (None: refused)")
