@@ -33,7 +33,7 @@ INSIDE = {"declared": True, "max_rows": 6}
 
 @st.composite
 def chains(draw: st.DrawFn) -> Case:
-    """An aggregate or a dedup of a join, an aggregate or a dedup, or such a query joined with itself; and what the reference says."""
+    """An aggregate or a dedup of a join, an aggregate or a dedup, or such a query joined with itself, and its reference."""
     case = draw(
         st.one_of(
             strategies.time_joins(**INSIDE),
