@@ -351,7 +351,8 @@ def test_state_written_is_what_came_and_state_held_is_the_window(window: str) ->
         kept.append(sum(store.dropped for store in grid.stores))
     settled, last = slice(TICKS // 3, TICKS // 2), slice(-TICKS // 6, None)
     assert max(held[TICKS // 3 :]) <= 240
-    assert max(held[settled]) == max(held[last])
+    # Over few windows the fullest moment is not always met: a leak of a row a turn would be more than this.
+    assert abs(max(held[settled]) - max(held[last])) <= (0 if SOAK else 5)
     assert max(manifests[last]) <= max(manifests[settled]) + 40  # numbers grow a digit
     assert sum(kept) + held[-1] == TICKS * (10 * copies + 20)
 
