@@ -209,11 +209,17 @@ def test_a_stream_joined_with_itself(duck: Any) -> None:
 # --- as-of --------------------------------------------------------------------------------------------------
 
 
-def asof_sql(by: Sequence[str], age: int | None, how: str) -> str:
+#: Of each left tuple the place of the last one at its ts, of either stream: as far as `exact` looks.
+UPTO = """(select a.*, (select max(p) from (select ts, pos as p from a union all select ts, pos from b) w where w.ts <= a.ts)
+          as upto from a)"""
+
+
+def asof_sql(by: Sequence[str], age: int | None, how: str, exact: bool) -> str:
     """`pos` is unique over both streams, so DuckDB's ASOF finds the last tuple before, of whatever ts."""
     equal = " and ".join(f"l.{column} = r.{column}" for column in by) or "true"
     young = "true" if age is None else f"l.ts - r.ts <= {age}"
-    found = f"select l.pos as lpos, r.pos as rpos from a l asof join b r on {equal} and l.pos >= r.pos where {young}"
+    left, upto = (UPTO, "upto") if exact else ("a", "pos")
+    found = f"select l.pos as lpos, r.pos as rpos from {left} l asof join b r on {equal} and l.{upto} >= r.pos where {young}"
     kind = "left join" if how == "left" else "join"
     return (f"select l.ts, {LEFT}, {RIGHT} from a l {kind} ({found}) f on f.lpos = l.pos "
             f"left join b r on r.pos = f.rpos order by l.pos")  # fmt: skip
@@ -221,14 +227,15 @@ def asof_sql(by: Sequence[str], age: int | None, how: str) -> str:
 
 @settings(max_examples=examples(30))
 @given(data=SMALL, by=st.sampled_from(((), ("k",), ("s", "w"))), age=st.sampled_from((None, 0, 2, 5)),
-       how=st.sampled_from(("left", "inner")))  # fmt: skip
-def test_asof(duck: Any, data: Tables, by: tuple[str, ...], age: int | None, how: str) -> None:
-    check(duck, plait.asof(A, B, by=list(by), within=age, how=how), data, asof_sql(by, age, how))
+       how=st.sampled_from(("left", "inner")), exact=st.booleans())  # fmt: skip
+def test_asof(duck: Any, data: Tables, by: tuple[str, ...], age: int | None, how: str, exact: bool) -> None:
+    check(duck, plait.asof(A, B, by=list(by), within=age, how=how, exact=exact), data, asof_sql(by, age, how, exact))
 
 
+@pytest.mark.parametrize("exact", [True, False])
 @pytest.mark.parametrize("by", [(), ("k",), ("s", "w")])
-def test_asof_over_many_rows(duck: Any, by: tuple[str, ...]) -> None:
-    check(duck, plait.asof(A, B, by=list(by), within=30), LARGE, asof_sql(by, 30, "left"))
+def test_asof_over_many_rows(duck: Any, by: tuple[str, ...], exact: bool) -> None:
+    check(duck, plait.asof(A, B, by=list(by), within=30, exact=exact), LARGE, asof_sql(by, 30, "left", exact))
 
 
 # --- aggregates ---------------------------------------------------------------------------------------------
