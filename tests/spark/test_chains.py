@@ -33,8 +33,8 @@ INSIDE = {"declared": True, "max_rows": 6}
 
 @st.composite
 def chains(draw: st.DrawFn) -> Case:
-    """An aggregate or a dedup of a join, an aggregate or a dedup, or such a query joined with itself; the reference says what comes
-    out.
+    """An aggregate or a dedup of a join, an aggregate or a dedup, or such a query joined with itself; the reference says what
+    comes out.
     """
     case = draw(
         st.one_of(

@@ -13,10 +13,10 @@ import pytest
 from tests.reference.judge import assert_same
 
 import plait
-from plait.threads.join.memory import Segment
 from plait.threads import engine
 from plait.threads.join.loop import segment as seg
 from plait.threads.join.loop import words as o
+from plait.threads.join.memory import Segment
 
 SOURCES = ("p", "q", "r")
 
@@ -159,6 +159,16 @@ def test_rows_of_both_sides_wait_for_partners(plan: dict[str, Any], how: str) ->
         assert sorted(as_rows(got)) == as_rows(want)
         if order == "strict":
             assert_same(got, want)
+
+
+@pytest.mark.parametrize("strategy", ["scalejoin", "splitjoin"])
+def test_other_strategies_refuse_rows_that_wait_on_either_side(strategy: str) -> None:
+    with pytest.raises(plait.QueryError, match=r"can't serve a right join. A right row's partners.*layout 1 x n"):
+        query("band", "time", "right").on_threads(strategy=strategy, workers=2)
+    with pytest.raises(
+        plait.QueryError, match=r"can't serve a full join. A row is held by one worker.*say whether it is alone"
+    ):
+        query("band", "time", "full").on_threads(strategy=strategy, workers=2)
 
 
 @pytest.mark.parametrize(("how", "layout"), [("left", (2, 1)), ("right", (1, 2)), ("full", (2, 2)), ("full", (1, 1))])
