@@ -3,6 +3,10 @@
 
 BIN := .venv/bin
 
+# Python keeps the bytecode of what it imports, whatever the shell says: each worker, and each process that a test starts, would
+# compile all of plait and of the tests anew.
+test soak kafka: export PYTHONDONTWRITEBYTECODE :=
+
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 

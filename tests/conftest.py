@@ -1,4 +1,5 @@
 import functools
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -24,6 +25,9 @@ settings.load_profile("plait-ci" if os.environ.get("CI") == "true" and not SOAK 
 # would take half of the suite's time, and change nothing that a test could see. Through the environment, since many are
 # started by processes of their own; a user's own words come last, and win.
 QUICK_JAVA = "-XX:TieredStopAtLevel=1"
+# With one compiler there is so little room for machine code that a thread does nothing but make some; and Spark's classes have
+# been verified often enough.
+QUICK_JAVA += " -XX:ReservedCodeCacheSize=240m -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 OWN_JAVA = os.environ.get("SPARK_SUBMIT_OPTS", "")
 if "GC" not in OWN_JAVA:  # a JVM takes one collector only
     QUICK_JAVA += " -XX:+UseSerialGC"
@@ -58,6 +62,12 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     # quarter of what all of Spark's tests take. Marked as each is collected, which is before xdist reads the groups.
     if item.get_closest_marker("spark") and not item.get_closest_marker("xdist_group"):
         item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+def pytest_collection_finish() -> None:
+    # What is imported and collected by now stays to the end, and is most of what Python's collector would walk each time.
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -192,6 +192,7 @@ LEFT_OUT = {
     ("spark.md", 2): "one line for each of several events; the docstrings' examples write them",
     ("spark.md", 4): "runs until somebody stops it; the docstring of scaling does the same",
     ("spark.md", 5): "goes on from a query that has stopped; the docstring of relayout does the same",
+    **{("spark-refuses.md", at): "tests/spark/test_spark_refuses.py runs the page" for at in range(11)},
 }
 
 

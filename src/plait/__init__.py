@@ -5,7 +5,7 @@ sizes, arrival times, failures and rescaling change when a result appears, never
 
     stream                              declare an input
     join, asof, aggregate, dedup,       describe what to compute; each gives a `Query`
-    operator
+    union, operator
     sql                                 all of these as one SELECT
     count, sum, mean, ... custom        what an aggregate computes
     text, minimum, maximum              parts of conditions

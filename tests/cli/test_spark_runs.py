@@ -35,7 +35,7 @@ kind = "join"
 left = "stream_r"
 right = "stream_s"
 on = "abs(l.x - r.a) <= 300 and abs(l.y - r.b) <= 300"
-within = "5s"
+within = "1s"
 
 [output]
 path = "near.parquet"

@@ -178,20 +178,33 @@ class _Past:
 
 def follow(scenario: Scenario, choices: list[int], *, most_steps: int = 20_000) -> None:
     """Repeat one schedule; after its last choice each thread runs to its end."""
-    _execute(scenario, choices, most_steps)
+    _execute(scenario, [], choices, most_steps)
 
 
-def _execute(scenario: Scenario, prefix: list[int], most_steps: int, seen: Mapping[int, int] = MappingProxyType({}), cost: int = 0
-             ) -> tuple[list[_Step], list[int]]:  # fmt: skip
-    """Take the prefix's choices, then go on with the same thread as long as it is able: steps, and the states before them.
+def _repeat(run: _Run, past: _Past, steps: list[_Step]) -> None:
+    """Take steps that another run took from the same start. They do what they did there, so nothing is asked of them again."""
+    for step in steps:
+        if run.asleep:
+            run.able()
+        past.add(step)
+        run.step(step.thread)
 
-    Ends where a state was `seen` with no more preemptions than `cost`: what follows is known.
+
+def _execute(scenario: Scenario, known: list[_Step], choices: list[int], most_steps: int,
+             seen: Mapping[int, int] = MappingProxyType({}), cost: int = 0) -> tuple[list[_Step], list[int]]:  # fmt: skip
+    """Take another run's first steps, then these choices, then go on with the same thread as long as it is able.
+
+    Gives all steps, and the states before those that were not known. Ends where a state was `seen` with no more preemptions
+    than `cost`: what follows is known.
     """
     run = _Run(scenario)
-    steps: list[_Step] = []
+    steps = list(known)
     states: list[int] = []
-    current, given, past = -1, len(prefix), _Past(len(run.threads))
+    current, given, past = -1, len(known) + len(choices), _Past(len(run.threads))
     try:
+        if known:
+            _repeat(run, past, known)
+            current = known[-1].thread
         while run.alive:
             able = run.able()
             if not able:
@@ -200,7 +213,7 @@ def _execute(scenario: Scenario, prefix: list[int], most_steps: int, seen: Mappi
                 raise Endless(f"more than {most_steps} steps")
             state = past.state(current if current in able else -1)
             if len(steps) < given:
-                chosen = prefix[len(steps)]
+                chosen = choices[len(states)]
             elif seen.get(state, cost + 1) <= cost:
                 return steps, states
             else:
@@ -221,9 +234,9 @@ def _execute(scenario: Scenario, prefix: list[int], most_steps: int, seen: Mappi
 
 
 class _Branch(NamedTuple):
-    """A schedule to be run: another one's choices up to a step, another thread there, and so many preemptions in all."""
+    """A schedule to be run: another run's steps up to one of them, another thread there, and so many preemptions in all."""
 
-    choices: list[int]
+    steps: list[_Step]
     at: int
     other: int
     cost: int
@@ -280,20 +293,20 @@ def explore(scenario: Scenario, *, preemptions: int, most_steps: int = 20_000) -
     seen: dict[int, int] = {}  # states, and the least number of preemptions
     while (cost := next((k for k, some in enumerate(waiting) if some), -1)) >= 0:
         origin = waiting[cost].popleft()
-        prefix = [*origin.choices[: origin.at], origin.other] if origin.choices else []
-        steps, states = _execute(scenario, prefix, most_steps, seen, cost)
+        choices = [origin.other] if origin.steps else []
+        steps, states = _execute(scenario, origin.steps[: origin.at], choices, most_steps, seen, cost)
         runs[cost] += 1
-        for due in shared.learn(steps):
+        for due in shared.learn(steps[origin.at :]):
             waiting[due.cost].append(due)
-        choices = [step.thread for step in steps]
-        for at in range(len(prefix), _until(steps, len(prefix))):
+        differs = origin.at + len(choices)
+        for at in range(differs, _until(steps, differs)):
             step = steps[at]
-            seen[states[at]] = cost
+            seen[states[at - origin.at]] = cost
             if len(step.able) == 1:
                 continue
-            price = cost + (at > 0 and choices[at - 1] in step.able)
+            price = cost + (at > 0 and steps[at - 1].thread in step.able)
             if price <= preemptions:
-                branches = [_Branch(choices, at, other, price) for other in step.able if other != step.thread]
+                branches = [_Branch(steps, at, other, price) for other in step.able if other != step.thread]
                 if price == cost or shared.tells(step):
                     waiting[price].extend(branches)
                 else:

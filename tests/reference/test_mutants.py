@@ -27,6 +27,9 @@ from tests.reference.programs import PROGRAMS, operators
 from tests.reference.schedules import Schedule, assert_results, deliver
 from tests.strategies import Case
 
+# What is drawn for one mutant judges the others too.
+pytestmark = pytest.mark.xdist_group("mutants of the reference")
+
 ENDING = tuple(program for program in PROGRAMS if program.name != "ticks")
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests import strategies
-from tests.examples import examples
+from tests.examples import SOAK, examples
 from tests.reference.judge import assert_same, canonical, on_reference
 from tests.reference.programs import operators
 from tests.spark.grid import Batch, Grid, Store, at_places, batches, deliver, drain, packed, shuffled
@@ -316,10 +316,30 @@ def test_windows_of_tuples_begin_where_they_did_before_contents_were_built_anew(
     )
 
 
+@pytest.mark.parametrize("within", [(20, 4), (4, 20)])
+@pytest.mark.parametrize("how", ["left", "right", "full", "semi", "anti"])
+def test_a_row_that_waits_is_known_to_have_matched_after_a_restart(how: str, within: tuple[int, int]) -> None:
+    """Contents are lost before every batch. A row may wait for long after its only partner could meet anybody else."""
+    case, slices = ticking(plait.join(A, B, on="l.v = r.v and l.ts = r.ts and l.v <> 3", within=within, how=how), 120)
+    grid = Grid(case, (1, 2) if how == "right" else (2, 1), random.Random(0))
+    for at, rows in enumerate(slices):
+        cell_state._CACHE.clear()
+        grid.run(tick(grid, case, at, rows))
+    grid.run(drain())
+    assert_same(
+        grid.table.drop_columns([formats.KEY]), case.query.reference({g.stream.name: g.data for g in case.given})
+    )
+
+
+#: Twenty windows; in the soak forty.
+TICKS = 120 if SOAK else 60
+
+
+@pytest.mark.sampled
 @pytest.mark.parametrize("window", WINDOWS)
 def test_state_written_is_what_came_and_state_held_is_the_window(window: str) -> None:
     query, copies = WINDOWS[window]
-    case, slices = ticking(query, 1200)
+    case, slices = ticking(query, 10 * TICKS)
     grid = Grid(case, (1, 2) if window == "right" else (2, 1), random.Random(0))
     held, manifests, kept = [], [], []
     for at, rows in enumerate(slices):
@@ -329,10 +349,12 @@ def test_state_written_is_what_came_and_state_held_is_the_window(window: str) ->
         held.append(sum(store.chunk_rows for store in grid.stores))
         manifests.append(max(len(state["manifest"]) for state in grid.state))
         kept.append(sum(store.dropped for store in grid.stores))
-    assert max(held[40:]) <= 240
-    assert max(held[40:60]) == max(held[100:])
-    assert max(manifests[100:]) <= max(manifests[40:60]) + 40  # numbers grow a digit
-    assert sum(kept) + held[-1] == 120 * (10 * copies + 20)
+    settled, last = slice(TICKS // 3, TICKS // 2), slice(-TICKS // 6, None)
+    assert max(held[TICKS // 3 :]) <= 240
+    # Over few windows the fullest moment is not always met: a leak of a row a turn would be more than this.
+    assert abs(max(held[settled]) - max(held[last])) <= (0 if SOAK else 5)
+    assert max(manifests[last]) <= max(manifests[settled]) + 40  # numbers grow a digit
+    assert sum(kept) + held[-1] == TICKS * (10 * copies + 20)
 
 
 def test_a_join_goes_from_any_layout_to_any_other() -> None:

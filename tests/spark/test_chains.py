@@ -33,21 +33,25 @@ INSIDE = {"declared": True, "max_rows": 6}
 
 @st.composite
 def chains(draw: st.DrawFn) -> Case:
-    """An aggregate of a join or of an aggregate, or a query joined with itself; the reference says what comes out."""
+    """An aggregate or a dedup of a join, an aggregate or a dedup, or such a query joined with itself, and its reference."""
     case = draw(
         st.one_of(
-            strategies.time_joins(**INSIDE), strategies.span_aggregates(functions=["n", "first_x", "last_s"], **INSIDE)
+            strategies.time_joins(**INSIDE),
+            strategies.span_aggregates(functions=["n", "first_x", "last_s"], **INSIDE),
+            strategies.dedups(**INSIDE),
         )
     )
     inner = case.query.named("inner")
     schema = bind(inner, case.schemas).schema
     columns = [f.name for f in schema if f.name not in RESERVED and column_type(f.type) not in (None, "null")]
     column = draw(st.sampled_from(columns))
-    kind = draw(st.sampled_from(("panes", "tuples", "count", "self", "left")))
+    kind = draw(st.sampled_from(("panes", "tuples", "count", "inner", "left", "right", "full", "dedup")))
     query: Any
-    if kind in ("self", "left"):
-        how = {"how": "left"} if kind == "left" else {}
-        query = plait.join(inner, inner, on=f"l.{column} = r.{column}", within=draw(st.integers(0, 3)), **how)
+    if kind in ("inner", "left", "right", "full"):
+        within = (draw(st.integers(0, 3)), draw(st.integers(0, 3)))
+        query = plait.join(inner, inner, on=f"l.{column} = r.{column}", within=within, how=kind)
+    elif kind == "dedup":
+        query = plait.dedup(inner, by=column, within=draw(st.integers(0, 3)))
     else:
         compute = {"rows": plait.count(), "first": plait.first(column), "last": plait.last(column)}
         if kind == "tuples":
@@ -86,16 +90,23 @@ def test_operators_in_chains_in_any_schedule_and_layout(case: Case, seed: int) -
 @given(case=chains(), seed=SEEDS)
 def test_chains_under_any_schedule_with_attempts_that_come_to_nothing(case: Case, seed: int) -> None:
     chance = random.Random(seed)
-    grid = Grid(case, (chance.choice((1, 2, 3)), 1), chance, faults=True, workers=2)
+    cells = chance.choice((1, 2, 3))
+    layout = (1, cells) if getattr(case.query, "how", "inner") == "right" else (cells, 1)
+    grid = Grid(case, layout, chance, faults=True, workers=2)
     deliver(grid, [*batches(grid, case, events=True), drain()])
     judge(grid, case)
 
 
 @settings(max_examples=examples(60))
 @given(
-    case=st.one_of(strategies.span_aggregates(declared=True), strategies.count_aggregates(declared=True)), seed=SEEDS
+    case=st.one_of(
+        strategies.span_aggregates(declared=True),
+        strategies.count_aggregates(declared=True),
+        strategies.dedups(declared=True),
+    ),
+    seed=SEEDS,
 )
-def test_aggregates_with_attempts_that_come_to_nothing(case: Case, seed: int) -> None:
+def test_aggregates_and_dedups_with_attempts_that_come_to_nothing(case: Case, seed: int) -> None:
     chance = random.Random(seed)
     grid = Grid(case, (chance.choice((1, 2, 3)), 1), chance, faults=True, workers=2)
     with pytest.MonkeyPatch.context() as patch:

@@ -16,6 +16,7 @@ import plait
 from plait.threads import engine
 from plait.threads.join.loop import segment as seg
 from plait.threads.join.loop import words as o
+from plait.threads.join.memory import Segment
 
 SOURCES = ("p", "q", "r")
 
@@ -158,6 +159,28 @@ def test_rows_of_both_sides_wait_for_partners(plan: dict[str, Any], how: str) ->
         assert sorted(as_rows(got)) == as_rows(want)
         if order == "strict":
             assert_same(got, want)
+
+
+@pytest.mark.parametrize("strategy", ["scalejoin", "splitjoin"])
+def test_other_strategies_refuse_rows_that_wait_on_either_side(strategy: str) -> None:
+    with pytest.raises(plait.QueryError, match=r"can't serve a right join. A right row's partners.*layout 1 x n"):
+        query("band", "time", "right").on_threads(strategy=strategy, workers=2)
+    with pytest.raises(
+        plait.QueryError, match=r"can't serve a full join. A row is held by one worker.*say whether it is alone"
+    ):
+        query("band", "time", "full").on_threads(strategy=strategy, workers=2)
+
+
+@pytest.mark.parametrize(("how", "layout"), [("left", (2, 1)), ("right", (1, 2)), ("full", (2, 2)), ("full", (1, 1))])
+def test_who_has_matched_is_known_when_a_window_has_grown(
+    how: str, layout: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Segments begin with room for 16 rows, and hold some hundreds."""
+    monkeypatch.setitem(Segment.__init__.__kwdefaults__, "rows", 16)
+    declared = [plait.stream(name, unit="us", source="src", sources=SOURCES) for name in ("a", "b")]
+    made = plait.join(*declared, on=CONDITIONS["band"], how=how, within=(1500, 1100))
+    got = outcome(made, TABLES, 1, 2, plain=True, batch=8, layout=layout)
+    assert_same(got, made.reference(TABLES, keys=True))
 
 
 def test_a_full_join_s_rings_may_be_full_of_rows_that_are_not_alone() -> None:
@@ -424,8 +447,8 @@ def all_pairs(left: pa.Table, right: pa.Table, within: int) -> list[tuple[int, i
 
 @pytest.mark.parametrize("index", ["scan", "grid", "sorted"])
 def test_segments_that_come_round_many_times(index: str) -> None:
-    """Rings of 4,096 rows, ten times over, in windows of some thousand: every row is overwritten, and none too early."""
-    rows, dice = 40_000, np.random.default_rng(7)
+    """Rings of 4,096 rows, five times over, in windows of some thousand: every row is overwritten, and none too early."""
+    rows, dice = 20_000, np.random.default_rng(7)
     tables = {
         name: pa.table({
             "ts": np.arange(rows) * 2 + at, "x": dice.integers(0, 300, rows).astype(np.int32),

@@ -15,6 +15,9 @@ import pytest
 from plait.core.machine.shield import njit
 from plait.core.machine.stamp import stamp_of
 
+# What all edits compile is found out at once.
+pytestmark = pytest.mark.xdist_group("stamp")
+
 PACKAGE = {
     "low.py": '''
         """Constants and a kernel."""
@@ -52,11 +55,22 @@ PACKAGE = {
     ''',
     "plain.py": '"""No compiled code."""\nWORD = 1\n',
 }
+#: Imports plait once; then, for each folder, a child of it has its own modules from there, and tells what it compiled.
 RUN = """
-import json, high, low, plain
-made = {"low": low.low, "high": high.high, "alone": high.alone, "looping": high.looping, "through": high.through}
-values = {name: f(4) for name, f in made.items()}
-print(json.dumps([values, sorted(name for name, f in made.items() if sum(f.stats.cache_misses.values()))]))
+import json, os, sys
+import plait.threads.atomics
+for folder in sys.argv[1:]:
+    sys.stdout.flush()
+    child = os.fork()
+    if not child:
+        sys.path.insert(0, folder)
+        import high, low, plain
+        made = {"low": low.low, "high": high.high, "alone": high.alone, "looping": high.looping, "through": high.through}
+        values = {name: f(4) for name, f in made.items()}
+        missed = sorted(name for name, f in made.items() if sum(f.stats.cache_misses.values()))
+        print(json.dumps([values, missed]), flush=True)
+        os._exit(0)
+    os.waitpid(child, 0)
 """
 
 EDITS = {
@@ -72,33 +86,36 @@ EDITS = {
 }
 
 
-def _run(folder: Path) -> tuple[dict[str, int], list[str]]:
-    env = os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), *sys.path])}
-    done = subprocess.run([sys.executable, "-c", RUN], cwd=folder, env=env, capture_output=True, text=True, check=True)
-    values, compiled = json.loads(done.stdout)
-    return values, compiled
+def _run(*folders: Path) -> list[tuple[dict[str, int], list[str]]]:
+    """What each folder's functions give, and which were compiled, one folder after the other."""
+    # No bytecode: an edit within a second that keeps the length would not be seen.
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-c", RUN, *map(str, folders)]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
 
 
 @pytest.fixture(scope="module")
-def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def edited(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[dict[str, int], list[str]]]:
+    """What is compiled again, by edit: each of a copy of the package, with its cache."""
     folder = tmp_path_factory.mktemp("package")
     for name, text in PACKAGE.items():
         (folder / name).write_text("\n".join(line[8:] if line[:8].isspace() else line for line in text.split("\n")))
-    assert _run(folder)[1] == ["alone", "high", "looping", "low", "through"]
-    assert _run(folder)[1] == []
-    return folder
+    assert [compiled for _, compiled in _run(folder, folder)] == [["alone", "high", "looping", "low", "through"], []]
+    copies = []
+    for number, (file, old, new, _) in enumerate(EDITS.values()):
+        copies.append(tmp_path_factory.mktemp("copy") / str(number))
+        shutil.copytree(folder, copies[-1])
+        text = (folder / file).read_text()
+        assert text.count(old) == 1
+        (copies[-1] / file).write_text(text.replace(old, new))
+    return dict(zip(EDITS, _run(*copies), strict=True))
 
 
 @pytest.mark.parametrize("edit", EDITS)
-def test_what_an_edit_compiles_again(package: Path, tmp_path: Path, edit: str) -> None:
-    file, old, new, expected = EDITS[edit]
-    folder = tmp_path / "copy"
-    shutil.copytree(package, folder)
-    text = (folder / file).read_text()
-    assert text.count(old) == 1
-    (folder / file).write_text(text.replace(old, new))
-    values, compiled = _run(folder)
-    assert compiled == expected
+def test_what_an_edit_compiles_again(edited: dict[str, tuple[dict[str, int], list[str]]], edit: str) -> None:
+    values, compiled = edited[edit]
+    assert compiled == EDITS[edit][3]
     if edit == "a constant":
         assert values["high"] == 16
 

@@ -59,6 +59,8 @@ QUERIES: dict[str, Any] = {
     "counted-aggregate": plait.aggregate(A, size=4, advance=3, by="x", compute=COMPUTE),
     "operator": TIMED,
     "by-position": plait.join(LINES_A, LINES_B, on="abs(l.x - r.x) <= 1", within=9),
+    "full-join": plait.join(A, B, on="l.x = r.x", within=(9, 4), how="full"),
+    "dedup": plait.dedup(A, by="x", within=9),
     "dag": plait.aggregate(NEAR, size="10us", by="a_x", compute={"n": plait.count(), "last": plait.last("b_x")}),
 }
 

@@ -119,9 +119,10 @@ class LiveAsof(LivePairs):
         ahead, behind = found.ahead(), np.full(left.num_rows, -1)
         if self.node.direction == "nearest":
             behind = found.behind()
-        partner, moment = self._moments(times(left), times(right), ahead, behind)
-        done = moment < frontier if frontier < AFTER_ALL else np.ones(len(moment), bool)
-        out = self._given_out(left, right, np.flatnonzero(done), partner, moment) if results else self.nothing
+        partner, later = self._chosen(times(left), times(right), ahead, behind)
+        # Not the moment itself, which may be more than 63 bits hold.
+        done = times(left) < frontier - later if frontier < AFTER_ALL else np.ones(len(later), bool)
+        out = self._given_out(left, right, np.flatnonzero(done), partner, later) if results else self.nothing
         waiting = np.flatnonzero(~done)
         self.undecided = left.take(pa.array(waiting)).combine_chunks()
         needed = np.zeros(0, np.int64)
@@ -131,9 +132,9 @@ class LiveAsof(LivePairs):
         self.latest = right.take(pa.array(needed, pa.int64())).combine_chunks()
         return out
 
-    def _moments(self, left: np.ndarray, right: np.ndarray, ahead: np.ndarray, behind: np.ndarray
+    def _chosen(self, left: np.ndarray, right: np.ndarray, ahead: np.ndarray, behind: np.ndarray
                  ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-        """Of each left tuple the place of its partner, or -1, and when that is decided, AFTER_ALL where 64 bits can't hold it.
+        """Of each left tuple the place of its partner, or -1, and how much later that is decided.
 
         `left` and `right` are times. Of two that are as near the one behind is taken.
         """
@@ -144,10 +145,9 @@ class LiveAsof(LivePairs):
             some = place >= 0
             to[some] = np.abs(right[place[some]] - left[some])
         partner = np.where(to_ahead < to_behind, ahead, behind)
-        later = np.where(partner >= 0, np.minimum(to_ahead, to_behind), self.node.within_us)
-        return partner, np.where(left > far - 1 - later, far, left + later)
+        return partner, np.where(partner >= 0, np.minimum(to_ahead, to_behind), self.node.within_us)
 
-    def _given_out(self, left: pa.Table, right: pa.Table, done: np.ndarray, partner: np.ndarray, moment: np.ndarray
+    def _given_out(self, left: pa.Table, right: pa.Table, done: np.ndarray, partner: np.ndarray, later: np.ndarray
                    ) -> Results:  # fmt: skip
         """Results of these left tuples by moment, then in the order of the left ones.
 
@@ -155,16 +155,17 @@ class LiveAsof(LivePairs):
         """
         if self.node.how == "inner":
             done = done[partner[done] >= 0]
-        done = done[np.argsort(moment[done], kind="stable")]
-        n, ts, place = len(done), moment[done], partner[done]
-        if n == 0:
-            return self.nothing
-        if ts[-1] == AFTER_ALL:
+        beyond = done[times(left)[done] > AFTER_ALL - later[done]]
+        if len(beyond):
             raise DataError(
-                f"A result's ts, {int(times(left)[done[-1]])} and as much as within= allows, lies beyond 64 bits",
+                f"A result's ts, {int(times(left)[beyond[0]])} + {int(later[beyond[0]])}, lies beyond 64 bits",
                 why="a ts this near to the end of time, and a reach this long, have a sum that can't be counted",
                 do="Use a shorter within=, or leave such tuples out",
             )
+        done = done[np.argsort(times(left)[done] + later[done], kind="stable")]
+        n, ts, place = len(done), times(left)[done] + later[done], partner[done]
+        if n == 0:
+            return self.nothing
         rows = left.take(pa.array(done))
         own = as_array(rows.column(formats.KEY), pa.binary())
         columns = self.columns(pa.array(ts), rows, right.take(pa.array(place, mask=place < 0)))

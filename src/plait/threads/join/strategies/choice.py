@@ -43,7 +43,10 @@ def strategy(wish: Wish) -> tuple[str, str]:
     if wish.workers == 1:
         return "sequential", "there is one worker"
     if whole(wish.kind) == (0, 1):
-        return "dpjoin", f"a {wish.kind} join needs workers that hold a row until all its partners have come"
+        return (
+            "dpjoin",
+            f"a {wish.kind} join needs all workers that compare a row to hold it, as those of a row or column do",
+        )
     if wish.kind != "inner":
         side, line = ("right", "1 x n") if whole(wish.kind) == (1,) else ("left", "m x 1")
         return (

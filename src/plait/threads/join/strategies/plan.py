@@ -141,11 +141,13 @@ class Plan:
 
 def refuse_kind(strategy: str, kind: str) -> QueryError:
     side, layout = ("right", "1 x n") if HOWS[kind].whole == (1,) else ("left", "m x 1")
-    keeps = f"keeps a {side} row's partners with one worker: layout {layout}"
+    why = f"a {side} row's partners would be found by several workers, none of which knows whether it is the first"
+    keeps = f"which keeps a {side} row's partners with one worker: layout {layout}"
     if len(HOWS[kind].whole) == 2:
-        keeps = "has a row's worker hold it until all its partners have come"
+        why = "a row is held by one worker and compared by all, none of which knows whether it has found a partner"
+        keeps = "where all workers that compare a row hold it, and say whether it is alone"
     return QueryError(
         f"strategy={strategy!r} with more than one worker can't serve a {kind} join",
-        why=f"a {side} row's partners would be found by several workers, none of which knows whether it is the first",
-        do=f"Use strategy='dpjoin' (or 'auto'), which {keeps}",
+        why=why,
+        do=f"Use strategy='dpjoin' (or 'auto'), {keeps}",
     )
