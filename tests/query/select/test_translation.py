@@ -97,6 +97,10 @@ JOINS = {
         f"SELECT * FROM quotes q LEFT JOIN trades t ON {WITHIN} WHERE price IS NULL",
         lambda: near(within="5s", how="left").where("price IS NULL"),
     ),
+    "the row's own time, in WHERE": (
+        f"SELECT price FROM quotes q JOIN trades t ON {WITHIN} WHERE ts > TIMESTAMP '2024-01-31 00:00:00+00:00'",
+        lambda: near(within="5s").where("ts > CAST('2024-01-31 00:00:00+00:00' AS TIMESTAMP)").select("price"),
+    ),
     "with itself": (
         "SELECT a.x AS ax, b.x AS bx FROM quotes a JOIN quotes b ON a.k = b.k AND abs(a.ts - b.ts) <= INTERVAL 5 SECONDS",
         lambda: plait.join(quotes, quotes, on="l.k = r.k", within="5s").select(ax="left_x", bx="right_x"),

@@ -4,6 +4,7 @@ source       the text, parsed; where in it each part stands; every refusal
 relation     what a name in the text stands for: a stream or query, its columns, its clocks
 expressions  what may stand in an expression, and its text with plait's names
 bounds       which comparisons are a join's time bound
+sides, asof  the two inputs of a join; ASOF JOIN
 joins        FROM, JOIN and WHERE            calls     which aggregate function a call is
 grouping     GROUP BY, HAVING                items     the SELECT list
 statement    SELECT, UNION ALL, WITH

@@ -10,16 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from sqlglot import exp
 
-from plait.query.bind import pair_names
-from plait.query.join import HOWS, Asof, Join, asof, join, side_names
+from plait.query.join import join
 from plait.query.row_by_row import base
 from plait.query.select import expressions
-from plait.query.select.bounds import Bound, Bounds, Placed, Reach, reach
-from plait.query.select.relation import OWN, TS, Clock, Part, Relation, named
+from plait.query.select.asof import as_of
+from plait.query.select.bounds import Bounds, Reach, reach
+from plait.query.select.relation import TS, Clock, Relation, named
+from plait.query.select.sides import Sides, pairs
 from plait.query.select.source import Source, identifier
 from plait.query.sql import DIALECT
 from plait.query.stream import Stream
@@ -53,10 +54,11 @@ def read(source: Source, select: exp.Select, table: Callable[[exp.Expr], Relatio
     later: list[exp.Expr] = []
     beside: dict[int, list[exp.Expr]] = {}
     for part in parts:
-        if set(kinds) - {"inner"}:
+        columns = expressions.columns(part)
+        if set(kinds) - {"inner"} or any(_is_own(tables, column) for column in columns):
             later.append(part)
             continue
-        read_by = sorted({_table_of(source, tables, column) for column in expressions.columns(part)})
+        read_by = sorted({_table_of(source, tables, column) for column in columns})
         if len(read_by) > 1:
             beside.setdefault(read_by[-1], []).append(part)
         elif clauses and read_by:
@@ -170,6 +172,12 @@ def _mentioned(select: exp.Select) -> Iterator[tuple[exp.Column, str]]:
                     yield each, clause
 
 
+def _is_own(tables: list[Relation], column: exp.Column) -> bool:
+    """Whether a column is `ts` of a join's rows: `ts` alone, where it is not just one table's."""
+    having = [each for each in tables if TS in (each.columns or ())]
+    return len(tables) > 1 and not column.table and column.name.lower() == TS and len(having) != 1
+
+
 def _table_of(source: Source, tables: list[Relation], column: exp.Column) -> int:
     """The table that a column of WHERE is of."""
     whole = Relation(tables[0].node, None, tuple(part for each in tables for part in each.parts), {})
@@ -186,38 +194,6 @@ def _table_of(source: Source, tables: list[Relation], column: exp.Column) -> int
 # --- one join -------------------------------------------------------------------------------------------------
 
 
-class _Sides:
-    """The two inputs of a join: which one a column is of, and what the join's condition calls it."""
-
-    def __init__(self, source: Source, sides: tuple[Relation, Relation]) -> None:
-        self.source, self.sides = source, sides
-        names = side_names(sides[0].node, sides[1].node)
-        self.names = ("l", "r") if names == ("left", "right") else names
-
-    def placed(self, column: exp.Column) -> Placed:
-        """Which side a column is of, its name there, and its clock."""
-        parts = tuple(part for side in self.sides for part in side.parts)
-        whole = Relation(self.sides[0].node, None, parts, {})
-        if not column.table:
-            whole.find(self.source, column)
-        for at, side in enumerate(self.sides):
-            known = [part.name.lower() for part in side.parts]
-            if column.table.lower() in known if column.table else self._has(side, column):
-                name = side.find(self.source, column)
-                return at, name, side.clocks.get(name)
-        whole.find(self.source, column)
-        raise AssertionError("`find` refuses what no side has")
-
-    def _has(self, side: Relation, column: exp.Column) -> bool:
-        names = [name.lower() for part in side.parts for name in part.columns or ()]
-        return any(part.columns is None for part in side.parts) or column.name.lower() in names
-
-    def written(self, column: exp.Column) -> exp.Expr:
-        """A column as the join's condition writes it."""
-        at, name, _ = self.placed(column)
-        return exp.column(identifier(name), table=identifier(self.names[at]))
-
-
 def _joined(
     source: Source, clause: exp.Join, kind: str, sides: tuple[Relation, Relation], beside: list[exp.Expr]
 ) -> Relation:
@@ -225,14 +201,14 @@ def _joined(
     parts = [*expressions.conjuncts(clause.args.get("on")), *beside]
     for part in parts:
         expressions.check(source, part, clause="ON")
-    both = _Sides(source, sides)
+    both = Sides(source, sides)
     finder = Bounds(source, both.placed)
     read = [(part, finder.read(part)) for part in parts]
     bounds = [bound for _, bound in read if bound is not None]
     rest = [part for part, bound in read if bound is None]
     word = source.word(("JOIN", ","), clause.this)
     if kind == "asof":
-        return _as_of(source, clause, both, bounds, rest)
+        return as_of(source, clause, both, bounds, rest)
     window = reach(source, bounds, sides, both.names)
     if window is None:
         raise source.refuse(
@@ -248,7 +224,7 @@ def _joined(
     with source.at(word):
         node = join(sides[0].node, sides[1].node, on=on, within=within, how=kind)
         source.bind(node)
-    return _pairs(node, sides, _delays(kind, window))
+    return pairs(node, sides, _delays(kind, window))
 
 
 def _advice(sides: tuple[Relation, Relation]) -> str:
@@ -265,113 +241,3 @@ def _delays(kind: str, window: Reach) -> tuple[tuple[int, int], tuple[int, int]]
     if kind == "anti":
         return (window.after_us, window.after_us), (0, 0)
     return (0, window.after_us), (0, window.before_us)
-
-
-def _pairs(
-    node: Join | Asof, sides: tuple[Relation, Relation], delays: tuple[tuple[int, int], tuple[int, int] | None]
-) -> Relation:
-    """What a join gives, with the names that the text has for both sides' columns. A side without a delay has no clocks."""
-    how = HOWS[node.how]
-    kept = [sides[at] for at in how.shown]
-    known = [side.columns for side in kept]
-    columns: tuple[str, ...] | None = None
-    parts: list[Part] = []
-    clocks: dict[str, Clock] = {}
-    if all(names is not None for names in known):
-        columns = tuple(pair_names(node, *(names or () for names in known)))
-    at = 1
-    for number, (side, delay) in enumerate(zip(kept, delays, strict=False)):
-        if columns is None:
-            parts += [Part(part.name, {}, hidden=True) for part in side.parts]
-            continue
-        own = side.columns or ()
-        new = dict(zip(own, columns[at : at + len(own)], strict=True))
-        at += len(own)
-        parts += [Part(p.name, {text: new[name] for text, name in (p.columns or {}).items()}) for p in side.parts]
-        if delay is not None:
-            late = {new[name]: clock.later(*delay) for name, clock in side.clocks.items()}
-            missing = number in how.nullable
-            clocks |= {name: replace(clock, missing=clock.missing or missing) for name, clock in late.items()}
-    return Relation(node, columns, tuple(parts), clocks | {TS: OWN})
-
-
-# --- as-of ----------------------------------------------------------------------------------------------------
-
-
-def _as_of(source: Source, clause: exp.Join, both: _Sides, bounds: list[Bound], rest: list[exp.Expr]) -> Relation:
-    """An as-of join: MATCH_CONDITION says in which direction, ON which columns are equal and how old a partner may be."""
-    direction, exact = _match(source, clause, both)
-    within = _age(source, both, bounds, direction)
-    by = [_equal(source, both, part) for part in rest]
-    options: dict[str, Any] = {"by": by, "within": within, "exact": exact, "direction": direction}
-    with source.at(source.word(("JOIN",), clause.this)):
-        node = asof(both.sides[0].node, both.sides[1].node, **options)
-        source.bind(node)
-    late = within if within is not None else 0
-    delays = {"backward": ((0, 0), None if within is None else (0, late)), "forward": ((0, late), (0, 0))}
-    return _pairs(node, both.sides, delays[direction])
-
-
-def _match(source: Source, clause: exp.Join, both: _Sides) -> tuple[str, bool]:
-    """The direction of an as-of join, and whether a partner at the very same time will do."""
-    given = clause.args.get("match_condition")
-    word = source.word(("JOIN",), clause.this)
-    if given is None:
-        raise source.refuse(
-            word,
-            "the ASOF JOIN has no MATCH_CONDITION",
-            do=f"Write ASOF JOIN {clause.this.sql()} MATCH_CONDITION (l.ts >= r.ts) ON l.key = r.key",
-        )
-    found = Bounds(source, both.placed).read(given)
-    clocks = (
-        [side.clocks[name] for side, name in zip(both.sides, (found.left, found.right), strict=True)] if found else []
-    )
-    own = bool(found) and all(clock.own for clock in clocks)
-    limits = (found.low, found.high) if found else (None, None)
-    known = {
-        (None, 0): ("backward", True),
-        (None, -1): ("backward", False),
-        (0, None): ("forward", True),
-        (1, None): ("forward", False),
-    }
-    if not own or limits not in known:
-        raise source.refuse(
-            given,
-            "MATCH_CONDITION compares the two event times, and nothing else",
-            do="Write (l.ts >= r.ts) for the last one before, (l.ts <= r.ts) for the first one after; > and < without equal ones",
-        )
-    return known[limits]
-
-
-def _age(source: Source, both: _Sides, bounds: list[Bound], direction: str) -> int | None:
-    """How far away an as-of join's partner may be, in microseconds."""
-    ages = []
-    for bound in bounds:
-        clocks = [side.clocks[name] for side, name in zip(both.sides, (bound.left, bound.right), strict=True)]
-        far = bound.low if direction == "backward" else bound.high
-        near = bound.high if direction == "backward" else bound.low
-        age = None if far is None else -far if direction == "backward" else far
-        if age is None or age < 0 or near not in (None, 0) or not all(clock.own for clock in clocks):
-            raise source.refuse(
-                bound.node,
-                f"this is no bound of an as-of join that looks {direction}",
-                do="Write how far away the partner may be: l.ts - r.ts <= INTERVAL '5' SECOND, turned for one that comes after",
-            )
-        ages.append(age)
-    return min(ages, default=None)
-
-
-def _equal(source: Source, both: _Sides, part: exp.Expr) -> tuple[str, str]:
-    """The two columns that an as-of join wants equal."""
-    inner = part.unnest()
-    ends = [end.unnest() for end in (inner.this, inner.expression)] if isinstance(inner, exp.EQ) else []
-    found = [both.placed(end) for end in ends if isinstance(end, exp.Column)]
-    if len(found) == 2 and {at for at, _, _ in found} == {0, 1}:
-        (_, left, _), (_, right, _) = sorted(found, key=lambda each: each[0])
-        return left, right
-    raise source.refuse(
-        part,
-        "ON of an ASOF JOIN holds more than equal columns and a time bound",
-        why="of the rows before a row the last one is taken, whatever else is true of it",
-        do="Filter the right side in a subquery first, or what comes out in WHERE",
-    )
