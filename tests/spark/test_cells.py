@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests import strategies
-from tests.examples import SOAK, examples
+from tests.examples import examples
 from tests.reference.judge import assert_same, canonical, on_reference
 from tests.reference.programs import operators
 from tests.spark.grid import Batch, Grid, Store, at_places, batches, deliver, drain, packed, shuffled
@@ -308,15 +308,10 @@ def test_windows_of_tuples_begin_where_they_did_before_contents_were_built_anew(
     )
 
 
-#: Twenty windows; in the soak forty.
-TICKS = 120 if SOAK else 60
-
-
-@pytest.mark.sampled
 @pytest.mark.parametrize("window", WINDOWS)
 def test_state_written_is_what_came_and_state_held_is_the_window(window: str) -> None:
     query, copies = WINDOWS[window]
-    case, slices = ticking(query, 10 * TICKS)
+    case, slices = ticking(query, 1200)
     grid = Grid(case, (2, 1), random.Random(0))
     held, manifests, kept = [], [], []
     for at, rows in enumerate(slices):
@@ -326,11 +321,10 @@ def test_state_written_is_what_came_and_state_held_is_the_window(window: str) ->
         held.append(sum(store.chunk_rows for store in grid.stores))
         manifests.append(max(len(state["manifest"]) for state in grid.state))
         kept.append(sum(store.dropped for store in grid.stores))
-    settled, last = slice(TICKS // 3, TICKS // 2), slice(-TICKS // 6, None)
-    assert max(held[TICKS // 3 :]) <= 240
-    assert max(held[settled]) == max(held[last])
-    assert max(manifests[last]) <= max(manifests[settled]) + 40  # numbers grow a digit
-    assert sum(kept) + held[-1] == TICKS * (10 * copies + 20)
+    assert max(held[40:]) <= 240
+    assert max(held[40:60]) == max(held[100:])
+    assert max(manifests[100:]) <= max(manifests[40:60]) + 40  # numbers grow a digit
+    assert sum(kept) + held[-1] == 120 * (10 * copies + 20)
 
 
 def test_a_join_goes_from_any_layout_to_any_other() -> None:
@@ -406,12 +400,12 @@ def test_what_open_windows_need_is_kept_and_nothing_else(size: int, advance: int
     """In processes that remember all, some or none of the batches before, a batch being shorter or longer than a window."""
     query = plait.aggregate(A, size=f"{size}us", advance=f"{advance}us", by="v", compute=KEPT | further)
     schema = pa.schema([("ts", pa.int64()), ("v", pa.int64())])
-    rows = [(3 * k // 2, k % 7) for k in range(240)]
-    given = strategies.Given(A, schema, {0: rows}, (0,) * 240, None, [], strategies.table(schema, rows))
+    rows = [(3 * k // 2, k % 7) for k in range(160)]
+    given = strategies.Given(A, schema, {0: rows}, (0,) * 160, None, [], strategies.table(schema, rows))
     case = Case(query, (given,), None)
     for workers in (1, 3, None):
         grid = Grid(case, (2, 1), random.Random(5), workers=workers or 1)
-        for at in range(24):
+        for at in range(16):
             if workers is None:
                 cell_state._CACHE.clear()
             grid.run(tick(grid, case, at, rows[10 * at : 10 * at + 10]))

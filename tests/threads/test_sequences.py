@@ -17,6 +17,9 @@ from plait.threads import engine
 from plait.threads.join.loop import segment as seg
 from plait.threads.join.loop import words as o
 
+# What the reference says of a condition and a window is the same for many tests.
+pytestmark = pytest.mark.xdist_group("sequences")
+
 SOURCES = ("p", "q", "r")
 
 

@@ -28,6 +28,9 @@ from plait.threads.join.loop import words as o
 from plait.threads.join.marks import MARK, MARK_TYPE
 from plait.threads.stats import STAGES
 
+# What the reference says of a condition and a window is the same for many tests, there and here.
+pytestmark = pytest.mark.xdist_group("sequences")
+
 PRECISIONS: list[Any] = [
     "order",
     "comparison",
