@@ -110,6 +110,7 @@ def cases(count: int) -> list[tuple[Any, ...]]:
     return drawn + [(p, 3, fan_in, "grid", 16, 2, "time") for p in PRECISIONS for fan_in in (None, 2)]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("case", cases(examples(60)), ids=lambda case: "-".join(map(str, case)))
 def test_a_precision_guarantees_what_it_says(case: tuple[Any, ...]) -> None:
     wanted, workers, fan_in, index, batch, threads, window = case
