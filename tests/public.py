@@ -10,7 +10,8 @@ from typing import Any
 
 from plait.connectors import folder, memory
 from plait.core import policy
-from plait.query import functions, run_options, textual, trace
+from plait.query import functions, run_options
+from plait.query.condition import textual, trace
 from plait.threads import readers, run, stats
 from plait.threads.elastic import manager
 

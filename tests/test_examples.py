@@ -24,7 +24,8 @@ import plait
 from plait import encodings, order, paths, schema
 from plait.cli.main import cli
 from plait.connectors import feed, write_folder
-from plait.query import expression, identical, sql, textual, types
+from plait.query import identical
+from plait.query.condition import expression, sql, textual, types
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = [public for public in everything() if ">>>" in public.text]

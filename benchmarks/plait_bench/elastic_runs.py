@@ -25,9 +25,9 @@ from plait.query.identical import KEY
 from plait.threads.elastic.manager import DONE, Change
 from plait.threads.join.engine import JoinEngine
 from plait.threads.join.strategies.plan import Plan, Seat
+from plait.threads.life.pause import Stopped
+from plait.threads.life.together import Together
 from plait.threads.options import Options
-from plait.threads.pause import Stopped
-from plait.threads.together import Together
 from plait_bench.join_runs import Reader, digests, pieces, warm_up
 
 GAP_US = 1000  # between two tuples of a stream, on the average

@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from plait.core.join.window import JoinWindow
 from plait.errors import RunError
+from plait.query.condition.predicate import predicate
 from plait.query.join import CountWindow
-from plait.query.predicate import predicate
 from plait_bench import peer
 from plait_bench.machine import machine
 

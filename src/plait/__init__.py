@@ -41,11 +41,11 @@ from plait.query import (
 )
 from plait.query import functions as _functions
 from plait.query import statistics as _statistics
+from plait.query.condition.textual import text
+from plait.query.condition.trace import maximum, minimum
 from plait.query.functions import *  # noqa: F403 - the registered aggregate functions
 from plait.query.select import sql
 from plait.query.statistics import *  # noqa: F403
-from plait.query.textual import text
-from plait.query.trace import maximum, minimum
 
 __version__ = "0.1.0"
 

@@ -14,8 +14,8 @@ from tests.fuzz.feeds import Draw, Feed, Setting, feed, setting
 
 import plait
 from plait.query.bind import bind
+from plait.query.condition.types import column_type
 from plait.query.join import side_names
-from plait.query.types import column_type
 
 
 @dataclass(frozen=True)

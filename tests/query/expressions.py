@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tests.query.interpreter import INTS, Typed
 
 import plait
-from plait.query.expression import CAST_TYPES, COMPARISON, Binary, Cast, Column, Expr, Literal, Unary, walk
-from plait.query.expression import columns as columns_of
+from plait.query.condition.expression import CAST_TYPES, COMPARISON, Binary, Cast, Column, Expr, Literal, Unary, walk
+from plait.query.condition.expression import columns as columns_of
 from plait.reference.rows import Row, values_of
 
 DAY = 86_400_000_000

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from plait.query.expression import Binary, Cast, Column, Expr, Literal, Unary
+from plait.query.condition.expression import Binary, Cast, Column, Expr, Literal, Unary
 
 Rows = tuple[dict[str, "Typed"], dict[str, "Typed"]]
 

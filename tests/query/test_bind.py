@@ -8,7 +8,7 @@ import pytest
 import plait
 from plait import QueryError
 from plait.query.bind import bind
-from plait.query.expression import Binary, Column, Literal
+from plait.query.condition.expression import Binary, Column, Literal
 
 ZONED = pa.timestamp("ms", "Europe/Rome")
 NAIVE = pa.timestamp("s")

@@ -1,6 +1,6 @@
 """Random conditions: trees that can be written as SQL or as a Python function, and evaluated by the rules of values.
 
-A tree is a tuple, its first item the operation, by the names of `plait.query.expression`. A value is a pair (kind, v):
+A tree is a tuple, its first item the operation, by the names of `plait.query.condition.expression`. A value is a pair (kind, v):
 kind is a NumPy type's name, or `weakint` and `weakfloat` for literals; v is None for NULL. Integers are Python's own
 and exact: their kind only says what they become when they meet a float. Promotion is asked of NumPy itself.
 """
@@ -20,7 +20,7 @@ from tests import definitions as define
 from tests.strategies import Case, Given, table
 
 import plait
-from plait.query import expression as written
+from plait.query.condition import expression as written
 
 Tree = tuple[Any, ...]
 Value = tuple[str, Any]

@@ -15,7 +15,7 @@ from tests.strategies import Case
 
 import plait
 from plait import PlaitError, RunError
-from plait.query.types import infer
+from plait.query.condition.types import infer
 from plait.schema import micros_of
 
 

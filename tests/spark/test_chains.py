@@ -23,7 +23,7 @@ import plait
 from plait import LateError
 from plait.query.aggregate import RESERVED
 from plait.query.bind import bind
-from plait.query.types import column_type
+from plait.query.condition.types import column_type
 from plait.spark.cell import cell
 
 __all__ = ["plain_kernels"]  # a fixture that holds for all of this module

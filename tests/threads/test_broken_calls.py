@@ -492,7 +492,7 @@ def test_who_compiles_does_not_stall() -> None:
     from numba.core import event
 
     from plait.threads import words
-    from plait.threads.pause import Pauser
+    from plait.threads.life.pause import Pauser
 
     pauser = Pauser(np.zeros(4096, np.int64), np.zeros(words.CONTROL_WORDS, np.int64), lambda: "works", 0.01)
     pauser.begin(1)

@@ -78,5 +78,5 @@ def test_a_breach_would_be_seen() -> None:
     assert imported(tree) == {"plait.threads.gate", "plait.threads.gate.words"}
     assert by_text(tree) == [2]
     assert others_own(tree) == ["gate._names, line 3"]
-    assert "plait.threads.words" in reached("plait.threads.halt")
-    assert "plait.threads.run" not in reached("plait.threads.halt")
+    assert "plait.threads.words" in reached("plait.threads.life.halt")
+    assert "plait.threads.run" not in reached("plait.threads.life.halt")

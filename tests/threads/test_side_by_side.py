@@ -14,7 +14,7 @@ from tests.examples import examples
 import plait
 from plait.query.identical import difference
 from plait.threads.input import push
-from plait.threads.pause import Pauser
+from plait.threads.life.pause import Pauser
 
 NAMES = ("a", "b")
 SOURCES = ("p", "q", "r")

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from plait.encodings import one_piece, recast
 from plait.errors import DataError
-from plait.query.types import column_type, is_float, is_int
+from plait.query.condition.types import column_type, is_float, is_int
 from plait.schema import takeable
 
 _MICROS = {"day": 86_400_000_000, "s": 1_000_000, "ms": 1_000, "us": 1}

@@ -7,11 +7,9 @@ row_by_row  where, select, union                 row_calls   the calls of stream
 dedup       the first of tuples with one key
 base        what every query is, and how it is run
 
-predicate   a condition as it was written        trace, sql  Python functions and SQL text, read into
-expression  frozen trees                         textual     conditions on text
-types       what each node of a tree is          bind        a query meets the columns of its streams
-select      `plait.sql`: a SELECT becomes a query
-explain     a query in words                     identical   when two results are the same
+condition/  conditions and expressions, read     select/     `plait.sql`: a SELECT becomes a query
+bind        a query meets its streams' columns   explain     a query in words
+identical   when two results are the same        arguments   keywords that a call does not have
 """
 
 from plait.query.aggregate import Aggregate, aggregate

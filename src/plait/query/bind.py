@@ -15,13 +15,13 @@ from plait.encodings import plain_schema
 from plait.errors import QueryError
 from plait.query.aggregate import Aggregate
 from plait.query.base import Node, Query
+from plait.query.condition.predicate import Predicate
+from plait.query.condition.types import column_type, is_number
 from plait.query.dedup import Dedup
 from plait.query.join import HOWS, Asof, Join, side_names
 from plait.query.operator import Operator
-from plait.query.predicate import Predicate
 from plait.query.row_by_row import TS, BoundStep, Expressed, Kept, Made, RowByRow, Select, Union, computed
 from plait.query.stream import Stream
-from plait.query.types import column_type, is_number
 from plait.schema import joint_time_type, time_kind
 
 

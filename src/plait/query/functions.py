@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from plait.errors import QueryError
 from plait.query.arguments import by_name
-from plait.query.predicate import Predicate, check_arguments, condition
+from plait.query.condition.predicate import Predicate, check_arguments, condition
 from plait.query.row_by_row import Computed, Expressed, expressed
 from plait.schema import arrow_type, is_text
 

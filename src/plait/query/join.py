@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from plait.errors import QueryError
 from plait.query.arguments import by_name
 from plait.query.base import Node, Query, check_name, check_node
-from plait.query.predicate import Predicate, predicate
+from plait.query.condition.predicate import Predicate, predicate
 from plait.query.stream import Stream
 from plait.schema import duration_text, duration_us, listed
 

@@ -13,7 +13,7 @@ from plait.errors import QueryError
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.arguments import by_name
 from plait.query.base import Node, Query, check_name, check_node
-from plait.query.predicate import check_arguments
+from plait.query.condition.predicate import check_arguments
 from plait.schema import arrow_schema, listed, micros_of
 
 

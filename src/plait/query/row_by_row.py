@@ -17,10 +17,10 @@ import pyarrow as pa
 from plait.errors import QueryError
 from plait.query.arguments import by_name
 from plait.query.base import Node, Query, check_name, check_node
-from plait.query.expression import Cast, Column
-from plait.query.predicate import Predicate, condition, value
+from plait.query.condition.expression import Cast, Column
+from plait.query.condition.predicate import Predicate, condition, value
+from plait.query.condition.types import infer, is_int
 from plait.query.stream import Stream
-from plait.query.types import infer, is_int
 from plait.schema import arrow_type
 
 TS = "ts"

@@ -17,7 +17,7 @@ import sqlglot
 from sqlglot import exp
 
 from plait.errors import DataError, RunError
-from plait.query.predicate import Predicate
+from plait.query.condition.predicate import Predicate
 from plait.reference.rows import Row, View, condition_value
 from plait.reference.values import Value, arithmetic, cast, compare, pick, value_of
 from plait.schema import duration_us

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from plait.errors import DataError, RunError
 from plait.query.bind import Bound
-from plait.query.predicate import Predicate
+from plait.query.condition.predicate import Predicate
 from plait.query.row_by_row import Kept, Made
 from plait.query.stream import Stream
 from plait.reference.condition import EMPTY, condition, value

@@ -56,10 +56,10 @@ from plait.threads.engines import engine_of
 from plait.threads.input.arenas import CHUNK
 from plait.threads.input.idle import let_go
 from plait.threads.input.intake import QUERY
-from plait.threads.pause import Stopped
+from plait.threads.life.pause import Stopped
+from plait.threads.life.together import Front, Together
 from plait.threads.plan import Sharing, Step
 from plait.threads.stats import Stats
-from plait.threads.together import Front, Together
 from plait.threads.union import on_the_way
 
 WAIT_NS = 20_000_000

@@ -37,10 +37,10 @@ from plait.threads.engine import Engine
 from plait.threads.gate import codes
 from plait.threads.ground import Ground
 from plait.threads.input.push import Pusher, one_type
+from plait.threads.life.together import Together
 from plait.threads.options import Options
 from plait.threads.plan import Sharing
 from plait.threads.results import full_key
-from plait.threads.together import Together
 
 BATCH = 1 << 14  # tuples a thread takes of a share at once, unless batch= says otherwise
 

@@ -25,7 +25,6 @@ from plait.core.policy import PATIENCE, policy_of
 from plait.errors import RunError
 from plait.order import BEFORE_ALL
 from plait.query.stream import SourceName
-from plait.threads.affinity import bind, cores_of
 from plait.threads.elastic.manager import Change, Epochs, evened
 from plait.threads.elastic.meter import Clocks, Meter
 from plait.threads.elastic.policy import Watch
@@ -33,8 +32,9 @@ from plait.threads.ground import Ground, waiting
 from plait.threads.input.idle import let_go
 from plait.threads.input.intake import StreamIntake
 from plait.threads.input.push import Pusher
+from plait.threads.life.affinity import bind, cores_of
+from plait.threads.life.pause import Pauser, Stopped
 from plait.threads.parts import Encodes, Gathers, Seated
-from plait.threads.pause import Pauser, Stopped
 from plait.threads.plan import AnyPlan, labelled
 from plait.threads.stats import Stats, measured, stages
 

@@ -19,9 +19,9 @@ from plait.threads.dedup import DedupEngine
 from plait.threads.engine import Engine
 from plait.threads.join.engine import JoinEngine
 from plait.threads.join.strategies.plan import Plan
+from plait.threads.life.together import Together
 from plait.threads.operator.engine import OperatorEngine
 from plait.threads.plan import Sharing, Step, plan
-from plait.threads.together import Together
 from plait.threads.union import UnionEngine
 
 

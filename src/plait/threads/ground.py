@@ -13,11 +13,11 @@ from plait.threads import words as shared
 from plait.threads.gate import GATES, Gate
 from plait.threads.input.arenas import CHUNK, Arenas
 from plait.threads.input.intake import QUERY, StreamIntake
+from plait.threads.life.pause import Pauser
+from plait.threads.life.together import Together
 from plait.threads.options import Options
 from plait.threads.parts import Seated
-from plait.threads.pause import Pauser
 from plait.threads.stats import Latency, waiting_for
-from plait.threads.together import Together
 
 
 def inputs_of(bound: Bound) -> dict[str, Stream]:

@@ -21,11 +21,11 @@ from plait.core.policy import policy_of
 from plait.errors import QueryError
 from plait.query.base import check_order, check_rates
 from plait.schema import is_number
-from plait.threads.affinity import cores_of
 from plait.threads.aggregate import designs
 from plait.threads.gate import GATES
 from plait.threads.join.loop.gather import NEVER, STRICT, Precision
 from plait.threads.join.strategies import registry
+from plait.threads.life.affinity import cores_of
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,7 +34,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from plait.errors import RunError
-from plait.threads.guard import guarded
+from plait.threads.life.guard import guarded
 
 Take = Callable[[int], pa.RecordBatch | bool | None]
 

@@ -47,20 +47,20 @@ from plait.query.operator import Operator
 from plait.query.row_by_row import RowByRow, Union, rooted
 from plait.query.stream import SourceName, Stream
 from plait.schema import is_number, micros_of
-from plait.threads.affinity import described as bound_to
 from plait.threads.dag import Dag
 from plait.threads.elastic.manager import Change
 from plait.threads.engine import Engine
 from plait.threads.engines import engine_of
 from plait.threads.input.idle import Clock
 from plait.threads.input.push import batches_of
+from plait.threads.life.affinity import described as bound_to
+from plait.threads.life.pause import Stopped
+from plait.threads.life.together import Together, raise_again
 from plait.threads.options import Options
 from plait.threads.parts import Running
-from plait.threads.pause import Stopped
 from plait.threads.plan import described, gate_described, labelled, steps
 from plait.threads.readers import Outlet, Place, Reader, waited
 from plait.threads.stats import Stats
-from plait.threads.together import Together, raise_again
 from plait.threads.union import on_the_way
 
 SLICE_S = 0.1  # how often whoever waits for results looks whether the run has stopped

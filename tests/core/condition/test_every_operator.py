@@ -15,7 +15,7 @@ from tests.core.condition import trees
 from tests.core.condition.trees import SCHEMA
 
 from plait.core.join.window import JoinWindow
-from plait.query.expression import CAST_TYPES, Binary, Cast, Column, Expr, Literal, Unary
+from plait.query.condition.expression import CAST_TYPES, Binary, Cast, Column, Expr, Literal, Unary
 from plait.query.join import CountWindow
 from plait.reference.condition import condition
 from plait.reference.rows import Row, values_of

@@ -17,8 +17,8 @@ from plait.core.condition.leaves import shape
 from plait.core.condition.opaque import cannot_fail
 from plait.core.join.window import JoinWindow
 from plait.errors import RunError
+from plait.query.condition.predicate import Predicate, predicate
 from plait.query.join import CountWindow
-from plait.query.predicate import Predicate, predicate
 from plait.reference.condition import condition
 from plait.reference.rows import Row, values_of
 

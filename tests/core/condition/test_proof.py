@@ -22,7 +22,7 @@ from plait.core.condition.bounds import Interval, rounded
 from plait.core.condition.columns import constant_code
 from plait.core.condition.judge import GivenRow
 from plait.core.condition.leaves import Shape, shape
-from plait.query.predicate import predicate
+from plait.query.condition.predicate import predicate
 
 BOUNDS: list[Interval] = [
     (0, 1), (-100, 100), (-(2**31), 2**31 - 1), (-(2**53), 2**53), (0, 2**62 - 1), (-(2**63) + 1, 2**63 - 1),

@@ -23,7 +23,7 @@ from plait.core.condition.words import Signature
 from plait.core.join.match import kernel_text
 from plait.core.machine.kept import keep
 from plait.errors import RunError
-from plait.query.predicate import predicate
+from plait.query.condition.predicate import predicate
 
 SCHEMA = pa.schema([("x", pa.int32())])
 BAND = Signature((("int32",),) * 2, ((False,),) * 2, (False, False))

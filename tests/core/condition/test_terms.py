@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from plait.core.condition.terms import Terms, terms
-from plait.query.expression import text
-from plait.query.predicate import predicate
+from plait.query.condition.expression import text
+from plait.query.condition.predicate import predicate
 
 SCHEMA = pa.schema(
     [("x", pa.int32()), ("y", pa.float32()), ("k", pa.int64()), ("s", pa.string()), ("b", pa.bool_()),

@@ -15,8 +15,8 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 import plait
-from plait.query.expression import CAST_TYPES, Binary, Cast, Column, Expr, Literal, Unary
-from plait.query.predicate import Predicate, predicate
+from plait.query.condition.expression import CAST_TYPES, Binary, Cast, Column, Expr, Literal, Unary
+from plait.query.condition.predicate import Predicate, predicate
 
 SCHEMA = pa.schema(
     [

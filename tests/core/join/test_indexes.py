@@ -10,8 +10,8 @@ import pytest
 
 from plait.core.join.choice import possible
 from plait.core.join.window import JoinWindow
+from plait.query.condition.predicate import predicate
 from plait.query.join import CountWindow, TimeWindow, TumblingWindow, Window
-from plait.query.predicate import predicate
 
 SCHEMA = pa.schema([("k", pa.int64()), ("x", pa.int32()), ("y", pa.float32())])
 

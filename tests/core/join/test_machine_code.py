@@ -16,7 +16,7 @@ from plait.core.condition.leaves import shape
 from plait.core.condition.source import module_text
 from plait.core.condition.store import kernel_text, load
 from plait.core.condition.words import Signature
-from plait.query.predicate import predicate
+from plait.query.condition.predicate import predicate
 
 LEFT = pa.schema([("x", pa.int32()), ("y", pa.float32())])
 RIGHT = pa.schema([("a", pa.int32()), ("b", pa.float32())])

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from plait.core.join.window import JoinWindow
 from plait.core.rows import NumberedRows
+from plait.query.condition.predicate import predicate
 from plait.query.join import CountWindow, TimeWindow, Window
-from plait.query.predicate import predicate
 
 SCHEMA = pa.schema([("k", pa.int64()), ("x", pa.int32()), ("s", pa.string())])
 

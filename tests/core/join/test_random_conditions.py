@@ -21,9 +21,9 @@ from tests.examples import examples
 
 from plait.core.join.choice import possible
 from plait.core.join.window import JoinWindow
-from plait.query.expression import Expr
+from plait.query.condition.expression import Expr
+from plait.query.condition.predicate import Predicate
 from plait.query.join import CountWindow, TimeWindow, TumblingWindow, Window
-from plait.query.predicate import Predicate
 from plait.reference.condition import condition
 from plait.reference.rows import Row, values_of
 

@@ -18,8 +18,8 @@ from plait.core.join import reach
 from plait.core.join.reach import NUMBER, RECORDS, TS, first_met, first_met_compiled, reach_of
 from plait.core.join.window import JoinWindow
 from plait.core.machine.marks import entry
+from plait.query.condition.predicate import predicate
 from plait.query.join import WINDOWS, CountWindow, TimeWindow, TumblingCountWindow, TumblingWindow, Window
-from plait.query.predicate import predicate
 
 #: A few of each kind. A kind that is new stands here, with the arguments that a user gives for it.
 EXAMPLES: dict[type[Window], dict[Window, dict[str, Any]]] = {

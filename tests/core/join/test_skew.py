@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from plait.core.join.window import JoinWindow
+from plait.query.condition.predicate import predicate
 from plait.query.join import CountWindow
-from plait.query.predicate import predicate
 
 SCHEMA = pa.schema([("k", pa.int64()), ("x", pa.int32()), ("y", pa.float32())])
 SIZE, BATCH = 60_000, 256

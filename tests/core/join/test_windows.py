@@ -9,8 +9,8 @@ import pytest
 from plait.core.join.window import JoinWindow
 from plait.core.rows import NumberedRows
 from plait.errors import QueryError, RunError
+from plait.query.condition.predicate import predicate
 from plait.query.join import CountWindow, TimeWindow, TumblingCountWindow, TumblingWindow, Window
-from plait.query.predicate import predicate
 
 SCHEMA = pa.schema([("k", pa.int64()), ("s", pa.string())])
 WINDOWS = (TimeWindow(30, 50), CountWindow(40), TumblingWindow(64), TumblingCountWindow(30))

@@ -15,8 +15,8 @@ from plait.core.aggregate.columns import Read, bits_of, is_fixed, ones
 from plait.core.aggregate.functions import Use, keeps_rows
 from plait.core.condition.one_row import holds
 from plait.query.aggregate import Aggregate
+from plait.query.condition.predicate import Predicate
 from plait.query.dedup import Dedup
-from plait.query.predicate import Predicate
 
 _NONE = pa.schema([])
 

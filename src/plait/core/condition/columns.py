@@ -21,9 +21,9 @@ import pyarrow.compute as pc
 from plait.core.condition import bounds
 from plait.core.condition.evaluate import Array
 from plait.errors import DataError
-from plait.query.expression import Column, Expr, Text, columns, walk
-from plait.query.textual import re2
-from plait.query.types import column_type
+from plait.query.condition.expression import Column, Expr, Text, columns, walk
+from plait.query.condition.textual import re2
+from plait.query.condition.types import column_type
 
 
 def constant_code(value: str | bytes) -> int:

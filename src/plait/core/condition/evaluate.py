@@ -15,15 +15,15 @@ from typing import Any
 import numpy as np
 
 from plait.core.condition import bounds
-from plait.query.expression import COMPARISON, LOGIC, Binary, Cast, Column, Expr, Literal, Text, Unary
-from plait.query.types import is_float, is_int, promote
+from plait.query.condition.expression import COMPARISON, LOGIC, Binary, Cast, Column, Expr, Literal, Text, Unary
+from plait.query.condition.types import is_float, is_int, promote
 
 Mask = np.ndarray
 
 
 @dataclass(frozen=True)
 class Array:
-    """`kind` is a type's name as in `query.types`; text and bytes are int64 codes. `valid` None: no NULL at all.
+    """`kind` is a type's name as in `query.condition.types`; text and bytes are int64 codes. `valid` None: no NULL at all.
 
     `data` has one entry a row, or one for all rows (a constant), which NumPy spreads. Integers are int64, or the column's
     own type, or Python's own (dtype object) where 64 bits do not hold them. `valid` is a mask of booleans. Arrays are
@@ -44,7 +44,7 @@ Lookup = Callable[[Expr], Array | None]
 def evaluate(expr: Expr, lookup: Lookup, codes: Callable[[str | bytes], int]) -> Array:
     """The value of every row. `lookup` gives the parts that are already known, at least every column.
 
-    `codes` gives the code of a text constant. The result has the expression's type (`query.types.infer` says the same);
+    `codes` gives the code of a text constant. The result has the expression's type (`query.condition.types.infer` says the same);
     where it is a boolean it is three-valued: `valid` is false where it is unknown. Costs a few passes a node over the
     rows. Every operator between every two types is held against the reference in
     tests/core/condition/test_every_operator.py.

@@ -18,7 +18,7 @@ from plait.core.condition.columns import Interner
 from plait.core.condition.evaluate import Array, evaluate, truth
 from plait.core.condition.leaves import Shape
 from plait.errors import PlaitError, RunError
-from plait.query.expression import Expr
+from plait.query.condition.expression import Expr
 
 BLOCK = 1 << 16  # pairs judged at once
 

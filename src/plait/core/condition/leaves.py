@@ -14,16 +14,16 @@ from functools import cached_property
 import pyarrow as pa
 
 from plait.core.condition.terms import Terms, sides_of, terms
-from plait.query.expression import Binary, Column, Expr, Literal, Unary, children, walk
-from plait.query.predicate import Predicate
-from plait.query.types import Sides, column_type, infer
+from plait.query.condition.expression import Binary, Column, Expr, Literal, Unary, children, walk
+from plait.query.condition.predicate import Predicate
+from plait.query.condition.types import Sides, column_type, infer
 
 
 @dataclass(frozen=True)
 class Leaf:
     """`needed`: a pair can't match if it is NULL, so `alive` covers its NULLs and kernels need no mask for it.
 
-    `expr` reads side `side` alone, `kind` is its type's name as in `query.types`.
+    `expr` reads side `side` alone, `kind` is its type's name as in `query.condition.types`.
     """
 
     side: int

@@ -20,8 +20,8 @@ from plait.core.condition.evaluate import Array, evaluate, truth
 from plait.core.values import user_values
 from plait.encodings import plain_type
 from plait.errors import DataError, RunError
-from plait.query.expression import Column, Expr, Literal, Text, walk
-from plait.query.predicate import Predicate
+from plait.query.condition.expression import Column, Expr, Literal, Text, walk
+from plait.query.condition.predicate import Predicate
 
 
 def holds(predicate: Predicate, rows: pa.RecordBatch | pa.Table, ts: np.ndarray) -> np.ndarray:

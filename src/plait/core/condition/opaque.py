@@ -26,7 +26,7 @@ from typing import Any
 from plait.core.condition import proof
 from plait.core.condition.leaves import Leaf, Shape
 from plait.errors import QueryError
-from plait.query.types import is_float, is_int
+from plait.query.condition.types import is_float, is_int
 
 _PLAIN_VALUES = (bool, int, float, complex, str, bytes, type(None))
 

@@ -29,8 +29,8 @@ from plait.core.condition.evaluate import Array, as_float
 from plait.core.condition.leaves import Shape
 from plait.core.condition.terms import constant, sides_of
 from plait.core.condition.words import Signature, Widths
-from plait.query.expression import COMPARISON, Binary, Cast, Expr, Literal, Unary
-from plait.query.types import infer, is_float, is_int, promote
+from plait.query.condition.expression import COMPARISON, Binary, Cast, Expr, Literal, Unary
+from plait.query.condition.types import infer, is_float, is_int, promote
 
 _SIGNS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _FLIP = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}

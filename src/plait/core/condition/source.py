@@ -31,7 +31,7 @@ from plait.core.condition.columns import constant_code
 from plait.core.condition.leaves import Shape
 from plait.core.condition.scalar import PRELUDE, ScalarWriter
 from plait.core.condition.words import Signature
-from plait.query.expression import text as expression_text
+from plait.query.condition.expression import text as expression_text
 
 PROBES: Final = 8  # probes a pass: each loaded tuple is compared this often
 TILE: Final = 256  # tuples between two looks at `hit`

@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from plait.core.condition.evaluate import Array, as_float, evaluate, truth
-from plait.query.expression import Binary, Expr, Unary, columns, text
-from plait.query.types import Sides, infer, is_number, promote
+from plait.query.condition.expression import Binary, Expr, Unary, columns, text
+from plait.query.condition.types import Sides, infer, is_number, promote
 
 _FLIPPED: Final = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
 _LARGEST: Final = {"float32": 1e30, "float64": 1e290}  # beyond, sums with constants may overflow the type

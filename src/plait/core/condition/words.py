@@ -18,8 +18,8 @@ from plait.core.condition import bounds, opaque
 from plait.core.condition.bounds import Interval
 from plait.core.condition.leaves import Leaf, Shape
 from plait.core.condition.terms import constant, sides_of
-from plait.query.expression import COMPARISON, Binary, Cast, Expr, Unary, children
-from plait.query.types import infer, is_float, is_int
+from plait.query.condition.expression import COMPARISON, Binary, Cast, Expr, Unary, children
+from plait.query.condition.types import infer, is_float, is_int
 
 _NARROW = ("int8", "int16", "int32", "uint8", "uint16")
 

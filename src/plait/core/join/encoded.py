@@ -18,8 +18,8 @@ from plait.core.condition.evaluate import Array, as_float, both_valid, evaluate,
 from plait.core.condition.leaves import Shape
 from plait.core.condition.terms import Band, Equality
 from plait.core.kernels import chains
-from plait.query.expression import Column, Expr
-from plait.query.types import is_float, is_int
+from plait.query.condition.expression import Column, Expr
+from plait.query.condition.types import is_float, is_int
 
 #: Coordinates are clipped to this, so that sums with a band's constants stay finite in the type they were made in.
 LARGEST = {"float32": 1e37, "float64": 1e300}

@@ -37,8 +37,8 @@ from plait.core.kernels import pairs as pair_kernels
 from plait.core.metrics import Counts
 from plait.errors import RunError
 from plait.order import BEFORE_ALL, TS_MIN
+from plait.query.condition.predicate import Predicate
 from plait.query.join import Window
-from plait.query.predicate import Predicate
 
 _RUN_SHORTEST, _RUN_LONGEST = 4096, 1 << 16
 _STEP_PAIRS = 1 << 21  # pairs found at once, about

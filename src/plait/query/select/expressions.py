@@ -1,7 +1,7 @@
 """Scalar expressions of a SELECT: what may stand in them, and their text with plait's own names for columns.
 
-What an expression means is said where conditions are read (`query.sql`). Here is only refused what no row by row reading has an
-answer for: a subquery, a function over other rows, a function whose answer is another one each time.
+What an expression means is said where conditions are read (`query.condition.sql`). Here is only refused what no row by row
+reading has an answer for: a subquery, a function over other rows, a function whose answer is another one each time.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Final
 
 from sqlglot import exp
 
+from plait.query.condition.sql import DIALECT
 from plait.query.select.source import Source
-from plait.query.sql import DIALECT
 from plait.schema import duration_us
 
 #: Functions whose answer is another one each time, or depends on who runs them. sqlglot has classes for some of them only.

@@ -14,13 +14,13 @@ from typing import Any, Final
 from sqlglot import exp
 
 from plait.query.aggregate import Aggregate, SpanWindow, aggregate
+from plait.query.condition.sql import DIALECT
 from plait.query.functions import Function
 from plait.query.select import expressions, joins
 from plait.query.select.calls import Calls, is_call
 from plait.query.select.items import Item
 from plait.query.select.relation import OWN, TS, Clock, Relation, edges, named
 from plait.query.select.source import Source, identifier
-from plait.query.sql import DIALECT
 
 _WINDOWS: Final = ("window", "session_window")
 _EDGES: Final = {"start": "window_start", "end": "window_end"}

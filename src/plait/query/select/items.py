@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from plait.query.base import Node
+from plait.query.condition.sql import DIALECT
 from plait.query.row_by_row import RowByRow, base
 from plait.query.select import expressions, joins
 from plait.query.select.relation import OWN, TS, Clock, Relation, named
 from plait.query.select.source import Source, identifier
-from plait.query.sql import DIALECT
 from plait.query.stream import Stream
 
 #: Columns by name: the column that each is, or (the text of) how it is made.

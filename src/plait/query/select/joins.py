@@ -14,6 +14,7 @@ from typing import Final
 
 from sqlglot import exp
 
+from plait.query.condition.sql import DIALECT
 from plait.query.join import join
 from plait.query.row_by_row import base
 from plait.query.select import expressions
@@ -22,7 +23,6 @@ from plait.query.select.bounds import Bounds, Reach, reach
 from plait.query.select.relation import TS, Clock, Relation, named
 from plait.query.select.sides import Sides, pairs
 from plait.query.select.source import Source, identifier
-from plait.query.sql import DIALECT
 from plait.query.stream import Stream
 
 _HOWS: Final = {

@@ -39,8 +39,8 @@ from plait.core.values import Form, compared_as, key_words
 from plait.errors import QueryError
 from plait.query.aggregate import Aggregate
 from plait.query.bind import Bound, label
+from plait.query.condition.expression import Column
 from plait.query.dedup import Dedup
-from plait.query.expression import Column
 from plait.query.join import Asof, Join
 from plait.query.operator import Operator
 from plait.query.row_by_row import BoundStep, Union

@@ -13,9 +13,9 @@ from typing import Any
 from plait.query.aggregate import Aggregate
 from plait.query.base import Query
 from plait.query.bind import Bound
+from plait.query.condition.predicate import Predicate
 from plait.query.explain import explain
 from plait.query.operator import Operator
-from plait.query.predicate import Predicate
 from plait.query.stream import Stream
 from plait.spark.plan import function_text, pin
 from plait.spark.plan.layout import Layout

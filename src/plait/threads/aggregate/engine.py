@@ -30,7 +30,7 @@ from plait.threads.elastic.manager import Epochs
 from plait.threads.engine import Engine
 from plait.threads.ground import Ground
 from plait.threads.input.push import Pusher
-from plait.threads.pause import Pauser
+from plait.threads.life.pause import Pauser
 from plait.threads.stats import Last, Stats
 
 WAIT_NS = 20_000_000

@@ -31,8 +31,8 @@ from plait.query.bind import Bound
 from plait.query.identical import KEY
 from plait.schema import taken
 from plait.threads import words as shared
-from plait.threads.guard import guarded
 from plait.threads.input.intake import StreamIntake
+from plait.threads.life.guard import guarded
 from plait.threads.results import full_key
 from plait.threads.stats import Latency
 

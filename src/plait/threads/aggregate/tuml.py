@@ -47,8 +47,8 @@ from plait.threads.elastic.manager import Epochs
 from plait.threads.gate import codes
 from plait.threads.ground import Ground
 from plait.threads.input.push import Pusher, one_type
+from plait.threads.life.together import Together
 from plait.threads.options import Options
-from plait.threads.together import Together
 
 BATCH = 1 << 15  # tuples an update thread takes at once, unless batch= says otherwise
 

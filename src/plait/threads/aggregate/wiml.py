@@ -43,10 +43,10 @@ from plait.threads.gate.flow import cancel, prepare, sleep
 from plait.threads.gate.frontier import settle
 from plait.threads.gate.words import READY_EVENT
 from plait.threads.ground import Ground
-from plait.threads.guard import guarded
 from plait.threads.input.push import one_type
+from plait.threads.life.guard import guarded
+from plait.threads.life.together import Together
 from plait.threads.options import Options
-from plait.threads.together import Together
 
 
 class HiveEngine(PaneEngine):

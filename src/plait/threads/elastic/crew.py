@@ -16,7 +16,7 @@ from plait.order import BEFORE_ALL
 from plait.threads import words as shared
 from plait.threads.atomics.native import made_ready
 from plait.threads.gate import Gate, codes, epochs
-from plait.threads.pause import Pauser, Stopped
+from plait.threads.life.pause import Pauser, Stopped
 
 WAIT_NS = 20_000_000
 PARKED_NS = 1_000_000_000

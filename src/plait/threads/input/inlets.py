@@ -18,8 +18,8 @@ from plait.query.stream import SourceName
 from plait.threads import words as shared
 from plait.threads.ground import Ground
 from plait.threads.input.intake import QUERY, Inlet, StreamIntake
+from plait.threads.life.pause import Pauser
 from plait.threads.parts import Encodes
-from plait.threads.pause import Pauser
 
 #: Places in ties: an origin has input << 32 | place << SLOT_BITS | slot. Bit 31 is for slots that have no tuples.
 MOST_PLACES = 1 << (31 - shared.SLOT_BITS)

@@ -41,8 +41,8 @@ from plait.threads.ground import Ground
 from plait.threads.input.arenas import CHUNK, Arena
 from plait.threads.input.inlets import AtGate, Inlets
 from plait.threads.input.intake import EMPTY, Inlet, Inside, StreamIntake, Waiting, content_keys, stored
+from plait.threads.life.pause import Pauser
 from plait.threads.parts import Encodes
-from plait.threads.pause import Pauser
 
 SLICE_NS = 20_000_000
 

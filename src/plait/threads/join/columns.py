@@ -33,7 +33,7 @@ from plait.core.condition.words import Signature
 from plait.core.join.choice import check_index, dimensions, possible
 from plait.core.join.encoded import LARGEST, EncodedRows, RowEncoder
 from plait.core.join.match import Matcher
-from plait.query.predicate import Predicate
+from plait.query.condition.predicate import Predicate
 
 Column = tuple[str, str]  # name, NumPy type
 

@@ -40,10 +40,10 @@ from plait.threads.join.loop.gather import work_merger
 from plait.threads.join.loop.worker import work
 from plait.threads.join.memory import Emitter, Merger, Segment, Worker, plant
 from plait.threads.join.strategies.plan import Plan
+from plait.threads.life.pause import Pauser
+from plait.threads.life.together import Together
 from plait.threads.options import Options
-from plait.threads.pause import Pauser
 from plait.threads.results import Gatherer
-from plait.threads.together import Together
 
 BATCH = 2048  # tuples a worker takes at once, unless batch= says otherwise
 

@@ -1,6 +1,6 @@
 """The memory of a join's workers, as Python holds it: arrays that are kept alive, and the words that name them.
 
-Everything here is changed only before the workers start, while they stand still (`threads.pause`), or by the one worker that
+Everything here is changed only before the workers start, while they stand still (`threads.life.pause`), or by the one worker that
 uses it.
 
 Shapes: a segment's columns have CAP rows, a power of two; leaf columns twice that (`loop.segment` says why). A

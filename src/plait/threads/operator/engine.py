@@ -54,13 +54,13 @@ from plait.threads.engine import Engine
 from plait.threads.gate import codes
 from plait.threads.ground import Ground
 from plait.threads.input.push import Pusher, one_type
+from plait.threads.life.pause import Pauser, Stopped
+from plait.threads.life.together import Together
 from plait.threads.operator.route import SEVERAL, Router
 from plait.threads.options import Options
-from plait.threads.pause import Pauser, Stopped
 from plait.threads.plan import Sharing
 from plait.threads.results import full_key
 from plait.threads.stats import Last
-from plait.threads.together import Together
 
 BATCH = 1 << 12  # tuples a thread takes of a share at once, unless batch= says otherwise
 TIMERS = 1 << 12  # timers that run in one step of a share

@@ -48,8 +48,8 @@ from plait.threads.aggregate.hive.place import pane_at, place_inside, reindex
 from plait.threads.ground import Ground
 from plait.threads.input.intake import Inlet, StreamIntake
 from plait.threads.input.push import Pusher
+from plait.threads.life.pause import Pauser
 from plait.threads.parts import Encodes
-from plait.threads.pause import Pauser
 
 if TYPE_CHECKING:
     from plait.threads.aggregate.engine import Updater

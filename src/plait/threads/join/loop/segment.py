@@ -12,7 +12,7 @@ Invariants, and why they hold (DP-Join, section 4.4.2, Â«Support to replicationÂ
   worker reads rows below the END it has acquired.
 - Each sharer publishes the first position that is still valid for it (FIRST, released after its last look at older
   rows). The writer overwrites a row only below the least of these: expired rows are not removed, they are outlived.
-- Everything else in the block is written while all workers stand still (`threads.pause`).
+- Everything else in the block is written while all workers stand still (`threads.life.pause`).
 
 The block is an int64 array; words are named below. Addresses point to arrays that Python keeps alive.
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from plait import QueryError
-from plait.query.expression import (
+from plait.query.condition.expression import (
     ARITHMETIC,
     COMPARISON,
     LOGIC,
@@ -20,7 +20,7 @@ from plait.query.expression import (
     columns,
     walk,
 )
-from plait.query.types import check_condition, column_type, infer, promote
+from plait.query.condition.types import check_condition, column_type, infer, promote
 from plait.reference.values import common_kind
 
 INTS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]

@@ -11,9 +11,9 @@ import pytest
 
 import plait
 from plait import QueryError
-from plait.query.expression import Binary, Cast, Column, Expr, Literal, Unary
-from plait.query.predicate import predicate
-from plait.query.trace import Untraceable, _loaded, as_expr, columns_read, trace
+from plait.query.condition.expression import Binary, Cast, Column, Expr, Literal, Unary
+from plait.query.condition.predicate import predicate
+from plait.query.condition.trace import Untraceable, _loaded, as_expr, columns_read, trace
 
 LX, RA = Column(0, "x"), Column(1, "a")
 NAMES = ("quotes", "trades")

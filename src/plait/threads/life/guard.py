@@ -3,7 +3,7 @@
 The rule: *what a caller's thread enters with `with` is a lock of C's own.* A handler of a signal raises between two
 instructions, and such a lock is taken and let go inside one. `threading.Condition` is written in Python, as any class
 with an `__enter__` of its own is: an interrupt that strikes in there keeps the lock for ever, and whoever waits for it,
-`stop` among them, waits for ever (tests/threads/test_guard.py strikes both). A lock that is only to be tried is looked at
+`stop` among them, waits for ever (tests/threads/life/test_guard.py strikes both). A lock that is only to be tried is looked at
 (`locked`) and then entered in the same way: `acquire(blocking=False)` before a `try` leaves the same gap.
 
 `input.push` has a class with an `__enter__` over a source's two locks. An interrupt in there leaves them taken, and stops

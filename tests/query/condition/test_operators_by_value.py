@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from tests.query import expressions as ex
 from tests.query.interpreter import evaluate
-from tests.query.test_conditions import BOTH, bound, same
+from tests.query.condition.test_conditions import BOTH, bound, same
 
-from plait.query.expression import COMPARISON, Binary, Column, Expr, Literal, Unary
+from plait.query.condition.expression import COMPARISON, Binary, Column, Expr, Literal, Unary
 from plait.reference.condition import ValueRow, condition
 from plait.reference.values import value_of
 

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from plait.errors import QueryError
-from plait.query import textual
-from plait.query.expression import CAST_TYPES, Binary, Cast, Column, Expr, Literal, Text, Unary
+from plait.query.condition import textual
+from plait.query.condition.expression import CAST_TYPES, Binary, Cast, Column, Expr, Literal, Text, Unary
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MICROSECOND = dt.timedelta(microseconds=1)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import plait
-from plait.threads.guard import guarded
+from plait.threads.life.guard import guarded
 
 
 class Struck(BaseException):
@@ -69,4 +69,4 @@ def test_conditions_are_made_in_one_place() -> None:
     home = Path(plait.__file__).parent
     made = {path.relative_to(home).as_posix() for path in home.rglob("*.py")
             if re.search(r"(threading\.|\b)Condition\(", path.read_text())}  # fmt: skip
-    assert made == {"threads/guard.py"}
+    assert made == {"threads/life/guard.py"}

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from plait.errors import QueryError
-from plait.query.expression import COMPARISON, LOGIC, Binary, Cast, Column, Expr, Literal, Text, Unary, text
+from plait.query.condition.expression import COMPARISON, LOGIC, Binary, Cast, Column, Expr, Literal, Text, Unary, text
 
 Sides = tuple[pa.Schema, pa.Schema]
 Names = tuple[str, str]

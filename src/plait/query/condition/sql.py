@@ -17,9 +17,9 @@ import sqlglot
 from sqlglot import exp
 
 from plait.errors import QueryError
-from plait.query import textual
-from plait.query.expression import Binary, Cast, Column, Expr, Literal, Text, Unary
-from plait.query.trace import as_expr
+from plait.query.condition import textual
+from plait.query.condition.expression import Binary, Cast, Column, Expr, Literal, Text, Unary
+from plait.query.condition.trace import as_expr
 
 DIALECT = "spark"
 

@@ -11,8 +11,8 @@ import pytest
 
 import plait
 from plait.errors import QueryError
-from plait.threads import affinity
-from plait.threads.together import Together
+from plait.threads.life import affinity
+from plait.threads.life.together import Together
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="threads are bound to cores on Linux only")
 

@@ -7,9 +7,9 @@ import pytest
 
 import plait
 from plait import QueryError
-from plait.query.expression import Binary, Cast, Column, Expr, Literal, Unary, text
-from plait.query.sql import parse
-from plait.query.trace import trace
+from plait.query.condition.expression import Binary, Cast, Column, Expr, Literal, Unary, text
+from plait.query.condition.sql import parse
+from plait.query.condition.trace import trace
 
 SIDES = {"quotes": 0, "trades": 1, "left": 0, "right": 1, "l": 0, "r": 1}
 LX, RA = Column(0, "x"), Column(1, "a")

@@ -24,8 +24,8 @@ import numpy as np
 
 from plait.core.machine.marks import compiling
 from plait.errors import RunError
-from plait.threads.guard import guarded
-from plait.threads.halt import halt
+from plait.threads.life.guard import guarded
+from plait.threads.life.halt import halt
 from plait.threads.words import HALT, RUNNING, STILL, STOPPING
 
 

@@ -13,11 +13,11 @@ from tests.query import expressions as ex
 from tests.query.interpreter import Typed, evaluate
 
 import plait
-from plait.query.expression import Expr, Literal, walk
-from plait.query.predicate import Predicate, predicate
-from plait.query.sql import parse
-from plait.query.trace import trace
-from plait.query.types import check_condition, infer, resolve
+from plait.query.condition.expression import Expr, Literal, walk
+from plait.query.condition.predicate import Predicate, predicate
+from plait.query.condition.sql import parse
+from plait.query.condition.trace import trace
+from plait.query.condition.types import check_condition, infer, resolve
 from plait.reference.condition import ValueRow, condition
 from plait.reference.values import Value, value_of
 

@@ -18,7 +18,7 @@ from typing import NoReturn, Protocol
 
 from plait.errors import PlaitError, RunError
 from plait.order import BEFORE_ALL
-from plait.threads.pause import Stopped
+from plait.threads.life.pause import Stopped
 
 
 @dataclass

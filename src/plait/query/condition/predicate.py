@@ -13,10 +13,10 @@ from typing import Any
 import pyarrow as pa
 
 from plait.errors import QueryError
-from plait.query import sql
-from plait.query.expression import Expr, Literal, columns, text
-from plait.query.trace import Untraceable, columns_read, trace
-from plait.query.types import check_condition, column_type, resolve
+from plait.query.condition import sql
+from plait.query.condition.expression import Expr, Literal, columns, text
+from plait.query.condition.trace import Untraceable, columns_read, trace
+from plait.query.condition.types import check_condition, column_type, resolve
 
 Names = tuple[str, str]
 _NO_COLUMNS = pa.schema([])

@@ -1,0 +1,6 @@
+"""A condition or an expression as it was written, read into frozen trees: nothing here says how it is computed.
+
+predicate   a condition, or an expression of one row      trace, sql  Python functions and SQL text, read into
+expression  trees                                         textual     conditions on text
+types       what each node of a tree is
+"""
