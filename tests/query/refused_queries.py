@@ -458,6 +458,10 @@ def selected(*names: str, **columns: object) -> Callable[[], object]:
 
 
 ROW_BY_ROW = {
+    "a keyword that is nearly right": Refusal(
+        lambda: plait.join(quotes, trades, wihtin="5s"),  # type: ignore[call-arg]
+        QueryError, "plait.join has no argument 'wihtin'", "there are left, right, on, within", "Did you mean within=?",
+    ),
     "a function whose results have no type": Refusal(
         selected(z=decided), QueryError, "The column 'z' is made by a function", "type of what it returns",
         "(function, 'float64')",

@@ -2,6 +2,7 @@
 
 import dataclasses
 import datetime as dt
+import inspect
 from typing import Any
 
 import pyarrow as pa
@@ -309,3 +310,17 @@ def test_every_query_is_an_input_of_every_query() -> None:
         ):
             assert inner in outer.inputs
             assert set(inner.streams()) <= set(outer.streams())
+
+
+@pytest.mark.parametrize(
+    "name", ["stream", "join", "asof", "aggregate", "dedup", "union", "operator", "sql", "sum", "quantile", "top"]
+)
+def test_a_wrong_keyword_is_told_with_its_neighbour_and_the_signature_stays(name: str) -> None:
+    call = getattr(plait, name)
+    known = [
+        each for each in inspect.signature(call).parameters.values() if each.kind is inspect.Parameter.KEYWORD_ONLY
+    ]
+    assert known, "an editor sees no keyword"
+    wrong = known[0].name + "e"
+    with pytest.raises(QueryError, match=f"plait.{name} has no argument '{wrong}'.*Did you mean {known[0].name}="):
+        call(**{wrong: 1})

@@ -18,6 +18,9 @@ from plait.threads.join.loop import segment as seg
 from plait.threads.join.loop import words as o
 from plait.threads.join.memory import Segment
 
+# What the reference says of a condition and a window is the same for many tests.
+pytestmark = pytest.mark.xdist_group("sequences")
+
 SOURCES = ("p", "q", "r")
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from plait.errors import QueryError
+from plait.query.arguments import by_name
 from plait.query.base import Node, Query, check_name, check_node
 from plait.query.functions import Function
 from plait.query.row_by_row import expressed
@@ -116,6 +117,7 @@ class Aggregate(Query):
         return (self.input,)
 
 
+@by_name
 def aggregate(
     input: Node,
     *,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from plait.errors import QueryError
+from plait.query.arguments import by_name
 from plait.query.base import Node, Query, check_name, check_node
 from plait.schema import duration_us, listed
 
@@ -37,6 +38,7 @@ class Dedup(Query):
         return (self.input,)
 
 
+@by_name
 def dedup(input: Node, *, by: str | Iterable[str] | None = None, within: Any = None, name: str | None = None) -> Dedup:
     """Keep the first of equal tuples: drop what comes within a span after the last one of its key that was kept.
 

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import pyarrow as pa
 
 from plait.errors import QueryError
+from plait.query.arguments import by_name
 from plait.query.predicate import Predicate, check_arguments, condition
 from plait.query.row_by_row import Computed, Expressed, expressed
 from plait.schema import arrow_type, is_text
@@ -161,8 +162,9 @@ def registered(result: Result, *, in_files: bool = True) -> Callable[[Make], Mak
     """Enter a function in `KINDS`, with the type of its result."""
 
     def register(make: Make) -> Make:
-        KINDS[make.__name__] = Kind(make, result, in_files)
-        return make
+        told = cast(Make, by_name(make))
+        KINDS[make.__name__] = Kind(told, result, in_files)
+        return told
 
     return register
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from plait.errors import QueryError
+from plait.query.arguments import by_name
 from plait.query.base import Node, Query, check_name, check_node
 from plait.query.predicate import Predicate, predicate
 from plait.query.stream import Stream
@@ -217,6 +218,7 @@ def side_names(left: Node, right: Node) -> tuple[str, str]:
     return ("left", "right") if None in names or names[0] == names[1] else (str(names[0]), str(names[1]))
 
 
+@by_name
 def join(
     left: Node,
     right: Node,
@@ -330,6 +332,7 @@ def _window(within: Any, last: Any, tumbling: Any, tumbling_count: Any) -> Windo
     return TimeWindow(both, both)
 
 
+@by_name
 def asof(
     left: Node,
     right: Node,

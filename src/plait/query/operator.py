@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from plait.errors import QueryError
 from plait.order import AFTER_ALL, BEFORE_ALL
+from plait.query.arguments import by_name
 from plait.query.base import Node, Query, check_name, check_node
 from plait.query.predicate import check_arguments
 from plait.schema import arrow_schema, listed, micros_of
@@ -141,6 +142,7 @@ def _check_function(option: str, function: Any, arguments: int) -> None:
     check_arguments(function, option, arguments, do)
 
 
+@by_name
 def operator(
     streams: Node | Iterable[Node],
     *,

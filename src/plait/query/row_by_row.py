@@ -15,6 +15,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from plait.errors import QueryError
+from plait.query.arguments import by_name
 from plait.query.base import Node, Query, check_name, check_node
 from plait.query.expression import Cast, Column
 from plait.query.predicate import Predicate, condition, value
@@ -291,6 +292,7 @@ class Union(Query):
         return self.nodes
 
 
+@by_name
 def union(*inputs: Node, name: str | None = None) -> Union:
     """All rows of several streams or queries with the same columns, in one order.
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from plait.encodings import plain_type
 from plait.errors import QueryError
+from plait.query.arguments import by_name
 from plait.query.row_calls import RowCalls
 from plait.schema import TIME_UNITS, arrow_schema, check_time_type, duration_us, is_bytes, is_text
 
@@ -169,6 +170,7 @@ def _difference(declared: pa.Schema, given: pa.Schema) -> str:
     return f"column {extra[0]!r} is not declared" if extra else "its columns come in another order"
 
 
+@by_name
 def stream(
     name: str,
     *,

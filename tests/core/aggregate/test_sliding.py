@@ -18,6 +18,9 @@ from plait.core.aggregate import groups as pane_groups
 from plait.core.aggregate import panes, span, sums
 from plait.query.bind import bind
 
+# The reference's windows are the same for either limit.
+pytestmark = pytest.mark.xdist_group("sliding")
+
 STREAM = plait.stream("s", unit="us")
 COMPUTE = {
     "n": plait.count(), "some": plait.count_where("x > 0"), "sum": plait.sum("x"), "mean": plait.mean("x"), "var": plait.var("x"),

@@ -28,6 +28,9 @@ from plait.threads.join.loop import words as o
 from plait.threads.join.marks import MARK, MARK_TYPE
 from plait.threads.stats import STAGES
 
+# What the reference says of a condition and a window is the same for many tests, there and here.
+pytestmark = pytest.mark.xdist_group("sequences")
+
 PRECISIONS: list[Any] = [
     "order",
     "comparison",
@@ -107,6 +110,7 @@ def cases(count: int) -> list[tuple[Any, ...]]:
     return drawn + [(p, 3, fan_in, "grid", 16, 2, "time") for p in PRECISIONS for fan_in in (None, 2)]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("case", cases(examples(60)), ids=lambda case: "-".join(map(str, case)))
 def test_a_precision_guarantees_what_it_says(case: tuple[Any, ...]) -> None:
     wanted, workers, fan_in, index, batch, threads, window = case

@@ -19,6 +19,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from plait.errors import QueryError
+from plait.query.arguments import by_name
 from plait.query.base import Node, Query, check_node
 from plait.query.bind import bind
 from plait.query.row_by_row import union
@@ -31,6 +32,7 @@ from plait.schema import arrow_schema
 __all__ = ["named_in", "sql"]
 
 
+@by_name
 def sql(
     text: str,
     *,
