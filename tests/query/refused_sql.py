@@ -164,6 +164,14 @@ COLUMNS = {
         why="a and b declare no columns",
         do="Write which one",
     ),
+    "* of one side that is not declared": refused(
+        sql("SELECT q.k, b.* FROM bare b JOIN quotes q ON b.ts = q.ts"), "which columns * stands for", do="schema"
+    ),
+    "* of both sides, one of them not declared": refused(
+        sql("SELECT q.k AS key, * FROM bare b JOIN quotes q ON b.ts = q.ts"),
+        "which columns * stands for",
+        do="schema",
+    ),
     "* of what is not declared": refused(
         sql("SELECT *, 1 AS one FROM bare"), "which columns * stands for", do="schema"
     ),

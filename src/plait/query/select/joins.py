@@ -44,7 +44,7 @@ def read(source: Source, select: exp.Select, table: Callable[[exp.Expr], Relatio
     clauses = select.args.get("joins") or []
     tables = [table(select.args["from_"].this), *(table(each.this) for each in clauses)]
     _check_names(source, tables, [select.args["from_"].this, *(each.this for each in clauses)])
-    if clauses and not isinstance(select.expressions[0], exp.Star):
+    if clauses:
         tables = [_closed(source, select, each, tables) for each in tables]
     where = select.args.get("where")
     parts = expressions.conjuncts(where.this if where else None)
@@ -138,13 +138,13 @@ def _check_names(source: Source, tables: list[Relation], nodes: list[exp.Expr]) 
 
 def _closed(source: Source, select: exp.Select, table: Relation, tables: list[Relation]) -> Relation:
     """A stream that declares no columns has those that the text names, and its time. So a join can tell what it calls them."""
-    if table.columns is not None or not isinstance(base(table.node), Stream) or table.parts[0].hidden:
+    own = base(table.node)
+    starred = any(_is_star(each, table.parts[0].name) for each in select.expressions)
+    if table.columns is not None or not isinstance(own, Stream) or table.parts[0].hidden or starred:
         return table
     known = {name.lower() for each in tables for name in each.columns or each.clocks}
     open_ = [each for each in tables if each.columns is None]
     aliases = {each.alias.lower() for each in select.expressions if isinstance(each, exp.Alias)}
-    own = base(table.node)
-    assert isinstance(own, Stream)
     names = {own.time: own.time}
     for column, clause in _mentioned(select):
         name = column.name.lower()
@@ -160,6 +160,12 @@ def _closed(source: Source, select: exp.Select, table: Relation, tables: list[Re
                 )
             names.setdefault(column.name, column.name)
     return named(table.node.select(*names), table.parts[0].name, tuple(names), table.clocks)
+
+
+def _is_star(item: exp.Expr, name: str) -> bool:
+    """Whether an entry of a SELECT list stands for all columns of a table, whatever they are."""
+    named_star = isinstance(item, exp.Column) and isinstance(item.this, exp.Star) and item.table.lower() == name.lower()
+    return isinstance(item, exp.Star) or named_star
 
 
 def _mentioned(select: exp.Select) -> Iterator[tuple[exp.Column, str]]:
