@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from tests.query import expressions as ex
-from tests.query.interpreter import evaluate
 from tests.query.condition.test_conditions import BOTH, bound, same
+from tests.query.interpreter import evaluate
 
 from plait.query.condition.expression import COMPARISON, Binary, Column, Expr, Literal, Unary
 from plait.reference.condition import ValueRow, condition
