@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 import plait
 from plait import DataError, LateError, QueryError
 from plait.query.identical import difference
+from plait.threads import feeds
 
 A, B = plait.stream("a", unit="us"), plait.stream("b", unit="us")
 NEAR = plait.join(A, B, on=lambda l, r: abs(l.x - r.x) <= 2, within=40)
@@ -157,3 +159,27 @@ def test_what_is_refused(call: Any, says: str) -> None:
         call()
     with pytest.raises(DataError, match="data is a Table"):
         NEAR.run(DATA["a"])
+
+
+def test_a_lane_is_read_one_chunk_ahead() -> None:
+    """Not before it is asked for, and never two: each holds as much memory as a chunk. Its error comes in its place."""
+    read, second = [], threading.Event()
+
+    def chunks() -> Any:
+        for number in range(3):
+            read.append(number)
+            if number == 1:
+                second.set()
+            yield number
+        raise DataError("row 7 is damaged")
+
+    with ThreadPoolExecutor(1) as readers:
+        lane = feeds._ahead(chunks(), readers)
+        assert read == []
+        assert next(lane) == 0
+        assert second.wait(60)
+        assert read == [0, 1]
+        assert [next(lane), next(lane)] == [1, 2]
+        with pytest.raises(DataError, match="row 7"):
+            next(lane)
+    assert list(feeds._ahead(iter("ab"), None)) == ["a", "b"]
