@@ -23,8 +23,8 @@ stored.
 
 The phases of a batch: READING (tuples from the gate or the parent), FEEDING (hand them to the children, number them,
 copy their columns), STORING, HANDING_ON (with an Emitter: tell the neighbours), MEETING (wait for the writers of shared
-segments), PROBING and EMITTING (in parts, if a batch has more pairs than the buffers, or not all rows are there yet), CLOSING (unmatched rows whose time has
-passed, expiry, publication).
+segments), PROBING and EMITTING (in parts, if a batch has more pairs than the buffers, or not all rows are there yet), CLOSING
+(unmatched rows whose time has passed, expiry, publication).
 
 Arguments that most functions here take: `gate` the gate's words, `c` the control words, `w` the worker's words,
 `arena` the table of the sources' columns, `batch` the batch arrays, `p` a side's probes, `ps` and `us` both sides'
