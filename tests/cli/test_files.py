@@ -495,6 +495,13 @@ def test_a_file_can_say_every_argument_of_as_of(tmp_path: Path) -> None:
     (tmp_path / "q.toml").write_text(ASOF)
     done = command("run", tmp_path / "q.toml", "-o", "-", "--quiet")
     assert [(row["ts"], row["bid"]) for row in map(json.loads, done.stdout.splitlines())] == [(5, 7), (8, 8)]
+
+
+@pytest.mark.spark
+def test_as_of_from_a_file_is_verified_on_every_executor(spark: Any, tmp_path: Path) -> None:
+    (tmp_path / "trades.csv").write_text("ts,k\n4,1\n6,1\n")
+    (tmp_path / "quotes.csv").write_text("ts,k,bid\n3,1,7\n4,1,8\n9,2,9\n")
+    (tmp_path / "q.toml").write_text(ASOF)
     verified = command("verify", tmp_path / "q.toml")
     assert verified.returncode == 0, verified.stderr
 

@@ -36,7 +36,7 @@ LOOP, SERVE, GATHER, FEED, SEGMENT, OUT, WORKER = (
 )  # fmt: skip
 #: Looking again before sleeping adds steps, and no behaviour.
 QUICK: Patches = {
-    WORKER: [("SPINS = 8", "SPINS = 0"), ("if spins < 63:", "if spins < 0:")],
+    WORKER: [("SPINS = 8", "SPINS = 0"), ("if spins < 63:", "if spins < 0:"), ("PATIENCE = 64", "PATIENCE = 0")],
     GATHER: [("    for _ in range(2):\n        if number != 0:", "    for _ in range(0):\n        if number != 0:"),
              ("SPINS: Final = 2", "SPINS: Final = 0")],
     SERVE: [("SPINS = 8", "SPINS = 0")],

@@ -117,7 +117,7 @@ MUTANTS = {
         "full feed", "Deadlock",
     ),
     "loop: rows are met before they are stored": Mutant(
-        WORKER, "while load_acquire(s, seg.END) < w[o.ENDS + side]:", "while load_acquire(s, seg.END) < w[o.ENDS + side] - 1:",
+        WORKER, "if left >= w[o.ENDS] and right >= w[o.ENDS + 1]:", "if left + 1 >= w[o.ENDS] and right + 1 >= w[o.ENDS + 1]:",
         "dpjoin", "RaceError",
     ),
     "segment: rows shown before they are written": Mutant(

@@ -238,6 +238,7 @@ def arrange_grid(w, batch, ps):
         p[o.P_SLOT, k] = origin & shared.SLOT_MASK
         p[o.P_PLACE, k] = batch[o.B_SEQ, i] & w[o.ARENA_MASK]
         p[o.P_POSITION, k] = rows_below(w, side, number)
+        batch[o.B_ENDS + side, i], batch[o.B_ENDS + 1 - side, i] = p[o.P_POSITION, k], p[o.P_HI, k]
         p[o.P_STORE, k] = k
     w[o.NEXT], w[o.NEXT + 1] = w[o.CUT_LEFT], w[o.CUT_RANK] - w[o.CUT_LEFT]
     for side in range(2):

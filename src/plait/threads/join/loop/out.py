@@ -187,7 +187,7 @@ def next_due(w, ts):
     """
     found, least = -1, AFTER_ALL
     for side in range(2):
-        if w[o.ALONE + side] and w[o.UNDECIDED + side] < w[o.ENDS + side]:
+        if w[o.ALONE + side] and w[o.UNDECIDED + side] < w[o.MET + side]:
             s = segment_of(w, side)
             time, back = ints(s[seg.TS], s[seg.CAP])[w[o.UNDECIDED + side] & s[seg.MASK]], w[o.BACK + 1 - side]
             # Not ts of the row + back, which may be more than 63 bits hold.
@@ -280,6 +280,15 @@ def publish_progress(c, w, last_ts, left, right):
     store_release(w, o.LIVE_TS + 1, right)
     fence()
     # Others' results may have waited for this worker, so the gatherer is woken even if there are none of its own.
+    wake_gatherer(c)
+
+
+@inner
+def publish_part(c, w, rank):
+    """Make known that a part of the batch is done: the tuples below this rank. What is live, and time, wait for the whole."""
+    store_release(w, o.OUT_TAIL, w[o.EMIT_TAIL])
+    store_release(w, o.DONE_RANK, rank)
+    fence()
     wake_gatherer(c)
 
 

@@ -76,6 +76,10 @@ MARK_ROWS: Final = 186  # 0, or it marks the end of every so many rows of its su
 STORES_ONLY: Final = 187  # 1 if it stores and compares nothing
 SAMPLES: Final = 188  # address of what it notes of how long tuples took, SAMPLE_ROOM entries of S_WORDS
 
+MET: Final = (
+    190  # the loop's own, by side: rows of its segment that precede the batch position TO, all of which are stored
+)
+
 # --- the loop's own ---------------------------------------------------------------------------------------------
 PHASE: Final = 192
 COUNT: Final = 193  # tuples of the batch
@@ -165,7 +169,8 @@ SWITCH: Final = 10
 # --- rows of the batch arrays -----------------------------------------------------------------------------------
 B_TS, B_ORIGIN, B_SEQ, B_REF, B_PROBE, B_STARTS = range(6)  # B_PROBE: its number among its side's probes, or -1
 B_NUMBER, B_RANK = 6, 7  # with an Emitter: its number in its stream, its place among all
-B_ROWS: Final = 8
+B_ENDS: Final = 8  # by side: rows of its segment, before this tuple
+B_ROWS: Final = 10
 # A side's probes:
 P_TS, P_REF, P_ID, P_BATCH, P_HI, P_LO, P_PRECEDING, P_KEY, P_X, P_Y, P_POSITION, P_SLOT, P_PLACE = range(13)
 P_FROM, P_UNTIL, P_STORE, P_TAIL = range(

@@ -6,7 +6,9 @@ who writes these. Invariants:
 - Every worker takes the same sequence of ready tuples from the gate (or from its parent in a distribution tree), so
   that all number tuples, and every segment's rows, alike, and need to tell one another nothing about it.
 - A batch is stored before the worker waits for anybody. So whoever waits for rows waits for a worker that is behind
-  it in the sequence, and the one that is furthest behind waits for nobody: there is no circle.
+  it in the sequence, and the one that is furthest behind waits for no rows. It may wait for room for its results; these are
+  given out when every worker is done with the tuples before them, all of whose rows are stored: whoever waits for rows goes on
+  with the tuples that have theirs. So there is no circle.
 - It returns to Python only to have memory grown or an index built, to stand still while that is done for another,
   because a kernel failed, or at the end. PHASE and the words beside it say where it was, so it goes on from there.
 - What it has done is published after each batch: results, then DONE_RANK and DONE_TS, then the first valid positions.
@@ -21,8 +23,8 @@ stored.
 
 The phases of a batch: READING (tuples from the gate or the parent), FEEDING (hand them to the children, number them,
 copy their columns), STORING, HANDING_ON (with an Emitter: tell the neighbours), MEETING (wait for the writers of shared
-segments), PROBING and EMITTING (in parts, if a batch has more pairs than the buffers), CLOSING (unmatched rows whose time has
-passed, expiry, publication).
+segments), PROBING and EMITTING (in parts, if a batch has more pairs than the buffers, or not all rows are there yet), CLOSING
+(unmatched rows whose time has passed, expiry, publication).
 
 Arguments that most functions here take: `gate` the gate's words, `c` the control words, `w` the worker's words,
 `arena` the table of the sources' columns, `batch` the batch arrays, `p` a side's probes, `ps` and `us` both sides'
@@ -48,11 +50,12 @@ from plait.threads.gate.words import READY_EVENT, reader_at
 from plait.threads.join.loop import segment as seg
 from plait.threads.join.loop import words as o
 from plait.threads.join.loop.feed import publish_frontier, read_feed, write_feed
-from plait.threads.join.loop.grid import arrange_grid, hand_on, read_grid, tell_gate
-from plait.threads.join.loop.out import emit, note_sample, pass_time, publish_progress
+from plait.threads.join.loop.grid import arrange_grid, hand_on, rank_at, read_grid, tell_gate
+from plait.threads.join.loop.out import emit, note_sample, pass_time, publish_part, publish_progress
 from plait.threads.join.loop.probe import in_order, probe_side, segment_of
 
 SPINS = 8  # looks at the gate before a worker sleeps
+PATIENCE = 64  # turns that a worker waits for all rows of its batch, before it makes do with those that are there
 SLICE_NS = 1_000_000_000
 
 
@@ -153,6 +156,7 @@ def arrange(w, batch, n, ps):
         origin = batch[o.B_ORIGIN, i]
         side = origin >> 32
         p = ps[side]
+        batch[o.B_ENDS, i], batch[o.B_ENDS + 1, i] = w[o.ENDS], w[o.ENDS + 1]
         number = w[o.NEXT + side]
         w[o.NEXT + side] = number + 1
         turn = w[o.PROBE_TURN + side]
@@ -259,19 +263,31 @@ def store(c, w, side, p, usable):
 
 
 @inner
-def meet(c, w):
-    """Wait until the segments' writers have stored what this batch may meet: 0, or HALTED.
+def meet(c, w, batch):
+    """Wait until the segments' writers have stored what the batch may meet from FROM on: 0, or HALTED. TO is how far that goes.
 
     Only DP-Join's shared segments make anybody wait here. ENDS is what the segment will hold after this batch: every
     worker counts that alike, so no message is needed.
+
+    Who has waited for long goes on with the tuples whose rows are there. The writer may be waiting for room in its ring: what it
+    has there is given out only when this worker is done with the tuples that it belongs to.
     """
-    for side in range(2):
-        s = segment_of(w, side)
-        spins = 0
-        while load_acquire(s, seg.END) < w[o.ENDS + side]:
-            if not pass_a_while(c, w, shared.FOR_WRITER, spins):
-                return o.HALTED
-            spins += 1
+    spins = 0
+    while True:
+        left, right = load_acquire(segment_of(w, 0), seg.END), load_acquire(segment_of(w, 1), seg.END)
+        if left >= w[o.ENDS] and right >= w[o.ENDS + 1]:
+            w[o.TO], w[o.MET], w[o.MET + 1] = w[o.COUNT], w[o.ENDS], w[o.ENDS + 1]
+            break
+        if spins >= PATIENCE:
+            to = w[o.FROM]
+            while to + 1 < w[o.COUNT] and batch[o.B_ENDS, to + 1] <= left and batch[o.B_ENDS + 1, to + 1] <= right:
+                to += 1
+            if to > w[o.FROM]:
+                w[o.TO], w[o.MET], w[o.MET + 1] = to, batch[o.B_ENDS, to], batch[o.B_ENDS + 1, to]
+                break
+        if not pass_a_while(c, w, shared.FOR_WRITER, spins):
+            return o.HALTED
+        spins += 1
     store_release(w, shared.WAITS, shared.NOTHING)
     return 0
 
@@ -449,12 +465,12 @@ def work(gate, c, w, arena, batch, p0, p1, u0, u1, pairs, over, ranges, walk, ta
             w[o.PHASE] = o.MEETING
         if w[o.PHASE] == o.MEETING:
             began = clock_ns(w, o.CLOCK)
-            code = meet(c, w)
+            code = meet(c, w, batch)
             w[shared.NS_BLOCKED] += clock_ns(w, o.CLOCK) - began
             if code != 0:
                 return code
             w[o.PHASE] = o.PROBING
-        while w[o.PHASE] == o.PROBING or w[o.PHASE] == o.EMITTING:
+        if w[o.PHASE] == o.PROBING or w[o.PHASE] == o.EMITTING:
             if w[o.PHASE] == o.PROBING:
                 began = clock_ns(w, o.CLOCK)
                 code = probe(w, batch, ps, us, pairs, over, ranges, walk, tally)
@@ -475,8 +491,10 @@ def work(gate, c, w, arena, batch, p0, p1, u0, u1, pairs, over, ranges, walk, ta
                 w[o.RANK] = w[o.CUT_RANK] if w[o.GRID_IN] else w[o.RANK] + w[o.COUNT]
                 w[o.PHASE] = o.CLOSING
             else:
-                w[o.FROM], w[o.TO] = w[o.TO], w[o.COUNT]
-                w[o.PHASE] = o.PROBING
+                # A part: too many pairs for the buffers, or rows of others that were not there. The next may have to wait.
+                w[o.FROM] = w[o.TO]
+                publish_part(c, w, rank_at(w, batch, w[o.FROM]))
+                w[o.PHASE] = o.MEETING
         if w[o.PHASE] == o.CLOSING:
             if w[o.ALONE] or w[o.ALONE + 1]:
                 code = pass_time(c, w, out, max(w[o.FRONTIER], w[o.LAST_TS]))
