@@ -449,8 +449,8 @@ BINDING = {
 }
 
 
-def decided(row: object) -> int:
-    return 1 if row.x > 0 else 0  # type: ignore[attr-defined]
+def decided(row: Any) -> int:
+    return 1 if row.x > 0 else 0
 
 
 def selected(*names: str, **columns: object) -> Callable[[], object]:
@@ -490,6 +490,19 @@ ROW_BY_ROW = {
     ),
     "another name for the time": Refusal(
         lambda: bind(plait.union(quotes).rename(t="ts"), SCHEMAS), QueryError, "rename of or to 'ts'", "their time", "Leave it"
+    ),
+    "an expression under the name of a column": Refusal(
+        bound(plait.aggregate(quotes, size="1s", by={"x": "x % 2"}, compute={"n": plait.count()})), QueryError,
+        "by= makes a column 'x' of sqlmod(x, 2)", do="otherwise",
+    ),
+    "two functions of one name": Refusal(
+        bound(plait.aggregate(quotes, size="1s", compute={
+            "a": plait.sum((lambda row: 1 if row.x > 0 else 0, "int64")),
+            "b": plait.sum((lambda row: 2 if row.x > 0 else 0, "int64")),
+        })), QueryError, "Two expressions of the aggregate are called '<lambda>(row)'", "goes by its name", "input.select",
+    ),
+    "another column in the place of the time": Refusal(
+        selected(ts="x * 2"), QueryError, "would be called 'ts'", "their time", "otherwise"
     ),
     "a union of nothing": Refusal(lambda: plait.union(), QueryError, "A union of nothing", do="plait.union(a, b)"),
     "a union of different rows": Refusal(

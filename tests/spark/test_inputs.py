@@ -372,3 +372,20 @@ def test_random_folders_are_read_as_spark_reads_them(two: Any, folder: Path, tmp
     # 119: a folder names a column that its files have too.
     read_by = [one_case(two, SEED + k, tmp_path / f"{k}", other) for k in (0, 1, 2, 119)]
     assert {"plait", "spark"} <= set(read_by)
+
+
+def test_columns_that_nothing_needs_are_not_read(two: Any, tmp_path: Path) -> None:
+    """By tasks that read files themselves, and by Spark: of a selection only what it is made of."""
+    table = pa.table({"ts": [1, 2], "x": [1, 2], "y": [3, 4], "big": ["a" * 99, "b" * 99], "name": ["c", "d"]})
+    feeds.write_files(tmp_path / "wide", table, [])
+    frame = two.read.parquet(str(tmp_path / "wide"))
+    queries: dict[tuple[str, ...], plait.Query] = {
+        ("ts", "x", "y"): A.where("y > 1").select(twice="x * 2"),
+        ("ts", "x"): plait.aggregate(A.select("x", unread="y + 1"), size="9us", compute={"m": plait.max("x")}),
+        ("ts", "x", "y", "name"): plait.join(A.where("y > 1").keep("x"), A.keep("name"), within=1),
+    }
+    for columns, query in queries.items():
+        for read in ("auto", "rows"):
+            df = query.on_spark({"a": frame}, read=read)
+            assert {how.columns for _, how in df._plait.stages[0].packs} == {columns}
+        assert collected(df).num_rows == query.reference({"a": table}).num_rows

@@ -119,10 +119,11 @@ def _streamed(job: Job, display: Display, *, keep_key: bool = False) -> Iterator
     from plait.query.bind import bind
     from plait.query.identical import KEY
     from plait.query.row_by_row import rooted
+    from plait.spark.plan.settings import is_running
     from plait.spark.publish.watch import watching
 
     job.check()
-    display.say("starting Spark; kernels are compiled on first use")
+    display.say(f"{'on' if is_running() else 'starting'} Spark; kernels are compiled on first use")
     with _noise_aside():
         spark = plait.spark.session(master=job.master or "local[*]")
     bound = bind(rooted(job.query), {name: feed.schema for name, feed in job.feeds.items()})

@@ -111,7 +111,7 @@ def _rows(
 ) -> Query:
     """Rows changed one by one: those for which `where` is true, then with these columns and no others, or without some, or under
     other names. `select` is a list of columns, or a table of columns and their expressions."""
-    found: Any = node if where is None else node.where(where)
+    found: Node = node if where is None else node.where(where)
     if isinstance(select, dict):
         found = found.select(**select)
     elif select is not None:
@@ -122,9 +122,9 @@ def _rows(
         if not isinstance(rename, dict):
             raise QueryError(f"rename={rename!r} names no columns", do='Make it a table such as { new = "old" }')
         found = found.rename(**rename)
-    if found is node:
+    if found is node or not isinstance(found, Query):
         raise QueryError("Nothing is done to the rows", do="Say where, select, drop or rename")
-    return found if name is None else found.named(name)  # type: ignore[no-any-return]
+    return found if name is None else found.named(name)
 
 
 class _Reader:

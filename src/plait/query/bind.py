@@ -20,7 +20,7 @@ from plait.query.condition.types import column_type, is_number
 from plait.query.dedup import Dedup
 from plait.query.join import HOWS, Asof, Join, side_names
 from plait.query.operator import Operator
-from plait.query.row_by_row import TS, BoundStep, Expressed, Kept, Made, RowByRow, Select, Union, computed
+from plait.query.row_by_row import TS, BoundStep, Computed, Expressed, Kept, Made, RowByRow, Select, Union, computed
 from plait.query.stream import Stream
 from plait.schema import joint_time_type, time_kind
 
@@ -130,7 +130,14 @@ def _bind_rows(node: RowByRow, found: Bound) -> Bound:
     """What a node's rows become, step by step. A query's keep their ts in front."""
     own = None if isinstance(found.node, Stream) else TS
     for step in node.steps:
-        found = then(found, step.bind(found.schema, own))
+        made = step.bind(found.schema, own)
+        if isinstance(made, Made) and any(field.name == TS and given != TS for field, given in made.columns):
+            raise QueryError(
+                "Another column of a stream's rows would be called 'ts'",
+                why="given out they have their time under that name",
+                do="Name it otherwise",
+            )
+        found = then(found, made)
     _check_reserved(found.schema, "What is selected")
     return dataclasses.replace(found, called=node.name)
 
@@ -274,8 +281,7 @@ def _bind_aggregate(node: Aggregate, inputs: tuple[Bound, ...], ts_type: pa.Data
 
 def _with_expressions(node: Aggregate, source: Bound) -> Bound:
     """The input with a column more for each expression that `by=` or a function names in a column's place."""
-    made = {name: expression for _, function in node.compute for name, expression in function.made}
-    made |= {name: name.computed for name in node.by if isinstance(name, Expressed)}
+    made = _expressions(node, source.schema)
     named = [*node.by, *(name for _, function in node.compute for name in function.columns)]
     new = [
         (name, made[name] if name in made else computed(name, name, node.input.name or "row"))
@@ -286,6 +292,27 @@ def _with_expressions(node: Aggregate, source: Bound) -> Bound:
         return source
     own = None if isinstance(source.node, Stream) else TS
     return then(source, Select(tuple(new), adds=True).bind(source.schema, own))
+
+
+def _expressions(node: Aggregate, schema: pa.Schema) -> dict[str, Computed]:
+    """Columns by name that are made, and how. A name means one thing: no other expression, and no column of the input."""
+    named = [*node.by, *(name for _, function in node.compute for name in function.columns)]
+    made: dict[str, Computed] = {}
+    for name in named:
+        if not isinstance(name, Expressed):
+            continue
+        if not made.setdefault(name, name.computed).means(name.computed):
+            raise QueryError(
+                f"Two expressions of the aggregate are called {str(name)!r}",
+                why="a function that does not trace goes by its name",
+                do="Name the functions apart, or select what they make before: input.select(a=..., b=...)",
+            )
+        if name in schema.names and not name.computed.is_column(name):
+            raise QueryError(
+                f"by= makes a column {str(name)!r} of {name.computed.describe()}, and {_label(node)} has one of that name",
+                do="Name it otherwise",
+            )
+    return made
 
 
 def _without_unread(node: Aggregate, source: Bound) -> Bound:

@@ -59,6 +59,16 @@ class Computed:
     def describe(self) -> str:
         return self.value.describe()
 
+    def means(self, other: Computed) -> bool:
+        """Whether two expressions are one. Functions that trace are what they compute; others are themselves."""
+        if self.value.expr is None or other.value.expr is None:
+            return self == other
+        return self.value.expr == other.value.expr
+
+    def is_column(self, name: str) -> bool:
+        """Whether it is just this column."""
+        return isinstance(self.value.expr, Column) and self.value.expr.name == name
+
 
 def _type_of(bound: Predicate, kind: str, name: str) -> pa.DataType:
     """The Arrow type of an expression's values. Integers that were computed have 64 bits, whatever they are made of."""
@@ -93,7 +103,8 @@ def expressed(given: Any, name: str | None = None) -> Expressed:
     """A function of one row, or text where a `name` is given, in the place of a column's name."""
     made = computed(given, name or "column", "row")
     if name is None:
-        name = made.describe() if made.value.expr is not None else getattr(made.value.source, "__name__", "function")
+        own = getattr(made.value.source, "__name__", "function")
+        name = made.describe() if made.value.expr is not None else f"{own}(row)"
     return Expressed(name, made)
 
 

@@ -50,7 +50,7 @@ class RowCalls:
 
         return where(self, condition)
 
-    def select(self, *names: str, **columns: Value) -> RowByRow:
+    def select(self, /, *names: str, **columns: Value) -> RowByRow:
         """Rows with these columns and no others.
 
         A query's rows keep `ts` in front, which is their time.
@@ -112,7 +112,7 @@ class RowCalls:
 
         return drop(self, names)
 
-    def rename(self, **columns: str) -> RowByRow:
+    def rename(self, /, **columns: str) -> RowByRow:
         """Rows with columns under other names, in the same places.
 
         Args:

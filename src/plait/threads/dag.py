@@ -58,7 +58,7 @@ from plait.threads.input.idle import let_go
 from plait.threads.input.intake import QUERY
 from plait.threads.life.pause import Stopped
 from plait.threads.life.together import Front, Together
-from plait.threads.plan import Sharing, Step
+from plait.threads.plan import Sharing, Step, of_union
 from plait.threads.stats import Stats
 from plait.threads.union import on_the_way
 
@@ -211,9 +211,8 @@ class Dag:
         if name in self.engines:
             return self.engines[name]
         step = self._steps[id(bound.node)]
-        inner: dict[
-            str, tuple[str, Bound]
-        ] = {}  # by the name that results have here: the operator's, and what becomes of them
+        # By the name that results have here: the operator's name, and what becomes of each row.
+        inner: dict[str, tuple[str, Bound]] = {}
         inputs: list[Bound] = []
         for child, direct in zip(bound.inputs, on_the_way(bound, keyed=step.options.keys), strict=True):
             if not (isinstance(child.node, Stream) and (direct or not child.steps)):
@@ -245,12 +244,9 @@ class Dag:
         stream = bound.node.name
         if stream not in self._through:
             found = through(bound)
-            plain = dataclasses.replace(
-                self._plain, strategy="auto", order="strict", punctuate="order", marks=False, keys=self._keyed,
-                fan_in=None, split_storing=False, index="auto", layout="auto", emitter=False, workers=None, elastic=None,
-                policy=None,
-            )  # fmt: skip
-            step = Step(found.node, plain, Sharing(1, 1, "rows that are changed on their way", "union"))  # type: ignore[arg-type]
+            assert isinstance(found.node, Union)
+            plain = dataclasses.replace(of_union(self._plain), order="strict", keys=self._keyed)
+            step = Step(found.node, plain, Sharing(1, 1, "rows that are changed on their way", "union"))
             self._through[stream] = name = next(self._new)
             self.engines[name] = engine_of(found, self._schemas, step, self.together)
         return self._through[stream]
@@ -294,12 +290,9 @@ class Dag:
                     batch = None
                 frontier = engine.gatherer.frontier
                 if batch is not None or frontier > told:
+                    pushed = engine.gatherer.pushed_ns
                     for inlet, as_, steps in self._inlets[name]:
-                        part = (
-                            None
-                            if batch is None
-                            else _carried(batch, engine.gatherer.pushed_ns, steps, engine.bound.node)
-                        )
+                        part = None if batch is None else _carried(batch, pushed, steps, engine.bound.node)
                         inlet.bring(as_, part, frontier)
                     told = frontier
         except Stopped:

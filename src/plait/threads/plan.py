@@ -53,9 +53,8 @@ def steps(query: Query, options: Options) -> list[Step]:
     its own, and asks for none.
     """
     nodes: list[Query] = []
-    changes = options.marks and base(query) is not query
-    query = _operator(query)
-    if changes:
+    asked, query = query, _operator(query)
+    if options.marks and asked is not query:
         raise QueryError(
             "marks=True for a query whose rows are changed one by one",
             why="marks stand among a join's results, and are no rows",
@@ -171,8 +170,7 @@ def _own(node: Query, options: Options, crew: int) -> Options:
     groups.
     """
     if isinstance(node, Union):
-        plain = replace(_without_punctuation(options), strategy="auto", index="auto", layout="auto", emitter=False)
-        return replace(plain, workers=None, elastic=None, policy=None)
+        return of_union(options)
     if options.elastic is not None:
         options = _own_elastic(node, options, options.elastic)
         crew = min(crew, options.elastic or crew)
@@ -185,6 +183,12 @@ def _own(node: Query, options: Options, crew: int) -> Options:
     if strategy == "tuml_mc" and isinstance(node, Aggregate) and not node.by:
         strategy = "auto"
     return replace(_without_punctuation(options), strategy=strategy, index="auto", layout="auto", emitter=False)
+
+
+def of_union(options: Options) -> Options:
+    """What a union has of a larger query's options: one thread, and nothing that joins, aggregates or elastic runs have."""
+    plain = replace(_without_punctuation(options), strategy="auto", index="auto", layout="auto", emitter=False)
+    return replace(plain, workers=None, elastic=None, policy=None)
 
 
 def _without_punctuation(options: Options) -> Options:

@@ -92,3 +92,23 @@ def test_a_function_that_raises_is_told_with_its_row() -> None:
         for run in (query.run, query.reference):
             with pytest.raises(plait.RunError, match=r"ZeroDivisionError.*ts 2"):
                 run({"s": pa.table({"ts": [1, 2], "k": [0, 1]})})
+
+
+def price(row: Any) -> int:
+    return 100 if row.k > 0 else 0
+
+
+def test_a_function_is_not_taken_for_a_column_of_its_name() -> None:
+    """Nor is one that traces for another function with the same words; a column may be called anything."""
+    table = pa.table({"ts": [1, 2], "k": [1, 2], "price": [7, 7]})
+    compute = {
+        "s": plait.sum((price, "int64")),
+        "a": plait.sum(lambda row: row.k + 1),
+        "b": plait.max(lambda row: row.k + 1),
+    }
+    query = plait.aggregate(S, size="9us", by={"price": "price", "odd": "k % 1"}, compute=compute)
+    for run in (query.reference, query.run):
+        assert run({"s": table}).select(["price", "odd", "s", "a", "b"]).to_pylist() == [
+            {"price": 7, "odd": 0, "s": 200, "a": 5, "b": 3}
+        ]
+    assert S.select(self="k", names="k").run({"s": table}).column_names == ["ts", "self", "names"]

@@ -107,7 +107,7 @@ class GivenRow:
         try:
             return self.__values[name]
         except KeyError:
-            raise AttributeError(name) from None
+            raise AttributeError(f"no column {name!r}") from None
 
 
 def failed(shape: Shape, error: BaseException | None) -> RunError:

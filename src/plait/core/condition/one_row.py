@@ -17,6 +17,7 @@ from plait.connectors.values import first_changed
 from plait.core.condition import bounds
 from plait.core.condition.columns import Interner, column, text_values, texts
 from plait.core.condition.evaluate import Array, evaluate, truth
+from plait.core.condition.judge import GivenRow
 from plait.core.values import user_values
 from plait.encodings import plain_type
 from plait.errors import DataError, RunError
@@ -106,24 +107,6 @@ def _typed(given: list[Any], field: pa.Field) -> pa.Array:
     return made
 
 
-class _Row:
-    """A row for a user's function: `row.column` and `row["column"]`."""
-
-    __slots__ = ("__values",)
-
-    def __init__(self, values: dict[str, Any]) -> None:
-        self.__values = values
-
-    def __getitem__(self, name: str) -> Any:
-        return self.__values[name]
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return self.__values[name]
-        except KeyError:
-            raise AttributeError(f"no column {name!r}") from None
-
-
 def _called(predicate: Predicate, rows: pa.RecordBatch | pa.Table, ts: np.ndarray, what: str) -> list[Any]:
     """What a user's function returns for each row; None where it is not called."""
     function: Callable[[Any], Any] = predicate.source  # type: ignore[assignment]  # an opaque one is no text
@@ -137,7 +120,7 @@ def _called(predicate: Predicate, rows: pa.RecordBatch | pa.Table, ts: np.ndarra
         if any(row[name] is None for name in reads):
             continue
         try:
-            found = function(_Row(row))
+            found = function(GivenRow(row))
             out[k] = bool(found) if what == "condition" else found
         except DataError:
             raise

@@ -54,6 +54,13 @@ ADVISED = (
 _warned: set[str] = set()
 
 
+def is_running() -> bool:
+    """Whether this process has a session already, which `session` then gives."""
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession() is not None
+
+
 def session(*, master: str = "local[*]", partitions: int | None = None, name: str = "plait", **extra: str) -> Any:
     """Make a Spark session with plait's settings, or take the one that runs and set them there.
 
