@@ -11,7 +11,7 @@ from typing import Any
 from plait.connectors import folder, memory
 from plait.core import policy
 from plait.query import functions, run_options
-from plait.query.condition import textual, trace
+from plait.query.condition import choice, text_calls, textual, trace
 from plait.threads import readers, run, stats
 from plait.threads.elastic import manager
 
@@ -23,7 +23,7 @@ PACKAGES = (
 
 #: What users get or name without importing it from one of these.
 BESIDE = (
-    functions.Function, textual.OfText, trace.Symbol, run.Run, readers.Reader, run_options.ThreadsOptions,
+    functions.Function, textual.OfText, trace.Symbol, text_calls.TextCalls, choice.When, run.Run, readers.Reader, run_options.ThreadsOptions,
     run_options.SparkOptions, memory.feed, folder.feed, stats.Stats,
     stats.WorkerStats, stats.Quantiles, manager.Change, policy.Load, policy.Thresholds,
 )  # fmt: skip

@@ -8,7 +8,8 @@ sizes, arrival times, failures and rescaling change when a result appears, never
     union, operator
     sql                                 all of these as one SELECT
     count, sum, mean, ... custom        what an aggregate computes
-    text, minimum, maximum              parts of conditions
+    text, minimum, maximum, when,       parts of conditions and expressions
+    coalesce, concat
     query.reference(data)               run it: slow, and the definition of what is correct
     query.on_threads(...)               run it on threads of this process
     query.on_spark(data, ...)           run it on Spark (`plait.spark`)
@@ -41,6 +42,7 @@ from plait.query import (
 )
 from plait.query import functions as _functions
 from plait.query import statistics as _statistics
+from plait.query.condition.choice import coalesce, concat, when
 from plait.query.condition.textual import text
 from plait.query.condition.trace import maximum, minimum
 from plait.query.functions import *  # noqa: F403 - the registered aggregate functions
@@ -51,8 +53,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ALL", "FILE", "PARTITION", "BehindError", "DataError", "LateError", "PendingError", "PlaitError", "Query",
-    "QueryError", "RunError", "Stream", "aggregate", "asof", "dedup", "join", "maximum", "minimum", "operator", "sql", "stream",
-    "text",
-    "timer", "union",
+    "QueryError", "RunError", "Stream", "aggregate", "asof", "coalesce", "concat",
+    "dedup", "join", "maximum", "minimum", "operator", "sql", "stream",
+    "text", "timer", "union", "when",
 ]  # fmt: skip
 __all__ += _functions.__all__ + _statistics.__all__

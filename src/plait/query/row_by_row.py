@@ -101,7 +101,7 @@ class Expressed(str):
 
 def expressed(given: Any, name: str | None = None) -> Expressed:
     """A function of one row, or text where a `name` is given, in the place of a column's name."""
-    made = computed(given, name or "column", "row")
+    made = computed(given, name, "row")
     if name is None:
         own = getattr(made.value.source, "__name__", "function")
         name = made.describe() if made.value.expr is not None else f"{own}(row)"
@@ -358,15 +358,14 @@ def where(node: Any, given: Any) -> RowByRow:
     return _made(node, Where(condition(given, node.name or "row")))
 
 
-def computed(given: Any, name: str, row: str) -> Computed:
+def computed(given: Any, name: str | None, row: str) -> Computed:
     """A column's expression as it was written: text, a function, or a function with its type."""
     kind = None
+    about = "The expression" if name is None else f"The column {name!r}"
     if isinstance(given, tuple):
         if len(given) != 2 or not callable(given[0]):
-            raise QueryError(
-                f"The column {name!r} is {given!r}", do="Pass an expression, or a pair of a function and its type"
-            )
-        given, kind = given[0], arrow_type(given[1], f"The column {name!r}")
+            raise QueryError(f"{about} is {given!r}", do="Pass an expression, or a pair of a function and its type")
+        given, kind = given[0], arrow_type(given[1], about)
     return Computed(value(given, row, name), kind)
 
 

@@ -19,7 +19,7 @@ from sqlglot import exp
 from plait.errors import DataError, RunError
 from plait.query.condition.predicate import Predicate
 from plait.reference.rows import Row, View, condition_value
-from plait.reference.values import Value, arithmetic, cast, compare, pick, value_of
+from plait.reference.values import Value, arithmetic, cast, choose, coalesce, compare, concat, pick, value_of
 from plait.schema import duration_us
 
 Condition = Callable[[Row, Row], bool]
@@ -51,6 +51,9 @@ class ValueRow:
         if name.startswith("__"):
             raise AttributeError(name)
         return self[name]
+
+
+_NOTHING = ValueRow(EMPTY, pa.schema([]))
 
 
 def condition(predicate: Predicate, left: pa.Schema, right: pa.Schema, rows: int = 2) -> Condition:
@@ -191,6 +194,8 @@ class _Sql:
                     return found
 
                 return among
+            case exp.Case() | exp.If() | exp.Coalesce() | exp.Nullif() | exp.Concat() | exp.DPipe():
+                return self._of_several(node)
             case exp.Least() | exp.Greatest():
                 parts = [self.term(n) for n in (node.this, *node.expressions)]
                 return lambda l, r: _fold(parts, l, r, larger=isinstance(node, exp.Greatest))
@@ -210,7 +215,68 @@ class _Sql:
                 number = node.this
                 return self._constant(int(number) if number.isdigit() else float(number))
             case _:
-                raise TypeError(f"the reference can't read {node.sql()}")
+                return self._function(node)
+
+    def _of_several(self, node: exp.Expression) -> Term:
+        """CASE and its like. `CASE x WHEN 1` compares x with 1; `nullif(a, b)` is NULL where a = b is true, else a."""
+        match node:
+            case exp.Case():
+                asked = None if node.this is None else self.term(node.this)
+                ifs = [(self.term(each.this), self.term(each.args["true"])) for each in node.args["ifs"]]
+                last = self.term(node.args.get("default") or exp.Null())
+
+                def case(l: ValueRow, r: ValueRow) -> Value:
+                    tests = [c(l, r) if asked is None else asked(l, r) == c(l, r) for c, _ in ifs]
+                    return choose([(test, v(l, r)) for test, (_, v) in zip(tests, ifs, strict=True)], last(l, r))
+
+                return case
+            case exp.If():
+                given = [self.term(n or exp.Null()) for n in (node.this, node.args["true"], node.args.get("false"))]
+                condition, yes, no = given
+                return lambda l, r: choose([(condition(l, r), yes(l, r))], no(l, r))
+            case exp.Nullif():
+                return self._two(node, lambda a, b: choose([(a == b, Value("null", None))], a))
+            case exp.Coalesce():
+                parts = [self.term(n) for n in (node.this, *node.expressions)]
+                return lambda l, r: coalesce([part(l, r) for part in parts])
+            case exp.DPipe():
+                return self._two(node, lambda a, b: concat([a, b]))
+            case _:
+                parts = [self.term(n) for n in node.expressions]
+                return lambda l, r: concat([part(l, r) for part in parts])
+
+    def _function(self, node: exp.Expression) -> Term:
+        """A function of one text or moment, by its name and its constants, which stand in the text as they are."""
+        name = node.name.lower() if isinstance(node, exp.Anonymous) else type(node).__name__.lower()
+        args, subject = node.args, node.expressions[0] if isinstance(node, exp.Anonymous) else node.this
+        if name == "iff":
+            return self._of_several(exp.If(this=subject, true=node.expressions[1], false=node.expressions[2]))
+        given: list[Any] = []
+        if name in ("lower", "upper", "hour", "minute", "second", "weekday"):
+            method = name
+        elif name in ("year", "month", "day", "dayofmonth"):
+            method, subject = {"dayofmonth": "day"}.get(name, name), subject.this
+        elif name == "extract":
+            method, subject = node.this.name.lower().removesuffix("s"), node.expression
+        elif name == "trim":
+            method = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(args.get("position")), "trim")
+            given = [args.get("expression")]
+        elif name == "btrim":
+            method, given = "trim", node.expressions[1:]
+        elif name == "bracket":
+            method, subject, given = "split_at", node.this.this, [node.this.expression, node.expressions[0]]
+        else:
+            method, keys = {
+                "substring": ("substring", ("start", "length")), "splitpart": ("split_part", ("delimiter", "part_index")),
+                "replace": ("replace", ("expression", "replacement")),
+                "regexpextract": ("regexp_extract", ("expression", "group")),
+            }[name]  # fmt: skip
+            given = [args.get(key) for key in keys]
+        constants = [self.term(each)(_NOTHING, _NOTHING).v for each in given if each is not None]
+        if name == "replace" and len(constants) == 1:
+            constants.append("")
+        inner = self.term(subject)
+        return lambda l, r: getattr(inner(l, r), method)(*constants)
 
     def _cast(self, node: exp.Cast) -> Term:
         """CAST, and typed constants. A cast of a text constant is a moment: `TIMESTAMP '2024-01-01'`. Everything else

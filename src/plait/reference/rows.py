@@ -182,7 +182,8 @@ def condition_value(value: Any, kind: pa.DataType) -> Value:
         return Value("int64", seen(value, kind))
     if pa.types.is_null(kind):
         return Value("null", None)
-    return Value("text" if isinstance(value, str) else "bytes", value)
+    text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    return Value("text" if text else "bytes", value)
 
 
 class View:

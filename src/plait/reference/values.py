@@ -16,13 +16,16 @@ import functools
 import math
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _US = dt.timedelta(microseconds=1)
+_DAY = 86_400_000_000
+_FROM_2000 = (dt.date(2000, 1, 1) - _EPOCH.date()).days
+_ERA = (dt.date(2400, 1, 1) - dt.date(2000, 1, 1)).days  # of 400 years: the calendar repeats itself
 
 INT_RANGES = {
     f"{sign}int{bits}": (0, 2**bits - 1) if sign else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
@@ -85,6 +88,88 @@ class Value:
 
     def ascii_lower(self) -> Value:
         return self._of_text("text", lambda v: "".join(c.lower() if "A" <= c <= "Z" else c for c in v))
+
+    def lower(self) -> Value:
+        return self._of_text("text", str.lower)
+
+    def upper(self) -> Value:
+        return self._of_text("text", str.upper)
+
+    def trim(self, characters: str = " ") -> Value:
+        return self._of_text("text", lambda v: v.strip(characters) if characters else v)
+
+    def ltrim(self, characters: str = " ") -> Value:
+        return self._of_text("text", lambda v: v.lstrip(characters) if characters else v)
+
+    def rtrim(self, characters: str = " ") -> Value:
+        return self._of_text("text", lambda v: v.rstrip(characters) if characters else v)
+
+    def substring(self, start: int, length: int | None = None) -> Value:
+        """The characters at the places from `start` on, of which the first is 1; -1 is the last one."""
+
+        def part(v: str) -> str:
+            first = start if start > 0 else 1 if start == 0 else len(v) + 1 + start
+            end = len(v) if length is None else first + length - 1
+            return "".join(c for place, c in enumerate(v, 1) if first <= place <= end)
+
+        return self._of_text("text", part)
+
+    def split_part(self, separator: str, part: int) -> Value:
+        found = self.split_at(separator, part - 1 if part > 0 else part)
+        return found if self.v is None or found.v is not None else Value("text", "")
+
+    def split_at(self, separator: str, part: int) -> Value:
+        """The part of this number, from 0; counted from the end below 0. NULL if there is none."""
+        return self._of_text("text", lambda v: dict(_numbered(v.split(separator))).get(part))
+
+    def replace(self, old: str, new: str) -> Value:
+        return self._of_text("text", lambda v: new.join(v.split(old)))
+
+    def regexp_extract(self, pattern: str, group: int = 1) -> Value:
+        def part(v: str) -> str:
+            found = re.search(pattern, v, re.ASCII)
+            return (found.group(group) or "") if found else ""
+
+        return self._of_text("text", part)
+
+    def year(self) -> Value:
+        return self._of_date(lambda day, years: day.year + years)
+
+    def month(self) -> Value:
+        return self._of_date(lambda day, years: day.month)
+
+    def day(self) -> Value:
+        return self._of_date(lambda day, years: day.day)
+
+    def weekday(self) -> Value:
+        return self._of_date(lambda day, years: day.weekday())
+
+    def hour(self) -> Value:
+        return Value("int64", None if self.v is None else self.v % _DAY // 3_600_000_000)
+
+    def minute(self) -> Value:
+        return Value("int64", None if self.v is None else self.v % 3_600_000_000 // 60_000_000)
+
+    def second(self) -> Value:
+        return Value("int64", None if self.v is None else self.v % 60_000_000 // 1_000_000)
+
+    def _of_date(self, function: Callable[[dt.date, int], int]) -> Value:
+        """Of a day, as Python's calendar has it. That has no days before the year 1 or after 9999; but the calendar repeats
+        itself every 400 years, so the day is looked up in one of the years 2000 to 2399, and `years` have to be added.
+        """
+        if self.v is None:
+            return Value("int64", None)
+        eras, day = divmod(self.v // _DAY - _FROM_2000, _ERA)
+        return Value("int64", function(dt.date(2000, 1, 1) + dt.timedelta(days=day), 400 * eras))
+
+    def _case(self, branches: Sequence[tuple[Any, Any]], otherwise: Any) -> Value:
+        return choose([(value_of(condition), value_of(value)) for condition, value in branches], value_of(otherwise))
+
+    def _coalesced(self, values: Sequence[Any]) -> Value:
+        return coalesce([value_of(value) for value in values])
+
+    def _concat(self, parts: Sequence[Any]) -> Value:
+        return concat([value_of(part) for part in parts])
 
     def _of_text(self, kind: str, function: Callable[[str], Any]) -> Value:
         return Value(kind, None if self.v is None else function(self.v))
@@ -174,6 +259,28 @@ class Value:
     __ror__ = __or__
 
 
+def _numbered(parts: list[str]) -> list[tuple[int, str]]:
+    """Parts with the numbers that each has: from 0 on, and from the end."""
+    return [(k, part) for at, part in enumerate(parts) for k in (at, at - len(parts))]
+
+
+def choose(branches: Sequence[tuple[Value, Value]], otherwise: Value) -> Value:
+    """The value of the first branch whose condition is true, in the kind that all values have in common."""
+    kind = kind_of_all([*(value.kind for _, value in branches), otherwise.kind])
+    found = next((value for condition, value in branches if condition.v is True), otherwise)
+    return Value(kind, to_float(found.v, kind) if kind in FLOATS and found.v is not None else found.v)
+
+
+def coalesce(values: Sequence[Value]) -> Value:
+    """The first value that is not NULL, in the kind that all have in common."""
+    return choose([(Value("bool", value.v is not None), value) for value in values], Value("null", None))
+
+
+def concat(parts: Sequence[Value]) -> Value:
+    """Texts, one after the other; NULL if one of them is."""
+    return Value("text", None if any(part.v is None for part in parts) else "".join(part.v for part in parts))
+
+
 def value_of(x: Any) -> Value:
     """A value, or a constant that the user's function holds.
 
@@ -219,6 +326,19 @@ def common_kind(a: str, b: str) -> str:
     if both_ints and {a, b} & {"uint64"} and a != b and not (a.startswith("u") and b.startswith("u")):
         return "int64"
     return np.result_type(a, b).name
+
+
+def kind_of_all(kinds: Sequence[str]) -> str:
+    """The kind of a choice between values of these kinds: NumPy's of all numbers at once, but integers stay integers."""
+    found = [kind for kind in dict.fromkeys(kinds) if kind != "null"]
+    if len(found) <= 1:
+        return found[0] if found else "null"
+    if all(kind.startswith("weak") for kind in found):
+        return "weakfloat"
+    weak = {"weakint": 0, "weakfloat": 0.0}
+    name = np.result_type(*(weak[kind] if kind in weak else np.dtype(kind) for kind in found)).name
+    only_integers = all(kind in INT_RANGES or kind == "weakint" for kind in found)
+    return "int64" if only_integers and name not in INT_RANGES else name
 
 
 def to_float(v: Any, kind: str) -> Any:

@@ -14,7 +14,7 @@ from tests.examples import examples
 import plait
 from plait import QueryError
 from plait.query import bind
-from plait.query.condition.textual import re2
+from plait.query.condition.regular import re2
 from plait.reference.values import Value
 
 SCHEMA = pa.schema({"ts": pa.int64(), "c": pa.string(), "n": pa.int64(), "y": pa.binary()})

@@ -33,6 +33,11 @@ def union(a: Interval | None, b: Interval | None) -> Interval | None:
     """The least interval that holds both. None stands for nothing at all, not for everything."""
     if a is None or b is None:
         return b if a is None else a
+    return joined(a, b)
+
+
+def joined(a: Interval, b: Interval) -> Interval:
+    """The least interval that holds both: where a choice between the two can lie."""
     return min(a[0], b[0]), max(a[1], b[1])
 
 
@@ -73,10 +78,8 @@ def binary(op: str, a: Interval, b: Interval) -> Interval:
     if op == "mul":
         corners = [x * y for x in a for y in b]
         return min(corners), max(corners)
-    if op == "least":
-        return min(a[0], b[0]), max(a[1], b[1])  # not min of maxima: NULL gives way to the other operand
-    if op == "greatest":
-        return min(a[0], b[0]), max(a[1], b[1])
+    if op in ("least", "greatest"):
+        return joined(a, b)  # not min of maxima: NULL gives way to the other operand
     widest = max(abs(a[0]), abs(a[1]))
     if op == "floordiv":
         return -widest, widest

@@ -21,8 +21,6 @@ import pyarrow.compute as pc
 from plait.core.condition import bounds
 from plait.core.condition.evaluate import Array
 from plait.errors import DataError
-from plait.query.condition.expression import Column, Expr, Text, columns, walk
-from plait.query.condition.textual import re2
 from plait.query.condition.types import column_type
 
 
@@ -129,42 +127,6 @@ def column(values: pa.Array | pa.ChunkedArray, interner: Interner, name: str) ->
     if valid is not None:
         values = values.fill_null(False if kind == "bool" else 0)
     return Array(kind, values.to_numpy(zero_copy_only=False), valid)
-
-
-def texts(expr: Expr, rows: pa.RecordBatch | pa.Table, interner: Interner, side: int) -> dict[Expr, Array]:
-    """What an expression's text functions of one side say, a whole column at a time.
-
-    Functions of text (`like`, `contains`, `length` ...) are computed here by Arrow, before any pair is made: they read
-    one side only. The result is a column like any other.
-    """
-    return {
-        node: column(text_values(node, rows), interner, node.op)
-        for node in walk(expr)
-        if isinstance(node, Text) and any(c.side == side for c in columns(node))
-    }
-
-
-def text_values(expr: Expr, rows: pa.RecordBatch | pa.Table) -> pa.Array:
-    """What a function of text says, or a column of text itself, as Arrow has it."""
-    if isinstance(expr, Column):
-        values = rows.column(expr.name)
-        if isinstance(values, pa.ChunkedArray):
-            values = values.combine_chunks() if values.num_chunks != 1 else values.chunk(0)
-        values = values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
-        # Few functions know views, and none a column of nothing.
-        odd = pa.types.is_string_view(values.type) or pa.types.is_null(values.type)
-        return values.cast(pa.large_string()) if odd else values
-    assert isinstance(expr, Text)
-    values = text_values(expr.arg, rows)
-    if expr.op in ("matches", "like"):
-        return pc.match_substring_regex(values, re2(expr.op, expr.pattern or ""))
-    if expr.op == "length":
-        return pc.utf8_length(values).cast(pa.int64())
-    if expr.op == "ascii_lower":
-        # A copy first: of text whose first offset is not 0 Arrow gives arrays that point beyond their bytes.
-        return pc.ascii_lower(pa.concat_arrays([values]))
-    function = {"contains": pc.match_substring, "starts_with": pc.starts_with, "ends_with": pc.ends_with}[expr.op]
-    return function(values, expr.pattern)
 
 
 def _codes(values: Any, interner: Interner) -> np.ndarray:

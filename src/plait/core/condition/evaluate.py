@@ -10,13 +10,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from plait.core.condition import bounds
-from plait.query.condition.expression import COMPARISON, LOGIC, Binary, Cast, Column, Expr, Literal, Text, Unary
-from plait.query.condition.types import is_float, is_int, promote
+from plait.query.condition.expression import (
+    COMPARISON,
+    LOGIC,
+    TIME_PARTS,
+    Binary,
+    Case,
+    Cast,
+    Column,
+    Concat,
+    Expr,
+    Literal,
+    Text,
+    Unary,
+)
+from plait.query.condition.types import is_float, is_int, joint, promote
 
 Mask = np.ndarray
 
@@ -57,8 +70,13 @@ def evaluate(expr: Expr, lookup: Lookup, codes: Callable[[str | bytes], int]) ->
             return _literal(value, codes)
         case Cast(arg, to):
             return _cast(evaluate(arg, lookup, codes), to)
+        case Unary(op, arg) if op in TIME_PARTS:
+            return _part(op, evaluate(arg, lookup, codes))
         case Unary(op, arg):
             return _unary(op, evaluate(arg, lookup, codes))
+        case Case(branches, otherwise):
+            chosen = [(truth(evaluate(c, lookup, codes)), evaluate(v, lookup, codes)) for c, v in branches]
+            return _case(chosen, evaluate(otherwise, lookup, codes))
         case Binary(op, left, right):
             a, b = evaluate(left, lookup, codes), evaluate(right, lookup, codes)
             if op in LOGIC:
@@ -68,8 +86,8 @@ def evaluate(expr: Expr, lookup: Lookup, codes: Callable[[str | bytes], int]) ->
             return _arithmetic(op, a, b)
         case Column(side, name):
             raise AssertionError(f"column {side}.{name} was not given")
-        case Text():
-            raise AssertionError(f"{expr} is computed from its column (`columns.texts`), and was not given")
+        case Text() | Concat():
+            raise AssertionError(f"{expr} is computed from its column (`texts`), and was not given")
 
 
 def _literal(value: Any, codes: Callable[[str | bytes], int]) -> Array:
@@ -137,6 +155,58 @@ def _unary(op: str, a: Array) -> Array:
     if not bounds.fits(bounds.unary(op, bounds.of_array(data)), bounds.INT64):
         data = data.astype(object)
     return Array(a.kind, _narrowed(-data if op == "neg" else abs(data)), a.valid)
+
+
+def _case(branches: list[tuple[Mask, Array]], otherwise: Array) -> Array:
+    """Of every row the value of its first branch that is taken. All branches are computed: none of them can fail.
+
+    Each value is brought to the common type first; an integer that becomes a float is rounded once.
+    """
+    kind = joint([*(value.kind for _, value in branches), otherwise.kind])
+    assert kind is not None  # types were checked when the query was bound
+    data, there = _brought(otherwise, kind)
+    for true, value in reversed(branches):
+        own, valid = _brought(value, kind)
+        data, there = np.where(true, own, data), np.where(true, valid, there)
+    data = _narrowed(data) if is_int(kind) else data
+    return cleared(Array(kind, data, None if there.all() else there))
+
+
+def _brought(array: Array, kind: str) -> tuple[np.ndarray, Mask]:
+    """Values in the type of a choice, and where they are not NULL."""
+    valid = np.ones(1, bool) if array.valid is None else array.valid
+    if array.kind == "null":
+        return np.zeros(1, {"bool": np.bool_, "float32": np.float32}.get(kind, np.int64)), valid
+    if is_float(kind):
+        return as_float(array, kind), valid
+    return (exact(array.data) if is_int(kind) else array.data), valid
+
+
+_DAY: Final = 86_400_000_000
+_WITHIN_DAY: Final = {"hour": (3_600_000_000, 24), "minute": (60_000_000, 60), "second": (1_000_000, 60)}
+
+
+def _part(op: str, a: Array) -> Array:
+    """A part of moments, which count microseconds since 1970 in UTC. Days are turned into dates by arithmetic alone, so any
+    moment has one: years begin in March here, so that the odd day is the last one of a year.
+    """
+    if a.kind == "null":
+        return Array("int64", np.zeros(len(a), np.int64), a.valid)
+    micros = exact(a.data)
+    if op in _WITHIN_DAY:
+        unit, most = _WITHIN_DAY[op]
+        return cleared(Array("int64", _narrowed(micros // unit % most), a.valid))
+    days = micros // _DAY
+    if op == "weekday":
+        return cleared(Array("int64", _narrowed((days + 3) % 7), a.valid))
+    days = days + 719_468  # since 1 March of the year 0
+    era, day = days // 146_097, days % 146_097  # of 400 years
+    year = (day - day // 1_460 + day // 36_524 - day // 146_096) // 365
+    day = day - (365 * year + year // 4 - year // 100)
+    month = (5 * day + 2) // 153  # March is 0
+    after = month // 10  # January and February are the next year's
+    found = {"year": era * 400 + year + after, "month": month + 3 - 12 * after, "day": day - (153 * month + 2) // 5 + 1}
+    return cleared(Array("int64", _narrowed(found[op]), a.valid))
 
 
 # --- integers -----------------------------------------------------------------------------------------------

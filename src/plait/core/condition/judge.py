@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from plait.core.condition import opaque
-from plait.core.condition.columns import Interner
+from plait.core.condition.columns import Interner, column
 from plait.core.condition.evaluate import Array, evaluate, truth
 from plait.core.condition.leaves import Shape
+from plait.core.condition.texts import Texts
 from plait.errors import PlaitError, RunError
 from plait.query.condition.expression import Expr
 
@@ -58,9 +60,28 @@ class Judge:
                     data = self.wide(data)
                 known[leaf.expr] = Array(leaf.kind, data, valid)
         hit = np.ones(len(rows[0]), bool)
+        values = self._of_text(known, len(hit)) if self.shape.joins_text else self._of_numbers(known)
         for part in self.shape.terms.pair:
-            hit = hit & truth(evaluate(part, known.get, self.interner.code))
+            hit = hit & truth(values(part))
         return hit
+
+    def _of_text(self, known: dict[Expr, Array], pairs: int) -> Callable[[Expr], Array]:
+        """Expressions that put text of both rows together. Codes are of these pairs alone: the window's interner has its own
+        thread, and what is made of two rows is no row's.
+        """
+        own, strings = Interner(self.shape.literals), {}
+        for expr, array in known.items():
+            if array.kind in ("text", "bytes"):
+                there = np.ones(pairs, bool) if array.valid is None else array.valid
+                found = [
+                    self.interner.value(c) if ok else None for c, ok in zip(array.data.tolist(), there, strict=True)
+                ]
+                strings[expr] = pa.array(found, pa.large_string() if array.kind == "text" else pa.large_binary())
+                known[expr] = column(strings[expr], own, "text")
+        return Texts(strings.get, known, own, pairs).value
+
+    def _of_numbers(self, known: dict[Expr, Array]) -> Callable[[Expr], Array]:
+        return lambda expr: evaluate(expr, known.get, self.interner.code)
 
     def _called(self, words: Words, sides: tuple[Columns, Columns], rows: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
         """The verdicts of the user's function. A row's values are made once for all its pairs. An error of the user's

@@ -8,13 +8,13 @@ nothing: indexes leave them out, scans mask them. (They still hold their place i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import pyarrow as pa
 
-from plait.core.condition.terms import Terms, sides_of, terms
-from plait.query.condition.expression import Binary, Column, Expr, Literal, Unary, children, walk
+from plait.core.condition.terms import Terms, folded, sides_of, terms
+from plait.query.condition.expression import Binary, Case, Column, Concat, Expr, Literal, Text, Unary, children, walk
 from plait.query.condition.predicate import Predicate
 from plait.query.condition.types import Sides, column_type, infer
 
@@ -69,6 +69,12 @@ class Shape:
         found = (n.value for n in nodes if isinstance(n, Literal) and isinstance(n.value, (str, bytes)))
         return tuple(dict.fromkeys(found))
 
+    @cached_property
+    def joins_text(self) -> bool:
+        """Whether text is computed of both rows of a pair, which no kernel can."""
+        nodes = (node for part in self.terms.pair for node in walk(part))
+        return any(isinstance(node, (Text, Concat)) and len(sides_of(node)) == 2 for node in nodes)
+
 
 def shape(predicate: Predicate, left: pa.Schema, right: pa.Schema) -> Shape:
     """Take a condition apart; it must have been bound to these schemas.
@@ -78,7 +84,9 @@ def shape(predicate: Predicate, left: pa.Schema, right: pa.Schema) -> Shape:
     schemas = (left, right)
     if predicate.expr is None:
         return _opaque_shape(predicate, schemas)
-    found = terms(predicate.expr, schemas, predicate.names)
+    predicate = replace(predicate, expr=folded(predicate.expr))
+    assert predicate.expr is not None
+    found = terms(predicate.expr, schemas, predicate.names[:2])
     every: dict[Expr, bool] = {}
     for part in found.pair:
         for expr, needed in _leaves(part):
@@ -115,7 +123,7 @@ def _leaves(expr: Expr, must: str = TRUE) -> list[tuple[Expr, bool]]:
     match expr:
         case Binary("and", _, _):
             below = TRUE if must == TRUE else ANYTHING
-        case Binary("or" | "least" | "greatest", _, _) | Unary("not" | "is_null", _):
+        case Binary("or" | "least" | "greatest", _, _) | Unary("not" | "is_null", _) | Case():
             below = ANYTHING
         case _:
             below = KNOWN if must != ANYTHING else ANYTHING

@@ -15,13 +15,14 @@ import pyarrow as pa
 
 from plait.connectors.values import first_changed
 from plait.core.condition import bounds
-from plait.core.condition.columns import Interner, column, text_values, texts
-from plait.core.condition.evaluate import Array, evaluate, truth
+from plait.core.condition.columns import Interner, column
+from plait.core.condition.evaluate import truth
 from plait.core.condition.judge import GivenRow
+from plait.core.condition.texts import Texts, of_rows
 from plait.core.values import user_values
 from plait.encodings import plain_type
 from plait.errors import DataError, RunError
-from plait.query.condition.expression import Column, Expr, Literal, Text, walk
+from plait.query.condition.expression import Column, Expr, Literal, walk
 from plait.query.condition.predicate import Predicate
 
 
@@ -33,7 +34,7 @@ def holds(predicate: Predicate, rows: pa.RecordBatch | pa.Table, ts: np.ndarray)
     n = len(ts)
     if predicate.expr is None:
         return np.array([bool(found) for found in _called(predicate, rows, ts, "condition")], bool)
-    return np.broadcast_to(truth(_evaluated(predicate, rows)), n)
+    return np.broadcast_to(truth(_over(predicate, rows).value(predicate.expr)), n)
 
 
 def values(predicate: Predicate, rows: pa.RecordBatch | pa.Table, ts: np.ndarray, field: pa.Field) -> pa.Array:
@@ -44,11 +45,9 @@ def values(predicate: Predicate, rows: pa.RecordBatch | pa.Table, ts: np.ndarray
     n, kind, expr = len(ts), field.type, predicate.expr
     if expr is None:
         return _typed(_called(predicate, rows, ts, "column"), field)
-    if isinstance(expr, Literal) and isinstance(expr.value, (str, bytes)):
-        return pa.repeat(pa.scalar(expr.value, kind), n)
-    if isinstance(expr, Text) and expr.op == "ascii_lower":
-        return text_values(expr, rows).cast(kind)
-    found = _evaluated(predicate, rows)
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return _over(predicate, rows).text(expr).cast(kind)
+    found = _over(predicate, rows).value(expr)
     data, valid = np.broadcast_to(found.data, n), found.valid
     mask = None if valid is None else ~np.broadcast_to(valid, n)
     if pa.types.is_integer(kind):
@@ -56,14 +55,13 @@ def values(predicate: Predicate, rows: pa.RecordBatch | pa.Table, ts: np.ndarray
     return pa.array(data.astype(kind.to_pandas_dtype(), copy=False), type=kind, mask=mask)
 
 
-def _evaluated(predicate: Predicate, rows: pa.RecordBatch | pa.Table) -> Array:
-    """An expression's values over a batch; those of text are codes that mean nothing outside."""
+def _over(predicate: Predicate, rows: pa.RecordBatch | pa.Table) -> Texts:
+    """An expression over a batch. Codes of text mean nothing outside."""
     assert predicate.expr is not None
     literals = [node.value for node in walk(predicate.expr) if isinstance(node, Literal)]
     interner = Interner({value for value in literals if isinstance(value, (str, bytes))})
     known: dict[Expr, Any] = {Column(0, c): column(rows.column(c), interner, c) for c in predicate.reads[0]}
-    known |= texts(predicate.expr, rows, interner, 0)
-    return evaluate(predicate.expr, known.get, interner.code)
+    return Texts(of_rows(rows), known, interner, rows.num_rows)
 
 
 def _fitting(data: np.ndarray, kind: pa.DataType, mask: np.ndarray | None, ts: np.ndarray, field: pa.Field,

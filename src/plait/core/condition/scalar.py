@@ -29,7 +29,7 @@ from plait.core.condition.evaluate import Array, as_float
 from plait.core.condition.leaves import Shape
 from plait.core.condition.terms import constant, sides_of
 from plait.core.condition.words import Signature, Widths
-from plait.query.condition.expression import COMPARISON, Binary, Cast, Expr, Literal, Unary
+from plait.query.condition.expression import COMPARISON, Binary, Case, Cast, Expr, Literal, Unary
 from plait.query.condition.types import infer, is_float, is_int, promote
 
 _SIGNS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
@@ -67,6 +67,7 @@ class ScalarWriter:
         self.suffix = suffix
         self.used: set[str] = set()  # functions of `PRELUDE` the text needs
         self._values: dict[Expr, Value] = {}
+        self._conditions: dict[Expr, str] = {}  # of choices
         self._names = 0
 
     def condition(self) -> str:
@@ -115,6 +116,8 @@ class ScalarWriter:
                 return self._comparison(op if wanted else _FLIP[op], a, b)
             case Cast(arg, "bool"):
                 return self._to_bool(arg, wanted)
+            case Case():
+                return self._chosen(expr, [self._holds(value, wanted) for value in expr.values])
         raise AssertionError(expr)
 
     def _known(self, expr: Expr) -> str:
@@ -210,7 +213,42 @@ class ScalarWriter:
                 if op in ("least", "greatest"):
                     return self._pick(op, x, y, expr, kind)
                 return self._integers(op, x, y, expr, kind) if is_int(kind) else self._floats(op, x, y, kind)
+            case Case():
+                return self._case(expr, kind)
         raise AssertionError(expr)
+
+    def _case(self, expr: Case, kind: str) -> Value:
+        """The value of the first branch whose condition is true. All of them are computed, in one word: there is no branch."""
+        values = [self.value(value) for value in expr.values]
+        if kind == "null":
+            return values[-1]
+        if is_int(kind):
+            word = self.widths.word(expr)
+            texts = [self._integer(x, word) for x in values]
+        elif is_float(kind):
+            word = "float32" if kind == "float32" else "float64"
+            texts = [f"{word}(0.0)" if x.kind == "null" else self._float(x, kind) for x in values]
+        else:
+            word = "int64"  # a code
+            texts = ["int64(0)" if x.kind == "null" else x.text for x in values]
+        valid = "" if not any(x.valid for x in values) else self._chosen(expr, [x.valid or "True" for x in values])
+        return Value(self._chosen(expr, texts), word, kind, valid)
+
+    def _chosen(self, expr: Case, texts: list[str]) -> str:
+        """A name for the one of several texts that a choice takes; `texts` are by branch, then the last one's."""
+        *branches, found = texts
+        conditions = [self._taken(condition) for condition, _ in expr.branches]
+        for condition, text in zip(reversed(conditions), reversed(branches), strict=True):
+            found = f"({text} if {condition} else {found})"
+        return self._let(found)
+
+    def _taken(self, condition: Expr) -> str:
+        """A name for «a branch's condition is true»: it is asked for more than once."""
+        found = self._conditions.get(condition)
+        if found is None:
+            text = self.true(condition)
+            found = self._conditions[condition] = text if text in ("True", "False") else self._let(text)
+        return found
 
     def _constant(self, expr: Expr, kind: str) -> Value:
         """An expression without columns is computed now, by `evaluate`. An integer keeps its number, to be spelled in the

@@ -20,8 +20,23 @@ import math
 from dataclasses import dataclass, field
 from typing import Final
 
-from plait.core.condition.evaluate import Array, as_float, evaluate, truth
-from plait.query.condition.expression import Binary, Expr, Unary, columns, text
+from plait.core.condition.columns import Interner
+from plait.core.condition.evaluate import Array, as_float, truth
+from plait.core.condition.texts import Texts
+from plait.query.condition.expression import (
+    Binary,
+    Case,
+    Cast,
+    Concat,
+    Expr,
+    Literal,
+    Text,
+    Unary,
+    columns,
+    rebuilt,
+    text,
+    walk,
+)
 from plait.query.condition.types import Sides, infer, is_number, promote
 
 _FLIPPED: Final = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
@@ -135,9 +150,25 @@ def terms(expr: Expr, schemas: Sides, names: tuple[str, str] = ("left", "right")
 
 def constant(expr: Expr) -> Array:
     """The value of an expression that reads no column, as an array of one row."""
-    # Text literals only meet each other here, so any injective code will do.
-    codes: dict[str | bytes, int] = {}
-    return evaluate(expr, lambda _: None, lambda t: codes.setdefault(t, len(codes)))
+    return _of_constants(expr).value(expr)
+
+
+def folded(expr: Expr) -> Expr:
+    """The same with every function of text that reads no column computed. So what is left of text can be told by a code."""
+    made = rebuilt(expr, folded)
+    if not isinstance(made, (Text, Concat, Case)) or sides_of(made):
+        return made
+    if isinstance(made, Case) and not any(
+        isinstance(v, Literal) and isinstance(v.value, (str, bytes)) for v in made.values
+    ):
+        return made
+    found = Literal(_of_constants(made).text(made)[0].as_py())
+    return Cast(found, "int64") if isinstance(found.value, int) and not isinstance(found.value, bool) else found
+
+
+def _of_constants(expr: Expr) -> Texts:
+    values = (node.value for node in walk(expr) if isinstance(node, Literal))
+    return Texts(lambda _: None, {}, Interner({each for each in values if isinstance(each, (str, bytes))}), 1)
 
 
 def _constant_truth(expr: Expr) -> bool:

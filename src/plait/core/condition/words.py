@@ -13,12 +13,13 @@ difference may leave 64 bits, and Python judges.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import reduce
 
 from plait.core.condition import bounds, opaque
 from plait.core.condition.bounds import Interval
 from plait.core.condition.leaves import Leaf, Shape
 from plait.core.condition.terms import constant, sides_of
-from plait.query.condition.expression import COMPARISON, Binary, Cast, Expr, Unary, children
+from plait.query.condition.expression import COMPARISON, Binary, Case, Cast, Expr, Unary, children
 from plait.query.condition.types import infer, is_float, is_int
 
 _NARROW = ("int8", "int16", "int32", "uint8", "uint16")
@@ -85,6 +86,8 @@ def choose(shape: Shape, signature: Signature, intervals: Intervals) -> Signatur
     if shape.opaque:
         why = opaque.why_python(shape, intervals)
         return replace(signature, in_python=bool(why), why=why)
+    if shape.joins_text:
+        return replace(signature, in_python=True, why="text of both rows is put together")
     if not any(word == "object" for side in signature.words for word in side):
         for wide in (False, True):
             candidate = replace(signature, wide=wide)
@@ -158,6 +161,9 @@ class Widths:
                 kind = infer(arg, self.shape.schemas)
                 inner = (0, 1) if kind == "bool" else self.interval(arg) if is_int(kind) else None
                 return bounds.cast(inner, to)
+            case Case():
+                values = [v for v in expr.values if is_int(infer(v, self.shape.schemas))]
+                return reduce(bounds.joined, [self.interval(v) for v in values])
             case Unary(op, arg):
                 return bounds.unary(op, self.interval(arg))
             case Binary(op, a, b):

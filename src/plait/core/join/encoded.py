@@ -13,10 +13,11 @@ import pyarrow as pa
 
 from plait.core.condition import bounds
 from plait.core.condition.bounds import Interval
-from plait.core.condition.columns import Interner, column, texts
-from plait.core.condition.evaluate import Array, as_float, both_valid, evaluate, exact, truth
+from plait.core.condition.columns import Interner, column
+from plait.core.condition.evaluate import Array, as_float, both_valid, exact, truth
 from plait.core.condition.leaves import Shape
 from plait.core.condition.terms import Band, Equality
+from plait.core.condition.texts import Texts, of_rows
 from plait.core.kernels import chains
 from plait.query.condition.expression import Column, Expr
 from plait.query.condition.types import is_float, is_int
@@ -88,12 +89,11 @@ class RowEncoder:
             Column(side, name): column(batch.column(name), self.interner, name) for name in self.shape.reads(side)
         }
         known: dict[Expr, Array] = dict(columns)
-        if self.shape.predicate.expr is not None:
-            known |= texts(self.shape.predicate.expr, batch, self.interner, side)
+        texts = Texts(of_rows(batch), known, self.interner, n)
 
         def value(expr: Expr) -> Array:
             if expr not in known:
-                known[expr] = _spread(evaluate(expr, known.get, self.interner.code), n)
+                known[expr] = _spread(texts.value(expr), n)
             return known[expr]
 
         leaves = tuple(value(leaf.expr) for leaf in self.shape.leaves[side])

@@ -5,13 +5,14 @@ a node or an operator name, so that two readers (a kernel generator, an interpre
 
 - Python's ``/ // %`` and SQL's ``/ %`` are different operators (`div floordiv mod` against `sqldiv sqlmod`).
 - Logic is three-valued; a comparison with NULL or NaN is unknown; a pair matches only if the root is true.
-- Text functions take a constant pattern, and are nodes of their own (`Text`).
+- Text functions take constants beside their text, and are nodes of their own (`Text`); texts put together are `Concat`.
+- A choice (`Case`) is the value of its first branch whose condition is true; unknown goes on to the next.
 - Integers are exact whatever their width. Floats keep their width under NumPy 2 promotion; literals are weak.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,6 +22,8 @@ COMPARISON: Final = ("eq", "ne", "lt", "le", "gt", "ge")
 LOGIC: Final = ("and", "or")
 #: Operators of `Unary`.
 UNARY: Final = ("neg", "abs", "not", "is_null")
+#: Operators of `Unary` that take a column of moments or days apart, in UTC. Of `weekday` Monday is 0.
+TIME_PARTS: Final = ("year", "month", "day", "hour", "minute", "second", "weekday")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,7 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Unary:
-    """An operator of `UNARY` on one value."""
+    """An operator of `UNARY` or `TIME_PARTS` on one value."""
 
     op: str
     arg: Expr
@@ -75,14 +78,34 @@ class Cast:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """What a text column says: `op` is one of `textual.PATTERNS` (with a pattern) or `textual.PLAIN`."""
+    """A function of text: `op` is one of `textual.RESULTS`, `constants` is what it is given beside the text."""
 
     op: str
     arg: Expr
-    pattern: str | None = None
+    constants: tuple[str | int | None, ...] = ()
 
 
-Expr = Column | Literal | Unary | Binary | Cast | Text
+@dataclass(frozen=True, slots=True)
+class Concat:
+    """Texts, one after the other. NULL if one of them is."""
+
+    parts: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """The value of the first branch, a (condition, value), whose condition is true; `otherwise` if there is none."""
+
+    branches: tuple[tuple[Expr, Expr], ...]
+    otherwise: Expr
+
+    @property
+    def values(self) -> tuple[Expr, ...]:
+        """What it may come to, in order."""
+        return (*(value for _, value in self.branches), self.otherwise)
+
+
+Expr = Column | Literal | Unary | Binary | Cast | Text | Concat | Case
 
 CAST_TYPES: Final = (
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64",
@@ -96,8 +119,37 @@ def children(expr: Expr) -> tuple[Expr, ...]:
             return (arg,)
         case Binary(_, left, right):
             return (left, right)
+        case Concat(parts):
+            return parts
+        case Case(branches, otherwise):
+            return (*(node for branch in branches for node in branch), otherwise)
         case _:
             return ()
+
+
+def rebuilt(expr: Expr, below: Callable[[Expr], Expr]) -> Expr:
+    """The same node over what `below` makes of the nodes right below it."""
+    match expr:
+        case Unary(op, arg):
+            return Unary(op, below(arg))
+        case Cast(arg, to):
+            return Cast(below(arg), to)
+        case Text(op, arg, constants):
+            return Text(op, below(arg), constants)
+        case Binary(op, left, right):
+            return Binary(op, below(left), below(right))
+        case Concat(parts):
+            return Concat(tuple(below(part) for part in parts))
+        case Case(branches, otherwise):
+            return Case(tuple((below(condition), below(value)) for condition, value in branches), below(otherwise))
+        case _:
+            return expr
+
+
+def coalesced(values: Sequence[Expr]) -> Expr:
+    """The first of several values that is not NULL."""
+    *first, last = values
+    return Case(tuple((Unary("not", Unary("is_null", value)), value) for value in first), last) if first else last
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
@@ -122,7 +174,7 @@ _SIGN = {
 }  # fmt: skip
 
 
-def text(expr: Expr, names: tuple[str, str] = ("left", "right")) -> str:
+def text(expr: Expr, names: Sequence[str] = ("left", "right")) -> str:
     """The expression for a person to read.
 
     Args:
@@ -139,16 +191,21 @@ def text(expr: Expr, names: tuple[str, str] = ("left", "right")) -> str:
             return "NULL"
         case Literal(value):
             return repr(value)
-        case Unary("abs", arg):
-            return f"abs({text(arg, names)})"
+        case Unary(op, arg) if op == "abs" or op in TIME_PARTS:
+            return f"{op}({text(arg, names)})"
         case Unary("is_null", arg):
             return f"({text(arg, names)} is null)"
         case Unary(op, arg):
             return f"({'-' if op == 'neg' else 'not '}{text(arg, names)})"
         case Cast(arg, to):
             return f"cast({text(arg, names)} as {to})"
-        case Text(op, arg, pattern):
-            return f"{op}({text(arg, names)}{'' if pattern is None else f', {pattern!r}'})"
+        case Text(op, arg, constants):
+            return f"{op}({', '.join([text(arg, names), *(repr(constant) for constant in constants)])})"
+        case Concat(parts):
+            return f"concat({', '.join(text(part, names) for part in parts)})"
+        case Case(branches, otherwise):
+            said = " ".join(f"when {text(c, names)} then {text(v, names)}" for c, v in branches)
+            return f"case {said} else {text(otherwise, names)} end"
         case Binary(op, left, right) if op in _SIGN:
             return f"({text(left, names)} {_SIGN[op]} {text(right, names)})"
         case Binary(op, left, right):

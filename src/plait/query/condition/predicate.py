@@ -16,9 +16,8 @@ from plait.errors import QueryError
 from plait.query.condition import sql
 from plait.query.condition.expression import Expr, Literal, columns, text
 from plait.query.condition.trace import Untraceable, columns_read, trace
-from plait.query.condition.types import check_condition, column_type, resolve
+from plait.query.condition.types import Names, check_condition, column_type, resolve
 
-Names = tuple[str, str]
 _NO_COLUMNS = pa.schema([])
 
 
@@ -61,12 +60,12 @@ class Predicate:
         """Refuse a column that an opaque function reads and that is not there, or has a type that has no Python value here."""
         if name not in schema.names:
             raise QueryError(
-                f"The condition reads column {name!r} of {self.names[side]}, which is not there",
+                f"{self.names.about} reads column {name!r} of {self.names[side]}, which is not there",
                 why=f"its columns are {', '.join(schema.names)}",
             )
         if column_type(schema.field(name).type) is None:
             raise QueryError(
-                f"The condition reads {self.names[side]}.{name}, a column of type {schema.field(name).type}",
+                f"{self.names.about} reads {self.names[side]}.{name}, a column of type {schema.field(name).type}",
                 why="conditions read numbers, booleans, text, bytes, timestamps, dates and durations",
                 do="Cast it before it enters the query (it may still be carried as payload)",
             )
@@ -95,12 +94,12 @@ def _reads(expr: Expr) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(c.name for c in found if c.side == 0), tuple(c.name for c in found if c.side == 1)
 
 
-def predicate(on: str | Callable[..., Any] | None, names: Names, sides: dict[str, int]) -> Predicate:
+def predicate(on: str | Callable[..., Any] | None, inputs: tuple[str, str], sides: dict[str, int]) -> Predicate:
     """Read a join's condition.
 
     Args:
         on: What the user wrote: SQL text, a function of two rows, or None for every pair.
-        names: What the inputs are called in messages.
+        inputs: What the inputs are called in messages.
         sides: Which row each qualifier means that SQL text may use.
 
     Returns:
@@ -109,10 +108,11 @@ def predicate(on: str | Callable[..., Any] | None, names: Names, sides: dict[str
     Raises:
         QueryError: It is neither text nor a function, does not parse, or takes another number of arguments.
     """
+    names = Names(*inputs, "The condition of the join")
     if on is None:
         return Predicate("always", None, names, Literal(True), ((), ()))
     if isinstance(on, str):
-        expr = sql.parse(on, sides)
+        expr = sql.parse(on, sides, names.about)
         return Predicate("sql", on, names, expr, _reads(expr), qualifiers=tuple(sides.items()))
     if not callable(on):
         raise QueryError(
@@ -121,9 +121,9 @@ def predicate(on: str | Callable[..., Any] | None, names: Names, sides: dict[str
         )
     check_arguments(on, "on", 2, "It is called with one row of each input, left first")
     try:
-        expr = trace(on)
+        expr = trace(on, about=names.about)
     except Untraceable as reason:
-        return Predicate("opaque", on, names, None, columns_read(on), _said(reason))
+        return Predicate("opaque", on, names, None, columns_read(on, about=names.about), _said(reason))
     return Predicate("traced", on, names, expr, _reads(expr))
 
 
@@ -136,34 +136,35 @@ def condition(where: str | Callable[..., Any], name: str) -> Predicate:
     """
     if not (isinstance(where, str) or callable(where)):
         raise QueryError(f"where={where!r} is no condition", do="Pass a function of one row, or SQL text")
-    return _of_row(where, name, "where", constant=False)
+    return _of_row(where, Names(name, "", "The condition of where"), "where", constant=False)
 
 
-def value(given: str | Callable[..., Any], name: str, column: str) -> Predicate:
+def value(given: str | Callable[..., Any], name: str, column: str | None) -> Predicate:
     """Read an expression of one row, of any type, as `select` takes it.
 
     Args:
         given: What the user wrote: SQL text, or a function of one row.
         name: What SQL text and messages call the row.
-        column: The column that it makes, for messages.
+        column: The column that it makes, for messages; None for an expression in the place of a column's name.
     """
+    about = "The expression" if column is None else f"The column {column!r}"
     if not (isinstance(given, str) or callable(given)):
-        raise QueryError(f"The column {column!r} is {given!r}", do="Pass a function of one row, or SQL text")
-    return _of_row(given, name, column, constant=True)
+        raise QueryError(f"{about} is {given!r}", do="Pass a function of one row, or SQL text")
+    return _of_row(given, Names(name, "", about), column or "column", constant=True)
 
 
-def _of_row(given: Any, name: str, option: str, *, constant: bool) -> Predicate:
+def _of_row(given: Any, names: Names, option: str, *, constant: bool) -> Predicate:
     """Text or a function of one row, which is the left side. `constant`: what it gives need not depend on the row."""
     if isinstance(given, str):
-        sides = {name: 0, "l": 0, "row": 0}
-        expr = sql.parse(given, sides)
-        return Predicate("sql", given, (name, ""), expr, _reads(expr), qualifiers=tuple(sides.items()))
+        sides = {names.left: 0, "l": 0, "row": 0}
+        expr = sql.parse(given, sides, names.about)
+        return Predicate("sql", given, names, expr, _reads(expr), qualifiers=tuple(sides.items()))
     check_arguments(given, option, 1, "It is called with one row")
     try:
-        expr = trace(given, rows=1, constant=constant)
+        expr = trace(given, rows=1, constant=constant, about=names.about)
     except Untraceable as reason:
-        return Predicate("opaque", given, (name, ""), None, columns_read(given, rows=1), _said(reason))
-    return Predicate("traced", given, (name, ""), expr, _reads(expr))
+        return Predicate("opaque", given, names, None, columns_read(given, rows=1, about=names.about), _said(reason))
+    return Predicate("traced", given, names, expr, _reads(expr))
 
 
 def check_arguments(function: Callable[..., Any], option: str, count: int, do: str) -> None:

@@ -2,7 +2,8 @@
 
 The dialect is Spark's, since that is where the text comes from. ``/`` is division of floats and ``%`` takes the
 sign of the dividend; both are NULL for a zero divisor, as in Spark without ANSI mode. Columns are written
-``stream.column``; ``l.`` and ``r.`` name the two sides of a self-join, or of anything.
+``stream.column``; ``l.`` and ``r.`` name the two sides of a self-join, or of anything. Functions of text take their constants as
+Spark's do; docs/semantics.md says what they mean.
 """
 
 from __future__ import annotations
@@ -18,7 +19,18 @@ from sqlglot import exp
 
 from plait.errors import QueryError
 from plait.query.condition import textual
-from plait.query.condition.expression import Binary, Cast, Column, Expr, Literal, Text, Unary
+from plait.query.condition.expression import (
+    Binary,
+    Case,
+    Cast,
+    Column,
+    Concat,
+    Expr,
+    Literal,
+    Text,
+    Unary,
+    coalesced,
+)
 from plait.query.condition.trace import as_expr
 
 DIALECT = "spark"
@@ -38,12 +50,20 @@ _TYPES = {
 _MOMENTS = ("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPLTZ", "TIMESTAMPNTZ", "DATETIME", "DATE")
 
 
-def parse(text: str, sides: dict[str, int]) -> Expr:
+#: `date_part` and `extract` know these words; Spark's SECOND has a fraction, and is not among them.
+_PARTS = {
+    "YEAR": "year", "YEARS": "year", "MONTH": "month", "MONTHS": "month", "DAY": "day", "DAYS": "day", "HOUR": "hour",
+    "HOURS": "hour", "MINUTE": "minute", "MINUTES": "minute",
+}  # fmt: skip
+
+
+def parse(text: str, sides: dict[str, int], about: str = "The condition") -> Expr:
     """The expression of a condition.
 
     Args:
         text: One SQL condition in Spark's dialect.
         sides: Which row each qualifier means; names that differ only in case are told apart if both are there.
+        about: What it is, for messages.
 
     Raises:
         QueryError: The text is no SQL, uses something that plait does not read, or names an input that is not there.
@@ -60,18 +80,19 @@ def parse(text: str, sides: dict[str, int]) -> Expr:
         reason = first.get("description") or str(error).split("\n")[0]
         reason = "an operand is missing" if "Required keyword" in reason else reason
         raise QueryError(
-            f"The condition {text!r} is not SQL{where}: {reason}",
-            do="Write one SQL condition, such as `abs(quotes.x - trades.a) <= 10`",
+            f"{about} ({text!r}) is not SQL{where}: {reason}",
+            do="Write one SQL expression, such as `abs(quotes.x - trades.a) <= 10`",
         ) from error
-    return _Reader(text, sides).read(tree)
+    return _Reader(text, sides, about).read(tree)
 
 
 class _Reader:
     """Walks sqlglot's tree. A node's class finds the method that reads it; a class without one is refused by name."""
 
-    def __init__(self, text: str, sides: dict[str, int]) -> None:
+    def __init__(self, text: str, sides: dict[str, int], about: str) -> None:
         self.text = text
         self.sides = sides
+        self.what = f"{about} ({text!r})"
 
     def read(self, node: exp.Expression) -> Expr:
         """The expression of a node."""
@@ -86,9 +107,10 @@ class _Reader:
     def _refuse(self, what: str) -> QueryError:
         """The error for something that plait does not read, with all that it does."""
         return QueryError(
-            f"The condition {self.text!r} {what}",
-            why="plait reads + - * / %, comparisons, BETWEEN, IN, IS NULL, AND, OR, NOT, abs, least, greatest, CAST; of text "
-            "LIKE, RLIKE, contains, startswith, endswith, length",
+            f"{self.what} {what}",
+            why="plait reads + - * / %, comparisons, BETWEEN, IN, IS NULL, AND, OR, NOT, abs, least, greatest, CAST, CASE, if, "
+            "coalesce, nullif; of text LIKE, RLIKE, contains, startswith, endswith, length, lower, upper, trim, substring, "
+            "split_part, replace, concat, || and regexp_extract; of timestamps year, month, day, hour, minute, second, weekday",
             do="Rewrite it with these, or pass a Python function",
         )
 
@@ -145,11 +167,142 @@ class _Reader:
 
     def _text(self, op: str, node: exp.Expression) -> Expr:
         """A condition on text: the pattern has to be a constant."""
-        pattern = node.expression
-        if not (isinstance(pattern, exp.Literal) and pattern.is_string) or node.args.get("flag"):
-            raise self._refuse(f"uses {node.sql(DIALECT)!r} with a pattern that is no constant")
-        made = Text(op, self.read(node.this), textual.check(op, pattern.this))
+        if node.args.get("flag"):
+            raise self._refuse(f"uses {node.sql(DIALECT)!r}, with flags")
+        made = Text(op, self.read(node.this), (textual.check(op, self._constant(node, node.expression)),))
         return Unary("not", made) if node.args.get("negate") else made
+
+    def _constant(self, node: exp.Expression, given: exp.Expression | None, default: str | int | None = None) -> Any:
+        """What a function is given beside its text: a constant."""
+        if given is None:
+            return default
+        found = self.read(given)
+        if not isinstance(found, Literal):
+            raise self._refuse(f"uses {node.sql(DIALECT)!r} with {given.sql(DIALECT)!r}, which is no constant")
+        return found.value
+
+    def _lower(self, node: exp.Expression) -> Expr:
+        return Text("lower", self.read(node.this))
+
+    def _upper(self, node: exp.Expression) -> Expr:
+        return Text("upper", self.read(node.this))
+
+    def _trim(self, node: exp.Expression) -> Expr:
+        op = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position") or ""), "trim")
+        return Text(
+            op, self.read(node.this), textual.trimmed(op, self._constant(node, node.args.get("expression"), " "))
+        )
+
+    def _substring(self, node: exp.Expression) -> Expr:
+        start, length = (self._constant(node, node.args.get(each)) for each in ("start", "length"))
+        return Text("substring", self.read(node.this), textual.substring(start, length))
+
+    def _splitpart(self, node: exp.Expression) -> Expr:
+        separator, part = (self._constant(node, node.args[each]) for each in ("delimiter", "part_index"))
+        return Text("split_part", self.read(node.this), textual.split("split_part", separator, part))
+
+    def _bracket(self, node: exp.Expression) -> Expr:
+        """`split(x, '/')[2]`: parts are counted from 0, and one that is not there is NULL."""
+        inner = node.this
+        if not isinstance(inner, exp.RegexpSplit) or inner.args.get("limit") or node.args.get("offset"):
+            raise self._refuse(f"uses {node.sql(DIALECT)!r} ({type(node).__name__})")
+        separator, part = self._constant(node, inner.expression), self._constant(node, node.expressions[0])
+        if (
+            isinstance(separator, str)
+            and re.escape(separator) != separator
+            and re.search(r"[\\^$.|?*+()\[\]{}]", separator)
+        ):
+            raise self._refuse(
+                f"splits by {separator!r}, which Spark takes for a regular expression (split_part does not)"
+            )
+        return Text("split_at", self.read(inner.this), textual.split("split_at", separator, part))
+
+    def _replace(self, node: exp.Expression) -> Expr:
+        old = self._constant(node, node.expression)
+        return Text(
+            "replace",
+            self.read(node.this),
+            textual.replaced(old, self._constant(node, node.args.get("replacement"), "")),
+        )
+
+    def _regexpextract(self, node: exp.Expression) -> Expr:
+        if node.args.get("position") or node.args.get("occurrence") or node.args.get("parameters"):
+            raise self._refuse(f"uses {node.sql(DIALECT)!r}, with more than a pattern and a group")
+        pattern, group = self._constant(node, node.expression), self._constant(node, node.args.get("group"), 1)
+        return Text("regexp_extract", self.read(node.this), textual.extracted(pattern, group))
+
+    def _concat(self, node: exp.Expression) -> Expr:
+        return Concat(tuple(self.read(part) for part in node.expressions))
+
+    def _dpipe(self, node: exp.Expression) -> Expr:
+        parts = [self.read(part) for part in (node.this, node.expression)]
+        return Concat(tuple(each for part in parts for each in (part.parts if isinstance(part, Concat) else (part,))))
+
+    def _case(self, node: exp.Expression) -> Expr:
+        """Both forms: with conditions, and with values that one value is compared with."""
+        asked = None if node.this is None else self.read(node.this)
+        branches = []
+        for branch in node.args["ifs"]:
+            condition = self.read(branch.this)
+            condition = condition if asked is None else Binary("eq", asked, condition)
+            branches.append((condition, self.read(branch.args["true"])))
+        return Case(tuple(branches), self._or_null(node.args.get("default")))
+
+    def _if(self, node: exp.Expression) -> Expr:
+        return Case(((self.read(node.this), self.read(node.args["true"])),), self._or_null(node.args.get("false")))
+
+    def _or_null(self, node: exp.Expression | None) -> Expr:
+        return Literal(None) if node is None else self.read(node)
+
+    def _coalesce(self, node: exp.Expression) -> Expr:
+        return coalesced([self.read(each) for each in (node.this, *node.expressions)])
+
+    def _nullif(self, node: exp.Expression) -> Expr:
+        first = self.read(node.this)
+        return Case(((Binary("eq", first, self.read(node.expression)), Literal(None)),), first)
+
+    def _extract(self, node: exp.Expression) -> Expr:
+        part = _PARTS.get(str(node.this.name).upper())
+        if part is None:
+            raise self._refuse(f"extracts {str(node.this.name).upper()} of a time (second(ts) has whole seconds)")
+        return Unary(part, self.read(node.expression))
+
+    def _hour(self, node: exp.Expression) -> Expr:
+        return self._part("hour", node)
+
+    def _minute(self, node: exp.Expression) -> Expr:
+        return self._part("minute", node)
+
+    def _second(self, node: exp.Expression) -> Expr:
+        return self._part("second", node)
+
+    def _year(self, node: exp.Expression) -> Expr:
+        return self._part("year", node)
+
+    def _month(self, node: exp.Expression) -> Expr:
+        return self._part("month", node)
+
+    def _day(self, node: exp.Expression) -> Expr:
+        return self._part("day", node)
+
+    _dayofmonth = _day
+
+    def _part(self, part: str, node: exp.Expression) -> Expr:
+        """A part of a time. sqlglot writes a cast to a day around what `year` and its like are given."""
+        inner = node.this
+        return Unary(part, self.read(inner.this if isinstance(inner, exp.TsOrDsToDate) else inner))
+
+    def _anonymous(self, node: exp.Expression) -> Expr:
+        """Functions that sqlglot has no class for."""
+        given, name = node.expressions, node.name.lower()
+        if name == "iff" and len(given) == 3:
+            return Case(((self.read(given[0]), self.read(given[1])),), self.read(given[2]))
+        if name == "btrim" and len(given) in (1, 2):
+            characters = self._constant(node, given[1] if len(given) == 2 else None, " ")
+            return Text("trim", self.read(given[0]), textual.trimmed("trim", characters))
+        if name == "weekday" and len(given) == 1:
+            return Unary("weekday", self.read(given[0]))
+        raise self._refuse(f"uses {node.sql(DIALECT)!r} ({type(node).__name__})")
 
     def _least(self, node: exp.Expression) -> Expr:
         return self._fold("least", node)
@@ -182,7 +335,7 @@ class _Reader:
         # Python drops what is finer than a microsecond; nothing is rounded silently.
         if moment is None or re.search(r"[.,]\d{7}", words):
             raise QueryError(
-                f"The condition {self.text!r} holds {words!r}, which is no {kind.__name__}",
+                f"{self.what} holds {words!r}, which is no {kind.__name__}",
                 why="time is counted in whole microseconds, and a date has no hour",
                 do="Write it like TIMESTAMP '2024-01-31 12:00:00.5+00:00' or DATE '2024-01-31'",
             )
@@ -222,7 +375,7 @@ class _Reader:
         if side is None or node.args.get("db"):
             known = ", ".join(f"`{name}.`" for name in self.sides)
             raise QueryError(
-                f"The condition {self.text!r} names `{node.sql(DIALECT)}`, and no input is called {node.table!r}",
+                f"{self.what} names `{node.sql(DIALECT)}`, and no input is called {node.table!r}",
                 do=f"Qualify columns by one of {known}",
             )
         return Column(side, node.name)

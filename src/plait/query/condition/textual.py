@@ -1,156 +1,109 @@
-"""Conditions on text: what they may say, so that every executor's answer is the same.
+"""Functions of text: what they are, what constants they take, and `plait.text`.
 
-A regular expression is Python's, read as ASCII (`\\d`, `\\w`, `\\s` and `\\b` know ASCII only), and is searched for. Executors
-match with RE2, the reference with Python's `re`. Without look-around, back-references and flags both decide whether a text
-holds a word of one regular language; so what is allowed here is just that, and it is written anew for RE2 from Python's own
-reading of it, character by character. `$`, which Python also finds before a last newline, is refused: `\\Z` is the end.
+Every function but `concat` takes one text and constants, which are checked here, once, when the query is built. Characters are
+Unicode's code points, counted from 1; NULL gives NULL. docs/semantics.md says what each one means.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from re import _constants as sre  # type: ignore[attr-defined]  # Python's own reading of a pattern has no public name
-from re import _parser  # type: ignore[attr-defined]  # as above
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from plait.errors import QueryError
+from plait.query.condition.regular import extracting, re2
 
-#: Operators of `expression.Text`: those that take a pattern, and those that take none.
-PATTERNS: Final = ("matches", "like", "contains", "starts_with", "ends_with")
-PLAIN: Final = ("length", "ascii_lower")
+#: Operators of `expression.Text`, and the type of what each gives.
+RESULTS: Final = {
+    "matches": "bool", "like": "bool", "contains": "bool", "starts_with": "bool", "ends_with": "bool",
+    "length": "int64",
+    "ascii_lower": "text", "lower": "text", "upper": "text", "trim": "text", "ltrim": "text", "rtrim": "text",
+    "substring": "text", "split_part": "text", "split_at": "text", "replace": "text", "regexp_extract": "text",
+}  # fmt: skip
 
-_MOST: Final = 1000  # what RE2 repeats at most
-_RANGES: Final = {
-    sre.CATEGORY_DIGIT: "0-9",
-    sre.CATEGORY_NOT_DIGIT: r"\x{0}-/:-\x{10FFFF}",
-    sre.CATEGORY_SPACE: r"\x{9}-\x{D}\x{20}",
-    sre.CATEGORY_NOT_SPACE: r"\x{0}-\x{8}\x{E}-\x{1F}\x{21}-\x{10FFFF}",
-    sre.CATEGORY_WORD: "0-9A-Z_a-z",
-    sre.CATEGORY_NOT_WORD: r"\x{0}-/:-@\x{5B}-\x{5E}\x{60}\x{7B}-\x{10FFFF}",
-}
-_PLACES: Final = {
-    sre.AT_BEGINNING: r"\A",
-    sre.AT_BEGINNING_STRING: r"\A",
-    sre.AT_END_STRING: r"\z",
-    sre.AT_BOUNDARY: r"\b",
-}
+Constants = tuple[str | int | None, ...]
 
 
 def check(op: str, pattern: object) -> str:
     """A pattern that may stand in a condition, checked once when the query is built."""
-    if not isinstance(pattern, str):
-        raise QueryError(
-            f"{op}({pattern!r}) takes a text",
-            why="a pattern is a constant of the condition, the same for all rows",
-            do=f"Pass a str, such as {op}('abc')",
-        )
+    pattern = _text(op, pattern)
     if op in ("matches", "like"):
-        try:
-            pc.match_substring_regex(pa.array([""]), re2(op, pattern))
-        except pa.ArrowInvalid as error:
-            raise QueryError(f"{op}({pattern!r}) is too much for RE2: {error}", do="Repeat less") from error
+        _compiled(op, pattern, lambda: pc.match_substring_regex(pa.array([""]), re2(op, pattern)))
     return pattern
 
 
-def re2(op: str, pattern: str) -> str:
-    r"""The expression that RE2 has to find for `matches` and `like`.
-
-    >>> re2("like", "a%")
-    '\\Aa[\\x{0}-\\x{10FFFF}]*\\z'
-    """
-    if op == "like":
-        return _like(pattern)
-    try:
-        parsed = _parser.parse(pattern, re.ASCII)
-    except (re.error, OverflowError, RecursionError) as error:
+def _text(op: str, given: object) -> str:
+    if not isinstance(given, str):
         raise QueryError(
-            f"matches({pattern!r}) is no regular expression: {error}", do="Escape what is meant as it stands with \\"
-        ) from error
-    if parsed.state.flags & ~re.ASCII:
-        raise _refused(pattern, "flags")
-    return "".join(_one(pattern, *item) for item in parsed)
-
-
-def _refused(pattern: str, what: str) -> QueryError:
-    return QueryError(
-        f"matches({pattern!r}) uses {what}",
-        why="executors match with RE2, the reference with Python's re, and there the two could differ",
-        do="Use characters, classes, | ( ) * + ? {m,n} ^ and the dot, \\Z for the end, \\b, and \\d \\w \\s of ASCII; for upper "
-        "and lower case alike, ascii_lower()",
-    )
-
-
-def _one(pattern: str, op: Any, value: Any) -> str:
-    """One item of Python's reading of a pattern, written for RE2; refused if the two could differ there."""
-    match op:
-        case sre.LITERAL:
-            return _character(value)
-        case sre.NOT_LITERAL:
-            return f"[^{_character(value)}]"
-        case sre.ANY:
-            return r"[^\x{A}]"
-        case sre.IN:
-            return _class(value)
-        case sre.BRANCH:
-            return f"(?:{'|'.join(_all(pattern, branch) for branch in value[1])})"
-        case sre.SUBPATTERN if not (value[1] or value[2]):
-            return f"(?:{_all(pattern, value[3])})"
-        case sre.MAX_REPEAT | sre.MIN_REPEAT:
-            least, most, inner = value
-            if max(least, 0 if most is sre.MAXREPEAT else most) > _MOST:
-                raise _refused(pattern, f"a repetition of more than {_MOST}")
-            return f"(?:{_all(pattern, inner)}){{{least},{'' if most is sre.MAXREPEAT else most}}}"
-        case sre.AT if value in _PLACES:
-            return _PLACES[value]
-        case _:
-            raise _refused(pattern, f"{str(op if op is not sre.AT else value).lower()}")
-
-
-def _all(pattern: str, items: Any) -> str:
-    return "".join(_one(pattern, *item) for item in items)
-
-
-def _class(items: Any) -> str:
-    out = ""
-    for op, value in items:
-        match op:
-            case sre.NEGATE:
-                out += "^"
-            case sre.LITERAL:
-                out += _character(value)
-            case sre.RANGE:
-                out += f"{_character(value[0])}-{_character(value[1])}"
-            case _:  # \d \w \s and their opposites: there are no others in a class
-                assert op is sre.CATEGORY
-                out += _RANGES[value]
-    return f"[{out}]"
-
-
-def _character(code: int) -> str:
-    return chr(code) if chr(code).isascii() and chr(code).isalnum() else f"\\x{{{code:X}}}"
-
-
-def _like(pattern: str) -> str:
-    """LIKE's pattern as an expression of the whole text."""
-    out, escaped = "", False
-    for each in pattern:
-        if escaped and each not in "%_\\":
-            break
-        if each == "\\" and not escaped:
-            escaped = True
-            continue
-        wild = not escaped and each in "%_"
-        out += {"%": r"[\x{0}-\x{10FFFF}]*", "_": r"[\x{0}-\x{10FFFF}]"}[each] if wild else _character(ord(each))
-        escaped = False
-    if escaped:
-        raise QueryError(
-            f"LIKE {pattern!r} has a \\ that escapes nothing", do="Escape %, _ or \\ with it, or write it twice"
+            f"{op}({given!r}) takes a text",
+            why="a pattern is a constant of the condition, the same for all rows",
+            do=f"Pass a str, such as {op}('abc')",
         )
-    return rf"\A{out}\z"
+    return given
+
+
+def _whole(op: str, given: object, what: str) -> int:
+    if not isinstance(given, int) or isinstance(given, bool) or not -_FAR <= given <= _FAR:
+        raise QueryError(
+            f"{op} is given {given!r} as its {what}",
+            why=f"it is a constant, a whole number within {_FAR}, the same for all rows",
+            do="Pass an int",
+        )
+    return given
+
+
+_FAR: Final = 2**31 - 1
+
+
+def _compiled(op: str, pattern: str, compile: Callable[[], object]) -> None:
+    try:
+        compile()
+    except pa.ArrowInvalid as error:
+        raise QueryError(f"{op}({pattern!r}) is too much for RE2: {error}", do="Repeat less") from error
+
+
+def trimmed(op: str, characters: object) -> Constants:
+    """Of `trim`, `ltrim` and `rtrim`: the characters that go."""
+    return (_text(op, characters),)
+
+
+def substring(start: object, length: object) -> Constants:
+    """Of `substring`: where it begins, from 1, or from the end below 0; and how long it is, None for all."""
+    place = _whole("substring", start, "start")
+    if length is None:
+        return (place, None)
+    if _whole("substring", length, "length") < 0:
+        raise QueryError(f"substring of length {length!r}", why="nothing is that short", do="Pass a length from 0 on")
+    return (place, _whole("substring", length, "length"))
+
+
+def split(op: str, separator: object, part: object) -> Constants:
+    """Of `split_part` and `split_at`: what stands between parts, and which part. The first counts from 1, the second from 0."""
+    if not _text(op, separator):
+        raise QueryError(f"{op} with an empty separator", why="it stands everywhere", do="Use substring")
+    if _whole(op, part, "part") == 0 and op == "split_part":
+        raise QueryError(
+            "split_part(..., 0)", why="parts are counted from 1, or from the end by -1, -2 ...", do="Pass 1"
+        )
+    return (_text(op, separator), _whole(op, part, "part"))
+
+
+def replaced(old: object, new: object) -> Constants:
+    """Of `replace`: what goes, and what comes."""
+    if not _text("replace", old):
+        raise QueryError("replace of an empty text", why="it stands everywhere", do="Name what is to be replaced")
+    return (_text("replace", old), _text("replace", new))
+
+
+def extracted(pattern: object, group: object) -> Constants:
+    """Of `regexp_extract`: the pattern, and the group of it."""
+    text, number = _text("regexp_extract", pattern), _whole("regexp_extract", group, "group")
+    if number < 0:
+        raise QueryError(f"regexp_extract with group {number}", do="Groups are counted from 1; 0 is the whole match")
+    _compiled("regexp_extract", text, lambda: pc.extract_regex(pa.array([""]), extracting(text, number)))
+    return (text, number)
 
 
 class OfText:

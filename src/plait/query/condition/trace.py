@@ -17,8 +17,20 @@ from typing import Any
 import numpy as np
 
 from plait.errors import QueryError
-from plait.query.condition import textual
-from plait.query.condition.expression import CAST_TYPES, Binary, Cast, Column, Expr, Literal, Text, Unary
+from plait.query.condition.choice import Branches, When
+from plait.query.condition.expression import (
+    CAST_TYPES,
+    Binary,
+    Case,
+    Cast,
+    Column,
+    Concat,
+    Expr,
+    Literal,
+    Unary,
+    coalesced,
+)
+from plait.query.condition.text_calls import TextCalls
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MICROSECOND = dt.timedelta(microseconds=1)
@@ -28,11 +40,12 @@ class Untraceable(BaseException):
     """The function needs a value where there is only a symbol. No `Exception`: a function may catch those itself."""
 
 
-class Symbol:
+class Symbol(TextCalls):
     """A column inside a condition's function, or what has been made of one. Every operator and method gives a larger one.
 
     A condition reads columns as `row.column` or `row["column"]`. It may use `+ - * / // %`, comparisons, `& | ~`, `abs`,
-    `plait.minimum`, `plait.maximum` and the methods here; such a condition is *traced*, and follows the rules of
+    `plait.minimum`, `plait.maximum`, `plait.when`, `plait.coalesce`, `plait.concat` and the methods here, with those of text and
+    moments (`TextCalls`); such a condition is *traced*, and follows the rules of
     docs/semantics.md for NULL, NaN and integers. One that uses `if`, `and`, `or`, `not` or loops is taken as it is.
     The examples of its methods go on from this one.
 
@@ -114,122 +127,18 @@ class Symbol:
         """
         return (self >= low) & (self <= high)
 
-    def matches(self, pattern: str) -> Symbol:
-        r"""Whether a regular expression is found in the text; see `plait.text` for what it may use.
+    def _made(self, expr: Expr) -> Symbol:
+        return Symbol(expr)
 
-        Args:
-            pattern: The regular expression, a constant.
+    def _case(self, branches: Branches, otherwise: object) -> Symbol:
+        made = tuple((_or_null(condition), _or_null(value)) for condition, value in branches)
+        return Symbol(Case(made, _or_null(otherwise)))
 
-        Returns:
-            A condition.
+    def _coalesced(self, values: tuple[object, ...]) -> Symbol:
+        return Symbol(coalesced([_or_null(value) for value in values]))
 
-        Raises:
-            QueryError: The pattern is no text, is no regular expression, or uses more than is allowed.
-
-        Example:
-            >>> matching(lambda row: row.x.matches("^a+$".replace("$", r"\Z")), x=["aa", "ab"])
-            1
-        """
-        return self._text("matches", pattern)
-
-    def like(self, pattern: str) -> Symbol:
-        """Whether SQL's LIKE holds: `%` is any text, `_` is one character.
-
-        Args:
-            pattern: The pattern of the whole text, a constant.
-
-        Returns:
-            A condition.
-
-        Raises:
-            QueryError: The pattern is no text, or has a backslash that escapes nothing.
-
-        Example:
-            >>> matching(lambda row: row.x.like("a%"), x=["ab", "ba"])
-            1
-        """
-        return self._text("like", pattern)
-
-    def contains(self, part: str) -> Symbol:
-        """Whether a part stands anywhere in the text.
-
-        Args:
-            part: The part, a constant.
-
-        Returns:
-            A condition.
-
-        Raises:
-            QueryError: The part is no text.
-
-        Example:
-            >>> matching(lambda row: row.x.contains("b"), x=["abc", "B"])
-            1
-        """
-        return self._text("contains", part)
-
-    def starts_with(self, part: str) -> Symbol:
-        """Whether the text begins with a part.
-
-        Args:
-            part: The part, a constant.
-
-        Returns:
-            A condition.
-
-        Raises:
-            QueryError: The part is no text.
-
-        Example:
-            >>> matching(lambda row: row.x.starts_with("a"), x=["ab", "ba"])
-            1
-        """
-        return self._text("starts_with", part)
-
-    def ends_with(self, part: str) -> Symbol:
-        """Whether the text ends with a part.
-
-        Args:
-            part: The part, a constant.
-
-        Returns:
-            A condition.
-
-        Raises:
-            QueryError: The part is no text.
-
-        Example:
-            >>> matching(lambda row: row.x.ends_with("a"), x=["ab", "ba"])
-            1
-        """
-        return self._text("ends_with", part)
-
-    def length(self) -> Symbol:
-        """How many characters the text has.
-
-        Returns:
-            A number.
-
-        Example:
-            >>> matching(lambda row: row.x.length() == 1, x=["é", "ab"])
-            1
-        """
-        return Symbol(Text("length", self.expr))
-
-    def ascii_lower(self) -> Symbol:
-        """The text with A to Z as a to z. Other letters stay as they are.
-
-        Returns:
-            A text.
-
-        Example:
-            >>> matching(lambda row: row.x.ascii_lower() == "ab", x=["AB", "b"])
-            1
-        """
-        return Symbol(Text("ascii_lower", self.expr))
-
-    def _text(self, op: str, pattern: object) -> Symbol:
-        return Symbol(Text(op, self.expr, textual.check(op, pattern)))
+    def _concat(self, parts: tuple[object, ...]) -> Symbol:
+        return Symbol(Concat(tuple(_or_null(part) for part in parts)))
 
     def _least(self, other: object) -> Symbol:
         return _binary("least", self, other)
@@ -343,6 +252,11 @@ def _binary(op: str, left: object, right: object) -> Symbol:
     return Symbol(Binary(op, as_expr(left), as_expr(right)))
 
 
+def _or_null(value: object) -> Expr:
+    """As `as_expr`, where None may stand for NULL."""
+    return Literal(None) if value is None else as_expr(value)
+
+
 def as_expr(value: object) -> Expr:
     """A symbol's expression, or a Python constant as a literal. Moments and spans of time become microseconds."""
     match value:
@@ -359,7 +273,7 @@ def as_expr(value: object) -> Expr:
             getattr(value, "nanosecond", 0) or getattr(value, "nanoseconds", 0) % 1000
         ):
             raise QueryError(
-                f"The condition holds {value!r}, which is no whole microsecond",
+                f"A condition or expression holds {value!r}, which is no whole microsecond",
                 why="time is counted in microseconds, and nothing is rounded silently",
             )
         case dt.timedelta():
@@ -371,10 +285,12 @@ def as_expr(value: object) -> Expr:
             return Literal((value - _EPOCH.date()) // _MICROSECOND)
         case None:
             raise QueryError(
-                "The condition compares a column with None",
+                "A condition compares a column with None",
                 why="a comparison with NULL is unknown and never matches",
                 do="Use `.is_null()` or `~column.is_null()`",
             )
+        case When():
+            raise value.unfinished("A condition or expression")
         case _:
             raise Untraceable(f"it combines a column with a {type(value).__name__}")
 
@@ -433,10 +349,10 @@ def _is_nan(value: Any) -> bool:
     return bool(value != value)
 
 
-def trace(function: Callable[..., Any], rows: int = 2, *, constant: bool = False) -> Expr:
+def trace(function: Callable[..., Any], rows: int = 2, *, constant: bool = False, about: str = "The condition") -> Expr:
     """The expression a condition on `rows` rows computes; raises `Untraceable` with the reason if it has none.
 
-    `constant`: what it computes may be any value, and need not depend on its rows.
+    `constant`: what it computes may be any value, and need not depend on its rows. `about` is what messages call it.
     """
     symbolic = [SymbolicRow(side) for side in range(rows)]
     try:
@@ -446,7 +362,7 @@ def trace(function: Callable[..., Any], rows: int = 2, *, constant: bool = False
     except NameError as error:
         # It would fail on real rows too.
         raise QueryError(
-            f"The condition uses a name that does not exist: {error}", do="Define it first, or correct the spelling"
+            f"{about} uses a name that does not exist: {error}", do="Define it first, or correct the spelling"
         ) from error
     except Exception as error:
         raise Untraceable(f"it raises {type(error).__name__} on symbolic columns: {error}") from error
@@ -456,29 +372,33 @@ def trace(function: Callable[..., Any], rows: int = 2, *, constant: bool = False
         if any(row._SymbolicRow__read for row in symbolic):
             raise Untraceable("it reads columns, and what it returns does not follow from comparing them")
         return Literal(bool(result)) if isinstance(result, np.bool_) else as_expr(result)
+    if isinstance(result, When):
+        raise result.unfinished(about)
     raise QueryError(
-        f"The condition returns {result!r}, which is no condition",
+        f"{about} returns {result!r}, which is no {'expression' if constant else 'condition'}",
         why="it must compare columns of its rows",
         do="Return an expression such as `abs(l.x - r.a) <= 10`",
     )
 
 
-def columns_read(function: Callable[..., Any], rows: int = 2) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def columns_read(
+    function: Callable[..., Any], rows: int = 2, *, about: str = "The condition"
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The columns of the left and right row that an opaque function mentions, wherever it does."""
     code = getattr(function, "__code__", None)
     if not isinstance(code, CodeType):
         raise QueryError(
-            f"The condition is a {type(function).__name__}, not a Python function",
+            f"{about} is a {type(function).__name__}, not a Python function",
             why="which columns it reads can't be seen from outside",
             do="Wrap it in a `def` or `lambda`",
         )
     found: tuple[dict[str, None], dict[str, None]] = ({}, {})
     first = 1 if isinstance(function, MethodType) else 0  # a bound method has `self` in front
-    _scan(code, dict(zip(code.co_varnames[first : first + rows], found, strict=False)))
+    _scan(code, dict(zip(code.co_varnames[first : first + rows], found, strict=False)), about)
     return tuple(found[0]), tuple(found[1])
 
 
-def _scan(code: CodeType, rows: dict[str, dict[str, None]]) -> None:
+def _scan(code: CodeType, rows: dict[str, dict[str, None]], about: str) -> None:
     """Find where code loads one of its rows, and note the column that is read of it; inner functions included.
 
     A row that is used in another way than by reading a column is refused: it could read any column.
@@ -494,7 +414,7 @@ def _scan(code: CodeType, rows: dict[str, dict[str, None]]) -> None:
         column = _column_after(steps, at)
         if column is None or loaded[-1] != names[-1] or len(names) != 1:
             raise QueryError(
-                f"The condition uses its row {names[0]!r} as a whole (line {step.positions and step.positions.lineno})",
+                f"{about} uses its row {names[0]!r} as a whole (line {step.positions and step.positions.lineno})",
                 why="plait must know which columns it reads, to leave out pairs in which one of them is NULL",
                 do=f"Read columns by name, as `{names[0]}.column`, and pass those on",
             )
@@ -502,7 +422,7 @@ def _scan(code: CodeType, rows: dict[str, dict[str, None]]) -> None:
     for const in code.co_consts:
         if isinstance(const, CodeType):
             inner = {n: found for n, found in rows.items() if n in const.co_freevars}
-            _scan(const, inner)
+            _scan(const, inner, about)
 
 
 def _loaded(step: dis.Instruction) -> tuple[str, ...]:

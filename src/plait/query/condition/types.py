@@ -7,14 +7,41 @@ for literals, which take the width of what they meet (NumPy 2), ``weakint`` and 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
 import numpy as np
 import pyarrow as pa
 
 from plait.errors import QueryError
-from plait.query.condition.expression import COMPARISON, LOGIC, Binary, Cast, Column, Expr, Literal, Text, Unary, text
+from plait.query.condition.expression import (
+    COMPARISON,
+    LOGIC,
+    TIME_PARTS,
+    Binary,
+    Case,
+    Cast,
+    Column,
+    Concat,
+    Expr,
+    Literal,
+    Text,
+    Unary,
+    rebuilt,
+    text,
+)
+from plait.query.condition.textual import RESULTS
 
 Sides = tuple[pa.Schema, pa.Schema]
-Names = tuple[str, str]
+_WEAK: Final = {"weakint": 1, "weakfloat": 1.0}
+
+
+class Names(NamedTuple):
+    """What messages call the rows of the left and of the right side, and what they are about."""
+
+    left: str = "left"
+    right: str = "right"
+    about: str = "The condition"
 
 
 def column_type(kind: pa.DataType) -> str | None:
@@ -83,23 +110,9 @@ def resolve(expr: Expr, sides: Sides, names: Names, *, insensitive: bool = False
     Raises:
         QueryError: A column is not there, or an unqualified name is in both inputs.
     """
-    match expr:
-        case Column(side, name):
-            return _resolve_column(side, name, sides, names, insensitive)
-        case Unary(op, arg):
-            return Unary(op, resolve(arg, sides, names, insensitive=insensitive))
-        case Cast(arg, to):
-            return Cast(resolve(arg, sides, names, insensitive=insensitive), to)
-        case Text(op, arg, pattern):
-            return Text(op, resolve(arg, sides, names, insensitive=insensitive), pattern)
-        case Binary(op, left, right):
-            return Binary(
-                op,
-                resolve(left, sides, names, insensitive=insensitive),
-                resolve(right, sides, names, insensitive=insensitive),
-            )
-        case Literal():
-            return expr
+    if isinstance(expr, Column):
+        return _resolve_column(expr.side, expr.name, sides, names, insensitive)
+    return rebuilt(expr, lambda below: resolve(below, sides, names, insensitive=insensitive))
 
 
 def _resolve_column(side: int | None, name: str, sides: Sides, names: Names, insensitive: bool) -> Column:
@@ -112,27 +125,19 @@ def _resolve_column(side: int | None, name: str, sides: Sides, names: Names, ins
         return Column(*found[0])
     if len(found) > 1:
         raise QueryError(
-            f"The condition's column {name!r} could be any of {', '.join(f'{names[s]}.{n}' for s, n in found)}",
+            f"{names.about} reads column {name!r}, which could be any of {', '.join(f'{names[s]}.{n}' for s, n in found)}",
             do="Write the stream's name in front of it",
         )
     have = ", ".join(f"{names[s]}.{column}" for s in places for column in sides[s].names)
-    raise QueryError(f"The condition reads column {name!r}, which is not there", why=f"there are {have}")
+    raise QueryError(f"{names.about} reads column {name!r}, which is not there", why=f"there are {have}")
 
 
-def infer(expr: Expr, sides: Sides, names: Names = ("left", "right")) -> str:
+def infer(expr: Expr, sides: Sides, names: Names = Names()) -> str:  # noqa: B008 - it is frozen
     """The type of a resolved expression; raises where types do not go together."""
     match expr:
         case Column(side, name):
             assert side is not None
-            kind = sides[side].field(name).type
-            seen = column_type(kind)
-            if seen is None:
-                raise QueryError(
-                    f"The condition reads {names[side]}.{name}, a column of type {kind}",
-                    why="conditions read numbers, booleans, text, bytes, timestamps, dates and durations",
-                    do="Cast it before it enters the query (it may still be carried as payload)",
-                )
-            return seen
+            return _infer_column(side, name, sides, names)
         case Literal(value):
             return _literal_type(value)
         case Cast(arg, to):
@@ -142,14 +147,81 @@ def infer(expr: Expr, sides: Sides, names: Names = ("left", "right")) -> str:
             return to
         case Text(op, arg, _):
             inner = infer(arg, sides, names)
-            if inner not in ("text", "null") or not isinstance(arg, (Column, Text)):
-                what = "something that is no column" if inner == "text" else _word(inner)
-                raise _mismatch(expr, names, f"`{op}` of {what}")
-            return {"length": "int64", "ascii_lower": "text"}.get(op, "bool")
+            if inner not in ("text", "null"):
+                raise _mismatch(expr, names, f"`{op}` of {_word(inner)}")
+            return RESULTS[op]
+        case Concat(parts):
+            for part in parts:
+                inner = infer(part, sides, names)
+                if inner not in ("text", "null"):
+                    raise _mismatch(expr, names, f"`concat` of {_word(inner)}")
+            return "text"
+        case Case():
+            return _infer_case(expr, sides, names)
+        case Unary(op, arg) if op in TIME_PARTS:
+            return _infer_part(expr, sides, names)
         case Unary(op, arg):
             return _infer_unary(expr, op, infer(arg, sides, names), names)
         case Binary(op, left, right):
             return _infer_binary(expr, op, infer(left, sides, names), infer(right, sides, names), names)
+
+
+def _infer_column(side: int, name: str, sides: Sides, names: Names) -> str:
+    """The type of a column, as conditions see it."""
+    kind = sides[side].field(name).type
+    seen = column_type(kind)
+    if seen is None:
+        raise QueryError(
+            f"{names.about} reads {names[side]}.{name}, a column of type {kind}",
+            why="conditions read numbers, booleans, text, bytes, timestamps, dates and durations",
+            do="Cast it before it enters the query (it may still be carried as payload)",
+        )
+    return seen
+
+
+def joint(kinds: Iterable[str]) -> str | None:
+    """The one type of a choice between values of these: numbers are promoted, others have to be alike. None: there is none."""
+    found = {kind for kind in kinds if kind != "null"}
+    if not found:
+        return "null"
+    if len(found) == 1:
+        return found.pop()
+    if not all(is_number(kind) for kind in found):
+        return None
+    if found == {"weakint", "weakfloat"}:
+        return "weakfloat"
+    # All at once: two at a time, the type would depend on the order of the branches.
+    name = np.result_type(*(_WEAK[kind] if kind in _WEAK else np.dtype(kind) for kind in sorted(found))).name
+    return name if any(is_float(kind) for kind in found) or not is_float(name) else "int64"
+
+
+def _infer_case(expr: Case, sides: Sides, names: Names) -> str:
+    """The type of a choice. Its conditions are truth values, its branches of one kind; NULL goes with any."""
+    for condition, _ in expr.branches:
+        kind = infer(condition, sides, names)
+        if kind not in ("bool", "null"):
+            raise _mismatch(expr, names, f"a CASE whose condition is {_word(kind)}")
+    kinds = [infer(value, sides, names) for value in expr.values]
+    found = joint(kinds)
+    if found is None:
+        raise _mismatch(expr, names, f"a CASE of {' and '.join(_word(kind) for kind in dict.fromkeys(kinds))}")
+    return found
+
+
+def _infer_part(expr: Unary, sides: Sides, names: Names) -> str:
+    """The type of an hour, a year ...: only of a column that is known to be a moment or a day."""
+    if isinstance(expr.arg, Column):
+        assert expr.arg.side is not None
+        kind = sides[expr.arg.side].field(expr.arg.name).type
+        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+        if pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_null(kind):
+            return "int64"
+    what = f"a column of type {kind}" if isinstance(expr.arg, Column) else "something that is no column"
+    raise QueryError(
+        f"{names.about} holds `{expr.op}` of {what}: {text(expr, names)}",
+        why="nothing but a column of timestamps or dates tells which moment a number means",
+        do="Declare the column as a timestamp, or compute with it: of seconds the hour in UTC is `ts // 3600 % 24`",
+    )
 
 
 def _literal_type(value: object) -> str:
@@ -211,18 +283,18 @@ def _word(kind: str) -> str:
 def _mismatch(expr: Expr, names: Names, what: str) -> QueryError:
     """The error for types that don't go together, with the part of the condition that has them."""
     return QueryError(
-        f"The condition holds {what}: {text(expr, names)}",
-        why="numbers go with numbers; text, bytes and booleans compare only by equality with their own kind; "
-        "`and`, `or` and `not` take truth values",
+        f"{names.about} holds {what}: {text(expr, names)}",
+        why="numbers go with numbers; text, bytes and booleans compare only by equality with their own kind, and texts are put "
+        "together by concat; `and`, `or`, `not` and the conditions of CASE take truth values",
         do="Cast one side, or write it as a Python function with `if`",
     )
 
 
-def check_condition(expr: Expr, sides: Sides, names: Names = ("left", "right")) -> None:
+def check_condition(expr: Expr, sides: Sides, names: Names = Names()) -> None:  # noqa: B008 - it is frozen
     """A condition must be a boolean."""
     kind = infer(expr, sides, names)
     if kind not in ("bool", "null"):
         raise QueryError(
-            f"The condition {text(expr, names)} is {_word(kind)}, not a truth value",
+            f"{names.about}, {text(expr, names)}, is {_word(kind)} and no truth value",
             do="Compare it with something",
         )

@@ -86,7 +86,7 @@ class Encoder:
 
     @property
     def names(self) -> tuple[str, str]:
-        return self.shape.predicate.names
+        return self.shape.predicate.names[:2]
 
     @property
     def stamp(self) -> int:
