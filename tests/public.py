@@ -23,7 +23,8 @@ PACKAGES = (
 
 #: What users get or name without importing it from one of these.
 BESIDE = (
-    functions.Function, textual.OfText, trace.Symbol, text_calls.TextCalls, choice.When, run.Run, readers.Reader, run_options.ThreadsOptions,
+    functions.Function, textual.OfText, trace.Symbol, text_calls.TextCalls, choice.When,
+    run.Run, readers.Reader, run_options.ThreadsOptions,
     run_options.SparkOptions, memory.feed, folder.feed, stats.Stats,
     stats.WorkerStats, stats.Quantiles, manager.Change, policy.Load, policy.Thresholds,
 )  # fmt: skip

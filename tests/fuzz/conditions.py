@@ -15,7 +15,8 @@ from typing import Any
 
 import plait
 
-SIZE = 240
+SIZE = 288
+WRITTEN = 240  # of the first kinds, of which the rest stand among
 NUMBERS = "kjipuoxqtdg"
 
 
@@ -138,9 +139,45 @@ ATOMS = (_band, _equal, _less, _text, _uneven, _band, _equal, _other, _shifted, 
          _cast, _extreme, _quotient, _bytes_or_bool, _moment)  # fmt: skip
 
 
-def _written(chance: random.Random, number: int) -> Condition:
+def _chosen(chance: random.Random) -> tuple[str, str]:
+    """A choice as an operand of an equality or a band, of one side or of both."""
+    a, b = _pair(chance)
+    c = chance.choice(NUMBERS)
+    return chance.choice((
+        (f"plait.when(l.{c} > 0, l.{a}).otherwise(1) == r.{b}", f"case when l.{c} > 0 then l.{a} else 1 end = r.{b}"),
+        (f"abs(plait.when(l.{c} > 0, l.{a}).otherwise(None) - r.{b}) <= 1",
+         f"abs(case when l.{c} > 0 then l.{a} end - r.{b}) <= 1"),
+        (f"plait.when(l.{c} > r.{b}, l.{a}).when(r.{b} > 1, 2).otherwise(r.{b}) > 0",
+         f"case when l.{c} > r.{b} then l.{a} when r.{b} > 1 then 2 else r.{b} end > 0"),
+        (f"plait.coalesce(l.{a}, r.{b}, 0) == r.{c}", f"coalesce(l.{a}, r.{b}, 0) = r.{c}"),
+        (f"plait.when(l.{a} == r.{b}, None).otherwise(l.{a}) < r.{c}", f"nullif(l.{a}, r.{b}) < r.{c}"),
+        (f"plait.when(l.b, l.{a} > r.{b}).otherwise(r.b)", f"case when l.b then l.{a} > r.{b} else r.b end"),
+        (f"plait.when(l.{c} > r.{c}, l.s).otherwise('a') == r.s", f"case when l.{c} > r.{c} then l.s else 'a' end = r.s"),
+    ))  # fmt: skip
+
+
+def _worded(chance: random.Random) -> tuple[str, str]:
+    """Functions of text; what is put together of both rows is judged pair by pair."""
+    a, b = (chance.choice("sswe") for _ in range(2))
+    return chance.choice((
+        (f"l.{a}.lower() == r.{b}.upper().lower()", f"lower(l.{a}) = lower(upper(r.{b}))"),
+        (f"plait.concat(l.{a}, r.{b}) == plait.concat(r.{b}, l.{a})", f"l.{a} || r.{b} = r.{b} || l.{a}"),
+        (f"plait.concat(l.{a}, '/', r.{b}).length() > 2", f"length(l.{a} || '/' || r.{b}) > 2"),
+        (f"l.{a}.substring(1, 1) == r.{b}.replace('a', 'b')", f"substring(l.{a}, 1, 1) = replace(r.{b}, 'a', 'b')"),
+        (f"l.{a}.split_part('a', 1) == r.{b}.trim('b')", f"split_part(l.{a}, 'a', 1) = trim(both 'b' from r.{b})"),
+        (f"l.{a}.regexp_extract('(a|b)', 1) == r.{b}", f"regexp_extract(l.{a}, '(a|b)', 1) = r.{b}"),
+        (f"plait.coalesce(l.{a}, r.{b}) == 'a'", f"coalesce(l.{a}, r.{b}) = 'a'"),
+        ("l.t.hour() == r.d.weekday()", "hour(l.t) = weekday(r.d)"),
+    ))  # fmt: skip
+
+
+#: They came later, and are drawn from a seed of their own: the conditions before them are what they were, with their kernels.
+LATER = (_chosen, _worded)
+
+
+def _written(chance: random.Random, number: int, atoms: tuple[Any, ...] = ATOMS) -> Condition:
     """One atom, or two joined: an index serves the first, and the second is judged on what it finds."""
-    python, sql = ATOMS[number % len(ATOMS)](chance)
+    python, sql = atoms[number % len(atoms)](chance)
     if chance.random() < 0.45:
         other = chance.choice(ATOMS)(chance)
         sign, word = chance.choice((("&", "and"), ("&", "and"), ("|", "or"), ("& ~", "and not")))
@@ -207,11 +244,13 @@ EVERY = Condition("every pair", None, (frozenset(), frozenset()), "sql", "true")
 @functools.cache
 def pool(size: int = SIZE) -> tuple[Condition, ...]:
     """The first conditions of the pool: its order is fixed, so a shorter one is a beginning of a longer one."""
-    chance = random.Random(20_240_607)
+    chance, later = random.Random(20_240_607), random.Random(20_261_118)
     found = [EVERY]
-    for number in range(SIZE):
-        if number % (SIZE // len(OPAQUE)) == 4:
-            found.append(_opaque(OPAQUE[number // (SIZE // len(OPAQUE))]))
+    for number in range(WRITTEN):
+        if number % 5 == 3:
+            found.append(_written(later, number // 5, LATER))
+        if number % (WRITTEN // len(OPAQUE)) == 4:
+            found.append(_opaque(OPAQUE[number // (WRITTEN // len(OPAQUE))]))
         found.append(_written(chance, number))
     return tuple(replace(each, number=at) for at, each in enumerate(found[:size]))
 
@@ -226,4 +265,6 @@ ON_ROWS: tuple[tuple[str, Any, str], ...] = (
     ("w matches", plait.text("w").matches(r"a+b?"), "w"),
     ("u > i", "row.u > row.i", "ui"),
     ("t is null", lambda row: row.t.is_null(), "t"),
+    ("case k", "case when row.k > 0 then row.s = 'a' when row.k is null then true end", "ks"),
+    ("lower(e)", lambda row: row.e.lower().trim("b") == "", "e"),
 )

@@ -38,7 +38,7 @@ class Ways:
     first_pushes: bool = True  # several threads push before all columns are known
     dictionaries: bool = True  # columns come as dictionaries of any kind
     interrupts: bool = True  # an exception strikes a pushing thread, anywhere
-    compiled: int = 240  # of the pool's conditions, those that are compiled; the others' kernels run as Python
+    compiled: int = 288  # of the pool's conditions, those that are compiled; the others' kernels run as Python
     plain: float = 0.05  # how many of the compiled ones do, too
 
 

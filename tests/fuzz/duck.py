@@ -28,7 +28,7 @@ from plait.schema import to_micros
 INTEGERS = "kjipuotgd"
 DAY_US = 86_400_000_000
 #: What DuckDB has not, or has with another meaning.
-_WORDS = re.compile(r"\b(?:contains|startswith|length|like|cast)\b|/|%")
+_WORDS = re.compile(r"\b(?:contains|startswith|length|like|cast|hour)\b|/|%")
 
 
 @functools.cache

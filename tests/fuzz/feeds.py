@@ -35,7 +35,7 @@ LAYOUTS = (
 class Draw:
     """What a group may be made of. A fault that is known and being mended is switched off here or in `deliveries.Ways`."""
 
-    conditions: int = 240
+    conditions: int = 288
     columns: str = "".join(values.COLUMNS)
     layouts: tuple[str, ...] = LAYOUTS
     shapes: tuple[str, ...] = ("join", "join", "join", "asof", "spans", "counts", "operator", "dag", "rows")

@@ -351,6 +351,18 @@ VALUES: tuple[tuple[str, Any, str], ...] = (
     ("e", "e", "e"),
     ("t", "t", "t"),
     ("-u", "-u", "u"),
+    ("case k", "case when k > 0 then k * 4 when x > 0 then i else p end", "kxip"),
+    ("case s", "case s when 'a' then upper(w) when '' then e else s || '-' || e end", "swe"),
+    ("when", lambda row: plait.when(row.q > 0, row.q).when(row.b, row.k).otherwise(None), "qbk"),
+    ("coalesce", "coalesce(x, q, i, 0)", "xqi"),
+    ("nullif y", "nullif(y, y)", "y"),
+    (
+        "words",
+        lambda row: plait.concat(row.s.lower().substring(-2, 1), row.w.replace("a", "é"), row.e.split_part("a", -1)),
+        "swe",
+    ),
+    ("extract", "regexp_extract(w, '(a+)(b?)', 2)", "w"),
+    ("times", "year(t) * 1000 + month(t) * 100 + day(d) + hour(t) + second(t)", "td"),
 )
 
 # --- aggregate functions ------------------------------------------------------------------------------------

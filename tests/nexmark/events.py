@@ -43,14 +43,17 @@ STREAMS: Final = {stream.name: stream for stream in (person, auction, bid, side)
 
 _CITIES: Final = (("Portland", "OR"), ("Boise", "ID"), ("San Francisco", "CA"), ("Seattle", "WA"), ("Phoenix", "AZ"))
 _NAMES: Final = ("Peter Jones", "Paul Smith", "Luke White", "Sarah Abrams", "Kate Noris")
-_CHANNELS: Final = ("Google", "Facebook", "Baidu", "Apple")
+#: Some have a number of their own, which is in the URL; one has none.
+_CHANNELS: Final = ("Google", "Facebook", "Baidu", "Apple", "channel-7", "channel-40", "elsewhere")
+#: Two hours meet in the midst of the events: NEXMark's query 14 tells them apart.
+_BEGIN: Final = 8 * 3600 * SECOND - 20 * SECOND
 
 
 def events(count: int, seed: int) -> dict[str, pa.Table]:
     """So many events, as a table a stream; `side` has a value for each last digit of an auction."""
     dice = random.Random(seed)
     found: dict[str, list[dict[str, Any]]] = {"person": [], "auction": [], "bid": []}
-    ts = 0
+    ts = _BEGIN
     for number in range(count):
         ts += dice.choice((0, 20_000, 45_001))
         kind = number % 50
@@ -84,10 +87,13 @@ def _bid(dice: random.Random, ts: int, epoch: int, auctions: int) -> dict[str, A
     last = 1000 + auctions - 1
     hot = last - last % 10
     channel = dice.choice(_CHANNELS)
+    price = dice.randrange(100, 10_000_000)
+    number = channel.partition("channel-")[2]
+    known = f"&channel_id={number}" if number else ""
     return {
         "auction": hot if dice.random() < 0.5 else last - dice.randrange(min(20, auctions)),
         "bidder": 1000 + max(0, epoch - dice.randrange(10)),
-        "price": dice.randrange(100, 10_000_000),
+        "price": price,
         "channel": channel,
-        "url": f"https://www.nexmark.com/{channel.lower()}/item.htm?query=1",
+        "url": f"https://www.nexmark.com/{channel.lower()}/c{price % 7}/{price % 3}/item.htm?query=1{known}",
     }

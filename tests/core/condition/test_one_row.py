@@ -11,6 +11,7 @@ from tests.fuzz.queries import VALUES
 from tests.fuzz.values import COLUMNS, stored
 
 import plait
+from plait.query.condition.expression import TIME_PARTS
 from plait.query.identical import difference
 
 S = plait.stream("s", unit="us")
@@ -23,6 +24,12 @@ PYTHON: list[tuple[str, Any]] = [
     ("cast", lambda row: row.x.cast("int8")), ("like", lambda row: row.s.like("a%")), ("not", lambda row: ~(row.x < 1)),
     ("is_null", lambda row: row.y.is_null()), ("moments", lambda row: row.t - row.g),
     ("greatest", lambda row: plait.maximum(row.x, row.q)),
+    *((f"when {a}{b}", lambda row, a=a, b=b: plait.when(row.b, row[a]).when(row.k > 0, row[b]).otherwise(None))
+      for a, b in itertools.product("kiuxqp", repeat=2)),
+    *((f"coalesce {a}{b}", lambda row, a=a, b=b: plait.coalesce(row[a], row[b])) for a, b in itertools.product("swe", repeat=2)),
+    ("bytes", lambda row: plait.when(row.b, row.y).otherwise(b"-")),
+    *((part, lambda row, part=part: getattr(row.t, part)()) for part in TIME_PARTS),
+    *((part, lambda row, part=part: getattr(row.d, part)()) for part in TIME_PARTS),
 ]  # fmt: skip
 
 

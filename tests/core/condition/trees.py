@@ -15,7 +15,19 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 import plait
-from plait.query.condition.expression import CAST_TYPES, Binary, Cast, Column, Expr, Literal, Unary
+from plait.query.condition.expression import (
+    CAST_TYPES,
+    TIME_PARTS,
+    Binary,
+    Case,
+    Cast,
+    Column,
+    Concat,
+    Expr,
+    Literal,
+    Text,
+    Unary,
+)
 from plait.query.condition.predicate import Predicate, predicate
 
 SCHEMA = pa.schema(
@@ -119,10 +131,44 @@ def numbers(depth: int, *, sql: bool, casts: bool = True) -> st.SearchStrategy[E
         st.builds(Binary, ops, literals, below),
     )
     to = st.sampled_from([c for c in (_SQL_CASTS if sql else CAST_TYPES) if c != "bool"])
+    chosen = cases(conditions(0, sql=sql), below, st.one_of(below, literals, st.just(Literal(None))))
+    lengths = st.builds(Text, st.just("length"), texts(1, sql=sql))
+    parts = st.builds(Unary, st.sampled_from(TIME_PARTS), _columns(("t", "d")))
     return st.one_of(
-        columns, pairs, pairs, st.builds(Unary, st.sampled_from(("neg", "abs")), below),
+        columns, pairs, pairs, st.builds(Unary, st.sampled_from(("neg", "abs")), below), chosen, chosen, lengths, parts,
         st.builds(Cast, below, to), st.builds(Cast, conditions(0, sql=sql), to),
     )  # fmt: skip
+
+
+def cases(
+    truths: st.SearchStrategy[Expr], first: st.SearchStrategy[Expr], values: st.SearchStrategy[Expr]
+) -> st.SearchStrategy[Expr]:
+    """Choices. One value at least is no constant, so that a function of it traces."""
+    more = st.lists(st.tuples(truths, values), max_size=2)
+    return st.builds(lambda c, v, rest, last: Case(((c, v), *rest), last), truths, first, more, values)
+
+
+#: Functions of text with their constants.
+TEXT_FUNCTIONS: tuple[tuple[str, tuple[Any, ...]], ...] = (
+    ("lower", ()), ("upper", ()), ("trim", ("a",)), ("ltrim", (" ",)), ("rtrim", ("é",)), ("substring", (1, 1)),
+    ("substring", (-1, None)), ("substring", (-2, 1)), ("split_part", ("a", 1)), ("split_part", ("b", -1)),
+    ("replace", ("a", "b")),
+    ("regexp_extract", ("(a|b)", 1)), ("regexp_extract", ("[^a]", 0)),
+)  # fmt: skip
+
+
+def texts(depth: int, *, sql: bool) -> st.SearchStrategy[Expr]:
+    columns = _columns(("s", "c"))
+    if depth == 0:
+        return columns
+    below = texts(depth - 1, sql=sql)
+    given = st.one_of(below, st.sampled_from([Literal("a"), Literal(""), Literal(None)]))
+    return st.one_of(
+        columns,
+        st.builds(lambda f, arg: Text(f[0], arg, f[1]), st.sampled_from(TEXT_FUNCTIONS), below),
+        st.builds(lambda a, b: Concat((a, b)), below, given),
+        cases(comparisons(0, sql=sql), below, given),
+    )
 
 
 _COMPARISONS = st.sampled_from(("eq", "ne", "lt", "le", "gt", "ge"))
@@ -161,8 +207,8 @@ def _band(left: Expr, right: Expr, width: Literal) -> Expr:
 
 
 def conditions(depth: int, *, sql: bool) -> st.SearchStrategy[Expr]:
-    texts = _columns(("s", "c"))
-    text = st.builds(Binary, st.sampled_from(("eq", "ne")), texts, st.one_of(texts, st.just(Literal("a"))))
+    said = texts(min(depth, 2), sql=sql)
+    text = st.builds(Binary, st.sampled_from(("eq", "ne")), said, st.one_of(said, st.just(Literal("a"))))
     raw = st.builds(Binary, st.sampled_from(("eq", "ne")), _columns(("z",)), _columns(("z",)))
     truths = _columns(("b",))
     simple = st.one_of(comparisons(0, sql=sql), text, raw, truths)
@@ -176,6 +222,8 @@ def conditions(depth: int, *, sql: bool) -> st.SearchStrategy[Expr]:
         st.builds(Unary, st.just("is_null"), st.one_of(below, numbers(1, sql=sql), _columns(("s",)))),
         st.builds(Binary, st.sampled_from(("eq", "ne")), below, below),
         st.builds(Cast, st.one_of(numbers(1, sql=sql), below), st.just("bool")),
+        cases(below, below, st.one_of(below, st.sampled_from([Literal(True), Literal(None)]))),
+        st.builds(lambda arg: Text("contains", arg, ("a",)), texts(1, sql=sql)),
         simple,
     )
 
@@ -203,6 +251,18 @@ def python_value(expr: Expr, l: Any, r: Any) -> Any:
             return python_value(arg, l, r).cast(to)
         case Unary("is_null", arg):
             return python_value(arg, l, r).is_null()
+        case Unary(op, arg) if op in TIME_PARTS:
+            return getattr(python_value(arg, l, r), op)()
+        case Text(op, arg, constants):
+            return getattr(python_value(arg, l, r), op)(*constants)
+        case Concat(parts):
+            return plait.concat(*(python_value(part, l, r) for part in parts))
+        case Case(branches, otherwise):
+            made = [(python_value(c, l, r), python_value(v, l, r)) for c, v in branches]
+            found = plait.when(*made[0])
+            for branch in made[1:]:
+                found = found.when(*branch)
+            return found.otherwise(python_value(otherwise, l, r))
         case Unary(op, arg):
             value = python_value(arg, l, r)
             return ~value if op == "not" else abs(value) if op == "abs" else -value
@@ -226,8 +286,22 @@ def sql_text(expr: Expr) -> str:
             return f"{'lr'[side or 0]}.{name}"
         case Literal(bool(value)):
             return str(value).upper()
+        case Literal(None):
+            return "NULL"
         case Literal(str(value)):
             return f"'{value}'"
+        case Unary(op, arg) if op in TIME_PARTS:
+            return f"{op}({sql_text(arg)})"
+        case Text("trim" | "ltrim" | "rtrim" as op, arg, (characters,)):
+            word = {"trim": "BOTH", "ltrim": "LEADING", "rtrim": "TRAILING"}[op]
+            return f"trim({word} '{characters}' FROM {sql_text(arg)})"
+        case Text(op, arg, constants):
+            return f"{op}({', '.join([sql_text(arg), *(repr(each) for each in constants if each is not None)])})"
+        case Concat(parts):
+            return f"({' || '.join(sql_text(part) for part in parts)})"
+        case Case(branches, otherwise):
+            said = " ".join(f"WHEN {sql_text(c)} THEN {sql_text(v)}" for c, v in branches)
+            return f"CASE {said} ELSE {sql_text(otherwise)} END"
         case Literal(value):
             return f"({value!r})" if str(value).startswith("-") else repr(value)
         case Cast(arg, to):

@@ -87,6 +87,10 @@ def split(op: str, separator: object, part: object) -> Constants:
         raise QueryError(
             "split_part(..., 0)", why="parts are counted from 1, or from the end by -1, -2 ...", do="Pass 1"
         )
+    if _whole(op, part, "part") < 0 and op == "split_at":
+        raise QueryError(
+            f"split(...)[{part}]", why="parts are counted from 0 there", do="Use split_part: -1 is the last part"
+        )
     return (_text(op, separator), _whole(op, part, "part"))
 
 

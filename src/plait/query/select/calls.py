@@ -100,9 +100,19 @@ class Calls:
             return partial(_ONE[kind], self._argument(node.this), where=where)
         if not odd and kind in _TWO:
             return partial(_TWO[kind], self._argument(node.this), self._argument(node.expression), where=where)
+        if odd == ["count"] and kind is exp.ArgMax:
+            return self._top(node, where)
         if not odd and kind is exp.Quantile:
             return self._quantile(node.this, node.args["quantile"], interpolate=True, seen=seen)
         raise self._refused(call, node)
+
+    def _top(self, node: exp.Expr, where: str | None) -> Callable[[], Function]:
+        """`max_by(x, y, k)`, as Snowflake has it: a list of the k values whose y is greatest."""
+        count = node.args["count"]
+        if not isinstance(count, exp.Literal) or not count.name.isdigit():
+            raise self.source.refuse(count, "max_by's number is a constant", do="Write a whole number from 1 on")
+        given = self._argument(node.this), int(count.name), self._argument(node.expression)
+        return partial(statistics.top, *given, where=where)
 
     def _count(self, call: exp.Expr, node: exp.Count, seen: list[exp.Expr]) -> Callable[[], Function]:
         """`count(*)` counts rows, `count(x, y)` those in which neither is NULL, `count(DISTINCT x)` different values."""
