@@ -57,8 +57,7 @@ class PaperQuery:
         return (*multi_queues.NAMES, *OPTIONS, "tuml_sc", *(("wiml",) if self.name.endswith("OI") else ("tuml_mc",)))
 
     def query(self, inputs: int) -> plait.Query:
-        time_type = {"unit": "us"}
-        stream = plait.stream(self.data, sources=inputs, **time_type)
+        stream = plait.stream(self.data, sources=inputs, unit="us")
         key = "meter" if self.data == "readings" else "song"
         return plait.aggregate(stream, size=f"{self.size_s}s", advance=f"{self.advance_s}s", by=key,
                                compute={"out": self.function})  # fmt: skip

@@ -53,16 +53,28 @@ FUNCTIONS = {
         lambda: plait.count_where(lambda q, t: True), QueryError, "does not take one argument (missing", do="one row"
     ),
     "a condition that returns no condition": Refusal(
-        on(lambda q, t: 5), QueryError, "The condition returns 5", "must compare columns", "abs(l.x - r.a)"
+        on(lambda q, t: 5), QueryError, "The condition of the join returns 5", "must compare columns", "abs(l.x - r.a)"
     ),
     "a condition that returns nothing": Refusal(
-        on(lambda q, t: None), QueryError, "The condition returns None", "must compare columns", "abs(l.x - r.a)"
+        on(lambda q, t: None),
+        QueryError,
+        "The condition of the join returns None",
+        "must compare columns",
+        "abs(l.x - r.a)",
     ),
     "a condition that returns its row": Refusal(
-        on(lambda q, t: q), QueryError, "The condition returns <row>", "must compare columns", "abs(l.x - r.a)"
+        on(lambda q, t: q),
+        QueryError,
+        "The condition of the join returns <row>",
+        "must compare columns",
+        "abs(l.x - r.a)",
     ),
     "a condition that returns a list": Refusal(
-        on(lambda q, t: [q.x]), QueryError, "The condition returns [<column>]", "must compare columns", "abs(l.x"
+        on(lambda q, t: [q.x]),
+        QueryError,
+        "The condition of the join returns [<column>]",
+        "must compare columns",
+        "abs(l.x",
     ),
     "a comparison with None": Refusal(
         on(lambda q, t: q.x == None),  # noqa: E711
@@ -83,7 +95,7 @@ FUNCTIONS = {
     "an opaque callable that is no function": Refusal(
         on(functools.partial(lambda k, q, t: q.x > k or t.a > k, 3)),
         QueryError,
-        "The condition is a partial",
+        "The condition of the join is a partial",
         "can't be seen from outside",
         "Wrap it in a `def`",
     ),
@@ -110,7 +122,9 @@ SQL = {
     "SQL that lacks an operand": Refusal(
         on("quotes.x ="), QueryError, "'quotes.x =' is not SQL at line 1, column 10: an operand is", do="Write one"
     ),
-    "SQL that is empty": Refusal(on(""), QueryError, "The condition '' is not SQL", do="Write one SQL condition"),
+    "SQL that is empty": Refusal(
+        on(""), QueryError, "The condition of the join ('') is not SQL", do="Write one SQL expression"
+    ),
     "a query for a condition": Refusal(
         on("SELECT 1"), QueryError, "uses 'SELECT 1' (Select)", READS, "or pass a Python function"
     ),
@@ -231,7 +245,7 @@ COLUMNS = {
         bound(lambda q, t: q.x - t.a), QueryError, "(quotes.x - trades.a) is int32, not a truth value", do="Compare it"
     ),
     "a condition that is a literal": Refusal(
-        bound("1"), QueryError, "The condition 1 is an integer, not a truth value", do="Compare it"
+        bound("1"), QueryError, "The condition of the join, 1, is an integer, not a truth value", do="Compare it"
     ),
 }
 

@@ -184,7 +184,7 @@ COLUMNS = {
     "a ts that is computed": refused(sql("SELECT n AS ts FROM quotes"), "the column `ts`", do="AS event_ts"),
     "types that do not go together": refused(
         sql("SELECT n, k + 1 AS y FROM quotes"),
-        "n, «k + 1 AS y» FROM quotes`: The condition holds arithmetic",
+        "n, «k + 1 AS y» FROM quotes`: The column 'y' holds arithmetic",
         do="Cast",
     ),
     "what conditions do not read": refused(

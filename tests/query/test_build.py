@@ -151,7 +151,7 @@ def test_without_a_condition_every_pair_matches() -> None:
 )
 def test_sides_are_called_by_name_if_names_tell_them_apart(left: Any, right: Any, names: tuple[str, str]) -> None:
     assert side_names(left, right) == names
-    assert plait.join(left, right, last=1).predicate.names == names
+    assert plait.join(left, right, last=1).predicate.names == (*names, "The condition of the join")
 
 
 # --- as-of --------------------------------------------------------------------------------------------------

@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import datetime as dt
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 import pyarrow as pa
 
 from plait.errors import QueryError
-from plait.query.arguments import by_name
+from plait.query.arguments import Duration, RowFunction, by_name
 from plait.query.base import Node, Query, check_name, check_node
 from plait.query.functions import Function
 from plait.query.row_by_row import expressed
 from plait.schema import duration_text, duration_us, listed
 
 #: What groups tuples: a column's name, an expression as SQL text, or a function of one row.
-Key = str | Callable[..., Any]
+Key = RowFunction
 
 #: Columns every aggregate row has; keys and results can't be called so.
 RESERVED = ("ts", "window_start", "window_end")
@@ -117,13 +117,23 @@ class Aggregate(Query):
         return (self.input,)
 
 
+@overload
+def aggregate(
+    input: Node, *, size: Duration, compute: Mapping[str, Function], advance: Duration | None = None,
+    by: Key | Iterable[Key] | Mapping[str, Key] = (), name: str | None = None,
+) -> Aggregate: ...  # fmt: skip
+@overload
+def aggregate(
+    input: Node, *, session: Duration, compute: Mapping[str, Function], by: Key | Iterable[Key] | Mapping[str, Key] = (),
+    name: str | None = None,
+) -> Aggregate: ...  # fmt: skip
 @by_name
 def aggregate(
     input: Node,
     *,
-    size: Any = None,
-    advance: Any = None,
-    session: Any = None,
+    size: Duration | None = None,
+    advance: Duration | None = None,
+    session: Duration | None = None,
     by: Key | Iterable[Key] | Mapping[str, Key] = (),
     compute: Mapping[str, Function],
     name: str | None = None,

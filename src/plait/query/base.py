@@ -11,19 +11,22 @@ import html
 import importlib
 import importlib.util
 import reprlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 
 import pyarrow as pa
 
 from plait.errors import QueryError, RunError
+from plait.query.arguments import Order, Rows
 from plait.query.row_calls import RowCalls
 from plait.query.run_options import SparkOptions, ThreadsOptions
 from plait.query.stream import Stream
 from plait.schema import is_number
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from plait.threads.run import Run
 
 #: Engines for data that is all there.
@@ -135,7 +138,15 @@ class Query(RowCalls):
                     )
         return found
 
-    def run(self, data: Any, *, engine: Bounded = "auto", **options: Unpack[ThreadsOptions]) -> pa.Table:
+    @overload
+    def run(
+        self, data: Rows | str, *, engine: Literal["auto", "threads"] = "auto", **options: Unpack[ThreadsOptions]
+    ) -> pa.Table: ...
+    @overload
+    def run(
+        self, data: Rows | str, *, engine: Literal["reference"], order: Order = "strict", keys: bool = False
+    ) -> pa.Table: ...
+    def run(self, data: Rows | str, *, engine: Bounded = "auto", **options: Any) -> pa.Table:
         """Run over data that is all there, and give the complete result.
 
         Args:
@@ -162,9 +173,15 @@ class Query(RowCalls):
         found: pa.Table = bounded(engine, 0, options)(self, data, **options)
         return found
 
+    @overload
     def batches(
-        self, data: Any, *, engine: Bounded = "auto", **options: Unpack[ThreadsOptions]
-    ) -> Iterator[pa.RecordBatch]:
+        self, data: Rows | str, *, engine: Literal["auto", "threads"] = "auto", **options: Unpack[ThreadsOptions]
+    ) -> Iterator[pa.RecordBatch]: ...
+    @overload
+    def batches(
+        self, data: Rows | str, *, engine: Literal["reference"], order: Order = "strict", keys: bool = False
+    ) -> Iterator[pa.RecordBatch]: ...
+    def batches(self, data: Rows | str, *, engine: Bounded = "auto", **options: Any) -> Iterator[pa.RecordBatch]:
         """Run over data that is all there, and give results as they come: in bounded memory, however long the data are.
 
         Args:
@@ -186,7 +203,7 @@ class Query(RowCalls):
         """
         return bounded(engine, 1, options)(self, data, **options)  # type: ignore[no-any-return]
 
-    def reference(self, data: Any, *, order: str = "strict", keys: bool = False) -> pa.Table:
+    def reference(self, data: Rows | str, *, order: Order = "strict", keys: bool = False) -> pa.Table:
         """Run on the reference executor: slow, sequential, and the definition of what is correct.
 
         Rows that a stream drops as late are told in a warning.
@@ -235,7 +252,11 @@ class Query(RowCalls):
         run: Run = executor("threads")(self, **options)
         return run
 
-    def on_spark(self, data: Mapping[str, Any], **options: Unpack[SparkOptions]) -> Any:
+    def on_spark(
+        self,
+        data: Mapping[str, DataFrame | Sequence[DataFrame] | Mapping[Any, DataFrame]],
+        **options: Unpack[SparkOptions],
+    ) -> DataFrame:
         """Run on Spark: DataFrames in, a DataFrame out, streaming or batch, with the same rows.
 
         Every row of the result has the column `_plait_key`. Its byte order is the result order. A streaming result is published
@@ -263,7 +284,8 @@ class Query(RowCalls):
             [Row(ts=3000000, quotes_ts=1, quotes_price=10, trades_ts=3, trades_price=10)]
         """
         check_options("on_spark", options, SparkOptions)
-        return executor("spark")(self, data, **options)
+        found: DataFrame = executor("spark")(self, data, **options)
+        return found
 
     def explain(self) -> str:
         """What this query computes, in words.

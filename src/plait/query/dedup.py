@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from plait.errors import QueryError
-from plait.query.arguments import by_name
+from plait.query.arguments import Duration, by_name
 from plait.query.base import Node, Query, check_name, check_node
 from plait.schema import duration_us, listed
 
@@ -39,7 +38,9 @@ class Dedup(Query):
 
 
 @by_name
-def dedup(input: Node, *, by: str | Iterable[str] | None = None, within: Any = None, name: str | None = None) -> Dedup:
+def dedup(
+    input: Node, *, by: str | Iterable[str] | None = None, within: Duration | None = None, name: str | None = None
+) -> Dedup:
     """Keep the first of equal tuples: drop what comes within a span after the last one of its key that was kept.
 
     A tuple is dropped if and only if the last kept tuple of its key has ts >= its own ts - within. What was dropped does not

@@ -18,9 +18,10 @@ from typing import Any, TypeVar, cast
 import pyarrow as pa
 
 from plait.errors import QueryError
-from plait.query.arguments import by_name
+from plait.query.arguments import RowFunction, by_name
 from plait.query.condition.predicate import Predicate, check_arguments, condition
 from plait.query.row_by_row import Computed, Expressed, expressed
+from plait.query.row_calls import Value
 from plait.schema import arrow_type, is_text
 
 #: What `plait` exports of this module: checked below against the functions that are registered.
@@ -136,7 +137,7 @@ class Function:
 
 Make = TypeVar("Make", bound=Callable[..., Function])
 #: A condition on one row: SQL text, or a function of it.
-Where = str | Callable[..., Any]
+Where = RowFunction
 Result = Callable[[Function, pa.Schema], pa.DataType]
 
 
@@ -295,7 +296,7 @@ def count_where(where: Where) -> Function:
 
 
 @registered(_total)
-def sum(column: str, *, where: Where | None = None) -> Function:
+def sum(column: Value, *, where: Where | None = None) -> Function:
     """Add up a column. NULL is skipped; a window of NULLs gives NULL.
 
     Args:
@@ -320,7 +321,7 @@ def sum(column: str, *, where: Where | None = None) -> Function:
 
 
 @registered(rounded)
-def mean(column: str, *, where: Where | None = None) -> Function:
+def mean(column: Value, *, where: Where | None = None) -> Function:
     """Average a column. NULL is skipped; a window of NULLs gives NULL.
 
     Args:
@@ -344,7 +345,7 @@ def mean(column: str, *, where: Where | None = None) -> Function:
 
 
 @registered(ordered)
-def min(column: str, *, where: Where | None = None) -> Function:
+def min(column: Value, *, where: Where | None = None) -> Function:
     """Take the smallest value. NULL is skipped; NaN counts as above all numbers.
 
     Args:
@@ -368,7 +369,7 @@ def min(column: str, *, where: Where | None = None) -> Function:
 
 
 @registered(ordered)
-def max(column: str, *, where: Where | None = None) -> Function:
+def max(column: Value, *, where: Where | None = None) -> Function:
     """Take the largest value. NULL is skipped; NaN counts as above all numbers.
 
     Args:
@@ -392,7 +393,7 @@ def max(column: str, *, where: Where | None = None) -> Function:
 
 
 @registered(rounded)
-def var(column: str, *, where: Where | None = None) -> Function:
+def var(column: Value, *, where: Where | None = None) -> Function:
     """Compute the variance of a sample. NULL is skipped; fewer than two values give NULL.
 
     Args:
@@ -416,7 +417,7 @@ def var(column: str, *, where: Where | None = None) -> Function:
 
 
 @registered(own)
-def first(column: str, *, where: Where | None = None) -> Function:
+def first(column: Value, *, where: Where | None = None) -> Function:
     """Take the column of the window's first tuple in total order. NULL is kept.
 
     Args:
@@ -441,7 +442,7 @@ def first(column: str, *, where: Where | None = None) -> Function:
 
 
 @registered(own)
-def last(column: str, *, where: Where | None = None) -> Function:
+def last(column: Value, *, where: Where | None = None) -> Function:
     """Take the column of the window's last tuple in total order. NULL is kept.
 
     Args:
@@ -465,7 +466,7 @@ def last(column: str, *, where: Where | None = None) -> Function:
 
 
 @registered(own)
-def first_where(column: str, where: Where) -> Function:
+def first_where(column: Value, where: Where) -> Function:
     """Take the column of the first tuple for which a condition is true. A window without one gives NULL.
 
     Args:
@@ -489,7 +490,7 @@ def first_where(column: str, where: Where) -> Function:
 
 
 @registered(listed)
-def collect(column: str, *, where: Where | None = None) -> Function:
+def collect(column: Value, *, where: Where | None = None) -> Function:
     """List the column's values in total order. NULL is kept.
 
     Args:
@@ -513,7 +514,7 @@ def collect(column: str, *, where: Where | None = None) -> Function:
 
 
 @registered(whole)
-def distinct(column: str, *, where: Where | None = None) -> Function:
+def distinct(column: Value, *, where: Where | None = None) -> Function:
     """Count how many different values the column holds. NULL is left out.
 
     Args:

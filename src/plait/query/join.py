@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import difflib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, overload
 
 from plait.errors import QueryError
-from plait.query.arguments import by_name
+from plait.query.arguments import Direction, Duration, PairCondition, by_name
+from plait.query.arguments import How as HowName
 from plait.query.base import Node, Query, check_name, check_node
 from plait.query.condition.predicate import Predicate, predicate
 from plait.query.stream import Stream
@@ -218,17 +219,42 @@ def side_names(left: Node, right: Node) -> tuple[str, str]:
     return ("left", "right") if None in names or names[0] == names[1] else (str(names[0]), str(names[1]))
 
 
+@overload
+def join(
+    left: Node, right: Node, *, within: Duration | tuple[Duration, Duration], on: PairCondition | None = None,
+    how: HowName = "inner", name: str | None = None,
+) -> Join: ...  # fmt: skip
+@overload
+def join(
+    left: Node,
+    right: Node,
+    *,
+    last: int,
+    on: PairCondition | None = None,
+    how: Literal["inner"] = "inner",
+    name: str | None = None,
+) -> Join: ...
+@overload
+def join(
+    left: Node, right: Node, *, tumbling: Duration, on: PairCondition | None = None, how: Literal["inner"] = "inner",
+    name: str | None = None,
+) -> Join: ...  # fmt: skip
+@overload
+def join(
+    left: Node, right: Node, *, tumbling_count: int, on: PairCondition | None = None, how: Literal["inner"] = "inner",
+    name: str | None = None,
+) -> Join: ...  # fmt: skip
 @by_name
 def join(
     left: Node,
     right: Node,
     *,
-    on: str | Callable[..., Any] | None = None,
-    within: Any = None,
+    on: PairCondition | None = None,
+    within: Duration | tuple[Duration, Duration] | None = None,
     last: int | None = None,
-    tumbling: Any = None,
+    tumbling: Duration | None = None,
     tumbling_count: int | None = None,
-    session: Any = None,
+    session: Duration | None = None,
     how: str = "inner",
     name: str | None = None,
 ) -> Join:
@@ -332,13 +358,24 @@ def _window(within: Any, last: Any, tumbling: Any, tumbling_count: Any) -> Windo
     return TimeWindow(both, both)
 
 
+@overload
+def asof(
+    left: Node, right: Node, *, by: str | Iterable[str | tuple[str, str]] | None = None, within: Duration | None = None,
+    exact: bool = True, direction: Literal["backward"] = "backward", how: Literal["left", "inner"] = "left",
+    name: str | None = None,
+) -> Asof: ...  # fmt: skip
+@overload
+def asof(
+    left: Node, right: Node, *, within: Duration, direction: Direction, by: str | Iterable[str | tuple[str, str]] | None = None,
+    exact: bool = True, how: Literal["left", "inner"] = "left", name: str | None = None,
+) -> Asof: ...  # fmt: skip
 @by_name
 def asof(
     left: Node,
     right: Node,
     *,
     by: str | Iterable[str | tuple[str, str]] | None = None,
-    within: Any = None,
+    within: Duration | None = None,
     exact: bool = True,
     direction: str = "backward",
     how: str = "left",

@@ -8,11 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
+from plait.query.arguments import RowFunction
+
 if TYPE_CHECKING:
     from plait.query.row_by_row import RowByRow
 
 #: A column's expression: SQL text, a function of one row, or a function with the type of what it returns.
-Value = str | Callable[..., Any] | tuple[Callable[..., Any], Any]
+Value = RowFunction | tuple[Callable[[Any], object], str | pa.DataType]
 
 
 class RowCalls:
@@ -28,7 +32,7 @@ class RowCalls:
         2
     """
 
-    def where(self, condition: str | Callable[..., Any]) -> RowByRow:
+    def where(self, condition: RowFunction) -> RowByRow:
         """Only the rows for which a condition is true.
 
         What is late, behind or holds the frontier is judged before, on all rows. Windows that count see only what has passed.

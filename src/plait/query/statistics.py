@@ -26,6 +26,7 @@ from plait.query.functions import (
     rounded,
     seen,
 )  # fmt: skip
+from plait.query.row_calls import Value
 
 #: What `plait` exports of this module: checked below against the functions that are registered.
 __all__ = ["arg_max", "arg_min", "corr", "covar", "median", "mode", "quantile", "std", "top"]
@@ -74,7 +75,7 @@ def _several_beside(function: Function, schema: pa.Schema) -> pa.DataType:
 
 
 @registered(rounded)
-def std(column: str, *, where: Where | None = None) -> Function:
+def std(column: Value, *, where: Where | None = None) -> Function:
     """Compute the standard deviation of a sample: the root of `var`. NULL is skipped; fewer than two values give NULL.
 
     Args:
@@ -98,7 +99,7 @@ def std(column: str, *, where: Where | None = None) -> Function:
 
 
 @registered(_rounded_both)
-def covar(x: str, y: str, *, where: Where | None = None) -> Function:
+def covar(x: Value, y: Value, *, where: Where | None = None) -> Function:
     """Compute the covariance of a sample. Tuples in which either is NULL are skipped; fewer than two give NULL.
 
     Args:
@@ -123,7 +124,7 @@ def covar(x: str, y: str, *, where: Where | None = None) -> Function:
 
 
 @registered(_rounded_both)
-def corr(x: str, y: str, *, where: Where | None = None) -> Function:
+def corr(x: Value, y: Value, *, where: Where | None = None) -> Function:
     """Compute the correlation of two columns. Tuples in which either is NULL are skipped.
 
     Fewer than two tuples give NULL, and so does a column whose values are all equal.
@@ -150,7 +151,7 @@ def corr(x: str, y: str, *, where: Where | None = None) -> Function:
 
 
 @registered(_quantile)
-def quantile(column: str, q: float, *, interpolate: bool = False, where: Where | None = None) -> Function:
+def quantile(column: Value, q: float, *, interpolate: bool = False, where: Where | None = None) -> Function:
     """Take the least value with at least `q * n` of the window's n values at or below it. NULL is skipped.
 
     Args:
@@ -186,7 +187,7 @@ def quantile(column: str, q: float, *, interpolate: bool = False, where: Where |
 
 
 @registered(rounded)
-def median(column: str, *, where: Where | None = None) -> Function:
+def median(column: Value, *, where: Where | None = None) -> Function:
     """Take the middle value; of an even number of values the mean of the two in the middle. NULL is skipped.
 
     Args:
@@ -210,7 +211,7 @@ def median(column: str, *, where: Where | None = None) -> Function:
 
 
 @registered(own)
-def mode(column: str, *, where: Where | None = None) -> Function:
+def mode(column: Value, *, where: Where | None = None) -> Function:
     """Take the most frequent value; of several the one that is seen first in total order. NULL is skipped.
 
     Args:
@@ -234,7 +235,7 @@ def mode(column: str, *, where: Where | None = None) -> Function:
 
 
 @registered(_beside)
-def arg_min(column: str, by: str, *, where: Where | None = None) -> Function:
+def arg_min(column: Value, by: Value, *, where: Where | None = None) -> Function:
     """Take the column of the tuple whose `by` is least; of several the first in total order.
 
     Tuples whose `by` is NULL don't count; NaN is above all numbers.
@@ -262,7 +263,7 @@ def arg_min(column: str, by: str, *, where: Where | None = None) -> Function:
 
 
 @registered(_beside)
-def arg_max(column: str, by: str, *, where: Where | None = None) -> Function:
+def arg_max(column: Value, by: Value, *, where: Where | None = None) -> Function:
     """Take the column of the tuple whose `by` is greatest; of several the first in total order.
 
     Tuples whose `by` is NULL don't count; NaN is above all numbers.
@@ -289,7 +290,7 @@ def arg_max(column: str, by: str, *, where: Where | None = None) -> Function:
 
 
 @registered(_several_beside)
-def top(column: str, k: int, by: str, *, where: Where | None = None) -> Function:
+def top(column: Value, k: int, by: Value, *, where: Where | None = None) -> Function:
     """List the column of the `k` tuples whose `by` is greatest, the greatest first; equal ones in total order.
 
     Tuples whose `by` is NULL don't count; NaN is above all numbers. A window with fewer has a shorter list.

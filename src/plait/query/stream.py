@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import pyarrow as pa
 
 from plait.encodings import plain_type
 from plait.errors import QueryError
-from plait.query.arguments import by_name
+from plait.query.arguments import Duration, by_name
 from plait.query.row_calls import RowCalls
 from plait.schema import TIME_UNITS, arrow_schema, check_time_type, duration_us, is_bytes, is_text
 
@@ -179,11 +179,11 @@ def stream(
     source: str | None = None,
     sources: int | Iterable[SourceName] | None = None,
     seq: str = "position",
-    disorder: Any = 0,
-    late: str = "error",
-    behind: str = "error",
-    idle_after: Any = None,
-    schema: Any = None,
+    disorder: Duration = 0,
+    late: Literal["error", "drop"] = "error",
+    behind: Literal["error", "drop"] = "error",
+    idle_after: Duration | None = None,
+    schema: pa.Schema | Mapping[str, str | pa.DataType] | None = None,
 ) -> Stream:
     """Declare an input stream.
 

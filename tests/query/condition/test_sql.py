@@ -130,8 +130,11 @@ def test_names(words: str, expected: Expr) -> None:
     [
         "l.x DIV 2 = 1", "l.s ILIKE 'a%'", "l.s LIKE r.s", "l.x <=> r.a", "l.x IS TRUE", "l.x IS DISTINCT FROM r.a",
         "sqrt(l.x) = 1",
-        "coalesce(l.x, 1) = 1", "CASE WHEN l.x = 1 THEN true END", "l.x & 1 = 1", "l.x ^ 1 = 1", "~l.x = 1",
-        "l.s || 'a' = 'b'", "l.x = (SELECT 1)", "l.x IN (SELECT 1)", "l.x IN ()", "EXISTS (SELECT 1)", "l.x = ?",
+        "nvl2(l.x, 1, 2) = 1", "l.x & 1 = 1", "l.x ^ 1 = 1", "~l.x = 1",
+        "concat_ws('-', l.s) = 'b'", "split(l.s, '[a-z]')[0] = 'a'", "date_format(l.t, 'yyyy') = '2024'", "l.x = (SELECT 1)",
+        "extract(SECOND FROM l.t) = 1", "element_at(split(l.s, '/'), 1) = 'a'",
+        "regexp_extract(l.s, l.s, 1) = 'a'",
+        "l.x IN (SELECT 1)", "l.x IN ()", "EXISTS (SELECT 1)", "l.x = ?",
         "current_timestamp() > l.t", "l.x = :p", "l.x = 0x1F", "x'1F' = l.y", "l.s = 'it''s'", "rand() < 0.5",
         "l.x BETWEEN SYMMETRIC 2 AND 1", "count(*) > 1", "l.x = 1; l.x = 2", "SELECT 1", "l.x AS y", "", "  ", "l.x =",
         "(l.x = 1", "l.x = 1)", "l.x = 'a", "l.x ! = 1", "1 l.x", "INTERVAL -5 MINUTE > l.t", "INTERVAL 1 YEAR > l.t",

@@ -102,8 +102,27 @@ def bound(where: object) -> plait.Query:
         (lambda r: r.y.length() > 1, "`length` of bytes"),
         (lambda r: r.c.contains(7), r"contains\(7\) takes a text"),
         (lambda r: r.c.like("a\\b"), "escapes nothing"),
-        ("c like n", "a pattern that is no constant"),
-        ("'abc' like 'a%'", "something that is no column"),
+        ("c like n", "with 'n', which is no constant"),
+        ("n like 'a%'", "`like` of int64"),
+        ("substring(c, n) = 'a'", "which is no constant"),
+        ("substring(c, 1, -1) = 'a'", "substring of length -1"),
+        ("split_part(c, '', 1) = 'a'", "empty separator"),
+        ("split_part(c, 'a', 0) = 'a'", "counted from 1"),
+        ("split(c, 'a')[-1] = 'a'", "counted from 0"),
+        ("replace(c, '', 'a') = 'a'", "replace of an empty text"),
+        ("regexp_extract(c, '(a*)*') = 'a'", "a repetition of what may be empty"),
+        ("regexp_extract(c, 'a', 2) = 'a'", "The pattern has no groups"),
+        ("regexp_extract(c, 'a', -1) = 'a'", "counted from 1"),
+        (lambda r: r.c.trim(7) == "a", r"trim\(7\) takes a text"),
+        (lambda r: r.c.substring("a") == "a", "substring is given 'a' as its start"),
+        (lambda r: plait.concat(r.c, 1) == "a", "`concat` of an integer"),
+        (lambda r: r.c + "a" == "a", "put together by concat"),
+        (lambda r: r.n.hour() == 1, "`hour` of a column of type int64"),
+        (lambda r: (r.n + 1).hour() == 1, "`hour` of something that is no column"),
+        (lambda r: plait.when(r.n, 1).otherwise(2) == 1, "a CASE whose condition is int64"),
+        (lambda r: plait.when(r.n > 0, 1).otherwise("a") == 1, "a CASE of an integer and text"),
+        (lambda r: plait.when(r.n > 0, True), r"has a plait.when\(...\) without"),
+        (lambda r: plait.when(r.n > 0, plait.when(r.n > 1, 1)).otherwise(2) == 1, r"has a plait.when\(...\) without"),
         ("c ilike 'a%'", "LIKE, RLIKE, contains"),
         ("c like 'a!%' escape '!'", "Escape"),
     ],
@@ -124,3 +143,6 @@ def test_a_condition_says_what_it_asks() -> None:
     assert "not starts_with(row.c, 'a')" in bound("not startswith(row.c, 'a')").explain()
     with pytest.raises(QueryError, match="names no column"):
         plait.text("")
+    for call in (plait.concat, plait.coalesce):
+        with pytest.raises(QueryError, match="of nothing"):
+            call()

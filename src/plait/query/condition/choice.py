@@ -74,14 +74,6 @@ class When:
     def _plainly(self, branches: Branches, otherwise: object) -> object:
         return next((value for condition, value in branches if condition), otherwise)
 
-    def unfinished(self, about: str) -> QueryError:
-        """The error for a choice that was left without `otherwise`."""
-        return QueryError(
-            f"{about} has a plait.when(...) without .otherwise(...)",
-            why="nothing says what it is where no branch is taken",
-            do="End it with .otherwise(value); .otherwise(None) gives NULL",
-        )
-
 
 def when(condition: object, value: object) -> When:
     """A value that depends on conditions: SQL's CASE. It goes on with `.when(...)` and ends with `.otherwise(value)`.
@@ -103,6 +95,15 @@ def when(condition: object, value: object) -> When:
         ['large', 'low', 'fair']
     """
     return When(((condition, value),))
+
+
+def unfinished(about: str) -> QueryError:
+    """The error for a choice that was left without `otherwise`."""
+    return QueryError(
+        f"{about} has a plait.when(...) without .otherwise(...)",
+        why="nothing says what it is where no branch is taken",
+        do="End it with .otherwise(value); .otherwise(None) gives NULL",
+    )
 
 
 def coalesce(*values: object) -> Any:

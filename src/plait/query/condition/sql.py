@@ -232,6 +232,10 @@ class _Reader:
         return Text("regexp_extract", self.read(node.this), textual.extracted(pattern, group))
 
     def _concat(self, node: exp.Expression) -> Expr:
+        if not node.args.get("safe"):  # 'it''s': Spark reads two texts, and puts them together
+            raise self._refuse(
+                "has two texts one right after the other (a quote inside of a text is written with a backslash, or use ||)"
+            )
         return Concat(tuple(self.read(part) for part in node.expressions))
 
     def _dpipe(self, node: exp.Expression) -> Expr:

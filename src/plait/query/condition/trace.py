@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from plait.errors import QueryError
-from plait.query.condition.choice import Branches, When
+from plait.query.condition.choice import Branches, When, unfinished
 from plait.query.condition.expression import (
     CAST_TYPES,
     Binary,
@@ -290,7 +290,7 @@ def as_expr(value: object) -> Expr:
                 do="Use `.is_null()` or `~column.is_null()`",
             )
         case When():
-            raise value.unfinished("A condition or expression")
+            raise unfinished("A condition or expression")
         case _:
             raise Untraceable(f"it combines a column with a {type(value).__name__}")
 
@@ -373,7 +373,7 @@ def trace(function: Callable[..., Any], rows: int = 2, *, constant: bool = False
             raise Untraceable("it reads columns, and what it returns does not follow from comparing them")
         return Literal(bool(result)) if isinstance(result, np.bool_) else as_expr(result)
     if isinstance(result, When):
-        raise result.unfinished(about)
+        raise unfinished(about)
     raise QueryError(
         f"{about} returns {result!r}, which is no {'expression' if constant else 'condition'}",
         why="it must compare columns of its rows",

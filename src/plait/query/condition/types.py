@@ -295,6 +295,6 @@ def check_condition(expr: Expr, sides: Sides, names: Names = Names()) -> None:  
     kind = infer(expr, sides, names)
     if kind not in ("bool", "null"):
         raise QueryError(
-            f"{names.about}, {text(expr, names)}, is {_word(kind)} and no truth value",
+            f"{names.about}, {text(expr, names)}, is {_word(kind)}, not a truth value",
             do="Compare it with something",
         )

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Final
+from typing import Final, cast
 
 from sqlglot import exp
 
+from plait.query.arguments import How
 from plait.query.condition.sql import DIALECT
 from plait.query.join import join
 from plait.query.row_by_row import base
@@ -228,7 +229,7 @@ def _joined(
     on = expressions.conjunction([*(expressions.rewritten(part, both.written) for part in rest), *window.rest])
     within = (window.before_us, window.after_us)
     with source.at(word):
-        node = join(sides[0].node, sides[1].node, on=on, within=within, how=kind)
+        node = join(sides[0].node, sides[1].node, on=on, within=within, how=cast(How, kind))
         source.bind(node)
     return pairs(node, sides, _delays(kind, window))
 
