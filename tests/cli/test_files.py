@@ -521,3 +521,60 @@ def test_wrong_words_for_as_of(tmp_path: Path, old: str, new: str, words: list[s
     done = command("run", tmp_path / "q.toml", "-o", "-", "--quiet")
     assert done.returncode == 2
     assert all(word in done.stderr for word in words), done.stderr
+
+
+CHOICES = '''
+[streams.bids]
+unit = "us"
+path = "bids.csv"
+
+[streams.asks]
+unit = "us"
+path = "asks.csv"
+
+[queries.sized]
+kind = "rows"
+input = "bids"
+where = "CASE WHEN price IS NULL THEN false ELSE price > 0 END"
+
+[queries.sized.select]
+item = "lower(item)"
+price = "price"
+size = "CASE WHEN price >= 10 THEN 'large' ELSE concat('small ', substring(item, 1, 1)) END"
+
+[queries.near]
+kind = "join"
+left = "sized"
+right = "asks"
+on = """
+sized.item = lower(trim(asks.item))
+AND abs(CASE WHEN sized.price > 9 THEN sized.price - 5 ELSE sized.price END - asks.price) <= 2
+"""
+within = 9
+
+[query]
+kind = "aggregate"
+input = "near"
+size = "10us"
+by = "size"
+
+[query.compute]
+total = { function = "sum", column = "if(size = 'large', sized_price, 0)" }
+items = { function = "collect", column = "split_part(sized_item, '-', 1)" }
+'''
+
+
+def test_choices_and_functions_of_text(tmp_path: Path) -> None:
+    (tmp_path / "q.toml").write_text(CHOICES)
+    (tmp_path / "bids.csv").write_text("ts,item,price\n1,Hat-1,12\n2,CAP-2,3\n3,cap,\n4,HAT-1,5\n")
+    (tmp_path / "asks.csv").write_text("ts,item,price\n1, hat-1,7\n3,Cap-2 ,4\n")
+    done = command("run", tmp_path / "q.toml", "--engine", "threads", "--output", tmp_path / "o.parquet")
+    assert done.returncode == 0, done.stderr
+    assert pq.read_table(tmp_path / "o.parquet").select(["size", "total", "items"]).to_pylist() == [
+        {"size": "large", "total": 12, "items": ["hat"]},
+        {"size": "small C", "total": 0, "items": ["cap"]},
+        {"size": "small H", "total": 0, "items": ["hat"]},
+    ]
+    wrong = CHOICES.replace("lower(item)", "lower(price)")
+    (tmp_path / "w.toml").write_text(wrong)
+    assert "The column 'item' holds `lower` of int64" in command("run", tmp_path / "w.toml").stderr

@@ -116,11 +116,11 @@ SQL = {
     "text that is no SQL": Refusal(
         on("quotes.x = = 1"),
         QueryError,
-        "'quotes.x = = 1' is not SQL at line 1, column 12",
-        do="Write one SQL condition",
+        "('quotes.x = = 1') is not SQL at line 1, column 12",
+        do="Write one SQL expression",
     ),
     "SQL that lacks an operand": Refusal(
-        on("quotes.x ="), QueryError, "'quotes.x =' is not SQL at line 1, column 10: an operand is", do="Write one"
+        on("quotes.x ="), QueryError, "('quotes.x =') is not SQL at line 1, column 10: an operand is", do="Write one"
     ),
     "SQL that is empty": Refusal(
         on(""), QueryError, "The condition of the join ('') is not SQL", do="Write one SQL expression"
@@ -129,7 +129,7 @@ SQL = {
         on("SELECT 1"), QueryError, "uses 'SELECT 1' (Select)", READS, "or pass a Python function"
     ),
     "two conditions": Refusal(
-        on("quotes.x = 1; quotes.x = 2"), QueryError, "'quotes.x = 1; quotes.x = 2' uses", READS, "Rewrite it"
+        on("quotes.x = 1; quotes.x = 2"), QueryError, "('quotes.x = 1; quotes.x = 2') uses", READS, "Rewrite it"
     ),
     "a function that SQL has and plait does not": Refusal(
         on("sqrt(quotes.y) = 1"), QueryError, "uses 'SQRT(quotes.y)' (Sqrt)", READS, "Rewrite it"
@@ -190,7 +190,7 @@ COLUMNS = {
         bound("z = 1"), QueryError, "reads column 'z', which is not there", "quotes.y, quotes.s"
     ),
     "a column on both sides": Refusal(
-        bound("x = 1"), QueryError, "column 'x' could be any of quotes.x, trades.x", do="the stream's name"
+        bound("x = 1"), QueryError, "column 'x', which could be any of quotes.x, trades.x", do="the stream's name"
     ),
     "a column that conditions can't read": Refusal(
         bound("quotes.tags = 1"),
@@ -242,7 +242,7 @@ COLUMNS = {
         bound("quotes.d + 1.5 = 2"), QueryError, "arithmetic on bool and a float", COMPARE, "Cast one side"
     ),
     "a condition that is a number when bound": Refusal(
-        bound(lambda q, t: q.x - t.a), QueryError, "(quotes.x - trades.a) is int32, not a truth value", do="Compare it"
+        bound(lambda q, t: q.x - t.a), QueryError, "(quotes.x - trades.a), is int32, not a truth value", do="Compare it"
     ),
     "a condition that is a literal": Refusal(
         bound("1"), QueryError, "The condition of the join, 1, is an integer, not a truth value", do="Compare it"
@@ -278,11 +278,120 @@ TEXTS = {
     ),
     "a text of no column": Refusal(lambda: plait.text(""), QueryError, "text('') names no column", do="plait.text("),
     "a pattern that is a column": Refusal(
-        on("quotes.s like trades.s"), QueryError, "with a pattern that is no constant", do="Rewrite it"
+        on("quotes.s like trades.s"), QueryError, "with 'trades.s', which is no constant", do="Rewrite it"
     ),
     "a match of a number": Refusal(
         bound(lambda q, t: q.x.contains("a")), QueryError, "`contains` of int32", do="Cast one side"
     ),
 }
 
-REFUSALS = FUNCTIONS | SQL | COLUMNS | TEXTS
+KINDS = "numbers go with numbers"
+
+EXPRESSIONS = {
+    "coalesce of nothing": Refusal(lambda: plait.coalesce(), QueryError, "coalesce() of nothing", do="at least one"),
+    "concat of nothing": Refusal(lambda: plait.concat(), QueryError, "concat() of nothing", do="at least one"),
+    "a choice without an end": Refusal(
+        on(lambda q, t: plait.when(q.x > t.a, True)),
+        QueryError,
+        "The condition of the join has a plait.when(...)",
+        do=".otherwise(",
+    ),
+    "a choice without an end in another": Refusal(
+        on(lambda q, t: plait.when(q.x > t.a, plait.when(True, 1)).otherwise(2) == 1),
+        QueryError,
+        "has a plait.when",
+        do=".otherwise(",
+    ),
+    "a choice whose condition is a number": Refusal(
+        bound("CASE WHEN quotes.x THEN true END"), QueryError, "a CASE whose condition is int32", KINDS, "Cast"
+    ),
+    "a choice of several kinds": Refusal(
+        bound("CASE WHEN quotes.x > 1 THEN quotes.s ELSE 1 END = 'a'"),
+        QueryError,
+        "a CASE of text and an integer",
+        KINDS,
+        "Cast",
+    ),
+    "text put together with a number": Refusal(
+        bound("quotes.s || quotes.x = 'a'"), QueryError, "`concat` of int32", KINDS, "Cast"
+    ),
+    "the hour of a number": Refusal(
+        bound("hour(quotes.x) = 1"),
+        QueryError,
+        "`hour` of a column of type int32: hour(quotes.x)",
+        "which moment",
+        "ts // 3600 % 24",
+    ),
+    "the second with its fraction": Refusal(
+        on("extract(SECOND FROM quotes.ts) = 1"),
+        QueryError,
+        "extracts SECOND of a time (second(ts) has whole",
+        do="Rewrite",
+    ),
+    "a regular expression with flags": Refusal(
+        on("regexp_like(quotes.s, 'a', 'i')"), QueryError, "with flags", do="Rewrite"
+    ),
+    "a part of an array": Refusal(on("quotes.s[1] = 'a'"), QueryError, "uses 'quotes.s[1]' (Bracket)", do="Rewrite"),
+    "a split by a regular expression": Refusal(
+        on("split(quotes.s, '[ab]')[0] = 'a'"),
+        QueryError,
+        "splits by '[ab]', which Spark takes for a regular",
+        do="Rewrite",
+    ),
+    "a split counted from the end": Refusal(
+        on("split(quotes.s, '/')[-1] = 'a'"), QueryError, "split(...)[-1]", "counted from 0", "Use split_part"
+    ),
+    "a split by nothing": Refusal(
+        on(lambda q, t: q.s.split_part("", 1) == "a"),
+        QueryError,
+        "split_part with an empty separator",
+        "stands everywhere",
+        "Use",
+    ),
+    "part 0": Refusal(
+        on("split_part(quotes.s, '/', 0) = 'a'"), QueryError, "split_part(..., 0)", "counted from 1", "Pass 1"
+    ),
+    "two texts in a row": Refusal(
+        on("quotes.s = 'it''s'"), QueryError, "two texts one right after the other", do="Rewrite"
+    ),
+    "a function that plait does not have": Refusal(
+        on("soundex(quotes.s) = 'a'"), QueryError, "uses 'SOUNDEX(quotes.s)'", do="Rewrite"
+    ),
+    "a function that nobody has": Refusal(
+        on("quack(quotes.s) = 'a'"), QueryError, "uses 'QUACK(quotes.s)' (Anonymous)", do="Rewrite"
+    ),
+    "a place that is no number": Refusal(
+        on(lambda q, t: q.s.substring("1") == "a"),
+        QueryError,
+        "substring is given '1' as its start",
+        "the same for all rows",
+        "int",
+    ),
+    "a length below nothing": Refusal(
+        on("substring(quotes.s, 1, -1) = 'a'"), QueryError, "substring of length -1", "that short", "from 0 on"
+    ),
+    "a replacement of nothing": Refusal(
+        on("replace(quotes.s, '', 'a') = 'a'"), QueryError, "replace of an empty text", "stands everywhere", "Name what"
+    ),
+    "more than a group": Refusal(
+        on("regexp_extract(quotes.s, 'a', 0, 1) = 'a'"), QueryError, "with more than a pattern and a group", do="Rewrite"
+    ),
+    "a group below 0": Refusal(
+        on("regexp_extract(quotes.s, 'a', -1) = 'a'"), QueryError, "regexp_extract with group -1", do="counted from 1"
+    ),
+    "a group that is not there": Refusal(
+        on("regexp_extract(quotes.s, '(a)', 2) = 'a'"),
+        QueryError,
+        "asks for group 2",
+        "the pattern has 1 group",
+        "Number groups",
+    ),
+    "a repetition of what may be empty": Refusal(
+        on("regexp_extract(quotes.s, '(a*)*', 1) = 'a'"),
+        QueryError,
+        "uses a repetition of what may be empty",
+        "could differ",
+    ),
+}
+
+REFUSALS = FUNCTIONS | SQL | COLUMNS | TEXTS | EXPRESSIONS

@@ -348,6 +348,7 @@ GROUPS = {
     "sum(DISTINCT)": refused(grouped("sum(DISTINCT x) AS m"), "sum(DISTINCT ...)", do="plait.custom"),
     "count(DISTINCT) of two": refused(grouped("count(DISTINCT k, n) AS m"), "several columns", do="one column"),
     "a percentile of a column": refused(grouped("percentile(x, n) AS m"), "is a constant", do="0.9"),
+    "so many as a column has": refused(grouped("max_by(x, x, n) AS m"), "number is a constant", do="a whole number"),
     "a percentile from above": refused(
         grouped("percentile_cont(0.9) WITHIN GROUP (ORDER BY x DESC) AS m"),
         "is no aggregate function",

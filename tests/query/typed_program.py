@@ -80,7 +80,7 @@ assert_type(joined.keep("bid"), RowByRow)
 assert_type(plait.union(quotes, trades), Union)
 assert_type(plait.dedup(trades, by="symbol", within="1min"), Dedup)
 assert_type(plait.sql("SELECT bid FROM quotes", streams=[quotes]), plait.Query)
-quotes.where(lambda q, t: True)  # type: ignore[arg-type]
+quotes.where(lambda q, t: True)  # type: ignore[arg-type,misc]
 
 
 def runs(frames: dict[str, DataFrame]) -> None:

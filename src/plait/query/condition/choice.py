@@ -46,6 +46,9 @@ class When:
         Returns:
             The longer choice.
 
+        Raises:
+            QueryError: When the query is bound: the condition is no truth value.
+
         Example:
             >>> made(lambda row: plait.when(row.c < 0, "ice").when(row.c > 9, "warm").otherwise(None))
             ['ice', 'warm', None]
@@ -85,6 +88,9 @@ def when(condition: object, value: object) -> When:
     Returns:
         The choice, which `.otherwise(value)` turns into a value. Its type is the common one of all branches: numbers are promoted
         as NumPy 2 does, integers among themselves stay integers; text goes with text.
+
+    Raises:
+        QueryError: When the query is built: `.otherwise(value)` is missing. When it is bound: the condition is no truth value.
 
     Example:
         >>> import plait

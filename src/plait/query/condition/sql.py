@@ -226,7 +226,7 @@ class _Reader:
         )
 
     def _regexpextract(self, node: exp.Expression) -> Expr:
-        if node.args.get("position") or node.args.get("occurrence") or node.args.get("parameters"):
+        if node.args.get("parameters") or node.args.get("position"):
             raise self._refuse(f"uses {node.sql(DIALECT)!r}, with more than a pattern and a group")
         pattern, group = self._constant(node, node.expression), self._constant(node, node.args.get("group"), 1)
         return Text("regexp_extract", self.read(node.this), textual.extracted(pattern, group))
