@@ -207,7 +207,8 @@ _FUNCTIONS = {"count": "count(*)", "sum": "sum({0})", "min": "min({0})", "max": 
 def _judged_spans(group: Group, query: Aggregate, expected: pa.Table) -> str | None:
     window = query.window
     assert isinstance(window, SpanWindow)
-    says = [(name, f) for name, f in query.compute if f.kind in _FUNCTIONS and all(c in "kjipuos" for c in f.columns)]
+    plain = [(name, f) for name, f in query.compute if f.where is None]
+    says = [(name, f) for name, f in plain if f.kind in _FUNCTIONS and all(c in "kjipuos" for c in f.columns)]
     if not says or not set(query.by) <= set("kjipuos"):
         return None
     _load([group.feeds[0]])

@@ -337,7 +337,7 @@ QUERIES: Final = {
             dir1="SPLIT_PART(url, '/', 4)",
             dir2="SPLIT_PART(url, '/', 5)",
             dir3="SPLIT_PART(url, '/', 6)",
-        ),  # fmt: skip
+        ),
         """SELECT ts, auction, bidder, price, channel, split_part(url, '/', 4), split_part(url, '/', 5), split_part(url, '/', 6)
            FROM bid""",
     ),

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
-from plait.core.condition import bounds
+from plait.core.condition import bounds, moments
 from plait.query.condition.expression import (
     COMPARISON,
     LOGIC,
@@ -182,31 +182,11 @@ def _brought(array: Array, kind: str) -> tuple[np.ndarray, Mask]:
     return (exact(array.data) if is_int(kind) else array.data), valid
 
 
-_DAY: Final = 86_400_000_000
-_WITHIN_DAY: Final = {"hour": (3_600_000_000, 24), "minute": (60_000_000, 60), "second": (1_000_000, 60)}
-
-
 def _part(op: str, a: Array) -> Array:
-    """A part of moments, which count microseconds since 1970 in UTC. Days are turned into dates by arithmetic alone, so any
-    moment has one: years begin in March here, so that the odd day is the last one of a year.
-    """
+    """A part of moments: a year, an hour ..."""
     if a.kind == "null":
         return Array("int64", np.zeros(len(a), np.int64), a.valid)
-    micros = exact(a.data)
-    if op in _WITHIN_DAY:
-        unit, most = _WITHIN_DAY[op]
-        return cleared(Array("int64", _narrowed(micros // unit % most), a.valid))
-    days = micros // _DAY
-    if op == "weekday":
-        return cleared(Array("int64", _narrowed((days + 3) % 7), a.valid))
-    days = days + 719_468  # since 1 March of the year 0
-    era, day = days // 146_097, days % 146_097  # of 400 years
-    year = (day - day // 1_460 + day // 36_524 - day // 146_096) // 365
-    day = day - (365 * year + year // 4 - year // 100)
-    month = (5 * day + 2) // 153  # March is 0
-    after = month // 10  # January and February are the next year's
-    found = {"year": era * 400 + year + after, "month": month + 3 - 12 * after, "day": day - (153 * month + 2) // 5 + 1}
-    return cleared(Array("int64", _narrowed(found[op]), a.valid))
+    return cleared(Array("int64", _narrowed(moments.part(op, exact(a.data))), a.valid))
 
 
 # --- integers -----------------------------------------------------------------------------------------------

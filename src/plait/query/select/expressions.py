@@ -11,7 +11,7 @@ from typing import Final
 
 from sqlglot import exp
 
-from plait.query.condition.sql import DIALECT
+from plait.query.condition.sql_functions import DIALECT
 from plait.query.select.source import Source
 from plait.schema import duration_us
 

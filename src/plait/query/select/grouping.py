@@ -14,7 +14,7 @@ from typing import Any, Final
 from sqlglot import exp
 
 from plait.query.aggregate import Aggregate, SpanWindow, aggregate
-from plait.query.condition.sql import DIALECT
+from plait.query.condition.sql_functions import DIALECT
 from plait.query.functions import Function
 from plait.query.select import expressions, joins
 from plait.query.select.calls import Calls, is_call

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from plait.query.base import Node
-from plait.query.condition.sql import DIALECT
+from plait.query.condition.sql_functions import DIALECT
 from plait.query.row_by_row import RowByRow, base
 from plait.query.select import expressions, joins
 from plait.query.select.relation import OWN, TS, Clock, Relation, named

@@ -15,7 +15,7 @@ from typing import Final, cast
 from sqlglot import exp
 
 from plait.query.arguments import How
-from plait.query.condition.sql import DIALECT
+from plait.query.condition.sql_functions import DIALECT
 from plait.query.join import join
 from plait.query.row_by_row import base
 from plait.query.select import expressions

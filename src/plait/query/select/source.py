@@ -21,7 +21,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from plait.errors import PlaitError, QueryError
 from plait.query.base import Query
 from plait.query.bind import bind
-from plait.query.condition.sql import DIALECT
+from plait.query.condition.sql_functions import DIALECT
 
 #: How much of a line is shown on either side of the words in question.
 _AROUND: Final = 30
