@@ -347,6 +347,26 @@ CASES: dict[str, Case] = {
     "where leaves out what is unknown, and a stream's rows have their ts in front": Case(
         A.where("k >= 1"), {"a": NEAR["a"]}, [(0, 1), (5, 1), (5, 2)]
     ),
+    "a choice: an unknown condition goes on to the next branch": Case(
+        A.select(z="CASE WHEN k > 1 THEN 'many' WHEN k > 0 THEN concat('one', '!') END"),
+        {"a": NEAR["a"]},
+        [(0, "one!"), (5, "one!"), (5, "many"), (9, None)],
+    ),
+    "a choice of both rows: NULL in it is no reason not to match": Case(
+        plait.join(A, B, on="CASE WHEN l.k IS NULL THEN r.k = 2 ELSE l.k = r.k END", within=2),
+        NEAR,
+        [(2, 0, 1, 2, 1), (5, 5, 1, 3, 1), (7, 5, 2, 7, 2), (9, 9, None, 7, 2)],
+    ),
+    "text of both rows": Case(
+        plait.join(A, B, on=lambda l, r: plait.concat(l.s, r.s).lower() == "ab", within=1),
+        {"a": rows("ts s", (0, "a"), (1, "B")), "b": rows("ts s", (0, "b"), (2, None))},
+        [(0, 0, "a", 0, "b")],
+    ),
+    "a choice in an aggregate, by a function of text": Case(
+        plait.aggregate(A, size="4us", by={"g": "upper(s)"}, compute={"n": plait.sum("if(k > 1, k, 0)")}),
+        {"a": rows("ts k s", (0, 1, "x"), (1, 5, "X"), (2, 3, None))},
+        [(3, 0, 4, "X", 5), (3, 0, 4, None, 3)],
+    ),
     "select computes, and gives NULL where a value is unknown": Case(
         A.select("k", twice="k * 2", more=lambda row: row.k > 1),
         {"a": NEAR["a"]},

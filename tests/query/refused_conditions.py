@@ -374,7 +374,10 @@ EXPRESSIONS = {
         on("replace(quotes.s, '', 'a') = 'a'"), QueryError, "replace of an empty text", "stands everywhere", "Name what"
     ),
     "more than a group": Refusal(
-        on("regexp_extract(quotes.s, 'a', 0, 1) = 'a'"), QueryError, "with more than a pattern and a group", do="Rewrite"
+        on("regexp_extract(quotes.s, 'a', 0, 1) = 'a'"),
+        QueryError,
+        "with more than a pattern and a group",
+        do="Rewrite",
     ),
     "a group below 0": Refusal(
         on("regexp_extract(quotes.s, 'a', -1) = 'a'"), QueryError, "regexp_extract with group -1", do="counted from 1"
