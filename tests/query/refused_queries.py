@@ -485,6 +485,9 @@ ROW_BY_ROW = {
     "two columns of one name": Refusal(
         lambda: bind(quotes.rename(y="x"), SCHEMAS), QueryError, "Two columns would be called 'y'", do="otherwise"
     ),
+    "one column under two names": Refusal(
+        lambda: quotes.rename(a="x", b="x"), QueryError, "rename calls 'x' both 'a' and 'b'", "makes none", "a='x', b='x'"
+    ),
     "rows without their time": Refusal(
         lambda: bind(plait.union(quotes).drop("ts"), SCHEMAS), QueryError, "drop('ts')", "their time", "Leave it"
     ),

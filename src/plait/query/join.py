@@ -201,10 +201,8 @@ class Asof(Query):
 
     @property
     def one_stream(self) -> bool:
-        """Whether both inputs are the same stream or query: then a tuple is no candidate for itself."""
-        if isinstance(self.left, Stream) and isinstance(self.right, Stream):
-            return self.left.name == self.right.name
-        return self.left is self.right
+        """Whether both inputs are the same stream or query: then a tuple is no candidate for itself. Equal ones are the same."""
+        return self.left is self.right or self.left == self.right
 
     @property
     def waits(self) -> bool:
@@ -347,7 +345,8 @@ def asof(
     """Find for each left tuple one right tuple: the last at or before it, the first at or after it, or the closer of the two.
 
     Several right tuples at one ts are told apart by total order: backward takes the last of them, forward the first. Where
-    both are as near, nearest takes the one behind. With the same stream on both sides a tuple is no candidate for itself.
+    both are as near, nearest takes the one behind. With the same stream or query on both sides (equal ones are the same; one
+    that is filtered or has other columns is another) a tuple is no candidate for itself.
 
     A result's ts is the moment at which it is decided. Backward that is the left tuple's. Forward it is the right tuple's, or
     `left.ts + within` if there is none. Nearest it is the right tuple's if that lies ahead, as much after the left tuple as the
@@ -404,7 +403,7 @@ def asof(
     query = Asof(
         name=None if name is None else check_name(name),
         left=left,
-        right=right,
+        right=left if left == right else right,  # equal queries are one: it is computed once, and a tuple knows itself
         by=_by(by),
         within_us=None if within is None else duration_us(within, "within"),
         how=how,
