@@ -208,8 +208,8 @@ class Maker:
         names = self.chance.choice(("ab", "ab", "aa"))
         left, right = (self._changed(name) for name in names)
         made = self.joined(left, right, Condition("l.k = r.k", "l.k = r.k", (frozenset("k"), frozenset("k")), "sql"))
-        both = getattr(made, "how", "inner") in ("inner", "left")
-        column = ("l_k" if names == "aa" else "a_k") if both else "k"
+        both = getattr(made, "how", "inner") not in ("semi", "anti")
+        column = ("left_k" if names == "aa" else "a_k") if both else "k"
         return made if self.chance.random() < 0.5 else made.select(z=f"{column} % 2").where("z >= 0")
 
     def _aggregate_of_rows(self) -> plait.Query:
