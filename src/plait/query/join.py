@@ -17,7 +17,7 @@ from plait.query.arguments import by_name
 from plait.query.base import Node, Query, check_name, check_node
 from plait.query.condition.predicate import Predicate, predicate
 from plait.query.stream import Stream
-from plait.schema import duration_text, duration_us, listed
+from plait.schema import duration_text, duration_us, listed, tuple_count
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -317,9 +317,7 @@ def _window(within: Any, last: Any, tumbling: Any, tumbling_count: Any) -> Windo
     for name, kind in kinds.items():
         count = options[name]
         if count is not None:
-            if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-                raise QueryError(f"{name}={count!r} is no number of tuples", do="Pass a whole number of at least 1")
-            return kind(count)
+            return kind(tuple_count(count, f"{name}={count!r}"))
     if tumbling is not None:
         return TumblingWindow(duration_us(tumbling, "tumbling", zero=False))
     if isinstance(within, (tuple, list)):
