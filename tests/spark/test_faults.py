@@ -206,6 +206,7 @@ def test_a_worker_is_killed(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("query", ["panes", "tuples", "counted", *OTHERS])
 def test_the_driver_of_another_query_is_killed(
     spark: Any, data: Path, tmp_path_factory: pytest.TempPathFactory, query: str
