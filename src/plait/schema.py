@@ -335,6 +335,24 @@ def micros_of(value: Any) -> int:
     raise QueryError(f"{value!r} is no moment", do="Pass whole microseconds as an int, or a datetime with a zone")
 
 
+def tuple_count(value: Any, said: str) -> int:
+    """A number of tuples that a window or a function is given. `said` is how messages write what was given.
+
+    Raises:
+        QueryError: It is no whole number of at least 1, or more than 2^62.
+
+    >>> tuple_count(3, "last=3")
+    3
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise QueryError(f"{said} is no number of tuples", do="Pass a whole number of at least 1")
+    if value > 1 << 62:
+        raise QueryError(
+            f"{said} is more than 2^62 tuples", why="tuples are counted in 64 bits", do="Pass a smaller number"
+        )
+    return value
+
+
 def is_count(value: object) -> bool:
     """Whether a value is a whole number of at least 1; a truth value is none.
 

@@ -230,6 +230,43 @@ CASES: dict[str, Case] = {
             (16, 7, 4, 8, 2, 1, None, None, None, None, None),
         ],
     ),
+    "as-of of a query with an equal one: they are one": Case(
+        plait.asof(counted(A), counted(A)).select("left_n", "right_n", late="right_window_end"),
+        {"a": rows("ts k", (0, 1), (5, 1), (5, 2))},
+        [(3, 1, None, None), (7, 2, 1, 4)],
+    ),
+    "as-of of a filter with an equal one: they are one": Case(
+        plait.asof(A.where("k > 0").select("k"), A.where("k > 0").select("k"), within=5, direction="nearest"),
+        {"a": rows("ts k", (0, 1), (3, 2), (4, 0), (5, 3))},
+        [(3, 1, 2), (5, 2, 3), (7, 3, 2)],
+    ),
+    "as-of of a stream with some of its rows: that is another one, and a tuple may be its own partner": Case(
+        plait.asof(A, A.where("k > 1")),
+        {"a": rows("ts k", (0, 1), (3, 2), (4, 0))},
+        [(0, 0, 1, None, None), (3, 3, 2, 3, 2), (4, 4, 0, 3, 2)],
+    ),
+    "a union of one stream in several ways, which have other columns on their way": Case(
+        plait.union(A.where("k > 1"), A.select("k"), A.select(k="k + 1").where("k > 2")),
+        {"a": rows("ts k", (0, 1), (3, 2))},
+        [(0, 1), (3, 2), (3, 2), (3, 3)],
+    ),
+    "as-of of one stream in two ways, which have other columns": Case(
+        plait.asof(A, A.where("k > 1").select(z="k * 2"), within=1, direction="forward"),
+        {"a": rows("ts k", (0, 1), (3, 2))},
+        [(1, 0, 1, None), (3, 3, 2, 4)],
+    ),
+    "an operator of one stream in two ways, which have other columns": Case(
+        plait.operator(
+            [A, A.select(z="k * 2").named("twice")],
+            buckets=1,
+            route=lambda t: 0,
+            state=list,
+            process=lambda state, t: [(t.k if t.stream == "a" else t.z,)],
+            output={"n": "int64"},
+        ),
+        {"a": rows("ts k", (0, 1), (3, 2))},
+        [(0, 1), (0, 2), (3, 2), (3, 4)],
+    ),
     "windows are aligned at 0, half open, and an empty one gives no row": Case(
         counted(A),
         {"a": rows("ts k", (-1, 1), (0, 1), (3, 1), (12, 1))},

@@ -45,7 +45,7 @@ def main(given: list[str] | None = None) -> int:
     parser.add_argument("--conditions", type=int, default=SIZE, help="how many of the pool's conditions")
     parser.add_argument("--compiled", type=int, default=SIZE, help="how many of these are compiled, not run as Python")
     parser.add_argument("--without", nargs="*", default=[], choices=SWITCHES, help="kinds of cases to leave out")
-    parser.add_argument("--shapes", nargs="*", help="kinds of queries: join asof spans counts operator dag rows")
+    parser.add_argument("--shapes", nargs="*", help="kinds of queries: join asof spans counts operator dag rows chain")
     options = parser.parse_args(given)
     plan = planned(options)
     if options.executor == "spark":

@@ -1,5 +1,5 @@
 """DuckDB as an outside judge of the reference, for what SQL can say: joins over windows of time, aggregates
-over spans, and dedups.
+over spans, dedups, and whole chains (`chains`).
 
 DuckDB knows no total order, so every row is given its place here, by the definition: (ts, input, source, seq). It is asked for
 pairs of places, or for groups of them; integers are HUGEINT there, since its own overflow. NaN is equal to itself in DuckDB,
@@ -14,6 +14,8 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+from tests.fuzz.chain_tables import quoted
+from tests.fuzz.chains import Told
 from tests.fuzz.feeds import Feed, taken
 from tests.fuzz.judge import Answer
 from tests.fuzz.queries import Group
@@ -50,6 +52,8 @@ def judged(group: Group, answer: Answer) -> str | None:
 
 def _judged(group: Group, expected: pa.Table) -> str | None:
     query = group.query
+    if group.told is not None:
+        return _judged_chain(group, group.told, expected)
     if isinstance(query, Join) and all(isinstance(node, Stream) for node in query.inputs):
         return _judged_join(group, query, expected)
     if isinstance(query, Aggregate) and isinstance(query.window, SpanWindow) and isinstance(query.input, Stream):
@@ -177,6 +181,43 @@ def _same(expected: pa.Table, columns: list[Any], skip: int, what: str) -> str |
     return f"{what}: the reference gives {len(ours)} rows\n{ours.to_pydict()}\nand DuckDB {len(theirs)}\n{theirs.to_pydict()}"
 
 
+# --- chains -------------------------------------------------------------------------------------------------
+
+
+def _judged_chain(group: Group, told: Told, expected: pa.Table) -> str | None:
+    """The whole query: its statements one after the other, from the streams' tables on."""
+    duck = connection()
+    for each in group.feeds:
+        _load([each])
+        columns = "".join(f", {name}" for name in each.schema.names if name in INTEGERS + "sb")
+        others = "".join(
+            f", null as {name}" for name in each.schema.names if name not in INTEGERS + "sb" and name != "ts"
+        )
+        duck.execute(
+            f"create or replace temp table s_{each.stream.name} as select us as ts, pos{columns}{others} from t0"
+        )
+    for statement in told.statements:
+        duck.execute(statement)
+    names = ["ts", *(name for name, kind in told.columns.items() if kind != "other" and name != "ts")]
+    if expected.column_names != [*dict.fromkeys(["ts", *told.columns]), KEY]:
+        return f"columns {expected.column_names}, and by the rules {list(told.columns)}"
+    rows = duck.execute(f"select {', '.join(map(quoted, names))} from {told.table} order by pos").fetchall()
+    ours = list(zip(*(_plainly(expected.column(name)) for name in names), strict=True))
+    if ours == rows:
+        return None
+    at = next(
+        (at for at, pair in enumerate(zip(ours, rows, strict=False)) if pair[0] != pair[1]), min(len(ours), len(rows))
+    )
+    return (f"DuckDB: {len(rows)} rows and the reference {len(ours)}, of {names}\nrow {at}: the reference {ours[at : at + 3]}\n"
+            f"{'':{len(str(at)) + 6}}DuckDB {rows[at : at + 3]}")  # fmt: skip
+
+
+def _plainly(column: Any) -> list[Any]:
+    """Moments as the microseconds that they are."""
+    found: list[Any] = column.cast(pa.int64()).to_pylist() if pa.types.is_temporal(column.type) else column.to_pylist()
+    return found
+
+
 # --- dedup --------------------------------------------------------------------------------------------------
 
 
@@ -207,8 +248,9 @@ _FUNCTIONS = {"count": "count(*)", "sum": "sum({0})", "min": "min({0})", "max": 
 def _judged_spans(group: Group, query: Aggregate, expected: pa.Table) -> str | None:
     window = query.window
     assert isinstance(window, SpanWindow)
-    plain = [(name, f) for name, f in query.compute if f.where is None]
-    says = [(name, f) for name, f in plain if f.kind in _FUNCTIONS and all(c in "kjipuos" for c in f.columns)]
+    # What sees some tuples only is judged in chains.
+    says = [(name, f) for name, f in query.compute
+            if f.kind in _FUNCTIONS and f.where is None and all(c in "kjipuos" for c in f.columns)]  # fmt: skip
     if not says or not set(query.by) <= set("kjipuos"):
         return None
     _load([group.feeds[0]])

@@ -38,7 +38,19 @@ class Draw:
     conditions: int = 288
     columns: str = "".join(values.COLUMNS)
     layouts: tuple[str, ...] = LAYOUTS
-    shapes: tuple[str, ...] = ("join", "join", "join", "asof", "spans", "counts", "operator", "dag", "rows")
+    shapes: tuple[str, ...] = (
+        "join",
+        "join",
+        "join",
+        "asof",
+        "spans",
+        "counts",
+        "operator",
+        "dag",
+        "rows",
+        "chain",
+        "chain",
+    )
     clocks: tuple[int, ...] = tuple(range(8))
     late: bool = True
     endless_timers: bool = True

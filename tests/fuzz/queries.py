@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from tests.fuzz import programs, values
+import pyarrow as pa
+from tests.fuzz import chains, programs, values
 from tests.fuzz.conditions import ON_ROWS, Condition, pool
 from tests.fuzz.feeds import Draw, Feed, Setting, feed, setting
 
@@ -16,6 +17,9 @@ import plait
 from plait.query.bind import bind
 from plait.query.condition.types import column_type
 from plait.query.join import side_names
+
+#: A condition's number that no `--compiled` reaches: its kernels run as Python.
+UNCOMPILED = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,7 @@ class Group:
     text: str
     on: tuple[Condition, ...] = ()
     endless: bool = False  # an operator whose timers set timers
+    told: chains.Told | None = None  # the whole query in DuckDB's words
 
     def described(self) -> str:
         return "\n".join((self.text, self.query.explain(), *(each.described() for each in self.feeds)))
@@ -42,6 +47,7 @@ class Maker:
         self.notes: list[str] = []
         self.conditions: list[Condition] = []
         self.endless = False
+        self.told: chains.Told | None = None
 
     def us(self, steps: int) -> int:
         return steps * self.setting.step_us
@@ -202,8 +208,8 @@ class Maker:
         names = self.chance.choice(("ab", "ab", "aa"))
         left, right = (self._changed(name) for name in names)
         made = self.joined(left, right, Condition("l.k = r.k", "l.k = r.k", (frozenset("k"), frozenset("k")), "sql"))
-        both = getattr(made, "how", "inner") in ("inner", "left")
-        column = ("l_k" if names == "aa" else "a_k") if both else "k"
+        both = getattr(made, "how", "inner") not in ("semi", "anti")
+        column = ("left_k" if names == "aa" else "a_k") if both else "k"
         return made if self.chance.random() < 0.5 else made.select(z=f"{column} % 2").where("z >= 0")
 
     def _aggregate_of_rows(self) -> plait.Query:
@@ -250,6 +256,21 @@ class Maker:
         return plait.dedup(node, by=by, within=self.us(chance.choice((0, 1, 2, 5))))
 
     # --- compositions ---
+
+    def chain(self) -> plait.Query:
+        """All relational pieces in any order; nothing of it is compiled for the case alone."""
+        self.draw = chains.drawn(self.draw)
+        self.setting = replace(setting(self.chance, self.draw), rows=self.chance.choice((2, 6, 10, 16)))
+
+        def stream(name: str, columns: str) -> tuple[plait.Stream, pa.Schema]:
+            return self.stream(name, columns), self.feeds[name].schema
+
+        made = chains.Chain(self.chance, self.setting.step_us, stream)
+        node = made.query()
+        self.notes += made.notes
+        self.told = made.told(node)
+        self.conditions.append(Condition("a chain's", None, (frozenset(), frozenset()), "sql", number=UNCOMPILED))
+        return node.node  # type: ignore[no-any-return]
 
     def dag(self) -> plait.Query:
         made: Callable[[], plait.Query] = self.chance.choice(
@@ -315,11 +336,12 @@ class Maker:
 def group(chance: random.Random, draw: Draw) -> Group:
     maker = Maker(chance, draw)
     shape = chance.choice(draw.shapes)
-    query = maker.deduped(getattr(maker, shape)(), shape)
+    made = getattr(maker, shape)()
+    query = made if shape == "chain" else maker.deduped(made, shape)
     read = query.streams()
     return Group(
         query, tuple(maker.feeds[name] for name in read), "; ".join([shape, *maker.notes]), tuple(maker.conditions),
-        maker.endless,
+        maker.endless, maker.told,
     )  # fmt: skip
 
 

@@ -131,6 +131,16 @@ JOINS = {
     "a count that is a float": Refusal(
         join(last=2.5), QueryError, "last=2.5 is no number of tuples", do="a whole number of at least 1"
     ),
+    "more tuples than can be counted": Refusal(
+        join(last=2**62 + 1), QueryError, f"last={2**62 + 1} is more than 2^62 tuples", "64 bits", "smaller"
+    ),
+    "a window of more tuples than can be counted": Refusal(
+        lambda: plait.aggregate(quotes, size=2, advance=10**30, compute={"n": plait.count()}),
+        QueryError,
+        f"advance={10**30} is more than 2^62 tuples",
+        "64 bits",
+        "smaller",
+    ),
     "a count of none": Refusal(join(last=0), QueryError, "last=0 is no number of tuples", do="at least 1"),
     "a count that is a truth": Refusal(join(last=True), QueryError, "last=True is no number", do="at least 1"),
     "a tumbling window of no length": Refusal(
@@ -233,7 +243,7 @@ AGGREGATES = {
         do="Pass True",
     ),
     "the top none": Refusal(
-        lambda: plait.top("x", 0, "y"), QueryError, "top(k=0) is no number of tuples", do="a whole number above 0"
+        lambda: plait.top("x", 0, "y"), QueryError, "top(k=0) is no number of tuples", do="a whole number of at least 1"
     ),
     "a correlation with text": Refusal(
         lambda: bind(aggregate(compute={"c": plait.corr("x", "s")})(), {"quotes": QUOTES}),
@@ -484,6 +494,9 @@ ROW_BY_ROW = {
     "one column twice": Refusal(lambda: quotes.select("x", x="y"), QueryError, "select names 'x' twice", do="once"),
     "two columns of one name": Refusal(
         lambda: bind(quotes.rename(y="x"), SCHEMAS), QueryError, "Two columns would be called 'y'", do="otherwise"
+    ),
+    "one column under two names": Refusal(
+        lambda: quotes.rename(a="x", b="x"), QueryError, "rename calls 'x' both 'a' and 'b'", "makes none", "a='x', b='x'"
     ),
     "rows without their time": Refusal(
         lambda: bind(plait.union(quotes).drop("ts"), SCHEMAS), QueryError, "drop('ts')", "their time", "Leave it"

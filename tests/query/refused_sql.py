@@ -333,6 +333,11 @@ GROUPS = {
     "ROLLUP": refused(grouped("count(*) AS n", "k", "WITH ROLLUP"), "«GROUP BY»", do="a SELECT for each"),
     "CUBE": refused(grouped("count(*) AS n", "cube(k)"), "several kinds", do="a SELECT for each"),
     "GROUPING SETS": refused(grouped("count(*) AS n", "GROUPING SETS (k)"), "several kinds", do="a SELECT for each"),
+    "a column whose name is empty": refused(
+        sql("SELECT x + 1 AS `` FROM quotes"),
+        "`SELECT «x + 1 AS ``» FROM quotes`: the column has no name",
+        do="AS name",
+    ),
     "two functions of one name": refused(
         grouped("min(x) AS m, max(x) AS m"), "two columns are called 'm'", do="another name"
     ),

@@ -3,6 +3,7 @@
 import dataclasses
 import datetime as dt
 import inspect
+import pickle
 from typing import Any
 
 import pyarrow as pa
@@ -30,6 +31,37 @@ QUERIES = {
     "aggregate": lambda **options: plait.aggregate(quotes, size=1, compute=N, **options),
     "operator": an_operator,
 }
+
+
+#: Queries of the same words that compute other things.
+UNLIKE = {
+    "keys by expressions": [plait.aggregate(quotes, size=1, by={"o": e}, compute=N) for e in ("bid % 2", "bid % 3")],
+    "keys by a column and an expression": [
+        plait.aggregate(quotes, size=1, by={"o": e}, compute=N) for e in ("bid", "bid + 0")
+    ],
+    "opaque functions": [
+        plait.aggregate(quotes, size=1, compute={"s": plait.sum((given, "int64"))})
+        for given in (lambda row: 1 if row.bid > 2 else 2, lambda row: 3 if row.bid > 2 else 4)
+    ],
+    "conditions of functions": [
+        plait.aggregate(quotes, size=1, compute={"s": plait.sum("bid", where=w)}) for w in ("bid > 1", "bid > 2")
+    ],
+}
+
+
+@pytest.mark.parametrize("pair", UNLIKE.values(), ids=UNLIKE)
+def test_queries_that_compute_other_things_are_not_equal(pair: list[plait.Query]) -> None:
+    assert pair[0] != pair[1]
+    assert (pair[0] == pair[1]) is False
+
+
+def test_queries_by_the_same_expressions_are_equal() -> None:
+    one, other = (
+        plait.aggregate(quotes, size=1, by={"o": "bid % 2"}, compute={"s": plait.sum("2 * bid")}) for _ in "ab"
+    )
+    assert one == other
+    assert hash(one) == hash(other)
+    assert one == pickle.loads(pickle.dumps(one))
 
 
 # --- what all queries share ---------------------------------------------------------------------------------
@@ -191,12 +223,15 @@ def test_as_of_direction(direction: str) -> None:
 
 
 def test_as_of_of_one_stream() -> None:
-    """The same stream by any object of its name; of queries the same object."""
+    """Equal ones are one: `asof(one, one)` and `asof(one, other)` are equal queries, and have one answer."""
     one, other = (plait.aggregate(quotes, size="1s", compute={"n": plait.count()}) for _ in range(2))
     assert plait.asof(quotes, quotes).one_stream
     assert plait.asof(one, one).one_stream
     assert not plait.asof(quotes, trades).one_stream
-    assert not plait.asof(one, other).one_stream
+    assert plait.asof(one, other).one_stream
+    assert plait.asof(one, other) == plait.asof(one, one)
+    assert plait.asof(one.where("n > 1"), other.where("n > 1")).one_stream
+    assert not plait.asof(one, other.where("n > 1")).one_stream
     assert not plait.asof(quotes, one).one_stream
 
 

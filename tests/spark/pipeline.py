@@ -34,11 +34,29 @@ A = plait.stream("a", unit="us", disorder=2)
 #: What travels as partial panes, what as tuples; what is kept as panes, as tuples, and by rank.
 PANES = {"n": plait.count(), "mean": plait.mean("x"), "first": plait.first("of"), "last": plait.last("x")}
 TUPLES = {"all": plait.collect("x"), "many": plait.distinct("of")}
+B = plait.stream("b", unit="us")
+UNITED = plait.union(A.where("x % 3 <> 0"), B.select("ts", "x", "of").where("x > 2"), A.select("x", "of"))
+SESSIONS = plait.aggregate(A, session="2us", by={"third": "x % 3"}, compute=PANES | TUPLES, name="s")
+FULL = plait.join(A, B.where("x < 15"), on="l.x = r.x", within=(3, 2), how="full")
 QUERIES = {
-    "join": plait.join(A, plait.stream("b", unit="us"), on="abs(l.x - r.x) <= 1", within=(9, 6), how="left"),
+    "join": plait.join(A, B, on="abs(l.x - r.x) <= 1", within=(9, 6), how="left"),
     "panes": plait.aggregate(A, size="9us", advance="2us", by="x", compute=PANES),
     "tuples": plait.aggregate(A, size="9us", advance="4us", by="x", compute=TUPLES),
     "counted": plait.aggregate(A, size=5, advance=2, by="x", compute=PANES | TUPLES),
+    "union": UNITED.select("of", twice="2 * x"),
+    "dedup": plait.dedup(A, by="x", within=17),
+    "sessions": SESSIONS,
+    "forward": plait.asof(A, B, by="x", within=19, direction="forward"),
+    "nearest": plait.asof(A, B, by="x", within=19, exact=False, direction="nearest", how="inner"),
+    "right": plait.join(A, B, on="abs(l.x - r.x) <= 1", within=(9, 6), how="right"),
+    "full": FULL,
+    "chain": plait.asof(
+        plait.dedup(UNITED, by="x", within=5).where("x >= 0"),
+        plait.union(SESSIONS.select(x="third", of="first"), FULL.select(x="a_x + 0", of="b_of").where("x is not null")),
+        by="x",
+        within=9,
+        direction="nearest",
+    ),
 }
 LAYOUT = (2, 1)
 

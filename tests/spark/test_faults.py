@@ -178,31 +178,37 @@ def test_the_driver_is_killed_at_any_moment(
     assert published(tmp_path) == undisturbed
 
 
-def test_a_worker_of_an_aggregate_is_killed(
-    spark: Any, data: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+OTHERS = ["union", "dedup", "sessions", "forward", "nearest", "right", "full", "chain"]
+
+
+@pytest.mark.parametrize("query", ["panes", *(pytest.param(query, marks=pytest.mark.slow) for query in OTHERS)])
+def test_a_worker_is_killed(
+    spark: Any, data: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, query: str
+) -> None:  # fmt: skip
     """In the suite's own session, where a task has one attempt: the query stops, and is started again. Then a task raises."""
     from pyspark import cloudpickle
 
-    whole = undisturbed_run(spark, data, tmp_path_factory.mktemp("undisturbed"), "panes")
+    whole = undisturbed_run(spark, data, tmp_path_factory.mktemp("undisturbed"), query)
     cloudpickle.register_pickle_by_value(pipeline)  # workers do not find the tests
     marks, faults, processor = tmp_path / "marks", ["worker@1", "raise@2"], spark_run.processor
     marks.mkdir()
     monkeypatch.setattr(spark_run, "processor", lambda plan: pipeline.Faulty(processor(plan), faults, str(marks)))
-    heartbeats(tmp_path, "panes")
+    heartbeats(tmp_path, query)
     for fault in faults:
         with pytest.raises(StreamingQueryException):
-            pipeline.run(spark, data, tmp_path, "panes")
+            pipeline.run(spark, data, tmp_path, query)
         assert (marks / fault).exists()
         assert list(published(tmp_path)) == list(whole)[: int(fault[-1])]
-    pipeline.run(spark, data, tmp_path, "panes")
-    assert [runs(tmp_path, batch) for batch in range(4)] == [1, 2, 2, 1]
+    pipeline.run(spark, data, tmp_path, query)
+    if query != "chain":  # several operators run in a batch, each in its own cells
+        assert [runs(tmp_path, batch) for batch in range(4)] == [1, 2, 2, 1]
     assert published(tmp_path) == whole
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("query", ["panes", "tuples", "counted"])
-def test_the_driver_of_an_aggregate_is_killed(
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("query", ["panes", "tuples", "counted", *OTHERS])
+def test_the_driver_of_another_query_is_killed(
     spark: Any, data: Path, tmp_path_factory: pytest.TempPathFactory, query: str
 ) -> None:
     """As joins' is above; and a worker and a task besides, which the run survives."""

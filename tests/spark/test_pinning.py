@@ -52,6 +52,17 @@ def condition_mark(on: Any) -> str:
     return fingerprint(query, bind(query, {"a": SCHEMA, "b": SCHEMA}), layout.choose(query, (1, 1), 1, 1))
 
 
+def test_which_input_a_filter_is_of() -> None:
+    """`explain` tells an input by the line of its stream, which is no part of a fingerprint."""
+    a, b = plait.stream("a"), plait.stream("b")
+    marks = []
+    for one, other in ((a, b), (a.where("x > 1"), b), (a, b.where("x > 1")), (a.where("x > 1"), b.where("x > 1"))):
+        for query in (plait.join(one, other, within=1), plait.union(one, other), plait.asof(one, other)):
+            layouts = layout.choose(query, "auto", 1, 1)
+            marks.append(fingerprint(query, bind(query, {"a": SCHEMA, "b": SCHEMA}), layouts))
+    assert len(set(marks)) == len(marks)
+
+
 class Plain:
     def __init__(self, k: Any) -> None:
         self.k = k

@@ -19,7 +19,7 @@ from plait.query.arguments import Duration, RowFunction, by_name
 from plait.query.base import Node, Query, check_name, check_node
 from plait.query.functions import Function
 from plait.query.row_by_row import expressed
-from plait.schema import duration_text, duration_us, listed
+from plait.schema import duration_text, duration_us, listed, tuple_count
 
 #: What groups tuples: a column's name, an expression as SQL text, or a function of one row.
 Key = RowFunction
@@ -247,10 +247,7 @@ def _window(size: Any, advance: Any) -> Window:
     advance = size if advance is None else advance
     counts = [isinstance(v, int) and not isinstance(v, bool) for v in (size, advance)]
     if all(counts):
-        for option, value in (("size", size), ("advance", advance)):
-            if value < 1:
-                raise QueryError(f"{option}={value!r} is no number of tuples", do="Pass a whole number of at least 1")
-        return TupleWindow(size, advance)
+        return TupleWindow(tuple_count(size, f"size={size!r}"), tuple_count(advance, f"advance={advance!r}"))
     if any(counts):
         raise QueryError(
             f"size={size!r} and advance={advance!r} are of two kinds",

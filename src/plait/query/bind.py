@@ -237,7 +237,11 @@ def pair_names(node: Join | Asof, *sides: Sequence[str]) -> list[str]:
         node: The join.
         sides: The columns of the left input, and of the right one unless a result has none of them.
     """
-    prefixes = side_names(node.left, node.right)
+    return prefixed_names(side_names(node.left, node.right), *sides)
+
+
+def prefixed_names(prefixes: tuple[str, str], *sides: Sequence[str]) -> list[str]:
+    """`pair_names` of inputs that are called so."""
     names = ["ts", *(name for side in sides for name in side)]
     return ["ts"] + [
         f"{prefixes[at]}_{name}" if names.count(name) > 1 else name for at, side in enumerate(sides) for name in side
@@ -301,7 +305,7 @@ def _expressions(node: Aggregate, schema: pa.Schema) -> dict[str, Computed]:
     for name in named:
         if not isinstance(name, Expressed):
             continue
-        if not made.setdefault(name, name.computed).means(name.computed):
+        if not made.setdefault(str(name), name.computed).means(name.computed):
             raise QueryError(
                 f"Two expressions of the aggregate are called {str(name)!r}",
                 why="a function that does not trace goes by its name",

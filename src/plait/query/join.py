@@ -18,7 +18,7 @@ from plait.query.arguments import How as HowName
 from plait.query.base import Node, Query, check_name, check_node
 from plait.query.condition.predicate import Predicate, predicate
 from plait.query.stream import Stream
-from plait.schema import duration_text, duration_us, listed
+from plait.schema import duration_text, duration_us, listed, tuple_count
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,10 +202,8 @@ class Asof(Query):
 
     @property
     def one_stream(self) -> bool:
-        """Whether both inputs are the same stream or query: then a tuple is no candidate for itself."""
-        if isinstance(self.left, Stream) and isinstance(self.right, Stream):
-            return self.left.name == self.right.name
-        return self.left is self.right
+        """Whether both inputs are the same stream or query: then a tuple is no candidate for itself. Equal ones are the same."""
+        return self.left is self.right or self.left == self.right
 
     @property
     def waits(self) -> bool:
@@ -345,9 +343,7 @@ def _window(within: Any, last: Any, tumbling: Any, tumbling_count: Any) -> Windo
     for name, kind in kinds.items():
         count = options[name]
         if count is not None:
-            if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-                raise QueryError(f"{name}={count!r} is no number of tuples", do="Pass a whole number of at least 1")
-            return kind(count)
+            return kind(tuple_count(count, f"{name}={count!r}"))
     if tumbling is not None:
         return TumblingWindow(duration_us(tumbling, "tumbling", zero=False))
     if isinstance(within, (tuple, list)):
@@ -384,7 +380,8 @@ def asof(
     """Find for each left tuple one right tuple: the last at or before it, the first at or after it, or the closer of the two.
 
     Several right tuples at one ts are told apart by total order: backward takes the last of them, forward the first. Where
-    both are as near, nearest takes the one behind. With the same stream on both sides a tuple is no candidate for itself.
+    both are as near, nearest takes the one behind. With the same stream or query on both sides (equal ones are the same; one
+    that is filtered or has other columns is another) a tuple is no candidate for itself.
 
     A result's ts is the moment at which it is decided. Backward that is the left tuple's. Forward it is the right tuple's, or
     `left.ts + within` if there is none. Nearest it is the right tuple's if that lies ahead, as much after the left tuple as the
@@ -441,7 +438,7 @@ def asof(
     query = Asof(
         name=None if name is None else check_name(name),
         left=left,
-        right=right,
+        right=left if left == right else right,  # equal queries are one: it is computed once, and a tuple knows itself
         by=_by(by),
         within_us=None if within is None else duration_us(within, "within"),
         how=how,

@@ -86,9 +86,22 @@ def _type_of(bound: Predicate, kind: str, name: str) -> pa.DataType:
 
 
 class Expressed(str):
-    """A column's name that also says how the column is made, for an input that does not have it."""
+    """A column's name that also says how the column is made, for an input that does not have it.
+
+    As a name it is its text. Beside another one it is what it makes, too: queries that compute other things are not equal.
+    """
 
     computed: Computed
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Expressed) and not self.computed.means(other.computed):
+            return False
+        return str.__eq__(self, other) is True
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = str.__hash__
 
     def __new__(cls, name: str, computed: Computed) -> Self:
         made = super().__new__(cls, name)
@@ -387,6 +400,14 @@ def drop(node: Any, names: tuple[str, ...]) -> RowByRow:
 def rename(node: Any, columns: Mapping[str, str]) -> RowByRow:
     """`RowCalls.rename`."""
     _check_names("rename", tuple(columns.values()), *columns)
+    for new, old in columns.items():
+        if list(columns.values()).count(old) > 1:
+            others = [name for name, other in columns.items() if other == old and name != new]
+            raise QueryError(
+                f"rename calls {old!r} both {new!r} and {others[0]!r}",
+                why="it gives columns other names, and makes none",
+                do=f"Use select: select(..., {new}={old!r}, {others[0]}={old!r})",
+            )
     return _made(node, Rename(tuple(columns.items())))
 
 

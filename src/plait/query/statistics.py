@@ -27,6 +27,7 @@ from plait.query.functions import (
     seen,
 )  # fmt: skip
 from plait.query.row_calls import Value
+from plait.schema import tuple_count
 
 #: What `plait` exports of this module: checked below against the functions that are registered.
 __all__ = ["arg_max", "arg_min", "corr", "covar", "median", "mode", "quantile", "std", "top"]
@@ -314,9 +315,8 @@ def top(column: Value, k: int, by: Value, *, where: Where | None = None) -> Func
         >>> query.reference({"s": {"ts": [1, 2, 3], "who": ["a", "b", "c"], "bid": [3, 7, 5]}})["best"].to_pylist()
         [['b', 'c']]
     """
-    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-        raise QueryError(f"top(k={k!r}) is no number of tuples", do="Pass a whole number above 0")
-    return Function("top", one_column("top", column) + one_column("top", by), seen(where), parameters=(("k", k),))
+    given = (("k", tuple_count(k, f"top(k={k!r})")),)
+    return Function("top", one_column("top", column) + one_column("top", by), seen(where), parameters=given)
 
 
 def exact_part(q: Any) -> Fraction:

@@ -253,7 +253,7 @@ class AsofMachine:
 
     def _fits(self, left: Row, right: Row) -> bool:
         """Whether a right tuple may be a left one's partner, as far as these two can tell."""
-        if right is left or (right.ts == left.ts and not self.node.exact):
+        if right.ts == left.ts and (not self.node.exact or (self.node.one_stream and right.key == left.key)):
             return False
         if self.node.within_us is not None and abs(left.ts - right.ts) > self.node.within_us:
             return False

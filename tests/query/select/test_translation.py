@@ -422,3 +422,32 @@ def test_a_hand_written_condition_in_python_gives_the_same_rows() -> None:
     found, expected = sql(text).reference(data), by_hand.reference(data)
     assert expected.num_rows == 3
     assert difference(expected.select(["ts", "k", "price"]), found) is None
+
+
+ONE = plait.stream("one", unit="us", schema={"ts": "int64", "k": "int64"})
+COUNTS = plait.aggregate(ONE, size="1us", compute={"k": plait.max("k")}, name="counts")
+
+
+@pytest.mark.parametrize("text", [
+    "SELECT k FROM counts UNION ALL SELECT k FROM one",
+    "SELECT k FROM one UNION ALL SELECT k FROM counts",
+    "SELECT ts, k FROM one UNION ALL SELECT k AS other FROM counts",
+    "SELECT k FROM one UNION ALL SELECT ts, k FROM one",
+])  # fmt: skip
+def test_unions_of_streams_and_queries(text: str) -> None:
+    """Every row has a ts, whether it is listed or not."""
+    query = plait.sql(text, streams=[ONE, COUNTS])
+    assert query.reference({"one": {"ts": [1, 2], "k": [1, 2]}}).to_pydict() == {"ts": [1, 1, 2, 2], "k": [1, 1, 2, 2]}
+
+
+@pytest.mark.parametrize("kind", ["JOIN", "LEFT JOIN", "FULL JOIN"])
+def test_a_table_joined_with_itself_any_number_of_times(kind: str) -> None:
+    """The names that plait gives to columns which several tables have are not in the text's way."""
+    text = f"""
+        SELECT a.k AS a, b.k AS b, c.k AS c, d.k AS d FROM one a JOIN one b ON a.ts = b.ts
+        {kind} one c ON b.ts = c.ts AND a.k = c.k {kind} (SELECT ts, k + 1 AS k FROM one) d ON d.ts = a.ts
+    """
+    query = plait.sql(text, streams=[ONE])
+    assert query.reference({"one": {"ts": [1, 2], "k": [1, 2]}}).to_pydict() == {
+        "ts": [1, 2], "a": [1, 2], "b": [1, 2], "c": [1, 2], "d": [2, 3],
+    }  # fmt: skip

@@ -91,7 +91,7 @@ def chosen(source: Source, relation: Relation, items: list[Item]) -> Relation:
         expressions.check(source, item.value, clause="SELECT")
         value = item.value if item.done else joins.own_words(source, relation, item.value)
         name = item.name
-        if name is None:
+        if not name:
             raise source.refuse(
                 item.node,
                 "the column has no name",

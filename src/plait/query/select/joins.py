@@ -22,7 +22,7 @@ from plait.query.select import expressions
 from plait.query.select.asof import as_of
 from plait.query.select.bounds import Bounds, Reach, reach
 from plait.query.select.relation import TS, Clock, Relation, named
-from plait.query.select.sides import Sides, pairs
+from plait.query.select.sides import Sides, apart, pairs
 from plait.query.select.source import Source, identifier
 from plait.query.stream import Stream
 
@@ -208,6 +208,7 @@ def _joined(
     parts = [*expressions.conjuncts(clause.args.get("on")), *beside]
     for part in parts:
         expressions.check(source, part, clause="ON")
+    sides = apart(sides)
     both = Sides(source, sides)
     finder = Bounds(source, both.placed)
     read = [(part, finder.read(part)) for part in parts]

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from plait.query.bind import pair_names
+from plait.query.base import Query
+from plait.query.bind import pair_names, prefixed_names
 from plait.query.join import HOWS, Asof, Join, side_names
 from plait.query.select.bounds import Placed
 from plait.query.select.relation import OWN, TS, Clock, Part, Relation
@@ -43,6 +44,31 @@ class Sides:
         """A column as the join's condition writes it."""
         at, name, _ = self.placed(column)
         return exp.column(identifier(name), table=identifier(self.names[at]))
+
+
+def apart(sides: tuple[Relation, Relation]) -> tuple[Relation, Relation]:
+    """The two sides, one of them under a name of its own where two columns of the join would have one name.
+
+    plait puts a side's name in front of columns that both have, and of a join without a name `left`: of three tables there would
+    be two `left_ts`. The text calls columns by its own names for tables, so it does not matter to it.
+    """
+    for at in (0, 1):
+        node, word = sides[at].node, "_".join(part.name for part in sides[at].parts)
+        if _clash(sides):
+            node = node if isinstance(node, Query) else node.select(*(sides[at].columns or ()))
+            word = f"{word}_" if word.lower() in ("l", "r", "left", "right") else word
+            named = replace(sides[at], node=node.named(word))
+            sides = (named, sides[1]) if at == 0 else (sides[0], named)
+    return sides
+
+
+def _clash(sides: tuple[Relation, Relation]) -> bool:
+    """Whether two columns of a join would have one name; of one that shows the left columns alone, too."""
+    if sides[0].columns is None or sides[1].columns is None:
+        return False
+    prefixes = side_names(sides[0].node, sides[1].node)
+    found = (prefixed_names(prefixes, sides[0].columns, sides[1].columns), prefixed_names(prefixes, sides[0].columns))
+    return any(len(set(names)) < len(names) for names in found)
 
 
 def pairs(

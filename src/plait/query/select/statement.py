@@ -202,7 +202,8 @@ class Statement:
         self._check_args(node, _UNION)
         sides = [self.read(each, tables) for each in (node.this, node.expression)]
         word = self.source.word(("UNION",), node.expression)
-        first, second = (side.columns for side in sides)
+        # Whether its ts is listed or not, every row has one.
+        first, second = (None if s.columns is None else tuple(c for c in s.columns if c != TS) for s in sides)
         if first is None or second is None or len(first) != len(second):
             shown = " and ".join("unknown ones" if side is None else ", ".join(side) for side in (first, second))
             raise self.source.refuse(
@@ -214,11 +215,7 @@ class Statement:
                 right = right.rename(**{new: old for new, old in zip(first, second, strict=True) if new != old})
             made = union(sides[0].node, right)
             self.source.bind(made)
-        return Relation(made, _of_union(first), (), _union_clocks(sides))
-
-
-def _of_union(columns: tuple[str, ...]) -> tuple[str, ...]:
-    return columns if TS in columns else (TS, *columns)
+        return Relation(made, (TS, *first), (), _union_clocks(sides))
 
 
 def _union_clocks(sides: list[Relation]) -> dict[str, Clock]:

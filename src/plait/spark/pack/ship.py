@@ -65,7 +65,7 @@ class Shipping:
 
     def columns_of(self, input: int) -> tuple[str, ...]:
         """Those of one of the inputs: where they read a stream in two ways, they have different ones."""
-        return tuple(self.bound.inputs[input].schema.names) if isinstance(self.bound.node, Join) else self.columns
+        return self.columns if isinstance(self.bound.node, Aggregate) else tuple(self.bound.inputs[input].schema.names)
 
     def parts(self, input: int, tuples: Tuples) -> list[pa.Table]:
         """For each cell what goes there.

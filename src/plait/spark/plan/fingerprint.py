@@ -50,11 +50,10 @@ def _meaning(operator: Bound, *, functions: bool) -> str:
     on from the same checkpoint with the user's word (`functions="changed"`).
     """
     if isinstance(operator.node, Operator):
-        own = "".join(_condition_text(given, functions=functions) for given in _expressions(operator))
+        own = _row_by_row(operator, functions=functions)
         return f"{operator.node.output} {operator.node.on_timer is not None}{own}"
     text = "" if operator.predicate is None else _condition_text(operator.predicate, functions=functions)
-    for given in _expressions(operator):
-        text += _condition_text(given, functions=functions)
+    text += _row_by_row(operator, functions=functions)
     for _, function in operator.node.compute if isinstance(operator.node, Aggregate) else ():
         if function.where is not None:
             text += _condition_text(function.where, functions=functions)
@@ -62,6 +61,21 @@ def _meaning(operator: Bound, *, functions: bool) -> str:
             custom = function.custom
             text += function_text.meaning([custom.init, custom.add, custom.merge, custom.result])
     return text
+
+
+def _row_by_row(operator: Bound, *, functions: bool) -> str:
+    """What is done to rows one by one, and to those of which input.
+
+    `explain` tells an input by the line of its stream, which is no part of the fingerprint. The first input bears no number: it
+    was the only one in which older checkpoints' fingerprints have such rows.
+    """
+    text = ""
+    for number, each in enumerate(operator.inputs):
+        found = [value for step in each.steps for value in step.values()] if isinstance(each.node, Stream) else []
+        text += f" of input {number}: " if found and number else ""
+        text += "".join(_condition_text(given, functions=functions) for given in found)
+    results = [value for step in operator.steps for value in step.values()]
+    return text + "".join(_condition_text(given, functions=functions) for given in results)
 
 
 def _condition_text(predicate: Predicate, *, functions: bool) -> str:
