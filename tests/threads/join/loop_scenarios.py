@@ -15,6 +15,7 @@ import numpy as np
 from tests.explore.addresses import NativeTwin, View, cas, fetch_add, load_acquire
 from tests.explore.schedule import Clock, Scenario, Sleep
 
+import plait
 from plait.core.condition import native
 from plait.core.join.reach import TS, Reach
 from plait.core.machine.line import LINE, address, lines
@@ -22,19 +23,19 @@ from plait.query.join import HOWS
 from plait.threads import words as shared
 from plait.threads.gate import codes, epochs
 from plait.threads.gate import words as gate_words
-from plait.threads.join import memory
+from plait.threads.join import asof, asof_memory, memory
 from plait.threads.join.loop import feed
 from plait.threads.join.loop import gather as real
 from plait.threads.join.loop import segment as seg
 from plait.threads.join.loop import words as o
-from plait.threads.join.strategies.plan import Plan
+from plait.threads.join.strategies.plan import Plan, Wish
 
 Steps = Generator[Any, None, Any]
 Patches = dict[str, list[tuple[str, str]]]
 JOIN = "plait.threads.join"
-LOOP, SERVE, GATHER, FEED, SEGMENT, OUT, WORKER = (
+LOOP, SERVE, GATHER, FEED, SEGMENT, OUT, WORKER, ASOF = (
     f"{JOIN}.loop", f"{JOIN}.serve", f"{JOIN}.loop.gather", f"{JOIN}.loop.feed", f"{JOIN}.loop.segment", f"{JOIN}.loop.out",
-    f"{JOIN}.loop.worker",
+    f"{JOIN}.loop.worker", f"{JOIN}.asof",
 )  # fmt: skip
 #: Looking again before sleeping adds steps, and no behaviour.
 QUICK: Patches = {
@@ -89,10 +90,11 @@ class Case:
         """`most` tuples a batch, `room` results a ring, `rows` a segment, `fed` tuples a feed: powers of two but the first."""
         self.plan, self.tuples, self.back_us, self.most, self.how = plan, tuples, back_us, most, how
         self.fed, self.rows, self.grown = fed, rows, 0
+        self.arena = np.zeros((2, 1), np.int64)
         self.patches = {
             name: [*QUICK.get(name, []), *(faults or {}).get(name, [])] for name in {*QUICK, *(faults or {})}
         }
-        self.twin = NativeTwin((LOOP, SERVE, f"{JOIN}.asof", "plait.threads.gate"), patches=self.patches)
+        self.twin = NativeTwin((LOOP, SERVE, ASOF, "plait.threads.gate"), patches=self.patches)
         self.twin.kernels = {SCAN[0]: scan, SCAN[1]: scan}
         self.space = self.twin.space
         self._lay_out(room, rows)
@@ -108,13 +110,7 @@ class Case:
             ]
             for side in (0, 1)
         )
-        reach = Reach(TS, (self.back_us, self.back_us), 1)
-        self.workers = [
-            memory.Worker(
-                k, self.plan, self.segments, encoder, reach, self.how, most=self.most, results=room, arena_mask=7
-            )  # type: ignore[arg-type]
-            for k in range(len(self.plan.seats))
-        ]
+        self.workers = [self._worker(k, encoder, room) for k in range(len(self.plan.seats))]
         self.kept = memory.plant(self.plan, self.workers, 2)
         for each in self.kept:
             if isinstance(each, memory.Feed):
@@ -124,6 +120,11 @@ class Case:
         for worker in self.workers:
             worker.words[o.SCANS], worker.words[o.SCANS + 1] = SCAN
         self._adopt()
+
+    def _worker(self, number: int, encoder: Any, room: int) -> memory.Worker:
+        reach = Reach(TS, (self.back_us, self.back_us), 1)
+        return memory.Worker(number, self.plan, self.segments, encoder, reach, self.how, most=self.most, results=room,
+                             arena_mask=7)  # type: ignore[arg-type]  # fmt: skip
 
     def _adopt(self) -> None:
         space = self.space
@@ -161,6 +162,7 @@ class Case:
         def start(clock: Clock) -> tuple[list[Steps], Callable[[], None]]:
             self.space.begin(clock, len(self.workers) + feeding + len(stages) + reading)
             self.taken: list[tuple[int, ...]] = []
+            self._begin()
             threads = [self.work(k) for k in range(len(self.workers))]
             if feeding:
                 threads.append(self.feed())
@@ -175,6 +177,9 @@ class Case:
             return threads, lambda: self.finish(reading)
 
         return start
+
+    def _begin(self) -> None:
+        """What was lent and is no scratch is as it was laid out."""
 
     def feed(self) -> Steps:
         """Both sources, tuple by tuple, then their ends."""
@@ -203,12 +208,15 @@ class Case:
         for side in (0, 1):
             assert (yield from self.twin("plait.threads.gate.calls")["end"](self.gate, side)) == 0
 
+    def loop(self) -> Callable[..., Steps]:
+        return self.twin(WORKER)["work"]  # type: ignore[no-any-return]
+
     def work(self, number: int) -> Steps:
         """A worker's thread: its loop, and what Python does when that comes back (`engine.Windows.see_to`)."""
         worker, answer = self.workers[number], 0
         while answer != o.FINISHED:
-            answer = yield from self.twin(WORKER)["work"](
-                self.gate, self.control, self.view(worker.words), np.zeros((2, 1), np.int64), worker.batch, *worker.probes,
+            answer = yield from self.loop()(
+                self.gate, self.control, self.view(worker.words), self.arena, worker.batch, *worker.probes,
                 *worker.usable, worker.pairs, worker.over, worker.ranges, worker.walk, worker.tally, self.view(worker.out),
             )  # fmt: skip
             if answer == o.HALTED:
@@ -326,6 +334,68 @@ class Case:
             for side in (0, 1):
                 read = self.gate[at + seat * columns + side]
                 assert read == sum(each.side == side for each in self.tuples), f"seat {seat} has told {read}"
+
+
+class AsofCase(Case):
+    """An as-of join of one value that keeps all left rows, by workers that take turns; the right stream is the gate's first.
+
+    `exact` where the join looks back: then the gate has right tuples before left ones of their ts, as here.
+    """
+
+    def __init__(self, direction: str, tuples: tuple[Tuple, ...], *, workers: int = 2, within_us: int = 4, most: int = 2,
+                 room: int = 2, faults: Patches | None = None) -> None:  # fmt: skip
+        a, b = plait.stream("a", unit="us"), plait.stream("b", unit="us")
+        self.node = plait.asof(a, b, within=within_us, direction=direction, exact=direction != "forward")
+        self.codes = np.zeros(8, np.int64)
+        turned = tuple(Tuple(1 - each.side, each.ts) for each in tuples)
+        super().__init__(asof.plan(Wish(workers)), turned, back_us=within_us, most=most, room=room, how="left", faults=faults)
+
+    def _worker(self, number: int, encoder: Any, room: int) -> memory.Worker:
+        kept = asof_memory.AsofMemory(self.node)
+        assert kept.block[asof_memory.RIGHT_FIRST]
+        return memory.Worker(number, self.plan, self.segments, encoder, self.back_us, "left", most=self.most, results=room,
+                             arena_mask=7, asof=kept)  # fmt: skip
+
+    def _adopt(self) -> None:
+        super()._adopt()
+        self.arena = np.zeros((2, shared.A_COLUMNS + 1), np.int64)
+        self.arena[:, shared.A_COLUMNS] = address(self.codes)
+        self.space.lend(self.codes)
+        for worker in self.workers:
+            assert worker.asof is not None
+            for array in (worker.asof.block, worker.asof.table.reshape(-1), worker.asof.ring.reshape(-1), worker.asof.heap):
+                self.space.lend(array)
+
+    def _begin(self) -> None:
+        for worker in self.workers:
+            assert worker.asof is not None
+            worker.asof.block[[asof_memory.HEAD, asof_memory.TAIL, asof_memory.HEAPED]] = 0
+            for array in (worker.asof.table, worker.asof.ring, worker.asof.heap):
+                array[:8] = 0
+
+    def loop(self) -> Callable[..., Steps]:
+        return self.twin(ASOF)["work_asof"]  # type: ignore[no-any-return]
+
+    def expected(self) -> list[tuple[int, ...]]:
+        """The definition: of each left tuple its partner, and when that is decided."""
+        right, left = ([each.ts for each in self.tuples if each.side == side] for side in (0, 1))
+        order = sorted([(ts, 0, n) for n, ts in enumerate(right)] + [(ts, 1, n) for n, ts in enumerate(left)])
+        found = []
+        for n, ts in enumerate(left):
+            before = [(at, k) for k, at in enumerate(right) if ts - self.back_us <= at <= ts]
+            after = [(at, k) for k, at in enumerate(right) if ts < at <= ts + self.back_us]
+            behind, ahead = (before[-1] if before else None), (after[0] if after else None)
+            if self.node.direction == "backward":
+                rank = order.index((ts, 1, n))
+                found.append((ts, 2 * rank, behind[1] if behind else -1, n, behind[1] if behind else o.NO_ROW))
+                continue
+            due, partner = ts + self.back_us, o.NO_ROW
+            if self.node.direction == "nearest" and behind and not (ahead and ahead[0] - ts < ts - behind[0]):
+                due, partner = 2 * ts - behind[0], behind[1]
+            elif ahead:
+                due, partner = ahead
+            found.append((due, o.UNMATCHED, n, n, partner))
+        return sorted(found)
 
 
 class Served(Case):

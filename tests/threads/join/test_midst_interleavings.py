@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 from tests.examples import examples
 from tests.explore.schedule import Failure, explore, sample
-from tests.threads.join.loop_scenarios import OUT, WORKER, Case, Tuple
+from tests.threads.join.loop_scenarios import ASOF, OUT, WORKER, AsofCase, Case, Tuple
 
 from plait.threads.join.strategies import dpjoin, scalejoin, splitjoin
 from plait.threads.join.strategies.plan import Plan, Wish
@@ -111,3 +111,41 @@ def test_the_circle_needs_no_preemption() -> None:
     with pytest.raises(Failure, match="Deadlock") as found:
         explore(case("dpjoin, a row", MUTANTS["who waits for rows does nothing meanwhile"].changes).scenario(stages=(5,)), preemptions=0)
     assert found.value.preemptions == 0
+
+
+# --- as-of: nobody waits for another worker but for room ------------------------------------------------------------------
+
+LITTLE, MORE = "R1 l2 l3", "R1 l2 l3 l3 R5 l6 l9 R9"
+DIRECTIONS = ("backward", "forward", "nearest")
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_every_schedule_of_an_asof_join_without_a_preemption(direction: str) -> None:
+    made = AsofCase(direction, tuples(LITTLE), within_us=2, room=1)
+    assert explore(made.scenario(stages=(3,)), preemptions=0)[0] > 10
+    sample(AsofCase(direction, tuples(MORE), within_us=2, room=1, most=4).scenario(stages=(5, 8)), seed=16, runs=examples(60), switch=0.2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_every_schedule_of_an_asof_join_with_a_preemption(direction: str) -> None:
+    assert explore(AsofCase(direction, tuples(LITTLE), within_us=2, room=1).scenario(stages=(3,)), preemptions=1)[1] > 100
+
+
+RANK_SAID = "    store_release(w, o.OUT_TAIL, w[o.EMIT_TAIL])\n    store_release(w, o.DONE_RANK, w[o.RANK])\n"
+LEAVES = "        if pass_time(c, w, a, ring, heap, out, max(w[o.FRONTIER], last)) != 0:\n"
+ASOF_MUTANTS = {
+    "the rank is said before its results": (OUT, RANK_SAID, "".join(reversed(RANK_SAID.splitlines(keepends=True))), "backward"),
+    "time is said to have passed before its rows are out": (
+        ASOF, LEAVES, "        publish_progress(c, w, last, BEFORE_ALL, BEFORE_ALL)\n" + LEAVES, "nearest",
+    ),
+    "time passes up to the last tuple and no further": (ASOF, "max(w[o.FRONTIER], last)) != 0", "last) != 0", "forward"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ASOF_MUTANTS)
+def test_a_planted_fault_of_an_asof_join_is_found(name: str) -> None:
+    module, old, new, direction = ASOF_MUTANTS[name]
+    made = AsofCase(direction, tuples("R1 l2 l2 l3 l3"), within_us=2, room=4, most=2, faults={module: [(old, new)]})
+    with pytest.raises(AssertionError, match="instead of"):
+        sample(made.scenario(stages=(5,)), seed=16, runs=400, switch=0.2, most_steps=4000)
