@@ -66,7 +66,7 @@ def one_more(load: Load) -> int:
 
 
 JOIN = plait.join(*streams(), on="l.k = r.k AND abs(l.x - r.x) <= 3", within=6)
-AGGREGATE = plait.aggregate(streams()[0], size=12, advance=4, by="k",
+AGGREGATE = plait.aggregate(streams()[0], size="12us", advance="4us", by="k",
                             compute={"n": plait.count(), "s": plait.sum("x"), "m": plait.mean("x"), "last": plait.last("x")})  # fmt: skip
 OPERATOR = plait.operator(streams(), buckets=8, route=by_key, state=nothing, process=summed,
                           output={"k": "int64", "s": "float64"})  # fmt: skip
