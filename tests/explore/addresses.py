@@ -47,7 +47,9 @@ class Space:
         self.adopted: dict[int, View | np.ndarray] = {}
         self._laid_out: list[int] = []
         self.clock, self.woken = Clock(), dict[int, int]()  # of naps
-        self._octets: list[tuple[int, int, View]] = []  # arrays of bytes, in which code may point anywhere; a word each here
+        self._octets: list[
+            tuple[int, int, View]
+        ] = []  # arrays of bytes, in which code may point anywhere; a word each here
 
     def words(self, count: int) -> View:
         view = View(self, len(self.memory))
@@ -148,7 +150,7 @@ class NativeTwin(twin.Twin):
         self.steps |= dict.fromkeys(NATIVE) | own
 
     def _nap(self, _: int) -> Sleep:
-        """Whoever naps looks again when something has changed since it looked last: before that it would find what it has found."""
+        """Whoever naps looks again when something has changed since it looked last: else it would find what it has found."""
         words = _Changes(self.space.memory, self.space.woken, self.space.clock.thread)
         return Sleep(words, 0, words.expected)
 

@@ -1,6 +1,6 @@
 """Every choice of `on_threads`: where the order is strict, the reference's bytes; where it is looser, its rows.
 
-Every combination of a query's choices: gates, strategies and layouts, trees, precisions, Emitter, indexes, shares, policies. Each run
+Combinations of a query's choices: gates, strategies and layouts, trees, precisions, Emitter, indexes, shares, policies. Each run
 is pushed in small pieces by turns, so that workers take batches of different lengths. A choice that is added to `Options` must be
 entered here: `test_no_choice_is_left_out`.
 """
@@ -66,8 +66,10 @@ def one_more(load: Load) -> int:
 
 
 JOIN = plait.join(*streams(), on="l.k = r.k AND abs(l.x - r.x) <= 3", within=6)
-AGGREGATE = plait.aggregate(streams()[0], size="12us", advance="4us", by="k",
-                            compute={"n": plait.count(), "s": plait.sum("x"), "m": plait.mean("x"), "last": plait.last("x")})  # fmt: skip
+AGGREGATE = plait.aggregate(
+    streams()[0], size="12us", advance="4us", by="k",
+    compute={"n": plait.count(), "s": plait.sum("x"), "m": plait.mean("x"), "last": plait.last("x")},
+)  # fmt: skip
 OPERATOR = plait.operator(streams(), buckets=8, route=by_key, state=nothing, process=summed,
                           output={"k": "int64", "s": "float64"})  # fmt: skip
 GATED: list[Choice] = [{"gate": gate} for gate in GATES if gate != "auto"]
@@ -82,7 +84,15 @@ PRECISIONS: list[Choice] = [
 TREES: list[Choice] = [{}, {"fan_out": 1}, {"fan_out": 2, "fan_in": 2}, {"fan_in": 3}, {"split_storing": True}]
 LAYOUTS: list[Choice] = [
     {"layout": layout, "workers": workers}
-    for layout, workers in (("auto", 4), ((1, 3), 3), ((3, 1), 3), ((2, 2), 4), ("linear", 2), ("square", 4), ((2, 3), 6))
+    for layout, workers in (
+        ("auto", 4),
+        ((1, 3), 3),
+        ((3, 1), 3),
+        ((2, 2), 4),
+        ("linear", 2),
+        ("square", 4),
+        ((2, 3), 6),
+    )
 ]
 
 

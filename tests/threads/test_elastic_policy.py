@@ -131,11 +131,13 @@ def test_table_2_comes_out_of_the_papers_steps(starting: int, step: float, monke
 
 
 @pytest.mark.parametrize(("quicker", "asked"), [(1.0, [1]), (1.15, [3, 1])])
-def test_a_joins_load_is_the_square_of_its_rate(quicker: float, asked: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_joins_load_is_the_square_of_its_rate(
+    quicker: float, asked: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The paper's words have the rate step from 70 to 30 percent of the highest; its table 2 has the load do so.
 
     At 70 percent of the rate a join has 49 percent of the load. Threads that are 15 percent quicker than they were taken for have
-    43: three are enough for that. 30 percent of the rate are 9 of the load, which one thread has time for, and not the table's two.
+    43: three are enough for that. 30 percent of the rate are 9 of the load, which one thread has time for: not the table's two.
     """
     machine: Any = Machine(5)
     meter, watch = looked_at(machine, monkeypatch)

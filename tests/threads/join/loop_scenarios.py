@@ -105,7 +105,9 @@ class Case:
         counts = self.plan.segments
         self.segments = tuple(
             [
-                memory.Segment(side, len(self.plan.sharers(side, k)), encoder, matched=self.how != "inner", rows=GROWS * rows)
+                memory.Segment(
+                    side, len(self.plan.sharers(side, k)), encoder, matched=self.how != "inner", rows=GROWS * rows
+                )
                 for k in range(counts[side])
             ]
             for side in (0, 1)
@@ -253,7 +255,11 @@ class Case:
                 break
             yield from self._stand()
         yield from self._add(self.control, shared.HALT, 1)
-        for words, event in ((self.control, o.FEED_EVENT), (self.control, o.ROOM_EVENT), (self.gate, gate_words.READY_EVENT)):
+        for words, event in (
+            (self.control, o.FEED_EVENT),
+            (self.control, o.ROOM_EVENT),
+            (self.gate, gate_words.READY_EVENT),
+        ):
             yield from self._add(words, event, 1)
         while True:
             arrived, alive = (yield from self._see(still, ARRIVED)), (yield from self._see(still, ALIVE))
@@ -348,7 +354,9 @@ class AsofCase(Case):
         self.node = plait.asof(a, b, within=within_us, direction=direction, exact=direction != "forward")
         self.codes = np.zeros(8, np.int64)
         turned = tuple(Tuple(1 - each.side, each.ts) for each in tuples)
-        super().__init__(asof.plan(Wish(workers)), turned, back_us=within_us, most=most, room=room, how="left", faults=faults)
+        super().__init__(
+            asof.plan(Wish(workers)), turned, back_us=within_us, most=most, room=room, how="left", faults=faults
+        )
 
     def _worker(self, number: int, encoder: Any, room: int) -> memory.Worker:
         kept = asof_memory.AsofMemory(self.node)
@@ -363,7 +371,12 @@ class AsofCase(Case):
         self.space.lend(self.codes)
         for worker in self.workers:
             assert worker.asof is not None
-            for array in (worker.asof.block, worker.asof.table.reshape(-1), worker.asof.ring.reshape(-1), worker.asof.heap):
+            for array in (
+                worker.asof.block,
+                worker.asof.table.reshape(-1),
+                worker.asof.ring.reshape(-1),
+                worker.asof.heap,
+            ):
                 self.space.lend(array)
 
     def _begin(self) -> None:

@@ -60,7 +60,9 @@ CASES: dict[str, tuple[list[Any], dict[str, Any]]] = {
 
 
 # Four threads that sleep have many orders without any preemption; these have few enough.
-SWITCHED = ["a merger of a merger", "triggers", "intervals", "blocks", "unmatched", "unmatched, strict", "counted", "counted, strict"]
+SWITCHED = [
+    "a merger of a merger", "triggers", "intervals", "blocks", "unmatched", "unmatched, strict", "counted", "counted, strict",
+]  # fmt: skip
 #: Two workers and whoever gathers from both, or a worker, a merger and whoever reads: few enough for all with one preemption.
 FEW: list[Any] = [[([(1, 0)], 2), ([(2, 0)], 3)], [([(1, 1)], 3)]]
 GATHERED: dict[str, tuple[list[Any], dict[str, Any]]] = {

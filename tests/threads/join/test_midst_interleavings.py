@@ -1,4 +1,4 @@
-"""The workers' loop under the scheduler, while tuples become ready in the midst: batches of different lengths, and rings that are full.
+"""The workers' loop under the scheduler, while tuples become ready in the midst: batches of different lengths, full rings.
 
 With all tuples there from the beginning every worker takes the same batches, and waits only for one that is behind it. Here one
 takes a short batch, others what has come until then. So a worker may wait for rows that another has yet to take from the gate,
@@ -108,8 +108,9 @@ def test_a_planted_fault_is_found(name: str) -> None:
 
 def test_the_circle_needs_no_preemption() -> None:
     """One worker takes what is ready and waits for room, then the rest becomes ready, then the other takes all."""
+    made = case("dpjoin, a row", MUTANTS["who waits for rows does nothing meanwhile"].changes)
     with pytest.raises(Failure, match="Deadlock") as found:
-        explore(case("dpjoin, a row", MUTANTS["who waits for rows does nothing meanwhile"].changes).scenario(stages=(5,)), preemptions=0)
+        explore(made.scenario(stages=(5,)), preemptions=0)
     assert found.value.preemptions == 0
 
 
@@ -123,13 +124,16 @@ DIRECTIONS = ("backward", "forward", "nearest")
 def test_every_schedule_of_an_asof_join_without_a_preemption(direction: str) -> None:
     made = AsofCase(direction, tuples(LITTLE), within_us=2, room=1)
     assert explore(made.scenario(stages=(3,)), preemptions=0)[0] > 10
-    sample(AsofCase(direction, tuples(MORE), within_us=2, room=1, most=4).scenario(stages=(5, 8)), seed=16, runs=examples(60), switch=0.2)
+    longer = AsofCase(direction, tuples(MORE), within_us=2, room=1, most=4)
+    sample(longer.scenario(stages=(5, 8)), seed=16, runs=examples(60), switch=0.2)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_every_schedule_of_an_asof_join_with_a_preemption(direction: str) -> None:
-    assert explore(AsofCase(direction, tuples(LITTLE), within_us=2, room=1).scenario(stages=(3,)), preemptions=1)[1] > 100
+    assert (
+        explore(AsofCase(direction, tuples(LITTLE), within_us=2, room=1).scenario(stages=(3,)), preemptions=1)[1] > 100
+    )
 
 
 RANK_SAID = "    store_release(w, o.OUT_TAIL, w[o.EMIT_TAIL])\n    store_release(w, o.DONE_RANK, w[o.RANK])\n"

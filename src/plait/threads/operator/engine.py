@@ -62,8 +62,8 @@ from plait.threads.plan import Sharing
 from plait.threads.results import full_key
 from plait.threads.stats import Last
 
-#: Tuples a thread takes of a share at once, unless batch= says otherwise. Each share reads every tuple, and a step has some 0.4 ms
-#: of Python in it whatever it takes; functions in Python have to let others go on sooner.
+#: Tuples a thread takes of a share at once, unless batch= says otherwise. Each share reads every tuple, and a step has some
+#: 0.4 ms of Python in it whatever it takes; functions in Python have to let others go on sooner.
 BATCH, PLAIN_BATCH = 1 << 14, 1 << 12
 TIMERS = 1 << 12  # timers that run in one step of a share
 

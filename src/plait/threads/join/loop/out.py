@@ -285,7 +285,7 @@ def publish_progress(c, w, last_ts, left, right):
 
 @inner
 def publish_part(c, w, rank, ts):
-    """Make known that a part of the batch is done: the tuples below this rank, and all moments before `ts`, that of the next tuple.
+    """Make known that a part of the batch is done: the tuples below this rank, and all moments before `ts`, the next tuple's.
     What is live waits for the whole.
     """
     store_release(w, o.OUT_TAIL, w[o.EMIT_TAIL])
