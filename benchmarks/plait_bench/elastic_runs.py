@@ -219,12 +219,16 @@ def highest_rate(comparisons_per_s: float, window_s: float) -> float:
 
 def stepped(steps: Steps, workers: int, parts: tuple[float, float], comparisons_per_s: float,
             **options: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:  # fmt: skip
-    """Streams in real time, at a part of the highest rate until windows are full and on, then at another; the policy answers.
+    """Streams in real time, with one load until windows are full and on, then with another; the policy answers.
+
+    A join's load goes with the square of its rate: 70 percent of the highest rate are 49 of the load, and 30 are 9. So rates go
+    with the roots of `parts`. And it does not step with the rate, but changes for as long as a window: the policy is held
+    meanwhile, or it would answer to loads on the way, one after the other.
 
     Args:
         steps: How long windows are, and the phases.
         workers: Threads at first.
-        parts: Of the highest rate that `workers` sustain with these windows, before and after.
+        parts: Of the most that `workers` can compare, before and after: their load.
         comparisons_per_s: What they can compare, flat out.
         **options: Those of `on_threads`.
 
@@ -232,7 +236,7 @@ def stepped(steps: Steps, workers: int, parts: tuple[float, float], comparisons_
         What was found before and after, and a row for each second, or as `steps` say.
     """
     most = highest_rate(comparisons_per_s, steps.window_s)
-    rates, spans = tuple(part * most for part in parts), (steps.before_s, steps.after_s)
+    rates, spans = tuple(math.sqrt(part) * most for part in parts), (steps.before_s, steps.after_s)
     data = real_time(rates, spans)
     made = plait.join(
         *(plait.stream(name, unit="us") for name in (LEFT, RIGHT)), on=near, within=int(steps.window_s * 1e6)
@@ -250,7 +254,7 @@ def stepped(steps: Steps, workers: int, parts: tuple[float, float], comparisons_
         run.hold_policy()  # while windows fill
         begin, seen, second = time.perf_counter(), (0, 0.0, 0), 0.0
         pushes = len(cuts[LEFT]) - 1
-        turn = int(steps.before_s / PUSH_S)
+        turn, full = round(steps.before_s / PUSH_S), round(steps.window_s / PUSH_S)
         for k in range(pushes):
             if (wait := begin + (k + 1) * PUSH_S - time.perf_counter()) > 0:
                 time.sleep(wait)
@@ -259,7 +263,9 @@ def stepped(steps: Steps, workers: int, parts: tuple[float, float], comparisons_
                 if high > low:
                     run.push(name, None, table.slice(low, high - low).combine_chunks().to_batches()[0])
             at = (k + 1) * PUSH_S
-            if steps.window_s <= at < steps.window_s + PUSH_S:
+            if k == turn:
+                run.hold_policy()
+            elif k + 1 in (full, turn + full):
                 run.hold_policy(False)
             last = k + 1 in (turn, pushes)
             if last or at - second >= steps.row_s - PUSH_S / 2:

@@ -46,6 +46,10 @@ class Space:
         self.memory: Any = [0] * 16  # no array lies at 0
         self.adopted: dict[int, View | np.ndarray] = {}
         self._laid_out: list[int] = []
+        self.clock, self.woken = Clock(), dict[int, int]()  # of naps
+        self._octets: list[
+            tuple[int, int, View]
+        ] = []  # arrays of bytes, in which code may point anywhere; a word each here
 
     def words(self, count: int) -> View:
         view = View(self, len(self.memory))
@@ -58,6 +62,8 @@ class Space:
         view.width = array.shape[1] if array.ndim == 2 else 0
         self.memory[view.at :] = array.reshape(-1).tolist()
         self.adopted[real_address(array)] = view
+        if array.itemsize == 1:
+            self._octets.append((real_address(array), array.size, view))
         return view
 
     def lend(self, array: np.ndarray) -> None:
@@ -73,22 +79,35 @@ class Space:
         self.made(clock, threads)
 
     def made(self, clock: Clock, threads: int) -> None:
+        self.clock, self.woken = clock, {}
         self.memory = races.Memory(self.memory, clock, threads)
 
     def at(self, address: int, width: int = 0) -> Any:
         """What lies at an address."""
         found = self.adopted.get(int(address))
-        return View(self, int(address) // 8, width) if found is None else found
+        if found is not None:
+            return found
+        for first, size, view in self._octets:
+            if first < address < first + size:
+                return View(self, view.at + int(address) - first)
+        return View(self, int(address) // 8, width)
 
 
 class _Changes:
-    """How many words of a memory have become others: what a thread sleeps on that would look again and again."""
+    """How many words of a memory have become others: what a thread sleeps on that would look again and again.
 
-    def __init__(self, memory: races.Memory) -> None:
-        self._memory = memory
+    `woken` keeps how many there were when it went on, by thread: what has changed since then it may have missed.
+    """
+
+    def __init__(self, memory: races.Memory, woken: dict[int, int], thread: int) -> None:
+        self._memory, self._woken, self._thread = memory, woken, thread
+        self.expected = woken.get(thread, -1)
 
     def __getitem__(self, _: int) -> int:
-        return self._memory.changes
+        now = self._memory.changes
+        if now != self.expected:
+            self._woken[self._thread] = now
+        return now
 
 
 def address(view: View) -> int:
@@ -131,8 +150,9 @@ class NativeTwin(twin.Twin):
         self.steps |= dict.fromkeys(NATIVE) | own
 
     def _nap(self, _: int) -> Sleep:
-        """Whoever naps looks again when something has changed: before that it would find what it has found."""
-        return Sleep(_Changes(self.space.memory), 0, self.space.memory.changes)
+        """Whoever naps looks again when something has changed since it looked last: else it would find what it has found."""
+        words = _Changes(self.space.memory, self.space.woken, self.space.clock.thread)
+        return Sleep(words, 0, words.expected)
 
     def _address_of(self, array: np.ndarray, at: int) -> int:
         """Below zero: where a part lies an array may begin that is known by another shape."""

@@ -130,6 +130,29 @@ def test_table_2_comes_out_of_the_papers_steps(starting: int, step: float, monke
         watch.stop()
 
 
+@pytest.mark.parametrize(("quicker", "asked"), [(1.0, [1]), (1.15, [3, 1])])
+def test_a_joins_load_is_the_square_of_its_rate(
+    quicker: float, asked: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The paper's words have the rate step from 70 to 30 percent of the highest; its table 2 has the load do so.
+
+    At 70 percent of the rate a join has 49 percent of the load. Threads that are 15 percent quicker than they were taken for have
+    43: three are enough for that. 30 percent of the rate are 9 of the load, which one thread has time for: not the table's two.
+    """
+    machine: Any = Machine(5)
+    meter, watch = looked_at(machine, monkeypatch)
+    try:
+        costs = machine.costs_ns.copy()
+        for rate in (0.7, 0.3):
+            machine.costs_ns = costs * rate / quicker  # a window of as many tuples as come
+            for _ in range(60):
+                machine.pass_a_look(1000 * rate)
+                watch.look(meter.load())
+        assert [number for number, _ in machine.asked] == asked
+    finally:
+        watch.stop()
+
+
 def looked_at(machine: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[Meter, Watch]:
     monkeypatch.setattr(meters_of, "time", SimpleNamespace(monotonic_ns=lambda: machine.now_ns))
     meter = Meter(machine, lambda: machine.cpu, lambda: machine.spent, PATIENCE)

@@ -60,8 +60,8 @@ class ThreadsOptions(TypedDict, total=False):
             stops. None: between 8,192 and 65,536, fewer the more sources there are. Default: None.
         unread_results: How many results nobody may have read yet; beyond it workers wait. Default: 262144.
         batch: How many tuples a worker takes at once, at most; a join's never more than 16,384. With WiML: how many of a push
-            are added to windows at once. None: 2,048 for joins, 4,096 for operators, 32,768 for aggregates, 65,536 with
-            WiML. Default: None.
+            are added to windows at once. None: 2,048 for joins, 16,384 for operators (4,096 whose functions run in Python),
+            32,768 for aggregates, 65,536 with WiML. Default: None.
         max_sources: Room for sources that turn up. None: the declared ones, or 8 a stream (16 if a column names them).
             Default: None.
         keys: Add the column `_plait_key`, bytes that sort as the results do. Default: False.

@@ -54,12 +54,15 @@ CASES: dict[str, tuple[list[Any], dict[str, Any]]] = {
     "counted, strict": (COUNTED, {"mergers": ()}),
     "crowded": ([[([(2, -1), (2, -2), (2, -3)], 5)], [([], 5)]], {"mergers": (), "room": 1}),
     "and a worker": (THREE, {"room": 4}),
+    "a merger of a merger": ([[([(1, 0)], 2)]], {"mergers": ((0,), (1,)), "room": 4, "most": 4}),
     "two levels": ([*INTERVALS, THREE[2]], {"mergers": ((0, 1), (3, 2)), "every": 4}),
 }
 
 
 # Four threads that sleep have many orders without any preemption; these have few enough.
-SWITCHED = ["triggers", "intervals", "blocks", "unmatched", "unmatched, strict", "counted", "counted, strict"]
+SWITCHED = [
+    "a merger of a merger", "triggers", "intervals", "blocks", "unmatched", "unmatched, strict", "counted", "counted, strict",
+]  # fmt: skip
 #: Two workers and whoever gathers from both, or a worker, a merger and whoever reads: few enough for all with one preemption.
 FEW: list[Any] = [[([(1, 0)], 2), ([(2, 0)], 3)], [([(1, 1)], 3)]]
 GATHERED: dict[str, tuple[list[Any], dict[str, Any]]] = {

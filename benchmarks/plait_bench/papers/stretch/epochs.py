@@ -205,8 +205,10 @@ def judged_step(rows: Sequence[Row]) -> Found:
         f"When the load steps from 70 to {first['step_percent']:.0f} percent of what {began} "
         f"thread{'s' * (began > 1)} can do, the policy calls for {last['called_for']}.",
         rows, claims, panels,
-        f"{began} at first where the paper shows 18; windows of seconds, not 5 minutes. The condition costs some "
-        "nanoseconds a pair, so that a thread has enough to do. ScaleJoin is the same run with a policy that changes "
+        f"{began} at first where the paper shows 18; windows of seconds, not 5 minutes. The paper steps the rate; a join's load "
+        "is its square, and comes to it within a window's length, so table 2's numbers are those of a load: here the load steps, "
+        "and the policy is held until windows are full again. The condition costs some nanoseconds a pair, so that a thread has "
+        "enough to do. ScaleJoin is the same run with a policy that changes "
         f"nothing. Changes that were done: {first['changes'] or 'none'}.",
     )  # fmt: skip
 

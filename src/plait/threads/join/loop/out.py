@@ -284,10 +284,13 @@ def publish_progress(c, w, last_ts, left, right):
 
 
 @inner
-def publish_part(c, w, rank):
-    """Make known that a part of the batch is done: the tuples below this rank. What is live, and time, wait for the whole."""
+def publish_part(c, w, rank, ts):
+    """Make known that a part of the batch is done: the tuples below this rank, and all moments before `ts`, the next tuple's.
+    What is live waits for the whole.
+    """
     store_release(w, o.OUT_TAIL, w[o.EMIT_TAIL])
     store_release(w, o.DONE_RANK, rank)
+    store_release(w, o.DONE_TS, max(w[o.DONE_TS], ts))
     fence()
     wake_gatherer(c)
 

@@ -8,7 +8,8 @@ who writes these. Invariants:
 - A batch is stored before the worker waits for anybody. So whoever waits for rows waits for a worker that is behind
   it in the sequence, and the one that is furthest behind waits for no rows. It may wait for room for its results; these are
   given out when every worker is done with the tuples before them, all of whose rows are stored: whoever waits for rows goes on
-  with the tuples that have theirs. So there is no circle.
+  with the tuples that have theirs, and says so. Whoever waits for a sharer to give rows up has the segment grown instead, if that
+  takes long: the sharer may be in the midst of a longer batch, and wait for it. So there is no circle.
 - It returns to Python only to have memory grown or an index built, to stand still while that is done for another,
   because a kernel failed, or at the end. PHASE and the words beside it say where it was, so it goes on from there.
 - What it has done is published after each batch: results, then DONE_RANK and DONE_TS, then the first valid positions.
@@ -56,6 +57,7 @@ from plait.threads.join.loop.probe import in_order, probe_side, segment_of
 
 SPINS = 8  # looks at the gate before a worker sleeps
 PATIENCE = 64  # turns that a worker waits for all rows of its batch, before it makes do with those that are there
+GROW_AFTER = 256  # turns that a writer waits for a sharer to give rows up, some 20 ms
 SLICE_NS = 1_000_000_000
 
 
@@ -239,7 +241,9 @@ def store(c, w, side, p, usable):
     """Append this side's rows, if this worker writes the segment: 0, or a code.
 
     The writer needs END + n - least FIRST <= CAP. If it is this worker's own live rows that fill the segment, it has
-    to grow; if another sharer is behind, that one will soon be through, and waiting is cheaper than growing.
+    to grow; if another sharer is behind, that one will soon be through, and waiting is cheaper than growing. But not for ever: it
+    gives rows up after its batch, and that may be longer than this worker's last one. Then it waits for what is stored here, or
+    for room for results that are given out when this worker has come so far.
     """
     n = w[o.STORES + side]
     if n == 0 or w[o.WRITER + side] == 0:
@@ -248,7 +252,8 @@ def store(c, w, side, p, usable):
     cap, spins = s[seg.CAP], 0
     while s[seg.END] + n - seg.first_valid(s) > cap:
         # Grow if this worker itself needs most of it; else some other sharer is behind, and will be through soon.
-        if s[seg.SHARERS] == 1 or 2 * (s[seg.END] + n - load_acquire(s, seg.FIRST + w[o.SHARER + side] * LINE)) > cap:
+        own = load_acquire(s, seg.FIRST + w[o.SHARER + side] * LINE)
+        if s[seg.SHARERS] == 1 or 2 * (s[seg.END] + n - own) > cap or spins >= GROW_AFTER:
             w[o.NEED_SIDE] = side
             w[o.NEED] = n
             return o.GROW_SEGMENT
@@ -270,7 +275,8 @@ def meet(c, w, batch):
     worker counts that alike, so no message is needed.
 
     Who has waited for long goes on with the tuples whose rows are there. The writer may be waiting for room in its ring: what it
-    has there is given out only when this worker is done with the tuples that it belongs to.
+    has there is given out only when this worker is done with the tuples that it belongs to; of rows without a partner, when this
+    worker has passed their moment. So there is a part without tuples, too: time passes to the next one's.
     """
     spins = 0
     while True:
@@ -280,9 +286,10 @@ def meet(c, w, batch):
             break
         if spins >= PATIENCE:
             to = w[o.FROM]
+            here = batch[o.B_ENDS, to] <= left and batch[o.B_ENDS + 1, to] <= right
             while to + 1 < w[o.COUNT] and batch[o.B_ENDS, to + 1] <= left and batch[o.B_ENDS + 1, to + 1] <= right:
                 to += 1
-            if to > w[o.FROM]:
+            if to > w[o.FROM] or (here and w[o.ALONE] | w[o.ALONE + 1] and w[o.DONE_TS] < batch[o.B_TS, to]):
                 w[o.TO], w[o.MET], w[o.MET + 1] = to, batch[o.B_ENDS, to], batch[o.B_ENDS + 1, to]
                 break
         if not pass_a_while(c, w, shared.FOR_WRITER, spins):
@@ -492,8 +499,11 @@ def work(gate, c, w, arena, batch, p0, p1, u0, u1, pairs, over, ranges, walk, ta
                 w[o.PHASE] = o.CLOSING
             else:
                 # A part: too many pairs for the buffers, or rows of others that were not there. The next may have to wait.
+                ts, w[o.AT_RANK] = batch[o.B_TS, w[o.TO]], rank_at(w, batch, w[o.TO])
+                if w[o.ALONE] | w[o.ALONE + 1] and pass_time(c, w, out, ts) != 0:
+                    return o.HALTED
                 w[o.FROM] = w[o.TO]
-                publish_part(c, w, rank_at(w, batch, w[o.FROM]))
+                publish_part(c, w, w[o.AT_RANK], ts)
                 w[o.PHASE] = o.MEETING
         if w[o.PHASE] == o.CLOSING:
             if w[o.ALONE] or w[o.ALONE + 1]:
