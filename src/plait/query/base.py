@@ -39,6 +39,7 @@ EXECUTORS = {
 #: How an executor gives all results of bounded data: as one table, and as batches as they come.
 BOUNDED = {
     "reference": ("plait.reference.run:table", "plait.reference.run:batches"),
+    "auto": ("plait.threads.bounded.run:table", "plait.threads.bounded.run:batches"),
     "threads": ("plait.threads.feeds:table", "plait.threads.feeds:batches"),
 }
 
@@ -288,11 +289,11 @@ class Query(RowCalls):
 
 def bounded(engine: str, form: int, options: Mapping[str, Any]) -> Any:
     """How an engine gives all results of bounded data, imported now; form 0 is a table, 1 are batches."""
-    name = "threads" if engine == "auto" else engine
+    name = engine
     if name not in BOUNDED:
         raise QueryError(
             f"engine={engine!r} runs no data that is all there",
-            do=f"Use one of: auto, {', '.join(BOUNDED)}; on Spark, on_spark takes DataFrames",
+            do=f"Use one of: {', '.join(BOUNDED)}; on Spark, on_spark takes DataFrames",
         )
     check_options("run", options, ThreadsOptions)
     if name == "reference" and (others := sorted(options.keys() - {"order", "keys"})):

@@ -340,6 +340,14 @@ class JoinWindow:
         ]
 
 
+def interleaved(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """The order in which two sides' tuples of these times interleave, as the input of each: by ts, then left before right."""
+    # A key begins with (ts, input): left precedes right at one ts, and within a side the order is there already.
+    side = np.zeros(len(left) + len(right), np.uint8)
+    side[np.arange(len(right)) + np.searchsorted(left, right, "right")] = 1
+    return side
+
+
 def _part(values: np.ndarray | None, at: slice) -> np.ndarray | None:
     return None if values is None else values[at]
 

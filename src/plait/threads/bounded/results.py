@@ -1,0 +1,88 @@
+"""Rows of both sides into Arrow batches: columns, keys and what is done to each result, as everywhere on threads.
+
+In: places in the rows of either side, in result order. Out: batches of at most MOST rows. Any number of threads make batches
+at the same time: nothing is changed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from plait.core import keys
+from plait.encodings import as_array
+from plait.query.bind import Bound
+from plait.query.identical import KEY
+from plait.query.join import Asof
+from plait.schema import taken
+from plait.threads.bounded.intake import Rows
+from plait.threads.dag import carried
+from plait.threads.input.intake import EMPTY, StreamIntake
+from plait.threads.results import row_keys
+
+MOST = 1 << 16
+
+
+class Shown:
+    """How results of one operator look. `intakes` are those of its left and its right stream."""
+
+    def __init__(self, bound: Bound, intakes: tuple[StreamIntake, StreamIntake], *, keys: bool) -> None:
+        self._bound, self._intakes, self._keys = bound, intakes, keys
+        self._waits = isinstance(bound.node, Asof) and bound.node.waits
+        own = [pa.field(KEY, pa.binary())] if keys else []
+        self._plain = pa.schema([*bound.made, *own])
+        self.schema = pa.schema([*bound.schema, *own])
+
+    def batches(self, ts: np.ndarray | None, sides: tuple[Rows, Rows], places: tuple[np.ndarray | slice, np.ndarray],
+                by_left: np.ndarray | None = None) -> Iterator[pa.RecordBatch]:  # fmt: skip
+        """Results of these rows. `ts` is each one's time; None: the later one's of its two rows. A right place of -1 is no row.
+
+        `by_left`: whether the left row is the trigger; None: it always is. A slice stands for places one after another.
+        """
+        n = len(places[1])
+        for first in range(0, n, MOST):
+            part = slice(first, min(first + MOST, n))
+            at = places[0]
+            left = slice(at.start + part.start, at.start + part.stop) if isinstance(at, slice) else at[part]
+            rows = self._left(sides[0], left), self._right(sides[1], places[1][part])
+            times = np.maximum(sides[0].ts[left], sides[1].ts[places[1][part]]) if ts is None else ts[part]
+            made = self._batch(times, rows, None if by_left is None else by_left[part])
+            if made.num_rows:
+                yield made
+
+    def _left(self, rows: Rows, places: np.ndarray | slice) -> pa.Table:
+        if isinstance(places, slice):
+            return rows.table.slice(places.start, places.stop - places.start)
+        return taken(rows.table, places)
+
+    def _right(self, rows: Rows, places: np.ndarray) -> pa.Table | None:
+        """None if there is no row at all."""
+        missing = places < 0
+        if not missing.any():
+            return taken(rows.table, places)
+        return None if missing.all() else taken(rows.table, pa.array(places, mask=missing))
+
+    def _batch(self, ts: np.ndarray, rows: tuple[pa.Table, pa.Table | None], by_left: np.ndarray | None) -> pa.RecordBatch:
+        n, columns = len(ts), [pa.array(ts)]
+        for table, side in zip(rows, self._bound.inputs, strict=True):
+            columns += [pa.nulls(n, f.type) for f in side.schema] if table is None else table.columns[: len(side.schema)]
+        arrays: list[Any] = [as_array(c, f.type) for c, f in zip(columns, self._bound.made, strict=True)]
+        if self._keys:
+            arrays.append(self._key(ts, rows, by_left))
+        made = pa.RecordBatch.from_arrays(arrays, schema=self._plain)
+        return carried(made, EMPTY, self._bound.steps, self._bound.node)[0] if self._bound.steps else made
+
+    def _key(self, ts: np.ndarray, rows: tuple[pa.Table, pa.Table | None], by_left: np.ndarray | None) -> pa.Array:
+        """The trigger's key, then its partner's; of an as-of join that looks ahead its moment, and the left row's own."""
+        n = len(ts)
+        left, right = row_keys(self._intakes, rows, n)
+        if self._waits:
+            return keys.nest(keys.at_last(ts), left, n=n)
+        if by_left is None:
+            return keys.nest(left, right, n=n)
+        trigger = pa.array(by_left)
+        return keys.nest(pc.if_else(trigger, left, right), pc.if_else(trigger, right, left), n=n)
