@@ -98,6 +98,11 @@ class JoinWindow:
             raise RunError("Rows have entered this window already", why="their ids have been given out")
         self.next_id = [left_id, right_id]
 
+    def expect(self, left: int, right: int) -> None:
+        """So many rows of either side will come: there is room for them at once, so nothing is moved and no index built anew."""
+        for segment, rows in zip(self.segments, (left, right), strict=True):
+            segment.expect(rows)
+
     # --- entering and probing ---
 
     def process(

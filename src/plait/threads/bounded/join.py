@@ -29,6 +29,7 @@ from plait.threads.bounded.results import Shown
 
 #: Tuples of a range, at least: below it a window of its own is not worth its making.
 FEW = 1 << 14
+STRIDE = 64  # of so many tuples the work of one is estimated
 
 
 class JoinSlabs:
@@ -55,7 +56,7 @@ class JoinSlabs:
         old = tuple(map(len, self.kept))
         sides = tuple(joined([kept, rows]) for kept, rows in zip(self.kept, ready, strict=True))
         order = interleaved(ready[0].ts, ready[1].ts)
-        cuts = _cuts(order, self._work(order, sides, old), self._ranges, self._few)
+        cuts = _cuts(len(order), self._work(order, sides, old), self._ranges, self._few)
         self.kept = tuple(rows.since(self._first(s, sides, frontier)) for s, rows in enumerate(sides))
         # Of each tuple of the slab, how many of either side come before it.
         rights = np.concatenate([[0], np.cumsum(order, dtype=np.int64)])
@@ -70,15 +71,16 @@ class JoinSlabs:
         return int(np.searchsorted(sides[side].ts, self._reach.first(1 - side, ts), "left"))
 
     def _work(self, order: np.ndarray, sides: tuple[Rows, ...], old: tuple[int, ...]) -> np.ndarray:
-        """What each tuple of a slab costs, about: one for itself, and its share of what it may meet."""
-        work = np.ones(len(order))
-        for side in (0, 1):
-            at = np.flatnonzero(order == side)
-            own, other = sides[side].ts[old[side] :], sides[1 - side].ts
-            back = np.searchsorted(other, self._reach.first(side, own), "left")
-            met = old[1 - side] + at - np.arange(len(at)) - back
-            work[at] += met / max(1.0, float(met.mean())) if len(at) else 0.0
-        return work
+        """What tuples of a slab cost, about, a number for each STRIDE of them: one for each, and its share of what it may meet."""
+        at = np.arange(0, len(order), STRIDE)
+        rights = np.cumsum(np.add.reduceat(order, at, dtype=np.int64)) - np.add.reduceat(order, at, dtype=np.int64)
+        met = np.zeros(len(at))
+        for side, before in ((0, at - rights), (1, rights)):
+            here = order[at] == side
+            ts = sides[side].ts[old[side] + before[here]]
+            first = np.searchsorted(sides[1 - side].ts, self._reach.first(side, ts), "left")
+            met[here] = old[1 - side] + (at - before)[here] - first
+        return 1 + met / max(1.0, float(met.mean()))
 
     def _range(self, sides: tuple[Rows, ...], order: np.ndarray, begin: tuple[int, int]) -> Iterator[pa.RecordBatch]:
         """The results of one range, whose rows begin at these places of both sides."""
@@ -88,6 +90,7 @@ class JoinSlabs:
         warm = [min(self._first(side, sides, min(starts)), begin[side]) for side in (0, 1)]
         window = self._window()
         window.start_at(*warm)  # so that a row's id is its place
+        window.expect(end[0] - warm[0], end[1] - warm[1])
         before = [(rows, w, b) for rows, w, b in zip(sides, warm, begin, strict=True)]
         window.process(interleaved(*_times(before)), _tables(before), _times(before), probe=False)
         own = [(rows, b, e) for rows, b, e in zip(sides, begin, end, strict=True)]
@@ -109,9 +112,9 @@ def _times(parts: Parts) -> tuple[np.ndarray, np.ndarray]:
     return left, right
 
 
-def _cuts(order: np.ndarray, work: np.ndarray, ranges: int, few: int) -> list[int]:
-    """Where ranges of about the same work begin, and where the last one ends."""
-    ranges = max(1, min(ranges, len(order) // few))
+def _cuts(rows: int, work: np.ndarray, ranges: int, few: int) -> list[int]:
+    """Where ranges of about the same work begin, and where the last one ends. `work` has a number for each STRIDE rows."""
+    ranges = max(1, min(ranges, rows // few))
     done = np.cumsum(work)
-    inner = np.searchsorted(done, done[-1] * np.arange(1, ranges) / ranges) if len(order) else []
-    return sorted({0, len(order), *(int(at) for at in inner)})
+    inner = np.searchsorted(done, done[-1] * np.arange(1, ranges) / ranges) * STRIDE if rows else []
+    return sorted({0, rows, *(int(at) for at in inner)})
