@@ -155,7 +155,11 @@ def _sources(query: Query, name: str, feed: Feed) -> list[SourceName]:
     return list(found)
 
 
-def pulled(query: Query, feeds: Mapping[str, Feed], run: Takes) -> Iterator[None]:
+#: By stream columns of text that may be pushed as dictionaries.
+Coded = Mapping[str, frozenset[str]]
+
+
+def pulled(query: Query, feeds: Mapping[str, Feed], run: Takes, coded: Coded | None = None) -> Iterator[None]:
     """Push from the lane that holds the frontier, so that little has to wait, until all lanes are empty; a step at a time.
 
     All lanes' sources are made known first, by a heartbeat that promises nothing. Without it a source that no row has
@@ -169,11 +173,11 @@ def pulled(query: Query, feeds: Mapping[str, Feed], run: Takes) -> Iterator[None
     """
     several = sum(len(feed.lanes) for feed in feeds.values())
     with ThreadPoolExecutor(min(several, 2) or 1, thread_name_prefix="plait-reads") as readers:
-        yield from _pull_lanes(query, feeds, run, readers if several <= AHEAD_LANES else None)
+        yield from _pull_lanes(query, feeds, run, coded or {}, readers if several <= AHEAD_LANES else None)
 
 
 def _pull_lanes(
-    query: Query, feeds: Mapping[str, Feed], run: Takes, readers: ThreadPoolExecutor | None
+    query: Query, feeds: Mapping[str, Feed], run: Takes, coded: Coded, readers: ThreadPoolExecutor | None
 ) -> Iterator[None]:
     lanes: Lanes = {}
     for name, feed in feeds.items():
@@ -181,7 +185,9 @@ def _pull_lanes(
         for lane in feed.lanes:
             if lane.source is not None and query.streams()[name].source_column is None:
                 run.heartbeat(name, lane.source, BEFORE_ALL)  # known from now on
-            lanes[name].setdefault(lane.source, []).append(_sliced(_ahead(lane.read(), readers)))
+            names = coded.get(name)
+            chunks = lane.coded(names) if names and lane.coded is not None else lane.read()
+            lanes[name].setdefault(lane.source, []).append(_sliced(_ahead(chunks, readers)))
         if not feed.lanes:
             run.close(name)
     while True:

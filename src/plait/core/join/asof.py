@@ -97,13 +97,8 @@ def _passed(node: Asof, sides: Sides, kernel: Any) -> tuple[np.ndarray, np.ndarr
     found = np.empty(len(sides.left_ts), np.int64)
     kernel(
         np.ascontiguousarray(sides.left_ts), sides.left_codes, own, np.ascontiguousarray(sides.right_ts), sides.right_codes,
-        node.exact, last, other, found,
+        node.exact, -1 if node.within_us is None else node.within_us, last, other, found,
     )  # fmt: skip
-    if node.within_us is not None and len(sides.right_ts):
-        ts, within = sides.right_ts[np.maximum(found, 0)], node.within_us
-        # Not the distance, which may be more than 63 bits hold. If the nearest one is too far away, all beyond it are.
-        far = ts < sides.left_ts - within if kernel is passes.look_back else ts - within > sides.left_ts
-        found[far] = -1
     return found, last
 
 

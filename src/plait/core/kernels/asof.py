@@ -12,10 +12,11 @@ NONE = -1
 
 
 @entry
-def look_back(left_ts, left_code, own, right_ts, right_code, exact, last, other, out) -> None:  # type: ignore[no-untyped-def]
+def look_back(left_ts, left_code, own, right_ts, right_code, exact, within, last, other, out) -> None:  # type: ignore[no-untyped-def]
     """Into `out` the place of the last right tuple at or before each left one (before it, unless `exact`); NONE if there is none.
 
-    `own` is the place of the left tuple itself on the right side, which is no candidate; NONE if it is not there. `last` and
+    `own` is the place of the left tuple itself on the right side, which is no candidate; NONE if it is not there. `within`: how far
+    away it may be, below 0 if it does not matter. `last` and
     `other` are NONE at first; at the end `last` has the last right tuple of each code: all of them were passed.
     """
     r, n = 0, len(right_ts)
@@ -32,6 +33,9 @@ def look_back(left_ts, left_code, own, right_ts, right_code, exact, last, other,
             found = last[code]
             if found != NONE and found == own[i]:
                 found = other[code]
+            # Not the distance, which may be more than 63 bits hold. If the nearest one is too far away, all beyond it are.
+            if found != NONE and within >= 0 and right_ts[found] < ts - within:
+                found = NONE
         out[i] = found
     while r < n:
         code = right_code[r]
@@ -41,7 +45,7 @@ def look_back(left_ts, left_code, own, right_ts, right_code, exact, last, other,
 
 
 @entry
-def look_ahead(left_ts, left_code, own, right_ts, right_code, exact, last, other, out) -> None:  # type: ignore[no-untyped-def]
+def look_ahead(left_ts, left_code, own, right_ts, right_code, exact, within, last, other, out) -> None:  # type: ignore[no-untyped-def]
     """The same of the first right tuple at or after each left one (after it, unless `exact`), from the end backwards."""
     r = len(right_ts) - 1
     for k in range(len(left_ts)):
@@ -58,4 +62,6 @@ def look_ahead(left_ts, left_code, own, right_ts, right_code, exact, last, other
             found = last[code]
             if found != NONE and found == own[i]:
                 found = other[code]
+            if found != NONE and within >= 0 and right_ts[found] - within > ts:
+                found = NONE
         out[i] = found

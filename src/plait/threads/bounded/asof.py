@@ -19,7 +19,7 @@ from plait.core.key_numbers import KeyNumbers
 from plait.core.values import compared_as
 from plait.query.bind import Bound
 from plait.query.join import Asof
-from plait.threads.bounded.intake import Rows, joined
+from plait.threads.bounded.intake import Rows, joined, one_after_another
 from plait.threads.bounded.results import MOST, Shown
 
 #: Results that one job makes: enough for its start not to count.
@@ -76,10 +76,12 @@ class AsofSlabs:
         self._codes = max(self._codes, 1 + int(codes.max(initial=-1)))
         numbers = np.arange(self._came[side], self._came[side] + len(rows))
         self._came[side] += len(rows)
-        if not len(kept.rows):
-            return _Coded(rows, codes, numbers)
-        both = (kept.codes, codes), (kept.numbers, numbers)
-        return _Coded(joined([kept.rows, rows]), *(np.concatenate(each) for each in both))
+        # Left rows that are all results, one after another, may stay in their pieces: nobody takes them by their places.
+        taken = side == 1 or self.node.waits or self.node.how == "inner"
+        whole = joined([kept.rows, rows]) if taken else one_after_another([kept.rows, rows])
+        if len(kept.rows):
+            codes, numbers = np.concatenate([kept.codes, codes]), np.concatenate([kept.numbers, numbers])
+        return _Coded(whole, codes, numbers)
 
 
 def _places(among: np.ndarray, numbers: np.ndarray) -> np.ndarray:

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from plait.core.rows import EXTRA
 from plait.core.sources import Holding, frontier, stuck, told
+from plait.encodings import plain_batch, plain_schema
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.bind import Bound
 from plait.query.stream import SourceName
@@ -53,11 +54,19 @@ class Rows:
 
 def joined(parts: list[Rows]) -> Rows:
     """Rows one after another, each column in one piece."""
+    found = one_after_another(parts)
+    return Rows(in_pieces_of_one(found.table), found.ts)
+
+
+def one_after_another(parts: list[Rows]) -> Rows:
+    """The same with columns in the pieces in which they are. Text is under codes in all of them, or in none."""
     parts = [part for part in parts if len(part)] or parts[:1]
     if len(parts) == 1:
-        return Rows(in_pieces_of_one(parts[0].table), parts[0].ts)
-    table = pa.concat_tables([part.table for part in parts])
-    return Rows(in_pieces_of_one(table), np.concatenate([part.ts for part in parts]))
+        return parts[0]
+    tables = [part.table for part in parts]
+    if any(table.schema.types != tables[0].schema.types for table in tables):
+        tables = [pa.Table.from_batches(map(plain_batch, table.to_batches()), plain_schema(table.schema)) for table in tables]
+    return Rows(pa.concat_tables(tables), np.concatenate([part.ts for part in parts]))
 
 
 def in_pieces_of_one(table: pa.Table) -> pa.Table:
@@ -168,7 +177,8 @@ class Intake:
     def push(self, stream: str, source: SourceName | None, batch: pa.RecordBatch) -> None:
         """The next rows of a lane."""
         intake = self.intakes[stream]
-        for each in batches_of(intake.stream, intake.schema, batch)[1]:
+        coded = any(pa.types.is_dictionary(kind) for kind in batch.schema.types)  # as was asked for: see `run.coded`
+        for each in [batch] if coded else batches_of(intake.stream, intake.schema, batch)[1]:
             parts = parts_of(intake, source, each)
             for part in parts:
                 self._inlet(intake, part.name)
@@ -232,8 +242,8 @@ class Intake:
             came += len(times) > before
         if not tables:
             return self.nothing(intake.stream.name)
-        found = joined([Rows(table, ts) for table, ts in zip(tables, times, strict=True)])
-        return found.at(np.argsort(found.ts, kind="stable")) if came > 1 else found
+        found = one_after_another([Rows(table, ts) for table, ts in zip(tables, times, strict=True)])
+        return joined([found]).at(np.argsort(found.ts, kind="stable")) if came > 1 else found
 
     def nothing(self, stream: str) -> Rows:
         """No rows of a stream."""

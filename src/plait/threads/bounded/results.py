@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from plait.core import keys
-from plait.encodings import as_array
+from plait.encodings import as_array, one_piece
 from plait.query.bind import Bound
 from plait.query.identical import KEY
 from plait.query.join import Asof
@@ -62,9 +62,9 @@ class Shown:
     def _right(self, rows: Rows, places: np.ndarray) -> pa.Table | None:
         """None if there is no row at all."""
         missing = places < 0
-        if not missing.any():
-            return taken(rows.table, places)
-        return None if missing.all() else taken(rows.table, pa.array(places, mask=missing))
+        if missing.all():
+            return None
+        return taken(rows.table, places) if not missing.any() else taken_or_null(rows.table, places, missing)
 
     def _batch(self, ts: np.ndarray, rows: tuple[pa.Table, pa.Table | None], by_left: np.ndarray | None) -> pa.RecordBatch:
         n, columns = len(ts), [pa.array(ts)]
@@ -86,3 +86,24 @@ class Shown:
             return keys.nest(left, right, n=n)
         trigger = pa.array(by_left)
         return keys.nest(pc.if_else(trigger, left, right), pc.if_else(trigger, right, left), n=n)
+
+
+def taken_or_null(table: pa.Table, places: np.ndarray, missing: np.ndarray) -> pa.Table:
+    """Rows by their places, NULLs where they are missing. Numbers go by NumPy, which is several times as fast as Arrow here, and all
+    columns of them share one bitmap.
+    """
+    at, by_arrow = np.where(missing, 0, places), pa.array(places, mask=missing)
+    bitmap = pa.py_buffer(np.packbits(~missing, bitorder="little"))
+    columns = []
+    for field, column in zip(table.schema, table.columns, strict=True):
+        values = one_piece(column)
+        coded = pa.types.is_dictionary(field.type)
+        plain = values.indices if coded else values
+        if plain.null_count or not (pa.types.is_primitive(plain.type) and plain.type.bit_width in (8, 16, 32, 64)):
+            columns.append(taken(pa.table({"": values}), by_arrow).column(0))
+            continue
+        width = plain.type.bit_width // 8
+        data = np.frombuffer(plain.buffers()[1], f"u{width}")[plain.offset : plain.offset + len(plain)]
+        found = pa.Array.from_buffers(plain.type, len(at), [bitmap, pa.py_buffer(data[at])], int(missing.sum()))
+        columns.append(pa.DictionaryArray.from_arrays(found, values.dictionary) if coded else found)
+    return pa.Table.from_arrays(columns, schema=pa.schema([f.with_nullable(True) for f in table.schema]))

@@ -16,7 +16,6 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from plait import connectors
@@ -29,12 +28,14 @@ from plait.query.bind import Bound, bind
 from plait.query.join import Asof, Join
 from plait.query.row_by_row import base, rooted
 from plait.query.stream import Stream
+from plait.schema import is_text
 from plait.threads import feeds as pushed
 from plait.threads.bounded.asof import AsofSlabs
 from plait.threads.bounded.intake import Intake, Rows
 from plait.threads.bounded.join import JoinSlabs
 from plait.threads.bounded.results import Shown
 from plait.threads.bounded.side_by_side import SideBySide
+from plait.threads.input.intake import StreamIntake
 from plait.threads.options import Options
 from plait.threads.plan import steps
 from plait.threads.union import on_the_way
@@ -100,9 +101,25 @@ def described(bound: Bound) -> str:
     why = refusal(bound, {})
     if why is not None:
         return f"query.run: pushed to the threads above: {why}"
-    if isinstance(base(bound.node), Asof):
+    if _asof(bound):
         return "query.run: slabs of input in total order, one pass each: the input is bounded, so no gate is needed"
     return "query.run: slabs of input, cut into ranges that overlap by the window, side by side: the input is bounded, so no gate is needed"
+
+
+def coded(intake: StreamIntake) -> frozenset[str]:
+    """Columns of text of which an as-of join may have codes: it numbers values, each entry of a dictionary once, and takes rows.
+
+    Not those by which sources are told apart or ordered, and not where rows are changed or wait for others of their source.
+    """
+    stream = intake.stream
+    if intake.steps or intake.reorders:
+        return frozenset()
+    own = {stream.time, stream.source_column, stream.seq_column}
+    return frozenset(f.name for f in intake.schema if is_text(f.type) and f.name not in own)
+
+
+def _asof(bound: Bound) -> bool:
+    return isinstance(bound.node, Asof)
 
 
 class _Bounded:
@@ -118,10 +135,11 @@ class _Bounded:
         left, right = (self.intake.intakes[name] for name in self._names)
         self.shown = Shown(bound, (left, right), keys=options.keys)
         self.operator = self._operator(bound, options)
+        self._coded = {name: coded(each) for name, each in self.intake.intakes.items()} if _asof(bound) else {}
 
     def _operator(self, bound: Bound, options: Options) -> AsofSlabs | JoinSlabs:
         empty = tuple(self.intake.nothing(name) for name in self._names)
-        if isinstance(bound.node, Asof):
+        if _asof(bound):
             return AsofSlabs(bound, self.shown, empty)
         return JoinSlabs(bound, self.shown, empty, ranges=self.threads, index=options.index,
                          cache_dir=options.cache_dir, plain=options.plain)  # fmt: skip
@@ -143,7 +161,7 @@ class _Bounded:
     def _slabs(self) -> Iterator[tuple[dict[str, Rows], int]]:
         rows = ASOF_ROWS if isinstance(self.operator, AsofSlabs) else SLAB_ROWS
         left = 0  # rows that the last release could not give
-        for _ in pushed.pulled(self._query, self._feeds, self.intake):
+        for _ in pushed.pulled(self._query, self._feeds, self.intake, self._coded):
             enough = max(rows, 2 * self.operator.held)
             if self.intake.held >= left + enough or self.intake.held_bytes >= SLAB_BYTES:
                 yield self.intake.released()
