@@ -53,6 +53,8 @@ class JoinSlabs:
 
     def jobs(self, ready: tuple[Rows, Rows], frontier: int) -> Iterator[Callable[[], Iterator[pa.RecordBatch]]]:
         """What finds and makes the results of a slab, in order: a job a range."""
+        if not any(map(len, ready)):
+            return
         old = tuple(map(len, self.kept))
         sides = tuple(joined([kept, rows]) for kept, rows in zip(self.kept, ready, strict=True))
         order = interleaved(ready[0].ts, ready[1].ts)
@@ -116,5 +118,5 @@ def _cuts(rows: int, work: np.ndarray, ranges: int, few: int) -> list[int]:
     """Where ranges of about the same work begin, and where the last one ends. `work` has a number for each STRIDE rows."""
     ranges = max(1, min(ranges, rows // few))
     done = np.cumsum(work)
-    inner = np.searchsorted(done, done[-1] * np.arange(1, ranges) / ranges) * STRIDE if rows else []
+    inner = np.searchsorted(done, done[-1] * np.arange(1, ranges) / ranges) * STRIDE
     return sorted({0, rows, *(int(at) for at in inner)})

@@ -32,7 +32,7 @@ from plait.schema import is_text
 from plait.threads import feeds as pushed
 from plait.threads.bounded.asof import AsofSlabs
 from plait.threads.bounded.intake import Intake, Rows
-from plait.threads.bounded.join import JoinSlabs
+from plait.threads.bounded.join import FEW, JoinSlabs
 from plait.threads.bounded.results import Shown
 from plait.threads.bounded.side_by_side import SideBySide
 from plait.threads.input.intake import StreamIntake
@@ -55,7 +55,7 @@ def table(query: Query, data: Any, **options: Any) -> pa.Table:
     bound = _bound(query, feeds)
     if refusal(bound, options) is not None:
         return pushed.table_of(query, feeds, **options)
-    run = _Bounded(query, bound, feeds, options)
+    run = Slabs(query, bound, feeds, options)
     return pa.Table.from_batches(list(run.batches()), run.shown.schema)
 
 
@@ -66,7 +66,7 @@ def batches(query: Query, data: Any, **options: Any) -> Iterator[pa.RecordBatch]
     if refusal(bound, options) is not None:
         yield from pushed.batches_of_feeds(query, feeds, **options)
     else:
-        yield from _Bounded(query, bound, feeds, options).batches()
+        yield from Slabs(query, bound, feeds, options).batches()
 
 
 def _bound(query: Query, feeds: Mapping[str, Feed]) -> Bound:
@@ -122,10 +122,12 @@ def _asof(bound: Bound) -> bool:
     return isinstance(bound.node, Asof)
 
 
-class _Bounded:
-    """One run."""
+class Slabs:
+    """One run, of a query that `refusal` does not refuse."""
 
-    def __init__(self, query: Query, bound: Bound, feeds: Mapping[str, Feed], given: Mapping[str, Any]) -> None:
+    def __init__(self, query: Query, bound: Bound, feeds: Mapping[str, Feed], given: Mapping[str, Any], *,
+                 rows: int | None = None, few: int = FEW) -> None:  # fmt: skip
+        """`rows` of a slab, and tuples of a range at least: other numbers than the usual ones are for tests."""
         options = Options(**{"pending": pushed.PENDING, **given})
         steps(rooted(query), options)  # what can't be asked for is refused here
         schemas = {name: plain_schema(feed.schema, f"Stream {name!r}") for name, feed in feeds.items()}
@@ -134,14 +136,15 @@ class _Bounded:
         self._names = [str(each.node.name) for each in bound.inputs]
         left, right = (self.intake.intakes[name] for name in self._names)
         self.shown = Shown(bound, (left, right), keys=options.keys)
-        self.operator = self._operator(bound, options)
+        self.operator = self._operator(bound, options, few)
+        self._rows = rows or (ASOF_ROWS if _asof(bound) else SLAB_ROWS)
         self._coded = {name: coded(each) for name, each in self.intake.intakes.items()} if _asof(bound) else {}
 
-    def _operator(self, bound: Bound, options: Options) -> AsofSlabs | JoinSlabs:
+    def _operator(self, bound: Bound, options: Options, few: int) -> AsofSlabs | JoinSlabs:
         empty = tuple(self.intake.nothing(name) for name in self._names)
         if _asof(bound):
             return AsofSlabs(bound, self.shown, empty)
-        return JoinSlabs(bound, self.shown, empty, ranges=self.threads, index=options.index,
+        return JoinSlabs(bound, self.shown, empty, ranges=self.threads, few=few, index=options.index,
                          cache_dir=options.cache_dir, plain=options.plain)  # fmt: skip
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -159,10 +162,9 @@ class _Bounded:
         pushed.tell_late(late)
 
     def _slabs(self) -> Iterator[tuple[dict[str, Rows], int]]:
-        rows = ASOF_ROWS if isinstance(self.operator, AsofSlabs) else SLAB_ROWS
         left = 0  # rows that the last release could not give
         for _ in pushed.pulled(self._query, self._feeds, self.intake, self._coded):
-            enough = max(rows, 2 * self.operator.held)
+            enough = max(self._rows, 2 * self.operator.held)
             if self.intake.held >= left + enough or self.intake.held_bytes >= SLAB_BYTES:
                 yield self.intake.released()
                 left = self.intake.held
