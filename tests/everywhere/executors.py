@@ -69,7 +69,7 @@ def bounded(query: plait.Query, data: Data, _: Any) -> pa.Table:
 
 
 def bounded_in_slabs(query: plait.Query, data: Data, _: Any) -> pa.Table:
-    """The same in slabs of three rows or more, ranges of one and chunks of two: what can't be had in slabs comes as `run` has it."""
+    """The same in slabs of three rows or more, ranges of one and chunks of two; what can't be had in slabs as `run` has it."""
     options = {"plain": True, "workers": 2}
     found = in_slabs(query, feeds_of(query, data, lambda: 2), options, rows=3)
     return query.run(data, **options) if found is None else found

@@ -41,9 +41,7 @@ def under_codes(file: DataFile) -> frozenset[str]:
         return frozenset(found)
 
 
-def read(
-    file: DataFile, schema: pa.Schema, batch_rows: int, coded: frozenset[str] = frozenset()
-) -> Iterator[Chunk]:
+def read(file: DataFile, schema: pa.Schema, batch_rows: int, coded: frozenset[str] = frozenset()) -> Iterator[Chunk]:
     """The file's rows in the schema, which its footer has been found to fit; these columns as dictionaries."""
     row = 0
     wanted = pa.schema([f.with_type(pa.dictionary(pa.int32(), f.type)) if f.name in coded else f for f in schema])

@@ -260,7 +260,7 @@ class Gatherer:
 def row_keys(
     intakes: tuple[StreamIntake, StreamIntake], rows: tuple[pa.Table | None, ...], n: int
 ) -> tuple[pa.Array, pa.Array]:
-    """Of each result its left and its right row's key, the empty one where there is no row. A table is None if there is none at all."""
+    """Of each result its left and its right row's key, the empty one where there is no row. A table is None if there are none."""
     nobody = pa.scalar(b"", pa.binary())
     left, right = (
         pa.repeat(nobody, n) if table is None else pc.fill_null(full_key(intakes[side], side, table, n), nobody)

@@ -1,12 +1,14 @@
-"""As-of over stretches of both sides: which right tuple each left one finds, when that is decided, and what must be kept for later.
+"""As-of over stretches of both sides: which right tuple each left one finds, when that is decided, and what must be kept.
 
-A *stretch* is all tuples of both sides below a frontier that a later tuple, or one that waits, can still have to do with. Left ones
-are in total order, and so are right ones. Spark's cells have a stretch a batch (`spark/cell/asof`), bounded runs one a slab
+A *stretch* is all tuples of both sides below a frontier that a later tuple, or one that waits, can still have to do with. Left
+ones are in total order, and so are right ones. Spark's cells have a stretch a batch (`spark/cell/asof`), bounded runs one a slab
 (`threads/bounded/asof`). Workers on threads take tuples one by one instead (`threads/join/asof`).
 
-Backward every left tuple is decided at once. Forward and nearest it is decided at a moment that may lie at or above the frontier:
-it then waits, and is in the next stretch again. A right tuple must be kept if it is the last one of its code, since it lies behind
-left tuples to come; and nearest if it lies behind one that waits.
+Backward every left tuple is decided at once. Forward and nearest it is decided at a moment that may lie at or above the
+frontier: it then waits, and is in the next stretch again. A right tuple must be kept if it is the last one of its code, since it
+lies behind left tuples to come; and nearest if it lies behind one that waits.
+
+tests/core/join/test_asof.py holds it against all pairs.
 """
 
 from __future__ import annotations
@@ -28,8 +30,8 @@ _NONE = np.zeros(0, np.int64)
 class Sides:
     """Both sides of a stretch, int64 arrays by tuple.
 
-    Codes are equal where all `by` values are, from 0 on; -1 equals nothing. `own` is the place of a left tuple itself on the right
-    side, where both are one stream, and -1 where it is not there. `codes` is above all codes.
+    Codes are equal where all `by` values are, from 0 on; -1 equals nothing. `own` is the place of a left tuple itself on the
+    right side, where both are one stream, and -1 where it is not there. `codes` is above all codes.
     """
 
     left_ts: np.ndarray
@@ -134,4 +136,5 @@ def _moments(ts: np.ndarray, later: np.ndarray) -> np.ndarray:
             why="a ts this near to the end of time, and a reach this long, have a sum that can't be counted",
             do="Use a shorter within=, or leave such tuples out",
         )
-    return ts + later
+    moments: np.ndarray = ts + later
+    return moments

@@ -58,7 +58,8 @@ class Segment:
 
     def expect(self, rows: int) -> None:
         """Room for so many rows in all; before any has come."""
-        assert self.end == 0 and len(self.columns) == 1
+        assert self.end == 0, "rows are there"
+        assert len(self.columns) == 1, "rows were there"
         self.columns = {"ts": np.empty(max(MIN_CAPACITY, rows), np.int64)}
 
     def _move(self, size: int) -> None:

@@ -1,7 +1,7 @@
 """As-of over whole stretches: of each left tuple the right one behind it, or ahead of it, in one pass over both sides.
 
-Both sides are in total order. A pass keeps in `last`, by code, the place of the right tuple that it met last, and in `other` that of
-the one before; a code below 0 equals nothing. So a tuple costs a look-up in a table of as many words as there are codes.
+Both sides are in total order. A pass keeps in `last`, by code, the place of the right tuple that it met last, and in `other` that
+of the one before; a code below 0 equals nothing. So a tuple costs a look-up in a table of as many words as there are codes.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ NONE = -1
 def look_back(left_ts, left_code, own, right_ts, right_code, exact, within, last, other, out) -> None:  # type: ignore[no-untyped-def]
     """Into `out` the place of the last right tuple at or before each left one (before it, unless `exact`); NONE if there is none.
 
-    `own` is the place of the left tuple itself on the right side, which is no candidate; NONE if it is not there. `within`: how far
-    away it may be, below 0 if it does not matter. `last` and
-    `other` are NONE at first; at the end `last` has the last right tuple of each code: all of them were passed.
+    `own` is the place of the left tuple itself on the right side, which is no candidate; NONE if it is not there. `within`: how
+    far away it may be, below 0 if it does not matter. `last` and `other` are NONE at first; at the end `last` has the last right
+    tuple of each code: all of them were passed.
     """
     r, n = 0, len(right_ts)
     for i in range(len(left_ts)):

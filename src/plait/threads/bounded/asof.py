@@ -1,7 +1,7 @@
 """As-of over slabs: a pass over both sides finds partners (`core.join.asof`), other threads make rows of them.
 
-Between two slabs there are kept the right rows that a left one to come may name, and the left rows that wait; a `by` value has one
-number for the whole run.
+Between two slabs there are kept the right rows that a left one to come may name, and the left rows that wait; a `by` value has
+one number for the whole run.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """The sources of a bounded run: what comes is judged as a push is, waits for the frontier, and is released in total order.
 
-It stands where a `Run` stands for who pulls the feeds (`threads.feeds.pulled`), so lanes are pulled in the same order, and the first
-row that is refused is the same one, told in the same words. Behind it there is no gate: tuples wait in the batches that they came in,
-and all that lie below the frontier are released at once, as a slab.
+It stands where a `Run` stands for who pulls the feeds (`threads.feeds.pulled`), so lanes are pulled in the same order, and the
+first row that is refused is the same one, told in the same words. Behind it there is no gate: tuples wait in the batches that
+they came in, and all that lie below the frontier are released at once, as a slab.
 
-Invariant: a slab holds every tuple below the frontier that was not in one before, in the order (ts, source, seq) of its stream. So
-slabs one after another are the stream. Held by tests/threads/bounded/test_intake.py.
+Invariant: a slab holds every tuple below the frontier that was not in one before, in the order (ts, source, seq) of its stream.
+So slabs one after another are the stream. Held by tests/threads/bounded/test_intake.py.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NARROW = 1 << 30
 
 @dataclass(frozen=True)
 class Rows:
-    """Tuples of one stream in total order: their columns, and their times as int64. With keys the columns of `EXTRA` come last."""
+    """Tuples of one stream in total order: their columns, and their times as int64. With keys those of `EXTRA` come last."""
 
     table: pa.Table
     ts: np.ndarray
@@ -65,7 +65,9 @@ def one_after_another(parts: list[Rows]) -> Rows:
         return parts[0]
     tables = [part.table for part in parts]
     if any(table.schema.types != tables[0].schema.types for table in tables):
-        tables = [pa.Table.from_batches(map(plain_batch, table.to_batches()), plain_schema(table.schema)) for table in tables]
+        tables = [
+            pa.Table.from_batches(map(plain_batch, table.to_batches()), plain_schema(table.schema)) for table in tables
+        ]
     return Rows(pa.concat_tables(tables), np.concatenate([part.ts for part in parts]))
 
 
@@ -205,7 +207,7 @@ class Intake:
             who = "nobody" if holder is None else told(*holder.who)
             raise stuck(f"{told(intake.stream.name, inlet.name)} has {self._pending} tuples", who, at)
 
-    def close(self, stream: str, source: SourceName | None) -> None:
+    def close(self, stream: str, source: SourceName | None = None) -> None:
         """End one source, or with None all of the stream's."""
         intake = self.intakes[stream]
         if source is None:
@@ -232,7 +234,9 @@ class Intake:
 
     def _of_stream(self, intake: StreamIntake, below: int) -> Rows:
         """Sources one after another by rank, then by ts: a sort that leaves equal ones as they are makes the order whole."""
-        tables, times, came = [], [], 0
+        tables: list[pa.Table] = []
+        times: list[np.ndarray] = []
+        came = 0
         for inlet in sorted(intake.inlets.values(), key=lambda each: each.rank):
             before = len(times)
             lined = self._lined.get(inlet)

@@ -1,11 +1,12 @@
 """Joins over slabs: event time is cut into ranges that overlap by the window and run side by side.
 
-A range is a stretch of the merged order. Its tuples are triggers; what they may meet begins `reach` before its first one. So a range
-has a window of its own (`core.join.window`): rows before it enter, and find nothing; its own enter, and find their partners. A pair is
-found in the range of its later tuple and in no other. Ranges one after another give the results of the slab in result order.
+A range is a stretch of the merged order. Its tuples are triggers; what they may meet begins `reach` before its first one. So a
+range has a window of its own (`core.join.window`): rows before it enter, and find nothing; its own enter, and find partners.
+A pair is found in the range of its later tuple and in no other. Ranges one after another give the results of the slab in result
+order.
 
-An example: within 10, triggers at 0 to 99 in two ranges. The second begins at 50; rows of 40 to 49 enter its window first. The pair
-(45, 52) is its, (39, 48) is the first one's.
+An example: within 10, triggers at 0 to 99 in two ranges. The second begins at 50; rows of 40 to 49 enter its window first. The
+pair (45, 52) is its, (39, 48) is the first one's.
 
 Between two slabs the rows are kept that tuples at the frontier may meet.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -59,10 +61,11 @@ class JoinSlabs:
         sides = tuple(joined([kept, rows]) for kept, rows in zip(self.kept, ready, strict=True))
         order = interleaved(ready[0].ts, ready[1].ts)
         cuts = _cuts(len(order), self._work(order, sides, old), self._ranges, self._few)
-        self.kept = tuple(rows.since(self._first(s, sides, frontier)) for s, rows in enumerate(sides))
+        left, right = (rows.since(self._first(s, sides, frontier)) for s, rows in enumerate(sides))
+        self.kept = left, right
         # Of each tuple of the slab, how many of either side come before it.
         rights = np.concatenate([[0], np.cumsum(order, dtype=np.int64)])
-        for first, last in zip(cuts, cuts[1:], strict=False):
+        for first, last in pairwise(cuts):
             begin = old[0] + first - int(rights[first]), old[1] + int(rights[first])
             yield partial(self._range, sides, order[first:last], begin)
 
@@ -73,7 +76,7 @@ class JoinSlabs:
         return int(np.searchsorted(sides[side].ts, self._reach.first(1 - side, ts), "left"))
 
     def _work(self, order: np.ndarray, sides: tuple[Rows, ...], old: tuple[int, ...]) -> np.ndarray:
-        """What tuples of a slab cost, about, a number for each STRIDE of them: one for each, and its share of what it may meet."""
+        """What tuples of a slab cost, about, a number for each STRIDE of them: one for each, and its share of what it meets."""
         at = np.arange(0, len(order), STRIDE)
         rights = np.cumsum(np.add.reduceat(order, at, dtype=np.int64)) - np.add.reduceat(order, at, dtype=np.int64)
         met = np.zeros(len(at))

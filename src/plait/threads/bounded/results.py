@@ -66,10 +66,14 @@ class Shown:
             return None
         return taken(rows.table, places) if not missing.any() else taken_or_null(rows.table, places, missing)
 
-    def _batch(self, ts: np.ndarray, rows: tuple[pa.Table, pa.Table | None], by_left: np.ndarray | None) -> pa.RecordBatch:
+    def _batch(
+        self, ts: np.ndarray, rows: tuple[pa.Table, pa.Table | None], by_left: np.ndarray | None
+    ) -> pa.RecordBatch:
         n, columns = len(ts), [pa.array(ts)]
         for table, side in zip(rows, self._bound.inputs, strict=True):
-            columns += [pa.nulls(n, f.type) for f in side.schema] if table is None else table.columns[: len(side.schema)]
+            columns += (
+                [pa.nulls(n, f.type) for f in side.schema] if table is None else table.columns[: len(side.schema)]
+            )
         arrays: list[Any] = [as_array(c, f.type) for c, f in zip(columns, self._bound.made, strict=True)]
         if self._keys:
             arrays.append(self._key(ts, rows, by_left))
@@ -89,8 +93,8 @@ class Shown:
 
 
 def taken_or_null(table: pa.Table, places: np.ndarray, missing: np.ndarray) -> pa.Table:
-    """Rows by their places, NULLs where they are missing. Numbers go by NumPy, which is several times as fast as Arrow here, and all
-    columns of them share one bitmap.
+    """Rows by their places, NULLs where they are missing. Numbers go by NumPy: it takes half of Arrow's time where there are
+    NULLs, and all columns of them share one bitmap.
     """
     at, by_arrow = np.where(missing, 0, places), pa.array(places, mask=missing)
     bitmap = pa.py_buffer(np.packbits(~missing, bitorder="little"))

@@ -2,12 +2,13 @@
 
     lanes -> intake (judged, in total order) -> slabs -> jobs side by side -> batches in result order
 
-One thread pulls the lanes and cuts slabs; others find partners and make rows. What can't go this way (`refusal` says why) goes the way
-of a run that is pushed (`threads.feeds`), with the same results.
+One thread pulls the lanes and cuts slabs; others find partners and make rows. What can't go this way (`refusal` says why) goes
+the way of a run that is pushed (`threads.feeds`), with the same results.
 
-Memory: a slab of SLAB_ROWS rows or SLAB_BYTES bytes, or of twice what the operator keeps if that is more; as many slabs as there may
-be open jobs of, two at least; of each job AHEAD batches of results. How long the data are does not matter: held by
-tests/threads/bounded/test_memory.py.
+Memory: a slab ends with SLAB_ROWS rows (ASOF_ROWS of an as-of join) or SLAB_BYTES bytes; but it has at least twice the rows that
+the operator keeps from slab to slab: of a join its window, of an as-of join the last row of each value. Twice as many jobs as
+threads may be open, which hold their slabs, and each is ahead of who reads by AHEAD batches. How long the data are does not
+matter (tests/threads/bounded/test_memory.py).
 """
 
 from __future__ import annotations
@@ -103,7 +104,10 @@ def described(bound: Bound) -> str:
         return f"query.run: pushed to the threads above: {why}"
     if _asof(bound):
         return "query.run: slabs of input in total order, one pass each: the input is bounded, so no gate is needed"
-    return "query.run: slabs of input, cut into ranges that overlap by the window, side by side: the input is bounded, so no gate is needed"
+    return (
+        "query.run: slabs of input, cut into ranges that overlap by the window, side by side: the input is bounded, so no gate "
+        "is needed"
+    )
 
 
 def coded(intake: StreamIntake) -> frozenset[str]:
@@ -141,7 +145,8 @@ class Slabs:
         self._coded = {name: coded(each) for name, each in self.intake.intakes.items()} if _asof(bound) else {}
 
     def _operator(self, bound: Bound, options: Options, few: int) -> AsofSlabs | JoinSlabs:
-        empty = tuple(self.intake.nothing(name) for name in self._names)
+        left, right = (self.intake.nothing(name) for name in self._names)
+        empty = left, right
         if _asof(bound):
             return AsofSlabs(bound, self.shown, empty)
         return JoinSlabs(bound, self.shown, empty, ranges=self.threads, few=few, index=options.index,
