@@ -129,12 +129,11 @@ def _chosen(node: Asof, sides: Sides, ahead: np.ndarray, behind: np.ndarray) -> 
 
 def _moments(ts: np.ndarray, later: np.ndarray) -> np.ndarray:
     """When results are decided."""
-    beyond = np.flatnonzero(ts > AFTER_ALL - later)
-    if len(beyond):
+    if (ts > AFTER_ALL - later).any():
         raise DataError(
-            f"A result's ts, {int(ts[beyond[0]])} + {int(later[beyond[0]])}, lies beyond 64 bits",
-            why="a ts this near to the end of time, and a reach this long, have a sum that can't be counted",
-            do="Use a shorter within=, or leave such tuples out",
+            "A result's 'ts' lies beyond 64 bits",
+            why="a ts this near to the end of time, and a window this long, have a sum that can't be counted",
+            do="Use a shorter window, or leave such tuples out",
         )
     moments: np.ndarray = ts + later
     return moments

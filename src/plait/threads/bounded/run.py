@@ -23,6 +23,7 @@ from plait import connectors
 from plait.connectors.contract import Feed
 from plait.core.join.reach import reach_of
 from plait.encodings import plain_schema
+from plait.errors import PlaitError
 from plait.order import BEFORE_ALL
 from plait.query.base import Query
 from plait.query.bind import Bound, bind
@@ -158,10 +159,14 @@ class Slabs:
             for source in names:
                 self.intake.heartbeat(name, source, BEFORE_ALL)
         with SideBySide(self.threads) as jobs:
-            for ready, frontier in self._slabs():
-                for job in self.operator.jobs((ready[self._names[0]], ready[self._names[1]]), frontier):
-                    jobs.put(job)
-                    yield from jobs.taken(2 * self.threads)
+            try:
+                for ready, frontier in self._slabs():
+                    for job in self.operator.jobs((ready[self._names[0]], ready[self._names[1]]), frontier):
+                        jobs.put(job)
+                        yield from jobs.taken(2 * self.threads)
+            except PlaitError:
+                yield from jobs.taken(0)  # the results of what was in order before the row that is refused
+                raise
             yield from jobs.taken(0)
         late = {name: sum(batch.num_rows for batch in each.late) for name, each in self.intake.intakes.items()}
         pushed.tell_late(late)
