@@ -144,7 +144,8 @@ class Query(RowCalls):
                 C stream and columns (a DuckDB relation), a dict of columns, or the path of a file or folder of Parquet, CSV or
                 JSON lines, or a pattern of paths. For a stream of several sources that no column names: a list of tables, or
                 a dict by source. For a query of one stream its data alone will do.
-            engine: "threads", or "reference": slow, and the definition. "auto" is threads.
+            engine: "auto" runs on threads, as-of and inner joins over time in slabs, others as they are pushed. "threads": all as
+                they are pushed. "reference": slow, and the definition.
             **options: On threads those of `on_threads`. The reference has `order` and `keys`.
 
         Returns:

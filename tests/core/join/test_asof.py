@@ -113,7 +113,7 @@ def test_what_no_left_tuple_can_name_any_more_is_not_kept() -> None:
 def test_a_moment_beyond_64_bits_is_refused() -> None:
     given, last = node("forward", 2**62, exact=True, how="left", one_stream=False), np.array([2**62])
     none = np.zeros(0, np.int64)
-    with pytest.raises(DataError, match="A result's 'ts' lies beyond 64 bits.*Use a shorter window"):
+    with pytest.raises(DataError, match=r"A result's 'ts' lies beyond 64 bits.*Use a shorter window"):
         decided(given, Sides(last, np.array([0]), none, none, 1), AFTER_ALL)
     found = decided(given, Sides(last - 1, np.array([0]), none, none, 1), AFTER_ALL)
     assert found.ts.tolist() == [2**63 - 1]

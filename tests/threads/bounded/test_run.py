@@ -1,9 +1,10 @@
-"""`query.run` in slabs: the reference's answer however data are cut, in files and tables; the same errors as a run that is pushed."""
+"""`query.run` in slabs: the reference's answer however data are cut, in files and tables; errors as of a run that is pushed."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +93,7 @@ def test_files_of_any_cut_are_the_same(seed: int, tmp_path: Path) -> None:
             rows = rows.take(moved)
         (tmp_path / name).mkdir()
         cuts = [0, *sorted(dice.integers(0, 800, 2).tolist()), 800]
-        for k, (begin, end) in enumerate(zip(cuts, cuts[1:], strict=False)):
+        for k, (begin, end) in enumerate(pairwise(cuts)):
             pq.write_table(
                 rows.slice(begin, end - begin), tmp_path / name / f"{k}.parquet", use_dictionary=bool(dice.integers(3)),
                 row_group_size=int(dice.choice([50, 1000])),
@@ -142,22 +143,21 @@ def test_pandas_and_polars_find_the_same(direction: str, tmp_path: Path) -> None
         pq.write_table(rows, tmp_path / f"{name}.parquet")
     query = plait.asof(A, B, by="k", within=40, direction=direction)
     found = query.run({name: str(tmp_path / f"{name}.parquet") for name in "ab"}).sort_by("n")
-    frames = left.to_pandas(), right.to_pandas()
-    judged = pd.merge_asof(*frames, on="ts", by="k", tolerance=40, direction=direction)  # type: ignore[call-overload]
-    if direction != "nearest":
-        assert (
-            found["m"]
-            .to_pandas()
-            .astype("Int64")
-            .equals(judged.sort_values("n")["m"].astype("Int64").reset_index(drop=True))
-        )
-    polars = pl.from_arrow(left).join_asof(pl.from_arrow(right), on="ts", by="k", tolerance=40, strategy=direction)  # type: ignore
-    distance = lambda ts, other: None if other is None else abs(ts - other)  # noqa: E731
-    theirs = polars.sort("n")["m"].to_list()
     times = right["ts"].to_pylist()
-    assert [distance(ts, None if m is None else times[m]) for ts, m in zip(found["a_ts"].to_pylist(), found["m"].to_pylist(), strict=True)] == [
-        distance(ts, None if m is None else times[m]) for ts, m in zip(polars.sort("n")["ts"].to_list(), theirs, strict=True)
-    ]  # fmt: skip
+
+    def distances(ts: list[int], partners: list[int | None]) -> list[int | None]:
+        return [None if m is None else abs(at - times[m]) for at, m in zip(ts, partners, strict=True)]
+
+    mine = distances(left["ts"].to_pylist(), found["m"].to_pylist())
+    frames = left.to_pandas(), right.to_pandas()
+    pandas = pd.merge_asof(*frames, on="ts", by="k", tolerance=40, direction=direction).sort_values("n")["m"]  # type: ignore[call-overload]
+    polars = pl.from_arrow(left).join_asof(  # type: ignore[union-attr]
+        pl.from_arrow(right), on="ts", by="k", tolerance=40, strategy=direction, check_sortedness=False  # type: ignore[arg-type]
+    )  # fmt: skip
+    for theirs in (pandas.astype("Int64").replace({pd.NA: None}).tolist(), polars.sort("n")["m"].to_list()):
+        if direction != "nearest":
+            assert found["m"].to_pylist() == theirs
+        assert mine == distances(left["ts"].to_pylist(), theirs)
 
 
 # --- which way ----------------------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ def test_pandas_and_polars_find_the_same(direction: str, tmp_path: Path) -> None
 
 def why(query: plait.Query, **options: Any) -> str | None:
     schema = DATA["a"].schema
-    return bounded.refusal(bind(query, {name: schema for name in query.streams()}), options)
+    return bounded.refusal(bind(query, dict.fromkeys(query.streams(), schema)), options)
 
 
 @pytest.mark.parametrize(("query", "options", "words"), [

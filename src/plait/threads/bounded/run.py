@@ -48,7 +48,7 @@ ASOF_ROWS = 1 << 18  # an as-of join keeps little from slab to slab, so short on
 SLAB_BYTES = 1 << 28
 
 #: Options of `on_threads` that mean something without its workers and its gate.
-OWN = ("workers", "order", "keys", "index", "cache_dir", "plain")
+OWN = ("workers", "order", "keys", "index", "pending", "cache_dir", "plain")
 
 
 def table(query: Query, data: Any, **options: Any) -> pa.Table:
