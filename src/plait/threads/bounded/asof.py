@@ -24,18 +24,21 @@ from plait.threads.bounded.results import MOST, Shown
 
 #: Results that one job makes: enough for its start not to count.
 _JOB = 2 * MOST
+_NONE = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True)
 class _Coded:
-    """Rows, the number of each one's `by` values, and its own number in its stream."""
+    """Rows, the number of each one's `by` values, and its own number in its stream, where both sides are one."""
 
     rows: Rows
     codes: np.ndarray
     numbers: np.ndarray
 
     def at(self, places: np.ndarray) -> _Coded:
-        return _Coded(self.rows.at(places), self.codes[places], self.numbers[places])
+        return _Coded(
+            self.rows.at(places), self.codes[places], self.numbers[places] if len(self.numbers) else self.numbers
+        )
 
 
 class AsofSlabs:
@@ -47,8 +50,7 @@ class AsofSlabs:
         schemas = [i.schema for i in bound.inputs]
         self._numbers = KeyNumbers([compared_as(*(s.field(c).type for s, c in zip(schemas, pair, strict=True)))
                                     for pair in self.node.by])  # fmt: skip
-        none = np.zeros(0, np.int64)
-        self.undecided, self.latest = (_Coded(rows, none, none) for rows in empty)
+        self.undecided, self.latest = (_Coded(rows, _NONE, _NONE) for rows in empty)
         self._came, self._codes = [0, 0], 0 if self.node.by else 1
 
     @property
@@ -74,7 +76,7 @@ class AsofSlabs:
         """What was kept of a side, and then what has come."""
         codes = self._numbers.of([rows.table.column(pair[side]) for pair in self.node.by], len(rows))
         self._codes = max(self._codes, 1 + int(codes.max(initial=-1)))
-        numbers = np.arange(self._came[side], self._came[side] + len(rows))
+        numbers = np.arange(self._came[side], self._came[side] + len(rows)) if self.node.one_stream else _NONE
         self._came[side] += len(rows)
         # Left rows that are all results, one after another, may stay in their pieces: nobody takes them by their places.
         taken = side == 1 or self.node.waits or self.node.how == "inner"

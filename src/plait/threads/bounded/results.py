@@ -74,7 +74,7 @@ class Shown:
             columns += (
                 [pa.nulls(n, f.type) for f in side.schema] if table is None else table.columns[: len(side.schema)]
             )
-        arrays: list[Any] = [as_array(c, f.type) for c, f in zip(columns, self._bound.made, strict=True)]
+        arrays: list[Any] = [_plain(c, f.type) for c, f in zip(columns, self._bound.made, strict=True)]
         if self._keys:
             arrays.append(self._key(ts, rows, by_left))
         made = pa.RecordBatch.from_arrays(arrays, schema=self._plain)
@@ -90,6 +90,12 @@ class Shown:
             return keys.nest(left, right, n=n)
         trigger = pa.array(by_left)
         return keys.nest(pc.if_else(trigger, left, right), pc.if_else(trigger, right, left), n=n)
+
+
+def _plain(column: Any, kind: pa.DataType) -> pa.Array:
+    """A column in one piece, as this type; what is under codes by taking entries, which is quicker than Arrow's cast."""
+    found = one_piece(column)
+    return as_array(found.dictionary.take(found.indices) if pa.types.is_dictionary(found.type) else found, kind)
 
 
 def taken_or_null(table: pa.Table, places: np.ndarray, missing: np.ndarray) -> pa.Table:

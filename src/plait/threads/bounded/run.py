@@ -14,6 +14,7 @@ matter (tests/threads/bounded/test_memory.py).
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -22,7 +23,8 @@ import pyarrow as pa
 from plait import connectors
 from plait.connectors.contract import Feed
 from plait.core.join.reach import reach_of
-from plait.encodings import plain_schema
+from plait.core.metrics import Metrics
+from plait.encodings import plain_batch, plain_schema
 from plait.errors import PlaitError
 from plait.order import BEFORE_ALL
 from plait.query.base import Query
@@ -73,6 +75,15 @@ def batches(query: Query, data: Any, **options: Any) -> Iterator[pa.RecordBatch]
 
 def _bound(query: Query, feeds: Mapping[str, Feed]) -> Bound:
     return bind(rooted(query), {name: feed.schema for name, feed in feeds.items()})
+
+
+def slabs(query: Query, feeds: Mapping[str, Feed], **options: Any) -> Slabs | None:
+    """A run over feeds whose sources are all known before a row is read; None if it has to be pushed."""
+    bound = _bound(query, feeds)
+    streams = query.streams().values()
+    if refusal(bound, options) or any(s.source_column is not None and s.declared() is None for s in streams):
+        return None
+    return Slabs(query, bound, feeds, options)
 
 
 def refusal(bound: Bound, options: Mapping[str, Any]) -> str | None:
@@ -143,6 +154,7 @@ class Slabs:
         self.shown = Shown(bound, (left, right), keys=options.keys)
         self.operator = self._operator(bound, options, few)
         self._rows = rows or (ASOF_ROWS if _asof(bound) else SLAB_ROWS)
+        self._given, self._began = 0, time.monotonic()
         self._coded = {name: coded(each) for name, each in self.intake.intakes.items()} if _asof(bound) else {}
 
     def _operator(self, bound: Bound, options: Options, few: int) -> AsofSlabs | JoinSlabs:
@@ -155,6 +167,34 @@ class Slabs:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """All results. Rows that were dropped as late are told in a warning at the end."""
+        yield from self.results()
+        pushed.tell_late(self._dropped())
+
+    def results(self) -> Iterator[pa.RecordBatch]:
+        """The same without the warning."""
+        for batch in self._results():
+            self._given += batch.num_rows
+            yield batch
+
+    def late(self, stream: str) -> pa.Table:
+        """Rows of a stream that were dropped as late."""
+        intake = self.intake.intakes[stream]
+        return pa.Table.from_batches([plain_batch(batch) for batch in intake.late], intake.schema)
+
+    def _dropped(self) -> dict[str, int]:
+        return {name: sum(batch.num_rows for batch in each.late) for name, each in self.intake.intakes.items()}
+
+    def metrics(self) -> Metrics:
+        """What can be told of it by now."""
+        inlets = [inlet for intake in self.intake.intakes.values() for inlet in intake.inlets.values()]
+        newest = max((inlet.largest for inlet in inlets), default=BEFORE_ALL)
+        return Metrics(
+            rows=sum(inlet.delivered for inlet in inlets), results=self._given, late=self._dropped(),
+            behind=dict.fromkeys(self.intake.intakes, 0), frontier=self.intake.frontier,
+            newest=None if newest == BEFORE_ALL else newest, seconds=time.monotonic() - self._began,
+        )  # fmt: skip
+
+    def _results(self) -> Iterator[pa.RecordBatch]:
         for name, names in pushed.named_sources(self._query, self._feeds).items():
             for source in names:
                 self.intake.heartbeat(name, source, BEFORE_ALL)
@@ -168,8 +208,6 @@ class Slabs:
                 yield from jobs.taken(0)  # the results of what was in order before the row that is refused
                 raise
             yield from jobs.taken(0)
-        late = {name: sum(batch.num_rows for batch in each.late) for name, each in self.intake.intakes.items()}
-        pushed.tell_late(late)
 
     def _slabs(self) -> Iterator[tuple[dict[str, Rows], int]]:
         left = 0  # rows that the last release could not give
