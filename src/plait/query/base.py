@@ -38,8 +38,8 @@ EXECUTORS = {
 
 #: How an executor gives all results of bounded data: as one table, and as batches as they come.
 BOUNDED = {
-    "reference": ("plait.reference.run:table", "plait.reference.run:batches"),
     "auto": ("plait.threads.bounded.run:table", "plait.threads.bounded.run:batches"),
+    "reference": ("plait.reference.run:table", "plait.reference.run:batches"),
     "threads": ("plait.threads.feeds:table", "plait.threads.feeds:batches"),
 }
 
