@@ -153,7 +153,7 @@ class _Column:
             entries, codes = np.append(self.of(column.dictionary), -1), column.indices
             if codes.null_count:
                 codes = pc.fill_null(codes.cast(pa.int64()), -1)
-            found: np.ndarray = entries[codes.to_numpy(zero_copy_only=False)]
+            found: np.ndarray = entries.take(codes.to_numpy(zero_copy_only=False))
             return found
         if pa.types.is_null(kind):
             return np.full(len(column), -1)

@@ -45,7 +45,9 @@ class Rows:
         return len(self.ts)
 
     def at(self, places: np.ndarray) -> Rows:
-        return Rows(taken(self.table, places), self.ts[places])
+        # Of columns in pieces Arrow would copy all, for nothing.
+        table = taken(self.table, places) if len(places) else self.table.schema.empty_table()
+        return Rows(table, self.ts[places])
 
     def since(self, place: int) -> Rows:
         """Those from a place on, in memory of their own: what was before them can go."""

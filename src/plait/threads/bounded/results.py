@@ -7,6 +7,7 @@ at the same time: nothing is changed here.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from plait.threads.input.intake import EMPTY, StreamIntake
 from plait.threads.results import row_keys
 
 MOST = 1 << 16
+_SHORT = 1 << 13
 
 
 class Shown:
@@ -43,10 +45,9 @@ class Shown:
 
         `by_left`: whether the left row is the trigger; None: it always is. A slice stands for places one after another.
         """
-        n = len(places[1])
-        for first in range(0, n, MOST):
-            part = slice(first, min(first + MOST, n))
-            at = places[0]
+        at, n = places[0], len(places[1])
+        for first, last in pairwise(_cuts(n, sides[0].table, at.start) if isinstance(at, slice) else _even(n)):
+            part = slice(first, last)
             left = slice(at.start + part.start, at.start + part.stop) if isinstance(at, slice) else at[part]
             rows = self._left(sides[0], left), self._right(sides[1], places[1][part])
             times = np.maximum(sides[0].ts[left], sides[1].ts[places[1][part]]) if ts is None else ts[part]
@@ -92,6 +93,22 @@ class Shown:
         return keys.nest(pc.if_else(trigger, left, right), pc.if_else(trigger, right, left), n=n)
 
 
+def _even(n: int) -> list[int]:
+    return [*range(0, n, MOST), n]
+
+
+def _cuts(n: int, table: pa.Table, first: int) -> list[int]:
+    """Where batches of rows that follow one another begin and end: where the pieces of their columns do, if these are not short.
+
+    Then nothing is copied. `first` is the place of the first row.
+    """
+    sizes = [len(chunk) for chunk in table.column(0).chunks] if table.num_columns else []
+    if not sizes or len(table) < _SHORT * len(sizes):
+        return _even(n)
+    ends = np.cumsum(sizes) - first
+    return sorted({*_even(n), *(int(end) for end in ends if 0 < end < n)})
+
+
 def _plain(column: Any, kind: pa.DataType) -> pa.Array:
     """A column in one piece, as this type; what is under codes by taking entries, which is quicker than Arrow's cast."""
     found = one_piece(column)
@@ -102,7 +119,6 @@ def taken_or_null(table: pa.Table, places: np.ndarray, missing: np.ndarray) -> p
     """Rows by their places, NULLs where they are missing. Numbers go by NumPy: it takes half of Arrow's time where there are
     NULLs, and all columns of them share one bitmap.
     """
-    at, by_arrow = np.where(missing, 0, places), pa.array(places, mask=missing)
     bitmap = pa.py_buffer(np.packbits(~missing, bitorder="little"))
     columns = []
     for field, column in zip(table.schema, table.columns, strict=True):
@@ -110,10 +126,11 @@ def taken_or_null(table: pa.Table, places: np.ndarray, missing: np.ndarray) -> p
         coded = pa.types.is_dictionary(field.type)
         plain = values.indices if coded else values
         if plain.null_count or not (pa.types.is_primitive(plain.type) and plain.type.bit_width in (8, 16, 32, 64)):
-            columns.append(taken(pa.table({"": values}), by_arrow).column(0))
+            columns.append(taken(pa.table({"": values}), pa.array(places, mask=missing)).column(0))
             continue
         width = plain.type.bit_width // 8
         data = np.frombuffer(plain.buffers()[1], f"u{width}")[plain.offset : plain.offset + len(plain)]
-        found = pa.Array.from_buffers(plain.type, len(at), [bitmap, pa.py_buffer(data[at])], int(missing.sum()))
+        there = pa.py_buffer(data.take(places, mode="clip"))  # under a NULL anything may lie
+        found = pa.Array.from_buffers(plain.type, len(places), [bitmap, there], int(missing.sum()))
         columns.append(pa.DictionaryArray.from_arrays(found, values.dictionary) if coded else found)
     return pa.Table.from_arrays(columns, schema=pa.schema([f.with_nullable(True) for f in table.schema]))
