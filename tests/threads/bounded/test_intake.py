@@ -113,3 +113,12 @@ def test_text_too_long_for_its_offsets_gets_wider_ones(monkeypatch: pytest.Monke
     )
     assert made.schema.types == [pa.large_string(), pa.large_binary()]
     assert made["t"].to_pylist() == ["aaaa", "b"]
+
+
+def test_a_stream_of_long_text_has_results_of_its_own_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("plait.threads.bounded.intake._NARROW", 8)
+    a, b = plait.stream("a", unit="us"), plait.stream("b", unit="us")
+    rows = pa.concat_tables([pa.table({"ts": [k], "t": ["some text"]}) for k in range(5)])
+    found = plait.asof(a, b, by="t").run({"a": rows, "b": rows})
+    assert found["a_t"].type == found["b_t"].type == pa.string()
+    assert found["b_t"].to_pylist() == ["some text"] * 5
