@@ -19,7 +19,7 @@ from plait.encodings import as_array, one_piece
 from plait.query.bind import Bound
 from plait.query.identical import KEY
 from plait.query.join import Asof
-from plait.schema import taken
+from plait.schema import is_text, taken
 from plait.threads.bounded.intake import Rows
 from plait.threads.dag import carried
 from plait.threads.input.intake import EMPTY, StreamIntake
@@ -38,6 +38,8 @@ class Shown:
         own = [pa.field(KEY, pa.binary())] if keys else []
         self._plain = pa.schema([*bound.made, *own])
         self.schema = pa.schema([*bound.schema, *own])
+        self._alike = {} if keys else _alike(bound)
+        self._wanted = [at for at in range(len(bound.inputs[1].schema)) if at not in self._alike]
 
     def batches(self, ts: np.ndarray | None, sides: tuple[Rows, Rows], places: tuple[np.ndarray | slice, np.ndarray],
                 by_left: np.ndarray | None = None) -> Iterator[pa.RecordBatch]:  # fmt: skip
@@ -49,9 +51,10 @@ class Shown:
         for first, last in pairwise(_cuts(n, sides[0].table, at.start) if isinstance(at, slice) else _even(n)):
             part = slice(first, last)
             left = slice(at.start + part.start, at.start + part.stop) if isinstance(at, slice) else at[part]
-            rows = self._left(sides[0], left), self._right(sides[1], places[1][part])
+            missing = places[1][part] < 0
+            rows = self._left(sides[0], left), self._right(sides[1], places[1][part], missing)
             times = np.maximum(sides[0].ts[left], sides[1].ts[places[1][part]]) if ts is None else ts[part]
-            made = self._batch(times, rows, None if by_left is None else by_left[part])
+            made = self._batch(times, rows, missing, None if by_left is None else by_left[part])
             if made.num_rows:
                 yield made
 
@@ -60,22 +63,28 @@ class Shown:
             return rows.table.slice(places.start, places.stop - places.start)
         return taken(rows.table, places)
 
-    def _right(self, rows: Rows, places: np.ndarray) -> pa.Table | None:
-        """None if there is no row at all."""
-        missing = places < 0
+    def _right(self, rows: Rows, places: np.ndarray, missing: np.ndarray) -> pa.Table | None:
+        """None if there is no row at all. Columns whose values are the left row's are not taken."""
         if missing.all():
             return None
-        return taken(rows.table, places) if not missing.any() else taken_or_null(rows.table, places, missing)
+        table = rows.table.select(self._wanted) if self._alike else rows.table
+        return taken(table, places) if not missing.any() else taken_or_null(table, places, missing)
 
     def _batch(
-        self, ts: np.ndarray, rows: tuple[pa.Table, pa.Table | None], by_left: np.ndarray | None
+        self, ts: np.ndarray, rows: tuple[pa.Table, pa.Table | None], missing: np.ndarray, by_left: np.ndarray | None
     ) -> pa.RecordBatch:
-        n, columns = len(ts), [pa.array(ts)]
-        for table, side in zip(rows, self._bound.inputs, strict=True):
-            columns += (
-                [pa.nulls(n, f.type) for f in side.schema] if table is None else table.columns[: len(side.schema)]
-            )
-        arrays: list[Any] = [_plain(c, f.type) for c, f in zip(columns, self._bound.made, strict=True)]
+        left, fields = self._bound.inputs[0].schema, list(self._bound.made)
+        arrays: list[Any] = [
+            _plain(c, f.type) for c, f in zip([pa.array(ts), *rows[0].columns[: len(left)]], fields, strict=False)
+        ]
+        found = iter(() if rows[1] is None else rows[1].columns)
+        for at, field in enumerate(fields[1 + len(left) :]):
+            if rows[1] is None:
+                arrays.append(pa.nulls(len(ts), field.type))
+            elif at in self._alike:
+                arrays.append(_where(arrays[1 + self._alike[at]], ~missing))
+            else:
+                arrays.append(_plain(next(found), field.type))
         if self._keys:
             arrays.append(self._key(ts, rows, by_left))
         made = pa.RecordBatch.from_arrays(arrays, schema=self._plain)
@@ -91,6 +100,28 @@ class Shown:
             return keys.nest(left, right, n=n)
         trigger = pa.array(by_left)
         return keys.nest(pc.if_else(trigger, left, right), pc.if_else(trigger, right, left), n=n)
+
+
+def _alike(bound: Bound) -> dict[int, int]:
+    """Columns of text of an as-of join's right rows that equal the left row's: by place, the left column's.
+
+    Text is equal if its bytes are, so the left column's may stand for them. Of numbers this does not hold: -0.0 equals 0.0.
+    """
+    if not isinstance(bound.node, Asof):
+        return {}
+    left, right = (each.schema for each in bound.inputs)
+    pairs = [(left.get_field_index(a), right.get_field_index(b)) for a, b in bound.node.by]
+    return {b: a for a, b in pairs if is_text(left.field(a).type) and left.field(a).type == right.field(b).type}
+
+
+def _where(column: pa.Array, there: np.ndarray) -> pa.Array:
+    """The same column with NULLs where nothing is there. Its text is shared, not copied, if it begins where its memory does."""
+    if there.all():
+        return column
+    if column.offset:
+        return pc.if_else(pa.array(there), column, pa.scalar(None, column.type))
+    bitmap = pa.py_buffer(np.packbits(there, bitorder="little"))
+    return pa.Array.from_buffers(column.type, len(column), [bitmap, *column.buffers()[1:]], int((~there).sum()))
 
 
 def _even(n: int) -> list[int]:
