@@ -34,8 +34,11 @@ def data(rate: int, seconds: int) -> dict[str, pa.Table]:
     return tables(synthetic.band_join(left=rate, right=rate, seconds=seconds, seed=1))
 
 
-def duckdb_sql(r: str, s: str, *, buckets: bool, within_s: int = WITHIN_S) -> str:
-    """The join in DuckDB's SQL, of two relations. As it stands, or, as people do by hand, by square buckets."""
+def duckdb_sql(r: str, s: str, *, buckets: bool, within_s: int = WITHIN_S, ordered: bool = False) -> str:
+    """The join in DuckDB's SQL, of two relations. As it stands, or, as people do by hand, by square buckets.
+
+    `ordered`: by the later tuple of a pair, then by the earlier one, as plait's results are.
+    """
     window = f"s.ts BETWEEN r.ts - INTERVAL {within_s} SECONDS AND r.ts + INTERVAL {within_s} SECONDS"
     band = "r.x >= s.x_low AND r.x <= s.x_high AND r.y >= s.y_low AND r.y <= s.y_high"
     # As four inequalities on columns, not abs() or BETWEEN: only then does DuckDB take its range join.
@@ -52,4 +55,5 @@ def duckdb_sql(r: str, s: str, *, buckets: bool, within_s: int = WITHIN_S) -> st
         f"bounded AS (SELECT *, {around} FROM (SELECT *, {bounds} FROM {s})), "
         "s AS (SELECT *, unnest(all_y) AS by_ FROM (SELECT *, unnest(all_x) AS bx_ FROM bounded)) "
         f"SELECT * FROM r JOIN s ON r.bx = s.bx_ AND r.by = s.by_ WHERE {band} AND {window}"
+        + (" ORDER BY greatest(r.ts, s.ts), least(r.ts, s.ts)" if ordered else "")
     )

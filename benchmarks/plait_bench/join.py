@@ -7,6 +7,8 @@ of the papers are benchmarks of their own (`join-workers`, `join-balance`, `join
 - `threads_vs_duckdb`: tuples/s of the 200k benchmark, end to end from pushed batches to result batches, over those of
   DuckDB's batch join of the same tables. DuckDB gets the condition as it stands, in the form for which it takes its range
   join; with hand-made buckets (a row beside it) it is faster.
+- `run_vs_duckdb_buckets`: tuples/s of `query.run` on the same tables, which are all there, over DuckDB with buckets made by hand,
+  which reads the same Arrow tables. `run_vs_duckdb_buckets_in_order`: the same where DuckDB's result is in plait's order, too.
 - `scan_per_worker_vs_numpy`: comparisons/s of two workers that scan, a worker, over NumPy's broadcasting.
 - `scan_2_workers_vs_1`: wall-clock, inputs preloaded, so that the cores do nothing but compare.
 - `balance_cv_percent`: of comparisons by worker, the worst of ScaleJoin's three skew cases.
@@ -78,10 +80,13 @@ def run(quick: bool = False) -> dict[str, Any]:
 def _ratios(rows: Rows) -> dict[str, float]:
     by = {(row["case"], row["contender"]): row for row in rows}
     threads, duckdb = by["200k", "threads, auto"], by["200k", "duckdb range join"]
+    whole = by["200k", "run"]["tuples_per_s"]
     one, two = by["scan", "1 worker"], by["scan", "2 workers"]
     numpy, latency = by["scan", "NumPy broadcasting"], by["latency", f"threads, {LATENCY_PIECES[0]} tuples a push"]
     return {
         "threads_vs_duckdb": threads["tuples_per_s"] / duckdb["tuples_per_s"],
+        "run_vs_duckdb_buckets": whole / by["200k", "duckdb buckets"]["tuples_per_s"],
+        "run_vs_duckdb_buckets_in_order": whole / by["200k", "duckdb buckets, in order"]["tuples_per_s"],
         "scan_per_worker_vs_numpy": two["comparisons_per_s"] / 2 / numpy["comparisons_per_s"],
         "scan_2_workers_vs_1": two["comparisons_per_s"] / one["comparisons_per_s"],
         "balance_cv_percent": max(row["balance_cv_percent"] for row in rows if row["case"] == "balance"),
@@ -140,16 +145,30 @@ def _against_duckdb(whole: dict[str, pa.Table], quick: bool) -> Rows:
 
         return call
 
-    def duckdb(name: str, buckets: bool) -> Callable[[], float]:
+    def run() -> float:
+        begin = time.perf_counter()
+        made = query().run(whole)
+        spent = time.perf_counter() - begin
+        found["run"] = made.num_rows
+        same("query.run: the sequence", digests(made), digests(kept["auto"].table))
+        return spent
+
+    def duckdb(name: str, buckets: bool, ordered: bool = False) -> Callable[[], float]:
         def call() -> float:
             begin = time.perf_counter()
-            found[name] = peers.duckdb(whole, buckets=buckets)
+            found[name] = peers.duckdb(whole, buckets=buckets, ordered=ordered)
             return time.perf_counter() - begin
 
         return call
 
     times = rounds(
-        {"threads, auto": threads("auto"), "duckdb buckets": duckdb("duckdb buckets", True)}, 2 if quick else 5
+        {
+            "threads, auto": threads("auto"),
+            "run": run,
+            "duckdb buckets": duckdb("duckdb buckets", True),
+            "duckdb buckets, in order": duckdb("duckdb buckets, in order", True, ordered=True),
+        },
+        2 if quick else 5,
     )
     slow = "duckdb range join"
     times |= rounds({slow: duckdb(slow, False)}, 1 if quick else 3, warm=False)

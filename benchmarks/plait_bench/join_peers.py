@@ -18,14 +18,15 @@ from plait_bench.band import BAND, BUCKET, LEFT, RIGHT, WITHIN_S, duckdb_sql
 Tables = dict[str, pa.Table]
 
 
-def duckdb(tables: Tables, *, buckets: bool, within_s: int = WITHIN_S) -> int:
+def duckdb(tables: Tables, *, buckets: bool, within_s: int = WITHIN_S, ordered: bool = False) -> int:
     """The condition as four inequalities, by DuckDB's range join, or by hand-made buckets; all cores."""
     import duckdb
 
     with duckdb.connect() as base:
         base.register("in_r", tables[LEFT])
         base.register("in_s", tables[RIGHT])
-        rows: Any = base.sql(duckdb_sql("in_r", "in_s", buckets=buckets, within_s=within_s)).to_arrow_table()
+        asked = duckdb_sql("in_r", "in_s", buckets=buckets, within_s=within_s, ordered=ordered)
+        rows: Any = base.sql(asked).to_arrow_table()
     return len(rows)
 
 

@@ -259,9 +259,9 @@ def takeable(kind: pa.DataType) -> pa.DataType:
     return pa.large_binary() if pa.types.is_binary_view(kind) else kind
 
 
-def taken(rows: Rows, places: np.ndarray) -> Rows:
-    """Rows by their places, views of text among their columns or not."""
-    schema, at = rows.schema, pa.array(places)
+def taken(rows: Rows, places: np.ndarray | pa.Array) -> Rows:
+    """Rows by their places, views of text among their columns or not. A NULL in the place of a place gives a row of NULLs."""
+    schema, at = rows.schema, places if isinstance(places, pa.Array) else pa.array(places)
     kept = pa.schema([pa.field(field.name, takeable(field.type)) for field in schema])
     return rows.take(at) if kept.types == schema.types else rows.cast(kept).take(at).cast(schema)
 

@@ -12,7 +12,8 @@ import plait_bench
 from plait.cli.main import cli
 
 RATIOS = {
-    "threads_vs_duckdb", "scan_per_worker_vs_numpy", "scan_2_workers_vs_1", "balance_cv_percent",
+    "threads_vs_duckdb", "run_vs_duckdb_buckets", "run_vs_duckdb_buckets_in_order",
+    "scan_per_worker_vs_numpy", "scan_2_workers_vs_1", "balance_cv_percent",
     "latency_ready_p50_ms", "latency_ready_p99_ms", "skiplist_vs_ring_scalejoin", "skiplist_vs_ring_splitjoin",
 }  # fmt: skip
 

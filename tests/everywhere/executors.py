@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.errors import PythonException
 from tests.spark import feeds
+from tests.threads.bounded.slabs import feeds_of, in_slabs
 
 import plait
 from plait.order import BEFORE_ALL
@@ -61,6 +62,19 @@ def threads_compiled(query: plait.Query, data: Data, needs: Any) -> pa.Table:
     return threads(query, data, needs, workers=2, plain=False)
 
 
+def bounded(query: plait.Query, data: Data, _: Any) -> pa.Table:
+    """All rows at hand, as `query.run` takes them: in slabs where that can be, else pushed."""
+    found: pa.Table = query.run(data, plain=True)
+    return found
+
+
+def bounded_in_slabs(query: plait.Query, data: Data, _: Any) -> pa.Table:
+    """The same in slabs of three rows or more, ranges of one and chunks of two; what can't be had in slabs as `run` has it."""
+    options = {"plain": True, "workers": 2}
+    found = in_slabs(query, feeds_of(query, data, lambda: 2), options, rows=3)
+    return query.run(data, **options) if found is None else found
+
+
 def spark(query: plait.Query, data: Data, needs: tuple[Any, Path]) -> pa.Table:
     session, folder = needs
     frames: dict[str, Any] = {}
@@ -80,6 +94,8 @@ EXECUTORS = {
         Executor("reference", reference),
         Executor("threads", threads),
         Executor("threads, compiled", threads_compiled),
+        Executor("run", bounded),
+        Executor("run, small slabs", bounded_in_slabs),
         Executor("spark", spark, ("spark", "tmp_path"), raises=PythonException),
     )
 }

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import random
 import sys
 from dataclasses import dataclass, replace
 from types import ModuleType
 
 import pyarrow as pa
 import pytest
-from tests.fuzz import deliveries, judge, runner
+from tests.fuzz import bounded, deliveries, judge, runner
 from tests.fuzz.deliveries import Ways
 from tests.fuzz.feeds import Draw
 
@@ -55,6 +56,32 @@ MUTANTS = (
 )  # fmt: skip
 
 
+#: Slips in bounded runs, which the whole tables in slabs notice.
+IN_SLABS = (
+    Mutant("slabs: sources in the order of first sight", "plait.threads.bounded.intake", ("join",), 0,
+           "sorted(intake.inlets.values(), key=lambda each: each.rank)", "list(intake.inlets.values())"),
+    Mutant("slabs: tuples at the frontier are released", "plait.threads.bounded.intake", ("join", "asof"), 0,
+           'int(np.searchsorted(times, ts, "left"))', 'int(np.searchsorted(times, ts, "right"))'),
+    Mutant("slabs: ranges that do not overlap", "plait.threads.bounded.join", ("join",), 0,
+           "min(self._first(side, sides, min(starts)), begin[side])", "begin[side]"),
+    Mutant("slabs: one row of the window too few is kept", "plait.threads.bounded.join", ("join",), 0,
+           "rows.since(self._first(s, sides, frontier))",
+           "rows.since(min(self._first(s, sides, frontier) + 1, len(rows)))"),
+    Mutant("slabs: the left tuple is always the trigger", "plait.threads.bounded.join", ("join",), 0,
+           "by_left = order[pairs.trigger] == 0", "by_left = order[pairs.trigger] >= 0"),
+    Mutant("slabs: the last job first", "plait.threads.bounded.side_by_side", ("join",), 0,
+           "self._open.append(made)", "self._open.appendleft(made)"),
+    Mutant("slabs: a tuple finds itself", "plait.threads.bounded.asof", ("asof",), 0,
+           "if self.node.one_stream else None", "if False else None"),
+    Mutant("slabs: what is kept of a value is not its last", "plait.core.join.asof", ("asof",), 0,
+           "np.sort(_near(node, sides, last, frontier))", "np.sort(_near(node, sides, last, frontier))[:-1]"),
+    Mutant("as-of: of two as near the one ahead", "plait.core.join.asof", ("asof",), 0,
+           "np.where(to_ahead < to_behind, ahead, behind)", "np.where((to_ahead <= to_behind) & (ahead >= 0), ahead, behind)"),
+    Mutant("as-of: who waits is decided at the frontier", "plait.core.join.asof", ("asof",), 0,
+           "over = sides.left_ts < frontier - later", "over = sides.left_ts <= frontier - later"),
+)  # fmt: skip
+
+
 def plant(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     original = importlib.import_module(mutant.module)
     source = inspect.getsource(original)
@@ -85,6 +112,24 @@ def differs(plan: runner.Plan, case: int) -> bool:
     except pa.ArrowException:
         return True
     return judge.judged(answer, deliveries.carried_out(group, runner.delivered(plan, case, group))) is not None
+
+
+def differs_in_slabs(plan: runner.Plan, group: int) -> bool:
+    """Of a group's whole tables."""
+    made, answer = runner.group_of(plan, group)
+    ways = bounded.carried_out(made, random.Random(f"{plan.seed}:slabs {group}"), plan.ways)
+    return any(judge.judged(answer, got) is not None for got in ways)
+
+
+@pytest.mark.parametrize("mutant", IN_SLABS, ids=repr)
+def test_a_planted_bug_is_noticed_in_slabs(mutant: Mutant) -> None:
+    plan = replace(PLAN, draw=replace(PLAN.draw, shapes=mutant.shapes))
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        plant(mutant, monkeypatch)
+        order = (*range(mutant.first, 300), *range(mutant.first))
+        noticed = next((group for group in order if differs_in_slabs(plan, group)), None)
+    assert noticed is not None
+    assert not differs_in_slabs(plan, noticed), "it differs without the bug, too"
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=repr)

@@ -1,4 +1,7 @@
-"""Jobs on threads: rows are pulled and pushed as `threads.feeds` does it, this thread writes results as they come."""
+"""Jobs on threads: rows are pulled and pushed as `threads.feeds` does it, this thread writes results as they come.
+
+What needs no gate goes in slabs (`threads.bounded`), as with `query.run`. `verify` compares executors, and always pushes.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ from plait.core.metrics import Metrics
 from plait.query.base import Query
 
 if TYPE_CHECKING:
+    from plait.threads.bounded.run import Slabs
     from plait.threads.run import Run
 
 
@@ -46,6 +50,8 @@ class ThreadsEngine:
         Seconds are told from before the run was made, so compilation counts.
         """
         started, total = time.monotonic(), feeds.rows_of(job.check())
+        if (slabs := _slabs(job)) is not None:
+            return _run_slabs(slabs, job, output, late, Display(f"{job.title} on threads", total=total, quiet=quiet))
         with Display(f"{job.title} on threads", total=total, quiet=quiet) as display, _started(job, display) as made:
             with sinks.open_sink(output, made.schema) as sink:
                 for batch in _results(job, made, display):
@@ -59,6 +65,25 @@ class ThreadsEngine:
         """All results with their keys."""
         with _started(job.check(), display, keys=True) as made:
             return pa.Table.from_batches(list(_results(job, made, display)), made.schema).combine_chunks()
+
+
+def _slabs(job: Job) -> Slabs | None:
+    """The run, if its input needs no gate: files are all there."""
+    from plait.threads.bounded import run
+
+    pending = {"pending": job.max_pending} if job.max_pending else {}
+    return run.slabs(job.query, job.feeds, order=job.order, **pending)
+
+
+def _run_slabs(made: Slabs, job: Job, output: str, late: str | None, display: Display) -> Metrics:
+    """To the end of the input, into a sink."""
+    with display, sinks.open_sink(output, made.shown.schema) as sink:
+        for batch in made.results():
+            sink.write(pa.Table.from_batches([batch]))
+            display.update(made.metrics())
+        if late is not None:
+            feeds.write_late({name: made.late(name) for name in job.query.streams()}, late)
+    return made.metrics()
 
 
 def _started(job: Job, display: Display, **options: Any) -> Run:

@@ -49,6 +49,8 @@ class Lane:
     Attributes:
         source: The name of the one source that it delivers. None: a column of the rows names it.
         read: Gives its chunks. It starts from the beginning each time it is called, and holds one chunk at a time.
+        coded: Gives the same chunks, in which the columns of text that are named may be dictionaries, all of a column or none of
+            it. None: there is no such way. Who asks for it has to heed that a value may stand in a dictionary twice.
 
     Example:
         >>> import plait.connectors, pyarrow as pa
@@ -60,6 +62,7 @@ class Lane:
 
     source: SourceName | None
     read: Callable[[], Iterator[Chunk]]
+    coded: Callable[[frozenset[str]], Iterator[Chunk]] | None = None
 
 
 @dataclass(frozen=True)

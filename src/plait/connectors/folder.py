@@ -72,7 +72,11 @@ def feed(
     options = CsvOptions(delimiter, null_values)
     wanted, rows = _wanted(stream, files, kind, options)
     lanes = tuple(
-        Lane(source, partial(_read, group, kind, wanted, batch_rows, options))
+        Lane(
+            source,
+            partial(_read, group, kind, wanted, batch_rows, options),
+            partial(_read_coded, group, wanted.schema, batch_rows) if kind == "parquet" else None,
+        )
         for source, group in _grouped(stream, path, files)
     )
     return Feed(wanted.schema, lanes, rows, sum(file.size for file in files))
@@ -142,6 +146,14 @@ def _read(files: list[DataFile], kind: str, wanted: Wanted, batch_rows: int, opt
     """The rows of files, one after another."""
     for file in files:
         yield from READERS[kind].read(file, wanted, batch_rows, options)
+
+
+def _read_coded(files: list[DataFile], schema: pa.Schema, batch_rows: int, names: frozenset[str]) -> Iterator[Chunk]:
+    """The same of Parquet files, with those of these columns as dictionaries that are so in all files."""
+    for file in files:
+        names &= parquet_file.under_codes(file)
+    for file in files:
+        yield from parquet_file.read(file, schema, batch_rows, names)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,8 @@ from plait.connectors.fit import fit
 from plait.errors import DataError
 
 _PAGE_BUFFER = 1 << 20
+#: Bytes a value and bytes besides, up to which a column is one of codes.
+_CODE, _FEW = 2.5, 1 << 16
 
 
 def footer(file: DataFile) -> tuple[pa.Schema, int]:
@@ -24,13 +26,29 @@ def footer(file: DataFile) -> tuple[pa.Schema, int]:
         return opened.schema_arrow, opened.metadata.num_rows
 
 
-def read(file: DataFile, schema: pa.Schema, batch_rows: int) -> Iterator[Chunk]:
-    """The file's rows in the schema, which its footer has been found to fit."""
+def under_codes(file: DataFile) -> frozenset[str]:
+    """The columns that the file holds under codes throughout: these can be read as dictionaries for nothing.
+
+    A writer gives codes up where there are too many different values. Then the column is longer than codes are.
+    """
+    with _open(file) as opened:
+        about = opened.metadata
+        found = set(opened.schema_arrow.names) if about.num_row_groups else set()
+        for group in map(about.row_group, range(about.num_row_groups)):
+            for column in map(group.column, range(group.num_columns)):
+                if not column.has_dictionary_page or column.total_uncompressed_size > _CODE * column.num_values + _FEW:
+                    found.discard(column.path_in_schema)
+        return frozenset(found)
+
+
+def read(file: DataFile, schema: pa.Schema, batch_rows: int, coded: frozenset[str] = frozenset()) -> Iterator[Chunk]:
+    """The file's rows in the schema, which its footer has been found to fit; these columns as dictionaries."""
     row = 0
+    wanted = pa.schema([f.with_type(pa.dictionary(pa.int32(), f.type)) if f.name in coded else f for f in schema])
     try:
-        with _open(file) as opened:
+        with _open(file, coded) as opened:
             for batch in opened.iter_batches(batch_size=batch_rows, columns=schema.names, use_threads=False):
-                yield Chunk(fit(batch, schema, file.path, row), file.path, row)
+                yield Chunk(fit(batch, wanted, file.path, row), file.path, row)
                 row += batch.num_rows
     except (pa.ArrowException, OSError) as error:
         raise DataError(
@@ -40,7 +58,7 @@ def read(file: DataFile, schema: pa.Schema, batch_rows: int) -> Iterator[Chunk]:
         ) from None
 
 
-def _open(file: DataFile) -> pq.ParquetFile:
+def _open(file: DataFile, coded: frozenset[str] = frozenset()) -> pq.ParquetFile:
     if file.size == 0:
         raise DataError(
             f"Parquet file {file.path!r} is empty (0 bytes)",
@@ -49,7 +67,8 @@ def _open(file: DataFile) -> pq.ParquetFile:
         )
     try:
         # Buffered page by page, so that memory does not follow the size of a row group. INT96 is Spark's old timestamp.
-        return pq.ParquetFile(file.path, buffer_size=_PAGE_BUFFER, pre_buffer=False, coerce_int96_timestamp_unit="us")
+        return pq.ParquetFile(file.path, buffer_size=_PAGE_BUFFER, pre_buffer=False, coerce_int96_timestamp_unit="us",
+                              read_dictionary=sorted(coded))  # fmt: skip
     except (pa.ArrowException, OSError) as error:
         raise DataError(
             f"File {file.path!r} can't be read as Parquet",

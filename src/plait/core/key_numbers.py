@@ -150,10 +150,10 @@ class _Column:
         kind = column.type
         if pa.types.is_dictionary(kind):
             # Each entry once. Two entries may be equal, and some NULL: their numbers say so.
-            entries = np.append(self.of(column.dictionary), -1)
-            found: np.ndarray = entries[
-                pc.fill_null(column.indices.cast(pa.int64()), -1).to_numpy(zero_copy_only=False)
-            ]
+            entries, codes = np.append(self.of(column.dictionary), -1), column.indices
+            if codes.null_count:
+                codes = pc.fill_null(codes.cast(pa.int64()), -1)
+            found: np.ndarray = entries.take(codes.to_numpy(zero_copy_only=False))
             return found
         if pa.types.is_null(kind):
             return np.full(len(column), -1)

@@ -41,6 +41,7 @@ EXECUTORS = {
 
 #: How an executor gives all results of bounded data: as one table, and as batches as they come.
 BOUNDED = {
+    "auto": ("plait.threads.bounded.run:table", "plait.threads.bounded.run:batches"),
     "reference": ("plait.reference.run:table", "plait.reference.run:batches"),
     "threads": ("plait.threads.feeds:table", "plait.threads.feeds:batches"),
 }
@@ -154,7 +155,8 @@ class Query(RowCalls):
                 C stream and columns (a DuckDB relation), a dict of columns, or the path of a file or folder of Parquet, CSV or
                 JSON lines, or a pattern of paths. For a stream of several sources that no column names: a list of tables, or
                 a dict by source. For a query of one stream its data alone will do.
-            engine: "threads", or "reference": slow, and the definition. "auto" is threads.
+            engine: "auto" runs on threads, as-of and inner joins over time in slabs, others as they are pushed. "threads": all as
+                they are pushed. "reference": slow, and the definition.
             **options: On threads those of `on_threads`. The reference has `order` and `keys`.
 
         Returns:
@@ -310,11 +312,11 @@ class Query(RowCalls):
 
 def bounded(engine: str, form: int, options: Mapping[str, Any]) -> Any:
     """How an engine gives all results of bounded data, imported now; form 0 is a table, 1 are batches."""
-    name = "threads" if engine == "auto" else engine
+    name = engine
     if name not in BOUNDED:
         raise QueryError(
             f"engine={engine!r} runs no data that is all there",
-            do=f"Use one of: auto, {', '.join(BOUNDED)}; on Spark, on_spark takes DataFrames",
+            do=f"Use one of: {', '.join(BOUNDED)}; on Spark, on_spark takes DataFrames",
         )
     check_options("run", options, ThreadsOptions)
     if name == "reference" and (others := sorted(options.keys() - {"order", "keys"})):

@@ -292,7 +292,7 @@ class Dag:
                 if batch is not None or frontier > told:
                     pushed = engine.gatherer.pushed_ns
                     for inlet, as_, steps in self._inlets[name]:
-                        part = None if batch is None else _carried(batch, pushed, steps, engine.bound.node)
+                        part = None if batch is None else carried(batch, pushed, steps, engine.bound.node)
                         inlet.bring(as_, part, frontier)
                     told = frontier
         except Stopped:
@@ -389,7 +389,7 @@ class Dag:
         found = self.last.take(wait_ns)
         if isinstance(found, bool) or found is None or not self._steps_out:
             return found
-        rows, *_ = _carried(found, _NO_TIMES, self._steps_out, self.last.bound.node)
+        rows, *_ = carried(found, _NO_TIMES, self._steps_out, self.last.bound.node)
         return rows if rows.num_rows else None
 
     def resize(self, workers: int, reason: str) -> Change:
@@ -495,7 +495,7 @@ def _after(bound: Bound, own: pa.Schema) -> pa.Schema:
     )  # fmt: skip
 
 
-def _carried(batch: pa.RecordBatch, pushed_ns: np.ndarray, steps: Sequence[BoundStep], node: Any) -> Carried:
+def carried(batch: pa.RecordBatch, pushed_ns: np.ndarray, steps: Sequence[BoundStep], node: Any) -> Carried:
     """Results on their way: their rows as who reads them has them, their ts, and when their last tuples were pushed."""
     ts = keys.ts_numbers(batch.column(0))
     if isinstance(node, Through):

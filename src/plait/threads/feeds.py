@@ -12,7 +12,7 @@ import threading
 import warnings
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -35,16 +35,36 @@ AHEAD_LANES = 8
 Lanes = dict[str, dict[SourceName | None, list[Iterator[Chunk]]]]
 
 
+class Takes(Protocol):
+    """Who takes rows: a `Run`, or what stands in front of a bounded one (`threads.bounded.intake`)."""
+
+    def heartbeat(self, stream: str, source: SourceName, ts: Any) -> None: ...
+
+    def push(self, stream: str, source: SourceName | None, batch: Any) -> None: ...
+
+    def close(self, stream: str, source: SourceName | None = None) -> None: ...
+
+    def holder(self) -> tuple[str | None, SourceName | None]: ...
+
+
 def table(query: Query, data: Any, **options: Any) -> pa.Table:
     """All results of bounded data as one table; `data` is what `connectors.feeds` takes."""
-    feeds = connectors.feeds(query, data)
+    return table_of(query, connectors.feeds(query, data), **options)
+
+
+def table_of(query: Query, feeds: Mapping[str, Feed], **options: Any) -> pa.Table:
+    """The same of feeds."""
     with _known(query, feeds, options) as run:
         return pa.Table.from_batches(list(_told(query, feeds, run)), run.schema)
 
 
 def batches(query: Query, data: Any, **options: Any) -> Iterator[pa.RecordBatch]:
     """All results of bounded data, in order, as they come."""
-    feeds = connectors.feeds(query, data)
+    yield from batches_of_feeds(query, connectors.feeds(query, data), **options)
+
+
+def batches_of_feeds(query: Query, feeds: Mapping[str, Feed], **options: Any) -> Iterator[pa.RecordBatch]:
+    """The same of feeds."""
     with _known(query, feeds, options) as run:
         yield from _told(query, feeds, run)
 
@@ -61,7 +81,7 @@ def _known(query: Query, feeds: Mapping[str, Feed], options: dict[str, Any]) -> 
     The reference does the same. Where a column names the sources of a stream the feed is read once for that.
     """
     bind(query, {name: feed.schema for name, feed in feeds.items()})  # what can't be, before anything is read
-    named = {name: _sources(query, name, feed) for name, feed in feeds.items()}
+    named = named_sources(query, feeds)
     # A stream that is read twice has its sources twice; and each has a place that is kept until a source is known.
     room = sum(1 + len(named[leaf.name] or leaf.declared() or feeds[leaf.name].lanes) for leaf in leaves(query))
     run = started(query, feeds, **{"max_sources": room, **options})
@@ -74,10 +94,14 @@ def _known(query: Query, feeds: Mapping[str, Feed], options: dict[str, Any]) -> 
 def _told(query: Query, feeds: Mapping[str, Feed], run: Run) -> Iterator[pa.RecordBatch]:
     """Results; rows that were dropped as late are told in a warning at the end."""
     yield from results(query, feeds, run)
-    for name in query.streams():
-        dropped = run.late(name).num_rows
-        if dropped:
-            warnings.warn(f"stream {name!r}: {dropped} late tuples dropped (late='drop')", stacklevel=4)
+    tell_late({name: run.late(name).num_rows for name in query.streams()})
+
+
+def tell_late(dropped: Mapping[str, int]) -> None:
+    """Warn of rows that were dropped as late, by stream."""
+    for name, rows in dropped.items():
+        if rows:
+            warnings.warn(f"stream {name!r}: {rows} late tuples dropped (late='drop')", stacklevel=5)
 
 
 def results(query: Query, feeds: Mapping[str, Feed], run: Run) -> Iterator[pa.RecordBatch]:
@@ -89,7 +113,8 @@ def results(query: Query, feeds: Mapping[str, Feed], run: Run) -> Iterator[pa.Re
 
     def push() -> None:
         try:
-            _pull(query, feeds, run)
+            for _ in pulled(query, feeds, run):
+                pass
         except BaseException as error:
             failed.append(error)
             run.stop()
@@ -111,6 +136,11 @@ def results(query: Query, feeds: Mapping[str, Feed], run: Run) -> Iterator[pa.Re
         raise failed[0]
 
 
+def named_sources(query: Query, feeds: Mapping[str, Feed]) -> dict[str, list[SourceName]]:
+    """By stream, the sources that a column of its rows names."""
+    return {name: _sources(query, name, feed) for name, feed in feeds.items()}
+
+
 def _sources(query: Query, name: str, feed: Feed) -> list[SourceName]:
     """The sources that a column of the rows names, in order; none where they are declared, or no column names them."""
     stream = query.streams()[name]
@@ -125,8 +155,12 @@ def _sources(query: Query, name: str, feed: Feed) -> list[SourceName]:
     return list(found)
 
 
-def _pull(query: Query, feeds: Mapping[str, Feed], run: Run) -> None:
-    """Push from the lane that holds the frontier, so that little has to wait, until all lanes are empty.
+#: By stream columns of text that may be pushed as dictionaries.
+Coded = Mapping[str, frozenset[str]]
+
+
+def pulled(query: Query, feeds: Mapping[str, Feed], run: Takes, coded: Coded | None = None) -> Iterator[None]:
+    """Push from the lane that holds the frontier, so that little has to wait, until all lanes are empty; a step at a time.
 
     All lanes' sources are made known first, by a heartbeat that promises nothing. Without it a source that no row has
     come of yet could be left behind by the others.
@@ -139,17 +173,21 @@ def _pull(query: Query, feeds: Mapping[str, Feed], run: Run) -> None:
     """
     several = sum(len(feed.lanes) for feed in feeds.values())
     with ThreadPoolExecutor(min(several, 2) or 1, thread_name_prefix="plait-reads") as readers:
-        _pull_lanes(query, feeds, run, readers if several <= AHEAD_LANES else None)
+        yield from _pull_lanes(query, feeds, run, coded or {}, readers if several <= AHEAD_LANES else None)
 
 
-def _pull_lanes(query: Query, feeds: Mapping[str, Feed], run: Run, readers: ThreadPoolExecutor | None) -> None:
+def _pull_lanes(
+    query: Query, feeds: Mapping[str, Feed], run: Takes, coded: Coded, readers: ThreadPoolExecutor | None
+) -> Iterator[None]:
     lanes: Lanes = {}
     for name, feed in feeds.items():
         lanes[name] = {}
         for lane in feed.lanes:
             if lane.source is not None and query.streams()[name].source_column is None:
                 run.heartbeat(name, lane.source, BEFORE_ALL)  # known from now on
-            lanes[name].setdefault(lane.source, []).append(_sliced(_ahead(lane.read(), readers)))
+            names = coded.get(name)
+            chunks = lane.coded(names) if names and lane.coded is not None else lane.read()
+            lanes[name].setdefault(lane.source, []).append(_sliced(_ahead(chunks, readers)))
         if not feed.lanes:
             run.close(name)
     while True:
@@ -164,6 +202,7 @@ def _pull_lanes(query: Query, feeds: Mapping[str, Feed], run: Run, readers: Thre
         chunk = next(lanes[held][own][0], None)
         if chunk is not None:
             run.push(held, own, chunk.batch)
+            yield
             continue
         lanes[held][own].pop(0)
         if not lanes[held][own]:

@@ -197,14 +197,11 @@ class Gatherer:
 
         Bytes, equal to the reference's.
         """
-        n, nobody = entries.shape[1], pa.scalar(b"", pa.binary())
+        n = entries.shape[1]
         if self._waits:
             assert rows[0] is not None
-            return keys.nest(keys.at_last(entries[o.E_TS]), self._full_key(0, rows[0], n), n=n)
-        left, right = (
-            pa.repeat(nobody, n) if table is None else pc.fill_null(self._full_key(side, table, n), nobody)
-            for side, table in enumerate(rows)
-        )
+            return keys.nest(keys.at_last(entries[o.E_TS]), full_key(self.intakes[0], 0, rows[0], n), n=n)
+        left, right = row_keys(self.intakes, rows, n)
         by_left = pa.array(entries[o.E_TRIGGER] & 1 == 0)
         first, second = pc.if_else(by_left, left, right), pc.if_else(by_left, right, left)
         alone = entries[o.E_TRIGGER] >= o.UNMATCHED
@@ -213,9 +210,6 @@ class Gatherer:
             last = pc.if_else(by_left, keys.at_last(ts, 0), keys.at_last(ts, 1))
             first, second = pc.if_else(pa.array(alone), last, first), pc.if_else(pa.array(alone), first, second)
         return keys.nest(first, second, n=n)
-
-    def _full_key(self, side: int, rows: pa.Table, n: int) -> pa.Array:
-        return full_key(self.intakes[side], side, rows, n)
 
     def _note_stages(self, rank: int) -> None:
         """What workers have noted of single tuples: how long those took whose results, of triggers below this rank, are out.
@@ -261,6 +255,18 @@ class Gatherer:
             if which.any():
                 pushed[which] = self.payloads[side].pushed_ns(entries[o.E_LEFT + side, which])
         return pushed
+
+
+def row_keys(
+    intakes: tuple[StreamIntake, StreamIntake], rows: tuple[pa.Table | None, ...], n: int
+) -> tuple[pa.Array, pa.Array]:
+    """Of each result its left and its right row's key, the empty one where there is no row. A table is None if there are none."""
+    nobody = pa.scalar(b"", pa.binary())
+    left, right = (
+        pa.repeat(nobody, n) if table is None else pc.fill_null(full_key(intakes[side], side, table, n), nobody)
+        for side, table in enumerate(rows)
+    )
+    return left, right
 
 
 def full_key(intake: StreamIntake, side: int, rows: pa.Table, n: int) -> pa.Array:

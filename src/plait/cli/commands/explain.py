@@ -34,12 +34,14 @@ def command(file: str, inputs: tuple[str, ...]) -> None:
         for line in _kernels(bound):
             click.echo(line)
         if "threads" in available(job.query):
+            from plait.threads.bounded import run as bounded
             from plait.threads.options import Options
             from plait.threads.plan import described, labelled, steps
 
             schemas = {name: feed.schema for name, feed in job.feeds.items()}
             made = steps(query, Options(schemas=schemas))
-            for line in [*described([(labelled(step.query), step.plan) for step in made]), *_compiled(bound)]:
+            plans = [(labelled(step.query), step.plan) for step in made]
+            for line in [*described(plans), *_compiled(bound), bounded.described(bound)]:
                 click.echo(line)
     click.echo(f"executors: {', '.join(available(job.query))}")
 

@@ -50,6 +50,14 @@ class Shape:
         return self.predicate.expr is None
 
     @cached_property
+    def spelled(self) -> tuple[str, pa.Schema, pa.Schema] | None:
+        """What a tree's kernels are made from, besides a signature: equal ones have equal kernels. None for a function.
+
+        By its spelling: as values 1, 1.0 and true are equal, and as constants of a condition they are not.
+        """
+        return None if self.predicate.expr is None else (repr(self.predicate.expr), *self.schemas)
+
+    @cached_property
     def leaf_of(self) -> dict[Expr, tuple[int, int]]:
         """Where an expression's values are: (side, position among that side's leaves)."""
         return {leaf.expr: (side, k) for side in (0, 1) for k, leaf in enumerate(self.leaves[side])}

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from typing import Any
 
 from plait.core.condition import bounds, opaque
 from plait.core.condition.bounds import Interval
@@ -81,8 +82,25 @@ def choose(shape: Shape, signature: Signature, intervals: Intervals) -> Signatur
     """How pairs are judged exactly: by a kernel whose every integer is proven to fit its word, or by Python.
 
     Called when words, masks or intervals have changed, not for each batch. `intervals` are by side and leaf, None for
-    what is no integer or was not seen yet.
+    what is no integer or was not seen yet. What was proven once is kept: each range of a bounded run asks again.
     """
+    if shape.spelled is None:
+        return _chosen(shape, signature, intervals)
+    asked = (shape.spelled, signature, intervals)
+    found = _proven.get(asked)
+    if found is None:
+        if len(_proven) > _MOST_PROVEN:
+            _proven.clear()
+        found = _proven[asked] = _chosen(shape, signature, intervals)
+    return found
+
+
+#: What `choose` has found, by all that it depends on.
+_proven: dict[Any, Signature] = {}
+_MOST_PROVEN = 4096
+
+
+def _chosen(shape: Shape, signature: Signature, intervals: Intervals) -> Signature:
     if shape.opaque:
         why = opaque.why_python(shape, intervals)
         return replace(signature, in_python=bool(why), why=why)

@@ -289,7 +289,24 @@ class _Uncompiled(Exception):
 
 
 def kernel_text(shape: Shape, signature: Signature) -> store.KernelText:
-    """A condition's module as text and name: all that a worker on another machine needs."""
+    """A condition's module as text and name: all that a worker on another machine needs. A tree's is written once a process."""
+    if shape.spelled is None:
+        return _written(shape, signature)
+    asked = (shape.spelled, signature)
+    found = _texts.get(asked)
+    if found is None:
+        if len(_texts) > _MOST_TEXTS:
+            _texts.clear()
+        found = _texts[asked] = _written(shape, signature)
+    return found
+
+
+#: Modules of trees by all that they are written from.
+_texts: dict[Any, store.KernelText] = {}
+_MOST_TEXTS = 1024
+
+
+def _written(shape: Shape, signature: Signature) -> store.KernelText:
     identity = source.module_text(shape, signature, named=True) if shape.opaque else None
     return store.kernel_text(source.module_text(shape, signature), identity=identity)
 

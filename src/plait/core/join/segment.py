@@ -56,6 +56,12 @@ class Segment:
         self._move(max(MIN_CAPACITY, 2 * (self.live + rows)))
         return True
 
+    def expect(self, rows: int) -> None:
+        """Room for so many rows in all; before any has come."""
+        assert self.end == 0, "rows are there"
+        assert len(self.columns) == 1, "rows were there"
+        self.columns = {"ts": np.empty(max(MIN_CAPACITY, rows), np.int64)}
+
     def _move(self, size: int) -> None:
         for name, old in self.columns.items():
             new = np.empty((size, *old.shape[1:]), old.dtype)

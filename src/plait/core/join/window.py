@@ -98,6 +98,11 @@ class JoinWindow:
             raise RunError("Rows have entered this window already", why="their ids have been given out")
         self.next_id = [left_id, right_id]
 
+    def expect(self, left: int, right: int) -> None:
+        """So many rows of either side will come: there is room for them at once, so nothing is moved and no index built anew."""
+        for segment, rows in zip(self.segments, (left, right), strict=True):
+            segment.expect(rows)
+
     # --- entering and probing ---
 
     def process(
@@ -338,6 +343,14 @@ class JoinWindow:
         return lines + [
             f"probes into {names[s]}: {self.used[1 - s] or c.kind} ({c.why})" for s, c in enumerate(self.choices)
         ]
+
+
+def interleaved(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """The order in which two sides' tuples of these times interleave, as the input of each: by ts, then left before right."""
+    # A key begins with (ts, input): left precedes right at one ts, and within a side the order is there already.
+    side = np.zeros(len(left) + len(right), np.uint8)
+    side[np.arange(len(right)) + np.searchsorted(left, right, "right")] = 1
+    return side
 
 
 def _part(values: np.ndarray | None, at: slice) -> np.ndarray | None:

@@ -9,8 +9,8 @@ Where it runs: in a cell's task, once a batch. Stored are tuples alone: left one
 they wait for; right ones until all of their chunk are further away than `within` allows, or older than the oldest row of
 `latest`. After a restart `latest` and `undecided` are computed from them again.
 
-The obvious way, one pass over both sides in order, would be a loop in Python. Here a batch is two sorts and a few searches
-in NumPy. Held by tests/spark/test_joins.py.
+Which tuples find which is `core.join.asof`'s to say, which takes a batch in one pass over both sides. Held by
+tests/spark/test_joins.py.
 """
 
 from __future__ import annotations
@@ -20,11 +20,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from plait.core import keys
+from plait.core.join.asof import Found, Sides, decided
 from plait.core.metrics import Counts
 from plait.core.values import joint_numbers
 from plait.encodings import as_array
-from plait.errors import DataError
-from plait.order import AFTER_ALL
 from plait.query.bind import Bound
 from plait.query.join import Asof
 from plait.spark import formats
@@ -63,113 +62,42 @@ class LiveAsof(LivePairs):
         left = pa.concat_tables([self.undecided, ready[0]]).combine_chunks()
         right = pa.concat_tables([self.latest, ready[1]]).combine_chunks()
         self._counts.comparisons += left.num_rows  # each looks at one right tuple, if there is any
-        if self.node.waits:
-            return self._decided(left, right, frontier, results=results)
-        found = _Candidates(self.node, left, right)
-        out = self._paired(left, right, found.behind()) if results else self.nothing
-        self.latest = right.take(pa.array(self._last_of_each(right, found.right_codes, frontier))).combine_chunks()
+        found = decided(self.node, self._sides(left, right), frontier)
+        out = self._given_out(left, right, found) if results else self.nothing
+        self.undecided = left.take(pa.array(found.waiting)).combine_chunks()
+        self.latest = right.take(pa.array(found.kept)).combine_chunks()
         return out
 
-    # --- looking back ---
-
-    def _paired(self, left: pa.Table, right: pa.Table, found: np.ndarray) -> Results:
-        """Left tuples with their partners, in the order of the left ones. The left tuple is always the trigger.
-
-        With `how="inner"` those without a partner are left out. Else they have NULLs, and the empty key in the place of
-        the partner's.
+    def _sides(self, left: pa.Table, right: pa.Table) -> Sides:
+        """What the core needs of both: times, and a number for each different `by` value; -1 where NULL or NaN keeps it from
+        equalling anything.
         """
-        if self.node.how == "inner":
-            kept = np.flatnonzero(found >= 0)
-            left, found = left.take(pa.array(kept)), found[kept]
-        n = left.num_rows
+        pairs = ((left.column(a), right.column(b)) for a, b in self.node.by)
+        left_codes, right_codes = joint_numbers(pairs, left.num_rows, right.num_rows)
+        codes = 1 + int(max(left_codes.max(initial=-1), right_codes.max(initial=-1)))
+        own = _places_of(left, right) if self.node.one_stream else None
+        return Sides(times(left), left_codes, times(right), right_codes, codes, own)
+
+    def _given_out(self, left: pa.Table, right: pa.Table, found: Found) -> Results:
+        """Left tuples with their partners.
+
+        Looking back the left tuple is the trigger, and where there is no partner the empty key stands in the place of its key.
+        Looking ahead a result has no trigger. Its key is (its ts, a mark that sorts after all tuples), then the left tuple's.
+        """
+        n, place = len(found.done), found.partner
         if n == 0:
             return self.nothing
-        partner = right.take(pa.array(found, mask=found < 0))
-        own = as_array(left.column(formats.KEY), pa.binary())
-        others, place = distinct(found[found >= 0])
+        rows = left.take(pa.array(found.done))
+        own = as_array(rows.column(formats.KEY), pa.binary())
+        columns = self.columns(pa.array(found.ts), rows, right.take(pa.array(place, mask=place < 0)))
+        if self.node.waits:
+            return Results(columns, pa.concat_arrays([keys.at_last(found.ts), own]), np.arange(n), n + np.arange(n))
+        others, at = distinct(place[place >= 0])
         none = pa.array([b""], pa.binary())  # the partner of a left tuple that has none
         known = as_array(right.column(formats.KEY).take(pa.array(others, pa.int64())), pa.binary())
         second = np.full(n, n, np.int64)
-        second[found >= 0] = n + 1 + place
-        columns = self.columns(left.column(formats.TS), left, partner)
+        second[place >= 0] = n + 1 + at
         return Results(columns, pa.concat_arrays([own, none, known]), np.arange(n), second)
-
-    def _last_of_each(self, right: pa.Table, codes: np.ndarray, frontier: int) -> np.ndarray:
-        """The places of the right tuples that lie behind a left one to come: the last of each code, if it is near enough."""
-        # The last position of each code: unique() finds first ones, so it looks from the end.
-        kept = (
-            np.sort(len(codes) - 1 - np.unique(codes[::-1], return_index=True)[1])
-            if len(codes)
-            else np.zeros(0, np.int64)
-        )
-        kept = kept[codes[kept] >= 0]
-        if self.node.within_us is not None:
-            kept = kept[times(right)[kept] >= frontier - self.node.within_us]
-        return kept
-
-    # --- looking ahead ---
-
-    def _decided(self, left: pa.Table, right: pa.Table, frontier: int, *, results: bool) -> Results:
-        """Results of the left tuples that are decided below the frontier; the others wait.
-
-        One that has a right tuple ahead below the frontier is decided, since that is the first. Who waits has none, but may have
-        one behind: it is kept along.
-        """
-        found = _Candidates(self.node, left, right)
-        ahead, behind = found.ahead(), np.full(left.num_rows, -1)
-        if self.node.direction == "nearest":
-            behind = found.behind()
-        partner, later = self._chosen(times(left), times(right), ahead, behind)
-        # Not the moment itself, which may be more than 63 bits hold.
-        done = times(left) < frontier - later if frontier < AFTER_ALL else np.ones(len(later), bool)
-        out = self._given_out(left, right, np.flatnonzero(done), partner, later) if results else self.nothing
-        waiting = np.flatnonzero(~done)
-        self.undecided = left.take(pa.array(waiting)).combine_chunks()
-        needed = np.zeros(0, np.int64)
-        if self.node.direction == "nearest":
-            named = behind[waiting]
-            needed = np.union1d(named[named >= 0], self._last_of_each(right, found.right_codes, frontier))
-        self.latest = right.take(pa.array(needed, pa.int64())).combine_chunks()
-        return out
-
-    def _chosen(self, left: np.ndarray, right: np.ndarray, ahead: np.ndarray, behind: np.ndarray
-                 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-        """Of each left tuple the place of its partner, or -1, and how much later that is decided.
-
-        `left` and `right` are times. Of two that are as near the one behind is taken.
-        """
-        assert self.node.within_us is not None
-        far = np.int64(AFTER_ALL)
-        to_ahead, to_behind = np.full(len(left), far), np.full(len(left), far)
-        for to, place in ((to_ahead, ahead), (to_behind, behind)):
-            some = place >= 0
-            to[some] = np.abs(right[place[some]] - left[some])
-        partner = np.where(to_ahead < to_behind, ahead, behind)
-        return partner, np.where(partner >= 0, np.minimum(to_ahead, to_behind), self.node.within_us)
-
-    def _given_out(self, left: pa.Table, right: pa.Table, done: np.ndarray, partner: np.ndarray, later: np.ndarray
-                   ) -> Results:  # fmt: skip
-        """Results of these left tuples by moment, then in the order of the left ones.
-
-        Such a result has no trigger. Its key is (its ts, a mark that sorts after all tuples), then the left tuple's.
-        """
-        if self.node.how == "inner":
-            done = done[partner[done] >= 0]
-        beyond = done[times(left)[done] > AFTER_ALL - later[done]]
-        if len(beyond):
-            raise DataError(
-                f"A result's ts, {int(times(left)[beyond[0]])} + {int(later[beyond[0]])}, lies beyond 64 bits",
-                why="a ts this near to the end of time, and a reach this long, have a sum that can't be counted",
-                do="Use a shorter within=, or leave such tuples out",
-            )
-        done = done[np.argsort(times(left)[done] + later[done], kind="stable")]
-        n, ts, place = len(done), times(left)[done] + later[done], partner[done]
-        if n == 0:
-            return self.nothing
-        rows = left.take(pa.array(done))
-        own = as_array(rows.column(formats.KEY), pa.binary())
-        columns = self.columns(pa.array(ts), rows, right.take(pa.array(place, mask=place < 0)))
-        return Results(columns, pa.concat_arrays([keys.at_last(ts), own]), np.arange(n), n + np.arange(n))
 
     # --- what the state holds ---
 
@@ -201,56 +129,6 @@ class LiveAsof(LivePairs):
         # a chunk with none of the kept ones' may go.
         kept = times(self.latest)
         return len(kept) == 0 or int(kept.min()) > max_ts
-
-
-class _Candidates:
-    """For each left tuple the right one that lies behind it, and the one that lies ahead. Both tables are in total order.
-
-    A right tuple is found by one number: its value's code, then its place in `right`. In `by_value` these are sorted, so that the
-    neighbours of (the left tuple's code, the first place that is not before it) are the two, if they have the same code.
-    """
-
-    def __init__(self, node: Asof, left: pa.Table, right: pa.Table) -> None:
-        self.node, self.left_ts, self.right_ts = node, times(left), times(right)
-        # A number for each different `by` value; -1 where NULL or NaN keeps it from equalling anything.
-        pairs = ((left.column(a), right.column(b)) for a, b in node.by)
-        self.left_codes, self.right_codes = joint_numbers(pairs, left.num_rows, right.num_rows)
-        self.size = right.num_rows + 1
-        self.by_value = np.sort(self.right_codes * self.size + np.arange(right.num_rows))
-        self.own = _places_of(left, right) if node.one_stream else np.full(left.num_rows, -1)
-
-    def behind(self) -> np.ndarray:
-        """The place of the last right tuple at or before each left one, or -1; before it, without `exact`."""
-        end = np.searchsorted(self.right_ts, self.left_ts, "right" if self.node.exact else "left")
-        at = np.searchsorted(self.by_value, self.left_codes * self.size + end, "left") - 1
-        return self._near_enough(at, -1)
-
-    def ahead(self) -> np.ndarray:
-        """The place of the first right tuple at or after each left one, or -1; after it, without `exact`."""
-        begin = np.searchsorted(self.right_ts, self.left_ts, "left" if self.node.exact else "right")
-        at = np.searchsorted(self.by_value, self.left_codes * self.size + begin, "left")
-        return self._near_enough(at, 1)
-
-    def _near_enough(self, at: np.ndarray, step: int) -> np.ndarray:
-        """What stands at these places of `by_value`, or one step further if that is the left tuple itself; -1 if it is of another
-        code, or too far away. If the first one is too far away, all beyond it are.
-        """
-        found = self._of_code(at)
-        found = np.where((found >= 0) & (found == self.own), self._of_code(at + step), found)
-        if self.node.within_us is not None and len(self.right_ts):
-            ts, within = self.right_ts[np.maximum(found, 0)], self.node.within_us
-            # Not the distance, which may be more than 63 bits hold.
-            near = ts >= self.left_ts - within if step < 0 else ts - within <= self.left_ts
-            found = np.where((found >= 0) & near, found, -1)
-        return found
-
-    def _of_code(self, at: np.ndarray) -> np.ndarray:
-        """The right tuples' places that stand here, -1 where none of the left tuple's code does."""
-        there = (at >= 0) & (at < len(self.by_value)) & (self.left_codes >= 0)
-        if not len(self.by_value):
-            return np.full(len(at), -1)
-        candidate = self.by_value[np.clip(at, 0, len(self.by_value) - 1)]
-        return np.where(there & (candidate // self.size == self.left_codes), candidate % self.size, -1)
 
 
 def _places_of(left: pa.Table, right: pa.Table) -> np.ndarray:

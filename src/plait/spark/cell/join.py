@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from plait import order
 from plait.core import keys
-from plait.core.join.window import JoinWindow, Pairs
+from plait.core.join.window import JoinWindow, Pairs, interleaved
 from plait.core.metrics import Counts
 from plait.core.rows import NumberedRows
 from plait.encodings import as_array
@@ -101,13 +101,13 @@ class LiveJoin(LivePairs):
         tuples before it, though both sides come in one batch. With the layout "see_all" every cell sees every tuple,
         and stores its part of them only.
         """
-        side = _interleaved(ready)
+        ts = (times(ready[0]), times(ready[1]))
+        side = interleaved(*ts)
         stored: Any = (None, None)
         if self.layout.kind == "see_all":
             stored = tuple(self.layout.stored(self.cell, t.column(formats.HASH).to_numpy()) for t in ready)
         for input in (0, 1):
             self.rows[input].append(ready[input])
-        ts = (times(ready[0]), times(ready[1]))
         # A replay looks for pairs only where it must know again which rows have matched.
         probe = results or bool(self.noted)
         pairs = self.window.process(side, (ready[0], ready[1]), ts, stored=stored, probe=probe)
@@ -243,12 +243,3 @@ class Noted:
         """The first few, which are decided."""
         self.first += number
         self.ts, self.matched = self.ts[number:], self.matched[number:]
-
-
-def _interleaved(ready: list[pa.Table]) -> np.ndarray:
-    """The order in which two sides' tuples interleave, as the input of each: by ts, then left before right."""
-    # A key begins with (ts, input): left precedes right at one ts, and within a side the order is there already.
-    left, right = (times(table) for table in ready)
-    side = np.zeros(len(left) + len(right), np.uint8)
-    side[np.arange(len(right)) + np.searchsorted(left, right, "right")] = 1
-    return side

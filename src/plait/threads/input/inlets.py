@@ -32,6 +32,16 @@ def _origin(input: int, place: int, slot: int) -> int:
     return input << 32 | place << shared.SLOT_BITS | slot
 
 
+def check_kind(intake: StreamIntake, name: SourceName) -> None:
+    """All of a stream's sources are named by integers, or all by text."""
+    for known in (next(iter(names)) for names in (intake.inlets, intake.gone) if names):  # all of one type
+        if type(known) is not type(name):
+            raise DataError(
+                f"Stream {intake.stream.name!r}: source {name!r} beside {known!r}",
+                why="the names of a stream's sources are all integers or all text",
+            )
+
+
 @dataclass(frozen=True, slots=True)
 class AtGate:
     """A place at the gate that may hold the frontier: a source's, or with None a stream's of which no source is known."""
@@ -215,7 +225,7 @@ class Inlets:
                 raise has_ended(intake.stream)
             if name in intake.gone:
                 raise has_ended(intake.stream, name)
-            self._check_kind(intake, name)
+            check_kind(intake, name)
             made = intake.made(name)
             self._admit(intake, made, max(released, self.gate.frontier()[0]))
             intake.add(made)
@@ -228,15 +238,6 @@ class Inlets:
         slot = self._nobody.pop(intake.stream.name, None)
         if slot is not None:
             self._answer(slot, self.gate.end(slot))
-
-    @staticmethod
-    def _check_kind(intake: StreamIntake, name: SourceName) -> None:
-        for known in (next(iter(names)) for names in (intake.inlets, intake.gone) if names):  # all of one type
-            if type(known) is not type(name):
-                raise DataError(
-                    f"Stream {intake.stream.name!r}: source {name!r} beside {known!r}",
-                    why="the names of a stream's sources are all integers or all text",
-                )
 
     # --- who holds the frontier ---
 

@@ -1,8 +1,8 @@
 """From a user's batch to the gate: time, source, judgement, payload, order in the source, columns, and then the tuples.
 
 A batch is cut into parts, one for each source that it has rows of (`push`). Then come the steps of `_push`, in this order: a
-part is judged (`_judge`; what late and behind are is `core/sources.py`'s to say), its rows are kept whole (`_keep`), it
-waits for others of its source if it must (`_in_order`), and what leaves there enters the gate (`_enter`): its columns are
+part is judged (`judged`; what late and behind are is `core/sources.py`'s to say), its rows are kept whole (`_keep`), it
+waits for others of its source if it must (`in_order`), and what leaves there enters the gate (`_enter`): its columns are
 written into the source's arena (`_write`), its tuples added (`_add`).
 
 A source's tuples enter in the order of (ts, seq): at once if it may not run back; else, or where content orders ties, once
@@ -131,7 +131,7 @@ class Pusher(Inlets):
         of its batch would give.
         """
         pushed_ns = time.monotonic_ns()
-        parts = self._parts(intake, name, batch)
+        parts = parts_of(intake, name, batch)
         # All sources of a batch are there before the first one's rows are: else these could leave the others behind.
         self._let_in(intake, [part for part in parts if part.name not in intake.inlets])
         for part in parts:
@@ -145,29 +145,13 @@ class Pusher(Inlets):
                 intake.stream, part.name, at=part.at(0) if len(part.ts) else ""
             )  # by another thread, meanwhile
         with Inside(inlet, intake.stream.name):
-            admitted = self._judge(intake, inlet, part)
+            admitted = judged(intake, inlet, part, self._bound(intake))
             if not len(admitted.ts):
                 self._advance(intake, inlet)
                 return
             refs = self._keep(intake, inlet, admitted, pushed_ns)
             progress = inlet.progress(intake.stream)
-            self._enter(intake, inlet, *self._in_order(intake, inlet, admitted, refs, progress), progress)
-
-    def _parts(self, intake: StreamIntake, name: SourceName | None, batch: pa.RecordBatch) -> list[Part]:
-        """The batch by source, each with its times in microseconds."""
-        stream = intake.stream
-        ts = to_micros(
-            batch.column(batch.schema.get_field_index(stream.time)), stream.unit, stream=stream.name, name=stream.time
-        )
-        if intake.ended:
-            raise has_ended(stream)
-        if stream.source_column is None:
-            return [Part(intake.named(name), batch, ts, None)]
-        parts = []
-        for own, rows in _by_source(stream, batch):
-            part, times = (batch, ts) if len(rows) == len(ts) else (taken(batch, rows), ts[rows])
-            parts.append(Part(intake.named(own, f"row {int(rows[0])}"), part, times, rows))
-        return parts
+            self._enter(intake, inlet, *in_order(intake, inlet, admitted, refs, progress), progress)
 
     def _let_in(self, intake: StreamIntake, new: list[Part]) -> None:
         """Make sources known that were not. Their rows are judged before: once let in, they would hold the frontier.
@@ -186,42 +170,6 @@ class Pusher(Inlets):
         """What a tuple that comes now is behind, if it lies below."""
         return self._released() if may_be_behind(intake.stream) else BEFORE_ALL
 
-    def _judge(self, intake: StreamIntake, inlet: Inlet, part: Part) -> Admitted:
-        """The next rows of one source: those that are neither late nor behind. Rows that are dropped are kept aside."""
-        stream, batch, ts, n = intake.stream, part.batch, part.ts, len(part.ts)
-        if inlet.ended or intake.ended:
-            raise has_ended(stream, inlet.name, at=part.at(0) if n else "")
-        _check_seq(stream, inlet, part)
-        largest, found = judge_next(stream, ts, inlet.largest, inlet.heartbeat, self._bound(intake))
-        if found is not None and found.offence is not None:
-            raise _refused(intake, part, found.offence, idle=inlet.let_go > BEFORE_ALL)
-        positions = np.arange(inlet.delivered + 1, inlet.delivered + n + 1) if intake.positions else EMPTY
-        inlet.largest, inlet.delivered, inlet.spoke_ns = largest, inlet.delivered + n, time.monotonic_ns()
-        if found is not None:
-            for kept, dropped in ((intake.late, found.late), (intake.behind, found.behind)):
-                if dropped.any():
-                    kept.append(taken(batch, np.flatnonzero(dropped)))
-            stay = np.flatnonzero(~(found.late | found.behind))
-            batch, ts, positions = taken(batch, stay), ts[stay], positions[stay] if intake.positions else EMPTY
-        if not intake.by_content:
-            return self._changed(intake, Admitted(batch, ts, positions, []))
-        ties = content_keys(batch)
-        positions = _numbered(inlet, ts, ties) if intake.positions else EMPTY
-        return self._changed(intake, Admitted(batch, ts, positions, ties))
-
-    def _changed(self, intake: StreamIntake, given: Admitted) -> Admitted:
-        """Rows after what is done to each of them before the operator reads it; where they stood is judged by now."""
-        if not intake.steps or given.batch is None or not len(given.ts):
-            return given
-        rows, kept = changed(intake.steps, pa.Table.from_batches([given.batch]), given.ts)
-        _, ts, positions, ties = given
-        if kept is not None:
-            ts, positions = ts[kept], positions[kept] if len(positions) else positions
-            ties = [ties[k] for k in kept] if ties else ties
-        batches = rows.combine_chunks().to_batches()
-        batch = batches[0] if batches else pa.RecordBatch.from_pylist([], schema=intake.entering)
-        return Admitted(batch, ts, positions, ties)
-
     def _keep(self, intake: StreamIntake, inlet: Inlet, admitted: Admitted, pushed_ns: int | np.ndarray) -> np.ndarray:
         """Keep whole rows; gives the numbers under which they are found."""
         batch, ts, positions, _ = admitted
@@ -231,37 +179,6 @@ class Pusher(Inlets):
         if intake.positions or not isinstance(pushed_ns, int):
             return np.arange(first, first + len(ts))
         return np.broadcast_to(np.int64(first), len(ts))  # when it was pushed is all that is asked of a row
-
-    def _in_order(self, intake: StreamIntake, inlet: Inlet, new: Admitted, ref: np.ndarray,
-                  progress: int) -> tuple[pa.Table | pa.RecordBatch, np.ndarray, np.ndarray]:  # fmt: skip
-        """Rows that may enter the gate now, in order, with ts and payload's place.
-
-        An example with slack 5: rows of ts 10, 7, 12 have come, progress is 12 - 5 = 7. Those up to 7 may leave: 7.
-        When 20 comes, progress is 15: 10 and 12 leave, in that order, and 20 waits.
-        """
-        if not intake.reorders:
-            assert new.batch is not None
-            return new.batch, new.ts, ref
-        waiting = inlet.waiting
-        came = None if new.batch is None else pa.Table.from_batches([new.batch])
-        pieces = [each for each in (waiting.rows, came) if each is not None]
-        rows = pa.concat_tables(pieces) if pieces else intake.entering.empty_table()
-        all_ts, all_ref = np.concatenate((waiting.ts, new.ts)), np.concatenate((waiting.ref, ref))
-        if intake.by_content:
-            tie = (waiting.tie or []) + new.ties
-            ranked = sorted(range(len(tie)), key=lambda k: (all_ts[k], tie[k]))
-            by = np.array(ranked, np.int64)
-            # A tuple with the very ts of the progress may still come, and go before one that is here.
-            cut = int(np.searchsorted(all_ts[by], progress, "left" if progress < AFTER_ALL else "right"))
-        else:
-            tie = []
-            by = np.argsort(all_ts, kind="stable")
-            cut = int(np.searchsorted(all_ts[by], progress, "right"))
-        out, rest = by[:cut], np.sort(by[cut:])
-        for k in out if tie else ():
-            inlet.equals.pop((int(all_ts[k]), tie[k]), None)  # nothing at its ts comes any more
-        inlet.waiting = Waiting(all_ts[rest], all_ref[rest], [tie[k] for k in rest] if tie else None, taken(rows, rest))
-        return taken(rows, out), all_ts[out], all_ref[out]
 
     def _enter(self, intake: StreamIntake, inlet: Inlet, rows: pa.Table | pa.RecordBatch, ts: np.ndarray, ref: np.ndarray,
                progress: int) -> None:  # fmt: skip
@@ -393,7 +310,7 @@ class Pusher(Inlets):
         if progress is None:
             progress = inlet.progress(intake.stream)
         if intake.reorders:
-            self._enter(intake, inlet, *self._in_order(intake, inlet, NOTHING, EMPTY, progress), progress)
+            self._enter(intake, inlet, *in_order(intake, inlet, NOTHING, EMPTY, progress), progress)
             return
         self._promise(inlet, progress)
 
@@ -456,7 +373,7 @@ class Pusher(Inlets):
                 return
             inlet.ended = True
             if intake.reorders:
-                rows = self._in_order(intake, inlet, NOTHING, EMPTY, AFTER_ALL)
+                rows = in_order(intake, inlet, NOTHING, EMPTY, AFTER_ALL)
                 if len(rows[1]):
                     self._enter(intake, inlet, *rows, int(rows[1][-1]))
             began = time.monotonic_ns()
@@ -468,6 +385,99 @@ class Pusher(Inlets):
     def _end_at(self, slot: int) -> None:
         """One of a source's places ends."""
         self._answer(slot, self.gate.end(slot))
+
+
+# --- what happens to rows before they enter: the same where there is no gate (`threads.bounded`) ---
+
+
+def parts_of(intake: StreamIntake, name: SourceName | None, batch: pa.RecordBatch) -> list[Part]:
+    """The batch by source, each with its times in microseconds."""
+    stream = intake.stream
+    ts = to_micros(
+        batch.column(batch.schema.get_field_index(stream.time)), stream.unit, stream=stream.name, name=stream.time
+    )
+    if intake.ended:
+        raise has_ended(stream)
+    if stream.source_column is None:
+        return [Part(intake.named(name), batch, ts, None)]
+    parts = []
+    for own, rows in _by_source(stream, batch):
+        part, times = (batch, ts) if len(rows) == len(ts) else (taken(batch, rows), ts[rows])
+        parts.append(Part(intake.named(own, f"row {int(rows[0])}"), part, times, rows))
+    return parts
+
+
+def judged(intake: StreamIntake, inlet: Inlet, part: Part, released: int) -> Admitted:
+    """The next rows of one source: those that are neither late nor behind. Rows that are dropped are kept aside.
+
+    `released`: below it a tuple is behind.
+    """
+    stream, batch, ts, n = intake.stream, part.batch, part.ts, len(part.ts)
+    if inlet.ended or intake.ended:
+        raise has_ended(stream, inlet.name, at=part.at(0) if n else "")
+    _check_seq(stream, inlet, part)
+    largest, found = judge_next(stream, ts, inlet.largest, inlet.heartbeat, released)
+    if found is not None and found.offence is not None:
+        raise _refused(intake, part, found.offence, idle=inlet.let_go > BEFORE_ALL)
+    positions = np.arange(inlet.delivered + 1, inlet.delivered + n + 1) if intake.positions else EMPTY
+    inlet.largest, inlet.delivered, inlet.spoke_ns = largest, inlet.delivered + n, time.monotonic_ns()
+    if found is not None:
+        for kept, dropped in ((intake.late, found.late), (intake.behind, found.behind)):
+            if dropped.any():
+                kept.append(taken(batch, np.flatnonzero(dropped)))
+        stay = np.flatnonzero(~(found.late | found.behind))
+        batch, ts, positions = taken(batch, stay), ts[stay], positions[stay] if intake.positions else EMPTY
+    if not intake.by_content:
+        return _changed(intake, Admitted(batch, ts, positions, []))
+    ties = content_keys(batch)
+    positions = _numbered(inlet, ts, ties) if intake.positions else EMPTY
+    return _changed(intake, Admitted(batch, ts, positions, ties))
+
+
+def _changed(intake: StreamIntake, given: Admitted) -> Admitted:
+    """Rows after what is done to each of them before the operator reads it; where they stood is judged by now."""
+    if not intake.steps or given.batch is None or not len(given.ts):
+        return given
+    rows, kept = changed(intake.steps, pa.Table.from_batches([given.batch]), given.ts)
+    _, ts, positions, ties = given
+    if kept is not None:
+        ts, positions = ts[kept], positions[kept] if len(positions) else positions
+        ties = [ties[k] for k in kept] if ties else ties
+    batches = rows.combine_chunks().to_batches()
+    batch = batches[0] if batches else pa.RecordBatch.from_pylist([], schema=intake.entering)
+    return Admitted(batch, ts, positions, ties)
+
+
+def in_order(intake: StreamIntake, inlet: Inlet, new: Admitted, ref: np.ndarray,
+             progress: int) -> tuple[pa.Table | pa.RecordBatch, np.ndarray, np.ndarray]:  # fmt: skip
+    """Rows that may enter the gate now, in order, with ts and payload's place.
+
+    An example with slack 5: rows of ts 10, 7, 12 have come, progress is 12 - 5 = 7. Those up to 7 may leave: 7.
+    When 20 comes, progress is 15: 10 and 12 leave, in that order, and 20 waits.
+    """
+    if not intake.reorders:
+        assert new.batch is not None
+        return new.batch, new.ts, ref
+    waiting = inlet.waiting
+    came = None if new.batch is None else pa.Table.from_batches([new.batch])
+    pieces = [each for each in (waiting.rows, came) if each is not None]
+    rows = pa.concat_tables(pieces) if pieces else intake.entering.empty_table()
+    all_ts, all_ref = np.concatenate((waiting.ts, new.ts)), np.concatenate((waiting.ref, ref))
+    if intake.by_content:
+        tie = (waiting.tie or []) + new.ties
+        ranked = sorted(range(len(tie)), key=lambda k: (all_ts[k], tie[k]))
+        by = np.array(ranked, np.int64)
+        # A tuple with the very ts of the progress may still come, and go before one that is here.
+        cut = int(np.searchsorted(all_ts[by], progress, "left" if progress < AFTER_ALL else "right"))
+    else:
+        tie = []
+        by = np.argsort(all_ts, kind="stable")
+        cut = int(np.searchsorted(all_ts[by], progress, "right"))
+    out, rest = by[:cut], np.sort(by[cut:])
+    for k in out if tie else ():
+        inlet.equals.pop((int(all_ts[k]), tie[k]), None)  # nothing at its ts comes any more
+    inlet.waiting = Waiting(all_ts[rest], all_ref[rest], [tie[k] for k in rest] if tie else None, taken(rows, rest))
+    return taken(rows, out), all_ts[out], all_ref[out]
 
 
 def _by_source(stream: Stream, batch: pa.RecordBatch) -> list[tuple[SourceName, np.ndarray]]:
