@@ -30,9 +30,9 @@ from plait.threads.join.strategies.plan import Plan
 Steps = Generator[Any, None, Any]
 Patches = dict[str, list[tuple[str, str]]]
 JOIN = "plait.threads.join"
-LOOP, SERVE, GATHER, FEED, SEGMENT, OUT, WORKER = (
+LOOP, SERVE, GATHER, FEED, SEGMENT, OUT, STRETCHES, WORKER = (
     f"{JOIN}.loop", f"{JOIN}.serve", f"{JOIN}.loop.gather", f"{JOIN}.loop.feed", f"{JOIN}.loop.segment", f"{JOIN}.loop.out",
-    f"{JOIN}.loop.worker",
+    f"{JOIN}.loop.stretches", f"{JOIN}.loop.worker",
 )  # fmt: skip
 #: Looking again before sleeping adds steps, and no behaviour.
 QUICK: Patches = {
@@ -54,7 +54,7 @@ class Tuple(NamedTuple):
 class NoColumns:
     """As `columns.Encoder` of a condition that compares nothing."""
 
-    has_node, has_bands, index, usual_index, dimensions = False, False, "scan", "scan", ()
+    has_node, has_equality, has_bands, index, usual_index, dimensions = False, True, False, "scan", "scan", ()
 
     def columns(self, side: int) -> list[Any]:
         return []
@@ -99,7 +99,9 @@ class Case:
         counts = self.plan.segments
         self.segments = tuple(
             [
-                memory.Segment(side, len(self.plan.sharers(side, k)), encoder, matched=False, rows=rows)
+                memory.Segment(
+                    side, len(self.plan.sharers(side, k)), encoder, matched=False, parted=self.plan.parts is not None, rows=rows
+                )
                 for k in range(counts[side])
             ]
             for side in (0, 1)
@@ -117,6 +119,7 @@ class Case:
                 each.block[feed.MASK] = self.fed - 1
         for worker in self.workers:
             worker.words[o.SCANS], worker.words[o.SCANS + 1] = SCAN
+        self._parted = [None if worker.parted is None else worker.parted.copy() for worker in self.workers]
         self._adopt()
 
     def _adopt(self) -> None:
@@ -132,12 +135,23 @@ class Case:
         for each in self.kept:
             for array in (each.block, each.data) if isinstance(each, memory.Feed) else (each[:4],):
                 space.adopt(array)
+        self._lend_arena()
         for worker in self.workers:
             for array in (worker.words, worker.out):
                 space.adopt(array)
+            if worker.parted is not None:
+                space.lend(worker.parted)
             for array in (worker.block, worker.samples, worker.batch, *worker.probes, *worker.usable, worker.pairs, worker.over,
                           worker.ranges, worker.walk, worker.tally):  # fmt: skip
                 space.lend(array)
+
+    def _lend_arena(self) -> None:
+        """What is read of tuples that go by values: all have the same one, so that every pair matches."""
+        self.keys, self.usable = np.zeros(8, np.int64), np.ones(8, np.uint8)
+        self.arena = np.zeros((2, shared.A_WORDS), np.int64)
+        self.arena[:, shared.A_KEY], self.arena[:, shared.A_USABLE] = address(self.keys), address(self.usable)
+        for array in (self.keys, self.usable):
+            self.space.lend(array)
 
     def view(self, array: np.ndarray) -> View:
         return self.space.adopted[address(array)]  # type: ignore[return-value]
@@ -150,6 +164,9 @@ class Case:
 
         def start(clock: Clock) -> tuple[list[Steps], Callable[[], None]]:
             self.space.begin(clock, len(self.workers) + feeding + reading)
+            for worker, laid in zip(self.workers, self._parted, strict=True):
+                if worker.parted is not None:
+                    worker.parted[:] = laid
             self.taken: list[tuple[int, ...]] = []
             threads = [self.work(k) for k in range(len(self.workers))]
             if feeding:
@@ -184,7 +201,7 @@ class Case:
     def work(self, number: int) -> Steps:
         worker = self.workers[number]
         answer = yield from self.twin(WORKER)["work"](
-            self.gate, self.control, self.view(worker.words), np.zeros((2, 1), np.int64), worker.batch, *worker.probes,
+            self.gate, self.control, self.view(worker.words), self.arena, worker.batch, *worker.probes,
             *worker.usable, worker.pairs, worker.over, worker.ranges, worker.walk, worker.tally, self.view(worker.out),
         )  # fmt: skip
         assert answer == o.FINISHED, f"worker {number} answers {answer}"
@@ -251,7 +268,7 @@ class Served(Case):
 
     def work(self, number: int) -> Steps:
         answer = yield from self.twin(SERVE)["serve"](
-            self.gate, self.control, self.e, number, np.zeros((2, 1), np.int64), self.table, [0, 0]
+            self.gate, self.control, self.e, number, self.arena, self.table, [0, 0]
         )
         assert answer == o.FINISHED, f"thread {number} answers {answer}"
 

@@ -6,15 +6,16 @@ free of data races on plain words.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
 from tests.examples import examples
 from tests.explore.schedule import Failure, explore, sample
-from tests.threads.join.loop_scenarios import FEED, GATHER, OUT, SEGMENT, WORKER, Case, Tuple
+from tests.threads.join.loop_scenarios import FEED, GATHER, OUT, SEGMENT, STRETCHES, WORKER, Case, Tuple
 
-from plait.threads.join.strategies import dpjoin, scalejoin, splitjoin
-from plait.threads.join.strategies.plan import Wish
+from plait.threads.join.strategies import dpjoin, partitioned, scalejoin, splitjoin
+from plait.threads.join.strategies.plan import Parts, Wish
 
 
 def tuples(sides: str) -> tuple[Tuple, ...]:
@@ -29,7 +30,9 @@ def tuples(sides: str) -> tuple[Tuple, ...]:
 SCALEJOIN = scalejoin.plan(Wish(2))
 SPLITJOIN = splitjoin.plan(Wish(2))
 DPJOIN = dpjoin.plan(Wish(2, layout=(1, 2)))  # both workers share the left window's one segment
-PLANS = {"scalejoin": SCALEJOIN, "splitjoin": SPLITJOIN, "dpjoin": DPJOIN}
+# A table drawn by chance at every tuple: one value, that is one worker's, then hot and everybody's, and so on.
+PARTITIONED = replace(partitioned.plan(Wish(2, line="hash")), parts=Parts("hash", restless=(3, 1)))
+PLANS = {"scalejoin": SCALEJOIN, "splitjoin": SPLITJOIN, "dpjoin": DPJOIN, "partitioned": PARTITIONED}
 
 # Cases of few steps: name -> (plan, tuples, sizes). Whoever reads is a thread in the first two.
 CASES: dict[str, tuple[Any, str, dict[str, int]]] = {
@@ -37,6 +40,8 @@ CASES: dict[str, tuple[Any, str, dict[str, int]]] = {
     # Rings of one result: the worker that stores two of the trigger's partners waits for whoever reads.
     "full ring": (SCALEJOIN, "lllR", {"most": 4, "room": 1}),
     "splitjoin": (SPLITJOIN, "lRl", {"fed": 4, "room": 8}),
+    # Two tables take over while tuples of a window of 1 us come.
+    "partitioned": (PARTITIONED, "lRlR", {"back_us": 1, "room": 8}),
     "dpjoin": (DPJOIN, "lRR", {"room": 8}),
     # A feed of one tuple: the parent waits for the child.
     "full feed": (SPLITJOIN, "lRl", {"fed": 1, "room": 8}),
@@ -90,6 +95,17 @@ class Mutant(NamedTuple):
 TAIL = "    store_release(f, TAIL, tail + number)\n"
 TOLD = "    store_release(w, o.OUT_TAIL, w[o.EMIT_TAIL])\n    store_release(w, o.DONE_RANK, w[o.RANK])\n"
 MUTANTS = {
+    "stretches: the old table is forgotten": Mutant(
+        STRETCHES, "    elif out_of_reach(w, q, ts):", "    else:", "partitioned", "instead of", 0,
+    ),
+    "stretches: turns are counted differently": Mutant(
+        STRETCHES, "return number % q[t + COLS] == worker % q[t + COLS]",
+        "return number % q[t + COLS] != worker % q[t + COLS] or q[ME] == 0", "partitioned", "instead of", 0,
+    ),
+    "stretches: a pair is given out by whoever finds it": Mutant(
+        OUT, "return w[o.PARTED] == 0 or (p[o.P_HOLDS, k]", "return w[o.PARTED] == 0 or True or (p[o.P_HOLDS, k]", "partitioned",
+        "instead of", 0,
+    ),
     "feed: tuples shown before they are written": Mutant(
         FEED, "    for row in range(4):\n        for k in range(number):\n            data[row, (tail",
         TAIL + "    for row in range(4):\n        for k in range(number):\n            data[row, (tail", "splitjoin", "RaceError",
