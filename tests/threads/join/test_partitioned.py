@@ -16,32 +16,17 @@ import pytest
 from tests.examples import examples
 from tests.reference.judge import assert_same
 from tests.threads import test_sequences as sequences
+from tests.threads.join.restless import restless
 
 import plait
 from plait.errors import QueryError
 from plait.query.join import HOWS
-from plait.threads.join.strategies import partitioned, registry
-from plait.threads.join.strategies.plan import Parts, Plan, Wish
 
 # What the reference says is the same for many tests.
 pytestmark = pytest.mark.xdist_group("partitioned")
 
 WINDOWS = sequences.WINDOWS
 KINDS = [("inner", window) for window in WINDOWS] + [(how, "time") for how in HOWS if how != "inner"]
-
-
-def restless(seed: int, every: int) -> str:
-    """A strategy that draws another table every so many tuples; its name."""
-    name = f"restless {seed} {every}"
-
-    def plan(wish: Wish) -> Plan:
-        made = partitioned.plan(wish)
-        assert made.parts is not None
-        return Plan(name, made.seats, made.layout, "", parts=Parts(made.parts.line, restless=(seed, every)))
-
-    if name not in registry.names():
-        registry.register(registry.Strategy(name=name, plan=plan))
-    return name
 
 
 @pytest.mark.parametrize("condition", ["band", "equality"])
@@ -95,7 +80,7 @@ def test_elastic(how: str) -> None:
             run.resize(threads)
         batches = list(run.results())
         pushing.join()
-        assert "4 shares, each with windows of its own" in run.explain()
+        assert "4 shares in the place of workers" in run.explain()
         found = pa.Table.from_batches(batches, run.schema).combine_chunks()
     assert_same(found, sequences.expected("band", "time", how, tables))
 
@@ -174,9 +159,9 @@ def _many(rows: int, seed: int, *, hot: float = 0.0, narrow: bool = False) -> di
     return found
 
 
-def _spread(condition: str, tables: dict[str, pa.Table], workers: int) -> tuple[list[int], str]:
+def _spread(condition: str, tables: dict[str, pa.Table], workers: int, how: str = "inner") -> tuple[list[int], str]:
     """Tuples by worker, of the second half; and what is said."""
-    made = plait.join(plait.stream("a", unit="us"), plait.stream("b", unit="us"), on=condition, within=500)
+    made = plait.join(plait.stream("a", unit="us"), plait.stream("b", unit="us"), on=condition, within=500, how=how)
     half = tables["a"].num_rows // 2
     with made.on_threads(workers=workers, schemas={n: t.schema for n, t in tables.items()}) as run:
         for first in range(0, 2 * half, 4096):
@@ -210,7 +195,7 @@ def test_a_crowded_range_is_cut_finer() -> None:
     tuples, told = _spread("abs(a.x - b.x) <= 0.1", _many(40_000, 3, hot=0.9, narrow=True), 5)
     assert max(tuples) < 1.3 * sum(tuples) / 5
     assert sum(tuples) < 45_000
-    assert "hot" not in told
+    assert "hot value" not in told
 
 
 def test_a_hot_value_is_shared_by_turns() -> None:
@@ -221,10 +206,17 @@ def test_a_hot_value_is_shared_by_turns() -> None:
 
 
 def test_a_hot_place_of_a_band_is_shared_by_turns() -> None:
-    """Owned tuples by turns; the other side's reach the place, and are everybody's."""
-    tuples, told = _spread("abs(a.x - b.x) <= 10 and a.k + b.k = 20000000", _many(40_000, 5, hot=0.9), 4)
+    """Of an outer join: owned tuples by turns; those of the other side reach the place, and are everybody's."""
+    tuples, told = _spread("abs(a.x - b.x) <= 10 and a.k + b.k = 20000000", _many(40_000, 5, hot=0.9), 4, how="left")
     assert "1 hot value by turns among 4 x 1 workers" in told
     assert max(tuples) < 20_000 * 0.9 * 1.25 + 2000
+
+
+def test_rows_and_columns_stay_where_ranges_would_take_more() -> None:
+    """Of an inner join 2 x 2 is less: half of either stream."""
+    tuples, told = _spread("abs(a.x - b.x) <= 10 and a.k + b.k = 20000000", _many(40_000, 5, hot=0.9), 4)
+    assert "by turns, 2 x 2: ranges would do with little less, or more" in told
+    assert max(tuples) == min(tuples) == sum(tuples) / 4
 
 
 def test_auto_takes_it_for_equalities_and_bands() -> None:

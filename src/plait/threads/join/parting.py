@@ -71,11 +71,9 @@ def told(q: np.ndarray) -> str:
     rows, columns = int(q[t + s.ROWS]), int(q[t + s.COLS])
     what = {s.NOWHERE: "no value", s.HASHED: "the hash of the equality", s.RANGED: "the band's range"}[int(q[s.LINE])]
     if q[t + s.KIND] == s.BY_TURNS:
-        why = (
-            "the columns' types leave neither equality nor band"
-            if q[s.LINE] == s.NOWHERE
-            else "little is known of ranges yet"
-        )
+        why = "the columns' types leave neither equality nor band"
+        if q[s.LINE] != s.NOWHERE:
+            why = "ranges would do with little less, or more" if q[s.OF] else "little is known of ranges yet"
         found = f"by turns, {rows} x {columns}: {why}"
     else:
         found = f"by {what}"

@@ -14,7 +14,7 @@ Any window will do: workers number all tuples, their own or not.
 
 from __future__ import annotations
 
-from plait.errors import QueryError, counted
+from plait.errors import QueryError
 from plait.threads.join.strategies.plan import Parts, Plan, Seat, Wish
 
 TOLD = {
@@ -33,5 +33,5 @@ def plan(wish: Wish) -> Plan:
         )
     n = wish.workers
     seats = tuple(Seat((k, k), (1, 1), (0, 0), (1, 1), (0, 0), (True, True)) for k in range(n))
-    why = f"{counted(n, 'worker')}, each with windows of its own: {TOLD[wish.line]}; hot ones are shared by turns"
+    why = f"{TOLD[wish.line]}; windows and an index of its own for each; hot ones are shared by turns"
     return Plan("partitioned", seats, (n, n), why, parts=Parts(wish.line))
