@@ -434,7 +434,8 @@ def _elastic_join(query: Query, kind: str, options: Options) -> Plan:
             wish = Wish(shares, kind, line=line)
             made = asof.plan(wish) if kind == "asof" else registry.strategy("partitioned").plan(wish)
             made.check()
-            return replace(made, why=f"{counted(shares, 'share')} in the place of workers, which threads serve as asked for; {made.why}")
+            served = f"{counted(shares, 'share')} in the place of workers, which threads serve as asked for"
+            return replace(made, why=f"{served}; {made.why}")
     if options.strategy not in ("auto", usual) or options.layout != "auto":
         raise QueryError(
             f"elastic={options.elastic} with strategy={options.strategy!r}, layout={options.layout!r}",

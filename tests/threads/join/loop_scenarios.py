@@ -100,7 +100,12 @@ class Case:
         self.segments = tuple(
             [
                 memory.Segment(
-                    side, len(self.plan.sharers(side, k)), encoder, matched=False, parted=self.plan.parts is not None, rows=rows
+                    side,
+                    len(self.plan.sharers(side, k)),
+                    encoder,
+                    matched=False,
+                    parted=self.plan.parts is not None,
+                    rows=rows,
                 )
                 for k in range(counts[side])
             ]

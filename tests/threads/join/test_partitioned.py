@@ -1,7 +1,7 @@
 """Joins whose tuples go by their values: the same bytes whatever the tables, their changes, workers and kinds of join.
 
-`restless` strategies draw another table by chance every few tuples, from recorded seeds: stretches that are empty, hot points that are
-not, all by turns. So every change falls at every place, in the middle of windows and batches.
+`restless` strategies draw another table by chance every few tuples, from recorded seeds: stretches that are empty, hot points
+that are not, all by turns. So every change falls at every place, in the middle of windows and batches.
 """
 
 from __future__ import annotations
@@ -72,7 +72,12 @@ def test_elastic(how: str) -> None:
     made = sequences.query("band", "time", how)
     tables = sequences.TABLES
     with made.on_threads(
-        schemas={n: t.schema for n, t in tables.items()}, keys=True, strategy="partitioned", elastic=4, workers=1, batch=16
+        schemas={n: t.schema for n, t in tables.items()},
+        keys=True,
+        strategy="partitioned",
+        elastic=4,
+        workers=1,
+        batch=16,
     ) as run:
         pushing = threading.Thread(target=sequences.deliver, args=(run, tables, 1, 2))
         pushing.start()

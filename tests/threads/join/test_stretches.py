@@ -1,8 +1,8 @@
 """Whose a tuple is, by values: the text of `loop.stretches` in plain Python, worker by worker, held against what it promises.
 
-Every worker takes one random sequence, cut into batches of its own, with tables that change by chance. Then, over all pairs by the
-definition: a pair is given out by one worker; a row's owner, by the table that says so, meets all its partners. Planted faults are
-found.
+Every worker takes one random sequence, cut into batches of its own, with tables that change by chance. Then, over all pairs by
+the definition: a pair is given out by one worker; a row's owner, by the table that says so, meets all its partners. Planted
+faults are found.
 """
 
 from __future__ import annotations
@@ -170,7 +170,9 @@ CASES = [("inner", window) for window in WINDOWS] + [(how, "time") for how in HO
 @pytest.mark.sampled
 @pytest.mark.parametrize("line", ["hash", "range"])
 @pytest.mark.parametrize(("how", "window"), CASES)
-def test_a_pair_is_found_at_one_worker_and_a_row_by_whoever_says_that_it_is_alone(line: str, how: str, window: str) -> None:
+def test_a_pair_is_found_at_one_worker_and_a_row_by_whoever_says_that_it_is_alone(
+    line: str, how: str, window: str
+) -> None:
     for seed in range(examples(24)):
         sample(line, how, window, seed)
 
@@ -210,7 +212,8 @@ MUTANTS = {
         "if q[STAGE] != SETTLED and belongs(", "if q[STAGE] == MEETING and belongs(", "given out 0 times",
     ),
     "turns are counted differently": Mutant(
-        "return number % q[t + ROWS] == worker // q[t + COLS]", "return (number + (q[ME] == 0)) % q[t + ROWS] == worker // q[t + COLS]",
+        "return number % q[t + ROWS] == worker // q[t + COLS]",
+        "return (number + (q[ME] == 0)) % q[t + ROWS] == worker // q[t + COLS]",
         "given out", "hash",
     ),
     "tables change where a worker's batch begins": Mutant(
@@ -242,6 +245,10 @@ MUTANTS = {
 def test_planted_faults_are_found(name: str) -> None:
     mutant = MUTANTS[name]
     faults = {STRETCHES: [(mutant.old, mutant.new)]}
-    with pytest.raises(AssertionError, match=mutant.found):
+
+    def search() -> None:
         for seed in range(60):
             sample(mutant.line, mutant.how, mutant.window, seed, faults)
+
+    with pytest.raises(AssertionError, match=mutant.found):
+        search()
