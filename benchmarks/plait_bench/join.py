@@ -17,6 +17,7 @@ of the papers are benchmarks of their own (`join-workers`, `join-balance`, `join
 - `latency_ready_p50_ms`, `latency_ready_p99_ms`: from the moment a result's later tuple is ready to the finished Arrow
   batch, two workers, pushes of 128 tuples at half of the highest rate that is sustained with such pushes, windows full;
   medians of five runs. Larger pushes sustain more, at a higher latency: rows beside it.
+- `partitioned_...`: joins by values beside ScaleJoin, under skew, and what the busiest of 15 workers takes (`join_parted`).
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ import pyarrow as pa
 from plait.cli import hop
 from plait.connectors import synthetic
 from plait.connectors.synthetic.workload import tables
+from plait_bench import join_parted, kernels, rivals
 from plait_bench import join_peers as peers
-from plait_bench import kernels, rivals
 from plait_bench.band import data, query
 from plait_bench.join_runs import (
     Outcome,
@@ -56,6 +57,8 @@ STRATEGIES: tuple[dict[str, Any], ...] = (
     {"strategy": "sequential", "workers": 1},
     {"strategy": "scalejoin", "workers": 2},
     {"strategy": "scalejoin", "workers": 3},
+    {"strategy": "partitioned", "workers": 2},
+    {"strategy": "partitioned", "workers": 3},
     {"strategy": "splitjoin", "workers": 2},
     {"strategy": "splitjoin", "workers": 3},
     {"strategy": "dpjoin", "workers": 2, "layout": (2, 1)},
@@ -73,7 +76,7 @@ def run(quick: bool = False) -> dict[str, Any]:
     about = machine()
     whole = data(500, 40 if quick else 400)
     rows = strategies(quick) + _against_duckdb(whole, quick) + _scans(quick) + balance(quick, (2,))
-    rows += gates(quick) + _latency(quick)
+    rows += gates(quick) + _latency(quick) + join_parted.rows(quick)
     return {"bench": "join", "machine": about, "rows": rows, "ratios": _ratios(rows)}
 
 
@@ -97,6 +100,7 @@ def _ratios(rows: Rows) -> dict[str, float]:
         },
         "latency_ready_p50_ms": latency["ready_p50_ms"],
         "latency_ready_p99_ms": latency["ready_p99_ms"],
+        **join_parted.ratios(rows),
     }
 
 

@@ -15,6 +15,8 @@ RATIOS = {
     "threads_vs_duckdb", "run_vs_duckdb_buckets", "run_vs_duckdb_buckets_in_order",
     "scan_per_worker_vs_numpy", "scan_2_workers_vs_1", "balance_cv_percent",
     "latency_ready_p50_ms", "latency_ready_p99_ms", "skiplist_vs_ring_scalejoin", "skiplist_vs_ring_splitjoin",
+    *(f"partitioned_{name}" for case in ("band", "equality") for name in (
+        f"vs_scalejoin_{case}_4_workers", f"skewed_vs_balanced_{case}", f"{case}_busiest_of_15")),
 }  # fmt: skip
 
 
@@ -25,7 +27,13 @@ def test_join_gives_its_ratios_and_one_result_for_all_strategies() -> None:
     assert set(result["ratios"]) == RATIOS
     assert all(math.isfinite(value) for value in result["ratios"].values())
     one = [row for row in result["rows"] if row["case"] == "one result"]
-    assert {row["contender"].split()[0] for row in one} >= {"sequential", "scalejoin", "splitjoin", "dpjoin"}
+    assert {row["contender"].split()[0] for row in one} >= {
+        "sequential",
+        "scalejoin",
+        "partitioned",
+        "splitjoin",
+        "dpjoin",
+    }
     assert len({row["set"] for row in one}) == 1
     assert len({row["sequence"] for row in one} - {None}) == 1
     assert [row["contender"] for row in one if row["sequence"] is None] == [

@@ -143,6 +143,7 @@ class NativeTwin(twin.Twin):
         own: dict[str, Any] = {
             "load_acquire": load_acquire, "store_release": store_release, "fetch_add": fetch_add, "cas": cas,
             "ints": lambda at, n: self.space.at(at), "octets": lambda at, n: self.space.at(at), "pointer_at": lambda at: at,
+            "floats": lambda at, n: self.space.at(at).view(np.float64),  # of arrays that are lent
             "clock_ns": lambda w, at: 0, "inner": twin.compiled, "nap": self._nap,
             "call_at": lambda kernel, block: self.kernels[kernel](self.space, self.space.at(block)),
             "address_of": self._address_of,

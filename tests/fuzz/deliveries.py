@@ -19,6 +19,7 @@ from tests.fuzz import values
 from tests.fuzz.feeds import Feed
 from tests.fuzz.judge import Got, undeclared
 from tests.fuzz.queries import Group
+from tests.threads.join.restless import restless
 
 from plait.errors import PlaitError, QueryError
 from plait.order import AFTER_ALL, BEFORE_ALL
@@ -29,6 +30,9 @@ from plait.query.row_by_row import Union, base, rooted
 from plait.threads.readers import Reader
 from plait.threads.run import Run
 from plait_bench import multi_queues
+
+#: Partitioned joins whose tables change by chance.
+RESTLESS = (restless(1, 1), restless(2, 5), restless(3, 30))
 
 
 @dataclass(frozen=True)
@@ -162,6 +166,12 @@ def _more_options(options: dict[str, Any]) -> dict[str, Any]:
         found["fan_in"] = chance.choice((2, 3))
     if options.get("strategy") == "splitjoin" and options.get("workers", 1) > 1 and chance.random() < 0.3:
         found["split_storing"] = True
+    if "order" in options and options.get("workers", 1) > 1 and chance.random() < 0.3:
+        # Of joins; `_started` leaves it out where the condition has no equality and no band.
+        options = {name: value for name, value in options.items() if name not in ("layout", "emitter")}
+        found |= {"strategy": chance.choice(("partitioned", *RESTLESS))}
+        for name in ("fan_in", "split_storing"):
+            found.pop(name, None)
     return options | found
 
 

@@ -130,6 +130,8 @@ def ways(group: Group) -> dict[str, dict[str, Any]]:
         found |= {f"index {index}": {"index": index, "workers": 1} for index in ("scan", "hash", "grid", "sorted")}
     if isinstance(query, Join) and isinstance(query.window, TimeWindow):
         found |= {name: {"strategy": name, "workers": 2, "order": "none", "index": "scan"} for name in rivals.NAMES}
+    if isinstance(query, (Join, Asof)):
+        found["partitioned"] = {"strategy": "partitioned", "workers": 3}
     if isinstance(query, Aggregate):
         found |= {name: {"strategy": name} for name in (*multi_queues.NAMES, "tuml_sc", "wiml", "wiml_shared")}
         found["tuml_mc"] = {"strategy": "tuml_mc", "workers": 2}

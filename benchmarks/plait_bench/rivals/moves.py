@@ -95,8 +95,9 @@ def keep(w, ps, us):
             return o.GROW_SEGMENT
         columns = w[o.COLUMNS + 24 * side : o.COLUMNS + 24 * side + 24]
         seg.append(
-            s, n, p[o.P_STORE], p[o.P_TS], p[o.P_ID], p[o.P_REF], p[o.P_KEY], p[o.P_X], p[o.P_Y], us[side], columns
-        )
+            s, n, p[o.P_STORE], p[o.P_TS], p[o.P_ID], p[o.P_REF], p[o.P_KEY], p[o.P_X], p[o.P_Y], us[side], p[o.P_WORD],
+            columns,
+        )  # fmt: skip
         w[o.STORES + side] = 0
     return 0
 

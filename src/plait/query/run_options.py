@@ -26,8 +26,8 @@ class ThreadsOptions(TypedDict, total=False):
         policy: When threads come and go by themselves, with `elastic`. True is 90, 70 and 45 percent of load; three numbers are
             other thresholds (upper, target, lower); a function is called with a `Load` and answers a number of threads or
             None. Default: None.
-        strategy: Who does which part of the work: "auto"; for joins "sequential", "scalejoin", "splitjoin", "dpjoin"; for
-            aggregates "tuml_sc", "tuml_mc", "wiml", "wiml_shared". `Run.explain` says which was chosen and why.
+        strategy: Who does which part of the work: "auto"; for joins "sequential", "partitioned", "scalejoin", "splitjoin",
+            "dpjoin"; for aggregates "tuml_sc", "tuml_mc", "wiml", "wiml_shared". `Run.explain` says which was chosen and why.
             Default: 'auto'.
         order: Of a join's results: "strict", "trigger" (partners of one trigger in any order) or "none" (as they come).
             Default: 'strict'.

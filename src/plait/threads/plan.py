@@ -8,17 +8,19 @@ reasons stand in `why`.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import dataclass, replace
 from typing import Any
 
 from plait.core.aggregate.panes import window_record
 from plait.core.calibration import kept
+from plait.core.condition.terms import shares_line
 from plait.errors import QueryError, counted
 from plait.query.aggregate import Aggregate
 from plait.query.base import Node, Query
 from plait.query.dedup import Dedup
-from plait.query.join import Join
+from plait.query.join import Asof, Join
 from plait.query.operator import Operator
 from plait.query.row_by_row import Union, base
 from plait.query.stream import Stream
@@ -306,7 +308,7 @@ def plan(query: Query, options: Options) -> AnyPlan:
         )
     kind = query.how if isinstance(query, Join) else "asof"
     if options.elastic is not None:
-        return _elastic_join(kind, options)
+        return _elastic_join(query, kind, options)
     # Of a tuple an as-of join's worker does less than the thread that pushes it, and every worker sees all right ones.
     one = options.strategy == "sequential" or kind == "asof"
     workers = options.workers or (model.workers_for(options.layout) or 1 if one else _default(options))
@@ -318,7 +320,8 @@ def plan(query: Query, options: Options) -> AnyPlan:
     costs = None if machine is None else machine.costs
     wish = Wish(
         workers, kind, layout=options.layout, fan_out=options.fan_out, fan_in=options.fan_in,
-        split_storing=options.split_storing, emitter=options.emitter, rates=options.rates, meets=meets, costs=costs,
+        split_storing=options.split_storing, emitter=options.emitter, line=_line(query, options), rates=options.rates,
+        meets=meets, costs=costs,
     )  # fmt: skip
     name, why = options.strategy, ""
     if name == "auto" and kind != "asof":
@@ -331,13 +334,19 @@ def plan(query: Query, options: Options) -> AnyPlan:
                 why="its workers share left tuples among them, and each sees every right one: there are no rows and columns",
                 do="Leave emitter= out",
             )
-        if name not in ("auto", "dpjoin", "asof"):
+        if name == "partitioned" and wish.line is None:
             raise QueryError(
-                f"strategy={name!r} for an as-of join",
-                why="left tuples are shared among workers, each of which keeps the last right ones: layout m x 1",
+                "strategy='partitioned' for an as-of join without by=",
+                why="values are shared among workers, and there are none",
                 do="Leave strategy= out",
             )
-        made = asof.plan(wish)
+        if name not in ("auto", "dpjoin", "asof", "partitioned"):
+            raise QueryError(
+                f"strategy={name!r} for an as-of join",
+                why="values are shared among workers, or left tuples, each worker keeping the last right ones: layout m x 1",
+                do="Leave strategy= out",
+            )
+        made = asof.plan(wish if name in ("auto", "partitioned") else replace(wish, line=None))
     else:
         chosen = registry.strategy(name)
         chosen.check(query, options.order, options.index)
@@ -399,10 +408,34 @@ def _elastic_aggregate(query: Aggregate, options: Options) -> designs.Design | N
     return replace(made, why=f"{options.elastic} shares split by key; threads serve them as asked for")
 
 
-def _elastic_join(kind: str, options: Options) -> Plan:
+def _line(query: Query, options: Options) -> str | None:
+    """What tuples of a join can go by, as far as that is seen now: `Parts.line`."""
+    if isinstance(query, Asof):
+        return "hash" if query.by else None
+    if not isinstance(query, Join):
+        return None
+    given = options.schemas or {}
+    schemas = [given.get(str(node.name)) or getattr(node, "schema", None) for node in query.inputs]
+    predicate = query.predicate
+    if schemas[0] is not None and schemas[1] is not None:
+        with contextlib.suppress(QueryError):  # whoever binds the query will say so
+            predicate = predicate.bind(schemas[0], schemas[1])
+    return shares_line(predicate.expr)
+
+
+def _elastic_join(query: Query, kind: str, options: Options) -> Plan:
     """Shares that change hands have segments of their own: nobody can wait for another share, which may be the same thread's."""
     shares = options.elastic or 1
     usual = {"inner": "scalejoin", "asof": "asof"}.get(kind, "dpjoin")
+    line = _line(query, options)
+    if options.layout == "auto" and not options.emitter:
+        asked = options.strategy == "partitioned" and (line is not None or kind != "asof")
+        if asked or (options.strategy == "auto" and line is not None and shares > 1):
+            wish = Wish(shares, kind, line=line)
+            made = asof.plan(wish) if kind == "asof" else registry.strategy("partitioned").plan(wish)
+            made.check()
+            served = f"{counted(shares, 'share')} in the place of workers, which threads serve as asked for"
+            return replace(made, why=f"{served}; {made.why}")
     if options.strategy not in ("auto", usual) or options.layout != "auto":
         raise QueryError(
             f"elastic={options.elastic} with strategy={options.strategy!r}, layout={options.layout!r}",

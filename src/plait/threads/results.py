@@ -60,7 +60,9 @@ class Gatherer:
         self._rings = np.array([address(w.words) for w in rings], np.int64)
         self._taken, self._known = np.zeros(len(rings), np.int64), np.zeros((3, len(rings)), np.int64)
         self._every, self._block = precision.triggers, block
-        if self._every == gather.NEVER and any(w.words[o.ALONE + side] > 1 for w in workers for side in (0, 1)):
+        if self._every == gather.NEVER and any(
+            w.words[o.ALONE + side] not in (0, 1) for w in workers for side in (0, 1)
+        ):
             self._every = 1  # what several workers must say they say at one place of the order
         self._dest = np.zeros((o.E_WORDS, MOST), np.int64)
         self._seen = np.zeros(gather.SEEN, np.int64)

@@ -33,9 +33,9 @@ from plait.threads.join.strategies.plan import Plan, Wish
 Steps = Generator[Any, None, Any]
 Patches = dict[str, list[tuple[str, str]]]
 JOIN = "plait.threads.join"
-LOOP, SERVE, GATHER, FEED, SEGMENT, OUT, WORKER, ASOF = (
+LOOP, SERVE, GATHER, FEED, SEGMENT, OUT, STRETCHES, WORKER, ASOF = (
     f"{JOIN}.loop", f"{JOIN}.serve", f"{JOIN}.loop.gather", f"{JOIN}.loop.feed", f"{JOIN}.loop.segment", f"{JOIN}.loop.out",
-    f"{JOIN}.loop.worker", f"{JOIN}.asof",
+    f"{JOIN}.loop.stretches", f"{JOIN}.loop.worker", f"{JOIN}.asof",
 )  # fmt: skip
 #: Looking again before sleeping adds steps, and no behaviour.
 QUICK: Patches = {
@@ -59,7 +59,7 @@ class Tuple(NamedTuple):
 class NoColumns:
     """As `columns.Encoder` of a condition that compares nothing."""
 
-    has_node, has_bands, index, usual_index, dimensions = False, False, "scan", "scan", ()
+    has_node, has_equality, has_bands, index, usual_index, dimensions = False, True, False, "scan", "scan", ()
 
     def columns(self, side: int) -> list[Any]:
         return []
@@ -106,7 +106,12 @@ class Case:
         self.segments = tuple(
             [
                 memory.Segment(
-                    side, len(self.plan.sharers(side, k)), encoder, matched=self.how != "inner", rows=GROWS * rows
+                    side,
+                    len(self.plan.sharers(side, k)),
+                    encoder,
+                    matched=self.how != "inner",
+                    parted=self.plan.parts is not None,
+                    rows=GROWS * rows,
                 )
                 for k in range(counts[side])
             ]
@@ -121,6 +126,7 @@ class Case:
             segment.block[seg.CAP], segment.block[seg.MASK] = rows, rows - 1  # the rest is for when it grows
         for worker in self.workers:
             worker.words[o.SCANS], worker.words[o.SCANS + 1] = SCAN
+        self._parted = [None if worker.parted is None else worker.parted.copy() for worker in self.workers]
         self._adopt()
 
     def _worker(self, number: int, encoder: Any, room: int) -> memory.Worker:
@@ -142,12 +148,23 @@ class Case:
         for each in self.kept:
             for array in (each.block, each.data) if isinstance(each, memory.Feed) else (each[:4],):
                 space.adopt(array)
+        self._lend_arena()
         for worker in self.workers:
             for array in (worker.words, worker.out):
                 space.adopt(array)
+            if worker.parted is not None:
+                space.lend(worker.parted)
             for array in (worker.block, worker.samples, worker.batch, *worker.probes, *worker.usable, worker.pairs, worker.over,
                           worker.ranges, worker.walk, worker.tally):  # fmt: skip
                 space.lend(array)
+
+    def _lend_arena(self) -> None:
+        """What is read of tuples that go by values: all have the same one, so that every pair matches."""
+        self.keys, self.usable = np.zeros(8, np.int64), np.ones(8, np.uint8)
+        self.arena = np.zeros((2, shared.A_WORDS), np.int64)
+        self.arena[:, shared.A_KEY], self.arena[:, shared.A_USABLE] = address(self.keys), address(self.usable)
+        for array in (self.keys, self.usable):
+            self.space.lend(array)
 
     def view(self, array: np.ndarray) -> View:
         return self.space.adopted[address(array)]  # type: ignore[return-value]
@@ -163,6 +180,9 @@ class Case:
 
         def start(clock: Clock) -> tuple[list[Steps], Callable[[], None]]:
             self.space.begin(clock, len(self.workers) + feeding + len(stages) + reading)
+            for worker, laid in zip(self.workers, self._parted, strict=True):
+                if worker.parted is not None:
+                    worker.parted[:] = laid
             self.taken: list[tuple[int, ...]] = []
             self._begin()
             threads = [self.work(k) for k in range(len(self.workers))]
@@ -431,7 +451,7 @@ class Served(Case):
 
     def work(self, number: int) -> Steps:
         answer = yield from self.twin(SERVE)["serve"](
-            self.gate, self.control, self.e, number, np.zeros((2, 1), np.int64), self.table, [0, 0]
+            self.gate, self.control, self.e, number, self.arena, self.table, [0, 0]
         )
         assert answer == o.FINISHED, f"thread {number} answers {answer}"
 

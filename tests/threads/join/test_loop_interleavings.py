@@ -6,15 +6,19 @@ free of data races on plain words.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
 from tests.examples import examples
 from tests.explore.schedule import Failure, explore, sample
-from tests.threads.join.loop_scenarios import FEED, GATHER, OUT, SEGMENT, WORKER, Case, Tuple
+from tests.threads.join.loop_scenarios import FEED, GATHER, OUT, SEGMENT, STRETCHES, WORKER, Case, Tuple
 
-from plait.threads.join.strategies import dpjoin, scalejoin, splitjoin
-from plait.threads.join.strategies.plan import Wish
+from plait.threads.join.strategies import dpjoin, partitioned, scalejoin, splitjoin
+from plait.threads.join.strategies.plan import Parts, Wish
+
+# Keys are mixed by multiplying modulo 2**64, of which NumPy's integers warn.
+pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
 
 
 def tuples(sides: str) -> tuple[Tuple, ...]:
@@ -29,21 +33,24 @@ def tuples(sides: str) -> tuple[Tuple, ...]:
 SCALEJOIN = scalejoin.plan(Wish(2))
 SPLITJOIN = splitjoin.plan(Wish(2))
 DPJOIN = dpjoin.plan(Wish(2, layout=(1, 2)))  # both workers share the left window's one segment
-PLANS = {"scalejoin": SCALEJOIN, "splitjoin": SPLITJOIN, "dpjoin": DPJOIN}
+# A table drawn by chance at every tuple: one value, that is one worker's, then hot and everybody's, and so on.
+PARTITIONED = replace(partitioned.plan(Wish(2, line="hash")), parts=Parts("hash", restless=(1, 1)))
+PLANS = {"scalejoin": SCALEJOIN, "splitjoin": SPLITJOIN, "dpjoin": DPJOIN, "partitioned": PARTITIONED}
 
-# Cases of few steps: name -> (plan, tuples, sizes). Whoever reads is a thread in the first two.
+# Cases of few steps: name -> (plan, tuples, sizes). Whoever reads is a thread in those of `READ`.
 CASES: dict[str, tuple[Any, str, dict[str, int]]] = {
     "scalejoin": (SCALEJOIN, "llR", {}),  # both workers have a partner of the trigger
     # Rings of one result: the worker that stores two of the trigger's partners waits for whoever reads.
     "full ring": (SCALEJOIN, "lllR", {"most": 4, "room": 1}),
     "splitjoin": (SPLITJOIN, "lRl", {"fed": 4, "room": 8}),
+    "partitioned": (PARTITIONED, "lRRllR", {"back_us": 2, "room": 8, "rows": 8}),
     "dpjoin": (DPJOIN, "lRR", {"room": 8}),
     # A feed of one tuple: the parent waits for the child.
     "full feed": (SPLITJOIN, "lRl", {"fed": 1, "room": 8}),
     # Four rows of the shared segment, five left tuples, batches of one: the writer waits for the other sharer.
     "full segment": (DPJOIN, "lllll=R", {"rows": 4, "back_us": 0, "most": 1, "room": 8}),
 }
-READ = {"scalejoin", "full ring"}
+READ = {"scalejoin", "full ring", "partitioned"}
 
 
 def scenario(name: str, faults: dict[str, list[tuple[str, str]]] | None = None, *, reading: bool = False) -> Any:
@@ -90,6 +97,17 @@ class Mutant(NamedTuple):
 TAIL = "    store_release(f, TAIL, tail + number)\n"
 TOLD = "    store_release(w, o.OUT_TAIL, w[o.EMIT_TAIL])\n    store_release(w, o.DONE_RANK, w[o.RANK])\n"
 MUTANTS = {
+    "stretches: the old table is forgotten": Mutant(
+        STRETCHES, "    elif out_of_reach(w, q, ts):", "    else:", "partitioned", "instead of", 0,
+    ),
+    "stretches: turns are counted differently": Mutant(
+        STRETCHES, "return number % q[t + COLS] == worker % q[t + COLS]",
+        "return number % q[t + COLS] != worker % q[t + COLS] or q[ME] == 0", "partitioned", "instead of", 0,
+    ),
+    "stretches: a pair is given out by whoever finds it": Mutant(
+        OUT, "return w[o.PARTED] == 0 or (p[o.P_HOLDS, k]", "return w[o.PARTED] == 0 or True or (p[o.P_HOLDS, k]", "partitioned",
+        "instead of", 0,
+    ),
     "feed: tuples shown before they are written": Mutant(
         FEED, "    for row in range(4):\n        for k in range(number):\n            data[row, (tail",
         TAIL + "    for row in range(4):\n        for k in range(number):\n            data[row, (tail", "splitjoin", "RaceError",

@@ -148,6 +148,20 @@ def terms(expr: Expr, schemas: Sides, names: tuple[str, str] = ("left", "right")
     return Terms(one_sided, tuple(pair), tuple(equalities), bands, inequalities, tuple(rest), never, names)
 
 
+def shares_line(expr: Expr | None) -> str | None:
+    """What both rows of a pair have in common, by a condition whose columns may not be known yet: "hash" where it has an
+    equality, "range" where it has a band, None where neither is seen. Types may still forbid it: `terms` has the last word.
+    """
+    ranges = _Untyped(())  # type: ignore[arg-type]
+    for part in conjuncts(expr) if expr is not None else ():
+        match part:
+            case Binary("eq", a, b) if {sides_of(a), sides_of(b)} == {frozenset({0}), frozenset({1})}:
+                return "hash"
+            case _ if len(sides_of(part)) == 2:
+                ranges.take(part)
+    return "range" if ranges.found()[0] else None
+
+
 def constant(expr: Expr) -> Array:
     """The value of an expression that reads no column, as an array of one row."""
     return _of_constants(expr).value(expr)
@@ -319,6 +333,13 @@ class _Ranges:
         # Narrow bands first: they are the ones worth an index.
         banded = sorted((b for b in every if b.bounded), key=lambda b: b.high - b.low)
         return tuple(banded), tuple(b for b in every if not b.bounded)
+
+
+class _Untyped(_Ranges):
+    """Of a condition whose types are not known: taken for numbers."""
+
+    def _kind(self, part: Expr) -> str | None:
+        return "float64"
 
 
 def _arithmetic_nodes(part: Expr) -> list[Expr]:

@@ -275,6 +275,20 @@ def probe_grid(
     return n
 
 
+@inlined
+def reached(
+    v: float, sign: int, low: float, high: float, eps: float, weight: float, largest: float
+) -> tuple[float, float]:
+    """Where a partner's coordinate lies at least and at most: see `probe_ranges`."""
+    slop = eps * (2.0 * abs(v) + weight)
+    if sign > 0:  # the probe is the left one: low <= v - u <= high
+        u0, u1 = v - high, v - low
+    else:
+        u0, u1 = v + low, v + high
+    # Coordinates are clipped to +-largest: a range that lies beyond must still reach the rows at the edge.
+    return min(u0 - slop, largest), max(u1 + slop, -largest)
+
+
 @entry
 def probe_ranges(
     n: int,
@@ -298,12 +312,4 @@ def probe_ranges(
     tests/core/join/test_indexes.py has the cases where a match lies on the very edge.
     """
     for p in range(n):
-        v = float64(values[p])
-        slop = eps * (2.0 * abs(v) + weight)
-        if sign > 0:  # the probe is the left one: low <= v - u <= high
-            u0, u1 = v - high, v - low
-        else:
-            u0, u1 = v + low, v + high
-        # Coordinates are clipped to +-largest: a range that lies beyond must still reach the rows at the edge.
-        ranges[p, at] = min(u0 - slop, largest)
-        ranges[p, at + 1] = max(u1 + slop, -largest)
+        ranges[p, at], ranges[p, at + 1] = reached(float64(values[p]), sign, low, high, eps, weight, largest)

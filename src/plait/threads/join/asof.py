@@ -1,9 +1,11 @@
-"""As-of: for each left tuple one right tuple, by workers that share the left tuples among them (m x 1).
+"""As-of: for each left tuple one right tuple, by workers that share values, or left tuples, among them.
 
-Every worker sees every right tuple and keeps the last of each value, in a table by the value's number
-(`threads.join.asof_codes`); left tuples take turns. Invariant: when a left tuple's turn comes, the table holds, for each
-value, the last right tuple that precedes it, because tuples are taken in total order, one by one. Whether one of the same ts
-precedes it is said by the gate's order, which may put the right input first (`asof_memory.right_first`).
+With `by=` a value is one worker's, by its number modulo the workers: its right tuples are kept there, and its left tuples
+answered. Values that are no worker's own it passes over. Without (and with `strategy="dpjoin"`) left tuples take turns (m x 1),
+and every worker keeps the last right tuple of each value. It is kept in a table by the value's number
+(`threads.join.asof_codes`). Invariant: when a left tuple's turn comes, the table holds, for each value, the last right tuple
+that precedes it, because tuples are taken in total order, one by one. Whether one of the same ts precedes it is said by the
+gate's order, which may put the right input first (`asof_memory.right_first`).
 
 Backward, a left tuple is answered in its turn. An example: right tuples of value a at ts 1 and 5, a left tuple of a at ts 6:
 the table has (5, its row) and the pair comes out. With `within` 0 it would not: 5 is below 6 - 0. A left tuple that finds nothing
@@ -15,12 +17,14 @@ value, at its own ts. Those whose moment has passed are given out by moment, the
 them in that order. An example, nearest, `within` 10: a right tuple at ts 7, a left one at 9 waits until 11. A right tuple at
 10 is closer: decided at 10. One at 11 would be as near: the one behind stays, and the result's ts is 11.
 
-Every worker keeps the whole table, so memory grows with workers times values. Sharing one table would need an order
-between workers at every right tuple; here they need none. The cost of a right tuple is a line of the table at each worker,
-that of a left one a look-up at one. One that waits costs a place in the heap and in the list of its value.
+By values a line of the table is one worker's. By turns every worker keeps the whole table, so memory grows with workers times
+values, and a right tuple costs a line of it at each. A left one is a look-up at one worker. One that waits costs a place in the
+heap and in the list of its value.
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.threads import words as shared
@@ -31,7 +35,9 @@ from plait.threads.join import asof_memory as m
 from plait.threads.join.loop import words as o
 from plait.threads.join.loop.out import publish_progress, put, room
 from plait.threads.join.loop.worker import read
-from plait.threads.join.strategies.plan import Plan, Seat, Wish
+from plait.threads.join.strategies.plan import Parts, Plan, Seat, Wish
+
+OTHERS: Final = -2  # instead of a line: the tuple is another worker's
 
 # --- right tuples: the last of each value ---------------------------------------------------------------------------
 
@@ -191,13 +197,28 @@ def pass_time(c, w, a, ring, heap, out, ts):
 
 
 @inner
+def line_of(w, a, arena, origin, seq, side, number):
+    """A tuple's line in the table; -1 if its value equals nothing, OTHERS if another worker sees to it.
+
+    By values worker k has the values k, k + n, k + 2 n ... in its lines 0, 1, 2 ... A left tuple whose value equals nothing is
+    some worker's all the same, by turns: it may come out alone.
+    """
+    every, at = w[o.PROBE_EVERY], w[o.PROBE_AT]
+    code = ints(arena[origin & shared.SLOT_MASK, shared.A_COLUMNS], w[o.ARENA_MASK] + 1)[seq & w[o.ARENA_MASK]]
+    if a[m.BY_VALUE] and code >= 0:
+        return code // every if code % every == at else OTHERS
+    if side == 0 and number % every != at:
+        return OTHERS
+    return code
+
+
+@inner
 def pass_tuples(c, w, a, arena, batch, out):
     """Take the batch's tuples from where it stood, looking back: 0, or a code.
 
-    `arena` gives the tuple's code; a negative one equals nothing. AT says where to go on after a halt, and is moved only when
+    AT says where to go on after a halt, and is moved only when
     the tuple is done.
     """
-    size = w[o.ARENA_MASK] + 1
     within, flip = w[o.BACK], a[m.RIGHT_FIRST]
     table = ints(a[m.TABLE], a[m.CODES] * m.T_WORDS)
     while w[o.AT] < w[o.COUNT]:
@@ -205,14 +226,14 @@ def pass_tuples(c, w, a, arena, batch, out):
         origin, ts = batch[o.B_ORIGIN, i], batch[o.B_TS, i]
         side = (origin >> 32) ^ flip
         number = w[o.NEXT + side]
-        code = ints(arena[origin & shared.SLOT_MASK, shared.A_COLUMNS], size)[batch[o.B_SEQ, i] & w[o.ARENA_MASK]]
+        code = line_of(w, a, arena, origin, batch[o.B_SEQ, i], side, number)
         if code >= a[m.CODES]:
             w[o.NEED] = code
             return o.GROW_PAIRS
         if side == 1:
             if code >= 0:
                 remember(a, table, code, ts, batch[o.B_REF, i], number)
-        elif number % w[o.PROBE_EVERY] == w[o.PROBE_AT]:
+        elif code != OTHERS:
             w[o.AT_RANK] = w[o.RANK] + i
             if room(c, w) != 0:
                 return o.HALTED
@@ -232,7 +253,6 @@ def pass_tuples(c, w, a, arena, batch, out):
 @inner
 def pass_waiting(c, w, a, arena, batch, out):
     """The same, looking ahead: before a tuple is taken, time passes to it."""
-    size = w[o.ARENA_MASK] + 1
     within, flip = w[o.BACK], a[m.RIGHT_FIRST]
     table, waiting = ints(a[m.TABLE], a[m.CODES] * m.T_WORDS), a[m.MASK] + 1
     ring, heap = ints(a[m.RING], waiting * m.R_WORDS), ints(a[m.HEAP], waiting)
@@ -241,7 +261,7 @@ def pass_waiting(c, w, a, arena, batch, out):
         origin, ts, ref = batch[o.B_ORIGIN, i], batch[o.B_TS, i], batch[o.B_REF, i]
         side = (origin >> 32) ^ flip
         number = w[o.NEXT + side]
-        code = ints(arena[origin & shared.SLOT_MASK, shared.A_COLUMNS], size)[batch[o.B_SEQ, i] & w[o.ARENA_MASK]]
+        code = line_of(w, a, arena, origin, batch[o.B_SEQ, i], side, number)
         w[o.AT_RANK] = w[o.RANK] + i
         if pass_time(c, w, a, ring, heap, out, ts) != 0:
             return o.HALTED
@@ -252,7 +272,7 @@ def pass_waiting(c, w, a, arena, batch, out):
             if code >= 0:
                 w[shared.COMPARISONS] += decide(a, table, ring, heap, code, ts, ref)
                 remember(a, table, code, ts, ref, number)
-        elif number % w[o.PROBE_EVERY] == w[o.PROBE_AT]:
+        elif code != OTHERS:
             if a[m.TAIL] - a[m.HEAD] == waiting:
                 w[o.NEED] = -1
                 return o.GROW_PAIRS
@@ -332,11 +352,14 @@ def work_asof(gate, c, w, arena, batch, p0, p1, u0, u1, pairs, over, ranges, wal
 
 
 def plan(wish: Wish) -> Plan:
-    """Seat k compares left tuples whose number is k modulo m.
+    """By turns seat k compares left tuples whose number is k modulo m; by values all whose value's number is.
 
     Segments are named, since plans have them, but nothing is stored there.
     """
     workers = wish.workers
     seats = tuple(Seat((k, 0), (workers, 1), (k, 0), (workers, 1), (k, 0), (True, k == 0)) for k in range(workers))
+    if wish.line is not None and workers > 1:
+        why = f"{workers} workers by values: each keeps the right tuples of its own, and answers their left ones"
+        return Plan("partitioned", seats, (workers, workers), why, parts=Parts("hash"), loop=work_asof)
     why = f"{workers} x 1: left tuples by turns, right ones at every worker"
     return Plan("asof", seats, (workers, 1), why, loop=work_asof)

@@ -41,7 +41,7 @@ class AsofCodes:
     two they have. What has no meaning here (bands, kernels, widening) says so by an empty answer.
     """
 
-    has_node = has_bands = False
+    has_node = has_bands = has_equality = False
     index = usual_index = "scan"
     dimensions: tuple[()] = ()
 

@@ -2,7 +2,8 @@
 
 Everything lies in arrays of int64 words, which the worker's loop finds by a block of their addresses (`loop.words.ASOF`).
 
-    table   a line for each value's number: its last right tuple, one before it, and the newest left tuple that waits for it
+    table   a line for each value's number, or each of this worker's: its last right tuple, one before it, and the newest left
+            tuple that waits for it
     ring    left tuples that wait, by their places: the n-th that came lies at n modulo the ring's size
     heap    places of those that wait, the next to be decided first
 
@@ -33,6 +34,7 @@ HEAD: Final = 9  # places of left tuples that may wait: from HEAD up to TAIL; th
 TAIL: Final = 10
 HEAP: Final = 11
 HEAPED: Final = 12
+BY_VALUE: Final = 13  # 1 if values are shared among workers, each one's lines its own
 BLOCK_WORDS: Final = 16
 
 BACKWARD, FORWARD, NEAREST = (DIRECTIONS.index(word) for word in ("backward", "forward", "nearest"))
@@ -64,11 +66,11 @@ def right_first(node: Asof) -> bool:
 class AsofMemory:
     """One worker's. `block` is what compiled code gets; the arrays are kept alive here."""
 
-    def __init__(self, node: Asof) -> None:
+    def __init__(self, node: Asof, *, by_value: bool = False) -> None:
         self.one_stream = node.one_stream
         self.block = b = np.zeros(BLOCK_WORDS, np.int64)
         b[DIRECTION], b[EXACT], b[ONE_STREAM] = DIRECTIONS.index(node.direction), node.exact, node.one_stream
-        b[RIGHT_FIRST] = right_first(node)
+        b[RIGHT_FIRST], b[BY_VALUE] = right_first(node), by_value
         # The last one may be the left tuple itself; or, looking both ways, one of its own ts that is not wanted.
         b[KEEPS_OTHER] = b[RIGHT_FIRST] and (node.one_stream or not node.exact)
         self.table = np.zeros((FIRST_CODES, T_WORDS), np.int64)
@@ -83,7 +85,7 @@ class AsofMemory:
         b[RING], b[MASK], b[HEAP] = address(self.ring), len(self.ring) - 1, address(self.heap)
 
     def grow(self, code: int) -> None:
-        """Room for this value's number; or, if it is -1, for more left tuples that wait."""
+        """Room for this line; or, if it is -1, for more left tuples that wait."""
         if code >= 0:
             codes = len(self.table)
             while codes <= code:

@@ -81,6 +81,10 @@ class Encoder:
         return possible(self.shape)[0]
 
     @property
+    def has_equality(self) -> bool:
+        return bool(self.shape.terms.equalities)
+
+    @property
     def has_bands(self) -> bool:
         return bool(self.shape.terms.bands)
 

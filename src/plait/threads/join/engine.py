@@ -30,7 +30,7 @@ from plait.threads.engine import Engine
 from plait.threads.ground import Ground
 from plait.threads.input.arenas import Arenas
 from plait.threads.input.push import Pusher
-from plait.threads.join import serve
+from plait.threads.join import parting, serve
 from plait.threads.join.asof_codes import AsofCodes
 from plait.threads.join.asof_memory import AsofMemory, right_first
 from plait.threads.join.columns import Encoder, Kernels
@@ -249,6 +249,9 @@ class JoinEngine(Engine[Worker]):
         found = encoder.describe()
         if isinstance(encoder, AsofCodes):
             return found
+        if self.windows.workers[0].parted is not None:
+            tuples = " ".join(f"{int(w.words[shared.TUPLES]):,}" for w in self.workers)
+            found.append(f"partitioned: {parting.told(self.windows.workers[0].parted)}; tuples by worker: {tuples}")
         return found + [f"probes into {encoder.names[side]}: {self._served(side)}" for side in (0, 1)]
 
     def _served(self, side: int) -> str:
@@ -283,7 +286,14 @@ def _segments(query: Join | Asof, plan: Plan, encoder: Encoder | AsofCodes) -> t
 
     def side_of(side: int) -> list[Segment]:
         return [
-            Segment(side, len(plan.sharers(side, k)), encoder, matched=side in noted, stays_us=stays_us[side])
+            Segment(
+                side,
+                len(plan.sharers(side, k)),
+                encoder,
+                matched=side in noted,
+                parted=plan.parts is not None and reach is not None,
+                stays_us=stays_us[side],
+            )
             for k in range(plan.segments[side])
         ]
 
@@ -311,7 +321,7 @@ def _workers(query: Join | Asof, plan: Plan, encoder: Encoder | AsofCodes, segme
             most=most,
             results=room,
             arena_mask=arena_size - 1,
-            asof=AsofMemory(query) if isinstance(query, Asof) else None,
+            asof=AsofMemory(query, by_value=plan.parts is not None) if isinstance(query, Asof) else None,
         )
         for k in range(len(plan.seats))
     ]

@@ -21,6 +21,7 @@ from plait.core.metrics import Counts
 from plait.order import BEFORE_ALL
 from plait.query.join import HOWS
 from plait.threads import words as shared
+from plait.threads.join import parting
 from plait.threads.join.asof_codes import AsofCodes
 from plait.threads.join.asof_memory import AsofMemory
 from plait.threads.join.columns import Column, Encoder, Kernels
@@ -29,7 +30,7 @@ from plait.threads.join.loop import segment as seg
 from plait.threads.join.loop import words as o
 from plait.threads.join.loop.gather import NEVER, STRICT, Precision
 from plait.threads.join.loop.probe import BLOCK, BOXES
-from plait.threads.join.strategies.plan import Plan
+from plait.threads.join.strategies.plan import Parts, Plan
 
 KINDS = {"scan": o.SCAN, "hash": seg.HASH, "grid": seg.GRID, "sorted": seg.SORTED}
 KINDS_OF_JOIN = {"inner": o.INNER, "left": o.LEFT, "right": o.RIGHT, "full": o.FULL, "semi": o.SEMI, "anti": o.ANTI}
@@ -41,8 +42,9 @@ class Segment:
     """One window segment.
 
     `side`: whose tuples, 0 left or 1 right. `sharers`: how many workers use it. `matched`: rows have a flag of each sharer's,
-    where a join notes which have found a partner. `stays_us`: how long a row is met, for the guess in `_expected`. `block` is
-    what compiled code gets; `arrays` and `columns` keep alive what it points to.
+    where a join notes which have found a partner. `parted`: tuples go by values, and rows have a word (`loop.stretches`).
+    `stays_us`: how long a row is met, for the guess in `_expected`. `block` is what compiled code gets; `arrays` and `columns`
+    keep alive what it points to.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class Segment:
         encoder: Encoder | AsofCodes,
         *,
         matched: bool,
+        parted: bool = False,
         stays_us: int = 0,
         rows: int = FIRST_ROWS,
     ) -> None:
@@ -59,7 +62,7 @@ class Segment:
         self.block = lines(seg.words(sharers))
         self.block[seg.SHARERS] = sharers
         self.block[seg.HAS_NODE] = int(encoder.has_node)
-        self.matched, self.stays_us = matched, stays_us
+        self.matched, self.parted, self.stays_us = matched, parted, stays_us
         self.arrays: dict[str, np.ndarray] = {}
         self.columns: dict[str, np.ndarray] = {}
         self._allocate(rows)
@@ -86,6 +89,8 @@ class Segment:
             self.arrays |= {"node": np.zeros((cap, 4), np.int64), "usable": np.zeros(cap, np.uint8)}
         if self.matched:
             self.arrays["matched"] = np.zeros((self.sharers, cap), np.uint8)
+        if self.parted:
+            self.arrays["word"] = np.zeros(cap, np.int64)
         self.columns = {name: np.zeros(2 * cap, kind) for name, kind in self.encoder.columns(self.side)}
         self._name()
 
@@ -96,6 +101,7 @@ class Segment:
         b[seg.NODE] = address(a["node"]) if "node" in a else 0
         b[seg.USABLE] = address(a["usable"]) if "usable" in a else 0
         b[seg.MATCHED] = address(a["matched"]) if "matched" in a else 0
+        b[seg.WORD] = address(a["word"]) if "word" in a else 0
         b[seg.NCOLS] = len(self.columns)
         for at, column in enumerate(self.columns.values()):
             b[seg.COLS + at], b[seg.SIZES + at] = address(column), column.itemsize
@@ -116,7 +122,7 @@ class Segment:
         self._allocate(cap)
         rows_at = np.arange(first, end)
         source, target = rows_at & old_mask, rows_at & (cap - 1)
-        for name in ("ts", "id", "ref", "node", "usable"):
+        for name in ("ts", "id", "ref", "node", "usable", "word"):
             if name in old:
                 self.arrays[name][target] = old[name][source]
         if self.matched:
@@ -193,10 +199,10 @@ class Segment:
 class Worker:
     """The memory of one worker: `words`, the arrays of its batch, its ring of results.
 
-    `batch`: rows B_* of `loop.words`, a column a tuple. `probes[side]`: rows P_*. `usable[side]`: whether a probe may
-    be looked up in an index. `pairs`: four rows, candidates and then results. `asof`: what an as-of join's worker keeps. `over`,
-    `ranges`, `walk`, `tally`: scratch of the probing functions. `out`: the ring of results, one entry a row.
-    `columns[side]`: the batch's leaf columns.
+    `batch`: rows B_* of `loop.words`, a column a tuple. `probes[side]`: rows P_*. `usable[side]`: whether a probe may be looked
+    up in an index. `parted`: which tuples are its own, where they go by values. `pairs`: four rows, candidates and then
+    results. `asof`: what an as-of join's worker keeps. `over`, `ranges`, `walk`, `tally`: scratch of the probing functions.
+    `out`: the ring of results, one entry a row. `columns[side]`: the batch's leaf columns.
     """
 
     def __init__(self, number: int, plan: Plan, segments: tuple[list[Segment], list[Segment]], encoder: Encoder | AsofCodes,
@@ -241,6 +247,18 @@ class Worker:
             w[word] = BEFORE_ALL
         self._set_reach(reach)
         self.set_columns()
+        self.parted: np.ndarray | None = None
+        if plan.parts is not None and asof is None:
+            self._part(plan.parts, how, len(plan.seats))
+
+    def _part(self, parts: Parts, how: str, crew: int) -> None:
+        """Tuples go by values: which are this worker's. An owned row is alone if it says so; one of the other side tells by how
+        many that is said.
+        """
+        self.parted = parting.block(parts, how, self.number, crew, self.encoder)
+        self.words[o.PARTED] = address(self.parted)
+        for side in HOWS[how].alone:
+            self.words[o.ALONE + side] = 1 if side == parting.owned(how) else -1
 
     def set_precision(self, precision: Precision, *, marks: bool) -> None:
         """How far its results are put in order, and whether it is the one that marks; before it starts."""

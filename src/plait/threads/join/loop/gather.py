@@ -192,12 +192,19 @@ def merge(rings, taken, known, every, block, most, dest):
         alone = n == 1 or every == NEVER
         if not alone and held_back(best, a[i + o.E_TS], a[i + o.E_TRIGGER], taken, known, every, block, unmatched):
             return count
-        if a[i + o.E_TRIGGER] >= o.UNMATCHED and first[o.ALONE + (a[i + o.E_TRIGGER] & 1)] > 1:
-            if take_alike(rings, taken, known, a, i) == first[o.ALONE + (a[i + o.E_TRIGGER] & 1)]:
-                for word in range(o.E_WORDS):
-                    dest[word, count] = a[i + word]
-                count += 1
-            continue
+        if a[i + o.E_TRIGGER] >= o.UNMATCHED:
+            side = a[i + o.E_TRIGGER] & 1
+            asked = first[o.ALONE + side]
+            if asked < 0:
+                asked = -a[i + o.E_RIGHT - side]
+            if first[o.ALONE + side] < 0 or asked > 1:
+                if take_alike(rings, taken, known, a, i) == asked:
+                    for word in range(o.E_WORDS):
+                        dest[word, count] = a[i + word]
+                    if first[o.ALONE + side] < 0:
+                        dest[o.E_RIGHT - side, count] = o.NO_ROW
+                    count += 1
+                continue
         more = True
         while more:
             for word in range(o.E_WORDS):

@@ -63,7 +63,8 @@ def emit(c, w, batch, ps, pairs, out):
                     return o.HALTED
                 at = place & mask
                 left, right = (own, refs[at]) if side == 0 else (refs[at], own)
-                if noted == 0 or first_match(w, side, i, at, batch, ps):
+                first = noted == 0 or first_match(w, side, i, at, batch, ps)
+                if first and holds(w, s, ps[side], batch[o.B_PROBE, i], at):
                     put(w, out, ts, trigger, ids[at], left, right)
                 w[o.EMITTED] += 1
         if w[o.MARK_EVERY] and mark_trigger(c, w, batch, ps[side], i, ts, trigger, out) != 0:
@@ -91,10 +92,19 @@ def emit_found(c, w, batch, ps, pairs, out):
             k, at = pairs[0, w[o.EMITTED]], pairs[1, w[o.EMITTED]] & mask
             own = p[o.P_REF, k]
             left, right = (own, refs[at]) if side == 0 else (refs[at], own)
-            put(w, out, p[o.P_TS, k], 2 * rank_at(w, batch, p[o.P_BATCH, k]) + side, ids[at], left, right)
+            if holds(w, s, p, k, at):
+                put(w, out, p[o.P_TS, k], 2 * rank_at(w, batch, p[o.P_BATCH, k]) + side, ids[at], left, right)
             w[o.EMITTED] += 1
     w[o.AT] = w[o.TO]
     return 0
+
+
+@inner
+def holds(w, s, p, k, at):
+    """Whether the pair of probe k and the row at this place of segment s is this worker's to give out: by values, if both are
+    here for the table that holds for the probe (`stretches`).
+    """
+    return w[o.PARTED] == 0 or (p[o.P_HOLDS, k] & ints(s[seg.WORD], s[seg.CAP])[at]) != 0
 
 
 @inner
@@ -174,7 +184,10 @@ def pass_time(c, w, out, ts):
             if room(c, w) != 0:
                 return o.HALTED
             ref = ints(s[seg.REF], cap)[at]
-            left, right = (ref, o.NO_ROW) if side == 0 else (o.NO_ROW, ref)
+            none = o.NO_ROW
+            if w[o.ALONE + side] < 0:
+                none = -(ints(s[seg.WORD], cap)[at] >> seg.BY)
+            left, right = (ref, none) if side == 0 else (none, ref)
             moment = due(ints(s[seg.TS], cap)[at], w[o.BACK + 1 - side])
             put(w, out, moment, o.UNMATCHED + side, ints(s[seg.ID], cap)[at], left, right)
         w[o.UNDECIDED + side] += 1

@@ -60,8 +60,11 @@ def ranges_of(w, side, p, first, last):
         p[o.P_LO, k] = lo
     w[o.LO + other] = lo
     total, probes = 0, 0
+    silent = w[o.PARTED] != 0 and (w[o.NOTED] | w[o.NOTED + 1]) == 0  # it is only stored here, for a table to come
     for k in range(first, last):
         if alive >= 0 and living[k] == 0:
+            p[o.P_LO, k] = p[o.P_HI, k]
+        if silent and p[o.P_HOLDS, k] == 0:
             p[o.P_LO, k] = p[o.P_HI, k]
         span = p[o.P_HI, k] - p[o.P_LO, k]
         total += span

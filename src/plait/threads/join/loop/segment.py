@@ -59,11 +59,17 @@ SORT_SIZES: Final = 18
 CHUNK: Final = 19
 HAS_NODE: Final = 20
 USABLE: Final = 21  # uint8: may be in an index
+WORD: Final = 23  # int64: by values, for which tables the row is here (`stretches`); 0: not by values
 SWITCHED: Final = 22  # 1 once a hash index has given way to a grid; any sharer sets it, for good
 COLS: Final = 32
 SIZES: Final = 56
 END: Final = 96
 FIRST: Final = 112  # one line a sharer
+
+# A row's word: two tables' bits; whether this worker says if it is alone; and, from this bit on, by how many that is said.
+BITS: Final = 3
+SAYS: Final = 4
+BY: Final = 3
 
 NONE: Final = 0
 HASH: Final = 1
@@ -135,12 +141,12 @@ def copy_column(size, source, at, n, target, first, cap):
 
 
 @inner
-def append(s, n, at, ts, ids, refs, key, x, y, usable, columns):
+def append(s, n, at, ts, ids, refs, key, x, y, usable, words_of, columns):
     """Rows `at[0..n)` of a batch enter; there must be room. The index takes them in before END says that they are there.
 
-    `at` names the rows of the batch, by their place among its probes. `columns` are addresses of the batch's leaf
-    columns. By the writer alone. `store_release` of END is last: a sharer that acquires END finds rows, columns and
-    chains written.
+    `at` names the rows of the batch, by their place among its probes. `columns` are addresses of the batch's leaf columns,
+    `words_of` the rows' words, where there are any. By the writer alone. `store_release` of END is last: a sharer that acquires
+    END finds rows, columns and chains written.
     """
     cap, mask = s[CAP], s[MASK]
     end = s[END]
@@ -164,6 +170,15 @@ def append(s, n, at, ts, ids, refs, key, x, y, usable, columns):
         for sharer in range(s[SHARERS]):
             for k in range(n):
                 matched[sharer * cap + ((end + k) & mask)] = 0
+    if s[WORD]:
+        to_word = ints(s[WORD], cap)
+        for k in range(n):
+            to_word[(end + k) & mask] = words_of[at[k]]
+        if s[MATCHED]:
+            flags = octets(s[MATCHED], cap)
+            for k in range(n):
+                # Else another worker says whether it is alone: here it is passed in silence.
+                flags[(end + k) & mask] = 0 if words_of[at[k]] & SAYS else 1
     for c in range(s[NCOLS]):
         copy_column(s[SIZES + c], columns[c], at, n, s[COLS + c], end, cap)
     if s[KIND]:

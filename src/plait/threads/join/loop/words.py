@@ -39,6 +39,7 @@ NCOLS: Final = 62
 ALIVE: Final = 64  # which column says whether a row can match at all; -1: all can
 NOTED: Final = 66  # 1 if it is noted which rows of this side have found a partner
 # 0, or rows of this side that have found no partner are results, if so many workers say it: all that compare them.
+# Below 0: that is said by each row (`stretches`).
 ALONE: Final = 68
 FEED: Final = (
     70  # distribution tree: address of the feed it reads from (0: the gate), and of the one it writes (0: none)
@@ -76,6 +77,8 @@ MARK_ROWS: Final = 186  # 0, or it marks the end of every so many rows of its su
 STORES_ONLY: Final = 187  # 1 if it stores and compares nothing
 SAMPLES: Final = 188  # address of what it notes of how long tuples took, SAMPLE_ROOM entries of S_WORDS
 
+# Tuples go by their values: address of which are this worker's (`stretches`); 0: by their numbers.
+PARTED: Final = 189
 MET: Final = (
     190  # the loop's own, by side: rows of its segment that precede the batch position TO, all of which are stored
 )
@@ -176,10 +179,13 @@ P_TS, P_REF, P_ID, P_BATCH, P_HI, P_LO, P_PRECEDING, P_KEY, P_X, P_Y, P_POSITION
 P_FROM, P_UNTIL, P_STORE, P_TAIL = range(
     13, 17
 )  # physical ranges for scans; which probes are stored; unsorted from here
-P_ROWS: Final = 17
+# By values: a row's word (`stretches`), and the bit of the table that holds for its own results, 0 if it has none here.
+P_WORD, P_HOLDS = 17, 18
+P_ROWS: Final = 19
 
 # An entry of the results' ring: ts, 2 * rank + side of the trigger, the partner's number in its stream, and both rows'
-# references. A row that found none has UNMATCHED + side in the place of a trigger, and its own number. A mark has no rows; its
+# references. A row that found none has UNMATCHED + side in the place of a trigger, and its own number; where each row says by how
+# many workers that has to be said (ALONE), this number, negative, is in the place of the other reference. A mark has no rows; its
 # partner is the last number of the other stream that the trigger was compared with, or WHOLE: with all.
 E_TS, E_TRIGGER, E_PARTNER, E_LEFT, E_RIGHT = range(5)
 E_WORDS: Final = 5

@@ -54,6 +54,7 @@ from plait.threads.join.loop.feed import publish_frontier, read_feed, write_feed
 from plait.threads.join.loop.grid import arrange_grid, hand_on, rank_at, read_grid, tell_gate
 from plait.threads.join.loop.out import emit, note_sample, pass_time, publish_part, publish_progress
 from plait.threads.join.loop.probe import in_order, probe_side, segment_of
+from plait.threads.join.loop.stretches import arrange_parted
 
 SPINS = 8  # looks at the gate before a worker sleeps
 PATIENCE = 64  # turns that a worker waits for all rows of its batch, before it makes do with those that are there
@@ -262,7 +263,20 @@ def store(c, w, side, p, usable):
         spins += 1
     store_release(w, shared.WAITS, shared.NOTHING)
     columns = w[o.COLUMNS + o.MAX_COLS * side : o.COLUMNS + o.MAX_COLS * side + o.MAX_COLS]
-    seg.append(s, n, p[o.P_STORE], p[o.P_TS], p[o.P_ID], p[o.P_REF], p[o.P_KEY], p[o.P_X], p[o.P_Y], usable, columns)
+    seg.append(
+        s,
+        n,
+        p[o.P_STORE],
+        p[o.P_TS],
+        p[o.P_ID],
+        p[o.P_REF],
+        p[o.P_KEY],
+        p[o.P_X],
+        p[o.P_Y],
+        usable,
+        p[o.P_WORD],
+        columns,
+    )
     w[o.STORES + side] = 0
     return 0
 
@@ -443,6 +457,8 @@ def work(gate, c, w, arena, batch, p0, p1, u0, u1, pairs, over, ranges, walk, ta
                 return o.HALTED
             if w[o.GRID_IN]:
                 arrange_grid(w, batch, ps)
+            elif w[o.PARTED]:
+                arrange_parted(w, batch, w[o.COUNT], ps, arena)
             else:
                 arrange(w, batch, w[o.COUNT], ps)
             for side in range(2):

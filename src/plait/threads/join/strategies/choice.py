@@ -42,6 +42,12 @@ def strategy(wish: Wish) -> tuple[str, str]:
         return "dpjoin", "an Emitter was asked for"
     if wish.workers == 1:
         return "sequential", "there is one worker"
+    if wish.line is not None:
+        found = {"hash": "an equality", "range": "a band"}[wish.line]
+        return (
+            "partitioned",
+            f"{wish.workers} workers, and the condition has {found}, so that a worker need not see every tuple",
+        )
     if whole(wish.kind) == (0, 1):
         return (
             "dpjoin",

@@ -48,9 +48,24 @@ class Wish:
     fan_in: int | None = None
     split_storing: bool = False
     emitter: bool = False
+    line: str | None = (
+        None  # what tuples can go by, by the condition (`Parts.line`); None: it has no equality and no band
+    )
     rates: tuple[float, float] | None = None
     meets: tuple[float, float] | None = None
     costs: Costs | None = None
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Tuples go by their values (`loop.stretches`), not by their numbers: seats say no more than who there is.
+
+    `line`: what they go by, "hash" (of an equality's value) or "range" (of a band's coordinate). `restless`, for tests: a seed,
+    and every how many tuples another table is drawn by chance.
+    """
+
+    line: str
+    restless: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -83,6 +98,7 @@ class Plan:
     # Of a tree of mergers each one's inputs: workers by number, then mergers, counted on behind them. Inputs come first.
     mergers: tuple[tuple[int, ...], ...] = ()
     emitter: bool = field(default=False)  # sends tuples to the first worker of a row or column (`loop.grid`)
+    parts: Parts | None = field(default=None)  # tuples go by their values
     loop: Any = field(
         default=None, compare=False
     )  # a compiled function with the arguments of `worker.work`; None: that one
@@ -115,7 +131,7 @@ class Plan:
 
     def check(self) -> None:
         """Every pair is compared by exactly one worker, whichever of its tuples is the later one."""
-        numbers = () if self.shared else (0, 1)  # else its own flows see to that, and its module says how
+        numbers = () if self.shared or self.parts else (0, 1)  # else its own flows see to that, and its module says how
         left, right = (lcm(*(lcm(s.store_every[side], s.probe_every[side]) for s in self.seats)) for side in (0, 1))
         for side in numbers:
             for number in range((left, right)[side]):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from plait.errors import QueryError
 from plait.query.base import Query
-from plait.threads.join.strategies import dpjoin, scalejoin, sequential, splitjoin
+from plait.threads.join.strategies import dpjoin, partitioned, scalejoin, sequential, splitjoin
 from plait.threads.join.strategies.plan import Plan, Wish
 
 
@@ -32,6 +32,7 @@ _OURS = (
     Strategy(name="sequential", plan=sequential.plan),
     Strategy(name="scalejoin", plan=scalejoin.plan),
     Strategy(name="splitjoin", plan=splitjoin.plan, punctuates=True),
+    Strategy(name="partitioned", plan=partitioned.plan),
     Strategy(name="dpjoin", plan=dpjoin.plan, layouts=True, emits=True),
 )
 _known: dict[str, Strategy] = {}

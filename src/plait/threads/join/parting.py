@@ -1,0 +1,91 @@
+"""What a worker of a partitioned join begins with, and what can be said of it: the block of `loop.stretches`, as Python has it.
+
+Written before the worker starts; after that the worker alone changes it. Python reads it for `explain`: words that may be a
+little old, and of two tables.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from plait.core.machine.line import lines
+from plait.errors import counted
+from plait.query.join import HOWS
+from plait.threads.join.loop import stretches as s
+from plait.threads.join.strategies.plan import Parts
+
+LINES = {"hash": s.HASHED, "range": s.RANGED}
+NOTED_BITS = 3  # one tuple in eight is noted
+LOOK_EVERY = 256
+DECIDE_EVERY = 1 << 16
+
+
+def owned(how: str) -> int:
+    """The side whose tuples are one worker's each: of a join that asks for all partners of a row in one place, that row's."""
+    return int(HOWS[how].whole == (1,))
+
+
+def square(workers: int) -> tuple[int, int]:
+    """Rows and columns of so many workers or fewer, in which one lays out least if both streams are alike.
+
+    An example: seven workers are 2 x 3, and one of them has nothing: a worker takes 1/2 + 1/3 of a stream then, in 7 x 1 it
+    would be 1/7 + 1.
+    """
+    shapes = [(m, n) for m in range(1, workers + 1) for n in range(m, workers // m + 1)]
+    return min(shapes, key=lambda shape: (1 / shape[0] + 1 / shape[1], -shape[0] * shape[1]))
+
+
+def block(parts: Parts, how: str, number: int, crew: int, encoder: Any) -> np.ndarray:
+    """Of worker `number` of so many, and the table that it begins with: equal parts of all hashes, or by turns for ranges, since
+    nothing is known of them. Where the types that rows turn out to have leave no equality or no band, it stays by turns.
+    """
+    q, whole = lines(s.words(crew)), HOWS[how].whole
+    line = LINES[parts.line]
+    if not (encoder.has_equality if line == s.HASHED else encoder.has_bands):
+        line = s.NOWHERE
+    q[s.LINE], q[s.CREW], q[s.ME], q[s.OWNED] = line, crew, number, owned(how)
+    q[s.WHOLE] = 0 if not whole else s.LAST if HOWS[how].alone else s.FIRST
+    q[s.COUNTED] = int(len(HOWS[how].alone) == 2)
+    q[s.GRID_ROWS], q[s.GRID_COLS] = (crew, 1) if whole else square(crew)
+    q[s.SPARSE], q[s.LOOK_EVERY], q[s.DECIDE_EVERY], q[s.DECIDE_AT] = (
+        NOTED_BITS,
+        LOOK_EVERY,
+        DECIDE_EVERY,
+        s.FIRST_DECISION,
+    )
+    if parts.restless is not None:
+        q[s.RESTLESS], q[s.DECIDE_EVERY] = parts.restless
+        q[s.SPARSE], q[s.LOOK_EVERY], q[s.DECIDE_AT] = 0, 1, 1
+    t, f = s.TABLES, q.view(np.float64)
+    q[t + s.ROWS], q[t + s.COLS] = q[s.GRID_ROWS], q[s.GRID_COLS]
+    q[t + s.KIND] = s.CUT if line == s.HASHED else s.BY_TURNS
+    f[t + s.FROM : t + s.FROM + crew + 1] = np.arange(crew + 1) * (2.0**52 / crew)
+    return q
+
+
+def told(q: np.ndarray) -> str:
+    """The table that holds, and why, in words."""
+    t = s.TABLES + int(q[s.NOW]) * s.table_words(int(q[s.CREW]))
+    rows, columns = int(q[t + s.ROWS]), int(q[t + s.COLS])
+    what = {s.NOWHERE: "no value", s.HASHED: "the hash of the equality", s.RANGED: "the band's range"}[int(q[s.LINE])]
+    if q[t + s.KIND] == s.BY_TURNS:
+        why = "the columns' types leave neither equality nor band"
+        if q[s.LINE] != s.NOWHERE:
+            why = "ranges would do with little less, or more" if q[s.OF] else "little is known of ranges yet"
+        found = f"by turns, {rows} x {columns}: {why}"
+    else:
+        found = f"by {what}"
+        if hot := int(q[t + s.HOT]):
+            found += f", and {counted(hot, 'hot value')} by turns among {rows} x {columns} workers"
+    if q[s.CHANGES]:
+        found += f"; table {int(q[s.CHANGES]) + 1} of the run, since tuple {int(q[s.CHANGED_AT]):,}"
+    if q[s.OF]:
+        found += (
+            f"; of {int(q[s.OF]):,} noted tuples the busiest worker had {int(q[s.BUSIEST]):,}, by another table it would "
+            f"have had {int(q[s.INSTEAD]):,}"
+        )
+    if q[s.STAGE] != s.SETTLED:
+        found += "; another table is on its way"
+    return found
