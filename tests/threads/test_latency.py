@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 import plait
 from plait.core.rows import Pushes
+from plait.threads.aggregate import results as aggregate_results
 from plait.threads.input.push import Pusher
 from plait.threads.stats import Last, Latency
 
@@ -40,6 +41,8 @@ def noted(monkeypatch):
         pushes.append((intake.stream.name, part.name, part.ts, pushed_ns, part.batch.column("k").to_pylist()))
         push(self, intake, part, pushed_ns)
 
+    monkeypatch.setattr(aggregate_results, "NOTED", 1 << 30)  # of an operator's and an aggregate's, all
+    monkeypatch.setattr(Pusher, "_pushed_at_once", lambda *_: False)  # all by one way, which is looked at here
     monkeypatch.setattr(Latency, "note", noting)
     monkeypatch.setattr(Pusher, "_push", pushing)
     return results, pushes

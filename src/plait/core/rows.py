@@ -16,14 +16,16 @@ import threading
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from plait.core.kernels.texts import copy_pieces
+from plait.core.machine.line import address
 from plait.encodings import recast
 from plait.order import AFTER_ALL
 from plait.schema import takeable
@@ -38,6 +40,14 @@ def crowded(held: int, needed: int, *, few: int) -> bool:
 
 
 # --- columns as rings ---------------------------------------------------------------------------------------------
+
+# A ring in words, for compiled code that writes rows itself (`NumberedRows.put`): what it is, which of the columns, bytes a value
+# or an offset; addresses of values (of text: where it begins), of flags for what is no NULL (0: no NULL was seen), of sizes and
+# bytes of text; how many bytes there is room for, and the address of two counts: of the first byte there, and of the next.
+KEEP_WHAT, KEEP_COLUMN, KEEP_WIDTH, KEEP_VALUES, KEEP_VALID, KEEP_SIZES, KEEP_DATA, KEEP_ROOM, KEEP_HEAD = range(9)
+KEEP_WORDS: Final = 9
+# What it is: a column of numbers, booleans or text; or what goes with a row and is no column of its own (`Payload`).
+NUMBERS, BOOLEANS, TEXTS, ROW_TS, ROW_SOURCE, ROW_POSITION = range(6)
 
 
 class _Ring(ABC):
@@ -74,6 +84,11 @@ class _Ring(ABC):
             self.valid = _moved(self.valid, old, new, capacity)
         self._move(old, new, capacity)
 
+    def in_words(self) -> list[int]:
+        """For compiled code, KEEP_WHAT and KEEP_WIDTH on; it holds until rows are put or moved by Python."""
+        what, width, values, *text = self._in_words()
+        return [what, 0, width, values, 0 if self.valid is None else address(self.valid), *text]
+
     @property
     @abstractmethod
     def capacity(self) -> int: ...
@@ -81,6 +96,9 @@ class _Ring(ABC):
     @property
     @abstractmethod
     def nbytes(self) -> int: ...
+
+    @abstractmethod
+    def _in_words(self) -> list[int]: ...
 
     @abstractmethod
     def _put(self, places: np.ndarray, column: pa.Array, oldest: int | None) -> None: ...
@@ -108,6 +126,9 @@ class _Numbers(_Ring):
     def nbytes(self) -> int:
         return self.values.nbytes
 
+    def _in_words(self) -> list[int]:
+        return [BOOLEANS if self.boolean else NUMBERS, self.values.itemsize, address(self.values), 0, 0, 0, 0]
+
     def _put(self, places: np.ndarray, column: pa.Array, oldest: int | None) -> None:
         stored = column.cast(pa.uint8()) if self.boolean else column
         data = np.frombuffer(stored.buffers()[1], self.values.dtype)
@@ -134,7 +155,7 @@ class _Texts(_Ring):
         self.offset_type = np.dtype(np.int64 if large else np.int32)
         self.begin, self.size = np.zeros(_CAPACITY, np.int64), np.zeros(_CAPACITY, np.int64)
         self.data = np.zeros(16 * _CAPACITY, np.uint8)
-        self.base = self.head = 0  # counts of the array's first byte, and of the next to come
+        self.counts = np.zeros(2, np.int64)  # of the array's first byte, and of the next to come
 
     @property
     def capacity(self) -> int:
@@ -144,29 +165,33 @@ class _Texts(_Ring):
     def nbytes(self) -> int:
         return self.begin.nbytes + self.size.nbytes + self.data.nbytes
 
+    def _in_words(self) -> list[int]:
+        texts = [address(self.size), address(self.data), len(self.data), address(self.counts)]
+        return [TEXTS, self.offset_type.itemsize, address(self.begin), *texts]
+
     def _put(self, places: np.ndarray, column: pa.Array, oldest: int | None) -> None:
-        n = len(column)
+        n, (base, head) = len(column), self.counts.tolist()
         _, offset_buffer, data_buffer = column.buffers()
         offsets = np.frombuffer(offset_buffer, self.offset_type)[column.offset : column.offset + n + 1].astype(np.int64)
         length = int(offsets[-1] - offsets[0])
-        if self.head - self.base + length > len(self.data):
-            tail = self.head if oldest is None else int(self.begin[oldest])
-            live = self.data[tail - self.base : self.head - self.base]
+        if head - base + length > len(self.data):
+            tail = head if oldest is None else int(self.begin[oldest])
+            live = self.data[tail - base : head - base]
             self.data = np.empty(max(16 * _CAPACITY, 2 * (len(live) + length)), np.uint8)
             self.data[: len(live)] = live
-            self.base = tail
+            base = tail
         if length:
-            at = self.head - self.base
+            at = head - base
             self.data[at : at + length] = np.frombuffer(data_buffer, np.uint8)[offsets[0] : offsets[-1]]
-        self.begin[places] = self.head + offsets[:-1] - offsets[0]
+        self.begin[places] = head + offsets[:-1] - offsets[0]
         self.size[places] = np.diff(offsets)
-        self.head += length
+        self.counts[:] = base, head + length
 
     def _take(self, places: np.ndarray) -> list[pa.Buffer]:
         ends = np.zeros(len(places) + 1, np.int64)
         np.cumsum(self.size[places], out=ends[1:])
         out = np.empty(int(ends[-1]), np.uint8)
-        copy_pieces(self.data, self.begin[places] - self.base, ends, out)
+        copy_pieces(self.data, self.begin[places] - self.counts[0], ends, out)
         return [pa.py_buffer(ends.astype(self.offset_type)), pa.py_buffer(out)]
 
     def _move(self, old: np.ndarray, new: np.ndarray, capacity: int) -> None:
@@ -221,6 +246,10 @@ class _Batch:
         return rows.take(_spread(at, missing))
 
 
+#: Writes rows into rings: they in words, the number of the first row, how many places each ring has. False: it has not.
+Write = Callable[[np.ndarray, int, int], bool]
+
+
 class NumberedRows:
     """Rows in Arrow batches, untouched until they are taken; some threads may append while others take and let go.
 
@@ -239,10 +268,12 @@ class NumberedRows:
         found = {f.name: _ring(f.type) if rings else None for f in kept}
         self._rings = {name: ring for name, ring in found.items() if ring is not None}
         self._rest = pa.schema([f for f in kept if f.name not in self._rings])
+        self._no_rest = pa.RecordBatch.from_arrays([pa.array([], f.type) for f in self._rest], schema=self._rest)
         self._views = {f.name: f.type for f, given in zip(kept, schema, strict=True) if f.type != given.type}
         self._capacity, self._merged = _CAPACITY, merged
         self._batches: deque[_Batch] = deque()
         self._lock = threading.Lock()
+        self._in_words: np.ndarray | None = None  # the rings, until Python changes one
         self.next = 0  # the number of the next row
 
     def start_at(self, number: int) -> None:
@@ -298,12 +329,38 @@ class NumberedRows:
             first = self.next
             self._reserve(n)
             places = np.arange(first, first + n) & (self._capacity - 1)
+            self._in_words = None
             oldest = self._oldest & (self._capacity - 1) if self._batches else None
             for name, ring in self._rings.items():
                 ring.put(places, named[name], oldest)
             self.next += n
             self._keep(_Batch(first, n, rest, last_ts, stamp))
         return first
+
+    def put(self, n: int, write: Write, *, last_ts: int, stamp: int) -> int:
+        """Keep `n` rows that `write` copies into the rings itself; gives the number of the first, or -1 if it declines.
+
+        Only where every column is a ring (`all_rings`).
+        """
+        with self._lock:
+            first = self.next
+            self._reserve(n)
+            if self._in_words is None:
+                self._in_words = np.array([ring.in_words() for ring in self._rings.values()], np.int64)
+                self._in_words[:, KEEP_COLUMN] = [self.schema.get_field_index(name) for name in self._rings]
+                for name, what in _WITH_ROWS.items():
+                    self._in_words[self._in_words[:, KEEP_COLUMN] == self.schema.get_field_index(name), KEEP_WHAT] = (
+                        what
+                    )
+            if not write(self._in_words, first, self._capacity):
+                return -1
+            self.next += n
+            self._keep(_Batch(first, n, self._no_rest, last_ts, stamp))
+        return first
+
+    @property
+    def all_rings(self) -> bool:
+        return len(self._rings) == len(self.schema) and not self._views
 
     def _reserve(self, rows: int) -> None:
         """Room in the rings for so many more."""
@@ -314,7 +371,7 @@ class NumberedRows:
         live = np.arange(oldest, self.next)
         for ring in self._rings.values():
             ring.move(live & (self._capacity - 1), live & (capacity - 1), capacity)
-        self._capacity = capacity
+        self._capacity, self._in_words = capacity, None
 
     def _keep(self, made: _Batch) -> None:
         # Each row is merged a few times at most.
@@ -440,6 +497,7 @@ MERGED = 1 << 16
 #: Columns that travel with each row: its ts in microseconds, the number of its source, its position there.
 TS, SOURCE, SEQ = "@ts", "@source", "@seq"
 EXTRA = (pa.field(TS, pa.int64()), pa.field(SOURCE, pa.int32()), pa.field(SEQ, pa.int64()))
+_WITH_ROWS = {TS: ROW_TS, SOURCE: ROW_SOURCE, SEQ: ROW_POSITION}
 
 
 class Pushes:
@@ -527,6 +585,19 @@ class Payload:
             first = self._rows.add([*batch.columns, *extra], n, last_ts=int(ts.max()), stamp=stamp)
             self._pushes.note(first, pushed_ns)
         return first
+
+    def put(self, n: int, write: Write, last_ts: int, pushed_ns: int, stamp: int) -> int:
+        """As `append`, for compiled code that writes the rows itself (`NumberedRows.put`); gives -1 if it declines."""
+        with self._lock:
+            first = self._rows.put(n, write, last_ts=last_ts, stamp=stamp)
+            if first >= 0:
+                self._pushes.note(first, pushed_ns)
+        return first
+
+    @property
+    def all_rings(self) -> bool:
+        """Whether compiled code can write all that is kept of a row."""
+        return self._rows.all_rings
 
     def expire(self, ts: int) -> None:
         """Let go of what is before `ts`, as far as rows came in one go with later ones."""

@@ -39,7 +39,7 @@ from plait.threads.stats import Latency
 if TYPE_CHECKING:
     from plait.threads.aggregate.engine import NoPayload, Updater
 
-
+NOTED = 32  # rows of a batch whose latency is noted, about
 Placed = tuple[Any, np.ndarray, np.ndarray]  # rows, their places, and when each one's last tuple was pushed
 
 
@@ -178,7 +178,7 @@ class OrderedResults:
 
     def _note(self, batch: pa.RecordBatch, pushed_ns: np.ndarray) -> None:
         """From the push, and from when the frontier passed a row's ts, to now; of a sample."""
-        step = max(1, batch.num_rows // 32)
+        step = max(1, batch.num_rows // NOTED)
         self._latency.note(keys.ts_numbers(batch.column(0))[::step], pushed_ns[::step], time.monotonic_ns())
 
 

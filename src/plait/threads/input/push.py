@@ -41,6 +41,7 @@ from plait.threads.ground import Ground
 from plait.threads.input.arenas import CHUNK, Arena
 from plait.threads.input.inlets import AtGate, Inlets
 from plait.threads.input.intake import EMPTY, Inlet, Inside, StreamIntake, Waiting, content_keys, stored
+from plait.threads.input.short import ReadsOf, short_way
 from plait.threads.life.pause import Pauser
 from plait.threads.parts import Encodes
 
@@ -109,12 +110,19 @@ class Pusher(Inlets):
     """
 
     def __init__(self, ground: Ground, pauser: Pauser, payloads: Mapping[str, Any], encoder: Encodes, *,
-                 widen: Callable[[], None], epochs: Epochs | None = None) -> None:  # fmt: skip
-        """`widen` changes how columns are stored; `epochs`: of an elastic run, whose switches go through the gate, too."""
+                 widen: Callable[[], None], reads: ReadsOf | None = None, epochs: Epochs | None = None) -> None:  # fmt: skip
+        """`widen` changes how columns are stored; `reads`: what compiled code can take of usual batches (`short`);
+        `epochs`: of an elastic run, whose switches go through the gate, too."""
         self.payloads, self.latency, self.epochs = payloads, ground.latency, epochs
         self._widen = widen
         self._armed = self._rewriting = False
         super().__init__(ground, pauser, encoder)
+        ways = {
+            name: short_way(intake, payloads[name], reads, encoder, ground.arenas, ground.inputs[name])
+            for name, intake in self.intakes.items()
+            if reads is not None
+        }
+        self._short = {name: way for name, way in ways.items() if way is not None}
 
     @property
     def rows(self) -> int:
@@ -131,11 +139,40 @@ class Pusher(Inlets):
         of its batch would give.
         """
         pushed_ns = time.monotonic_ns()
+        if intake.stream.name in self._short and self._pushed_at_once(intake, name, batch, pushed_ns):
+            return
         parts = parts_of(intake, name, batch)
         # All sources of a batch are there before the first one's rows are: else these could leave the others behind.
         self._let_in(intake, [part for part in parts if part.name not in intake.inlets])
         for part in parts:
             self._push(intake, part, pushed_ns)
+
+    def _pushed_at_once(self, intake: StreamIntake, name: Any, batch: pa.RecordBatch, pushed_ns: int) -> bool:
+        """A usual batch of a source that is known, by the short way; false, and nothing is changed, if it is not one."""
+        inlet = intake.inlets.get(0 if name is None else name) if type(name) is not bool else None
+        if inlet is None or inlet.ended or intake.ended:
+            return False
+        with Inside(inlet, intake.stream.name):
+            (slot,) = inlet.slots.values()
+            low = max(inlet.largest, inlet.heartbeat, self._bound(intake))
+            inlet.laying = True  # as in `_laid`
+            try:
+                if self._rewriting or not self._armed:
+                    return False
+                entered = self._short[intake.stream.name].enter(inlet, slot, batch, low, pushed_ns)
+            finally:
+                inlet.laying = False
+            if entered is None:
+                return False
+            ts, first = entered
+            n = len(ts)
+            inlet.largest, inlet.spoke_ns = int(ts[-1]), time.monotonic_ns()
+            inlet.delivered += n
+            inlet.taken += n
+            seq, refs = np.arange(inlet.added, inlet.added + n), np.arange(first, first + n)
+            self._add(slot, ts, seq, refs, 0, n, inlet.progress(intake.stream), result=False)
+            inlet.added += n
+        return True
 
     def _push(self, intake: StreamIntake, part: Part, pushed_ns: int) -> None:
         """What happens to one source's rows. One thread at a time is in here for a source."""

@@ -34,6 +34,8 @@ from plait.core.join.choice import check_index, dimensions, possible
 from plait.core.join.encoded import LARGEST, EncodedRows, RowEncoder
 from plait.core.join.match import Matcher
 from plait.query.condition.predicate import Predicate
+from plait.threads.input.short import Reads
+from plait.threads.join.reads import reads_of
 
 Column = tuple[str, str]  # name, NumPy type
 
@@ -74,6 +76,7 @@ class Encoder:
         self.exact = Exact(self.interner)
         self._natives: dict[Signature, native.Native] = {}
         self.signature = self._before = self._matcher.signature()
+        self._reads: dict[int, Reads | None] = {}  # until other values are seen
 
     @property
     def usual_index(self) -> str:
@@ -113,6 +116,7 @@ class Encoder:
     def admit(self, side: int, rows: EncodedRows) -> bool:
         """Take note of these rows' values; true if columns have to be stored in another way than before."""
         self._matcher.admit(side, rows, _NOWHERE)  # type: ignore[arg-type]
+        self._reads.clear()
         return self._matcher.signature() != self.signature
 
     def columns(self, side: int) -> list[Column]:
@@ -127,8 +131,17 @@ class Encoder:
             self.exact.codes(made[name]) if made[name].dtype == object else made[name] for name, _ in self.columns(side)
         ]
 
+    def reads(self, side: int) -> Reads | None:
+        """What the condition reads of a side's usual rows; by who writes rows, so that nothing is admitted meanwhile."""
+        if side not in self._reads:
+            self._reads[side] = reads_of(
+                self.shape, self.dimensions, self.signature, self._matcher.intervals[side], side
+            )
+        return self._reads[side]
+
     def widen(self) -> tuple[list[list[Column]], list[list[Column]]]:
         """Adopt the new way; gives both sides' columns before and after."""
+        self._reads.clear()
         before = [self.columns(0), self.columns(1)]
         self._before, self.signature = self.signature, self._matcher.signature()
         return before, [self.columns(0), self.columns(1)]

@@ -183,7 +183,8 @@ class JoinEngine(Engine[Worker]):
             epochs = Epochs(ground.gate, ground.control, count, options.workers or 1, max(count, options.elastic))
         self.windows = Windows(made, encoder, segments, workers, ground.arenas, pauser)
         payloads = {name: Payload(schemas[name], sparse=isinstance(query, Asof)) for name in ground.intakes}
-        pusher = Pusher(ground, pauser, payloads, encoder, widen=self.windows.widen, epochs=epochs)
+        pusher = Pusher(ground, pauser, payloads, encoder, widen=self.windows.widen, epochs=epochs,
+                        reads=encoder.reads if isinstance(encoder, Encoder) else None)  # fmt: skip
         left, right = ground.names
         gatherer = Gatherer(bound, (ground.intakes[left], ground.intakes[right]), (payloads[left], payloads[right]), workers,
                             [gathered[k] for k in made.roots], ground.control, ground.latency, forget=pusher.forget,

@@ -1,0 +1,143 @@
+"""The short way of a usual batch into the gate: the steps of `input.push` in three compiled calls, and little Python around them.
+
+A batch is usual if its times are in order and neither late nor behind, nothing that is read or kept of it is NULL or NaN, and its
+integers lie where others have lain before: then no step has anything to decide. `given.look` tries that, and changes nothing.
+Whatever is not usual, or does not fit, goes the long way from its beginning; so the two ways can't differ in what they refuse.
+
+Invariant: what the short way has done, once it has answered true, is what `Pusher._push` would have done: the same rows kept
+under the same numbers, the same words in the arena, the same tuples at the gate. tests/threads/input/test_short.py pushes the
+same rows by both and compares all three.
+
+Some streams have no short way: sources named by a column, ties by a column or by content, disorder, rows that are changed on
+their way, columns that are kept as they came (lists, decimals), times of another width than numbers have; and conditions that
+read more than plain columns of numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from plait.core.machine.line import address
+from plait.core.rows import Payload
+from plait.order import TS_MAX
+from plait.schema import TIME_UNITS
+from plait.threads.input import given
+from plait.threads.input.arenas import CHUNK, Arenas
+from plait.threads.input.intake import Inlet, StreamIntake
+from plait.threads.parts import Encodes
+
+#: How Arrow stores a column, for the kinds that compiled code reads.
+KINDS: Final[dict[pa.DataType, int]] = {
+    pa.int8(): given.INT8, pa.int16(): given.INT16, pa.int32(): given.INT32, pa.int64(): given.INT64,
+    pa.uint8(): given.UINT8, pa.uint16(): given.UINT16, pa.uint32(): given.UINT32,
+    pa.float32(): given.FLOAT32, pa.float64(): given.FLOAT64,
+}  # fmt: skip
+
+
+class Reads(NamedTuple):
+    """What the operator reads of an input's usual batches, for `given`: a row of READ_WORDS for each use of a column; limits."""
+
+    table: np.ndarray
+    limits: np.ndarray
+
+
+class Entered(NamedTuple):
+    """What the gate has yet to be told: times, and the number of the first row that was kept."""
+
+    ts: np.ndarray
+    first: int
+
+
+#: What the operator reads now of an input's usual batches; None if there are none. While the source is `laying` it stays so.
+ReadsOf = Callable[[int], Reads | None]
+
+
+class _Scratch(NamedTuple):
+    """One source's: room for what Arrow exports, and for a column's values."""
+
+    struct: np.ndarray
+    at: int
+    words: np.ndarray
+
+
+class ShortWay:
+    """Of one stream that has one. One thread at a time enters for a source; several sources' threads may at once."""
+
+    def __init__(self, intake: StreamIntake, payload: Payload, reads: ReadsOf, stamps: Encodes,
+                 arenas: Arenas, input: int) -> None:  # fmt: skip
+        stream, schema = intake.stream, intake.schema
+        self._column = schema.get_field_index(stream.time)
+        found = _time(schema.field(self._column).type, stream.unit)
+        assert found is not None
+        self._kind, self._scale = found
+        self._payload, self._reads, self._stamps, self._arenas, self._input = payload, reads, stamps, arenas, input
+        self._scratch: dict[int, _Scratch] = {}
+
+    def enter(self, inlet: Inlet, slot: int, batch: pa.RecordBatch, low: int, pushed_ns: int) -> Entered | None:
+        """Keep a batch and lay it out; None, and nothing is changed, if it is not usual.
+
+        Tuples below `low` would be late or behind. By the thread that pushes the source, while the source is `laying`.
+        """
+        n = batch.num_rows
+        reads = self._reads(self._input)
+        if reads is None or not 0 < n <= CHUNK:
+            return None
+        scratch = self._scratch.get(inlet.number) or self._more(inlet)
+        struct, table = scratch.at, reads.table
+        ts = np.empty(n, np.int64)
+        batch._export_to_c(struct)
+        try:
+            usual = given.look(struct, n, self._column, self._kind, self._scale, TS_MAX // self._scale, low, table,
+                               scratch.words, ts)  # fmt: skip
+            if not usual:
+                return None
+            number, position = inlet.number, inlet.delivered + 1
+
+            def write(kept: np.ndarray, first: int, capacity: int) -> bool:
+                return bool(given.keep(struct, n, kept, first, capacity, ts, number, position))
+
+            first = self._payload.put(n, write, int(ts[-1]), pushed_ns, self._stamps.stamp + 1)
+            if first < 0:
+                return None
+            arenas = self._arenas
+            arenas.by_slot[slot].written = True
+            given.lay(struct, n, table, reads.limits, scratch.words, arenas.table[slot], inlet.added, arenas.size)
+            return Entered(ts, first)
+        finally:
+            given.let_go(struct)
+
+    def _more(self, inlet: Inlet) -> _Scratch:
+        struct = np.zeros(given.STRUCT_WORDS, np.int64)
+        made = self._scratch[inlet.number] = _Scratch(struct, address(struct), np.empty(CHUNK, np.int64))
+        return made
+
+
+def short_way(intake: StreamIntake, payload: Any, reads: ReadsOf, stamps: Encodes, arenas: Arenas,
+              inputs: tuple[int, ...]) -> ShortWay | None:  # fmt: skip
+    """A stream's short way, if it has one whatever its rows hold."""
+    stream = intake.stream
+    plain = stream.source_column is None and stream.seq_column is None and not intake.reorders and not intake.steps
+    if (
+        not plain
+        or not intake.positions
+        or len(inputs) != 1
+        or not isinstance(payload, Payload)
+        or not payload.all_rings
+    ):
+        return None
+    if _time(intake.schema.field(stream.time).type, stream.unit) is None:
+        return None
+    return ShortWay(intake, payload, reads, stamps, arenas, inputs[0])
+
+
+def _time(kind: pa.DataType, unit: str | None) -> tuple[int, int] | None:
+    """How a time column is stored, and how many microseconds one count is; None if it has to be divided, or is a date."""
+    size_ns = TIME_UNITS[kind.unit if pa.types.is_timestamp(kind) else unit or "us"]
+    stored = given.INT64 if pa.types.is_timestamp(kind) else KINDS.get(kind)
+    if stored is None or stored >= given.FLOAT32 or size_ns < 1_000:
+        return None
+    return stored, size_ns // 1_000
