@@ -39,11 +39,27 @@ os.environ["PLAIT_CALIBRATION"] = ""
 java_missing = functools.cache(java.missing)
 
 
+def has_spark() -> bool:
+    """Whether this process has a JVM for Spark, which it keeps to its end."""
+    pyspark = sys.modules.get("pyspark")
+    return pyspark is not None and pyspark.SparkContext._gateway is not None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     # Skipped from one place, not by a marker on each test: the summary then shows one line for all of them.
     if item.get_closest_marker("spark") and (reason := java_missing()):
         pytest.skip(reason)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
+    # Without its mark it runs in any worker, and each that it comes to starts a JVM (20 s of processor time).
+    before = has_spark()
+    result = yield
+    if not before and has_spark() and not pyfuncitem.get_closest_marker("spark"):
+        pytest.fail("It starts Spark: mark it `spark`, or name another engine", pytrace=False)
+    return result
 
 
 @pytest.hookimpl(trylast=True)
@@ -62,6 +78,13 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     # quarter of what all of Spark's tests take. Marked as each is collected, which is before xdist reads the groups.
     if item.get_closest_marker("spark") and not item.get_closest_marker("xdist_group"):
         item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    from tests.dealing import Dealing
+
+    return Dealing(config, log) if config.getvalue("dist") == "loadgroup" else None
 
 
 def pytest_collection_finish() -> None:

@@ -39,8 +39,15 @@ def refused(refusal: Refusal) -> PlaitError:
 
 
 @pytest.mark.parametrize("refusal", REFUSALS)
-def test_message_names_the_value_and_helps(refusal: Refusal) -> None:
+def test_message(refusal: Refusal) -> None:
+    """It names the value and helps, reads well, and crosses processes: one test, as some queries take long to be refused."""
     error = refused(refusal)
+    names_the_value_and_helps(error, refusal)
+    reads_well(error)
+    crosses_processes(error)
+
+
+def names_the_value_and_helps(error: PlaitError, refusal: Refusal) -> None:
     assert type(error) is refusal.error
     assert refusal.fact in error.fact
     assert refusal.why in error.why
@@ -48,9 +55,7 @@ def test_message_names_the_value_and_helps(refusal: Refusal) -> None:
     assert refusal.why or refusal.do, "the table must say what the message explains"
 
 
-@pytest.mark.parametrize("refusal", REFUSALS)
-def test_message_reads_well(refusal: Refusal) -> None:
-    error = refused(refusal)
+def reads_well(error: PlaitError) -> None:
     message = str(error)
     assert message.endswith((".", "?"))
     assert "  " not in message
@@ -63,9 +68,7 @@ def test_message_reads_well(refusal: Refusal) -> None:
     assert error.why or error.do
 
 
-@pytest.mark.parametrize("refusal", REFUSALS)
-def test_message_crosses_processes(refusal: Refusal) -> None:
-    error = refused(refusal)
+def crosses_processes(error: PlaitError) -> None:
     again = pickle.loads(pickle.dumps(error))
     assert type(again) is type(error)
     assert (str(again), again.fact, again.why, again.do) == (str(error), error.fact, error.why, error.do)

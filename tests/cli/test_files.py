@@ -411,10 +411,10 @@ def test_a_file_can_change_rows_and_unite_them(tmp_path: Path) -> None:
     for key, wrong, said in (*wrongs, ("drop", '= "no"', "no column 'no'"), ("select", "= []", "names no column")):
         lines = [key + wrong if line.startswith(f"{key} =") else line for line in ROWS_AND_UNION.splitlines()]
         (tmp_path / "w.toml").write_text("\n".join(lines))
-        done = command("run", tmp_path / "w.toml")
+        done = command("run", tmp_path / "w.toml", "--engine", "threads")
         assert (done.returncode, said in done.stderr) == (2, True), (key, done.stderr)
     (tmp_path / "w.toml").write_text(ROWS_AND_UNION.replace('drop = "twice"', ""))
-    assert "Nothing is done to the rows" in command("run", tmp_path / "w.toml").stderr
+    assert "Nothing is done to the rows" in command("run", tmp_path / "w.toml", "--engine", "threads").stderr
 
 
 OUTER = """
@@ -493,7 +493,7 @@ def test_a_file_can_say_every_argument_of_as_of(tmp_path: Path) -> None:
     (tmp_path / "trades.csv").write_text("ts,k\n4,1\n6,1\n")
     (tmp_path / "quotes.csv").write_text("ts,k,bid\n3,1,7\n4,1,8\n9,2,9\n")
     (tmp_path / "q.toml").write_text(ASOF)
-    done = command("run", tmp_path / "q.toml", "-o", "-", "--quiet")
+    done = command("run", tmp_path / "q.toml", "-o", "-", "--quiet", "--engine", "threads")
     assert [(row["ts"], row["bid"]) for row in map(json.loads, done.stdout.splitlines())] == [(5, 7), (8, 8)]
 
 

@@ -475,15 +475,15 @@ def test_a_dedup_keeps_the_last_tuple_of_each_key_and_little_else() -> None:
     query = plait.dedup(A, by="v", within=40)
     schema = pa.schema([("ts", pa.int64()), ("v", pa.int64())])
     chance = random.Random(3)
-    rows = [(k, chance.randrange(3) + k // 600 * 10) for k in range(1600)]
+    rows = [(k, chance.randrange(3) + k // 360 * 10) for k in range(960)]
     given = strategies.Given(A, schema, {0: rows}, (0,) * len(rows), None, [], strategies.table(schema, rows))
     case = Case(query, (given,), None)
     for workers in (3, None):
         grid, held, written = Grid(case, (2, 1), random.Random(5), workers=workers or 1), [], 0
-        for at in range(160):
+        for at in range(96):
             if workers is None:
                 cell_state._CACHE.clear()
-            if at == 90:
+            if at == 54:
                 grid.relayout((3, 1))
             grid.run(tick(grid, case, at, rows[10 * at : 10 * at + 10]))
             held.append(sum(store.chunk_rows for store in grid.stores))
@@ -500,13 +500,13 @@ def test_a_rare_value_does_not_keep_all_that_came_after_it() -> None:
     case, _ = ticking(plait.asof(A, B, by="v"), 0)
     grid = Grid(case, (1, 1), random.Random(0))
     sizes, written = [], 0
-    for at in range(300):
+    for at in range(120):
         values = [(at * 10 + n, 99 if at == 0 and n == 0 else n % 7) for n in range(10)]
         grid.run(tick(grid, case, at, values))
         sizes.append(sum(store.chunk_rows for store in grid.stores) + len(grid.state[0]["manifest"]) // 50)
         written += sum(store.written for store in grid.stores)
-    assert max(sizes[200:]) <= max(sizes[:100]) + 5  # numbers grow a digit
-    assert written <= 2 * 300 * 20
+    assert max(sizes[80:]) <= max(sizes[:40]) + 5  # numbers grow a digit
+    assert written <= 2 * 120 * 20
 
 
 # --- idle sources -----------------------------------------------------------------------------------------------

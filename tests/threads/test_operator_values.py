@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.examples import SOAK
 
 import plait
 from plait.core.aggregate.lists import checked
@@ -106,7 +107,7 @@ def rows(count: int, kind: pa.DataType, dice: random.Random) -> pa.Table:
         0.1,
         -1.0,
     ]
-    n = count * 20
+    n = count * (20 if SOAK else 12)
     made = {
         "op": [k % count for k in range(n)], "a": dice.choices(whole, k=n), "b": dice.choices(whole, k=n),
         "x": [0.0] * n, "y": dice.choices(real, k=n), "c": dice.choices([True, False], k=n),
@@ -163,13 +164,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return operators(tmp_path_factory.mktemp("operators"))
 
 
+@pytest.mark.sampled
 def test_every_step_is_pythons_at_the_ends_of_types(made: Any) -> None:
     dice, q, count = random.Random(SEED), query(made), len(EXPRESSIONS)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # NumPy's own, of the state's numbers
         for column in (pa.int64(), pa.int8(), pa.uint32()):
             table, failing = without_errors(q, rows(count, column, dice))
-            assert len(table) > 10 * count
+            assert len(table) > (10 if SOAK else 6) * count
             got, said = run(q, table)
             assert "functions are compiled" in said
             assert difference(q.reference({"s": table}, keys=True), got) is None

@@ -18,13 +18,13 @@ ROWS = pa.table({
 
 def same(query: plait.Query, data: dict[str, Any] | None = None, **options: Any) -> None:
     """Rows and keys, at every size of what is taken at once and of what may wait."""
-    data = data or {"a": ROWS}
+    data = data or {"a": ROWS.slice(0, 120)}
     expected = query.reference(data, keys=True)
     for given in ({}, {"batch": 1}, {"batch": 2, "unread_results": 1}, {"gate": "skiplist"}):
         got = query.run(data, keys=True, **given, **options)
         assert difference(expected, got) is None
         assert got[KEY].to_pylist() == expected[KEY].to_pylist()
-    assert difference(query.reference(data), query.run(data, **options)) is None
+    assert difference(expected.drop_columns([KEY]), query.run(data, **options)) is None
 
 
 def stream(name: str = "a", **options: Any) -> plait.Stream:

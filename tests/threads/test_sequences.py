@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import random
 import threading
@@ -174,16 +175,21 @@ def test_other_strategies_refuse_rows_that_wait_on_either_side(strategy: str) ->
         query("band", "time", "full").on_threads(strategy=strategy, workers=2)
 
 
+@functools.cache
+def of_a_long_window(how: str) -> tuple[plait.Query, pa.Table]:
+    declared = [plait.stream(name, unit="us", source="src", sources=SOURCES) for name in ("a", "b")]
+    made = plait.join(*declared, on=CONDITIONS["band"], how=how, within=(1500, 1100))
+    return made, made.reference(TABLES, keys=True)
+
+
 @pytest.mark.parametrize(("how", "layout"), [("left", (2, 1)), ("right", (1, 2)), ("full", (2, 2)), ("full", (1, 1))])
 def test_who_has_matched_is_known_when_a_window_has_grown(
     how: str, layout: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Segments begin with room for 16 rows, and hold some hundreds."""
     monkeypatch.setitem(Segment.__init__.__kwdefaults__, "rows", 16)
-    declared = [plait.stream(name, unit="us", source="src", sources=SOURCES) for name in ("a", "b")]
-    made = plait.join(*declared, on=CONDITIONS["band"], how=how, within=(1500, 1100))
-    got = outcome(made, TABLES, 1, 2, plain=True, batch=8, layout=layout)
-    assert_same(got, made.reference(TABLES, keys=True))
+    made, answer = of_a_long_window(how)
+    assert_same(outcome(made, TABLES, 1, 2, plain=True, batch=8, layout=layout), answer)
 
 
 def test_a_full_join_s_rings_may_be_full_of_rows_that_are_not_alone() -> None:
