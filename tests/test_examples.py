@@ -25,7 +25,7 @@ from plait import encodings, order, paths, schema
 from plait.cli.main import cli
 from plait.connectors import feed, write_folder
 from plait.query import identical
-from plait.query.condition import expression, sql, textual, types
+from plait.query.condition import expression, regular, sql, types
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = [public for public in everything() if ">>>" in public.text]
@@ -84,7 +84,7 @@ def test_a_wrong_example_would_be_seen() -> None:
 
 
 #: Modules whose other docstrings have examples too. None of them loads Numba or Spark.
-MODULES = [plait, plait.errors, order, schema, encodings, paths, expression, types, sql, textual, identical]
+MODULES = [plait, plait.errors, order, schema, encodings, paths, expression, types, sql, regular, identical]
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
