@@ -302,15 +302,14 @@ def as_bits(words, kind, n):
 
 
 @inner
-def lay_coordinate(words, kind, n, to, at, limit):
-    """As float64, clipped. An integer becomes a float by one rounding."""
-    mask, numbers = len(to) - 1, words.view(np.float64)
+def as_coordinates(words, kind, n, limit):
+    """In their place as float64, clipped. An integer becomes a float by one rounding."""
+    numbers = words.view(np.float64)
     if kind < FLOAT32:
-        for i in range(n):
-            to[(at + i) & mask] = min(max(np.float64(words[i]), -limit), limit)
-    else:
-        for i in range(n):
-            to[(at + i) & mask] = min(max(numbers[i], -limit), limit)
+        for i in range(np.uint64(n)):
+            numbers[i] = np.float64(words[i])
+    for i in range(np.uint64(n)):
+        numbers[i] = min(max(numbers[i], -limit), limit)
 
 
 @compiled
@@ -341,7 +340,8 @@ def lay(given, n, reads, limits, words, arena, count, size):
         elif to == TO_FLOAT64:
             in_ring(numbers, 0, n, floats(arena[place], size), at)
         elif to == TO_COORDINATE:
-            lay_coordinate(words, kind, n, floats(arena[place], size), at, limits[reads[k, READ_LIMIT]])
+            as_coordinates(words, kind, n, limits[reads[k, READ_LIMIT]])
+            in_ring(numbers, 0, n, floats(arena[place], size), at)
         elif to == TO_KEY:
             as_bits(words, kind, n)
             in_ring(words, 0, n, ints(arena[place], size), at)
