@@ -32,6 +32,7 @@ from plait.threads.bounded.results import Shown
 #: Tuples of a range, at least: below it a window of its own is not worth its making.
 FEW = 1 << 14
 STRIDE = 64  # of so many tuples the work of one is estimated
+WARM = 0.5  # what a row costs that enters a window and finds nothing, against 2 that a tuple costs on average
 
 
 class JoinSlabs:
@@ -60,7 +61,7 @@ class JoinSlabs:
         old = tuple(map(len, self.kept))
         sides = tuple(joined([kept, rows]) for kept, rows in zip(self.kept, ready, strict=True))
         order = interleaved(ready[0].ts, ready[1].ts)
-        cuts = _cuts(len(order), self._work(order, sides, old), self._ranges, self._few)
+        cuts = _cuts(len(order), self._met(order, sides, old), self._ranges, self._few)
         left, right = (rows.since(self._first(s, sides, frontier)) for s, rows in enumerate(sides))
         self.kept = left, right
         # Of each tuple of the slab, how many of either side come before it.
@@ -75,8 +76,8 @@ class JoinSlabs:
             return len(sides[side])
         return int(np.searchsorted(sides[side].ts, self._reach.first(1 - side, ts), "left"))
 
-    def _work(self, order: np.ndarray, sides: tuple[Rows, ...], old: tuple[int, ...]) -> np.ndarray:
-        """What tuples of a slab cost, about, a number for each STRIDE of them: one for each, and its share of what it meets."""
+    def _met(self, order: np.ndarray, sides: tuple[Rows, ...], old: tuple[int, ...]) -> np.ndarray:
+        """Of every STRIDE-th tuple of a slab how many rows of the other side it may meet."""
         at = np.arange(0, len(order), STRIDE)
         rights = np.cumsum(np.add.reduceat(order, at, dtype=np.int64)) - np.add.reduceat(order, at, dtype=np.int64)
         met = np.zeros(len(at))
@@ -85,7 +86,7 @@ class JoinSlabs:
             ts = sides[side].ts[old[side] + before[here]]
             first = np.searchsorted(sides[1 - side].ts, self._reach.first(side, ts), "left")
             met[here] = old[1 - side] + (at - before)[here] - first
-        return 1 + met / max(1.0, float(met.mean()))
+        return met
 
     def _range(self, sides: tuple[Rows, ...], order: np.ndarray, begin: tuple[int, int]) -> Iterator[pa.RecordBatch]:
         """The results of one range, whose rows begin at these places of both sides."""
@@ -117,9 +118,17 @@ def _times(parts: Parts) -> tuple[np.ndarray, np.ndarray]:
     return left, right
 
 
-def _cuts(rows: int, work: np.ndarray, ranges: int, few: int) -> list[int]:
-    """Where ranges of about the same work begin, and where the last one ends. `work` has a number for each STRIDE rows."""
+def _cuts(rows: int, met: np.ndarray, ranges: int, few: int) -> list[int]:
+    """Where ranges of about the same work begin, and where the last one ends. `met` has a number for each STRIDE rows.
+
+    A tuple costs one for itself, and its share of what it may meet; a row that only enters costs WARM. Which rows enter before a
+    range follows from where it begins, and so does how much is left for its own: a few rounds find both.
+    """
     ranges = max(1, min(ranges, rows // few))
-    done = np.cumsum(work)
-    inner = np.searchsorted(done, done[-1] * np.arange(1, ranges) / ranges) * STRIDE
-    return sorted({0, rows, *(int(at) for at in inner)})
+    done = np.cumsum(1 + met / max(1.0, float(met.mean())))
+    warm, inner = np.zeros(ranges), np.zeros(0, np.int64)
+    for _ in range(4):
+        own = np.maximum((done[-1] + warm.sum()) / ranges - warm, done[-1] / (16 * ranges))
+        inner = np.minimum(np.searchsorted(done, np.cumsum(own)[:-1] * (done[-1] / own.sum())), len(met) - 1)
+        warm[1:] = WARM * 2 * met[inner] / STRIDE
+    return sorted({0, rows, *(int(at) * STRIDE for at in inner)})
