@@ -28,7 +28,7 @@ VALUES = 1000
 def equality() -> Any:
     """As `band.query`, of tuples that have a value in common besides: hash, or a grid keyed by it where the value is hot."""
     r, s = plait.stream(LEFT), plait.stream(RIGHT)
-    on = f"{LEFT}.k = {RIGHT}.k AND abs({LEFT}.x - {RIGHT}.a) <= {10 * BAND} AND abs({LEFT}.y - {RIGHT}.b) <= {10 * BAND}"
+    on = f"{LEFT}.k = {RIGHT}.k AND abs({LEFT}.x - {RIGHT}.a) <= {BAND} AND abs({LEFT}.y - {RIGHT}.b) <= {BAND}"
     return plait.join(r, s, on=on, within=f"{WITHIN_S}s")
 
 

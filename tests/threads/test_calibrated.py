@@ -249,7 +249,7 @@ def test_results_are_the_same_with_and_without(calibrated: Calibrated) -> None:
     calibration.forget()
     without = [run_of(query, data) for query, data in cases]
     assert [name for name, _ in with_one] == ["sequential", "tuml_sc"]
-    assert [name for name, _ in without] == ["scalejoin", "wiml"]
+    assert [name for name, _ in without] == ["partitioned", "wiml"]
     for (_, one), (_, other) in zip(with_one, without, strict=True):
         assert one.num_rows > 0
         assert one.equals(other)

@@ -361,6 +361,8 @@ def test_kinds_that_a_strategy_can_not_serve() -> None:
     with pytest.raises(QueryError, match=r"layout=\(1, 2\) for a left join.*layout=\(2, 1\)"):
         start(left, strategy="dpjoin", layout=(1, 2))
     with start(left) as run:
+        assert "partitioned, 2 workers: 2 workers, and the condition has an equality" in run.explain()
+    with start(plait.join(left.left, left.right, on="l.k < r.k", within=1, how="left")) as run:
         assert "dpjoin, 2 workers: a left join needs all partners of a left row at one worker" in run.explain()
 
 

@@ -79,6 +79,7 @@ def test_layout_after_rates(workers: int, rates: tuple[float, float] | None, sha
 def test_auto() -> None:
     assert model.strategy(Wish(1))[0] == "sequential"
     assert model.strategy(Wish(2))[0] == "scalejoin"
+    assert model.strategy(Wish(2, line="hash"))[0] == model.strategy(Wish(2, "full", line="range"))[0] == "partitioned"
     assert model.strategy(Wish(2, "anti"))[0] == "dpjoin"
     assert model.strategy(Wish(4, layout=(2, 2)))[0] == "dpjoin"
     assert model.layout(Wish(3, "left"))[0] == (3, 1)

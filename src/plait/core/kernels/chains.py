@@ -36,6 +36,15 @@ def mixed(key: np.int64) -> np.uint64:
     return x ^ (x >> uint64(29))
 
 
+def mixed_array(keys: np.ndarray) -> np.ndarray:
+    """`mixed` of an array of int64, without compiling anything."""
+    x = keys.astype(np.uint64) * _MIX
+    x ^= x >> np.uint64(32)
+    x *= _MIX
+    found: np.ndarray = x ^ (x >> np.uint64(29))
+    return found
+
+
 @entry
 def insert_hash(first: int, last: int, nodes: np.ndarray, usable: np.ndarray, head: np.ndarray, mask: int) -> None:
     """Chain rows [first, last) by their key.

@@ -58,9 +58,10 @@ class Encoder:
     """One condition. `rows`, `fits` and `encoded` by any thread; `admit` and `widen` by one, while none writes rows.
     `plain` runs kernels in Python: nothing to compile, for tests.
 
-    By side 0 and 1. `signature` is how columns are stored now; `_matcher.signature()` how the values seen so far ask
-    for it. Where the two differ, `widen` has to be called before rows are written. `interner` gives text its codes,
-    `exact` gives codes to integers beyond 64 bits. `has_node`: rows carry a key or coordinates for an index.
+    By side 0 and 1. `signature` is how columns are stored now; `_matcher.signature()` how the values seen so far ask for it.
+    Where the two differ, `widen` has to be called before rows are written. `interner` gives text its codes, `exact` gives codes
+    to integers beyond 64 bits. `first`: what came first, until `widen` is done with it. `has_node`: rows carry a key or
+    coordinates for an index.
     """
 
     def __init__(self, predicate: Predicate, left: pa.Schema, right: pa.Schema, *, index: str,
@@ -75,6 +76,7 @@ class Encoder:
         self.has_node = bool(self.dimensions or self.shape.terms.equalities)
         self.exact = Exact(self.interner)
         self._natives: dict[Signature, native.Native] = {}
+        self.first: tuple[int, EncodedRows] | None = None  # the first rows of all, and their side
         self.signature = self._before = self._matcher.signature()
         self._reads: dict[int, Reads | None] = {}  # until other values are seen
 
@@ -115,6 +117,7 @@ class Encoder:
 
     def admit(self, side: int, rows: EncodedRows) -> bool:
         """Take note of these rows' values; true if columns have to be stored in another way than before."""
+        self.first = self.first or (side, rows)
         self._matcher.admit(side, rows, _NOWHERE)  # type: ignore[arg-type]
         self._reads.clear()
         return self._matcher.signature() != self.signature

@@ -79,6 +79,12 @@ class Windows:
             self._arenas.convert(after, self.encoder)
             for worker in self.workers:
                 worker.set_columns()
+            if isinstance(self.encoder, Encoder) and self.encoder.first is not None and self._kernels is None:
+                side, rows = self.encoder.first
+                self.encoder.first = (side, rows.take(slice(0, 0)))  # not kept alive
+                for worker in self.workers:
+                    if worker.parted is not None:
+                        parting.begin(worker.parted, side, rows, self.encoder.bands()[0])
             self._kernels = self.encoder.kernels()
             if self._kernels is not None:
                 for worker in self.workers:

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from plait.core.join.encoded import EncodedRows
+from plait.core.kernels.chains import mixed_array
 from plait.core.machine.line import lines
 from plait.errors import counted
 from plait.query.join import HOWS
@@ -38,8 +40,9 @@ def square(workers: int) -> tuple[int, int]:
 
 
 def block(parts: Parts, how: str, number: int, crew: int, encoder: Any) -> np.ndarray:
-    """Of worker `number` of so many, and the table that it begins with: equal parts of all hashes, or by turns for ranges, since
-    nothing is known of them. Where the types that rows turn out to have leave no equality or no band, it stays by turns.
+    """Of worker `number` of so many, and the table that it begins with: equal parts of all hashes, or by turns for ranges,
+    since nothing is known of them before `begin`. Where the types that rows turn out to have leave no equality or no band, it
+    stays by turns.
     """
     q, whole = lines(s.words(crew)), HOWS[how].whole
     line = LINES[parts.line]
@@ -63,6 +66,64 @@ def block(parts: Parts, how: str, number: int, crew: int, encoder: Any) -> np.nd
     q[t + s.KIND] = s.CUT if line == s.HASHED else s.BY_TURNS
     f[t + s.FROM : t + s.FROM + crew + 1] = np.arange(crew + 1) * (2.0**52 / crew)
     return q
+
+
+def begin(q: np.ndarray, side: int, rows: EncodedRows, band: np.ndarray) -> None:
+    """The table to begin with, of the first rows of all: before any worker has taken a tuple, so that nothing is stored
+    otherwise.
+
+    `band` is as `Encoder.bands` has it. Few rows say nothing; then it stays as `block` has it, until the run itself has seen
+    enough.
+    """
+    usable = rows.usable != 0
+    if q[s.RESTLESS] or np.count_nonzero(usable) < s.LEAST:
+        return
+    if q[s.LINE] == s.HASHED and rows.key is not None:
+        _hashes(q, rows.key[usable])
+    elif q[s.LINE] == s.RANGED and rows.coord is not None:
+        _ranges(q, side, np.sort(rows.coord[usable, 0]), band)
+
+
+def _hashes(q: np.ndarray, keys: np.ndarray) -> None:
+    """Hot values are everybody's from the first tuple on; of the rest each worker has as much."""
+    at = np.sort((mixed_array(keys) >> np.uint64(12)).astype(np.float64))
+    values, counts = np.unique(at, return_counts=True)
+    hot = values[counts * q[s.CREW] > len(at)][: s.MOST_HOT]
+    rest = at[~np.isin(at, hot)]
+    if len(rest) >= s.LEAST:
+        _cut(q, rest, hot)
+    elif len(hot):
+        _cut(q, np.linspace(0, 2.0**52, s.LEAST), hot)
+
+
+def _ranges(q: np.ndarray, side: int, x: np.ndarray, band: np.ndarray) -> None:
+    """Not where much lies at one place, or where a band reaches so far that rows and columns by turns are about as good."""
+    crew = int(q[s.CREW])
+    low, high = (band[0], band[1]) if q[s.OWNED] == 0 else (-band[1], -band[0])
+    if side != q[s.OWNED]:
+        x = x + (low + high) / 2  # about where its partners are
+    begins = _begins(crew, x)
+    if (np.diff(begins) <= 0).any():
+        return
+    # As if these were the other side's: how many stretches each reaches, in the mean.
+    reach = (high - low) / 2
+    ends = [np.searchsorted(begins, x + off, "right") for off in (-reach, reach)]
+    copies = float(np.mean(ends[1] - ends[0])) + 1
+    if (1 + copies) / crew <= 0.8 * (1 / q[s.GRID_ROWS] + 1 / q[s.GRID_COLS]):
+        _cut(q, x, x[:0])
+        q[s.TABLES + s.ROWS], q[s.TABLES + s.COLS] = crew, 1
+
+
+def _cut(q: np.ndarray, at: np.ndarray, hot: np.ndarray) -> None:
+    """The first table: stretches with as many of these places each, sorted, and hot points."""
+    t, f, crew = s.TABLES, q.view(np.float64), int(q[s.CREW])
+    q[t + s.KIND], q[t + s.HOT] = s.CUT, len(hot)
+    f[t + s.HOTS : t + s.HOTS + len(hot)] = hot
+    f[t + s.FROM : t + s.FROM + crew + 1] = _begins(crew, at)
+
+
+def _begins(crew: int, at: np.ndarray) -> np.ndarray:
+    return np.array([-np.inf, *(at[k * len(at) // crew] for k in range(1, crew)), np.inf])
 
 
 def told(q: np.ndarray) -> str:

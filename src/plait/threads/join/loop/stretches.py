@@ -8,8 +8,9 @@ allows for a range. A *table* gives every worker a stretch of the line. Invarian
   reaches. So a pair that matches is found at one worker, the owner of its owned tuple, whichever of the two comes later.
 - A point that many tuples share (a *hot* one) is everybody's: there tuples take turns by their numbers, in rows and columns as
   DP-Join's do. A table may have all of the line so: that is what a run by ranges begins with, when it has seen nothing.
-- A table is a function of the sequence of tuples, and of nothing else. All workers read the same sequence, so all come to the
-  same table at the same place of it, without a word to one another: whatever threads serve them, and whenever they run.
+- All workers begin with one table (`join.parting`), and every later one is a function of the sequence of tuples, and of nothing
+  else. All read the same sequence, so all come to the same table at the same place of it, without a word to one another:
+  whatever threads serve them, and whenever they run.
 
 From one table to the next. At a place R of the sequence a new table is decided on. From there on a tuple is stored by both: at
 the workers of the old table, and at those of the new. Pairs are given out by the old one, until at a place V no tuple can meet
