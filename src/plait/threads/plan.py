@@ -415,7 +415,9 @@ def _line(query: Query, options: Options) -> str | None:
     if not isinstance(query, Join):
         return None
     given = options.schemas or {}
-    schemas = [given.get(str(node.name)) or getattr(node, "schema", None) for node in query.inputs]
+    schemas = [
+        given.get(str(node.name)) or (node.schema if isinstance(node, Stream) else None) for node in query.inputs
+    ]
     predicate = query.predicate
     if schemas[0] is not None and schemas[1] is not None:
         with contextlib.suppress(QueryError):  # whoever binds the query will say so
