@@ -186,6 +186,7 @@ GIVEN: dict[tuple[str, int], Callable[..., dict[str, Any]]] = {
     ("threads.md", 0): lambda: {"query": joined(), "batch": {"ts": [1, 2, 3]}},
     ("threads.md", 1): lambda: {"query": joined(), "batch": {"ts": [1, 2, 3]}},
     ("threads.md", 2): lambda: {"__name__": "threads.md"},
+    ("threads.md", 3): lambda: {"__name__": "threads.md"},
 }
 #: Blocks that are not run, and why.
 LEFT_OUT = {
