@@ -140,9 +140,10 @@ def test_as_of_a_tuple_is_no_candidate_for_itself() -> None:
 
 def test_as_of_a_tuple_of_the_same_query_is_itself() -> None:
     data = {"a": marks([1, 5], "xy")}
-    one, other = (plait.aggregate(A, size="1us", by="of", compute={"n": plait.count()}) for _ in range(2))
+    one, equal = (plait.aggregate(A, size="1us", by="of", compute={"n": plait.count()}) for _ in range(2))
     assert plait.asof(one, one).reference(data)["right_of"].to_pylist() == [None, "x"]
-    assert plait.asof(one, other).reference(data)["right_of"].to_pylist() == ["x", "y"]
+    assert plait.asof(one, equal).reference(data)["right_of"].to_pylist() == [None, "x"]
+    assert plait.asof(one, equal.named("other")).reference(data)["right_of"].to_pylist() == ["x", "y"]
 
 
 def test_as_of_at_the_same_ts() -> None:

@@ -291,24 +291,20 @@ class _Uncompiled(Exception):
 def kernel_text(shape: Shape, signature: Signature) -> store.KernelText:
     """A condition's module as text and name: all that a worker on another machine needs. A tree's is written once a process."""
     if shape.spelled is None:
-        return _written(shape, signature)
+        identity = source.module_text(shape, signature, named=True) if shape.opaque else None
+        return store.kernel_text(source.module_text(shape, signature), identity=identity)
     asked = (shape.spelled, signature)
-    found = _texts.get(asked)
-    if found is None:
+    text = _texts.get(asked)
+    if text is None:
         if len(_texts) > _MOST_TEXTS:
             _texts.clear()
-        found = _texts[asked] = _written(shape, signature)
-    return found
+        text = _texts[asked] = source.module_text(shape, signature)
+    return store.kernel_text(text)
 
 
-#: Modules of trees by all that they are written from.
-_texts: dict[Any, store.KernelText] = {}
+#: Texts of trees' modules by all that they are written from.
+_texts: dict[Any, str] = {}
 _MOST_TEXTS = 1024
-
-
-def _written(shape: Shape, signature: Signature) -> store.KernelText:
-    identity = source.module_text(shape, signature, named=True) if shape.opaque else None
-    return store.kernel_text(source.module_text(shape, signature), identity=identity)
 
 
 def _bytes(mask: np.ndarray | None, n: int) -> np.ndarray:

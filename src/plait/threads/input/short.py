@@ -27,7 +27,7 @@ from plait.order import TS_MAX
 from plait.schema import TIME_UNITS
 from plait.threads.input import given
 from plait.threads.input.arenas import CHUNK, Arenas
-from plait.threads.input.intake import Inlet, StreamIntake
+from plait.threads.input.intake import QUERY, Inlet, StreamIntake
 from plait.threads.parts import Encodes
 
 #: How Arrow stores a column, for the kinds that compiled code reads.
@@ -121,6 +121,7 @@ def short_way(intake: StreamIntake, payload: Any, reads: ReadsOf, stamps: Encode
     """A stream's short way, if it has one whatever its rows hold."""
     stream = intake.stream
     plain = stream.source_column is None and stream.seq_column is None and not intake.reorders and not intake.steps
+    plain = plain and stream.source != QUERY and stream.time in intake.schema.names
     if (
         not plain
         or not intake.positions
