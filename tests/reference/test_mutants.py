@@ -188,7 +188,7 @@ PLANTED: dict[str, tuple[tuple[str, str, str, str], ...]] = {
          "abs(left.ts - right.ts) > self.node.within_us", "abs(left.ts - right.ts) >= self.node.within_us"),
         ("as-of: inner keeps what finds none", "asof",
          'if partner is None and self.node.how == "inner":', "if False:"),
-        ("as-of: the same ts never matches", "asof", "right.ts == left.ts and (not self.node.exact or", "right.ts == left.ts and (True or"),
+        ("as-of: the same ts never matches", "asof", "(not self.node.exact or", "(True or"),
         ("as-of: the same ts always matches", "asof", "(not self.node.exact or", "(False or"),
         ("as-of: a tuple is its own partner", "asof", "self.node.one_stream and", "False and"),
         ("as-of: the last ahead, not the first", "asof", "if each.ahead is None and self._fits", "if self._fits"),
