@@ -126,7 +126,7 @@ class Scene:
             if writes and count:
                 yield from self.twin(SEGMENT)["append"](
                     self.segments[side][(row, column)[side]], count, p[o.P_STORE], p[o.P_TS], p[o.P_ID], p[o.P_REF],
-                    p[o.P_KEY], p[o.P_X], p[o.P_Y], (), (),
+                    p[o.P_KEY], p[o.P_X], p[o.P_Y], (), (), (),
                 )  # fmt: skip
 
     def _look(self, k: int, side: int, ps: list[np.ndarray]) -> Generator[Any, None, None]:
@@ -253,7 +253,7 @@ def sharing(faults: Patches | None = None) -> Callable[[Clock], tuple[list[Threa
                         if row + 1 - first > 2:
                             yield Sleep(block, at, first)
                 number = np.full(1, row)
-                yield from found(SEGMENT)["append"](block, 1, one, number, number, number, one, one, one, (), ())
+                yield from found(SEGMENT)["append"](block, 1, one, number, number, number, one, one, one, (), (), ())
 
         def sharer(own: int) -> Thread:
             first = 0
