@@ -87,6 +87,9 @@ def part(data: Tables, first: int, rows: int) -> Tables:
 
 
 def started(made: Any, data: Tables, **options: Any) -> Any:
+    """A run. STRETCH's and ScaleJoin's studies are of ScaleJoin, where nothing else is said: `auto` would share by values."""
+    if not options.keys() & {"layout", "emitter"}:
+        options = {"strategy": "scalejoin"} | options
     return made.on_threads(schemas={name: t.schema for name, t in data.items()}, **options)
 
 

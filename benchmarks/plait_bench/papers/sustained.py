@@ -165,6 +165,8 @@ def parts(
 @contextmanager
 def filled(query: Any, before: Tables, **options: Any) -> Iterator[tuple[Any, Taker]]:
     """A run that has taken in `before` and has nothing left to do, and who reads its results. It is stopped at the end."""
+    if not options.keys() & {"layout", "emitter"}:
+        options = {"strategy": "scalejoin"} | options  # the papers'; `auto` would share by values
     options = {"batch": BATCH, "index": "scan"} | options
     with query.on_threads(schemas={name: table.schema for name, table in before.items()}, **options) as run:
         reader = Taker(run)

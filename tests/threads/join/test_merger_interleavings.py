@@ -146,7 +146,7 @@ MUTANTS = {
         GATHERED["unmatched"], 1,
     ),
     "one worker's word is enough": Mutant(
-        GATHER, "if take_alike(rings, taken, known, a, i) == first", "if take_alike(rings, taken, known, a, i) * 9 > first",
+        GATHER, "if take_alike(rings, taken, known, a, i) == asked", "if take_alike(rings, taken, known, a, i) * 9 > asked",
         CASES["counted"],
     ),
     "nobody is told of room that rows which are no results have left": Mutant(
