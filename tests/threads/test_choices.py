@@ -102,7 +102,8 @@ def together(*choices: list[Choice]) -> Iterator[dict[str, Any]]:
 
 
 JOINS = [
-    *together(GATED, [{"strategy": "auto", "workers": 3}, {"strategy": "scalejoin", "workers": 3}, {"strategy": "sequential"}],
+    *together(GATED, [{"strategy": "auto", "workers": 3}, {"strategy": "scalejoin", "workers": 3}, {"strategy": "sequential"},
+                      {"strategy": "partitioned", "workers": 3}],
               [{"order": order} for order in ("strict", "trigger", "none")]),
     *together(GATED, [{"strategy": "splitjoin", "workers": 4}], TREES, PRECISIONS),
     *together(GATED, [{"strategy": "dpjoin"}], LAYOUTS, [{"emitter": flag} for flag in (False, True)]),

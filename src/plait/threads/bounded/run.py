@@ -13,6 +13,7 @@ matter (tests/threads/bounded/test_memory.py).
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import time
 from collections.abc import Iterator, Mapping
@@ -86,9 +87,12 @@ def slabs(query: Query, feeds: Mapping[str, Feed], **options: Any) -> Slabs | No
     return Slabs(query, bound, feeds, options)
 
 
+_DEFAULTS = {field.name: field.default for field in dataclasses.fields(Options)}
+
+
 def refusal(bound: Bound, options: Mapping[str, Any]) -> str | None:
     """Why a query does not run in slabs; None if it does."""
-    given = [name for name, value in options.items() if name not in OWN and value != getattr(Options, name, None)]
+    given = [name for name, value in options.items() if name not in OWN and value != _DEFAULTS.get(name)]
     if given:
         return f"{given[0]}= is an option of workers behind a gate"
     node = base(bound.node)

@@ -32,12 +32,11 @@ from plait.core.rows import (
     ROW_TS,
     TEXTS,
 )
-from plait.threads.atomics.native import call_at, compiled, floats, inner, ints, octets, pointer_at
+from plait.threads.atomics.native import compiled, floats, inner, ints, octets, pointer_at
 
 OFFSET: Final = 2
 BUFFERS: Final = 5
 CHILDREN: Final = 6
-RELEASE: Final = 8
 STRUCT_WORDS: Final = 10
 
 # --- how a column is stored: integers first, so that `kind < FLOAT32` asks whether it is one
@@ -351,11 +350,3 @@ def lay(given, n, reads, limits, words, arena, count, size):
             for i in range(n):
                 before = keys[(at + i) & mask]
                 keys[(at + i) & mask] = (before * _MIX) ^ (before >> np.uint64(31)) ^ np.uint64(words[i])
-
-
-@compiled
-def let_go(given):
-    """Tell Arrow that the batch it exported is no longer looked at."""
-    release = ints(given, STRUCT_WORDS)[RELEASE]
-    if release != 0:
-        call_at(release, given)

@@ -15,13 +15,13 @@ read more than plain columns of numbers.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from plait.core.machine.line import address
 from plait.core.rows import Payload
 from plait.order import TS_MAX
 from plait.schema import TIME_UNITS
@@ -36,6 +36,11 @@ KINDS: Final[dict[pa.DataType, int]] = {
     pa.uint8(): given.UINT8, pa.uint16(): given.UINT16, pa.uint32(): given.UINT32,
     pa.float32(): given.FLOAT32, pa.float64(): given.FLOAT64,
 }  # fmt: skip
+
+#: The address in a capsule, by its name: Python's own function.
+_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
 
 
 class Reads(NamedTuple):
@@ -56,14 +61,6 @@ class Entered(NamedTuple):
 ReadsOf = Callable[[int], Reads | None]
 
 
-class _Scratch(NamedTuple):
-    """One source's: room for what Arrow exports, and for a column's values."""
-
-    struct: np.ndarray
-    at: int
-    words: np.ndarray
-
-
 class ShortWay:
     """Of one stream that has one. One thread at a time enters for a source; several sources' threads may at once."""
 
@@ -75,7 +72,7 @@ class ShortWay:
         assert found is not None
         self._kind, self._scale = found
         self._payload, self._reads, self._stamps, self._arenas, self._input = payload, reads, stamps, arenas, input
-        self._scratch: dict[int, _Scratch] = {}
+        self._words: dict[int, np.ndarray] = {}  # by source: room for a column's values
 
     def enter(self, inlet: Inlet, slot: int, batch: pa.RecordBatch, low: int, pushed_ns: int) -> Entered | None:
         """Keep a batch and lay it out; None, and nothing is changed, if it is not usual.
@@ -86,34 +83,26 @@ class ShortWay:
         reads = self._reads(self._input)
         if reads is None or not 0 < n <= CHUNK:
             return None
-        scratch = self._scratch.get(inlet.number) or self._more(inlet)
-        struct, table = scratch.at, reads.table
-        ts = np.empty(n, np.int64)
-        batch._export_to_c(struct)
-        try:
-            usual = given.look(struct, n, self._column, self._kind, self._scale, TS_MAX // self._scale, low, table,
-                               scratch.words, ts)  # fmt: skip
-            if not usual:
-                return None
-            number, position = inlet.number, inlet.delivered + 1
+        words = self._words.get(inlet.number)
+        if words is None:
+            words = self._words[inlet.number] = np.empty(CHUNK, np.int64)
+        _, exported = batch.__arrow_c_array__()  # good as long as it is held
+        struct, table, ts = _pointer(exported, b"arrow_array"), reads.table, np.empty(n, np.int64)
+        limit = TS_MAX // self._scale
+        if not given.look(struct, n, self._column, self._kind, self._scale, limit, low, table, words, ts):
+            return None
+        number, position = inlet.number, inlet.delivered + 1
 
-            def write(kept: np.ndarray, first: int, capacity: int) -> bool:
-                return bool(given.keep(struct, n, kept, first, capacity, ts, number, position))
+        def write(kept: np.ndarray, first: int, capacity: int) -> bool:
+            return bool(given.keep(struct, n, kept, first, capacity, ts, number, position))
 
-            first = self._payload.put(n, write, int(ts[-1]), pushed_ns, self._stamps.stamp + 1)
-            if first < 0:
-                return None
-            arenas = self._arenas
-            arenas.by_slot[slot].written = True
-            given.lay(struct, n, table, reads.limits, scratch.words, arenas.table[slot], inlet.added, arenas.size)
-            return Entered(ts, first)
-        finally:
-            given.let_go(struct)
-
-    def _more(self, inlet: Inlet) -> _Scratch:
-        struct = np.zeros(given.STRUCT_WORDS, np.int64)
-        made = self._scratch[inlet.number] = _Scratch(struct, address(struct), np.empty(CHUNK, np.int64))
-        return made
+        first = self._payload.put(n, write, int(ts[-1]), pushed_ns, self._stamps.stamp + 1)
+        if first < 0:
+            return None
+        arenas = self._arenas
+        arenas.by_slot[slot].written = True
+        given.lay(struct, n, table, reads.limits, words, arenas.table[slot], inlet.added, arenas.size)
+        return Entered(ts, first)
 
 
 def short_way(intake: StreamIntake, payload: Any, reads: ReadsOf, stamps: Encodes, arenas: Arenas,
