@@ -51,7 +51,7 @@ def of_text(name: str, *constants: Any) -> Any:
     return lambda row: getattr(row.x, name)(*constants)
 
 
-@settings(max_examples=examples(250))
+@settings(max_examples=examples(100))
 @given(function=functions, values=st.lists(st.none() | texts, min_size=1, max_size=6))
 @example(function=("lower",), values=["ΑΣ", "ΑΣ.", "İ", "I", "ǅ"])
 @example(function=("upper",), values=["ß", "ﬁ", "ΰ", "a", None])
@@ -104,7 +104,7 @@ def combined(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     )
 
 
-@settings(max_examples=examples(800))
+@settings(max_examples=examples(240))
 @given(
     pattern=st.recursive(atoms, combined, max_leaves=7),
     values=st.lists(st.text(st.sampled_from("abé 1\n"), max_size=6), min_size=1, max_size=6),
