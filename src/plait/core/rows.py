@@ -346,17 +346,20 @@ class NumberedRows:
             first = self.next
             self._reserve(n)
             if self._in_words is None:
-                self._in_words = np.array([ring.in_words() for ring in self._rings.values()], np.int64)
-                self._in_words[:, KEEP_COLUMN] = [self.schema.get_field_index(name) for name in self._rings]
-                for name, what in _WITH_ROWS.items():
-                    self._in_words[self._in_words[:, KEEP_COLUMN] == self.schema.get_field_index(name), KEEP_WHAT] = (
-                        what
-                    )
+                self._in_words = self._rings_in_words()
             if not write(self._in_words, first, self._capacity):
                 return -1
             self.next += n
             self._keep(_Batch(first, n, self._no_rest, last_ts, stamp))
         return first
+
+    def _rings_in_words(self) -> np.ndarray:
+        """A row a ring, as compiled code reads it; it holds until Python changes one."""
+        table = np.array([ring.in_words() for ring in self._rings.values()], np.int64)
+        for row, name in zip(table, self._rings, strict=True):
+            row[KEEP_COLUMN] = self.schema.get_field_index(name)
+            row[KEEP_WHAT] = _WITH_ROWS.get(name, row[KEEP_WHAT])
+        return table
 
     @property
     def all_rings(self) -> bool:

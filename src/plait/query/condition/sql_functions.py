@@ -6,6 +6,7 @@ A node's class finds the method that reads it (`sql`). What stands beside a text
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from typing import Any
 
 from sqlglot import exp
@@ -23,15 +24,15 @@ _PARTS = {
 }  # fmt: skip
 
 
-class Functions:
+class Functions(ABC):
     """Reads functions. Whoever is one reads everything else, too."""
 
+    @abstractmethod
     def read(self, node: exp.Expression) -> Expr:
         """The expression of a node."""
-        raise NotImplementedError
 
-    def _refuse(self, what: str) -> QueryError:
-        raise NotImplementedError
+    @abstractmethod
+    def _refuse(self, what: str) -> QueryError: ...
 
     def _like(self, node: exp.Expression) -> Expr:
         return self._text("like", node)

@@ -5,6 +5,7 @@ Each is a node of its own in the tree; its constants are checked here, when the 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from plait.query.condition import textual
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from plait.query.condition.trace import Symbol
 
 
-class TextCalls:
+class TextCalls(ABC):
     """Methods of a `Symbol` that is text, or a moment. Characters are Unicode's code points; NULL gives NULL; times are in UTC.
 
     The examples of its methods go on from this one.
@@ -34,8 +35,8 @@ class TextCalls:
 
     expr: Expr
 
-    def _made(self, expr: Expr) -> Symbol:
-        raise NotImplementedError
+    @abstractmethod
+    def _made(self, expr: Expr) -> Symbol: ...
 
     def matches(self, pattern: str) -> Symbol:
         r"""Whether a regular expression is found in the text; see `plait.text` for what it may use.
