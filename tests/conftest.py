@@ -3,6 +3,7 @@ import gc
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -45,6 +46,25 @@ def has_spark() -> bool:
     return pyspark is not None and pyspark.SparkContext._gateway is not None
 
 
+@contextmanager
+def sessions_asked_for() -> Iterator[list[str]]:
+    """Who asks for a session of Spark meanwhile, also where there is one already: no worker's order of tests hides it."""
+    asked: list[str] = []
+    before = has_spark()
+    with pytest.MonkeyPatch.context() as patch:
+        if (sql := sys.modules.get("pyspark.sql")) is not None:
+            as_it_is = sql.SparkSession.Builder.getOrCreate
+
+            def noted(builder: Any) -> Any:
+                asked.append("a session")
+                return as_it_is(builder)
+
+            patch.setattr(sql.SparkSession.Builder, "getOrCreate", noted)
+        yield asked
+    if not before and has_spark():  # pyspark itself was imported only now
+        asked.append("a JVM")
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     # Skipped from one place, not by a marker on each test: the summary then shows one line for all of them.
@@ -55,9 +75,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
     # Without its mark it runs in any worker, and each that it comes to starts a JVM (20 s of processor time).
-    before = has_spark()
-    result = yield
-    if not before and has_spark() and not pyfuncitem.get_closest_marker("spark"):
+    if pyfuncitem.get_closest_marker("spark"):
+        return (yield)
+    with sessions_asked_for() as asked:
+        result = yield
+    if asked:
         pytest.fail("It starts Spark: mark it `spark`, or name another engine", pytrace=False)
     return result
 
