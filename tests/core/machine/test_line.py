@@ -10,7 +10,7 @@ from plait.core.machine.line import LINE, address, lines, pages
 
 
 @pytest.mark.parametrize("shape", [0, 5, (3, 4), (0, 7), 1 << 17, (3, 1 << 16)])
-@pytest.mark.parametrize("kind", [np.int64, np.uint8, np.float32, np.dtype("datetime64[us]")])
+@pytest.mark.parametrize("kind", [np.int64, np.uint8, np.float32, np.dtype("datetime64[us]"), object])
 def test_pages_are_an_array_of_zeros(shape: int | tuple[int, ...], kind: object) -> None:
     found, want = pages(shape, kind), np.zeros(shape, kind)  # type: ignore[call-overload]
     assert (found.dtype, found.shape) == (want.dtype, want.shape)

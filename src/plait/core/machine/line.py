@@ -24,7 +24,7 @@ def pages(shape: int | tuple[int, ...], kind: Any = np.int64) -> np.ndarray:
     """
     dtype = np.dtype(kind)
     count = math.prod(shape) if isinstance(shape, tuple) else shape
-    if count * dtype.itemsize < _OWN_PAGES or sys.platform == "win32":
+    if count * dtype.itemsize < _OWN_PAGES or dtype.hasobject or sys.platform == "win32":
         return np.zeros(shape, dtype)
     own = mmap.mmap(-1, count * dtype.itemsize, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     return np.frombuffer(own, dtype, count).reshape(shape)
