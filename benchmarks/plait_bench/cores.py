@@ -5,8 +5,8 @@ and the one that reads, so with as many workers as there are cores these share o
 
 - `band_N_workers_vs_1`, `equality_N_workers_vs_1`: tuples/s of the 200k band join, and of an equality of as many tuples, joined
   by values with N workers, over those with one.
-- `band_skewed_vs_balanced`, `equality_skewed_vs_balanced`: tuples/s with N workers where nine tuples in ten have one value, or lie
-  in one thousandth of the range, over those where they do not.
+- `band_skewed_vs_balanced`, `equality_skewed_vs_balanced`: tuples/s with N workers where nine tuples in ten have one value, or
+  lie in one thousandth of the range, over those where they do not.
 - `scan_N_workers_vs_1`, and `scan_vs_bare_kernels`: comparisons/s of a join that scans, inputs preloaded, over those of the bare
   scan kernel on as many threads, each with its part of the probes: what gate, order and results cost.
 - `wiml_N_threads_vs_1`: tuples/s of WiML over 15 sources and more, pushed by N threads, over those pushed by one.
@@ -101,11 +101,11 @@ def _scans(numbers: list[int], quick: bool) -> Rows:
             with ThreadPoolExecutor(n) as pool:
                 begin = time.perf_counter()
                 list(pool.map(lambda part: part(), parts))
-                return n * size * kernels.SCAN_WINDOW / (time.perf_counter() - begin)
+                return float(n * size * kernels.SCAN_WINDOW / (time.perf_counter() - begin))
 
         return call
 
-    asked = {f"join, {n} workers": partial(joined, n) for n in numbers}
+    asked: dict[str, Callable[[], float]] = {f"join, {n} workers": partial(joined, n) for n in numbers}
     asked |= {f"bare kernels, {n} threads": bare(n) for n in numbers}
     speeds = rounds(asked, 1 if quick else 3)
     for n in numbers:
