@@ -71,7 +71,7 @@ def given(spark: Any, tmp_path: Path) -> tuple[pa.Table, Any]:
     chance = random.Random(SEED)
     table = rows(chance, "quotes", count=300)
     table = table.append_column("s", pa.array([chance.choice((None, "", "b", "ab", "Z", "é")) for _ in range(300)]))
-    write_files(tmp_path / "in", table, [40, 150, 160])
+    write_files(tmp_path / "in", table, [40, 160])
 
     def frame(streaming: bool) -> Any:
         return feeds.frame(spark, tmp_path / "in", feeds.spark_schema(table), streaming=streaming, files=1)

@@ -37,7 +37,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, pa.T
         columns = zip(*rows, strict=True)
         kinds = (pa.int64(), pa.int64(), pa.string())
         tables[name] = pa.table([pa.array(c, t) for c, t in zip(columns, kinds, strict=True)], names=["ts", "k", "s"])
-        write_files(folder / name, tables[name], [40, 100, 130, 200])
+        write_files(folder / name, tables[name], [40, 130])
     return folder, tables
 
 

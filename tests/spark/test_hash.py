@@ -78,7 +78,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, pa.T
     folder, chance = tmp_path_factory.mktemp("hash"), random.Random(5)
     tables = {name: table(chance) for name in "ab"}
     for name, rows in tables.items():
-        write_files(folder / name, rows, [50, 90, 120])
+        write_files(folder / name, rows, [50, 120])
     return folder, tables
 
 
