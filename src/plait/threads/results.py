@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 
 from plait import order
 from plait.core import keys
-from plait.core.machine.line import address
+from plait.core.machine.line import address, pages
 from plait.core.rows import SEQ, SOURCE, TS, Payload
 from plait.encodings import as_array
 from plait.errors import DataError
@@ -123,7 +123,7 @@ class Gatherer:
             self._every = 1  # what several workers must say they say at one place of the order
         self._builders, self._most_ahead = builders, min(2 * builders.most, unread // MOST)
         self._ahead: deque[Ahead] = deque()
-        self._spare = [np.zeros((o.E_WORDS, MOST), np.int64)]
+        self._spare = [pages((o.E_WORDS, MOST))]
         self._seen = np.zeros(gather.SEEN, np.int64)
         self._workers = np.array([address(w.words) for w in workers], np.int64)
         self._samples = np.zeros((len(workers) * o.SAMPLE_ROOM, o.S_WORDS), np.int64)
@@ -182,7 +182,7 @@ class Gatherer:
     def _gather(self, wait_ns: int) -> int:
         """Take results from the rings into `_spare[-1]`: how many, or ENDED. Below 0 it yields to nobody."""
         if not self._spare:
-            self._spare.append(np.zeros((o.E_WORDS, MOST), np.int64))
+            self._spare.append(pages((o.E_WORDS, MOST)))
         known = (
             self.control,
             self._rings,

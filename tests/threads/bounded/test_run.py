@@ -40,7 +40,7 @@ def table(rows: int, seed: int, span: int = 4) -> pa.Table:
     })  # fmt: skip
 
 
-DATA = {"a": table(3000, 1), "b": table(2500, 2)}
+DATA = {"a": table(1200, 1), "b": table(1000, 2)}
 
 #: Queries that go in slabs.
 QUERIES: dict[str, plait.Query] = {
@@ -67,7 +67,7 @@ def test_it_is_the_references_answer(name: str) -> None:
     query = QUERIES[name]
     data = {stream: DATA[stream] for stream in query.streams()}
     expected = query.reference(data, keys=True)
-    assert expected.num_rows > 100
+    assert expected.num_rows > 50
     assert difference(expected, query.run(data, keys=True)) is None
     assert difference(expected.drop_columns(["_plait_key"]), query.run(data)) is None
     for rows, few, size in ((300, 7, 64), (1, 1, 500), (2000, 100, 1)):
@@ -196,15 +196,15 @@ def test_options_that_mean_something_here_are_no_reason() -> None:
 def test_what_goes_in_slabs_does(monkeypatch: pytest.MonkeyPatch) -> None:
     """No worker starts: `on_threads` is not called."""
     monkeypatch.setattr("plait.threads.feeds.start", lambda *_, **__: pytest.fail("a run was started"))
-    assert ASOF.run(DATA).num_rows == 3000
+    assert ASOF.run(DATA).num_rows == 1200
     assert NEAR.run(DATA, workers=1).num_rows > 0
     assert sum(batch.num_rows for batch in NEAR.batches(DATA)) == NEAR.run(DATA).num_rows
 
 
 def test_the_engine_threads_is_pushed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounded, "Slabs", lambda *_, **__: pytest.fail("it went in slabs"))
-    assert ASOF.run(DATA, engine="threads").num_rows == 3000
-    assert ASOF.run(DATA, unread_results=512).num_rows == 3000
+    assert ASOF.run(DATA, engine="threads").num_rows == 1200
+    assert ASOF.run(DATA, unread_results=512).num_rows == 1200
 
 
 # --- errors -------------------------------------------------------------------------------------------------
