@@ -136,7 +136,7 @@ def _pushed(given: Tables) -> tuple[float, pa.Table]:
 
 
 def ratios(found: Rows) -> dict[str, float]:
-    by = {(row["case"], row["contender"]): row["results_per_s"] for row in found}
+    by = {(row["case"], row["contender"]): row["results_per_s"] for row in found if "results_per_s" in row}
     made = {}
     for case, said in (("many results", "many_results"), ("many results, wide", "many_results_wide")):
         made[f"{said}_vs_duckdb"] = by[case, "run"] / by[case, "duckdb"]

@@ -30,7 +30,9 @@ def test_pairs_are_the_references(on: str) -> None:
     query = plait.join(left, right, on=on, within=9)
     data = {
         "a": pa.table({"ts": range(20), "s": pa.array(TEXTS * 2), "k": [k % 3 for k in range(20)]}),
-        "b": pa.table({"ts": range(0, 30), "s": pa.array(islice(cycle(TEXTS[::-1]), 30)), "k": [k % 4 for k in range(30)]}),
+        "b": pa.table(
+            {"ts": range(30), "s": pa.array(islice(cycle(TEXTS[::-1]), 30)), "k": [k % 4 for k in range(30)]}
+        ),
     }
     want = query.reference(data)
     assert 0 < len(want) < 20 * 19  # neither all nor none

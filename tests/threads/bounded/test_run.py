@@ -58,6 +58,11 @@ QUERIES: dict[str, plait.Query] = {
     "itself": plait.join(A, A, on="l.x = r.x", within=5),
     "filtered before": plait.join(A.where("x > 3"), B, on="a.x = b.x", within=9),
     "changed after": SAME.where("a_n > b_n").select(both=lambda r: r.a_n + r.b_n),
+    "of one side": SAME.keep("b_n"),
+    "of neither": NEAR.select(t=lambda r: 1),
+    "the right text alone": ASOF.keep("b_k", "b_x"),
+    "both texts, in another order": ASOF.select("b_k", "a_k", z="a_n"),
+    "a function that looks at all": ASOF.where(lambda r: (r.b_x or 0) > 3 if r.a_x else True).keep("a_n"),
 }
 
 
