@@ -20,6 +20,7 @@ of the papers are benchmarks of their own (`join-workers`, `join-balance`, `join
 - `push128_us`: processor time of the pushing thread a push of 128 tuples; `push128_vs_push2048`: tuples/s that are sustained with
   such pushes, over those with pushes of 2,048.
 - `partitioned_...`: joins by values beside ScaleJoin, under skew, and what the busiest of 15 workers takes (`join_parted`).
+- `many_results_...`: joins with 100 results a tuple beside DuckDB, where making rows is the work (`join_many`).
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ import pyarrow as pa
 from plait.cli import hop
 from plait.connectors import synthetic
 from plait.connectors.synthetic.workload import tables
-from plait_bench import join_parted, kernels, rivals
+from plait_bench import join_many, join_parted, kernels, rivals
 from plait_bench import join_peers as peers
 from plait_bench.band import data, query
 from plait_bench.join_runs import (
@@ -78,7 +79,7 @@ def run(quick: bool = False) -> dict[str, Any]:
     about = machine()
     whole = data(500, 40 if quick else 400)
     rows = strategies(quick) + _against_duckdb(whole, quick) + _scans(quick) + balance(quick, (2,))
-    rows += gates(quick) + _latency(quick) + join_parted.rows(quick)
+    rows += gates(quick) + _latency(quick) + join_parted.rows(quick) + join_many.rows(quick)
     return {"bench": "join", "machine": about, "rows": rows, "ratios": _ratios(rows)}
 
 
@@ -106,6 +107,7 @@ def _ratios(rows: Rows) -> dict[str, float]:
         "latency_ready_p50_ms": latency["ready_p50_ms"],
         "latency_ready_p99_ms": latency["ready_p99_ms"],
         **join_parted.ratios(rows),
+        **join_many.ratios(rows),
     }
 
 

@@ -18,6 +18,7 @@ RATIOS = {
     "skiplist_vs_ring_scalejoin", "skiplist_vs_ring_splitjoin",
     *(f"partitioned_{name}" for case in ("band", "equality") for name in (
         f"vs_scalejoin_{case}_4_workers", f"skewed_vs_balanced_{case}", f"{case}_busiest_of_15")),
+    *(f"many_results{wide}{pushed}_vs_duckdb" for wide in ("", "_wide") for pushed in ("", "_pushed")),
 }  # fmt: skip
 
 
@@ -43,6 +44,9 @@ def test_join_gives_its_ratios_and_one_result_for_all_strategies() -> None:
     assert all(row["results"] > 0 for row in one)
     gates = {row["contender"] for row in result["rows"] if row["case"] == "gate"}
     assert gates == {f"{name}, {gate}" for name in ("scalejoin", "splitjoin") for gate in ("ring", "skiplist")}
+    many = [row for row in result["rows"] if str(row["case"]).startswith("many results")]
+    assert {row["contender"] for row in many} == {"run", "pushed", "duckdb", "duckdb, in order"}
+    assert all(row["results"] > 50 * row["tuples"] for row in many)
     # Exactly the same comparisons for each worker, whatever the skew, but for the last tuples of either stream.
     assert result["ratios"]["balance_cv_percent"] < 1
 

@@ -70,7 +70,7 @@ IN_SLABS = (
     Mutant("slabs: the left tuple is always the trigger", "plait.threads.bounded.join", ("join",), 0,
            "by_left = order[pairs.trigger] == 0", "by_left = order[pairs.trigger] >= 0"),
     Mutant("slabs: the last job first", "plait.threads.bounded.side_by_side", ("join",), 0,
-           "self._open.append(made)", "self._open.appendleft(made)"),
+           "self._jobs.append(_Opened(job))", "self._jobs.appendleft(_Opened(job))"),
     Mutant("slabs: a tuple finds itself", "plait.threads.bounded.asof", ("asof",), 0,
            "if self.node.one_stream else None", "if False else None"),
     Mutant("slabs: what is kept of a value is not its last", "plait.core.join.asof", ("asof",), 0,

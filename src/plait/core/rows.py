@@ -19,12 +19,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
-from plait.core.kernels.texts import copy_pieces
+from plait.core.kernels import takes
 from plait.core.machine.line import address
 from plait.encodings import recast
 from plait.order import AFTER_ALL
@@ -50,6 +50,10 @@ KEEP_WORDS: Final = 9
 NUMBERS, BOOLEANS, TEXTS, ROW_TS, ROW_SOURCE, ROW_POSITION = range(6)
 
 
+#: Gives a column of the rows at some places.
+Take = Callable[[np.ndarray], pa.Array]
+
+
 class _Ring(ABC):
     """One column. `valid` is there once a NULL has been seen.
 
@@ -71,12 +75,22 @@ class _Ring(ABC):
             self.valid[places] = True
         self._put(places, column, oldest)
 
-    def take(self, places: np.ndarray) -> pa.Array:
-        """A new Arrow array, of the rows at these places, in this order."""
-        nulls = None
-        if self.valid is not None and not (valid := self.valid[places]).all():
-            nulls = pa.py_buffer(np.packbits(valid, bitorder="little"))
-        return pa.Array.from_buffers(self.kind, len(places), [nulls, *self._take(places)])
+    def taker(self) -> Take:
+        """What gives a new Arrow array, of the rows at some places, in their order.
+
+        It goes by the ring's arrays as they are now, so it may be called while others put rows and move them: as long as its rows
+        are held, nobody writes at their places, and arrays that were replaced stay as they are.
+        """
+        valid, data = self.valid, self._taker()
+
+        def take(places: np.ndarray) -> pa.Array:
+            n, nulls, missing = len(places), None, 0
+            if valid is not None:
+                nulls, bits = _room((n + 7) // 8, np.uint8)
+                missing = n - takes.take_flags(valid.view(np.uint8), places, bits)
+            return pa.Array.from_buffers(self.kind, n, [nulls if missing else None, *data(places)], missing)
+
+        return take
 
     def move(self, old: np.ndarray, new: np.ndarray, capacity: int) -> None:
         """Into arrays of another size: rows at the places `old` to `new`."""
@@ -104,7 +118,7 @@ class _Ring(ABC):
     def _put(self, places: np.ndarray, column: pa.Array, oldest: int | None) -> None: ...
 
     @abstractmethod
-    def _take(self, places: np.ndarray) -> list[pa.Buffer]: ...
+    def _taker(self) -> Callable[[np.ndarray], list[pa.Buffer]]: ...
 
     @abstractmethod
     def _move(self, old: np.ndarray, new: np.ndarray, capacity: int) -> None: ...
@@ -134,9 +148,18 @@ class _Numbers(_Ring):
         data = np.frombuffer(stored.buffers()[1], self.values.dtype)
         self.values[places] = data[stored.offset : stored.offset + len(stored)]
 
-    def _take(self, places: np.ndarray) -> list[pa.Buffer]:
-        found = self.values[places]
-        return [pa.py_buffer(np.packbits(found, bitorder="little") if self.boolean else found)]
+    def _taker(self) -> Callable[[np.ndarray], list[pa.Buffer]]:
+        values, boolean = self.values, self.boolean
+
+        def take(places: np.ndarray) -> list[pa.Buffer]:
+            buffer, out = _room((len(places) + 7) // 8 if boolean else len(places), values.dtype)
+            if boolean:
+                takes.take_flags(values, places, out)
+            else:
+                takes.take_words(values, places, out)
+            return [buffer]
+
+        return take
 
     def _move(self, old: np.ndarray, new: np.ndarray, capacity: int) -> None:
         self.values = _moved(self.values, old, new, capacity)
@@ -187,15 +210,35 @@ class _Texts(_Ring):
         self.size[places] = np.diff(offsets)
         self.counts[:] = base, head + length
 
-    def _take(self, places: np.ndarray) -> list[pa.Buffer]:
-        ends = np.zeros(len(places) + 1, np.int64)
-        np.cumsum(self.size[places], out=ends[1:])
-        out = np.empty(int(ends[-1]), np.uint8)
-        copy_pieces(self.data, self.begin[places] - self.counts[0], ends, out)
-        return [pa.py_buffer(ends.astype(self.offset_type)), pa.py_buffer(out)]
+    def _taker(self) -> Callable[[np.ndarray], list[pa.Buffer]]:
+        begins, sizes, data, first, offset_type = (
+            self.begin,
+            self.size,
+            self.data,
+            int(self.counts[0]),
+            self.offset_type,
+        )
+
+        def take(places: np.ndarray) -> list[pa.Buffer]:
+            offsets, ends = _room(len(places) + 1, offset_type)
+            buffer, out = _room(takes.take_ends(sizes, places, ends), np.dtype(np.uint8))
+            takes.take_texts(data, first, begins, places, ends, out)
+            return [offsets, buffer]
+
+        return take
 
     def _move(self, old: np.ndarray, new: np.ndarray, capacity: int) -> None:
         self.begin, self.size = (_moved(column, old, new, capacity) for column in (self.begin, self.size))
+
+
+def _room(n: int, kind: Any) -> tuple[pa.Buffer, np.ndarray]:
+    """Room for `n` values, as an Arrow buffer and as an array.
+
+    Of Arrow's allocator, which keeps what was given back to it: of NumPy's, large pieces are new pages of the system each time,
+    and cost three times as much as what is written into them.
+    """
+    buffer = pa.allocate_buffer(n * np.dtype(kind).itemsize)
+    return buffer, np.frombuffer(buffer, kind)
 
 
 def _moved(column: np.ndarray, old: np.ndarray, new: np.ndarray, capacity: int) -> np.ndarray:
@@ -427,8 +470,9 @@ class NumberedRows:
 
         Where `missing` is true there is no row, and the number has no meaning: NULLs. There must be one row at least.
 
-        An Arrow table of the given schema: text that came as views is a view again. Batches are looked up without the
-        lock: they are never changed, only replaced.
+        An Arrow table of the given schema: text that came as views is a view again. The lock is held only to see what there
+        is, so several threads take at once, while others append: batches are never changed, only replaced, and of rings see
+        `taker`.
         """
         wanted = self.schema if names is None else pa.schema([self.schema.field(name) for name in names])
         if len(numbers) == 0:
@@ -436,9 +480,11 @@ class NumberedRows:
         rest = [name for name in wanted.names if name not in self._rings]
         there = numbers if missing is None else numbers[~missing]
         with self._lock:
-            places = there & (self._capacity - 1)
-            columns = {name: self._rings[name].take(places) for name in wanted.names if name in self._rings}
+            mask = self._capacity - 1
+            rings = {name: self._rings[name].taker() for name in wanted.names if name in self._rings}
             batches = list(self._batches) if rest else []
+        places = there & mask
+        columns = {name: take(places) for name, take in rings.items()}
         if missing is not None and columns:
             spread = pa.array(np.cumsum(~missing) - 1, mask=missing)
             columns = {name: column.take(spread) for name, column in columns.items()}

@@ -3,14 +3,21 @@
 In: entries of five words (ts, trigger, partner, left row, right row) in result order, from `loop.gather`. Out: one
 Arrow batch of at most MOST rows, columns as the query's schema has them, `_plait_key` last if asked for. The rows are
 copied out of the payload, so a batch lives on when the payload is let go of.
+
+Whoever reads gathers. If it finds many results it hands them to `builders`, threads that make batches side by side, and gathers
+on, a few batches ahead: so while it is at one batch the next ones are made. A few results it turns into rows itself, at once.
+Batches are given out in the order in which they were gathered, whoever made them, and an error of making one comes in its place.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +32,7 @@ from plait.errors import DataError
 from plait.query.bind import Bound
 from plait.query.identical import KEY
 from plait.query.join import Asof, Join
+from plait.threads.builders import Builders, Job
 from plait.threads.input.intake import QUERY, StreamIntake, content_keys
 from plait.threads.join import marks as marked
 from plait.threads.join.loop import gather
@@ -34,21 +42,70 @@ from plait.threads.join.memory import Merger, Worker
 from plait.threads.stats import Latency
 
 MOST = 1 << 16
+FEW = 1 << 13  # results that whoever reads makes rows of itself: sooner than another thread would begin
+_NONE = np.empty(0, np.int64)
+_NO_ROOM = np.zeros((o.E_WORDS, 1), np.int64)
 _FEW = 1 << 14  # rows of an as-of join's right side, passed by all workers, that are not worth a compaction
+
+
+class Built(NamedTuple):
+    """A batch, and what is noted of it when it is given out.
+
+    `rows`: how many results it has, marks aside. `sample`: of some of them ts, and when their later tuples were pushed;
+    `pushed_ns`: the latter of all, if that was asked for. `ns`: how long it took.
+    """
+
+    batch: pa.RecordBatch
+    rows: int
+    sample: tuple[np.ndarray, np.ndarray]
+    pushed_ns: np.ndarray
+    ns: int
+
+
+class Said(NamedTuple):
+    """What the workers had said when results were gathered, all that was certain then or a part of it.
+
+    `live`: by side, no row with a lower ts is in a result that was in no ring by then. `rank` and `ts`: all workers are done with
+    what is lower. `most`: some worker is done up to this rank. `whole`: rings were empty afterwards, or all workers as far: then
+    no result is left that names a row that is not live. Else a worker that is ahead may have one in its ring.
+    """
+
+    live: tuple[int, int]
+    rank: int
+    ts: int
+    most: int
+    whole: bool
+
+
+@dataclass
+class Ahead:
+    """Results that were taken from the workers and not given out yet. `rank`: all of lower triggers are out when these are.
+
+    `said`: what the workers had said, if all that was certain then is out with these; else None.
+    """
+
+    job: Job[Built]
+    dest: np.ndarray
+    rank: int | None
+    said: Said | None
 
 
 class Gatherer:
     """Takes results from the rings of workers, or of the mergers behind them. One thread at a time: `lock`.
 
-    `rings`: from whom, in order; `block`: `Precision.block` of the plan. `_taken` and `_known`: by ring, what was taken of it
-    and what its worker has said. `_seen`: what `gather` tells: least live ts of either side, rank and ts all are done with.
-    `ns`: time spent making batches. `frontier` moves only when all that was ready is out.
+    Where many wait, several batches are gathered at once, and made by `builders` side by side; `_ahead` has them in order. They
+    are counted, their latencies noted and rows let go of when they are given out: until then their rows are held.
+
+    `rings`: from whom, in order; `block`: `Precision.block` of the plan; `unread`: as many results may be gathered ahead.
+    `_taken` and `_known`: by ring, what was taken of it and what its worker has said. `_seen`: what `gather` tells (`_said`):
+    least live ts of either side, rank and ts all are done with. `ns`: time spent making batches, by all who do. `frontier`
+    moves only when all that was ready is out.
     """
 
     def __init__(self, bound: Bound, intakes: tuple[StreamIntake, StreamIntake], payloads: tuple[Payload, Payload],
                  workers: list[Worker], rings: list[Worker | Merger], control: np.ndarray, latency: Latency, *,
-                 forget: Callable[[int], None], keep_latest: Callable[[Payload], int], precision: Precision, block: int,
-                 keys: bool, marks: bool) -> None:  # fmt: skip
+                 builders: Builders, unread: int, forget: Callable[[int], None], keep_latest: Callable[[Payload], int],
+                 precision: Precision, block: int, keys: bool, marks: bool) -> None:  # fmt: skip
         assert isinstance(bound.node, (Join, Asof))
         self.bound, self.how, self.intakes, self.payloads = bound, bound.node.how, intakes, payloads
         self.with_keys, self.with_marks, self.control, self.latency = keys, marks, control, latency
@@ -64,13 +121,16 @@ class Gatherer:
             w.words[o.ALONE + side] not in (0, 1) for w in workers for side in (0, 1)
         ):
             self._every = 1  # what several workers must say they say at one place of the order
-        self._dest = pages((o.E_WORDS, MOST))
+        self._builders, self._most_ahead = builders, min(2 * builders.most, unread // MOST)
+        self._ahead: deque[Ahead] = deque()
+        self._spare = [pages((o.E_WORDS, MOST))]
         self._seen = np.zeros(gather.SEEN, np.int64)
         self._workers = np.array([address(w.words) for w in workers], np.int64)
         self._samples = np.zeros((len(workers) * o.SAMPLE_ROOM, o.S_WORDS), np.int64)
         self._passing = np.zeros((4, 0), np.int64)  # samples that are not out yet: rank, pushed, begun, found
         self.frontier = order.BEFORE_ALL  # every result of a lower ts has been given out by `next`
-        self._due = (0, order.BEFORE_ALL, order.BEFORE_ALL)  # a rank, and what was live on either side when it was done
+        self._said = Said((order.BEFORE_ALL, order.BEFORE_ALL), 0, order.BEFORE_ALL, 0, False)  # at last
+        self._due = (0, self._said.live)  # a rank that some worker was done with, and what was live on either side
         self.lock = threading.Lock()
         self.results = 0
         self.ns = 0
@@ -82,7 +142,48 @@ class Gatherer:
         With `pushed`, `pushed_ns` then has of each when its later tuple was pushed: of all, which takes its time, and not
         only of a sample.
         """
-        number = gather.gather_waiting(
+        more = bool(self._ahead)
+        if not self._ahead:
+            number = self._gather(wait_ns)
+            if number <= 0:
+                self.frontier = self._said.ts
+                self._expire(self._said)
+                if number == gather.ENDED:
+                    self._note_stages(order.AFTER_ALL)  # an interval that the end cuts short is out, too
+                return False if number == gather.ENDED else None
+            self._begin(number, pushed)
+            more = number == MOST
+        while more and len(self._ahead) < self._most_ahead:
+            number = self._gather(-1)
+            more = number > 0
+            if more:
+                self._begin(number, pushed)
+            else:
+                self._ahead[-1].said = self._said  # all that is certain is there by then
+        return self._given()
+
+    def tick(self) -> None:
+        """Let go of payload that no result can name, where nobody asks for results because there are none."""
+        if self.lock.locked():
+            return
+        with self.lock:
+            if not all(each.job.over for each in self._ahead):
+                return  # rows of these are taken yet
+            # With no room for results nothing is taken, but what can be forgotten is found.
+            gather.gather(
+                self.control, self._rings, self._taken, self._known, self._every, self._block, 0, _NO_ROOM, self._seen
+            )
+            self._hear()
+            if (self._taken == self._known[gather.TAIL]).all():
+                self._expire(self._said)
+
+    # --- results are gathered, made and given out ---
+
+    def _gather(self, wait_ns: int) -> int:
+        """Take results from the rings into `_spare[-1]`: how many, or ENDED. Below 0 it yields to nobody."""
+        if not self._spare:
+            self._spare.append(pages((o.E_WORDS, MOST)))
+        known = (
             self.control,
             self._rings,
             self._taken,
@@ -90,75 +191,111 @@ class Gatherer:
             self._every,
             self._block,
             MOST,
-            self._dest,
+            self._spare[-1],
             self._seen,
-            wait_ns,
         )
-        began = time.monotonic_ns()
-        made: pa.RecordBatch | bool | None = None
-        if number > 0:
-            entries = self._dest[:, :number]
-            made = self._made(entries)
-            if pushed:
-                self.pushed_ns = self._pushed(entries)
-        last = int(self._dest[o.E_TRIGGER, MOST - 1])
+        number = int(gather.gather(*known) if wait_ns < 0 else gather.gather_waiting(*known, wait_ns))
+        self._hear()
+        return number
+
+    def _hear(self) -> None:
+        """What workers have said, after something was gathered."""
+        left, right, rank, ts = self._seen[:4].tolist()
+        ranks = self._known[gather.RANK]
+        whole = bool((self._taken == self._known[gather.TAIL]).all() or (ranks == rank).all())
+        self._said = Said((left, right), rank, ts, int(ranks.max()), whole)
+
+    def _begin(self, number: int, pushed: bool) -> None:
+        """Have rows made of what was gathered: by another thread, or at once, if they are few and nobody waits before them."""
+        dest, rank = self._spare.pop(), None
+        last = int(dest[o.E_TRIGGER, number - 1])
         if number == MOST and self._every != gather.NEVER and last < o.UNMATCHED:
             # More may be there of its last trigger, or interval of these, and nothing of those before.
-            self._note_stages((last >> 1) // max(1, self._every) * max(1, self._every))
-        if number < MOST:
-            self.frontier = int(self._seen[3])
-            self._expire()
-        if number == gather.ENDED:
-            self._note_stages(order.AFTER_ALL)  # an interval that the end cuts short is out, too
-            return False
-        self.ns += time.monotonic_ns() - began
-        return made
+            rank = (last >> 1) // max(1, self._every) * max(1, self._every)
+        make = partial(self._built, dest[:, :number], pushed)
+        if self._most_ahead > 1 and (number > FEW or self._ahead):
+            job = self._builders.do(make)
+        else:
+            job = Job(make)
+            job.do()
+        self._ahead.append(Ahead(job, dest, rank, self._said if number < MOST else None))
 
-    def tick(self) -> None:
-        """Let go of payload that no result can name, where nobody asks for results because there are none."""
-        if self.lock.locked():
-            return
-        with self.lock:
-            # With no room for results nothing is taken, but what can be forgotten is found.
-            gather.gather(self.control, self._rings, self._taken, self._known, self._every, self._block, 0, self._dest,
-                          self._seen)  # fmt: skip
-            if (self._taken == self._known[gather.TAIL]).all():
-                self._expire()
+    def _given(self) -> pa.RecordBatch:
+        """The next batch. What is true once it is out is noted, and rows that no result names any more are let go of.
 
-    def _expire(self) -> None:
-        """Give up payload that no result names any more.
-
-        What was live when workers were done up to some rank is given up once results up to that rank have been taken: with
-        a punctuation interval, results of finished triggers stay in the rings until their interval is over.
+        If it raises, whoever called it has to stop the run.
         """
-        rank = int(self._seen[2])
-        taken = rank if self._every <= 1 or rank == order.AFTER_ALL else rank // self._every * self._every
+        made = self._ahead[0].job.result(self._builders.halted)
+        ahead = self._ahead.popleft()
+        self._spare.append(ahead.dest)
+        self.results += made.rows
+        self.ns += made.ns
+        self.pushed_ns = made.pushed_ns
+        if len(made.sample[0]):
+            self.latency.note(*made.sample, time.monotonic_ns())
+        if ahead.rank is not None:
+            self._note_stages(ahead.rank)
+            if ahead.rank >= self._due[0]:
+                self._let_go(self._due[1])
+                self._due = (self._said.most, self._said.live)
+        if ahead.said is not None:
+            self.frontier = ahead.said.ts
+            self._expire(ahead.said)
+        return made.batch
+
+    def _expire(self, said: Said) -> None:
+        """Give up payload that no result names any more, once all is out that was certain when workers had said this.
+
+        What was live when workers were done up to some rank is given up once results up to that rank have been taken. A worker
+        that is ahead of others has results of later ranks in its ring, and with a punctuation interval those of finished triggers
+        stay there until their interval is over.
+        """
+        taken = (
+            said.rank if self._every <= 1 or said.rank == order.AFTER_ALL else said.rank // self._every * self._every
+        )
         self._note_stages(taken)
-        if taken >= self._due[0]:
-            live = self._due[1:] if self._every > 1 else (int(self._seen[0]), int(self._seen[1]))
-            for side in (0, 1):
-                # A stream that is read twice is live as long as either side is.
-                both = self.payloads[0] is self.payloads[1]
-                self.payloads[side].expire(min(live) if both else live[side])
-            self._due = (rank, int(self._seen[0]), int(self._seen[1]))
-            stamps = [p.oldest_stamp() for p in self.payloads]
-            known = [stamp for stamp in stamps if stamp is not None]
-            if known:
-                self._forget(min(known))
-            if self.asof and self.payloads[1].rows_before(int(self._seen[3])) > 4 * max(self._latest, _FEW):
-                self._latest = self._keep_latest(self.payloads[1])
+        at_once = self._every <= 1 and said.whole
+        if not at_once and taken < self._due[0]:
+            return
+        self._let_go(said.live if at_once else self._due[1])
+        self._due = (said.most, said.live)
+        if self.asof and self.payloads[1].rows_before(said.ts) > 4 * max(self._latest, _FEW):
+            for each in self._ahead:
+                each.job.wait(self._builders.halted)  # its rows are in no worker's memory, and in no ring
+            self._latest = self._keep_latest(self.payloads[1])
 
-    # --- columns ---
+    def _let_go(self, live: tuple[int, int]) -> None:
+        """Of rows below these ts, of either side, and of the codes of their text."""
+        for side in (0, 1):
+            # A stream that is read twice is live as long as either side is.
+            both = self.payloads[0] is self.payloads[1]
+            self.payloads[side].expire(min(live) if both else live[side])
+        stamps = [p.oldest_stamp() for p in self.payloads]
+        known = [stamp for stamp in stamps if stamp is not None]
+        if known:
+            self._forget(min(known))
 
-    def _made(self, entries: np.ndarray) -> pa.RecordBatch:
+    # --- columns: by any thread, several at once ---
+
+    def _built(self, entries: np.ndarray, pushed: bool) -> Built:
         """Rows of results, with the marks between them where these were asked for."""
-        if not self.with_marks:
-            self.results += entries.shape[1]
-            return self._batch(entries)
-        marks = marked.is_mark(entries)
-        self.results += int((~marks).sum())
-        rows = None if marks.all() else self._batch(entries[:, ~marks])
-        return marked.spread(rows, entries, marks, [str(i.node.name) for i in self.bound.inputs], self.schema)
+        began = time.monotonic_ns()
+        marks = marked.is_mark(entries) if self.with_marks else None
+        if marks is None or not marks.any():
+            rows, sample = self._batch(entries), self._sample(entries)
+            count = entries.shape[1]
+        else:
+            own = entries[:, ~marks]
+            count = own.shape[1]
+            rows, sample = (self._batch(own), self._sample(own)) if count else (None, (_NONE, _NONE))
+        if self.with_marks:
+            if marks is None:
+                marks = np.zeros(entries.shape[1], bool)
+            names = [str(i.node.name) for i in self.bound.inputs]
+            rows = marked.spread(rows, entries, marks, names, self.schema)
+        assert rows is not None
+        when = self._pushed(entries) if pushed else _NONE
+        return Built(rows, count, sample, when, time.monotonic_ns() - began)
 
     def _batch(self, entries: np.ndarray) -> pa.RecordBatch:
         ts = entries[o.E_TS].copy()  # Arrow keeps what it is given
@@ -180,9 +317,7 @@ class Gatherer:
         arrays = [as_array(c, f.type) for c, f in zip(columns, fields, strict=True)]
         if self.with_keys:
             arrays.append(self._keys(entries, rows))
-        made = pa.RecordBatch.from_arrays(arrays, schema=self._plain)
-        self._note(entries, ~(there[0] & there[1]))
-        return made
+        return pa.RecordBatch.from_arrays(arrays, schema=self._plain)
 
     def _rows(self, side: int, refs: np.ndarray, there: np.ndarray) -> pa.Table | None:
         """The rows of one side, NULLs where there is none; None if there is no row at all.
@@ -240,14 +375,11 @@ class Gatherer:
             found[sides == side] = self.payloads[side].pushed_ns(refs[sides == side])
         return found
 
-    def _note(self, entries: np.ndarray, alone: np.ndarray) -> None:
-        """Latency of these results, from their trigger's push and from when it was ready; of a sample, if there are many."""
-        now = time.monotonic_ns()
-        step = max(1, entries.shape[1] // 32)
-        some = entries[:, ::step][:, ~alone[::step]]
-        if some.shape[1] == 0:
-            return
-        self.latency.note(some[o.E_TS], self._pushed(some), now)
+    def _sample(self, entries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Of some of these results, if there are many: the ts, and when their later tuples were pushed; of pairs only."""
+        some = entries[:, :: max(1, entries.shape[1] // 32)]
+        some = some[:, (some[o.E_LEFT] != o.NO_ROW) & (some[o.E_RIGHT] != o.NO_ROW)]
+        return (some[o.E_TS], self._pushed(some)) if some.shape[1] else (_NONE, _NONE)
 
     def _pushed(self, entries: np.ndarray) -> np.ndarray:
         """When each result's later tuple was pushed; of a row without a partner, the row."""

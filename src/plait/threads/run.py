@@ -5,10 +5,10 @@
         for batch in run.results(): ...              # Arrow batches in result order
 
 What threads do here: whoever calls `push` encodes rows and adds them to the gate; each worker runs the compiled loop
-of `plait.threads.join.loop.worker`; whoever iterates `results` merges the workers' results and builds Arrow batches. There is
-no other thread, but in a query of queries one that carries results on from each inner operator (`dag`), with `fan_in=` the
-mergers', and with `idle_after=` one that looks at the clock (`idle`). Several readers of the results share what one of them
-takes (`readers`).
+of `plait.threads.join.loop.worker`; whoever iterates `results` merges the workers' results and makes Arrow batches of them, or,
+where many of a join wait, has others make them (`builders`). There is no other thread, but in a query of queries one that
+carries results on from each inner operator (`dag`), with `fan_in=` the mergers', and with `idle_after=` one that looks at the
+clock (`idle`). Several readers of the results share what one of them takes (`readers`).
 
 Life cycle: `push` until `close(stream, source)` or `drain()` ends the input; `results()` ends when every result is out.
 Leaving the `with` block stops the workers, drained or not; so does dropping the run.

@@ -156,6 +156,10 @@ MUTANTS = {
         GATHER, "                more = every > 0 and same_stretch(a, i, j, every, block)",
         "                more = every > 0", CASES["triggers"],
     ),
+    "another worker's results of a trigger are passed over": Mutant(
+        GATHER, "+ o.E_TRIGGER] == trigger:\n                return False", "+ o.E_TRIGGER] == trigger:\n                pass",
+        CASES["strict"],
+    ),
     "a full ring is written over": Mutant(
         GATHER, "    room = m[o.OUT_MASK] + 1 - (tail - load_acquire(m, o.OUT_HEAD))", "    room = m[o.OUT_MASK] + 1",
         CASES["strict"]

@@ -41,7 +41,7 @@ from plait.query.condition.predicate import Predicate
 from plait.query.join import Window
 
 _RUN_SHORTEST, _RUN_LONGEST = 4096, 1 << 16
-_STEP_PAIRS = 1 << 21  # pairs found at once, about
+_STEP_PAIRS = 1 << 19  # pairs found at once, about: what they are sorted in fits into caches
 
 
 @dataclass(frozen=True)
@@ -169,9 +169,9 @@ class JoinWindow:
         return ts
 
     def _step(self, side: np.ndarray, rows: tuple[EncodedRows, EncodedRows], stored: tuple[np.ndarray | None, ...],
-              probe: bool) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:  # fmt: skip
+              probe: bool) -> list[_Found]:  # fmt: skip
         """Let a stretch of a run enter, find its pairs, and purge. Both sides enter before either probes: a kernel is
-        chosen for the words of all rows. Pairs come as (trigger's place in the stretch, left id, right id), in no order.
+        chosen for the words of all rows. Pairs come in no order.
         """
         first_ids = list(self.next_id)
         ends = [segment.end for segment in self.segments]
@@ -186,9 +186,10 @@ class JoinWindow:
                 if len(rows[s]):
                     positions = np.flatnonzero(side == s)
                     lo, hi = self._ranges(s, side, positions, rows[s], stored[1 - s], ends[1 - s], first_ids[1 - s])
-                    p, r = self._probe(s, rows[s], columns[s], lo, hi)
-                    ids = [first_ids[s] + p, self.segments[1 - s].ids(r)]
-                    out.append((positions[p], ids[s], ids[1 - s]))
+                    other = self.segments[1 - s]
+                    for p, r in self._probe(s, rows[s], columns[s], lo, hi):
+                        first = 0 if other.sparse else other.first_id
+                        out.append(_Found(s, positions, p, other.ids(r) if other.sparse else r, first_ids[s], first))
         if len(side):
             last = [int(r.ts[-1]) for r in rows if len(r)]
             self._purge(max(last))
@@ -241,8 +242,8 @@ class JoinWindow:
 
     def _probe(
         self, s: int, rows: EncodedRows, columns: dict[str, np.ndarray], lo: np.ndarray, hi: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """The pairs of one side's rows with the other side's window. Rows of pairs are positions in the other side's
+    ) -> list[tuple[np.ndarray, np.ndarray]]:
+        """The pairs of one side's rows with the other side's window, in parts. Rows of pairs are positions in the other side's
         segment. A probe that is dead has an empty range, and costs nothing.
         """
         segment, choice = self.segments[1 - s], self.choices[1 - s]
@@ -251,11 +252,11 @@ class JoinWindow:
         spans = hi - lo
         probes = int(np.count_nonzero(spans))
         if probes == 0:
-            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+            return []
         kind = choice.pick(float(spans.sum()) / probes)
         self.used[s] = kind
         if kind == "scan":
-            return self._scan(s, columns, lo, hi)
+            return [self._scan(s, columns, lo, hi)]
         index = self._index(1 - s, kind)
         index.sync(segment)
         wanted = ((spans > 0) & (rows.usable != 0)).astype(np.uint8)
@@ -271,9 +272,7 @@ class JoinWindow:
             parts.append(self._scan(s, columns, np.where(over, hi, np.minimum(np.maximum(lo, index.tail), hi)), hi))
         if over.any():
             parts.append(self._scan_some(s, columns, np.flatnonzero(over), lo, hi))
-        if not parts:
-            return np.zeros(0, np.int64), np.zeros(0, np.int64)
-        return np.concatenate([p for p, _ in parts]), np.concatenate([r for _, r in parts])
+        return parts
 
     def _scan(
         self, s: int, columns: dict[str, np.ndarray], lo: np.ndarray, hi: np.ndarray
@@ -364,13 +363,30 @@ def _joined(pieces: list[Pairs]) -> Pairs:
     return Pairs(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-def _in_order(parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]], side: np.ndarray) -> Pairs:
-    if not parts:
-        empty = np.zeros(0, np.int64)
-        return Pairs(empty, empty, empty)
-    trigger, left, right = (np.concatenate([part[k] for part in parts]) for k in range(3))
+@dataclass(frozen=True)
+class _Found:
+    """Pairs of probes of one side: their numbers among these, and rows of the other side.
+
+    `positions`: of the probes, in the stretch. Ids are `first_probe` plus the number, `first_row` plus the row.
+    """
+
+    side: int
+    positions: np.ndarray
+    probes: np.ndarray
+    rows: np.ndarray
+    first_probe: int
+    first_row: int
+
+
+def _in_order(parts: list[_Found], side: np.ndarray) -> Pairs:
+    """Pairs of a stretch in result order; each is copied once."""
     starts = np.zeros(len(side) + 1, np.int64)
-    pair_kernels.count_triggers(trigger, starts)
-    out = tuple(np.empty(len(trigger), np.int64) for _ in range(3))
-    pair_kernels.place(trigger, left, right, side, starts, *out)
-    return Pairs(*out)
+    for part in parts:
+        pair_kernels.count_triggers(part.probes, part.positions, starts)
+    pair_kernels.sum_up(starts)
+    trigger, *ids = (np.empty(int(starts[-1]), np.int64) for _ in range(3))
+    for part in parts:
+        pair_kernels.place(part.probes, part.rows, part.positions, part.first_probe, part.first_row, starts, trigger,
+                           ids[part.side], ids[1 - part.side])  # fmt: skip
+    pair_kernels.sort_partners(side, starts, ids[0], ids[1])
+    return Pairs(trigger, ids[0], ids[1])

@@ -1,7 +1,8 @@
 """Pairs put into result order: a counting sort by trigger, then each trigger's partners.
 
 The result order is by the later tuple, the trigger, then by the earlier one, and row ids grow in total order. Most
-triggers have their few partners in order already, or nearly, so an insertion sort ends at once.
+triggers have their few partners in order already, or nearly, so an insertion sort ends at once; or from the newest to the
+oldest, as a walk along a chain finds them: then they are turned round.
 """
 
 from __future__ import annotations
@@ -12,23 +13,71 @@ from plait.core.machine.marks import entry, inlined
 
 
 @entry
-def count_triggers(triggers: np.ndarray, starts: np.ndarray) -> None:
-    """`starts[t + 1]` becomes the number of pairs of triggers up to t.
+def count_triggers(probes: np.ndarray, positions: np.ndarray, counts: np.ndarray) -> None:
+    """Count pairs by trigger: `counts[t + 1]` grows by those of trigger t.
 
-    `triggers` is int64 by pair, a place in the run; `starts` is int64, zeroed, one more than tuples of the run.
+    `probes` is int64 by pair, `positions` a probe's place in the run; `counts` is one longer than the run.
     """
-    for k in range(len(triggers)):
-        starts[triggers[k] + 1] += 1
-    for t in range(1, len(starts)):
-        starts[t] += starts[t - 1]
+    for k in range(len(probes)):
+        counts[positions[probes[k]] + 1] += 1
+
+
+@entry
+def sum_up(counts: np.ndarray) -> None:
+    """What was counted by trigger becomes where each one's pairs begin; the last is how many there are."""
+    for t in range(1, len(counts)):
+        counts[t] += counts[t - 1]
+
+
+@entry
+def place(
+    probes: np.ndarray,
+    rows: np.ndarray,
+    positions: np.ndarray,
+    first_probe: int,
+    first_row: int,
+    starts: np.ndarray,
+    out_trigger: np.ndarray,
+    out_probe: np.ndarray,
+    out_row: np.ndarray,
+) -> None:
+    """Copy pairs of one side's probes to their places: by trigger, in the order in which they are given. `starts` is used up.
+
+    Ids are `first_probe` plus the probe, and `first_row` plus the row. After all pairs were placed, starts[t] is where trigger
+    t's end.
+    """
+    for k in range(len(probes)):
+        p = probes[k]
+        t = positions[p]
+        at = starts[t]
+        starts[t] = at + 1
+        out_trigger[at] = t
+        out_probe[at] = first_probe + p
+        out_row[at] = first_row + rows[k]
+
+
+@inlined
+def turn_round(rows: np.ndarray, first: int, last: int) -> None:
+    """In place: the last one first."""
+    while first < last - 1:
+        last -= 1
+        rows[first], rows[last] = rows[last], rows[first]
+        first += 1
 
 
 @inlined
 def sort_rows(rows: np.ndarray, first: int, last: int) -> None:
     """Ascending, in place.
 
-    What is in order costs one pass. A long rest that is not is sorted by NumPy, a short one by insertion.
+    What is in order costs one pass, what is in reverse order two. A long rest that is neither is sorted by NumPy, a short one by
+    insertion.
     """
+    i = first + 1
+    while i < last and rows[i - 1] > rows[i]:
+        i += 1
+    if i == last:
+        turn_round(rows, first, last)
+        return
     i = first + 1
     while i < last and rows[i - 1] <= rows[i]:
         i += 1
@@ -46,34 +95,17 @@ def sort_rows(rows: np.ndarray, first: int, last: int) -> None:
 
 
 @entry
-def place(
-    triggers: np.ndarray,
-    lefts: np.ndarray,
-    rights: np.ndarray,
-    sides: np.ndarray,
-    starts: np.ndarray,
-    out_trigger: np.ndarray,
-    out_left: np.ndarray,
-    out_right: np.ndarray,
-) -> None:
-    """Copy pairs to their places in result order. `sides[t]` is the side of trigger t; `starts` is used up.
+def sort_partners(sides: np.ndarray, starts: np.ndarray, lefts: np.ndarray, rights: np.ndarray) -> None:
+    """Sort each trigger's partners, once all pairs are placed.
 
-    `lefts` and `rights` are row ids by pair, int64. `sides` is uint8 by tuple of the run: if the trigger is a right tuple
-    (1), partners are left rows, and those are sorted. After this starts[t] is where trigger t's pairs end.
+    `sides` is uint8 by tuple of the run: partners of a right tuple (1) are left rows, those of a left one right rows.
     """
-    for k in range(len(triggers)):
-        t = triggers[k]
-        at = starts[t]
-        starts[t] = at + 1
-        out_trigger[at] = t
-        out_left[at] = lefts[k]
-        out_right[at] = rights[k]
     first = 0
     for t in range(len(sides)):
         last = starts[t]
         if last - first > 1:
             if sides[t]:
-                sort_rows(out_left, first, last)
+                sort_rows(lefts, first, last)
             else:
-                sort_rows(out_right, first, last)
+                sort_rows(rights, first, last)
         first = last

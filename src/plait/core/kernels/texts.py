@@ -1,20 +1,10 @@
-"""Pieces of bytes: the texts of some rows copied from where they lie to where they are wanted; and numbers for pieces."""
+"""Pieces of bytes, and numbers for them: the same number for the same bytes."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from plait.core.machine.marks import entry, inlined
-
-
-@entry
-def copy_pieces(data: np.ndarray, starts: np.ndarray, ends: np.ndarray, out: np.ndarray) -> None:
-    """Piece k of `data`, from `starts[k]` on, becomes out[ends[k] : ends[k + 1]]."""
-    for k in range(len(starts)):
-        at = starts[k]
-        for to in range(ends[k], ends[k + 1]):
-            out[to] = data[at]
-            at += 1
 
 
 # A hash of some bytes, eight at a time: one multiplication waits for another only once a word. Indices have no sign, or each

@@ -1,4 +1,4 @@
-"""Atomic steps on one word of an int64 array, as Numba intrinsics: the only machine-level code of plait.
+"""Atomic steps on one word of an int64 array, as Numba intrinsics: with `core.machine.wide` the only machine-level code of plait.
 
 Each compiles to the instruction one expects, runs without the GIL and can be cached. Orders are those of C11:
 

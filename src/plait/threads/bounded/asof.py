@@ -6,13 +6,12 @@ one number for the whole run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from plait.core.join.asof import Sides, decided
 from plait.core.key_numbers import KeyNumbers
@@ -21,6 +20,7 @@ from plait.query.bind import Bound
 from plait.query.join import Asof
 from plait.threads.bounded.intake import Rows, joined, one_after_another
 from plait.threads.bounded.results import MOST, Shown
+from plait.threads.bounded.side_by_side import Job
 
 #: Results that one job makes: enough for its start not to count.
 _JOB = 2 * MOST
@@ -58,7 +58,7 @@ class AsofSlabs:
         """Rows that are kept from slab to slab: a slab should not be shorter, or they would be copied too often."""
         return len(self.undecided.rows) + len(self.latest.rows)
 
-    def jobs(self, ready: tuple[Rows, Rows], frontier: int) -> Iterator[Callable[[], Iterator[pa.RecordBatch]]]:
+    def jobs(self, ready: tuple[Rows, Rows], frontier: int) -> Iterator[Job]:
         """What makes the results of a slab, in order."""
         left, right = (self._with(side, kept, rows) for side, (kept, rows) in
                        enumerate(zip((self.undecided, self.latest), ready, strict=True)))  # fmt: skip
@@ -70,7 +70,7 @@ class AsofSlabs:
         for first in range(0, len(found.done), _JOB):
             part = slice(first, min(first + _JOB, len(found.done)))
             places: Any = (part if whole else found.done[part], found.partner[part])
-            yield partial(self._shown.batches, found.ts[part], (left.rows, right.rows), places)
+            yield partial(self._shown.makers, found.ts[part], (left.rows, right.rows), places)
 
     def _with(self, side: int, kept: _Coded, rows: Rows) -> _Coded:
         """What was kept of a side, and then what has come."""

@@ -13,7 +13,7 @@ Between two slabs the rows are kept that tuples at the frontier may meet.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -28,6 +28,7 @@ from plait.query.bind import Bound
 from plait.query.join import Join
 from plait.threads.bounded.intake import Rows, joined
 from plait.threads.bounded.results import Shown
+from plait.threads.bounded.side_by_side import Job, Make
 
 #: Tuples of a range, at least: below it a window of its own is not worth its making.
 FEW = 1 << 14
@@ -54,7 +55,7 @@ class JoinSlabs:
         """Rows that are kept from slab to slab."""
         return len(self.kept[0]) + len(self.kept[1])
 
-    def jobs(self, ready: tuple[Rows, Rows], frontier: int) -> Iterator[Callable[[], Iterator[pa.RecordBatch]]]:
+    def jobs(self, ready: tuple[Rows, Rows], frontier: int) -> Iterator[Job]:
         """What finds and makes the results of a slab, in order: a job a range."""
         if not any(map(len, ready)):
             return
@@ -88,7 +89,7 @@ class JoinSlabs:
             met[here] = old[1 - side] + (at - before)[here] - first
         return met
 
-    def _range(self, sides: tuple[Rows, ...], order: np.ndarray, begin: tuple[int, int]) -> Iterator[pa.RecordBatch]:
+    def _range(self, sides: tuple[Rows, ...], order: np.ndarray, begin: tuple[int, int]) -> Iterator[Make]:
         """The results of one range, whose rows begin at these places of both sides."""
         rights = int(np.count_nonzero(order))
         end = begin[0] + len(order) - rights, begin[1] + rights
@@ -102,7 +103,7 @@ class JoinSlabs:
         own = [(rows, b, e) for rows, b, e in zip(sides, begin, end, strict=True)]
         for pairs in window.pieces(order, _tables(own), _times(own)):
             by_left = order[pairs.trigger] == 0
-            yield from self._shown.batches(None, (sides[0], sides[1]), (pairs.left, pairs.right), by_left)
+            yield from self._shown.makers(None, (sides[0], sides[1]), (pairs.left, pairs.right), by_left)
 
 
 Parts = list[tuple[Rows, int, int]]

@@ -7,6 +7,7 @@ at the same time: nothing is changed here.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -22,6 +23,7 @@ from plait.query.join import Asof
 from plait.query.row_by_row import reads
 from plait.schema import is_text, taken
 from plait.threads.bounded.intake import Rows
+from plait.threads.bounded.side_by_side import Make
 from plait.threads.dag import carried
 from plait.threads.input.intake import EMPTY, StreamIntake
 from plait.threads.results import row_keys
@@ -53,9 +55,10 @@ class Shown:
         self._alike = {at: self._lefts.index(alike[at]) for at in self._rights if alike.get(at) in self._lefts}
         self._taken = [at for at in self._rights if at not in self._alike]
 
-    def batches(self, ts: np.ndarray | None, sides: tuple[Rows, Rows], places: tuple[np.ndarray | slice, np.ndarray],
-                by_left: np.ndarray | None = None) -> Iterator[pa.RecordBatch]:  # fmt: skip
-        """Results of these rows. `ts` is each one's time; None: the later one's of its two rows. A right place of -1 is no row.
+    def makers(self, ts: np.ndarray | None, sides: tuple[Rows, Rows], places: tuple[np.ndarray | slice, np.ndarray],
+               by_left: np.ndarray | None = None) -> Iterator[Make]:  # fmt: skip
+        """Functions that make the batches of these results. `ts` is each one's time; None: the later one's of its two rows. A
+        right place of -1 is no row.
 
         `by_left`: whether the left row is the trigger; None: it always is. A slice stands for places one after another.
         """
@@ -63,12 +66,17 @@ class Shown:
         for first, last in pairwise(_cuts(n, sides[0].table, at.start) if isinstance(at, slice) else _even(n)):
             part = slice(first, last)
             left = slice(at.start + part.start, at.start + part.stop) if isinstance(at, slice) else at[part]
-            missing = places[1][part] < 0
-            rows = self._left(sides[0], left), self._right(sides[1], places[1][part], missing)
-            times = np.maximum(sides[0].ts[left], sides[1].ts[places[1][part]]) if ts is None else ts[part]
-            made = self._batch(times, rows, missing, None if by_left is None else by_left[part])
-            if made.num_rows:
-                yield made
+            yield partial(self._made, None if ts is None else ts[part], sides, (left, places[1][part]),
+                          None if by_left is None else by_left[part])  # fmt: skip
+
+    def _made(self, ts: np.ndarray | None, sides: tuple[Rows, Rows], places: tuple[np.ndarray | slice, np.ndarray],
+              by_left: np.ndarray | None) -> pa.RecordBatch | None:  # fmt: skip
+        left, right = places
+        missing = right < 0
+        rows = self._left(sides[0], left), self._right(sides[1], right, missing)
+        times = np.maximum(sides[0].ts[left], sides[1].ts[right]) if ts is None else ts
+        made = self._batch(times, rows, missing, by_left)
+        return made if made.num_rows else None
 
     def _left(self, rows: Rows, places: np.ndarray | slice) -> pa.Table:
         table = rows.table if self._keys else rows.table.select(self._lefts)

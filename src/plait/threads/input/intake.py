@@ -146,9 +146,10 @@ class StreamIntake:
 
     def rank_keys(self) -> pa.Array:
         """Of every source that there ever was, by its number: its rank, as a part of a key."""
-        if len(self._rank_keys) < len(self._rank_pieces):
-            self._rank_keys = pa.array(self._rank_pieces, pa.binary())
-        return self._rank_keys
+        found = self._rank_keys
+        if len(found) < len(self._rank_pieces):
+            self._rank_keys = found = pa.array(self._rank_pieces, pa.binary())
+        return found  # and not what another thread may have put there meanwhile
 
     @property
     def taken(self) -> int:

@@ -5,12 +5,13 @@ Sources, gate, errors and the end are every engine's (`engine`, `push`). A worke
 
 How a batch goes through: a push encodes rows and writes them into its source's arena (`input.push`), the gate orders
 them, every worker copies what it needs (`worker.lay_out`), stores, compares, and writes references of pairs into its
-ring. The reader of `results()` merges the rings (`loop.gather`), with `fan_in=` those of mergers, and takes the rows from the
-payload (`threads.results`). No Arrow row is touched between push and result.
+ring. The reader of `results()` merges the rings (`loop.gather`), with `fan_in=` those of mergers, and rows are taken from the
+payload (`threads.results`), by the reader or, where many wait, by builders. No Arrow row is touched between push and result.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,10 +22,11 @@ from plait.core.condition import judge
 from plait.core.join.reach import Reach, reach_of
 from plait.core.machine.line import address, lines
 from plait.core.rows import Payload
-from plait.errors import PlaitError
+from plait.errors import PlaitError, RunError
 from plait.query.bind import Bound
 from plait.query.join import HOWS, Asof, Join
 from plait.threads import words as shared
+from plait.threads.builders import Builders
 from plait.threads.elastic.manager import Epochs
 from plait.threads.engine import Engine
 from plait.threads.ground import Ground
@@ -45,6 +47,7 @@ from plait.threads.life.together import Together
 from plait.threads.options import Options
 from plait.threads.results import Gatherer
 
+MOST_BUILDERS = 4  # threads that make rows of results: several workers find fewer than these make
 BATCH = 2048  # tuples a worker takes at once, unless batch= says otherwise
 
 
@@ -191,11 +194,12 @@ class JoinEngine(Engine[Worker]):
         payloads = {name: Payload(schemas[name], sparse=isinstance(query, Asof)) for name in ground.intakes}
         pusher = Pusher(ground, pauser, payloads, encoder, widen=self.windows.widen, epochs=epochs,
                         reads=encoder.reads if isinstance(encoder, Encoder) else None)  # fmt: skip
+        self.builders = Builders(min(MOST_BUILDERS, max(1, os.cpu_count() or 1)))
         left, right = ground.names
         gatherer = Gatherer(bound, (ground.intakes[left], ground.intakes[right]), (payloads[left], payloads[right]), workers,
-                            [gathered[k] for k in made.roots], ground.control, ground.latency, forget=pusher.forget,
-                            keep_latest=self.windows.keep_latest, precision=precision, block=block, keys=options.keys,
-                            marks=options.marks)  # fmt: skip
+                            [gathered[k] for k in made.roots], ground.control, ground.latency, builders=self.builders,
+                            unread=options.unread_results, forget=pusher.forget, keep_latest=self.windows.keep_latest,
+                            precision=precision, block=block, keys=options.keys, marks=options.marks)  # fmt: skip
         super().__init__(ground, made, workers=workers, encoder=encoder, payloads=payloads, pauser=pauser, pusher=pusher,
                          gatherer=gatherer, epochs=epochs,
                          beside=("emitter",) * made.emitter + tuple(f"merger-{k}" for k in range(len(made.mergers))))  # fmt: skip
@@ -207,6 +211,16 @@ class JoinEngine(Engine[Worker]):
             for worker in workers:
                 worker.words[o.SLICED] = address(epochs.words)
                 self._table[worker.number] = worker.tabled()
+
+    def halt(self) -> None:
+        super().halt()
+        self.builders.halt()
+
+    def stop(self) -> None:
+        super().stop()
+        late = self.builders.join(self.options.stall_after_s)
+        if late is not None:
+            raise RunError(f"{late.name} did not stop within {self.options.stall_after_s:g} s", do="Report this")
 
     # --- workers ---
 

@@ -205,6 +205,7 @@ def merge(rings, taken, known, every, block, most, dest):
                         dest[o.E_RIGHT - side, count] = o.NO_ROW
                     count += 1
                 continue
+        sole = every == STRICT and not alone and begins_alone(rings, taken, known, best, a[i + o.E_TRIGGER])
         more = True
         while more:
             for word in range(o.E_WORDS):
@@ -215,8 +216,26 @@ def merge(rings, taken, known, every, block, most, dest):
             if more and not alone:
                 j = (taken[best] & w[o.OUT_MASK]) * o.E_WORDS
                 more = every > 0 and same_stretch(a, i, j, every, block)
+                more = more or (sole and a[i + o.E_TRIGGER] == a[j + o.E_TRIGGER])
             i = (taken[best] & w[o.OUT_MASK]) * o.E_WORDS
     return count
+
+
+@inner
+def begins_alone(rings, taken, known, k, trigger):
+    """Whether ring k alone begins with results of this trigger: then those that follow in it precede what the others begin with.
+
+    As for workers whose rings are empty: whether they hold a result back depends on its trigger, so it is one answer for all of
+    these. Rows without a partner have no trigger by which they could be told apart.
+    """
+    if trigger >= o.UNMATCHED:
+        return False
+    for j in range(len(rings)):
+        if j != k and taken[j] < known[TAIL, j]:
+            w = ints(rings[j], o.WORDS)
+            if entries(w)[(taken[j] & w[o.OUT_MASK]) * o.E_WORDS + o.E_TRIGGER] == trigger:
+                return False
+    return True
 
 
 @inner
@@ -301,6 +320,19 @@ def entries(w):
     return ints(w[o.OUT], (w[o.OUT_MASK] + 1) * o.E_WORDS)
 
 
+@inner
+def settled(taken, known):
+    """Whether no result is left in the rings that may name a row which is live no more: all are empty, or all workers as far.
+
+    A worker that is ahead of another may have such results, which wait for the other one; what it says is live is so after them.
+    """
+    empty, alike = True, True
+    for k in range(len(taken)):
+        empty = empty and taken[k] == known[TAIL, k]
+        alike = alike and known[RANK, k] == known[RANK, 0]
+    return empty or alike
+
+
 # --- a merger passes on -------------------------------------------------------------------------------------------------
 
 
@@ -328,7 +360,8 @@ def pass_on(c, m, rings, taken, known, every, block, dest, seen):
         # All that is certain is here. Of an interval that is not over, a ring may keep what its worker is done with.
         rank = seen[2] if every <= 1 else seen[2] // every * every
         if every <= 1:
-            left, right = seen[0], seen[1]
+            if settled(taken, known):
+                left, right = seen[0], seen[1]
         elif rank >= m[DUE_RANK]:
             left, right = m[DUE_LIVE], m[DUE_LIVE + 1]
             m[DUE_RANK], m[DUE_LIVE], m[DUE_LIVE + 1] = seen[2], seen[0], seen[1]

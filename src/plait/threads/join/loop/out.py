@@ -41,6 +41,7 @@ def emit(c, w, batch, ps, pairs, out):
     if w[o.SORTS] == o.AS_FOUND:
         return emit_found(c, w, batch, ps, pairs, out)
     noted, waits = w[o.NOTED] | w[o.NOTED + 1], w[o.ALONE] | w[o.ALONE + 1]
+    plain = noted == 0 and w[o.MARK_ROWS] == 0
     starts = batch[o.B_STARTS]
     while w[o.AT] < w[o.TO]:
         i = w[o.AT]
@@ -56,6 +57,11 @@ def emit(c, w, batch, ps, pairs, out):
             ids, refs = ints(s[seg.ID], cap), ints(s[seg.REF], cap)
             own = batch[o.B_REF, i]
             while w[o.EMITTED] < starts[i]:
+                if plain:
+                    if room(c, w) != 0:
+                        return o.HALTED
+                    put_run(w, s, ps[side], batch[o.B_PROBE, i], ts, trigger, own, pairs[3], starts[i], ids, refs, out)
+                    continue
                 place = pairs[3, w[o.EMITTED]]
                 if w[o.MARK_ROWS] and mark_up_to(c, w, batch, ps[side], i, ts, trigger, place, out) != 0:
                     return o.HALTED
@@ -215,6 +221,31 @@ def next_due(w, ts):
 def due(time, back):
     """The last moment at which a partner can come; AFTER_ALL where 63 bits do not hold it."""
     return AFTER_ALL if time > AFTER_ALL - 1 - back else time + back
+
+
+@inner
+def put_run(w, s, p, k, ts, trigger, own, places, end, ids, refs, out):
+    """The pairs of one trigger, from EMITTED up to `end`, or as many as there is room for: of an inner join, without marks.
+
+    As `put` for each, with nothing read or written twice: many results of a tuple are what takes a worker's time. `k` is the
+    trigger's number among the probes `p`, `places` those of its partners in segment s.
+    """
+    first, tail, ring, mask = w[o.EMITTED], w[o.EMIT_TAIL], w[o.OUT_MASK], s[seg.MASK]
+    last = min(end, first + ring + 1 - (tail - load_acquire(w, o.OUT_HEAD)))
+    side, to = trigger & 1, tail
+    for j in range(first, last):
+        at = places[j] & mask
+        if holds(w, s, p, k, at):
+            entry = to & ring
+            out[entry, o.E_TS] = ts
+            out[entry, o.E_TRIGGER] = trigger
+            out[entry, o.E_PARTNER] = ids[at]
+            out[entry, o.E_LEFT + side] = own
+            out[entry, o.E_RIGHT - side] = refs[at]
+            to += 1
+    w[o.EMITTED] = last
+    w[o.EMIT_TAIL] = to
+    w[shared.RESULTS] += to - tail
 
 
 @inner

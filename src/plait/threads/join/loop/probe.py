@@ -540,11 +540,23 @@ def sort_blocks(rows, first, last, size, spare, counts):
 
 @inner
 def sort_rows(rows, first, last):
-    """Ascending, in place. Most are in order already, or nearly: then the first look, or the last gap, is all there is."""
+    """Ascending, in place. Most are in order already, or nearly: then the first look, or the last gap, is all there is. Or they
+    are in reverse order, as a walk along a chain finds them: then they are turned round.
+    """
     i = first + 1
     while i < last and rows[i - 1] <= rows[i]:
         i += 1
     if i >= last:
+        return
+    i = first + 1
+    while i < last and rows[i - 1] >= rows[i]:
+        i += 1
+    if i >= last:
+        j = last - 1
+        while first < j:
+            rows[first], rows[j] = rows[j], rows[first]
+            first += 1
+            j -= 1
         return
     gap = 1
     while gap < (last - first) // 9:
