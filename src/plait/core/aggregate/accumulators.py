@@ -275,6 +275,8 @@ class Edge(Accumulator):
         there = rows[:, 0] == 2
         if self.rows is None:
             return array_of(rows[:, 1].copy(), there, self.type)
+        if there.all():
+            return recast(self.rows.take(rows[:, 1], self.column_name), self.type)
         found = self.rows.take(rows[there, 1], self.column_name)
         at = np.cumsum(there) - 1
         return (

@@ -9,12 +9,14 @@ from plait.core.machine.marks import entry, inlined
 
 @entry
 def copy_pieces(data: np.ndarray, starts: np.ndarray, ends: np.ndarray, out: np.ndarray) -> None:
-    """Piece k of `data`, from `starts[k]` on, becomes out[ends[k] : ends[k + 1]]."""
+    """Piece k of `data`, from `starts[k]` on, becomes out[ends[k] : ends[k + 1]].
+
+    Indices have no sign, so that the machine copies many bytes at once.
+    """
     for k in range(len(starts)):
-        at = starts[k]
-        for to in range(ends[k], ends[k + 1]):
-            out[to] = data[at]
-            at += 1
+        at, to = np.uint64(starts[k]), np.uint64(ends[k])
+        for i in range(np.uint64(ends[k + 1]) - to):
+            out[to + i] = data[at + i]
 
 
 # A hash of some bytes, eight at a time: one multiplication waits for another only once a word. Indices have no sign, or each

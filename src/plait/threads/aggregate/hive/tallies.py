@@ -21,23 +21,19 @@ A source's accumulators are those of panes, their rows its tallies. What each fu
 
 from __future__ import annotations
 
-import threading
-import time
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from plait.core.aggregate.accumulators import Accumulator, Frozen, in_ring
-from plait.core.aggregate.columns import is_fixed, plain
+from plait.core.aggregate.columns import Read, is_fixed, plain
 from plait.core.aggregate.functions import accumulator_of
 from plait.core.aggregate.groups import SMALL, Groups
 from plait.core.aggregate.reads import Columns, uses
 from plait.core.aggregate.span import span_window
-from plait.core.machine.marks import compiling
-from plait.errors import RunError
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.aggregate import Aggregate
 from plait.query.bind import Bound
@@ -45,132 +41,12 @@ from plait.threads.aggregate.hive import hive
 from plait.threads.aggregate.hive import words as y
 from plait.threads.aggregate.hive.memory import Hive
 from plait.threads.aggregate.hive.place import pane_at, place_inside, reindex
-from plait.threads.ground import Ground
-from plait.threads.input.intake import Inlet, StreamIntake
-from plait.threads.input.push import Pusher
-from plait.threads.life.pause import Pauser
-from plait.threads.parts import Encodes
+from plait.threads.aggregate.hive.promises import FAR, promise_inside
 
 if TYPE_CHECKING:
-    from plait.threads.aggregate.engine import Updater
-    from plait.threads.aggregate.hive.windows import HiveWindows
+    pass
 
-CHUNK = 1 << 16  # tuples that are added at once, unless batch= says otherwise
-FIRST_TALLIES, FIRST_PANES = 1024, 256
-
-
-class SourcesTallies:
-    """Every source's tallies, by its slot: those that push add theirs, the output thread goes through all."""
-
-    def __init__(self, intakes: Mapping[str, StreamIntake]) -> None:
-        self._intakes = intakes
-        self.by_slot: dict[int, Tallies] = {}
-
-    def in_order(self) -> Iterable[Tallies]:
-        """In the order that settles ties."""
-        for intake in self._intakes.values():
-            for inlet in sorted(intake.inlets.values(), key=lambda each: each.rank):
-                for slot in inlet.slots.values():
-                    yield self.by_slot[slot]
-
-    @property
-    def nbytes(self) -> int:
-        return sum(tallies.nbytes for tallies in list(self.by_slot.values()))
-
-
-class HivePusher(Pusher):
-    """Sources in front of the W-Hive. `output` takes winsets out, and says so by `moved`.
-
-    The difference to `Pusher`: `_furnish` makes tallies instead of an arena, `_enter` updates tallies instead of filling
-    the gate, and the hive hears of a promise, or an end, before the gate does.
-    """
-
-    def __init__(self, ground: Ground, pauser: Pauser, payloads: Mapping[str, Any], encoder: Encodes, *,
-                 widen: Callable[[], None], windows: HiveWindows, tallies: SourcesTallies, output: Updater,
-                 moved: tuple[Any, threading.Condition]) -> None:  # fmt: skip
-        self._windows, self._tallies, self._output = windows, tallies.by_slot, output
-        self._guard, self._moved = moved
-        self._most = ground.options.batch or CHUNK
-        super().__init__(ground, pauser, payloads, encoder, widen=widen)
-
-    def _furnish(self, slot: int, input: int, min_ts: int) -> None:
-        self._tallies[slot] = tallies = self._windows.tallies(slot)
-        with self._windows.hive.inside(slot) as h:
-            hive.admit(h, slot, tallies.pane(min_ts))
-
-    def _enter(self, intake: StreamIntake, inlet: Inlet, rows: pa.Table | pa.RecordBatch, ts: np.ndarray, ref: np.ndarray,
-               progress: int) -> None:  # fmt: skip
-        """Rows of one source, in order, into its tallies, a chunk at a time.
-
-        After each chunk the source promises the ts of its last row, so that windows can be taken while a long push
-        goes on.
-        """
-        n = len(ts)
-        if n == 0:
-            self._promise(inlet, progress)
-            return
-        (slot,) = inlet.slots.values()
-        tallies, ts = self._tallies[slot], np.ascontiguousarray(ts)
-        for first in range(0, n, self._most):
-            last = min(first + self._most, n)
-            self._wait_for_room(slot, tallies)
-            tallies.take(
-                rows if last - first == n else rows.slice(first, last - first), ts[first:last], ref[first:last]
-            )
-            inlet.added += last - first
-            self._promise(inlet, progress if last == n else int(ts[last - 1]))
-
-    def _promise(self, inlet: Inlet, progress: int) -> None:
-        """At the hive, then at the gate: whoever sees the frontier there finds the tallies."""
-        if progress == BEFORE_ALL:
-            return
-        began = time.monotonic_ns()
-        for slot in inlet.slots.values():
-            self._tallies[slot].written(progress)
-            self._answer(slot, self.gate.heartbeat(slot, progress))
-        self.latency.advanced(self.gate.frontier()[0], began)
-
-    def _end_at(self, slot: int) -> None:
-        self._tallies[slot].written(AFTER_ALL)
-        super()._end_at(slot)
-
-    def _vacated(self, inlet: Inlet) -> bool:
-        return all(self._tallies[slot].live() == 0 for slot in inlet.slots.values())
-
-    def _readable(self, inlet: Inlet) -> bool:
-        """Its last window's pane is complete: the output thread may take it."""
-        frontier = self.gate.frontier()[0]
-        tallies = [self._tallies[slot] for slot in inlet.slots.values()]
-        return all(each.pane(inlet.largest) < each.pane(frontier) for each in tallies)
-
-    def _wait_for_room(self, slot: int, tallies: Tallies) -> None:
-        """Too many tallies in panes that wait for another source are an error; in complete ones that nobody took, a wait.
-
-        `pending` limits tallies in panes that another source holds back: there waiting might be for ever, so that is an
-        error, as at the gate. `capacity` limits tallies in panes that are complete and not taken: there the output
-        thread, or the reader of results behind it, has to catch up.
-        """
-        since, seen = time.monotonic(), -1
-        pending, capacity = self.gate.pending, self.gate.capacity
-        while tallies.live() > pending:
-            frontier = self.gate.frontier()[0]
-            ahead = tallies.ahead(frontier)
-            if ahead > pending:
-                raise self._stuck(f"{self.gate.name(slot)} has parts in {ahead} windows")
-            if self._output.passed >= frontier or tallies.live() - ahead <= capacity:
-                return  # what is left belongs to the pane that the frontier lies in
-            self._together.check()
-            moved = self._together.progressed()
-            if moved != seen or compiling():
-                since, seen = time.monotonic(), moved
-            elif time.monotonic() - since > self._stall:
-                raise RunError(
-                    f"push of {self.gate.name(slot)} waited {self._stall:g} s for the output thread; {self._together.waiting()}",
-                    why=f"it has parts in {tallies.live()} windows of panes that are complete and were not taken",
-                    do="Read results() in another thread while you push, or raise capacity= and unread_results=",
-                )
-            with self._guard:
-                self._moved.wait(0.02)
+FIRST_TALLIES, FIRST_TABLE, FIRST_PANES = 1 << 13, 1 << 11, 256
 
 
 class Tallies:
@@ -193,11 +69,11 @@ class Tallies:
         self._window = np.zeros(FIRST_TALLIES if shared else 0, np.int64)
         self._kept = np.zeros((hive_.keys, FIRST_TALLIES), np.int64)
         self.parts = self._frozen()
-        self._own = np.zeros(y.OWN_WORDS, np.int64)
+        self._own, self._told = np.zeros(y.OWN_WORDS, np.int64), np.zeros(2, np.int64)
         self._panes = np.zeros(
             (3, FIRST_PANES), np.int64
         )  # of each pane not let go of: number, first tally, first word
-        self._direct, self._table = np.full(SMALL, -1, np.int64), np.full(2 * FIRST_TALLIES, -1, np.int64)
+        self._direct, self._table = np.full(SMALL, -1, np.int64), np.full(FIRST_TABLE, -1, np.int64)
         kind = schema.field(bound.node.by[0]).type if bound.node.by else None
         self._small = len(bound.node.by) == 1 and is_fixed(kind) and not pa.types.is_floating(plain(kind))
 
@@ -212,7 +88,10 @@ class Tallies:
         varied = rows.select(list(columns.varied)) if columns.varied else None
         words = self._groups.key_words(read, varied, n, int(ts[-1]))
         # One number for all where one push brought them, and positions do not matter.
-        ref = np.ascontiguousarray(ref if ref.strides[0] else ref[:1])
+        self.update(read, words, ts, np.ascontiguousarray(ref if ref.strides[0] else ref[:1]))
+
+    def update(self, read: Read, words: np.ndarray, ts: np.ndarray, ref: np.ndarray) -> None:
+        """As `take`, of columns and keys as arrays; `ref` has a number for each tuple, or one for all."""
         for low, high, tally in self._placed(ts, words, ref):
             for accumulator in self.accumulators:
                 accumulator.update(low, high, tally, read, ts)
@@ -246,6 +125,12 @@ class Tallies:
     def written(self, ts: int) -> None:
         """No tuple below `ts` comes any more."""
         self._hive.called(hive.advance_inside, self.slot, self.pane(ts))
+
+    def promise(self, ts: int, gate: np.ndarray, *, onward: bool) -> tuple[int, int]:
+        """As `written`, and then at the gate: its answer, and its frontier after it. `onward`: see `promises`."""
+        out, rest = self._told, self.size % self.advance
+        self._hive.called(promise_inside, self.slot, gate, ts, self.advance, rest, onward, out)
+        return int(out[0]), int(out[1])
 
     def pane(self, ts: int) -> int:
         """The pane of a ts that a source may promise, the first and the last included."""
@@ -345,6 +230,3 @@ def pane_of_promise(ts: int, size: int, advance: int) -> int:
     if ts == AFTER_ALL:
         return y.LAST
     return int(pane_at(min(ts, FAR), size, advance))
-
-
-FAR = 2**62 + 2**61  # promises above are taken for this: tuples are far below

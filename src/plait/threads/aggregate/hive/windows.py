@@ -22,7 +22,8 @@ from plait.threads.aggregate.hive import hive
 from plait.threads.aggregate.hive import words as y
 from plait.threads.aggregate.hive.memory import Hive
 from plait.threads.aggregate.hive.place import keys_of
-from plait.threads.aggregate.hive.tallies import FAR, Tallies, pane_of_promise
+from plait.threads.aggregate.hive.promises import FAR, last_in_pane
+from plait.threads.aggregate.hive.tallies import Tallies, pane_of_promise
 
 AT_ONCE = 1 << 15  # parts that are merged at once, or somewhat more
 WINSETS = 256  # and winsets, at most
@@ -72,6 +73,10 @@ class HiveWindows(SpanPanes):
             begin = frontier // self.advance * self.advance  # the pane that the frontier lies in is not taken yet
             self.groups.since = begin - 1
         return out
+
+    def last_in_pane(self, frontier: int) -> int:
+        """The last ts of the pane that a frontier lies in: up to there nothing more is complete."""
+        return int(last_in_pane(frontier, self.advance, self.size % self.advance))
 
     def last_tuples(self) -> np.ndarray:
         """Of each winset that was taken since the last call, its last tuple: ts and the number of its row, int64[2, winsets]."""
@@ -131,7 +136,7 @@ class HiveWindows(SpanPanes):
         for (source, low, high), at in zip(found, starts.tolist(), strict=False):
             keys_of(source.parts[0], low, high, at, words)
             base[source.slot] = at - low
-        group = self.groups.find_words(words) if self.groups.by else self.groups.only(int(starts[-1]))
+        group = self.groups.numbers(words) if self.groups.by else self.groups.only(int(starts[-1]))
         slot = self.open_parts(ids, spans, base, group)
         return np.split(slot, starts[1:-1])
 
@@ -139,7 +144,7 @@ class HiveWindows(SpanPanes):
                 found: list[Found]) -> list[np.ndarray]:  # fmt: skip
         """The slots of tallies, where winsets have tables that the sources share: a tally knows its window."""
         words = self._key[: windows * self.hive.keys].reshape(windows, self.hive.keys).T.copy()
-        group = self.groups.find_words(words) if self.groups.by else self.groups.only(windows)
+        group = self.groups.numbers(words) if self.groups.by else self.groups.only(windows)
         opened = self.open_panes(ids.tolist(), np.diff(ends, prepend=0).tolist(), group)
         slots = []
         for source, low, high in found:
