@@ -1,8 +1,8 @@
 """How sources' promises wake the thread that takes winsets out (`hive.promises`), under the scheduler.
 
 Two sources promise, some promises within a pane and some past its end; the taker sleeps until the frontier has passed the end
-of the pane it knows, pane after pane, until both have ended. A wake-up that is lost leaves it asleep for ever, which the scheduler
-tells. A wake-up for nothing is counted: the taker's looks are as many as panes, and what others' promises make of them.
+of the pane it knows, pane after pane, until both have ended. A wake-up that is lost leaves it asleep for ever, which the
+scheduler tells.
 """
 
 from __future__ import annotations
@@ -145,6 +145,8 @@ class Mutant(NamedTuple):
     onward: bool = False
 
 
+AT_HIVE = "advance(h, slot, pane_until(ts, step, rest))\n"
+AT_GATE = "out[0] = promise(g, slot, ts, step, rest, onward)\n"
 MUTANTS = {
     "a source at a pane's end taken for one in it": Mutant("    return end - 1\n", "    return end\n", "exactly"),
     "nobody woken": Mutant("leave_source(g, slot, before if ts > before else AFTER_ALL)", "leave_source(g, slot, AFTER_ALL)",
@@ -159,8 +161,7 @@ MUTANTS = {
     ),
     "HALT slept through": Mutant(" or load_acquire(c, shared.HALT) != 0:", ":", "stopped"),
     "the gate told before the hive": Mutant(
-        "    advance(h, slot, pane_until(ts, step, rest))\n    leave(d, slot)\n    out[0] = promise(g, slot, ts, step, rest, onward)\n",
-        "    out[0] = promise(g, slot, ts, step, rest, onward)\n    advance(h, slot, pane_until(ts, step, rest))\n    leave(d, slot)\n",
+        f"    {AT_HIVE}    leave(d, slot)\n    {AT_GATE}", f"    {AT_GATE}    {AT_HIVE}    leave(d, slot)\n",
         "written",
     ),
 }  # fmt: skip

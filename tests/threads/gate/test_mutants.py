@@ -129,8 +129,8 @@ MUTANTS = {
         "wrap_around", 0,
     ),
     "readers not woken": Mutant(
-        "skiplist", "calls", "            wake_if_moved(g, slot, before)\n            wake_sources(g)", "            wake_sources(g)",
-        "wrap_around", 0,
+        "skiplist", "calls", "            wake_if_moved(g, slot, before)\n            wake_sources(g)",
+        "            wake_sources(g)", "wrap_around", 0,
     ),
     "readers not woken if anybody else is there": Mutant(
         "ring", "frontier", "load_acquire(g, source_at(other) + PROGRESS) <= before:",
@@ -138,7 +138,7 @@ MUTANTS = {
     ),
     "readers left to a source that has moved on": Mutant(
         "ring", "frontier", "load_acquire(g, source_at(other) + PROGRESS) <= before:",
-        "load_acquire(g, source_at(other) + PROGRESS) <= before + 1:", "both_promise", 0,
+        "load_acquire(g, source_at(other) + PROGRESS) <= before + 1:", "both_promise",
     ),
     "who else holds the frontier looked at before the promise": Mutant(
         "skiplist", "calls",

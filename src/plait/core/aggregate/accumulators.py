@@ -143,9 +143,11 @@ class Accumulator:
 def in_ring(old: np.ndarray, capacity: int, first: int, end: int) -> np.ndarray:
     """Rows first to end of a ring, in a larger one."""
     new = np.zeros((capacity, *old.shape[1:]), np.int64)
-    live = np.arange(first, end)
-    if len(live):
-        new[live & (capacity - 1)] = old[live & (len(old) - 1)]
+    while first < end:
+        at, to = first & (len(old) - 1), first & (capacity - 1)
+        run = min(end - first, len(old) - at, capacity - to)  # up to where either ring begins again
+        new[to : to + run] = old[at : at + run]
+        first += run
     return new
 
 

@@ -46,7 +46,7 @@ from plait.threads.aggregate.hive.promises import FAR, promise_inside
 if TYPE_CHECKING:
     pass
 
-FIRST_TALLIES, FIRST_TABLE, FIRST_PANES = 1 << 13, 1 << 11, 256
+FIRST_TALLIES, FIRST_TABLE, FIRST_PANES = 1 << 14, 1 << 11, 256  # memory that nobody has touched costs nothing
 
 
 class Tallies:
@@ -205,7 +205,7 @@ class Tallies:
                     capacity *= 4
                 for accumulator in self.accumulators:
                     accumulator.regrow(capacity, first, end)
-                self._kept = in_ring(self._kept.T, capacity, first, end).T.copy()
+                self._kept = np.stack([in_ring(row, capacity, first, end) for row in self._kept])
                 if self._shared:
                     self._window = in_ring(self._window, capacity, first, end)
             case _:
