@@ -76,14 +76,17 @@ class Case:
     def run(self, strategy: str, *, shortly: bool, monkeypatch: pytest.MonkeyPatch) -> tuple[list[object], int]:
         """Results and rows that were late, or the error; and how many batches went the short way."""
         went = []
-        looked = short.ShortWay._looked
 
-        def counted(self: short.ShortWay, *arguments: object) -> object:
-            found = looked(self, *arguments) if shortly else None  # type: ignore[arg-type]
-            went.append(found is not None)
-            return found
+        def counted(way):
+            def called(self: short.ShortWay, *arguments: object) -> object:
+                found = way(self, *arguments) if shortly else None
+                went.append(found is not None)
+                return found
 
-        monkeypatch.setattr(short.ShortWay, "_looked", counted)
+            return called
+
+        for name in ("enter", "bits"):
+            monkeypatch.setattr(short.ShortWay, name, counted(getattr(short.ShortWay, name)))
         try:
             with self.query().on_threads(strategy=strategy, keys=True) as run:
                 try:

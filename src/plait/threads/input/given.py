@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 from numba import carray
 
+from plait.core.machine.marks import brief
 from plait.core.rows import (
     BOOLEANS,
     KEEP_COLUMN,
@@ -360,7 +361,7 @@ def lay(given, n, reads, limits, words, arena, count, size):
                 keys[(at + i) & mask] = (before * _MIX) ^ (before >> np.uint64(31)) ^ np.uint64(words[i])
 
 
-@compiled
+@inner
 def bits(given, n, reads, out):
     """What is read as bits (TO_BITS), each column into row READ_AT of `out`, int64 of n places; after `look` has said 1."""
     for k in range(len(reads)):
@@ -371,3 +372,18 @@ def bits(given, n, reads, out):
                 load_ints(buffer_of(column, 1), kind, first_of(given, column), n, to)
             else:
                 load_floats(buffer_of(column, 1), kind, first_of(given, column), n, to.view(np.float64))
+
+
+@compiled
+def look_and_read(given, n, time_column, time_kind, scale, limit, low, reads, words, ts, out):
+    """`look`, and if it says 1, `bits`."""
+    if look(given, n, time_column, time_kind, scale, limit, low, reads, words, ts) == 0:
+        return 0
+    bits(given, n, reads, out)
+    return 1
+
+
+@brief
+def look_and_read_few(given, n, time_column, time_kind, scale, limit, low, reads, words, ts, out):
+    """As `look_and_read`, of so few rows that the GIL is not given away for them."""
+    return look_and_read(given, n, time_column, time_kind, scale, limit, low, reads, words, ts, out)

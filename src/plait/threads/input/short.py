@@ -30,6 +30,8 @@ from plait.threads.input.arenas import CHUNK, Arenas
 from plait.threads.input.intake import QUERY, Inlet, StreamIntake
 from plait.threads.parts import Encodes
 
+FEW: Final = 1 << 13  # rows that are read while the GIL is kept: some microseconds
+
 #: How Arrow stores a column, for the kinds that compiled code reads.
 KINDS: Final[dict[pa.DataType, int]] = {
     pa.int8(): given.INT8, pa.int16(): given.INT16, pa.int32(): given.INT32, pa.int64(): given.INT64,
@@ -65,8 +67,8 @@ class Entered(NamedTuple):
     first: int
 
 
-class _Looked(NamedTuple):
-    """A batch that is usual: what exports it, which has to be held, where it lies, what is read of it, scratch, and its times."""
+class _AtHand(NamedTuple):
+    """A batch: what exports it, which has to be held, where it lies, what is read of it, scratch, and room for its times."""
 
     exported: Any
     struct: int
@@ -91,10 +93,11 @@ class ShortWay:
     def __init__(self, intake: StreamIntake, payload: Keeps, reads: ReadsOf, stamps: Encodes,
                  arenas: Arenas, input: int) -> None:  # fmt: skip
         stream, schema = intake.stream, intake.schema
-        self._column = schema.get_field_index(stream.time)
-        found = _time(schema.field(self._column).type, stream.unit)
+        column = schema.get_field_index(stream.time)
+        found = _time(schema.field(column).type, stream.unit)
         assert found is not None
-        self._kind, self._scale = found
+        kind, scale = found
+        self._time = (column, kind, scale, TS_MAX // scale)  # as `given.look` takes it
         self._payload, self._reads, self._stamps, self._arenas, self._input = payload, reads, stamps, arenas, input
         self._words: dict[int, np.ndarray] = {}  # by source: room for a column's values
 
@@ -103,10 +106,12 @@ class ShortWay:
 
         Tuples below `low` would be late or behind. By the thread that pushes the source, while the source is `laying`.
         """
-        looked = self._looked(inlet, batch, low, CHUNK)
-        if looked is None:
+        at_hand = self._at_hand(inlet, batch, CHUNK)
+        if at_hand is None:
             return None
-        struct, reads, words, ts = looked.struct, looked.reads, looked.words, looked.ts
+        _, struct, reads, words, ts = at_hand
+        if not given.look(struct, len(ts), *self._time, low, reads.table, words, ts):
+            return None
         n, number, position = len(ts), inlet.number, inlet.delivered + 1
 
         def write(kept: np.ndarray, first: int, capacity: int) -> bool:
@@ -124,14 +129,16 @@ class ShortWay:
         """A usual batch's times, and what is read of it as bits: int64 of so many `rows`, of which those that nothing is read
         into are 0. None, and nothing is changed, if it is not usual.
         """
-        looked = self._looked(inlet, batch, low, batch.num_rows)
-        if looked is None:
+        at_hand = self._at_hand(inlet, batch, batch.num_rows)
+        if at_hand is None:
             return None
-        out = np.zeros((rows, len(looked.ts)), np.int64)
-        given.bits(looked.struct, len(looked.ts), looked.reads.table, out)
-        return looked.ts, out
+        _, struct, reads, words, ts = at_hand
+        out, n = np.zeros((rows, len(ts)), np.int64), len(ts)
+        read = given.look_and_read_few if n <= FEW else given.look_and_read
+        return (ts, out) if read(struct, n, *self._time, low, reads.table, words, ts, out) else None
 
-    def _looked(self, inlet: Inlet, batch: pa.RecordBatch, low: int, most: int) -> _Looked | None:
+    def _at_hand(self, inlet: Inlet, batch: pa.RecordBatch, most: int) -> _AtHand | None:
+        """A batch as compiled code reads it; None if there are no rows, or more than `most`, or nobody reads them so."""
         n = batch.num_rows
         reads = self._reads(self._input)
         if reads is None or not 0 < n <= most:
@@ -141,10 +148,7 @@ class ShortWay:
             words = self._words[inlet.number] = np.empty(max(n, CHUNK), np.int64)
         _, exported = batch.__arrow_c_array__()
         struct, ts = _pointer(exported, b"arrow_array"), np.empty(n, np.int64)
-        limit = TS_MAX // self._scale
-        if not given.look(struct, n, self._column, self._kind, self._scale, limit, low, reads.table, words, ts):
-            return None
-        return _Looked(exported, struct, reads, words, ts)
+        return _AtHand(exported, struct, reads, words, ts)
 
 
 def short_way(intake: StreamIntake, payload: Any, reads: ReadsOf, stamps: Encodes, arenas: Arenas,

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from typing import Any
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,11 +35,13 @@ from plait.core.aggregate.functions import accumulator_of
 from plait.core.aggregate.groups import SMALL, Groups
 from plait.core.aggregate.reads import Columns, uses
 from plait.core.aggregate.span import span_window
+from plait.core.machine.marks import brief
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.aggregate import Aggregate
 from plait.query.bind import Bound
 from plait.threads.aggregate.hive import hive
 from plait.threads.aggregate.hive import words as y
+from plait.threads.aggregate.hive.door import enter, leave
 from plait.threads.aggregate.hive.memory import Hive
 from plait.threads.aggregate.hive.place import pane_at, place_inside, reindex
 from plait.threads.aggregate.hive.promises import FAR, promise_inside
@@ -129,7 +132,7 @@ class Tallies:
     def promise(self, ts: int, gate: np.ndarray, *, onward: bool) -> tuple[int, int]:
         """As `written`, and then at the gate: its answer, and its frontier after it. `onward`: see `promises`."""
         out, rest = self._told, self.size % self.advance
-        self._hive.called(promise_inside, self.slot, gate, ts, self.advance, rest, onward, out)
+        self._hive.called(promise_briefly, self.slot, gate, ts, self.advance, rest, onward, out)
         return int(out[0]), int(out[1])
 
     def pane(self, ts: int) -> int:
@@ -169,18 +172,9 @@ class Tallies:
         The first look is plain and costs nothing; it may see an old PASSED, and then memory is freed a little later.
         """
         own, panes = self._own, self._panes
-        end = int(own[y.PANE_END])
-        if end == 0 or int(panes[0, 0]) >= int(self._hive.now[0][y.PASSED]):
+        if own[y.PANE_END] == 0 or panes[0, 0] >= self._hive.now[0][y.PASSED]:
             return  # a glance, which may be at old memory, where less has been let go of
-        with self._hive.inside(self.slot) as h:
-            gone = bisect_right(panes[0, :end], int(hive.passed(h)) - 1)
-            if gone == 0:
-                return
-            s = y.source_at(self.slot)
-            own[y.TALLY_FREED] = panes[1, gone] if gone < end else own[y.TALLY_END]
-            h[s + y.ARENA_FREED] = panes[2, gone] if gone < end else h[s + y.ARENA_END]
-        panes[:, : end - gone] = panes[:, gone:end].copy()
-        own[y.PANE_END] = end - gone
+        self._hive.called(use_again, self.slot, own, panes)
 
     def _make_room(self, n: int) -> None:
         """More of what there was too little of.
@@ -215,6 +209,38 @@ class Tallies:
                     capacity *= 4
                 self._table = np.full(capacity, -1, np.int64)
                 reindex(self._kept, opened, end, self._table)
+
+
+@brief
+def promise_briefly(
+    d: Any, layout: Any, h: Any, slot: Any, g: Any, ts: Any, step: Any, rest: Any, onward: Any, out: Any
+) -> Any:
+    """`promises.promise_inside`, as Python calls it."""
+    return promise_inside(d, layout, h, slot, g, ts, step, rest, onward, out)
+
+
+@brief
+def use_again(d: Any, layout: Any, h: Any, slot: Any, own: Any, panes: Any) -> Any:
+    """A source's panes below what the taker has let go of are forgotten, and their tallies and words of the arena are free.
+
+    -1 if the hive's memory is another by now, or grows. `panes`: of each one its number, first tally and first word.
+    """
+    if not enter(d, slot, layout):
+        return -1
+    end, below = own[y.PANE_END], hive.passed(h)
+    gone = 0
+    while gone < end and panes[0, gone] < below:
+        gone += 1
+    if gone > 0:
+        own[y.TALLY_FREED] = panes[1, gone] if gone < end else own[y.TALLY_END]
+        s = y.source_at(slot)
+        h[s + y.ARENA_FREED] = panes[2, gone] if gone < end else h[s + y.ARENA_END]
+        for pane in range(gone, end):
+            for word in range(3):
+                panes[word, pane - gone] = panes[word, pane]
+        own[y.PANE_END] = end - gone
+    leave(d, slot)
+    return 0
 
 
 def _accumulators(node: Aggregate, schema: pa.Schema) -> list[Accumulator]:
