@@ -23,6 +23,8 @@ from plait.core.kernels import exact, panes, slides
 from plait.core.values import one_array
 from plait.encodings import recast
 
+FEW = 1 << 12  # tuples that are counted in some microseconds
+
 #: What another thread may read of a source's tallies: arrays that, for complete panes, no longer change. A later growth makes new
 #: arrays and leaves these be.
 Frozen = Any
@@ -162,7 +164,8 @@ class Count(Accumulator):
         self._running = np.zeros((0, 1), np.int64)
 
     def update(self, low: int, high: int, slot: np.ndarray, read: Read, refs: np.ndarray) -> None:
-        panes.count(low, high, slot, read.ones if self.condition is None else read.masks[self.condition], self.slots)
+        count = panes.count_few if high - low <= FEW else panes.count
+        count(low, high, slot, read.ones if self.condition is None else read.masks[self.condition], self.slots)
 
     def _merge(self, pairs: Pairs, into: np.ndarray) -> None:
         panes.merge_counts(0, len(pairs), pairs.targets, pairs.slots, into, self.slots)
