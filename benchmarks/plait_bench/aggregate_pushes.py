@@ -1,8 +1,8 @@
 """What a push into an aggregate costs who pushes: processor time of that thread, by rows a push and by sources.
 
-One thread pushes, from one source or from twenty in turn, while another reads. The first half of the pushes is not measured: memory
-that is used for the first time has to be zeroed by the system, and twenty sources have more of it. Count and mean of 243
-keys, windows of 30 s every 3 s.
+One thread pushes, from one source or from twenty in turn, while another reads. The first half of the pushes is not measured:
+memory that is used for the first time has to be zeroed by the system, and twenty sources have more of it. Count and mean of
+243 keys, windows of 30 s every 3 s.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ from plait.threads import words as shared
 from plait.threads.aggregate.designs import Design, refuse, unmerged_in
 from plait.threads.aggregate.engine import WAIT_NS, NoPayload, PaneEncoder, PaneEngine, Updater
 from plait.threads.aggregate.hive.promises import await_frontier
-from plait.threads.aggregate.hive.pusher import HivePusher, SourcesTallies
+from plait.threads.aggregate.hive.tallies import HivePusher, SourcesTallies
 from plait.threads.aggregate.hive.windows import HiveWindows
 from plait.threads.aggregate.results import AggregateResults
 from plait.threads.ground import Ground

@@ -18,7 +18,7 @@ Held by tests/threads/aggregate/test_hive_promises.py under the scheduler, with 
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from plait.core.kernels.panes import pane_of
 from plait.order import AFTER_ALL, BEFORE_ALL
@@ -36,9 +36,7 @@ FAR: Final = 2**62 + 2**61  # promises above are taken for this: tuples are far 
 
 
 @compiled
-def promise_inside(
-    d: Any, layout: Any, h: Any, slot: Any, g: Any, ts: Any, step: Any, rest: Any, onward: Any, out: Any
-) -> Any:
+def promise_inside(d, layout, h, slot, g, ts, step, rest, onward, out):
     """`hive.advance`, once inside, then `promise`: its answer into out[0], the frontier after it into out[1].
 
     -1 if the hive's memory is another by now, or grows. `step` and `rest`: the panes' grid (`core.kernels.panes`).
@@ -53,7 +51,7 @@ def promise_inside(
 
 
 @compiled
-def promise(g: Any, slot: Any, ts: Any, step: Any, rest: Any, onward: Any) -> Any:
+def promise(g, slot, ts, step, rest, onward):
     """As `gate.calls.heartbeat`, but readers are woken only if the frontier may have passed the end of a pane."""
     code = enter_source(g, slot)
     if code < 0:
@@ -67,7 +65,7 @@ def promise(g: Any, slot: Any, ts: Any, step: Any, rest: Any, onward: Any) -> An
 
 
 @pure
-def last_in_pane(ts: Any, step: Any, rest: Any) -> Any:
+def last_in_pane(ts, step, rest):
     """The last ts of the pane that a promise lies in; of one that has no end, the promise itself."""
     if ts == BEFORE_ALL or ts >= FAR:
         return ts
@@ -76,7 +74,7 @@ def last_in_pane(ts: Any, step: Any, rest: Any) -> Any:
 
 
 @pure
-def pane_until(ts: Any, step: Any, rest: Any) -> Any:
+def pane_until(ts, step, rest):
     """The pane of a promise, below which nothing comes any more."""
     if ts == AFTER_ALL:
         return LAST
@@ -85,7 +83,7 @@ def pane_until(ts: Any, step: Any, rest: Any) -> Any:
 
 
 @compiled
-def look(g: Any, reader: Any, out: Any) -> Any:
+def look(g, reader, out):
     """The frontier as this reader has settled it, into out[0]: 0, or a code."""
     code = enter_reader(g, reader)
     if code < 0:
@@ -96,7 +94,7 @@ def look(g: Any, reader: Any, out: Any) -> Any:
 
 
 @compiled
-def await_frontier(g: Any, c: Any, reader: Any, known: Any, slice_ns: Any, out: Any) -> Any:
+def await_frontier(g, c, reader, known, slice_ns, out):
     """As `look`, but sleep while the frontier is not above `known`, up to `slice_ns` at a time; HALT ends it, too.
 
     `c` are the run's control words, `out` one word of the caller's own. Woken for nothing, it sleeps on without Python. After
