@@ -155,7 +155,7 @@ def test_every_study_answers_something() -> None:
         for row in rows
         for name in NAME.findall(row.command)
     }
-    assert {*plait_bench.names()} - named == {"join-peers", "asof"}
+    assert {*plait_bench.names()} - named == {"join-peers", "asof", "cores"}
 
 
 def test_every_strategy_and_design_says_where_it_departs() -> None:

@@ -22,6 +22,7 @@ _MODULES = {
     "asof": "plait_bench.asof",
     "join": "plait_bench.join",
     "elastic": "plait_bench.elastic",
+    "cores": "plait_bench.cores",
     "elastic-operators": "plait_bench.elastic_operators",
     # The papers' studies, a function each.
     "join-workers": "plait_bench.join_studies:workers",

@@ -84,7 +84,7 @@ def random_rows(random: np.random.Generator, n: int, schema: pa.Schema, keys: in
 # --- scans --------------------------------------------------------------------------------------------------
 
 
-class _Scan:
+class Scan:
     """A condition's own scan kernel over a window and a batch of probes."""
 
     def __init__(self, condition: Any, window: pa.RecordBatch, probes: pa.RecordBatch) -> None:
@@ -115,7 +115,7 @@ def numpy_scan(window: list[np.ndarray], probes: list[np.ndarray], block: int) -
     return call
 
 
-def _two_threads(halves: list[_Scan], pool: ThreadPoolExecutor) -> Callable[[], int]:
+def _two_threads(halves: list[Scan], pool: ThreadPoolExecutor) -> Callable[[], int]:
     return lambda: sum(pool.map(lambda scan: scan(), halves))
 
 
@@ -125,8 +125,8 @@ def _scans(quick: bool) -> list[dict[str, Any]]:
     window, probes = random_rows(random, SCAN_WINDOW, RIGHT, DOMAIN), random_rows(random, n, LEFT, DOMAIN)
     arrays = [[batch.column(k).to_numpy() for k in (0, 1)] for batch in (window, probes)]
     pool = ThreadPoolExecutor(2)
-    halves = [_Scan(near, window, probes.slice(at, n // 2)) for at in (0, n // 2)]
-    traced, opaque = _Scan(near, window, probes), _Scan(near_opaque, window, probes)
+    halves = [Scan(near, window, probes.slice(at, n // 2)) for at in (0, n // 2)]
+    traced, opaque = Scan(near, window, probes), Scan(near_opaque, window, probes)
     contenders: dict[str, Callable[[], int]] = {"scan traced": traced, "scan opaque": opaque}
     cpp = peer.compiled()
     if cpp is not None:

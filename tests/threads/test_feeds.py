@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import threading
+import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ import pytest
 
 import plait
 from plait import DataError, LateError, QueryError
+from plait.connectors.contract import Chunk
 from plait.query.identical import difference
 from plait.threads import feeds
 
@@ -161,25 +164,48 @@ def test_what_is_refused(call: Any, says: str) -> None:
         NEAR.run(DATA["a"])
 
 
-def test_a_lane_is_read_one_chunk_ahead() -> None:
-    """Not before it is asked for, and never two: each holds as much memory as a chunk. Its error comes in its place."""
-    read, second = [], threading.Event()
+def chunk(number: int) -> Chunk:
+    return Chunk(pa.record_batch({"n": [number]}), None, number)
 
-    def chunks() -> Any:
-        for number in range(3):
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_lane_is_read_some_chunks_ahead(threads: int) -> None:
+    """Not before it is asked for, and never more: each holds as much memory as a chunk. Its error comes in its place."""
+    read: list[int] = []
+    enough = threading.Event()
+
+    def chunks() -> Iterator[Chunk]:
+        for number in range(10):
             read.append(number)
-            if number == 1:
-                second.set()
-            yield number
+            if number == feeds.AHEAD:
+                enough.set()
+            yield chunk(number)
         raise DataError("row 7 is damaged")
 
-    with ThreadPoolExecutor(1) as readers:
-        lane = feeds._ahead(chunks(), readers)
+    with ThreadPoolExecutor(threads) as readers:
+        lane = iter(feeds._Ahead(chunks(), readers))
         assert read == []
-        assert next(lane) == 0
-        assert second.wait(60)
-        assert read == [0, 1]
-        assert [next(lane), next(lane)] == [1, 2]
+        assert next(lane).first_row == 0
+        assert enough.wait(60)
+        time.sleep(0.05)  # a chunk too many would be read by now
+        assert read == list(range(1 + feeds.AHEAD))
+        assert [next(lane).first_row for _ in range(9)] == list(range(1, 10))
         with pytest.raises(DataError, match="row 7"):
             next(lane)
-    assert list(feeds._ahead(iter("ab"), None)) == ["a", "b"]
+        assert list(feeds._Ahead(iter(()), readers)) == []
+
+
+def test_who_stops_asking_waits_for_one_chunk_at_most() -> None:
+    """A run that ends early lets its readers go: they end what they read, and begin nothing."""
+    read: list[int] = []
+
+    def chunks() -> Iterator[Chunk]:
+        for number in range(100):
+            read.append(number)
+            time.sleep(0.01)
+            yield chunk(number)
+
+    with ThreadPoolExecutor(1) as readers:
+        lane = iter(feeds._Ahead(chunks(), readers))
+        next(lane)
+    assert len(read) <= 3

@@ -18,7 +18,7 @@ ROWS = pa.table({
 
 def same(query: plait.Query, data: dict[str, Any] | None = None, **options: Any) -> None:
     """Rows and keys, at every size of what is taken at once and of what may wait."""
-    data = data or {"a": ROWS.slice(0, 120)}
+    data = data or {"a": ROWS.slice(0, 60)}
     expected = query.reference(data, keys=True)
     for given in ({}, {"batch": 1}, {"batch": 2, "unread_results": 1}, {"gate": "skiplist"}):
         got = query.run(data, keys=True, **given, **options)

@@ -405,7 +405,7 @@ def test_as_of_without_bound_keeps_the_last_of_each_value() -> None:
     right = pa.table({"ts": np.arange(rows) * 2, "k": np.arange(rows) % (keys - 1)})  # one value comes never
     made = plait.asof(plait.stream("a", unit="us"), plait.stream("b", unit="us"), by="k")
     held, batches = 0, []
-    with made.on_threads(schemas={"a": left.schema, "b": right.schema}, workers=2) as run:
+    with made.on_threads(schemas={"a": left.schema, "b": right.schema}, workers=2, pending=20_000) as run:
         for at in range(0, rows, 5000):
             run.push("a", None, left.slice(at, 5000))
             run.push("b", None, right.slice(at, 5000))

@@ -3,14 +3,15 @@
 Two threads beside the workers, since a push waits for workers, and workers wait for whoever reads results: one thread
 that did both would wait for itself. If either fails, the run is stopped, the other one ends, and the first error is
 raised. So memory is bounded by what a run lets wait (`capacity`, `pending`, `unread_results`), however long the feeds are. Others
-read lanes, a chunk ahead of what is pushed.
+read lanes, some chunks ahead of what is pushed.
 """
 
 from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
@@ -29,8 +30,9 @@ SLICE_ROWS = 1 << 16
 #: Rows of a source that may wait for another one, unless an option says otherwise: more is an error and not a full memory.
 PENDING = 1 << 20
 
-#: Lanes that are read ahead, if there are no more: of each a chunk more is held then.
-AHEAD_LANES = 8
+#: Lanes that are read ahead, if there are no more, and chunks of each that are held then. With one, who reads would rest while
+#: partners are found, and who finds them while the chunks of a slab are read one after another.
+AHEAD_LANES, AHEAD = 8, 4
 
 Lanes = dict[str, dict[SourceName | None, list[Iterator[Chunk]]]]
 
@@ -168,8 +170,8 @@ def pulled(query: Query, feeds: Mapping[str, Feed], run: Takes, coded: Coded | N
     Lanes of one source follow one another. A source ends when its last lane is empty; a stream whose sources a column
     names ends when all of its lanes are.
 
-    The next chunk of a lane is read while this one is pushed, by another thread: to read a file is as much work as to push its
-    rows.
+    The next chunks of a lane are read while this one is pushed, by another thread: to read a file is as much work as to push
+    its rows.
     """
     several = sum(len(feed.lanes) for feed in feeds.values())
     with ThreadPoolExecutor(min(several, 2) or 1, thread_name_prefix="plait-reads") as readers:
@@ -187,7 +189,7 @@ def _pull_lanes(
                 run.heartbeat(name, lane.source, BEFORE_ALL)  # known from now on
             names = coded.get(name)
             chunks = lane.coded(names) if names and lane.coded is not None else lane.read()
-            lanes[name].setdefault(lane.source, []).append(_sliced(_ahead(chunks, readers)))
+            lanes[name].setdefault(lane.source, []).append(_sliced(_Ahead(chunks, readers) if readers else chunks))
         if not feed.lanes:
             run.close(name)
     while True:
@@ -211,18 +213,55 @@ def _pull_lanes(
                 run.close(held, own)
 
 
-def _ahead(chunks: Iterator[Chunk], readers: ThreadPoolExecutor | None) -> Iterator[Chunk]:
-    """The same chunks, the next of which is being read while one is used. Nothing is read before the first is asked for."""
-    if readers is None:
-        yield from chunks
-        return
-    coming = readers.submit(next, chunks, None)
-    while (chunk := coming.result()) is not None:
-        coming = readers.submit(next, chunks, None)
-        yield chunk
+class _Ahead:
+    """The chunks of a lane, of which others read the next ones while one is used. Nothing is read before the first is asked for.
+
+    One thread reads a lane at a time: who has read a chunk has the next one read as long as fewer than AHEAD wait. `_ready`: what
+    was read, in order, an error in its place; None is the end. All of it is changed under `_changed`.
+    """
+
+    def __init__(self, chunks: Iterator[Chunk], readers: ThreadPoolExecutor) -> None:
+        self._chunks, self._readers = chunks, readers
+        self._ready: deque[Chunk | BaseException | None] = deque()
+        self._changed, self._reading, self._ended = threading.Condition(), False, False
+
+    def __iter__(self) -> Iterator[Chunk]:
+        while True:
+            with self._changed:
+                self._read_on()
+                while not self._ready:
+                    self._changed.wait()
+                found = self._ready.popleft()
+                self._read_on()
+            if found is None:
+                return
+            if isinstance(found, BaseException):
+                raise found
+            yield found
+
+    def _read_on(self) -> None:
+        if self._reading or self._ended or len(self._ready) >= AHEAD:
+            return
+        try:
+            self._readers.submit(self._read)
+            self._reading = True
+        except RuntimeError:  # nobody asks for more: the readers are being let go
+            self._ended = True
+
+    def _read(self) -> None:
+        found: Chunk | BaseException | None
+        try:
+            found = next(self._chunks, None)
+        except BaseException as error:
+            found = error
+        with self._changed:
+            self._ready.append(found)
+            self._reading, self._ended = False, not isinstance(found, Chunk)
+            self._read_on()
+            self._changed.notify()
 
 
-def _sliced(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+def _sliced(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
     """Chunks in smaller pieces.
 
     A slice shares the chunk's memory. `first_row` goes on counting, for messages.

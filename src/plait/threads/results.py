@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from plait import order
 from plait.core import keys
-from plait.core.machine.line import address
+from plait.core.machine.line import address, pages
 from plait.core.rows import SEQ, SOURCE, TS, Payload
 from plait.encodings import as_array
 from plait.errors import DataError
@@ -64,7 +64,7 @@ class Gatherer:
             w.words[o.ALONE + side] not in (0, 1) for w in workers for side in (0, 1)
         ):
             self._every = 1  # what several workers must say they say at one place of the order
-        self._dest = np.zeros((o.E_WORDS, MOST), np.int64)
+        self._dest = pages((o.E_WORDS, MOST))
         self._seen = np.zeros(gather.SEEN, np.int64)
         self._workers = np.array([address(w.words) for w in workers], np.int64)
         self._samples = np.zeros((len(workers) * o.SAMPLE_ROOM, o.S_WORDS), np.int64)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from plait.core.machine.line import pages
 from plait.core.metrics import (
     BYTES,
     MILLISECONDS,
@@ -210,7 +211,7 @@ class Latency:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         # Frontiers in order and when each was reached, the last _PAST of them: arrays, since they are searched often.
-        self._frontiers, self._times = np.zeros(2 * _PAST, np.int64), np.zeros(2 * _PAST, np.int64)
+        self._frontiers, self._times = pages(2 * _PAST), pages(2 * _PAST)
         self._reached = 0
         self._push: list[np.ndarray] = []
         self._ready: list[np.ndarray] = []

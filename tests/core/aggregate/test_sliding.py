@@ -57,7 +57,7 @@ def low_limits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 def judged(window: tuple[str, str], by: tuple[str, ...]) -> tuple[pa.Table, plait.Query, pa.Table]:
     """Tuples, a query, and the reference's windows: the same for either limit."""
     # Of the last a tuple is in 71 windows: fewer tuples will do.
-    table = tuples(300 if window == WINDOWS[-1] else 600, WINDOWS.index(window))
+    table = tuples(200 if window == WINDOWS[-1] else 400, WINDOWS.index(window))
     query = plait.aggregate(STREAM, size=window[0], advance=window[1], by=list(by), compute=COMPUTE)
     return table, query, query.reference({"s": table})
 

@@ -69,7 +69,7 @@ def outcome(query: plait.Query, table: pa.Table, seed: int, **options: Any) -> p
 @pytest.mark.parametrize("window", [("300us", "70us"), ("50us", "200us"), (10, 3)])
 @pytest.mark.parametrize("by", [["k"], ["t", "k"]])
 def test_sources_pushed_by_threads_of_their_own(window: tuple[Any, Any], by: list[str]) -> None:
-    table = stream(1500, seed=11)
+    table = stream(900, seed=11)
     query = plait.aggregate(STREAM, size=window[0], advance=window[1], by=by, compute=COMPUTE)
     expected = query.reference({"s": table}, keys=True)
     for seed, design in enumerate(DESIGNS):
@@ -79,7 +79,7 @@ def test_sources_pushed_by_threads_of_their_own(window: tuple[Any, Any], by: lis
 @pytest.mark.parametrize("window", [("300us", "70us"), ("50us", "200us"), ("64us", "64us")])
 @pytest.mark.parametrize("by", [[], ["k"], ["t", "k"], ["x"]])
 def test_windows_updated_by_the_threads_that_push(window: tuple[str, str], by: list[str]) -> None:
-    table = stream(3000, seed=12)
+    table = stream(1500, seed=12)
     query = plait.aggregate(STREAM, size=window[0], advance=window[1], by=by, compute=MERGING)
     expected = query.reference({"s": table}, keys=True)
     for seed, strategy in enumerate(("wiml", "wiml", "wiml_shared", "wiml_shared")):

@@ -27,8 +27,8 @@ Strings = Callable[[Expr], Any]
 class Texts:
     """Expressions over one set of rows, those of text among them.
 
-    `strings` gives the Arrow column of an expression that is a column of text or bytes, `known` the arrays of all columns. What
-    is computed on the way is added to `known`. `rows` is how many rows there are.
+    `strings` gives the Arrow column of an expression whose text or bytes are there already, None of others; `known` has the
+    arrays of all columns. What is computed on the way is added to `known`. `rows` is how many rows there are.
     """
 
     def __init__(self, strings: Strings, known: dict[Expr, Array], interner: Interner, rows: int) -> None:
@@ -46,6 +46,8 @@ class Texts:
 
     def text(self, expr: Expr) -> pa.Array:
         """What an expression says, as Arrow has it: text, bytes, or the result of a function of text."""
+        if (given := self.strings(expr)) is not None:
+            return widened(given)
         match expr:
             case Literal(value):
                 return pa.repeat(pa.scalar(value, pa.large_binary() if isinstance(value, bytes) else _WIDE), self.rows)
@@ -56,7 +58,7 @@ class Texts:
             case Case(branches, otherwise):
                 return self._chosen([(truth(self.value(c)), self.text(v)) for c, v in branches], self.text(otherwise))
             case _:
-                return widened(self.strings(expr))
+                raise AssertionError(f"{expr} is no text")
 
     def _chosen(self, branches: list[tuple[np.ndarray, pa.Array]], found: pa.Array) -> pa.Array:
         """The value of the first branch whose condition is true. A NULL of no type takes that of the others."""
@@ -72,8 +74,7 @@ def of_rows(rows: pa.RecordBatch | pa.Table) -> Strings:
     """The columns of a batch."""
 
     def strings(expr: Expr) -> Any:
-        assert isinstance(expr, Column), expr
-        return rows.column(expr.name)
+        return rows.column(expr.name) if isinstance(expr, Column) else None
 
     return strings
 

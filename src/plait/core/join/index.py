@@ -190,6 +190,10 @@ def ranges_of(dimensions: tuple[Band, ...], rows: EncodedRows, side: int) -> np.
     return ranges
 
 
+#: A range that holds one row in so many is looked for where rows lie densest.
+_DENSE_PART = 16
+
+
 def grid_shape(
     dimensions: tuple[Band, ...], keyed: bool, coords: np.ndarray, capacity: int
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -200,15 +204,16 @@ def grid_shape(
 
     Example: a band of +-10 has boxes 10 wide, and a probe's range of 20 lies in three of them. If 4 million rows are
     spread over 100 units, the finest box that is worth it is 100 / (4 * 2000) wide with two dimensions, far below 10,
-    and 10 stays.
+    and 10 stays. What is worth it is said by where rows lie densest (`dense_spread`): with a few far away, wide boxes would
+    hold all the others.
     """
     bits = _power(capacity).bit_length() - 1
     inverse = np.ones(2)
     boxes = [1.0, 1.0]
     for at, band in enumerate(dimensions):
         values = coords[:, at]
-        spread = float(values.max() - values.min()) if len(values) else 0.0
-        finest = spread / (4.0 * max(1.0, float(len(values))) ** (1.0 / len(dimensions)))
+        spread = _spread(values)
+        finest = dense_spread(values) / (4.0 * max(1.0, float(len(values))) ** (1.0 / len(dimensions)))
         # What rounding adds to a probe's range must not make it cover many boxes.
         slop = band.eps * (2 * float(np.abs(values).max(initial=0.0)) + band.weight)
         width = max((band.high - band.low) / 2, finest, slop, 1e-300)
@@ -224,6 +229,24 @@ def grid_shape(
         second = min(wanted[1], max(bits // 2, bits - wanted[0]))
         first = bits - second
     return inverse, np.array([2**first - 1, 2**second - 1, second, 2**bits - 1, int(keyed)], np.uint64)
+
+
+def dense_spread(values: np.ndarray) -> float:
+    """How far rows would spread if all lay as densely as the densest sixteenth of them does; of evenly spread ones their spread.
+
+    Of many rows some thousands are looked at. Example: nine rows in ten lie in [0, 1], the others reach up to 1,000. The
+    narrowest range that has a sixteenth of all is about 0.07 wide, so this gives about 1.1.
+    """
+    if len(values) < _DENSE_PART**2:
+        return _spread(values)
+    some = np.sort(values[:: max(1, len(values) // 4096)])
+    part = len(some) // _DENSE_PART
+    with np.errstate(over="ignore"):
+        return min(_spread(some), _DENSE_PART * float((some[part:] - some[:-part]).min()))
+
+
+def _spread(values: np.ndarray) -> float:
+    return float(values.max()) - float(values.min()) if len(values) else 0.0
 
 
 class GridIndex(_Chained):

@@ -19,6 +19,7 @@ from plait.encodings import as_array, one_piece
 from plait.query.bind import Bound
 from plait.query.identical import KEY
 from plait.query.join import Asof
+from plait.query.row_by_row import reads
 from plait.schema import is_text, taken
 from plait.threads.bounded.intake import Rows
 from plait.threads.dag import carried
@@ -36,10 +37,21 @@ class Shown:
         self._bound, self._intakes, self._keys = bound, intakes, keys
         self._waits = isinstance(bound.node, Asof) and bound.node.waits
         own = [pa.field(KEY, pa.binary())] if keys else []
-        self._plain = pa.schema([*bound.made, *own])
         self.schema = pa.schema([*bound.schema, *own])
-        self._alike = {} if keys else _alike(bound)
-        self._wanted = [at for at in range(len(bound.inputs[1].schema)) if at not in self._alike]
+        # Columns that no step reads are not made. Keys are made of rows as they came, so with keys all of them are.
+        fields = list(bound.made)
+        read = set(range(len(fields)))
+        if bound.steps and not keys:
+            names = reads(bound.steps, bound.schema.names, bound.made)
+            read = {0, *(at for at, field in enumerate(fields) if field.name in names)}
+        lefts = len(bound.inputs[0].schema)
+        self._lefts = [at for at in range(lefts) if 1 + at in read]
+        self._rights = [at for at in range(len(bound.inputs[1].schema)) if 1 + lefts + at in read]
+        self._plain = pa.schema([*(field for at, field in enumerate(fields) if at in read), *own])
+        # Of right columns that are to be made, those that equal a left one that is made, too: by place, which that is.
+        alike = {} if keys else _alike(bound)
+        self._alike = {at: self._lefts.index(alike[at]) for at in self._rights if alike.get(at) in self._lefts}
+        self._taken = [at for at in self._rights if at not in self._alike]
 
     def batches(self, ts: np.ndarray | None, sides: tuple[Rows, Rows], places: tuple[np.ndarray | slice, np.ndarray],
                 by_left: np.ndarray | None = None) -> Iterator[pa.RecordBatch]:  # fmt: skip
@@ -59,26 +71,27 @@ class Shown:
                 yield made
 
     def _left(self, rows: Rows, places: np.ndarray | slice) -> pa.Table:
+        table = rows.table if self._keys else rows.table.select(self._lefts)
         if isinstance(places, slice):
-            return rows.table.slice(places.start, places.stop - places.start)
-        return taken(rows.table, places)
+            return table.slice(places.start, places.stop - places.start)
+        return taken(table, places)
 
     def _right(self, rows: Rows, places: np.ndarray, missing: np.ndarray) -> pa.Table | None:
         """None if there is no row at all. Columns whose values are the left row's are not taken."""
         if missing.all():
             return None
-        table = rows.table.select(self._wanted) if self._alike else rows.table
+        table = rows.table if self._keys else rows.table.select(self._taken)
         return taken(table, places) if not missing.any() else taken_or_null(table, places, missing)
 
     def _batch(
         self, ts: np.ndarray, rows: tuple[pa.Table, pa.Table | None], missing: np.ndarray, by_left: np.ndarray | None
     ) -> pa.RecordBatch:
-        left, fields = self._bound.inputs[0].schema, list(self._bound.made)
+        lefts, fields = len(self._lefts), list(self._plain)
         arrays: list[Any] = [
-            _plain(c, f.type) for c, f in zip([pa.array(ts), *rows[0].columns[: len(left)]], fields, strict=False)
+            _plain(c, f.type) for c, f in zip([pa.array(ts), *rows[0].columns[:lefts]], fields, strict=False)
         ]
         found = iter(() if rows[1] is None else rows[1].columns)
-        for at, field in enumerate(fields[1 + len(left) :]):
+        for at, field in zip(self._rights, fields[1 + lefts :], strict=False):
             if rows[1] is None:
                 arrays.append(pa.nulls(len(ts), field.type))
             elif at in self._alike:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from plait.core.machine.line import address
+from plait.core.machine.line import address, pages
 from plait.threads import words as shared
 from plait.threads.parts import Converts, Encodes
 
@@ -50,9 +50,9 @@ class Arena:
 
     def __init__(self, size: int, side: int, encoder: Encodes) -> None:
         self.side, self.size, self.written = side, size, False
-        self.fixed = [np.zeros(size, np.int64) for _ in range(3)] if encoder.has_node else []
+        self.fixed = [pages(size) for _ in range(3)] if encoder.has_node else []
         self.usable = np.empty(size, np.uint8)
-        self.columns = {name: np.zeros(size, kind) for name, kind in encoder.columns(side)}
+        self.columns = {name: pages(size, kind) for name, kind in encoder.columns(side)}
 
     def name_in(self, row: np.ndarray) -> None:
         for at, array in enumerate(self.fixed):
@@ -63,7 +63,7 @@ class Arena:
 
     def convert(self, after: list[tuple[str, Any]], encoder: Converts) -> None:
         if not self.written:
-            self.columns = {name: np.zeros(self.size, kind) for name, kind in after}
+            self.columns = {name: pages(self.size, kind) for name, kind in after}
             return
         old, self.columns = self.columns, {}
         for column in after:

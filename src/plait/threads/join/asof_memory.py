@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from plait.core.machine.line import address
+from plait.core.machine.line import address, pages
 from plait.query.join import DIRECTIONS, Asof
 from plait.threads.join.loop import words as o
 
@@ -73,10 +73,10 @@ class AsofMemory:
         b[RIGHT_FIRST], b[BY_VALUE] = right_first(node), by_value
         # The last one may be the left tuple itself; or, looking both ways, one of its own ts that is not wanted.
         b[KEEPS_OTHER] = b[RIGHT_FIRST] and (node.one_stream or not node.exact)
-        self.table = np.zeros((FIRST_CODES, T_WORDS), np.int64)
+        self.table = pages((FIRST_CODES, T_WORDS))
         waiting = FIRST_WAITING if node.waits else 1
-        self.ring = np.zeros((waiting, R_WORDS), np.int64)
-        self.heap = np.zeros(waiting, np.int64)
+        self.ring = pages((waiting, R_WORDS))
+        self.heap = pages(waiting)
         self._name()
 
     def _name(self) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 from plait.core.join.index import grid_shape
 from plait.core.join.reach import Reach
 from plait.core.kernels import chains
-from plait.core.machine.line import LINE, address, lines
+from plait.core.machine.line import LINE, address, lines, pages
 from plait.core.metrics import Counts
 from plait.order import BEFORE_ALL
 from plait.query.join import HOWS
@@ -84,14 +84,14 @@ class Segment:
     def _allocate(self, cap: int) -> None:
         b = self.block
         b[seg.CAP], b[seg.MASK] = cap, cap - 1
-        self.arrays = {name: np.zeros(cap, np.int64) for name in ("ts", "id", "ref")}
+        self.arrays = {name: pages(cap) for name in ("ts", "id", "ref")}
         if self.encoder.has_node:
-            self.arrays |= {"node": np.zeros((cap, 4), np.int64), "usable": np.zeros(cap, np.uint8)}
+            self.arrays |= {"node": pages((cap, 4)), "usable": np.zeros(cap, np.uint8)}
         if self.matched:
             self.arrays["matched"] = np.zeros((self.sharers, cap), np.uint8)
         if self.parted:
-            self.arrays["word"] = np.zeros(cap, np.int64)
-        self.columns = {name: np.zeros(2 * cap, kind) for name, kind in self.encoder.columns(self.side)}
+            self.arrays["word"] = pages(cap)
+        self.columns = {name: pages(2 * cap, kind) for name, kind in self.encoder.columns(self.side)}
         self._name()
 
     def _name(self) -> None:
@@ -212,15 +212,15 @@ class Worker:
         self.number, self.encoder, self.most, self.asof = number, encoder, most, asof
         self.words = w = lines(o.WORDS)
         self.block = np.zeros(256, np.int64)
-        self.batch = np.zeros((o.B_ROWS, most), np.int64)
-        self.probes = tuple(np.zeros((o.P_ROWS, most), np.int64) for _ in range(2))
+        self.batch = pages((o.B_ROWS, most))
+        self.probes = tuple(pages((o.P_ROWS, most)) for _ in range(2))
         self.usable = tuple(np.zeros(most, np.uint8) for _ in range(2))
-        self.pairs = np.zeros((4, 1 << 15), np.int64)
+        self.pairs = pages((4, 1 << 15))
         self.over = np.zeros(most, np.uint8)
-        self.ranges = np.zeros((most, 4))
+        self.ranges = pages((most, 4), np.float64)
         self.walk = np.zeros((3, max(BLOCK * BOXES, 4096)), np.int64)
         self.tally = np.zeros(8, np.int64)
-        self.out = np.zeros((results, o.E_WORDS), np.int64)
+        self.out = pages((results, o.E_WORDS))
         self.columns: list[dict[str, np.ndarray]] = [{}, {}]
         self.bands = encoder.bands()
         w[o.SEAT], w[o.MOST], w[o.ARENA_MASK] = number, most, arena_mask
@@ -241,7 +241,7 @@ class Worker:
             w[o.NOTED + side] = int(side in HOWS[how].whole)
             w[o.ALONE + side] = len(plan.seats) // seat.probe_every[side] if side in HOWS[how].alone else 0
             w[o.LIVE_TS + side] = BEFORE_ALL
-        self.samples = np.zeros((o.SAMPLE_ROOM, o.S_WORDS), np.int64)
+        self.samples = pages((o.SAMPLE_ROOM, o.S_WORDS))
         w[o.SAMPLES], w[o.STORES_ONLY], w[o.MARKED] = address(self.samples), int(not seat.compares), -1
         for word in (o.FRONTIER, o.LAST_TS, o.DONE_TS):
             w[word] = BEFORE_ALL
@@ -346,14 +346,14 @@ class Merger:
 
     def __init__(self, inputs: list[Worker | Merger], precision: Precision, block: int, results: int) -> None:
         self.words = w = lines(o.WORDS)
-        self.out = np.zeros((results, o.E_WORDS), np.int64)
+        self.out = pages((results, o.E_WORDS))
         w[o.OUT], w[o.OUT_MASK] = address(self.out), results - 1
         for word in (o.FRONTIER, o.DONE_TS, o.LIVE_TS, o.LIVE_TS + 1, gather.DUE_LIVE, gather.DUE_LIVE + 1):
             w[word] = BEFORE_ALL
         self.rings = np.array([address(each.words) for each in inputs], np.int64)
         self._precision, self._block = precision, block
         self._taken, self._known = np.zeros(len(inputs), np.int64), np.zeros((3, len(inputs)), np.int64)
-        self._dest, self._seen = np.zeros((o.E_WORDS, min(results, MERGED)), np.int64), np.zeros(gather.SEEN, np.int64)
+        self._dest, self._seen = pages((o.E_WORDS, min(results, MERGED))), np.zeros(gather.SEEN, np.int64)
 
     def arguments(self, control: np.ndarray) -> tuple[Any, ...]:
         """What `gather.work_merger` takes, in its order."""
@@ -369,7 +369,7 @@ class Feed:
     """
 
     def __init__(self, readers: int, size: int, rows: int = 4) -> None:
-        self.data = np.zeros((rows, size), np.int64)
+        self.data = pages((rows, size))
         self.block = lines(feed.words(readers))
         self.block[feed.MASK], self.block[feed.READERS] = size - 1, readers
         self.block[feed.DATA] = address(self.data)
@@ -411,7 +411,7 @@ class Emitter:
         (m, n), size = plan.layout, max(64, 2 << max(most - 1, 1).bit_length())
         self.table = np.zeros((grid.MARKS, slots + 1), np.int64)
         self.words = w = lines(o.WORDS)
-        self.batch = np.zeros((o.B_ROWS, most), np.int64)
+        self.batch = pages((o.B_ROWS, most))
         self.workers = np.array([address(worker.words) for worker in workers], np.int64)
         w[o.SEAT], w[o.MOST], w[o.CREW], w[o.LAST_SLOT] = len(workers), most, len(workers), -1
         w[o.STORE_EVERY], w[o.STORE_EVERY + 1] = m, n
