@@ -9,6 +9,8 @@ cores. Bytewax streams, with its own sliding windows; it is given a tenth of the
 - `wiml_vs_mq_k_oi_20`, `tuml_sc_vs_mq_k_os_20`: two of the paper's twelve queries, at 20 inputs (`aggregate_queries` has all).
   The columns `input_ns` and `output_ns` are what the paper's figures 8 and 10 are about: where a machine has too few cores to
   show a ratio, they show why.
+- `tuml_sc_push128_20_sources_vs_1`, `wiml_push128_20_sources_vs_1`: processor time of a push of 128 rows where one thread pushes
+  twenty sources in turn, over what it is with one source (`aggregate_pushes`, with pushes of 16 and 4,096 rows beside it).
 - `tuml_t_gate_input_vs_ring`, `tuml_t_gate_output_vs_ring`: TuML-SC on the paper's T-Gate, the product's skip list, into which
   threads that push sort; over the ring, which the output thread merges. Processor time of either side, k-OS, 20 inputs.
 
@@ -29,8 +31,8 @@ import pyarrow as pa
 
 import plait
 from plait.errors import RunError
+from plait_bench import aggregate_pushes, multi_queues
 from plait_bench import aggregate_queries as paper
-from plait_bench import multi_queues
 from plait_bench.aggregate_runs import on_threads as pushed
 from plait_bench.join_peers import missing
 from plait_bench.machine import machine
@@ -156,6 +158,9 @@ def run(quick: bool = False) -> dict[str, Any]:
     ratios = {"threads_vs_duckdb": best / last["duckdb"]} if "duckdb" in last else {}
     ratios["wiml_vs_mq_k_oi_20"] = paper.ratio(rows, "K-OI", 20, "wiml")
     ratios["tuml_sc_vs_mq_k_os_20"] = paper.ratio(rows, "K-OS", 20, "tuml_sc")
+    pushed = aggregate_pushes.pushes(quick)
+    rows += pushed
+    ratios |= aggregate_pushes.ratios(pushed)
     ratios |= {f"tuml_t_gate_{stage}_vs_ring": moved for stage, moved in paper.shift(rows, "k-OS", 20).items()}
     return {"bench": "aggregate", "machine": about, "rows": rows, "ratios": ratios}
 

@@ -35,10 +35,12 @@ class Outcome:
     `tuples` were pushed then, in `seconds`, to the last result. `input_ns` and `output_ns`: processor time a tuple, of the
     threads that push, and of those that update and give out; of the latter `updater_ns` is the busiest one that updates, and
     `reader_ns` the one that reads results. `late_s`: how far the last piece was behind its rate when it was pushed, and
-    `late_p50_ms` the median of all pieces; 0 without a rate. `table` is all of the run's results.
+    `late_p50_ms` the median of all pieces; 0 without a rate. `table` is all of the run's results, `results` how many; the
+    table is empty if they were not to be kept.
     """
 
     table: pa.Table
+    results: int
     seconds: float
     tuples: int
     input_ns: float
@@ -80,6 +82,7 @@ def on_threads(
     crew: int | None = None,
     warm: float = 0.0,
     rate: float | None = None,
+    keep: bool = True,
     **options: Any,
 ) -> Outcome:
     """Push all sources, `piece` rows at a time, while results are read.
@@ -91,6 +94,8 @@ def on_threads(
         crew: Threads that push. None: a thread a source, as far as there are cores.
         warm: Part of the pieces that are pushed before anything is measured, at most all but one.
         rate: Tuples a second of all sources together, from then on. None: flat out.
+        keep: Keep the results, as `table`. Without it a batch is dropped once it was read, as who reads a stream does: else
+            every run takes a hundred megabytes of new memory, and measures how the system zeroes them.
         **options: Those of `on_threads`.
 
     Returns:
@@ -109,7 +114,7 @@ def on_threads(
     with query.on_threads(schemas={stream: sources[0].schema}, pending=max(pending, 1), **options) as run:
         made.start(run, stream)
         try:
-            batches = list(run.results())
+            batches, results = _read(run, keep)
         except PlaitError:
             made.join()
             raise
@@ -120,10 +125,19 @@ def on_threads(
         reader = time.thread_time_ns() - made.read_ns
         table = pa.Table.from_batches(batches, run.schema)
     return Outcome(
-        table, seconds, tuples, sum(made.busy) / tuples, (sum(updaters) + reader) / tuples, max(updaters) / tuples,
+        table, results, seconds, tuples, sum(made.busy) / tuples, (sum(updaters) + reader) / tuples, max(updaters) / tuples,
         reader / tuples, stats.latency_from_push_ms, stats.latency_from_ready_ms, max(late[-1] for late in made.late),
         1e3 * float(np.median(np.concatenate(made.late))),
     )  # fmt: skip
+
+
+def _read(run: Any, keep: bool) -> tuple[list[pa.RecordBatch], int]:
+    batches, results = [], 0
+    for batch in run.results():
+        results += batch.num_rows
+        if keep:
+            batches.append(batch)
+    return batches, results
 
 
 class _Pushing:

@@ -218,6 +218,7 @@ def put_plain(g, slot, ts, seq, ref, low, high):
     if code < 0:
         return code
     s = source_at(slot)
+    before = load_acquire(g, s + PROGRESS)
     added = 0
     while low + added < high:
         code = room(g, slot, g[STORE_AT] + slot * g[RING] * NODE_WORDS, NODE_WORDS)
@@ -242,7 +243,7 @@ def put_plain(g, slot, ts, seq, ref, low, high):
         store_release(g, s + TAIL, tail + 1)
         store_release(g, s + PROGRESS, ts[low + added])
         added += 1
-    leave_source(g, slot, added > 0)
+    leave_source(g, slot, before if added > 0 else AFTER_ALL)
     return added if added > 0 else code
 
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plait.errors import LateError
+from plait_bench import aggregate_pushes
 from plait_bench import aggregate_queries as paper
 from plait_bench import aggregate_studies as studies
 from plait_bench.aggregate_runs import cut, on_threads
@@ -72,3 +73,20 @@ def test_a_push_that_fails_is_what_is_told():
     broken = bad.set_column(0, "ts", bad.column(0).take(pa.array(np.arange(bad.num_rows)[::-1])))
     with pytest.raises(LateError):
         on_threads(query, [good, broken], piece=20, strategy="wiml")
+
+
+def test_what_a_push_costs():
+    rows = aggregate_pushes.pushes(quick=True, designs=("wiml",))
+    assert [(row["rows_a_push"], row["inputs"]) for row in rows] == [
+        (size, sources) for size, _ in aggregate_pushes.ROWS for sources in aggregate_pushes.SOURCES
+    ]
+    assert all(row["push_us"] > 0 and row["process_us"] > 0 for row in rows)
+    assert list(aggregate_pushes.ratios(rows)) == ["wiml_push128_20_sources_vs_1"]
+
+
+def test_results_that_are_dropped_are_counted():
+    query = paper.QUERIES["k-OI"]
+    data = paper.sources(query.data, 2, 2_000, 60)
+    kept, dropped = (paper.once(query, data, "wiml", keep=keep) for keep in (True, False))
+    assert kept.table.num_rows == kept.results == dropped.results
+    assert dropped.table.num_rows == 0

@@ -577,4 +577,6 @@ def test_choices_and_functions_of_text(tmp_path: Path) -> None:
     ]
     wrong = CHOICES.replace("lower(item)", "lower(price)")
     (tmp_path / "w.toml").write_text(wrong)
-    assert "The column 'item' holds `lower` of int64" in command("run", tmp_path / "w.toml", "--engine", "threads").stderr
+    assert (
+        "The column 'item' holds `lower` of int64" in command("run", tmp_path / "w.toml", "--engine", "threads").stderr
+    )

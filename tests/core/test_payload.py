@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from plait.core import rows as core_rows
 from plait.core.rows import EXTRA, Payload
 
 KINDS: dict[str, Any] = {
@@ -55,3 +56,16 @@ def test_rows_come_back_as_they_were(seed: int, sparse: bool) -> None:
         assert payload.take(refs).combine_chunks().equals(expected.combine_chunks())
         assert payload.take(refs, extra=False).combine_chunks().equals(expected.select(schema.names).combine_chunks())
         assert payload.take(refs[:0]).num_rows == 0
+
+
+def test_some_columns_alone():
+    """Nothing travels along, and compiled code is told where the columns lie in the batch that it reads."""
+    schema = pa.schema([("a", pa.int64()), ("t", pa.string()), ("b", pa.int32())])
+    kept = Payload(schema, only=["t"])
+    first = kept.append(
+        pa.record_batch([[1, 2], ["x", "yz"], [3, 4]], schema=schema), np.array([5, 6]), 0, np.array([1, 2]), 7, 0
+    )
+    assert kept.take(np.array([first + 1, first]), extra=False).to_pylist() == [{"t": "yz"}, {"t": "x"}]
+    assert kept.all_rings
+    assert kept._rows._rings_in_words()[:, core_rows.KEEP_COLUMN].tolist() == [1]
+    assert kept.pushed_ns(np.array([first])).tolist() == [7]

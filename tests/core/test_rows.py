@@ -11,6 +11,7 @@ import pytest
 
 from plait.core import rows as core_rows
 from plait.core.rows import KeptRows, NumberedRows
+from plait.errors import DataError
 
 SCHEMA = pa.schema([("n", pa.int64()), ("s", pa.string()), ("v", pa.string_view()), ("l", pa.list_(pa.int8()))])
 
@@ -110,3 +111,26 @@ def test_rows_that_are_named_one_by_one(seed: int, monkeypatch: pytest.MonkeyPat
 def test_it_takes_as_many_dead_rows_as_live_ones_and_a_few() -> None:
     assert not core_rows.crowded(2 * 100 + 7, 100, few=7)
     assert core_rows.crowded(2 * 100 + 8, 100, few=7)
+
+
+def test_text_that_no_array_can_count_is_refused(monkeypatch):
+    held = KeptRows(pa.schema([("t", pa.string())]))
+    held.append(pa.table({"t": ["ab", "cd", None]}))
+    monkeypatch.setitem(core_rows.MOST_TEXT, 4, 3)
+    assert held.take(np.array([2, 0]), "t").to_pylist() == [None, "ab"]
+    with pytest.raises(DataError, match=r"^4 bytes of text in one batch of rows\. .*counts them up to 3.*large_string"):
+        held.take(np.array([0, 1]), "t")
+
+
+def test_text_moves_within_its_memory():
+    """Rows come and go: the array that holds their bytes is the same after it was full."""
+    held = NumberedRows(pa.schema([("t", pa.string())]), rings=True)
+    text, seen = ["x" * 50 + str(k) for k in range(1000)], set()
+    for turn in range(40):
+        first = held.next
+        held.append(pa.table({"t": text}))
+        assert held.take(np.arange(first, first + 1000)).column("t").to_pylist() == text
+        held.expire(first)
+        if turn > 10:
+            seen.add(id(held._rings["t"].data))
+    assert len(seen) == 1

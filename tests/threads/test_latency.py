@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 import plait
 from plait.core.rows import Pushes
 from plait.threads.aggregate import results as aggregate_results
+from plait.threads.aggregate.hive.tallies import HivePusher
 from plait.threads.input.push import Pusher
 from plait.threads.stats import Last, Latency
 
@@ -42,7 +43,8 @@ def noted(monkeypatch):
         push(self, intake, part, pushed_ns)
 
     monkeypatch.setattr(aggregate_results, "NOTED", 1 << 30)  # of an operator's and an aggregate's, all
-    monkeypatch.setattr(Pusher, "_pushed_at_once", lambda *_: False)  # all by one way, which is looked at here
+    for kind in (Pusher, HivePusher):
+        monkeypatch.setattr(kind, "_pushed_at_once", lambda *_: False)  # all by one way, which is looked at here
     monkeypatch.setattr(Latency, "note", noting)
     monkeypatch.setattr(Pusher, "_push", pushing)
     return results, pushes
@@ -108,8 +110,9 @@ def test_a_window_from_the_push_of_its_last_tuple(noted, options, disorder):
 def test_a_push_is_remembered_until_its_pane_is_taken(noted):
     """A frontier within a pane lets go of what lies below it, but for what the pane will still ask for."""
     results, pushes = noted
-    query = plait.aggregate(readings(), size="10s", compute={"n": plait.count()})
+    query = plait.aggregate(readings(schema={"ts": "int64", "k": "int64"}), size="10s", compute={"n": plait.count()})
     with query.on_threads(strategy="wiml") as run:
+        run._engine.together.onward = True  # as if another operator were to hear of every step
         for source, second in (("a", 1), ("a", 2), ("b", 12)):
             run.push("readings", source, {"ts": [second * SECOND], "k": [0]})
         before = run.stats().workers[0].batches

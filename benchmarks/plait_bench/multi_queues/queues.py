@@ -74,6 +74,7 @@ def add(g, slot, ts, seq, ref, low, high, progress):
     if code < 0:
         return code
     s = source_at(slot)
+    before = load_acquire(g, s + PROGRESS)
     added = 0
     while low + added < high:
         code = room(g, slot, g[STORE_AT] + slot * g[RING] * NODE_WORDS, NODE_WORDS)
@@ -95,7 +96,7 @@ def add(g, slot, ts, seq, ref, low, high, progress):
         g[s + LAST_TS] = ts[first + count - 1]
         g[s + LAST_SEQ] = seq[first + count - 1]
         store_release(g, s + PROGRESS, progress if low + added == high else ts[first + count - 1])
-    leave_source(g, slot, added > 0)
+    leave_source(g, slot, before if added > 0 else AFTER_ALL)
     return added if added > 0 or low == high else code
 
 
@@ -200,7 +201,9 @@ def add_waiting(g, slot, ts, seq, ref, low, high, progress, nanoseconds, patient
 def read_waiting(g, reader, most, ts, origin, seq, ref, nanoseconds):
     """As `read`, but sleep up to `nanoseconds` for the sources where nothing is ready."""
     number, look, event, ticket = 0, FIRST_LOOK, NO_EVENT, 0
+    known = load_acquire(g, reader_at(g, reader) + FRONTIER)
     while look != LAST_LOOK:
         number = read(g, reader, most, ts, origin, seq, ref)
-        look, event, ticket = wait(g, look, event, ticket, READY_EVENT if number == 0 else NO_EVENT, nanoseconds)
+        news = number != 0 or load_acquire(g, reader_at(g, reader) + FRONTIER) > known
+        look, event, ticket = wait(g, look, event, ticket, NO_EVENT if news else READY_EVENT, nanoseconds)
     return number

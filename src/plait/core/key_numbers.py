@@ -28,6 +28,7 @@ from plait.encodings import one_piece, recast
 from plait.schema import takeable
 
 _FIRST = 1 << 10  # numbers that there is room for, at first
+_BY_VALUE = np.empty(0, np.int64)  # no key is looked up by its value
 
 
 class ByteNumbers:
@@ -94,7 +95,7 @@ class WordNumbers:
         # Numbers that nobody has, the least one last, since the last is taken first.
         free = np.arange(self._known, self._known + n)[::-1].copy()
         found = np.empty(n, np.int64)
-        self._known += n - int(groups.look_up(asked, n, self._table, self._kept, free, n, found))
+        self._known += n - int(groups.look_up(asked, 0, n, self._table, self._kept, free, n, _BY_VALUE, found))
         if every:
             return found
         out = np.full(len(there), -1)

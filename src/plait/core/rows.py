@@ -16,7 +16,7 @@ import threading
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
@@ -26,11 +26,14 @@ import pyarrow as pa
 
 from plait.core.kernels import takes
 from plait.core.machine.line import address
-from plait.encodings import recast
+from plait.encodings import one_piece, recast
+from plait.errors import DataError
 from plait.order import AFTER_ALL
 from plait.schema import takeable
 
 _CAPACITY = 1 << 12  # rows of a ring, at first
+#: Bytes of text that an array can count, by the bytes of its offsets.
+MOST_TEXT = {4: 2**31 - 1, 8: 2**63 - 1}
 _RUN = 64  # rows that follow one another and are worth to be copied as a run
 
 
@@ -95,7 +98,9 @@ class _Ring(ABC):
     def move(self, old: np.ndarray, new: np.ndarray, capacity: int) -> None:
         """Into arrays of another size: rows at the places `old` to `new`."""
         if self.valid is not None:
-            self.valid = _moved(self.valid, old, new, capacity)
+            self.valid = _moved(
+                self.valid, old, new, capacity
+            )  # rows that come say of themselves whether they are NULL
         self._move(old, new, capacity)
 
     def in_words(self) -> list[int]:
@@ -169,7 +174,7 @@ class _Texts(_Ring):
     """Text or bytes: of each row where its bytes begin, counted from the run's first, and how many they are.
 
     Bytes lie in one array in the order they came. When it is full, those from the oldest row's on move to another of
-    twice their size, so that each is copied O(1) times.
+    twice their size, so that each is copied O(1) times. It is another one, since who takes rows reads the old one meanwhile.
     """
 
     def __init__(self, kind: pa.DataType) -> None:
@@ -177,7 +182,7 @@ class _Texts(_Ring):
         large = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
         self.offset_type = np.dtype(np.int64 if large else np.int32)
         self.begin, self.size = np.zeros(_CAPACITY, np.int64), np.zeros(_CAPACITY, np.int64)
-        self.data = np.zeros(16 * _CAPACITY, np.uint8)
+        self.data = np.empty(16 * _CAPACITY, np.uint8)
         self.counts = np.zeros(2, np.int64)  # of the array's first byte, and of the next to come
 
     @property
@@ -200,7 +205,9 @@ class _Texts(_Ring):
         if head - base + length > len(self.data):
             tail = head if oldest is None else int(self.begin[oldest])
             live = self.data[tail - base : head - base]
-            self.data = np.empty(max(16 * _CAPACITY, 2 * (len(live) + length)), np.uint8)
+            _, self.data = _room(
+                max(16 * _CAPACITY, 2 * (len(live) + length)), np.uint8
+            )  # who takes rows has the old one
             self.data[: len(live)] = live
             base = tail
         if length:
@@ -221,7 +228,14 @@ class _Texts(_Ring):
 
         def take(places: np.ndarray) -> list[pa.Buffer]:
             offsets, ends = _room(len(places) + 1, offset_type)
-            buffer, out = _room(takes.take_ends(sizes, places, ends), np.dtype(np.uint8))
+            total = takes.take_ends(sizes, places, ends)
+            if total > (most := MOST_TEXT[offset_type.itemsize]):
+                raise DataError(
+                    f"{total} bytes of text in one batch of rows",
+                    why=f"Arrow's {self.kind} counts them up to {most}",
+                    do="Give the column the type large_string (or large_binary)",
+                )
+            buffer, out = _room(total, np.dtype(np.uint8))
             takes.take_texts(data, first, begins, places, ends, out)
             return [offsets, buffer]
 
@@ -242,8 +256,8 @@ def _room(n: int, kind: Any) -> tuple[pa.Buffer, np.ndarray]:
 
 
 def _moved(column: np.ndarray, old: np.ndarray, new: np.ndarray, capacity: int) -> np.ndarray:
-    """Places that nobody fills are ones: for `valid` that means no NULL."""
-    made = np.ones(capacity, column.dtype)
+    """What lies at the places `old`, at `new` ones of another array. What lies at the rest is written before it is read."""
+    made = np.empty(capacity, column.dtype)
     made[new] = column[old]
     return made
 
@@ -300,13 +314,17 @@ class NumberedRows:
             taking a few rows costs a few microseconds however many there are. Only whole stretches of rows can go then
     merged  neighbouring batches are merged up to so many rows: tuple by tuple there would be a batch a row. A merged batch
             goes as a whole
+    given   where each column lies in a batch that compiled code reads (`put`); None: where the schema has it
 
     `next` only grows. Taking a row that has been let go is the caller's error, and is not seen: in a ring another row may
     stand in its place. tests/core/test_rows.py holds it against a plain list.
     """
 
-    def __init__(self, schema: pa.Schema, *, rings: bool = False, merged: int = 0) -> None:
+    def __init__(
+        self, schema: pa.Schema, *, rings: bool = False, merged: int = 0, given: Mapping[str, int] | None = None
+    ) -> None:
         self.schema = schema
+        self._given = given or {name: k for k, name in enumerate(schema.names)}
         kept = [pa.field(f.name, takeable(f.type)) for f in schema]
         found = {f.name: _ring(f.type) if rings else None for f in kept}
         self._rings = {name: ring for name, ring in found.items() if ring is not None}
@@ -400,7 +418,7 @@ class NumberedRows:
         """A row a ring, as compiled code reads it; it holds until Python changes one."""
         table = np.array([ring.in_words() for ring in self._rings.values()], np.int64)
         for row, name in zip(table, self._rings, strict=True):
-            row[KEEP_COLUMN] = self.schema.get_field_index(name)
+            row[KEEP_COLUMN] = self._given[name]
             row[KEEP_WHAT] = _WITH_ROWS.get(name, row[KEEP_WHAT])
         return table
 
@@ -592,13 +610,18 @@ class Payload:
     name. tests/core/test_payload.py holds it.
 
     `_rows` keeps the columns and numbers rows from 0 on; a number is what tuples carry as `ref`. `_pushes` says when each
-    push came.
+    push came: under a lock of its own, since who asks for that must not wait until rows are copied. With `only` these columns
+    are kept, and nothing travels along.
     """
 
-    def __init__(self, schema: pa.Schema, *, sparse: bool = False) -> None:
-        self._names = schema.names
-        self._rows = NumberedRows(pa.schema([*schema, *EXTRA]), rings=not sparse, merged=MERGED)
-        self._lock = threading.Lock()
+    def __init__(self, schema: pa.Schema, *, sparse: bool = False, only: Sequence[str] | None = None) -> None:
+        self._names, self._only = schema.names if only is None else list(only), only is not None
+        fields = [schema.field(name) for name in self._names]
+        self._rows = NumberedRows(
+            pa.schema(fields if self._only else [*fields, *EXTRA]), rings=not sparse, merged=MERGED,
+            given={name: schema.get_field_index(name) for name in self._names} if self._only else None,
+        )  # fmt: skip
+        self._lock, self._told = threading.Lock(), threading.Lock()
         self._pushes = Pushes()
 
     @property
@@ -628,11 +651,13 @@ class Payload:
         of the encoder, so that codes of text are kept as long as rows that hold it. Any thread may append. Columns of
         numbers and text are copied into rings, unless `sparse`; the others are kept as they came.
         """
-        n = batch.num_rows
-        extra = [pa.array(ts), pa.repeat(pa.scalar(source, pa.int32()), n), pa.array(seq)]
+        n, columns = batch.num_rows, [batch.column(name) for name in self._names]
+        if not self._only:
+            columns += [pa.array(ts), pa.repeat(pa.scalar(source, pa.int32()), n), pa.array(seq)]
         with self._lock:
-            first = self._rows.add([*batch.columns, *extra], n, last_ts=int(ts.max()), stamp=stamp)
-            self._pushes.note(first, pushed_ns)
+            first = self._rows.add(columns, n, last_ts=int(ts.max()), stamp=stamp)
+            with self._told:
+                self._pushes.note(first, pushed_ns)
         return first
 
     def put(self, n: int, write: Write, last_ts: int, pushed_ns: int, stamp: int) -> int:
@@ -640,7 +665,8 @@ class Payload:
         with self._lock:
             first = self._rows.put(n, write, last_ts=last_ts, stamp=stamp)
             if first >= 0:
-                self._pushes.note(first, pushed_ns)
+                with self._told:
+                    self._pushes.note(first, pushed_ns)
         return first
 
     @property
@@ -651,8 +677,9 @@ class Payload:
     def expire(self, ts: int) -> None:
         """Let go of what is before `ts`, as far as rows came in one go with later ones."""
         self._rows.expire_before(ts)
-        with self._lock:
-            self._pushes.forget(self._rows.oldest)
+        oldest = self._rows.oldest
+        with self._told:
+            self._pushes.forget(oldest)
 
     def keep(self, refs: np.ndarray, before_ts: int) -> None:
         """Of what is before a ts, only these rows (ascending) are needed."""
@@ -663,7 +690,7 @@ class Payload:
 
     def pushed_ns(self, refs: np.ndarray) -> np.ndarray:
         """When the rows of these numbers were pushed."""
-        with self._lock:
+        with self._told:
             return self._pushes.of(refs)
 
     def take(self, refs: np.ndarray, *, extra: bool = True, missing: np.ndarray | None = None) -> pa.Table:
@@ -688,13 +715,17 @@ class KeptRows:
 
     First come the rows that were kept at last, by their numbers; after them those that came since, whose numbers are in a row.
 
-    `_chunks` are tables; `rows` is how many rows are held, `_needed` how many `keep` was told of last. With `rows` above
-    2 * `_needed` + FEW it is `crowded`, so the work of `keep` is paid for by the rows that came since. One thread uses
-    it.
+    Columns of numbers and of text are copied into memory of their own as they come (`_held`), so that taking some rows costs no
+    more than those rows; the others stay in Arrow, in `_chunks`. `rows` is how many rows are held, `_needed` how many `keep`
+    was told of last. With `rows` above 2 * `_needed` + FEW it is `crowded`, so the work of `keep` is paid for by the rows that
+    came since. One thread uses it.
     """
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = pa.schema([pa.field(field.name, takeable(field.type)) for field in schema])
+        self._held = {f.name: held for f in self.schema if (held := _ring(f.type)) is not None}
+        self._rest = pa.schema([f for f in self.schema if f.name not in self._held])
+        self._capacity = _CAPACITY
         self._chunks: list[pa.Table] = []
         self._numbers = np.empty(0, np.int64)  # of the rows that were kept
         self._places: np.ndarray | None = None  # where they are, by their numbers, from the first on
@@ -705,12 +736,28 @@ class KeptRows:
 
     def append(self, rows: pa.Table) -> int:
         """Keep rows; gives the number of the first."""
-        first = self.next
-        columns = [recast(rows.column(field.name), field.type) for field in self.schema]
-        self._chunks.append(pa.Table.from_arrays(columns, schema=self.schema))
-        self.next += rows.num_rows
-        self.rows += rows.num_rows
+        first, n = self.next, rows.num_rows
+        if n == 0:
+            return first
+        columns = {f.name: recast(rows.column(f.name), f.type) for f in self.schema}
+        self._put({name: one_piece(columns[name]) for name in self._held}, n)
+        if self._rest.names:
+            self._chunks.append(pa.Table.from_arrays([columns[name] for name in self._rest.names], schema=self._rest))
+        self.next += n
+        self.rows += n
         return first
+
+    def _put(self, columns: Mapping[str, pa.Array], n: int) -> None:
+        """So many rows behind those that are held."""
+        if self.rows + n > self._capacity:
+            capacity = 1 << (2 * (self.rows + n) - 1).bit_length()
+            live = np.arange(self.rows)
+            for held in self._held.values():
+                held.move(live, live, capacity)
+            self._capacity = capacity
+        places = np.arange(self.rows, self.rows + n)
+        for name, held in self._held.items():
+            held.put(places, columns[name], 0 if self.rows else None)
 
     def append_column(self, name: str, values: pa.Array) -> int:
         """Keep rows of which only one column will be asked for."""
@@ -730,6 +777,8 @@ class KeptRows:
             return pa.array([], kind)
         if pa.types.is_null(kind):
             return pa.nulls(len(refs))
+        if name in self._held:
+            return self._held[name].take(self._at(refs))
         taken = self._joined().column(name).take(pa.array(self._at(refs)))
         return taken.combine_chunks() if taken.num_chunks != 1 else taken.chunk(0)
 
@@ -738,9 +787,15 @@ class KeptRows:
 
         `refs` may name a row several times, in any order. Numbers stay what they were: accumulators need not be told.
         """
-        if self._chunks:
+        if self.rows:
             refs = self._once(refs)
-            self._chunks = [self._joined().take(pa.array(self._at(refs)))] if len(refs) else []
+            at = self._at(refs)
+            columns = {name: held.take(at) for name, held in self._held.items()}
+            if self._chunks:
+                self._chunks = [self._joined().take(pa.array(at))] if len(refs) else []
+            self.rows, self._capacity = 0, _CAPACITY
+            self._held = {name: type(held)(held.kind) for name, held in self._held.items()}
+            self._put(columns, len(refs))
             self._numbers, self._since, self._places = refs, self.next, None
             if len(refs) and self.next - int(refs[0]) <= SPARSE * len(refs):
                 self._places = np.zeros(self.next - int(refs[0]), np.int64)

@@ -172,7 +172,7 @@ class Dag:
         self._plain = steps[0].options  # of what nobody wrote: a stream's rows that are changed on their way (`union`)
         self._keyed = any(step.options.keys for step in steps)
         self._through: dict[str, str] = {}
-        self.together = Together(Front() if len(self._readers_of(bound, set())) > 1 else None)
+        self.together = Together(Front() if len(self._readers_of(bound, set())) > 1 else None, onward=True)
         self.engines: dict[str, Engine] = {}  # inputs before users
         self._inlets: dict[str, list[Edge]] = {}
         self._turn = threading.Lock()

@@ -22,6 +22,7 @@ from plait.connectors.contract import Chunk, Feed, SourceName
 from plait.order import BEFORE_ALL
 from plait.query.base import Query, leaves
 from plait.query.bind import bind
+from plait.threads.life.guard import guarded
 from plait.threads.run import Run, start
 
 #: Rows pushed at a time: not many, since a lane's rows wait until the slowest source has caught up; nor few, since a push costs
@@ -217,17 +218,18 @@ class _Ahead:
     """The chunks of a lane, of which others read the next ones while one is used. Nothing is read before the first is asked for.
 
     One thread reads a lane at a time: who has read a chunk has the next one read as long as fewer than AHEAD wait. `_ready`: what
-    was read, in order, an error in its place; None is the end. All of it is changed under `_changed`.
+    was read, in order, an error in its place; None is the end. All of it is changed under `_guard`.
     """
 
     def __init__(self, chunks: Iterator[Chunk], readers: ThreadPoolExecutor) -> None:
         self._chunks, self._readers = chunks, readers
         self._ready: deque[Chunk | BaseException | None] = deque()
-        self._changed, self._reading, self._ended = threading.Condition(), False, False
+        self._guard, self._changed = guarded()
+        self._reading, self._ended = False, False
 
     def __iter__(self) -> Iterator[Chunk]:
         while True:
-            with self._changed:
+            with self._guard:
                 self._read_on()
                 while not self._ready:
                     self._changed.wait()
@@ -254,7 +256,7 @@ class _Ahead:
             found = next(self._chunks, None)
         except BaseException as error:
             found = error
-        with self._changed:
+        with self._guard:
             self._ready.append(found)
             self._reading, self._ended = False, not isinstance(found, Chunk)
             self._read_on()

@@ -306,11 +306,13 @@ class Last:
 
     def pushed_ns(self, ts: np.ndarray) -> np.ndarray:
         """For rows of these ts, ascending."""
-        at = np.searchsorted(self._ts, ts, "right") - 1
-        steps = np.flatnonzero(np.diff(at, prepend=-2))  # rows of one window have one ts
-        found, known = np.full(len(steps), self._before), at[steps] >= 0
+        if len(ts) == 0:
+            return _NONE
+        steps = np.append(0, np.flatnonzero(ts[1:] != ts[:-1]) + 1)  # rows of one window have one ts
+        at = np.searchsorted(self._ts, ts[steps], "right") - 1
+        found, known = np.full(len(steps), self._before), at >= 0
         if known.any():
-            found[known] = self._when(at[steps[known]])
+            found[known] = self._when(at[known])
         return np.repeat(found, np.diff(steps, append=len(ts)))
 
     def moved_on(self) -> None:

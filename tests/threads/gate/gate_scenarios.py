@@ -77,6 +77,11 @@ class TwinGate:
         while (yield from self.read(reader, most, wait=True)) != codes.DONE:
             pass
 
+    def until_read(self, reader: int, number: int) -> Steps:
+        """Read so many tuples, sleeping where nothing is ready."""
+        while number > 0:
+            number -= len((yield from self.read(reader, wait=True)))
+
     def until(self, reader: int, state: int) -> Steps:
         """Sleep until this reader has been announced, or removed."""
         words = self.g.words if self.case.races else self.g

@@ -312,6 +312,9 @@ MUTANTS = {
     "P1: a switch that was passed early is taken for a tuple": (
         "epochs", "> e[s + PASSED] or e[s + EARLY] != 0", "> e[s + PASSED]", "provision",
     ),
+    "nobody hears of a switch at a frontier that stands still": (
+        "epochs", "    wake_readers(g)\n    return 0\n", "    return 0\n", "quiet",
+    ),
     "a thread that is parked is not woken for a share": (
         "epochs", "            wake_readers(g)\n        wake_parked(e, to)\n", "            wake_readers(g)\n", "provision",
     ),

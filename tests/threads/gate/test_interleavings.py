@@ -71,6 +71,15 @@ def idle_ahead(gate: TwinGate):
     ]
 
 
+def both_promise(gate: TwinGate):
+    # The reader sleeps until both have moved on: who moves last wakes it, and at one ts neither may leave it to the other.
+    return [
+        sequence(gate.heartbeat(0, 2), gate.heartbeat(0, 3)),
+        sequence(gate.heartbeat(1, 2), gate.add(1, (2, 0), progress=3)),
+        sequence(gate.until_read(0, 1)),
+    ]
+
+
 def source_comes(gate: TwinGate):
     return [
         sequence(gate.add(0, (1, 0), (4, 1)), gate.end(0)),
@@ -212,6 +221,7 @@ CASES = {
     "wrap_tight": (wrap_around, {"origins": [0], **TIGHT}, 2),
     "wrap_two": (wrap_two, {"origins": [0, 1], **TINY}, 0),
     "idle_ahead": (idle_ahead, {"origins": [0, 1], **TINY}, 0),
+    "both_promise": (both_promise, {"origins": [0, 1]}, 2),
     "source_comes": (source_comes, {"origins": [0], "slots": 2}, 1),
     "source_goes": (source_goes, {"origins": [0, 1]}, 1),
     "source_twice": (source_twice, {"origins": [0], "slots": 2}, 1),

@@ -129,8 +129,23 @@ MUTANTS = {
         "wrap_around", 0,
     ),
     "readers not woken": Mutant(
-        "skiplist", "calls", "            wake_readers(g)\n            wake_sources(g)", "            wake_sources(g)",
-        "wrap_around", 0,
+        "skiplist", "calls", "            wake_if_moved(g, slot, before)\n            wake_sources(g)",
+        "            wake_sources(g)", "wrap_around", 0,
+    ),
+    "readers not woken if anybody else is there": Mutant(
+        "ring", "frontier", "load_acquire(g, source_at(other) + PROGRESS) <= before:",
+        "load_acquire(g, source_at(other) + PROGRESS) < AFTER_ALL:", "both_promise", 0,
+    ),
+    "readers left to a source that has moved on": Mutant(
+        "ring", "frontier", "load_acquire(g, source_at(other) + PROGRESS) <= before:",
+        "load_acquire(g, source_at(other) + PROGRESS) <= before + 1:", "both_promise",
+    ),
+    "who else holds the frontier looked at before the promise": Mutant(
+        "skiplist", "calls",
+        "    if ts > before:\n        store_release(g, source_at(slot) + PROGRESS, ts)\n        leave_source(g, slot, before)\n",
+        "    if ts > before:\n        other = load_acquire(g, source_at(1 - slot) + PROGRESS)\n"
+        "        store_release(g, source_at(slot) + PROGRESS, ts)\n"
+        "        leave_source(g, slot, before if other > before else AFTER_ALL)\n", "both_promise",
     ),
     "two threads inside": Mutant(
         "skiplist", "calls", "    r = reader_at(g, reader)\n    if not cas(g, r + BUSY, 0, 1):\n",

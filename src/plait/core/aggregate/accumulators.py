@@ -23,6 +23,8 @@ from plait.core.kernels import exact, panes, slides
 from plait.core.values import one_array
 from plait.encodings import recast
 
+FEW = 1 << 12  # tuples that are counted in some microseconds
+
 #: What another thread may read of a source's tallies: arrays that, for complete panes, no longer change. A later growth makes new
 #: arrays and leaves these be.
 Frozen = Any
@@ -143,9 +145,11 @@ class Accumulator:
 def in_ring(old: np.ndarray, capacity: int, first: int, end: int) -> np.ndarray:
     """Rows first to end of a ring, in a larger one."""
     new = np.zeros((capacity, *old.shape[1:]), np.int64)
-    live = np.arange(first, end)
-    if len(live):
-        new[live & (capacity - 1)] = old[live & (len(old) - 1)]
+    while first < end:
+        at, to = first & (len(old) - 1), first & (capacity - 1)
+        run = min(end - first, len(old) - at, capacity - to)  # up to where either ring begins again
+        new[to : to + run] = old[at : at + run]
+        first += run
     return new
 
 
@@ -160,7 +164,8 @@ class Count(Accumulator):
         self._running = np.zeros((0, 1), np.int64)
 
     def update(self, low: int, high: int, slot: np.ndarray, read: Read, refs: np.ndarray) -> None:
-        panes.count(low, high, slot, read.ones if self.condition is None else read.masks[self.condition], self.slots)
+        count = panes.count_few if high - low <= FEW else panes.count
+        count(low, high, slot, read.ones if self.condition is None else read.masks[self.condition], self.slots)
 
     def _merge(self, pairs: Pairs, into: np.ndarray) -> None:
         panes.merge_counts(0, len(pairs), pairs.targets, pairs.slots, into, self.slots)
@@ -275,6 +280,8 @@ class Edge(Accumulator):
         there = rows[:, 0] == 2
         if self.rows is None:
             return array_of(rows[:, 1].copy(), there, self.type)
+        if there.all():
+            return recast(self.rows.take(rows[:, 1], self.column_name), self.type)
         found = self.rows.take(rows[there, 1], self.column_name)
         at = np.cumsum(there) - 1
         return (

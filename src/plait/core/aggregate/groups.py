@@ -33,7 +33,8 @@ from plait.schema import takeable
 
 _NAN = int(np.array([np.nan]).view(np.int64)[0])
 FIRST = 1024
-SMALL = 1 << 14  # integers below are looked up by their value
+SMALL = 1 << 14  # integers below are looked up by their value: a source's tallies
+DIRECT = 1 << 16  # and by who numbers groups, of whom there is one a thread
 
 
 class _Texts:
@@ -136,9 +137,9 @@ class Groups:
         self._left = FIRST
         self._swept = 0  # groups that were held at the last sweep
         self._ordered: np.ndarray | None = None  # those that had numbers when this was asked for: see `in_order`
-        self._direct = np.full(SMALL, -1, np.int64)
         (_, kind), *more = self.by or [("", pa.null())]
         self._by_value = is_fixed(kind) and not more and not pa.types.is_floating(plain(kind))
+        self._direct = np.full(DIRECT if self._by_value else 0, -1, np.int64)
 
     @property
     def number(self) -> int:
@@ -152,34 +153,11 @@ class Groups:
         """
         if not self.by:
             return self.only(n)
-        small = self._small_keys(read)
-        known = self._known(small, n)
-        if known is not None:
-            return known
-        return self._noted(small, self.numbers(self.key_words(read, rows, n)))
-
-    def find_words(self, words: np.ndarray) -> np.ndarray:
-        """The groups of these words (see `key_words`).
-
-        Used where another thread has made the words already (the W-Hive's sources do).
-        """
-        small = words[0] if self._by_value and not words[-1].any() else None
-        known = self._known(small, words.shape[1])
-        return known if known is not None else self._noted(small, self.numbers(words))
-
-    def _known(self, keys: np.ndarray | None, n: int) -> np.ndarray | None:
-        """A quick look-up. The numbers, if `_direct` has every key; None if one is missing, or there are no small keys to
-        look up.
-        """
-        if keys is None:
-            return None
-        out = np.empty(n, np.int64)
-        return out if table.look_up_small(keys, n, self._direct, out) == n else None
-
-    def _noted(self, keys: np.ndarray | None, groups: np.ndarray) -> np.ndarray:
+        out, known = np.empty(n, np.int64), 0
+        keys = self._small_keys(read)
         if keys is not None:
-            table.note_small(keys, groups, len(groups), self._direct)
-        return groups
+            known = table.look_up_small(keys, n, self._direct, out)
+        return out if known == n else self.numbers(self.key_words(read, rows, n), out, known)
 
     def only(self, n: int) -> np.ndarray:
         """Without keys: the one group, number 0."""
@@ -209,14 +187,18 @@ class Groups:
                 words[-1] |= null.astype(np.int64) << k
         return words
 
-    def numbers(self, words: np.ndarray) -> np.ndarray:
-        """The groups of these words; new ones for those that are not known."""
+    def numbers(self, words: np.ndarray, out: np.ndarray | None = None, first: int = 0) -> np.ndarray:
+        """The groups of these words (see `key_words`), which another thread may have made: the W-Hive's sources do.
+
+        Those that are not known get numbers. `out` may have those before the `first` already.
+        """
         n = words.shape[1]
         if self._left < n:
             self._make_room(words)
-        out = np.empty(n, np.int64)
-        left = int(table.look_up(words, n, self._table, self.words, self._free, self._left, out))
-        self._left = left
+            first = 0  # numbers may have changed
+        out = np.empty(n, np.int64) if out is None else out
+        left = table.look_up(words, first, n, self._table, self.words, self._free, self._left, self._direct, out)
+        self._left = int(left)
         return out
 
     def find_rows(self, rows: pa.Table) -> np.ndarray:
@@ -301,28 +283,43 @@ class Groups:
         """The key columns of these groups."""
         out = []
         for k, (name, kind) in enumerate(self.by):
-            null = (self.words[-1][groups] >> k & 1).astype(bool)
-            words = self.words[k][groups]
+            words = np.empty(len(groups), np.int64)
+            there = None
+            if table.take_words(self.words, groups, k, words) or name in self._texts:
+                there = self.words[-1][groups] >> k & 1 == 0
             if name in self._texts:
-                out.append(self._texts[name].take(words, null))
+                assert there is not None
+                out.append(self._texts[name].take(words, ~there))
             else:
-                out.append(array_of(words, ~null, kind))
+                out.append(array_of(words, there, kind))
         return out
 
     def in_order(self) -> np.ndarray:
         """All groups that have numbers, in the order of their keys.
 
-        The answer is kept. Groups that came since are sorted by themselves and merged in, which a stable sort of two
-        sorted runs does fast. A sweep, or a growth, makes it be computed anew.
+        The answer is kept. Groups that came since are sorted by themselves and put between the others; where that takes more
+        than one column, by a stable sort, which two sorted runs take little time of. A sweep, or a growth, makes it be computed
+        anew.
         """
         if self._ordered is None:
             live = np.ones(self.capacity, bool)
             live[self._free[: self._left]] = False
             self._ordered = self._sorted(np.flatnonzero(live), 0)
         elif len(self._ordered) < self.number:
-            fresh = self._free[self._left : self._left + self.number - len(self._ordered)]
-            self._ordered = self._sorted(np.append(self._ordered, self._sorted(fresh, 0)), len(self._ordered))
+            fresh = self._sorted(self._free[self._left : self._left + self.number - len(self._ordered)], 0)
+            known, new = (self._by_one_word(groups) for groups in (self._ordered, fresh))
+            if known is None or new is None:
+                self._ordered = self._sorted(np.append(self._ordered, fresh), len(self._ordered))
+            else:
+                self._ordered = np.insert(self._ordered, np.searchsorted(known, new), fresh)
         return self._ordered
+
+    def _by_one_word(self, groups: np.ndarray) -> np.ndarray | None:
+        """What orders these groups, if it is the value of one column of integers, and none of them is NULL."""
+        if not self._by_value or pa.types.is_uint64(plain(self.by[0][1])):
+            return None
+        words = np.empty(len(groups), np.int64)
+        return None if table.take_words(self.words, groups, 0, words) else words
 
     def ranks(self, groups: np.ndarray) -> np.ndarray:
         """Numbers that order these groups as their keys; the same group has the same number."""

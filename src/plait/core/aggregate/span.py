@@ -362,7 +362,7 @@ class SpanPanes(PaneWindows):
         """
         state = self._state
         held = int(state[panes.SLOT_END] - state[panes.SLOT_FIRST])
-        room = max(CHUNK, held)
+        room = max(CHUNK, held) + 1
         group, window, head = (np.empty(room, np.int64) for _ in range(3))
         bounds = np.empty((WINDOWS + 2, 3), np.int64)
         ranked = self.groups.in_order() if held * FEW_SLOTS >= self.groups.number else np.zeros(0, np.int64)

@@ -36,14 +36,20 @@ def same(words, i, kept, group):
 
 
 @entry
-def look_up(words, n, table, kept, free, left, out) -> int:
-    """The group of each row; a new one takes the last of the `left` numbers in `free`. Gives how many are left.
+def look_up(words, first, n, table, kept, free, left, direct, out) -> int:
+    """The group of each row from the `first` on; a new one takes the last of the `left` numbers in `free`. Gives what is left.
 
     `out` is int64 by row. There must be a free number for every row, since each may be a new group: the caller sees to
-    it.
+    it. `direct` knows the groups of small keys, a place for each, -1 where it does not yet; it is empty where keys are not
+    one integer.
     """
     mask = np.uint64(len(table) - 1)
-    for i in range(n):
+    last = words.shape[0] - 1
+    for i in range(first, n):
+        small = words[0, i] >= 0 and words[0, i] < len(direct) and words[last, i] == 0
+        if small and direct[words[0, i]] >= 0:
+            out[i] = direct[words[0, i]]
+            continue
         at = mixed(words, i) & mask
         while True:
             group = table[at] - 1
@@ -58,6 +64,8 @@ def look_up(words, n, table, kept, free, left, out) -> int:
                 break
             at = (at + np.uint64(1)) & mask
         out[i] = group
+        if small:
+            direct[words[0, i]] = group
     return left
 
 
@@ -65,8 +73,8 @@ def look_up(words, n, table, kept, free, left, out) -> int:
 def look_up_small(keys, n, direct, out) -> int:
     """Groups of keys that `direct` knows, a place for each small number; gives the first row that has none, or n.
 
-    `keys` is int64 by row, `direct` int64 by key, -1 where it is not known. Stops at the first unknown key: then all rows
-    are looked up by hash.
+    `keys` is int64 by row, `direct` int64 by key, -1 where it is not known. Stops at the first unknown key: `look_up` goes on
+    from there.
     """
     for i in range(n):
         key = keys[i]
@@ -77,11 +85,13 @@ def look_up_small(keys, n, direct, out) -> int:
 
 
 @entry
-def note_small(keys, groups, n, direct) -> None:
-    """Let `direct` know these keys' groups, as far as they are small."""
-    for i in range(n):
-        if 0 <= keys[i] < len(direct):
-            direct[keys[i]] = groups[i]
+def take_words(words, groups, column, out) -> int:
+    """One word of each of these groups, into `out`; gives how many of them are NULL there."""
+    nulls, last = 0, words.shape[0] - 1
+    for i in range(len(groups)):
+        out[i] = words[column, groups[i]]
+        nulls += (words[last, groups[i]] >> column) & 1
+    return nulls
 
 
 @entry

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from plait.core.machine.marks import entry, inlined
+from plait.core.machine.marks import brief, entry, inlined
 
 # State of windows of time. Panes and slots are runs of their arrays: [FIRST, END); the newest pane is the open one. ADDED and
 # SHIFT: see `core.kernels.slides`.
@@ -204,6 +204,12 @@ def count(low, high, slot, which, counts) -> None:
     for i in range(low, high):
         if slot[i] >= 0 and which[i] != 0:
             counts[slot[i], 0] += 1
+
+
+@brief
+def count_few(low, high, slot, which, counts) -> None:
+    """As `count`, of so few tuples that the GIL is not given away for them."""
+    count(low, high, slot, which, counts)
 
 
 # Counts of partial panes: numbers[i] to slot[i].

@@ -105,24 +105,27 @@ def slide(frontier, size, advance, state, pane_id, pane_slot, slot_group, slot_n
         if k * advance > frontier - size or windows + 2 == len(bounds):
             break
         until = ((k + over) << split) + split
-        if number + state[SLOT_END] - state[SLOT_FIRST] > len(row_group):
+        if number + state[SLOT_END] - state[SLOT_FIRST] >= len(row_group):
             break
         enter(until, state, pane_id, pane_slot, slot_group, slot_next, head, tail)
         high = first_slot(state[ADDED], state, pane_slot)
         first = number
+        # Written for every group, and kept for those that are in it: which these are is as good as random, and a branch that is
+        # guessed wrong costs more. So there is room for one row more than there are.
         if len(ranked) > 0:
             for rank in range(len(ranked)):
-                if head[ranked[rank]] >= 0:
-                    row_group[number] = ranked[rank]
-                    number += 1
+                group = ranked[rank]
+                row_group[number] = group
+                row_head[number] = head[group]
+                number += head[group] >= 0
         else:
             for s in range(state[SLOT_FIRST], high):
-                if head[slot_group[s]] == s + shift:
-                    row_group[number] = slot_group[s]
-                    number += 1
+                group = slot_group[s]
+                row_group[number] = group
+                row_head[number] = head[group]
+                number += head[group] == s + shift
         for row in range(first, number):
             row_window[row] = k
-            row_head[row] = head[row_group[row]]
         windows += 1
         bounds[windows, GONE] = state[SLOT_FIRST] + shift
         bounds[windows, IN] = high + shift

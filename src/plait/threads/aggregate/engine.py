@@ -19,17 +19,19 @@ from plait.core.aggregate.reads import Columns
 from plait.core.aggregate.span import PaneWindows
 from plait.core.machine.line import lines
 from plait.core.metrics import Counts
-from plait.core.rows import Payload, Pushes
+from plait.core.rows import Payload, Pushes, Write
 from plait.errors import RunError
 from plait.order import BEFORE_ALL
 from plait.threads import words as shared
 from plait.threads.aggregate.designs import Design
+from plait.threads.aggregate.reads import reads_of
 from plait.threads.aggregate.results import AggregateResults
 from plait.threads.elastic.crew import Taken
 from plait.threads.elastic.manager import Epochs
 from plait.threads.engine import Engine
 from plait.threads.ground import Ground
 from plait.threads.input.push import Pusher
+from plait.threads.input.short import Reads
 from plait.threads.life.pause import Pauser
 from plait.threads.stats import Last, Stats
 
@@ -64,6 +66,7 @@ class PaneEncoder:
 
     def __init__(self, columns: Columns, stream: str) -> None:
         self._columns, self.names = columns, (stream,)
+        self._reads = reads_of(columns)
 
     def rows(self, side: int, batch: pa.RecordBatch | pa.Table, ts: np.ndarray) -> PaneRows:
         return PaneRows(self._columns.arrays(batch, ts), len(ts))
@@ -83,6 +86,10 @@ class PaneEncoder:
     def forget(self, stamp: int) -> None:
         """Nothing is coded here."""
 
+    def reads(self, side: int) -> Reads | None:
+        """What is read of usual rows, into an arena's columns (`input.short`)."""
+        return self._reads
+
 
 class NoPayload:
     """For an aggregate that reads numbers only: no row is kept, but for when it was pushed.
@@ -92,6 +99,7 @@ class NoPayload:
     """
 
     rows = nbytes = 0
+    all_rings = True
 
     def __init__(self, keep_us: int = 0) -> None:
         self._lock, self._keep_us = threading.Lock(), keep_us
@@ -101,11 +109,18 @@ class NoPayload:
 
     def append(self, batch: pa.RecordBatch, ts: np.ndarray, source: int, seq: np.ndarray, pushed_ns: int | np.ndarray,
                stamp: int) -> int:  # fmt: skip
+        return self._counted(int(batch.num_rows), int(ts.max()), pushed_ns)
+
+    def put(self, n: int, write: Write, last_ts: int, pushed_ns: int, stamp: int) -> int:
+        """As `append`, for rows that compiled code has looked at (`input.short`): there is nothing to write."""
+        return self._counted(n, last_ts, pushed_ns)
+
+    def _counted(self, n: int, last_ts: int, pushed_ns: int | np.ndarray) -> int:
         with self._lock:
             first = self._next
-            self._next += int(batch.num_rows)
+            self._next += n
             self._pushes.note(first, pushed_ns)
-            self._live.append((self._next, int(ts.max())))
+            self._live.append((self._next, last_ts))
         return first
 
     def pushed_ns(self, refs: np.ndarray) -> np.ndarray:

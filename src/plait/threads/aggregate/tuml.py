@@ -71,14 +71,17 @@ class AggregateEngine(PaneEngine):
         (name,) = ground.intakes
         encoder = PaneEncoder(windows.columns, name)
         self._rows_needed = windows.needs_rows
-        kept = self._rows_needed or (options.keys and not window_record(query).by_time)
-        payload = Payload(schemas[name]) if kept else NoPayload()
+        payload: Payload | NoPayload = NoPayload()
+        if options.keys and not window_record(query).by_time:
+            payload = Payload(schemas[name])
+        elif self._rows_needed:
+            payload = Payload(bound.inputs[0].schema, only=windows.columns.varied)
         pauser = ground.pauser(updaters)
         epochs = None
         if options.elastic is not None:
             # As many threads as there may be: an aggregate without by= has fewer shares than that.
             epochs = Epochs(ground.gate, ground.control, crew, options.workers or 1, max(crew, options.elastic))
-        pusher = Pusher(ground, pauser, {name: payload}, encoder, widen=one_type, epochs=epochs)
+        pusher = Pusher(ground, pauser, {name: payload}, encoder, widen=one_type, reads=encoder.reads, epochs=epochs)
         results = AggregateResults(bound, ground.intakes[name], payload, crew, ground.latency, keys=options.keys,
                                    room=options.unread_results)  # fmt: skip
         super().__init__(ground, made, updaters=updaters, encoder=encoder, payload=payload, pauser=pauser, pusher=pusher,
@@ -160,7 +163,7 @@ class AggregateEngine(PaneEngine):
         rows = None
         if self._rows_needed:
             assert isinstance(self.payload, Payload)
-            rows = self.payload.take(ref).select(list(worker.windows.columns.varied))
+            rows = self.payload.take(ref, extra=False).select(list(worker.windows.columns.varied))
         closed = worker.windows.take(ts, worker.arrays(n), rows, frontier)
         worker.last.took(ts, lambda at: self.payload.pushed_ns(ref[at]))
         w = worker.words

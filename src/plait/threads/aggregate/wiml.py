@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -34,14 +33,10 @@ from plait.query.bind import Bound
 from plait.threads import words as shared
 from plait.threads.aggregate.designs import Design, refuse, unmerged_in
 from plait.threads.aggregate.engine import WAIT_NS, NoPayload, PaneEncoder, PaneEngine, Updater
+from plait.threads.aggregate.hive.promises import await_frontier
 from plait.threads.aggregate.hive.tallies import HivePusher, SourcesTallies
 from plait.threads.aggregate.hive.windows import HiveWindows
 from plait.threads.aggregate.results import AggregateResults
-from plait.threads.atomics.native import compiled
-from plait.threads.gate.calls import enter_reader, leave_reader
-from plait.threads.gate.flow import cancel, prepare, sleep
-from plait.threads.gate.frontier import settle
-from plait.threads.gate.words import READY_EVENT
 from plait.threads.ground import Ground
 from plait.threads.input.push import one_type
 from plait.threads.life.guard import guarded
@@ -88,17 +83,19 @@ class HiveEngine(PaneEngine):
     def _step(self, worker: Updater) -> bool:
         """Wait until the frontier moves, take what is complete, hand over closed windows; False at the end.
 
-        `_moved` wakes pushers that wait for room.
+        Panes are complete when the frontier has passed their end, so this is what it waits for; only where another operator is to
+        hear of every step of the frontier (`onward`), for every step. `_moved` wakes pushers that wait for room.
         """
         w, began = worker.words, time.monotonic_ns()
         w[shared.WAITS] = shared.FOR_TUPLES
-        code = int(await_frontier(self.gate.words, worker.number, worker.passed, WAIT_NS, self._frontier))
+        known = worker.passed if self.together.onward else self._windows.last_in_pane(worker.passed)
+        code = int(await_frontier(self.gate.words, self.control, worker.number, known, WAIT_NS, self._frontier))
         w[shared.WAITS] = shared.NOTHING
         if code < 0:
             return self._answered(code, "the output thread")
         frontier, read = int(self._frontier[0]), time.monotonic_ns()
         w[shared.NS_WAIT] += read - began
-        if frontier > worker.passed:
+        if frontier > known:
             closed = self._windows.take_complete(frontier)
             ts, ref = self._windows.last_tuples()
             worker.last.took(ts, lambda at: self.payload.pushed_ns(ref[at]))
@@ -118,33 +115,3 @@ class HiveEngine(PaneEngine):
 
     def _windows_nbytes(self) -> int:
         return super()._windows_nbytes() + self._tallies.nbytes + self._windows.hive.nbytes
-
-
-@compiled
-def look(g: Any, reader: Any, out: Any) -> Any:
-    """The frontier as this reader has settled it, into out[0]: 0, or a code."""
-    code = enter_reader(g, reader)
-    if code < 0:
-        return code
-    out[0] = settle(g, reader)
-    leave_reader(g, reader, False)
-    return 0
-
-
-@compiled
-def await_frontier(g: Any, reader: Any, known: Any, nanoseconds: Any, out: Any) -> Any:
-    """As `look`, but sleep up to `nanoseconds` while the frontier is not above `known`.
-
-    `known` is the frontier the caller has worked up to, `out` one word of its own. After `prepare` it looks once more,
-    so a promise in between is not slept through.
-    """
-    code = look(g, reader, out)
-    if code < 0 or out[0] > known:
-        return code
-    ticket = prepare(g, READY_EVENT)
-    code = look(g, reader, out)
-    if code < 0 or out[0] > known:
-        cancel(g, READY_EVENT)
-        return code
-    sleep(g, READY_EVENT, ticket, nanoseconds)
-    return look(g, reader, out)

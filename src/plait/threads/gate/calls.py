@@ -15,7 +15,7 @@ from __future__ import annotations
 from plait.order import AFTER_ALL
 from plait.threads.atomics import cas, compiled, fence, fetch_add, load_acquire, store_release
 from plait.threads.gate.codes import CLOSED_CODE, GONE, INSIDE
-from plait.threads.gate.frontier import wake_readers, wake_sources
+from plait.threads.gate.frontier import wake_if_moved, wake_readers, wake_sources
 from plait.threads.gate.words import (
     BUSY,
     CLOSED,
@@ -47,13 +47,15 @@ def enter_source(g, slot):
     elif load_acquire(g, CLOSED) != 0:
         code = CLOSED_CODE
     if code < 0:
-        leave_source(g, slot, False)
+        leave_source(g, slot, AFTER_ALL)
     return code
 
 
 @compiled
-def leave_source(g, slot, promised):
-    """End a call: wake readers if something was promised. If the source was removed meanwhile, let go for it.
+def leave_source(g, slot, before):
+    """End a call: wake readers if the frontier may have moved. If the source was removed meanwhile, let go for it.
+
+    `before` is what the source had promised before a call that promised more; AFTER_ALL after one that did not.
 
     The loop is for removal. If a remover sets STATE after the look at it, it finds BUSY free and does the rest itself;
     if before, this thread sees REMOVED, takes BUSY again, and lets go of the frontier. It repeats only if it has just
@@ -65,16 +67,16 @@ def leave_source(g, slot, promised):
         # One for two: between the promise and the look at who sleeps, and between BUSY and the look at STATE.
         fence()
         # Not without a promise: a source that waits for the frontier would wake itself by looking again.
-        if promised:
-            wake_readers(g)
+        if before < AFTER_ALL:
+            wake_if_moved(g, slot, before)
             wake_sources(g)  # memory that was pinned by this one
         if load_acquire(g, s + STATE) != REMOVED or load_acquire(g, s + PROGRESS) == AFTER_ALL:
             return
         if not cas(g, s + BUSY, 0, 1):
             return  # whoever holds it now comes by here
+        before = load_acquire(g, s + PROGRESS)
         if load_acquire(g, s + STATE) == REMOVED:
             store_release(g, s + PROGRESS, AFTER_ALL)
-        promised = True
 
 
 @compiled
@@ -130,14 +132,17 @@ def tell(g, reader):
 def heartbeat(g, slot, ts):
     """Promise that no tuple below `ts` will come. A promise that says less than the last changes nothing.
 
-    `ts` in microseconds. Readers are woken even if the promise changed nothing: sleepers look again, and sleep.
+    `ts` in microseconds. Readers are woken if it moved the frontier.
     """
     code = enter_source(g, slot)
     if code < 0:
         return code
-    if ts > load_acquire(g, source_at(slot) + PROGRESS):
+    before = load_acquire(g, source_at(slot) + PROGRESS)
+    if ts > before:
         store_release(g, source_at(slot) + PROGRESS, ts)
-    leave_source(g, slot, True)
+        leave_source(g, slot, before)
+    else:
+        leave_source(g, slot, AFTER_ALL)
     return 0
 
 
@@ -151,10 +156,11 @@ def end(g, slot):
     code = enter_source(g, slot)
     if code < 0:
         return code
+    before = load_acquire(g, source_at(slot) + PROGRESS)
     # If a remover was faster the source leaves as a removed one, which comes to the same.
     cas(g, source_at(slot) + STATE, LIVE, ENDED)
     store_release(g, source_at(slot) + PROGRESS, AFTER_ALL)
-    leave_source(g, slot, True)
+    leave_source(g, slot, before)
     return 0
 
 

@@ -103,7 +103,7 @@ def announce_sources(g, slots, origins, count, min_ts, change):
     if code == 0:
         code = admit(g, slots, origins, count, min_ts)
     for i in range(held):
-        leave_source(g, slots[i], code == BEHIND)
+        leave_source(g, slots[i], min_ts if code == BEHIND else AFTER_ALL)
         if code == 0:
             store_release(g, source_at(slots[i]) + STATE, LIVE)
     return code
@@ -130,7 +130,7 @@ def claim_source(g, slot):
     elif load_acquire(g, s + PROGRESS) != AFTER_ALL or not drained(g, slot):
         code = DRAINING
     if code < 0:
-        leave_source(g, slot, False)
+        leave_source(g, slot, AFTER_ALL)
     return code
 
 
@@ -204,7 +204,7 @@ def remove_sources(g, slots, count, change):
             # As if leaving a call: lets go of the frontier now, or leaves it to whoever is inside.
             fence()
             if cas(g, s + BUSY, 0, 1):
-                leave_source(g, slots[i], False)
+                leave_source(g, slots[i], AFTER_ALL)
     return taken if taken > 0 else NOT_TAKEN
 
 

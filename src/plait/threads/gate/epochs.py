@@ -382,6 +382,8 @@ def insert_switch(g, e, slots, origins, epoch, ts, seq, ref):
     ref[0] = epoch
     add(g, slots[0], ts, seq, ref, 0, 1, ts[0])
     end(g, slots[0])
+    # A share that has read all up to there stands at the switch, though the frontier has not moved.
+    wake_readers(g)
     return 0
 
 

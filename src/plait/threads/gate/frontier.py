@@ -92,6 +92,22 @@ def wake_readers(g):
 
 
 @compiled
+def wake_if_moved(g, slot, before):
+    """After this source's promise was published and a fence: wake readers, if it may have moved the frontier.
+
+    `before` is what the source had promised until then. Another source that stands there or lower holds the frontier where it
+    was: who sleeps has nothing to look at, and that source wakes when it moves. Of two that move at once, each publishes, fences
+    and looks: one of them at least sees the other's promise, and wakes. So a round of pushes of many sources wakes once.
+    """
+    if load_acquire(g, READY_SLEEPERS) == 0:
+        return
+    for other in range(load_acquire(g, USED)):
+        if other != slot and load_acquire(g, source_at(other) + PROGRESS) <= before:
+            return
+    wake_readers(g)
+
+
+@compiled
 def wake_sources(g):
     """After what was read was published and a fence: wake whoever sleeps for room."""
     if load_acquire(g, ROOM_SLEEPERS) > 0:

@@ -83,6 +83,7 @@ def add(g, slot, ts, seq, ref, low, high, progress):
     if code < 0:
         return code
     s = source_at(slot)
+    before = load_acquire(g, s + PROGRESS)
     added = 0
     while low + added < high:
         code = room(g, slot, ring_at(g, slot), 1)
@@ -99,7 +100,7 @@ def add(g, slot, ts, seq, ref, low, high, progress):
         g[s + LAST_SEQ] = seq[first + count - 1]
         store_release(g, s + TAIL, g[s + TAIL] + count)
         store_release(g, s + PROGRESS, progress if low + added == high else ts[first + count - 1])
-    leave_source(g, slot, added > 0)
+    leave_source(g, slot, before if added > 0 else AFTER_ALL)
     return added if added > 0 or low == high else code
 
 
@@ -250,13 +251,15 @@ def survey(g, reader):
 def read_waiting(g, reader, most, ts, origin, seq, ref, nanoseconds):
     """As `read`, but sleep up to `nanoseconds` for the sources where nothing is ready.
 
-    Anything but «nothing ready» is an answer at once: tuples, DONE, or a code. A wake-up without tuples gives 0, so
-    callers loop.
+    Anything but «nothing ready» is an answer at once: tuples, DONE, or a code; or 0 if the frontier has moved, which may
+    close what no tuple is needed for. A wake-up without tuples gives 0, so callers loop.
     """
     number, look, event, ticket = 0, FIRST_LOOK, NO_EVENT, 0
+    known = load_acquire(g, reader_at(g, reader) + FRONTIER)
     while look != LAST_LOOK:
         number = read(g, reader, most, ts, origin, seq, ref)
-        look, event, ticket = wait(g, look, event, ticket, READY_EVENT if number == 0 else NO_EVENT, nanoseconds)
+        news = number != 0 or load_acquire(g, reader_at(g, reader) + FRONTIER) > known
+        look, event, ticket = wait(g, look, event, ticket, NO_EVENT if news else READY_EVENT, nanoseconds)
     return number
 
 

@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 from numba import carray
 
+from plait.core.machine.marks import brief
 from plait.core.rows import (
     BOOLEANS,
     KEEP_COLUMN,
@@ -46,8 +47,9 @@ INT8, INT16, INT32, INT64, UINT8, UINT16, UINT32, FLOAT32, FLOAT64 = range(9)
 READ_COLUMN, READ_KIND, READ_TO, READ_AT, READ_LOW, READ_HIGH, READ_LIMIT = range(7)
 READ_WORDS: Final = 7
 # READ_TO: a leaf in a word of 32 or 64 bits, a coordinate (READ_AT: which, READ_LIMIT: it is clipped to that), the first
-# part of a key or one that is mixed into it, flags that are 1 for every row (READ_AT: which column of the arena).
-TO_INT32, TO_INT64, TO_FLOAT32, TO_FLOAT64, TO_COORDINATE, TO_KEY, TO_KEY_MIXED, TO_FLAGS = range(8)
+# part of a key or one that is mixed into it, flags that are 1 for every row (READ_AT: which column of the arena), the bits of
+# any value in a word of 64 (what aggregates read).
+TO_INT32, TO_INT64, TO_FLOAT32, TO_FLOAT64, TO_COORDINATE, TO_KEY, TO_KEY_MIXED, TO_FLAGS, TO_BITS = range(9)
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
@@ -123,12 +125,15 @@ def load_floats(address, kind, first, n, to):
 def look(given, n, time_column, time_kind, scale, limit, low, reads, words, ts):
     """Whether this is a batch of the usual kind: 1, or 0. Nothing is changed, but `ts`: the rows' microseconds.
 
-    Usual: times ascending from `low` on, within +-`limit` counts of `scale` microseconds; of the columns that `reads` names no
-    value is NaN, and integers lie between READ_LOW and READ_HIGH, which the arena's words are known to hold. Whether anything is
-    NULL `keep` asks, of all columns; under a NULL anything may lie. `words` is scratch, of n places.
+    Usual: times ascending from `low` on, within +-`limit` counts of `scale` microseconds, none of them NULL; of the columns that
+    `reads` names no value is NaN or NULL, and integers lie between READ_LOW and READ_HIGH, which the arena's words are known to
+    hold; of those that are read as bits (TO_BITS) none is NULL. Whether anything else is NULL `keep` asks; under a NULL anything
+    may lie. `words` is scratch, of n places.
     """
     column = column_of(given, time_column)
     first = first_of(given, column)
+    if has_null(column, first, n):
+        return 0
     load_ints(buffer_of(column, 1), time_kind, first, n, ts)
     unusual = (ts[0] > limit) | (ts[0] < -limit) | (ts[0] * scale < low)
     for i in range(np.uint64(n - 1)):
@@ -144,6 +149,10 @@ def look(given, n, time_column, time_kind, scale, limit, low, reads, words, ts):
             continue
         column = column_of(given, reads[k, READ_COLUMN])
         first = first_of(given, column)
+        if has_null(column, first, n):
+            return 0
+        if reads[k, READ_TO] == TO_BITS:
+            continue
         if reads[k, READ_KIND] < FLOAT32:
             load_ints(buffer_of(column, 1), reads[k, READ_KIND], first, n, words)
             least, most = words[0], words[0]
@@ -332,7 +341,7 @@ def lay(given, n, reads, limits, words, arena, count, size):
             load_floats(buffer_of(column, 1), kind, first, n, numbers)
         if to == TO_INT32:
             in_ring(words, 0, n, carray(pointer_at(arena[place]), size, dtype=np.int32), at)
-        elif to == TO_INT64:
+        elif to in (TO_INT64, TO_BITS):
             in_ring(words, 0, n, ints(arena[place], size), at)
         elif to == TO_FLOAT32:
             in_ring(numbers, 0, n, carray(pointer_at(arena[place]), size, dtype=np.float32), at)
@@ -350,3 +359,31 @@ def lay(given, n, reads, limits, words, arena, count, size):
             for i in range(n):
                 before = keys[(at + i) & mask]
                 keys[(at + i) & mask] = (before * _MIX) ^ (before >> np.uint64(31)) ^ np.uint64(words[i])
+
+
+@inner
+def bits(given, n, reads, out):
+    """What is read as bits (TO_BITS), each column into row READ_AT of `out`, int64 of n places; after `look` has said 1."""
+    for k in range(len(reads)):
+        if reads[k, READ_TO] == TO_BITS:
+            column, kind = column_of(given, reads[k, READ_COLUMN]), reads[k, READ_KIND]
+            to = out[reads[k, READ_AT]]
+            if kind < FLOAT32:
+                load_ints(buffer_of(column, 1), kind, first_of(given, column), n, to)
+            else:
+                load_floats(buffer_of(column, 1), kind, first_of(given, column), n, to.view(np.float64))
+
+
+@compiled
+def look_and_read(given, n, time_column, time_kind, scale, limit, low, reads, words, ts, out):
+    """`look`, and if it says 1, `bits`."""
+    if look(given, n, time_column, time_kind, scale, limit, low, reads, words, ts) == 0:
+        return 0
+    bits(given, n, reads, out)
+    return 1
+
+
+@brief
+def look_and_read_few(given, n, time_column, time_kind, scale, limit, low, reads, words, ts, out):
+    """As `look_and_read`, of so few rows that the GIL is not given away for them."""
+    return look_and_read(given, n, time_column, time_kind, scale, limit, low, reads, words, ts, out)

@@ -17,12 +17,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from plait.core.rows import Payload
+from plait.core.rows import Write
 from plait.order import TS_MAX
 from plait.schema import TIME_UNITS
 from plait.threads.input import given
@@ -30,12 +30,22 @@ from plait.threads.input.arenas import CHUNK, Arenas
 from plait.threads.input.intake import QUERY, Inlet, StreamIntake
 from plait.threads.parts import Encodes
 
+FEW: Final = 1 << 13  # rows that are read while the GIL is kept: some microseconds
+
 #: How Arrow stores a column, for the kinds that compiled code reads.
 KINDS: Final[dict[pa.DataType, int]] = {
     pa.int8(): given.INT8, pa.int16(): given.INT16, pa.int32(): given.INT32, pa.int64(): given.INT64,
     pa.uint8(): given.UINT8, pa.uint16(): given.UINT16, pa.uint32(): given.UINT32,
     pa.float32(): given.FLOAT32, pa.float64(): given.FLOAT64,
 }  # fmt: skip
+
+
+def kind_of(kind: pa.DataType) -> int | None:
+    """How a column is stored that is read as bits: moments, days and spans as the integers that Arrow stores. None: not here."""
+    if pa.types.is_date32(kind) or pa.types.is_time32(kind):
+        return given.INT32
+    return given.INT64 if pa.types.is_temporal(kind) and kind.bit_width == 64 else KINDS.get(kind)
+
 
 #: The address in a capsule, by its name: Python's own function.
 _pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
@@ -57,20 +67,37 @@ class Entered(NamedTuple):
     first: int
 
 
+class _AtHand(NamedTuple):
+    """A batch: what exports it, which has to be held, where it lies, what is read of it, scratch, and room for its times."""
+
+    exported: Any
+    struct: int
+    reads: Reads
+    words: np.ndarray
+    ts: np.ndarray
+
+
 #: What the operator reads now of an input's usual batches; None if there are none. While the source is `laying` it stays so.
 ReadsOf = Callable[[int], Reads | None]
+
+
+class Keeps(Protocol):
+    """Where whole rows are kept, or at least counted: a `Payload` whose columns are rings, or what stands in its place."""
+
+    def put(self, n: int, write: Write, last_ts: int, pushed_ns: int, stamp: int, /) -> int: ...
 
 
 class ShortWay:
     """Of one stream that has one. One thread at a time enters for a source; several sources' threads may at once."""
 
-    def __init__(self, intake: StreamIntake, payload: Payload, reads: ReadsOf, stamps: Encodes,
+    def __init__(self, intake: StreamIntake, payload: Keeps, reads: ReadsOf, stamps: Encodes,
                  arenas: Arenas, input: int) -> None:  # fmt: skip
         stream, schema = intake.stream, intake.schema
-        self._column = schema.get_field_index(stream.time)
-        found = _time(schema.field(self._column).type, stream.unit)
+        column = schema.get_field_index(stream.time)
+        found = _time(schema.field(column).type, stream.unit)
         assert found is not None
-        self._kind, self._scale = found
+        kind, scale = found
+        self._time = (column, kind, scale, TS_MAX // scale)  # as `given.look` takes it
         self._payload, self._reads, self._stamps, self._arenas, self._input = payload, reads, stamps, arenas, input
         self._words: dict[int, np.ndarray] = {}  # by source: room for a column's values
 
@@ -79,19 +106,13 @@ class ShortWay:
 
         Tuples below `low` would be late or behind. By the thread that pushes the source, while the source is `laying`.
         """
-        n = batch.num_rows
-        reads = self._reads(self._input)
-        if reads is None or not 0 < n <= CHUNK:
+        at_hand = self._at_hand(inlet, batch, CHUNK)
+        if at_hand is None:
             return None
-        words = self._words.get(inlet.number)
-        if words is None:
-            words = self._words[inlet.number] = np.empty(CHUNK, np.int64)
-        _, exported = batch.__arrow_c_array__()  # good as long as it is held
-        struct, table, ts = _pointer(exported, b"arrow_array"), reads.table, np.empty(n, np.int64)
-        limit = TS_MAX // self._scale
-        if not given.look(struct, n, self._column, self._kind, self._scale, limit, low, table, words, ts):
+        _, struct, reads, words, ts = at_hand
+        if not given.look(struct, len(ts), *self._time, low, reads.table, words, ts):
             return None
-        number, position = inlet.number, inlet.delivered + 1
+        n, number, position = len(ts), inlet.number, inlet.delivered + 1
 
         def write(kept: np.ndarray, first: int, capacity: int) -> bool:
             return bool(given.keep(struct, n, kept, first, capacity, ts, number, position))
@@ -101,8 +122,33 @@ class ShortWay:
             return None
         arenas = self._arenas
         arenas.by_slot[slot].written = True
-        given.lay(struct, n, table, reads.limits, words, arenas.table[slot], inlet.added, arenas.size)
+        given.lay(struct, n, reads.table, reads.limits, words, arenas.table[slot], inlet.added, arenas.size)
         return Entered(ts, first)
+
+    def bits(self, inlet: Inlet, batch: pa.RecordBatch, low: int, rows: int) -> tuple[np.ndarray, np.ndarray] | None:
+        """A usual batch's times, and what is read of it as bits: int64 of so many `rows`, of which those that nothing is read
+        into are 0. None, and nothing is changed, if it is not usual.
+        """
+        at_hand = self._at_hand(inlet, batch, batch.num_rows)
+        if at_hand is None:
+            return None
+        _, struct, reads, words, ts = at_hand
+        out, n = np.zeros((rows, len(ts)), np.int64), len(ts)
+        read = given.look_and_read_few if n <= FEW else given.look_and_read
+        return (ts, out) if read(struct, n, *self._time, low, reads.table, words, ts, out) else None
+
+    def _at_hand(self, inlet: Inlet, batch: pa.RecordBatch, most: int) -> _AtHand | None:
+        """A batch as compiled code reads it; None if there are no rows, or more than `most`, or nobody reads them so."""
+        n = batch.num_rows
+        reads = self._reads(self._input)
+        if reads is None or not 0 < n <= most:
+            return None
+        words = self._words.get(inlet.number)
+        if words is None or len(words) < n:
+            words = self._words[inlet.number] = np.empty(max(n, CHUNK), np.int64)
+        _, exported = batch.__arrow_c_array__()
+        struct, ts = _pointer(exported, b"arrow_array"), np.empty(n, np.int64)
+        return _AtHand(exported, struct, reads, words, ts)
 
 
 def short_way(intake: StreamIntake, payload: Any, reads: ReadsOf, stamps: Encodes, arenas: Arenas,
@@ -111,13 +157,7 @@ def short_way(intake: StreamIntake, payload: Any, reads: ReadsOf, stamps: Encode
     stream = intake.stream
     plain = stream.source_column is None and stream.seq_column is None and not intake.reorders and not intake.steps
     plain = plain and stream.source != QUERY and stream.time in intake.schema.names
-    if (
-        not plain
-        or not intake.positions
-        or len(inputs) != 1
-        or not isinstance(payload, Payload)
-        or not payload.all_rings
-    ):
+    if not plain or len(inputs) != 1 or not payload.all_rings:
         return None
     if _time(intake.schema.field(stream.time).type, stream.unit) is None:
         return None

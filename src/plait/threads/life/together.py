@@ -51,10 +51,11 @@ class Member(Protocol):
 
 
 class Together:
-    """See the module. `front` is there where streams go to several operators."""
+    """See the module. `front` is there where streams go to several operators; `onward`: results go to other operators, which
+    wait for every step of the frontier."""
 
-    def __init__(self, front: Front | None = None) -> None:
-        self.front = front
+    def __init__(self, front: Front | None = None, *, onward: bool = False) -> None:
+        self.front, self.onward = front, onward
         self.error: BaseException | None = None
         self.stopped = False
         self.reached = BEFORE_ALL  # the last frontier of all streams before the end of input, where `dag` sees to that

@@ -31,22 +31,25 @@ import numpy as np
 import pyarrow as pa
 
 from plait.core.aggregate.accumulators import Accumulator, Frozen, in_ring
-from plait.core.aggregate.columns import is_fixed, plain
+from plait.core.aggregate.columns import Read, is_fixed, plain
 from plait.core.aggregate.functions import accumulator_of
 from plait.core.aggregate.groups import SMALL, Groups
 from plait.core.aggregate.reads import Columns, uses
 from plait.core.aggregate.span import span_window
-from plait.core.machine.marks import compiling
+from plait.core.machine.marks import brief, compiling
 from plait.errors import RunError
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.aggregate import Aggregate
 from plait.query.bind import Bound
 from plait.threads.aggregate.hive import hive
 from plait.threads.aggregate.hive import words as y
+from plait.threads.aggregate.hive.door import enter, leave
 from plait.threads.aggregate.hive.memory import Hive
 from plait.threads.aggregate.hive.place import pane_at, place_inside, reindex
+from plait.threads.aggregate.hive.promises import FAR, promise_inside
+from plait.threads.aggregate.reads import KeyedBits
 from plait.threads.ground import Ground
-from plait.threads.input.intake import Inlet, StreamIntake
+from plait.threads.input.intake import Inlet, Inside, StreamIntake
 from plait.threads.input.push import Pusher
 from plait.threads.life.pause import Pauser
 from plait.threads.parts import Encodes
@@ -56,7 +59,7 @@ if TYPE_CHECKING:
     from plait.threads.aggregate.hive.windows import HiveWindows
 
 CHUNK = 1 << 16  # tuples that are added at once, unless batch= says otherwise
-FIRST_TALLIES, FIRST_PANES = 1024, 256
+FIRST_TALLIES, FIRST_TABLE, FIRST_PANES = 1 << 14, 1 << 11, 256  # memory that nobody has touched costs nothing
 
 
 class SourcesTallies:
@@ -91,7 +94,8 @@ class HivePusher(Pusher):
         self._windows, self._tallies, self._output = windows, tallies.by_slot, output
         self._guard, self._moved = moved
         self._most = ground.options.batch or CHUNK
-        super().__init__(ground, pauser, payloads, encoder, widen=widen)
+        self._keyed = KeyedBits(windows.columns, windows.groups)
+        super().__init__(ground, pauser, payloads, encoder, widen=widen, reads=self._keyed.reads)
 
     def _furnish(self, slot: int, input: int, min_ts: int) -> None:
         self._tallies[slot] = tallies = self._windows.tallies(slot)
@@ -120,15 +124,39 @@ class HivePusher(Pusher):
             inlet.added += last - first
             self._promise(inlet, progress if last == n else int(ts[last - 1]))
 
+    def _pushed_at_once(self, intake: StreamIntake, name: Any, batch: pa.RecordBatch, pushed_ns: int) -> bool:
+        """As `Pusher._pushed_at_once`: what is read of a usual batch comes out of one compiled call, and nothing is laid out."""
+        inlet = intake.inlets.get(0 if name is None else name) if type(name) is not bool else None
+        if inlet is None or inlet.ended or intake.ended or batch.num_rows > self._most:
+            return False
+        with Inside(inlet, intake.stream.name):
+            (slot,) = inlet.slots.values()
+            low = max(inlet.largest, inlet.heartbeat, self._bound(intake))
+            found = self._short[intake.stream.name].bits(inlet, batch, low, self._keyed.rows)
+            if found is None:
+                return False
+            ts, bits = found
+            n = len(ts)
+            inlet.largest, inlet.spoke_ns = int(ts[-1]), time.monotonic_ns()
+            inlet.delivered += n
+            inlet.taken += n
+            first = self.payloads[intake.stream.name].put(n, _no_rows, inlet.largest, pushed_ns, 0)
+            tallies = self._tallies[slot]
+            self._wait_for_room(slot, tallies)
+            tallies.update(*self._keyed.read(bits, n), ts, np.full(1, first))
+            inlet.added += n
+            self._promise(inlet, inlet.progress(intake.stream))
+        return True
+
     def _promise(self, inlet: Inlet, progress: int) -> None:
         """At the hive, then at the gate: whoever sees the frontier there finds the tallies."""
         if progress == BEFORE_ALL:
             return
         began = time.monotonic_ns()
         for slot in inlet.slots.values():
-            self._tallies[slot].written(progress)
-            self._answer(slot, self.gate.heartbeat(slot, progress))
-        self.latency.advanced(self.gate.frontier()[0], began)
+            code, frontier = self._tallies[slot].promise(progress, self.gate.words, onward=self._together.onward)
+            self._answer(slot, code)
+            self.latency.advanced(frontier, began)
 
     def _end_at(self, slot: int) -> None:
         self._tallies[slot].written(AFTER_ALL)
@@ -157,7 +185,8 @@ class HivePusher(Pusher):
             ahead = tallies.ahead(frontier)
             if ahead > pending:
                 raise self._stuck(f"{self.gate.name(slot)} has parts in {ahead} windows")
-            if self._output.passed >= frontier or tallies.live() - ahead <= capacity:
+            taken = tallies.pane(self._output.passed) >= tallies.pane(frontier)
+            if taken or tallies.live() - ahead <= capacity:
                 return  # what is left belongs to the pane that the frontier lies in
             self._together.check()
             moved = self._together.progressed()
@@ -193,11 +222,11 @@ class Tallies:
         self._window = np.zeros(FIRST_TALLIES if shared else 0, np.int64)
         self._kept = np.zeros((hive_.keys, FIRST_TALLIES), np.int64)
         self.parts = self._frozen()
-        self._own = np.zeros(y.OWN_WORDS, np.int64)
+        self._own, self._told = np.zeros(y.OWN_WORDS, np.int64), np.zeros(2, np.int64)
         self._panes = np.zeros(
             (3, FIRST_PANES), np.int64
         )  # of each pane not let go of: number, first tally, first word
-        self._direct, self._table = np.full(SMALL, -1, np.int64), np.full(2 * FIRST_TALLIES, -1, np.int64)
+        self._direct, self._table = np.full(SMALL, -1, np.int64), np.full(FIRST_TABLE, -1, np.int64)
         kind = schema.field(bound.node.by[0]).type if bound.node.by else None
         self._small = len(bound.node.by) == 1 and is_fixed(kind) and not pa.types.is_floating(plain(kind))
 
@@ -212,7 +241,10 @@ class Tallies:
         varied = rows.select(list(columns.varied)) if columns.varied else None
         words = self._groups.key_words(read, varied, n, int(ts[-1]))
         # One number for all where one push brought them, and positions do not matter.
-        ref = np.ascontiguousarray(ref if ref.strides[0] else ref[:1])
+        self.update(read, words, ts, np.ascontiguousarray(ref if ref.strides[0] else ref[:1]))
+
+    def update(self, read: Read, words: np.ndarray, ts: np.ndarray, ref: np.ndarray) -> None:
+        """As `take`, of columns and keys as arrays; `ref` has a number for each tuple, or one for all."""
         for low, high, tally in self._placed(ts, words, ref):
             for accumulator in self.accumulators:
                 accumulator.update(low, high, tally, read, ts)
@@ -246,6 +278,12 @@ class Tallies:
     def written(self, ts: int) -> None:
         """No tuple below `ts` comes any more."""
         self._hive.called(hive.advance_inside, self.slot, self.pane(ts))
+
+    def promise(self, ts: int, gate: np.ndarray, *, onward: bool) -> tuple[int, int]:
+        """As `written`, and then at the gate: its answer, and its frontier after it. `onward`: see `promises`."""
+        out, rest = self._told, self.size % self.advance
+        self._hive.called(promise_briefly, self.slot, gate, ts, self.advance, rest, onward, out)
+        return int(out[0]), int(out[1])
 
     def pane(self, ts: int) -> int:
         """The pane of a ts that a source may promise, the first and the last included."""
@@ -284,18 +322,9 @@ class Tallies:
         The first look is plain and costs nothing; it may see an old PASSED, and then memory is freed a little later.
         """
         own, panes = self._own, self._panes
-        end = int(own[y.PANE_END])
-        if end == 0 or int(panes[0, 0]) >= int(self._hive.now[0][y.PASSED]):
+        if own[y.PANE_END] == 0 or panes[0, 0] >= self._hive.now[0][y.PASSED]:
             return  # a glance, which may be at old memory, where less has been let go of
-        with self._hive.inside(self.slot) as h:
-            gone = bisect_right(panes[0, :end], int(hive.passed(h)) - 1)
-            if gone == 0:
-                return
-            s = y.source_at(self.slot)
-            own[y.TALLY_FREED] = panes[1, gone] if gone < end else own[y.TALLY_END]
-            h[s + y.ARENA_FREED] = panes[2, gone] if gone < end else h[s + y.ARENA_END]
-        panes[:, : end - gone] = panes[:, gone:end].copy()
-        own[y.PANE_END] = end - gone
+        self._hive.called(use_again, self.slot, own, panes)
 
     def _make_room(self, n: int) -> None:
         """More of what there was too little of.
@@ -320,7 +349,7 @@ class Tallies:
                     capacity *= 4
                 for accumulator in self.accumulators:
                     accumulator.regrow(capacity, first, end)
-                self._kept = in_ring(self._kept.T, capacity, first, end).T.copy()
+                self._kept = np.stack([in_ring(row, capacity, first, end) for row in self._kept])
                 if self._shared:
                     self._window = in_ring(self._window, capacity, first, end)
             case _:
@@ -330,6 +359,38 @@ class Tallies:
                     capacity *= 4
                 self._table = np.full(capacity, -1, np.int64)
                 reindex(self._kept, opened, end, self._table)
+
+
+@brief
+def promise_briefly(
+    d: Any, layout: Any, h: Any, slot: Any, g: Any, ts: Any, step: Any, rest: Any, onward: Any, out: Any
+) -> Any:
+    """`promises.promise_inside`, as Python calls it."""
+    return promise_inside(d, layout, h, slot, g, ts, step, rest, onward, out)
+
+
+@brief
+def use_again(d: Any, layout: Any, h: Any, slot: Any, own: Any, panes: Any) -> Any:
+    """A source's panes below what the taker has let go of are forgotten, and their tallies and words of the arena are free.
+
+    -1 if the hive's memory is another by now, or grows. `panes`: of each one its number, first tally and first word.
+    """
+    if not enter(d, slot, layout):
+        return -1
+    end, below = own[y.PANE_END], hive.passed(h)
+    gone = 0
+    while gone < end and panes[0, gone] < below:
+        gone += 1
+    if gone > 0:
+        own[y.TALLY_FREED] = panes[1, gone] if gone < end else own[y.TALLY_END]
+        s = y.source_at(slot)
+        h[s + y.ARENA_FREED] = panes[2, gone] if gone < end else h[s + y.ARENA_END]
+        for pane in range(gone, end):
+            for word in range(3):
+                panes[word, pane - gone] = panes[word, pane]
+        own[y.PANE_END] = end - gone
+    leave(d, slot)
+    return 0
 
 
 def _accumulators(node: Aggregate, schema: pa.Schema) -> list[Accumulator]:
@@ -347,4 +408,5 @@ def pane_of_promise(ts: int, size: int, advance: int) -> int:
     return int(pane_at(min(ts, FAR), size, advance))
 
 
-FAR = 2**62 + 2**61  # promises above are taken for this: tuples are far below
+def _no_rows(kept: np.ndarray, first: int, capacity: int) -> bool:
+    return True

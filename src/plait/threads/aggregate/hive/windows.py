@@ -21,8 +21,9 @@ from plait.query.bind import Bound
 from plait.threads.aggregate.hive import hive
 from plait.threads.aggregate.hive import words as y
 from plait.threads.aggregate.hive.memory import Hive
-from plait.threads.aggregate.hive.place import keys_of
-from plait.threads.aggregate.hive.tallies import FAR, Tallies, pane_of_promise
+from plait.threads.aggregate.hive.place import keys_of, rows_of
+from plait.threads.aggregate.hive.promises import FAR, last_in_pane
+from plait.threads.aggregate.hive.tallies import Tallies, pane_of_promise
 
 AT_ONCE = 1 << 15  # parts that are merged at once, or somewhat more
 WINSETS = 256  # and winsets, at most
@@ -73,6 +74,10 @@ class HiveWindows(SpanPanes):
             self.groups.since = begin - 1
         return out
 
+    def last_in_pane(self, frontier: int) -> int:
+        """The last ts of the pane that a frontier lies in: up to there nothing more is complete."""
+        return int(last_in_pane(frontier, self.advance, self.size % self.advance))
+
     def last_tuples(self) -> np.ndarray:
         """Of each winset that was taken since the last call, its last tuple: ts and the number of its row, int64[2, winsets]."""
         found, self._last = self._last, []
@@ -119,9 +124,10 @@ class HiveWindows(SpanPanes):
         self._last.append(_last_of(spans[:, :, slot]))
         slots = (self._listed if self._shared else self._looked_up)(h, ids, ends, windows, spans, found)
         opened = int(self._pane_slot[int(self._state[panes.PANE_END]) - len(ids)])
-        absorbing = Absorbing(self.accumulators, opened, int(self._state[panes.SLOT_END]) - opened)
-        for (source, low, high), slot in zip(found, slots, strict=True):
-            absorbing.absorb(source.parts[2], slot, np.arange(low, high))
+        number = int(self._state[panes.SLOT_END]) - opened
+        for k, accumulator in enumerate(self.accumulators):
+            parts = [(source.parts[2][k], low, high) for source, low, high in found]
+            absorb(accumulator, parts, slots, opened, number)
 
     def _looked_up(self, h: np.ndarray, ids: np.ndarray, ends: np.ndarray, windows: int, spans: np.ndarray,
                    found: list[Found]) -> list[np.ndarray]:  # fmt: skip
@@ -131,7 +137,7 @@ class HiveWindows(SpanPanes):
         for (source, low, high), at in zip(found, starts.tolist(), strict=False):
             keys_of(source.parts[0], low, high, at, words)
             base[source.slot] = at - low
-        group = self.groups.find_words(words) if self.groups.by else self.groups.only(int(starts[-1]))
+        group = self.groups.numbers(words) if self.groups.by else self.groups.only(int(starts[-1]))
         slot = self.open_parts(ids, spans, base, group)
         return np.split(slot, starts[1:-1])
 
@@ -139,7 +145,7 @@ class HiveWindows(SpanPanes):
                 found: list[Found]) -> list[np.ndarray]:  # fmt: skip
         """The slots of tallies, where winsets have tables that the sources share: a tally knows its window."""
         words = self._key[: windows * self.hive.keys].reshape(windows, self.hive.keys).T.copy()
-        group = self.groups.find_words(words) if self.groups.by else self.groups.only(windows)
+        group = self.groups.numbers(words) if self.groups.by else self.groups.only(windows)
         opened = self.open_panes(ids.tolist(), np.diff(ends, prepend=0).tolist(), group)
         slots = []
         for source, low, high in found:
@@ -157,14 +163,22 @@ def _last_of(spans: np.ndarray) -> np.ndarray:
     return np.stack((ts[every, which], spans[every, 3, which]))
 
 
-class Absorbing:
-    """Merging of tallies into the slots of new panes, from `first` on, one source after the other in their order."""
+def absorb(
+    into: Accumulator, parts: list[tuple[Frozen, int, int]], slots: list[np.ndarray], first: int, number: int
+) -> None:
+    """Merge tallies into the slots of new panes, `number` from `first` on, one source after the other in their order.
 
-    def __init__(self, into: list[Accumulator], first: int, number: int) -> None:
-        self._into, self._first = into, first
-        self._ts = [a.times(number) for a in into]
-
-    def absorb(self, parts: list[Frozen], target: np.ndarray, tally: np.ndarray) -> None:
-        """A source's parts: tally[k], its number, goes into slot target[k]."""
-        for accumulator, part, ts in zip(self._into, parts, self._ts, strict=True):
-            accumulator.absorb_tallies(part, target, tally, self._first, ts)
+    `parts`: of each source what its tallies hold, the first of them and the one after the last; `slots`: where they go. Tallies
+    that are rows of numbers are brought together first, so that twenty sources are merged by one call, as one source is.
+    """
+    ts = into.times(number)
+    if not all(isinstance(part, np.ndarray) for part, _, _ in parts) or len(parts) == 1:
+        for (part, low, high), slot in zip(parts, slots, strict=True):
+            into.absorb_tallies(part, slot, np.arange(low, high), first, ts)
+        return
+    total = sum(high - low for _, low, high in parts)
+    rows, at = np.empty((1 << max(total - 1, 1).bit_length(), parts[0][0].shape[1]), np.int64), 0
+    for part, low, high in parts:
+        rows_of(part, low, high, at, rows)
+        at += high - low
+    into.absorb_tallies(rows, np.concatenate(slots), np.arange(total), first, ts)

@@ -67,30 +67,32 @@ def take(gate, c, w, batch):
     """The next ready tuples: how many, 0 if there were none or the workers are to stand still, or a code.
 
     Yields SPINS times, then sleeps for a second at most: on the gate's event, or on the feeds' for a worker below the
-    root. After `prepare` the tuples and HALT are looked at once more, so neither can be missed.
+    root. After `prepare` the tuples and HALT are looked at once more, so neither can be missed. Time that passed without
+    tuples is news, too: what it lets out must not wait for the next promise.
     """
     if w[o.SLICED]:
         return take_slice(gate, w, batch)
+    known = w[o.FRONTIER]
     number = take_once(gate, c, w, batch)
     for _ in range(SPINS):
-        if number != 0:
+        if number != 0 or w[o.FRONTIER] > known:
             return number
         sched_yield()
         number = take_once(gate, c, w, batch)
-    if number != 0:
+    if number != 0 or w[o.FRONTIER] > known:
         return number
     store_release(w, shared.WAITS, shared.FOR_TUPLES)
     if w[o.FEED] or w[o.GRID_IN]:
         ticket = prepare(c, o.FEED_EVENT)
         number = take_once(gate, c, w, batch)
-        if number != 0 or load_acquire(c, shared.HALT) != 0:
+        if number != 0 or w[o.FRONTIER] > known or load_acquire(c, shared.HALT) != 0:
             cancel(c, o.FEED_EVENT)
         else:
             sleep(c, o.FEED_EVENT, ticket, SLICE_NS)
     else:
         ticket = prepare(gate, READY_EVENT)
         number = take_once(gate, c, w, batch)
-        if number != 0 or load_acquire(c, shared.HALT) != 0:
+        if number != 0 or w[o.FRONTIER] > known or load_acquire(c, shared.HALT) != 0:
             cancel(gate, READY_EVENT)
         else:
             sleep(gate, READY_EVENT, ticket, SLICE_NS)
