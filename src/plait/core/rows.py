@@ -778,7 +778,7 @@ class KeptRows:
         if pa.types.is_null(kind):
             return pa.nulls(len(refs))
         if name in self._held:
-            return self._held[name].take(self._at(refs))
+            return self._held[name].taker()(self._at(refs))
         taken = self._joined().column(name).take(pa.array(self._at(refs)))
         return taken.combine_chunks() if taken.num_chunks != 1 else taken.chunk(0)
 
@@ -790,7 +790,7 @@ class KeptRows:
         if self.rows:
             refs = self._once(refs)
             at = self._at(refs)
-            columns = {name: held.take(at) for name, held in self._held.items()}
+            columns = {name: held.taker()(at) for name, held in self._held.items()}
             if self._chunks:
                 self._chunks = [self._joined().take(pa.array(at))] if len(refs) else []
             self.rows, self._capacity = 0, _CAPACITY
