@@ -33,7 +33,7 @@ PENDING = 1 << 20
 
 #: Lanes that are read ahead, if there are no more, and chunks of each that are held then. With one, who reads would rest while
 #: partners are found, and who finds them while the chunks of a slab are read one after another.
-AHEAD_LANES, AHEAD = 8, 4
+AHEAD_LANES, AHEAD = 8, 8
 
 Lanes = dict[str, dict[SourceName | None, list[Iterator[Chunk]]]]
 

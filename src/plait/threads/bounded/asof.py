@@ -23,7 +23,7 @@ from plait.threads.bounded.results import MOST, Shown
 from plait.threads.bounded.side_by_side import Job
 
 #: Results that one job makes: enough for its start not to count.
-_JOB = 2 * MOST
+_JOB = 4 * MOST
 _NONE = np.zeros(0, np.int64)
 
 
