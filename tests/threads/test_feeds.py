@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -183,11 +182,13 @@ def test_a_lane_is_read_some_chunks_ahead(threads: int) -> None:
         raise DataError("row 7 is damaged")
 
     with ThreadPoolExecutor(threads) as readers:
-        lane = iter(feeds._Ahead(chunks(), readers))
+        ahead = feeds._Ahead(chunks(), readers)
+        lane = iter(ahead)
         assert read == []
         assert next(lane).first_row == 0
         assert enough.wait(60)
-        time.sleep(0.05)  # a chunk too many would be read by now
+        with ahead._guard:  # nobody reads, and nobody will before the next is asked for
+            assert ahead._changed.wait_for(lambda: not ahead._reading, 60)
         assert read == list(range(1 + feeds.AHEAD))
         assert [next(lane).first_row for _ in range(9)] == list(range(1, 10))
         with pytest.raises(DataError, match="row 7"):
@@ -198,14 +199,19 @@ def test_a_lane_is_read_some_chunks_ahead(threads: int) -> None:
 def test_who_stops_asking_waits_for_one_chunk_at_most() -> None:
     """A run that ends early lets its readers go: they end what they read, and begin nothing."""
     read: list[int] = []
+    begun, go_on = threading.Event(), threading.Event()
 
     def chunks() -> Iterator[Chunk]:
         for number in range(100):
             read.append(number)
-            time.sleep(0.01)
+            if number == 1:
+                begun.set()
+                assert go_on.wait(60)
             yield chunk(number)
 
     with ThreadPoolExecutor(1) as readers:
-        lane = iter(feeds._Ahead(chunks(), readers))
-        next(lane)
-    assert len(read) <= 3
+        next(iter(feeds._Ahead(chunks(), readers)))
+        assert begun.wait(60)
+        readers.shutdown(wait=False)
+        go_on.set()
+    assert read == [0, 1]

@@ -7,8 +7,8 @@ the way of a run that is pushed (`threads.feeds`), with the same results.
 
 Memory: a slab ends with SLAB_ROWS rows (ASOF_ROWS of an as-of join) or SLAB_BYTES bytes; but it has at least twice the rows that
 the operator keeps from slab to slab: of a join its window, of an as-of join the last row of each value. Twice as many jobs as
-threads may be open, which hold their slabs, and AHEAD batches a thread are made and not read. How long the data are does not
-matter (tests/threads/bounded/test_memory.py).
+threads may be open, which hold their slabs, and AHEAD batches a thread are made and not read. Files are read some chunks ahead
+(`threads.feeds`). How long the data are does not matter (tests/threads/bounded/test_memory.py).
 """
 
 from __future__ import annotations
