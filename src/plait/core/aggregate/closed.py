@@ -33,7 +33,7 @@ class Pairs:
 class Slid:
     """Rows of windows one after another. Every function that keeps running totals has to follow each of these, rows or none.
 
-    `bounds` is int64 of shape (windows + 2, 3), see `core.kernels.slides`. `shift` turns a slot's lasting number into its
+    `bounds` is int64 of shape (windows + 2, BOUNDS), see `core.kernels.slides`. `shift` turns a slot's lasting number into its
     place now. `slot_group` and `slot_next` are by place; `row_group` and `row_head` by row: its group and its first slot.
 
     Whoever skips one of these has a wrong total for ever after: what came and went in it would never be added or taken
@@ -51,6 +51,16 @@ class Slid:
     @property
     def number(self) -> int:
         return len(self.row_group)
+
+    @property
+    def windows(self) -> np.ndarray:
+        """The number k of every window that closes."""
+        return self.bounds[1:-1, slides.WINDOW]
+
+    @property
+    def rows(self) -> np.ndarray:
+        """How many rows each of them has."""
+        return np.diff(self.bounds[:-1, slides.ROWS])
 
     @property
     def moved(self) -> bool:
@@ -91,21 +101,51 @@ class Closed:
     triggers: np.ndarray | None = None
 
 
+def same(made: pa.Array) -> pa.Array:
+    """Of a column that had to be made at once."""
+    return made
+
+
+@dataclass(frozen=True)
+class Edges:
+    """The windows that rows belong to, whose rows stand together: of each its last ts, where it begins and ends, and its rows.
+
+    All are int64. Windows of tuples have a row each.
+    """
+
+    ts: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+    rows: np.ndarray | None = None
+
+    @property
+    def number(self) -> int:
+        return len(self.ts) if self.rows is None else int(self.rows.sum())
+
+    def by_row(self, values: np.ndarray) -> np.ndarray:
+        """What each window has, for every row of it."""
+        if self.rows is None:
+            return values
+        return np.full(self.rows[0], values[0]) if len(values) == 1 else np.repeat(values, self.rows)
+
+    def windows_at(self, rows: np.ndarray) -> np.ndarray:
+        """Which window, of these, each of these rows belongs to."""
+        return rows if self.rows is None else np.searchsorted(np.cumsum(self.rows), rows, "right")
+
+
 class Later:
     """Rows whose columns are made when they are wanted, by whoever wants them: rounding and Arrow take their time.
 
-    `edges` and `keys` are as they will be; `computed` makes the other columns. A thread that closes windows must not wait
+    `columns` makes those that follow the window's edges: keys, and what is computed. A thread that closes windows must not wait
     for that, so whoever reads results calls `built`. That may be another thread (`threads.aggregate.hive.windows`), if all
     functions keep numbers: merged rows and keys are copies by then. Rows of `kept` would not be.
     """
 
-    def __init__(self, schema: pa.Schema, edges: list[np.ndarray], keys: list[pa.Array],
-                 computed: list[Callable[[], pa.Array]]) -> None:  # fmt: skip
-        self.schema, self.edges, self.keys, self.computed = schema, edges, keys, computed
-        self.num_rows = len(edges[0])
+    def __init__(self, schema: pa.Schema, edges: Edges, columns: list[Callable[[], pa.Array]]) -> None:
+        self.schema, self.edges, self.columns = schema, edges, columns
+        self.num_rows = edges.number
 
     def built(self) -> pa.RecordBatch:
-        arrays = [pa.array(edge).cast(f.type) for edge, f in zip(self.edges, self.schema, strict=False)]
-        return pa.RecordBatch.from_arrays(
-            [*arrays, *self.keys, *(make() for make in self.computed)], schema=self.schema
-        )
+        spread = (self.edges.by_row(each) for each in (self.edges.ts, self.edges.start, self.edges.end))
+        arrays = [pa.array(edge).cast(f.type) for edge, f in zip(spread, self.schema, strict=False)]
+        return pa.RecordBatch.from_arrays([*arrays, *(make() for make in self.columns)], schema=self.schema)

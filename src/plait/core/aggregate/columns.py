@@ -61,7 +61,7 @@ def bits_of(values: Any) -> tuple[np.ndarray, np.ndarray | None]:
 
 
 def array_of(bits: np.ndarray, valid: np.ndarray | None, kind: pa.DataType) -> pa.Array:
-    """The inverse of `bits_of`; `valid` is a mask of booleans.
+    """The inverse of `bits_of`; `valid` is a mask of booleans. The array may share the bits: nobody changes them any more.
 
     A float32 is narrowed again; that is exact for what `bits_of` has made.
     """
@@ -81,7 +81,7 @@ def array_of(bits: np.ndarray, valid: np.ndarray | None, kind: pa.DataType) -> p
         small = pa.types.is_date32(kind) or pa.types.is_time32(kind)
         stored = pa.array(bits.astype(np.int32) if small else bits, mask=mask)
         return stored.view(kind)
-    return pa.array(bits.astype(kind.to_pandas_dtype()), type=kind, mask=mask)
+    return pa.array(bits.astype(kind.to_pandas_dtype(), copy=False), type=kind, mask=mask)
 
 
 _ONES = np.ones(1 << 16, np.uint8)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from plait.core.aggregate.closed import Closed, Pairs
+from plait.core.aggregate.closed import Closed, Edges, Pairs
 from plait.core.aggregate.columns import Read
 from plait.core.aggregate.span import CHUNK, PaneWindows
 from plait.core.kernels import panes
@@ -82,7 +82,7 @@ class TuplePanes(PaneWindows):
                 start = window[:number] * self.advance
                 rows = self._rows(
                     Pairs(number, targets[:pairs], slots[:pairs]), row_group[:number],
-                    [ts[by], start, start + self.size],
+                    Edges(ts[by], start, start + self.size),
                 )  # fmt: skip
                 out.append(Closed(rows, by + at))
             for lists in self.lists.values():

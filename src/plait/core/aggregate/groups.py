@@ -16,12 +16,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from plait.core.aggregate.closed import same
 from plait.core.aggregate.columns import Read, array_of, bits_of, is_fixed, none_null, plain
 from plait.core.kernels import groups as table
 from plait.core.values import key_words, normal_bits, one_array
@@ -136,7 +138,9 @@ class Groups:
         self._free = np.arange(FIRST)[::-1].copy()
         self._left = FIRST
         self._swept = 0  # groups that were held at the last sweep
-        self._ordered: np.ndarray | None = None  # those that had numbers when this was asked for: see `in_order`
+        # Those that had numbers when this was asked for, in the first `_ordered` places, and if `_one_word`, the word that orders
+        # each of them: see `in_order`.
+        self._ranked, self._ordered, self._one_word = np.empty((2, 0), np.int64), 0, False
         (_, kind), *more = self.by or [("", pa.null())]
         self._by_value = is_fixed(kind) and not more and not pa.types.is_floating(plain(kind))
         self._direct = np.full(DIRECT if self._by_value else 0, -1, np.int64)
@@ -253,7 +257,7 @@ class Groups:
         self._free = np.concatenate((np.arange(self.capacity, capacity)[::-1], self._free[: self._left]))
         self._free = np.concatenate((self._free, np.zeros(capacity - len(self._free), np.int64)))
         self._left += capacity - self.capacity
-        self.words, self.capacity, self._ordered = words, capacity, None
+        self.words, self.capacity, self._ordered = words, capacity, 0
         self._table = np.zeros(2 * capacity, np.int64)
         table.rebuild(self.words, live, self._table)
 
@@ -271,7 +275,7 @@ class Groups:
         self._table[:] = 0
         self._direct[:] = -1
         table.rebuild(self.words, live, self._table)
-        self._swept, self._ordered = int(live.sum()), None
+        self._swept, self._ordered = int(live.sum()), 0
         for k, (name, _) in enumerate(self.by):
             if name in self._texts:
                 own = (live != 0) & (self.words[-1] >> k & 1 == 0)
@@ -281,7 +285,11 @@ class Groups:
 
     def columns(self, groups: np.ndarray) -> list[pa.Array]:
         """The key columns of these groups."""
-        out = []
+        return [make() for make in self.columns_later(groups)]
+
+    def columns_later(self, groups: np.ndarray) -> list[Callable[[], pa.Array]]:
+        """What makes the key columns of these groups, at any time: what is known of them now is copied, text is looked up."""
+        out: list[Callable[[], pa.Array]] = []
         for k, (name, kind) in enumerate(self.by):
             words = np.empty(len(groups), np.int64)
             there = None
@@ -289,9 +297,9 @@ class Groups:
                 there = self.words[-1][groups] >> k & 1 == 0
             if name in self._texts:
                 assert there is not None
-                out.append(self._texts[name].take(words, ~there))
+                out.append(partial(same, self._texts[name].take(words, ~there)))
             else:
-                out.append(array_of(words, there, kind))
+                out.append(partial(array_of, words, there, kind))
         return out
 
     def in_order(self) -> np.ndarray:
@@ -301,18 +309,30 @@ class Groups:
         than one column, by a stable sort, which two sorted runs take little time of. A sweep, or a growth, makes it be computed
         anew.
         """
-        if self._ordered is None:
+        if self._ranked.shape[1] < self.capacity:
+            self._ranked, self._ordered = np.empty((2, self.capacity), np.int64), 0
+        known, number = self._ordered, self.number
+        if known == 0:
             live = np.ones(self.capacity, bool)
             live[self._free[: self._left]] = False
-            self._ordered = self._sorted(np.flatnonzero(live), 0)
-        elif len(self._ordered) < self.number:
-            fresh = self._sorted(self._free[self._left : self._left + self.number - len(self._ordered)], 0)
-            known, new = (self._by_one_word(groups) for groups in (self._ordered, fresh))
-            if known is None or new is None:
-                self._ordered = self._sorted(np.append(self._ordered, fresh), len(self._ordered))
+            self._rank(self._sorted(np.flatnonzero(live), 0))
+        elif known < number:
+            fresh = self._sorted(self._free[self._left : self._left + number - known], 0)
+            words = self._by_one_word(fresh) if self._one_word else None
+            if words is None:
+                self._rank(self._sorted(np.append(self._ranked[0, :known], fresh), known))
             else:
-                self._ordered = np.insert(self._ordered, np.searchsorted(known, new), fresh)
-        return self._ordered
+                table.insert(self._ranked, known, fresh, words)
+        self._ordered = number
+        return self._ranked[0, :number]
+
+    def _rank(self, groups: np.ndarray) -> None:
+        """These are all, in order."""
+        words = self._by_one_word(groups)
+        self._one_word = words is not None
+        self._ranked[0, : len(groups)] = groups
+        if words is not None:
+            self._ranked[1, : len(groups)] = words
 
     def _by_one_word(self, groups: np.ndarray) -> np.ndarray | None:
         """What orders these groups, if it is the value of one column of integers, and none of them is NULL."""

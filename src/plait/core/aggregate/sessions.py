@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from plait.core.aggregate.closed import Closed, Pairs
+from plait.core.aggregate.closed import Closed, Edges, Pairs
 from plait.core.aggregate.columns import Read
 from plait.core.aggregate.span import FIRST, PaneWindows
 from plait.core.kernels import panes
@@ -101,7 +101,7 @@ class SessionPanes(PaneWindows):
         slots, end = slots[order], end[order]
         group = self._group[slots]
         number = len(slots)
-        rows = self._rows(Pairs(number, np.arange(number), slots), group, [end - 1, self._first[slots], end])
+        rows = self._rows(Pairs(number, np.arange(number), slots), group, Edges(end - 1, self._first[slots], end))
         self._give_back(slots, group)
         return [Closed(rows)]
 

@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from plait.core.aggregate.accumulators import Accumulator
-from plait.core.aggregate.closed import Closed, Later, Pairs, Slid
+from plait.core.aggregate.closed import Closed, Edges, Later, Pairs, Slid, same
 from plait.core.aggregate.columns import Read
 from plait.core.aggregate.functions import Use, accumulator_of, fold_of
 from plait.core.aggregate.groups import Groups
@@ -208,15 +208,14 @@ class PaneWindows(ABC):
         for accumulator in self.accumulators:
             accumulator.update(low, high, slot, read, refs)
 
-    def _rows(self, closed: Pairs | Slid, group: np.ndarray, edges: list[np.ndarray]) -> pa.RecordBatch | Later:
+    def _rows(self, closed: Pairs | Slid, group: np.ndarray, edges: Edges) -> pa.RecordBatch | Later:
         """Rows of closed windows: ts, window_start and window_end as given, then keys, then what is computed."""
         return self._later(closed, group, edges).built()
 
-    def _later(self, closed: Pairs | Slid, group: np.ndarray, edges: list[np.ndarray]) -> Later:
+    def _later(self, closed: Pairs | Slid, group: np.ndarray, edges: Edges) -> Later:
         """Everything that has to be taken from what goes on changing is taken now: slots are merged, keys looked up.
 
-        `closed` says which slots make each row; `group` is the group of each row, `edges` are the columns ts,
-        window_start and window_end, int64. Lists are read here at once, since their rows may be dropped after this call.
+        `closed` says which slots make each row; `group` is the group of each row, `edges` their windows. Lists are read here at once, since their rows may be dropped after this call.
         """
         listed = {
             lists: lists.listed(closed.pairs if isinstance(closed, Slid) else closed) for lists in self.lists.values()
@@ -228,12 +227,8 @@ class PaneWindows(ABC):
                 computed.append(partial(made.snapshot().column, merged, name))
             else:
                 column = made.fold(*listed[made.lists], self.kept)
-                computed.append(partial(_same, recast(column, self.schema.field(name).type)))
-        return Later(self.schema, edges, self.groups.columns(group), computed)
-
-
-def _same(made: pa.Array) -> pa.Array:
-    return made
+                computed.append(partial(same, recast(column, self.schema.field(name).type)))
+        return Later(self.schema, edges, [*self.groups.columns_later(group), *computed])
 
 
 class SpanPanes(PaneWindows):
@@ -257,6 +252,7 @@ class SpanPanes(PaneWindows):
         self._slot_next = np.zeros(0, np.int64)
         # By group: its slot in the open pane, and its first and last slot in the window that was closed last.
         self._slot_of, self._head, self._tail = (np.full(FIRST, -1, np.int64) for _ in range(3))
+        self._row_room = np.empty((2, 0), np.int64)  # of `_slide`, used again: new memory costs more than what is done in it
         self.size, self.advance = window.size_us, window.advance_us
         super().__init__(bound)
         self._dropped = 0  # slots below have been dropped from lists
@@ -306,11 +302,13 @@ class SpanPanes(PaneWindows):
         s[panes.SLOT_END], s[panes.PANE_END], s[panes.STARTED] = at, pane, 1
         return first
 
-    def open_parts(self, ids: np.ndarray, spans: np.ndarray, base: np.ndarray, group: np.ndarray) -> np.ndarray:
-        """As `open_panes`, for panes in parts, whose groups are given: see
-        `core.kernels.panes.assign_parts`. Gives their slots."""
+    def open_parts(
+        self, ids: np.ndarray, spans: np.ndarray, base: np.ndarray, group: np.ndarray, slot: np.ndarray
+    ) -> np.ndarray:
+        """As `open_panes`, for panes in parts, whose groups are given: see `core.kernels.panes.assign_parts`. Gives their slots,
+        in `slot`.
+        """
         self._make_room(max(len(group), len(ids)))
-        slot = np.empty(len(group), np.int64)
         panes.assign_parts(
             ids, spans, base, group, self._state, self._pane_id, self._pane_slot, self._slot_group, self._slot_of, slot
         )
@@ -332,10 +330,10 @@ class SpanPanes(PaneWindows):
             return out
         state = self._state
         while True:
-            slid, window = self._slide(frontier)
+            slid = self._slide(frontier)
             if slid.number:
-                start = window * self.advance
-                edges = [start + self.size - 1, start, start + self.size]
+                start = slid.windows * self.advance
+                edges = Edges(start + self.size - 1, start, start + self.size, slid.rows)
                 out.append(Closed(self._rows(slid, slid.row_group, edges)))
             elif slid.moved:
                 self._follow(slid)
@@ -353,8 +351,8 @@ class SpanPanes(PaneWindows):
             self._dropped = int(state[panes.SLOT_FIRST])
         return out
 
-    def _slide(self, frontier: int) -> tuple[Slid, np.ndarray]:
-        """Windows that close, some of them or none, with their rows in order; and the number of each row's window.
+    def _slide(self, frontier: int) -> Slid:
+        """Windows that close, some of them or none, with their rows in order. Good until the next call.
 
         Rows of one window must be in the order of keys. If a good part of all groups is in the window, all groups are
         ranked once (`Groups.in_order`, kept until groups change) and walked through for each window. If the window has
@@ -363,22 +361,23 @@ class SpanPanes(PaneWindows):
         state = self._state
         held = int(state[panes.SLOT_END] - state[panes.SLOT_FIRST])
         room = max(CHUNK, held) + 1
-        group, window, head = (np.empty(room, np.int64) for _ in range(3))
-        bounds = np.empty((WINDOWS + 2, 3), np.int64)
+        if room > self._row_room.shape[1]:
+            self._row_room = np.empty((2, 2 * room), np.int64)
+        group, head = self._row_room[:, :room]
+        bounds = np.empty((WINDOWS + 2, slides.BOUNDS), np.int64)
         ranked = self.groups.in_order() if held * FEW_SLOTS >= self.groups.number else np.zeros(0, np.int64)
         windows = slides.slide(
             frontier, self.size, self.advance, state, self._pane_id, self._pane_slot, self._slot_group, self._slot_next,
-            self._head, self._tail, ranked, group, window, head, bounds,
+            self._head, self._tail, ranked, group, head, bounds,
         )  # fmt: skip
         bounds = bounds[: windows + 2]
         number = int(bounds[-1, slides.ROWS])
-        group, window, head = group[:number], window[:number], head[:number]
+        group, head = group[:number], head[:number]
         if number and len(ranked) == 0:
-            order = np.lexsort((self.groups.ranks(group), window))
+            order = np.lexsort((self.groups.ranks(group), np.repeat(np.arange(windows), np.diff(bounds[:-1, slides.ROWS]))))
             group, head = group[order], head[order]
         shift = int(state[panes.SHIFT])
-        slid = Slid(bounds, shift, self._slot_group, self._slot_next, group, head, self.groups.capacity)
-        return slid, window
+        return Slid(bounds, shift, self._slot_group, self._slot_next, group, head, self.groups.capacity)
 
     def _follow(self, slid: Slid) -> None:
         """Panes came or went, and no row with them: running totals are brought up to date."""

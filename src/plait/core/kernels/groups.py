@@ -95,6 +95,21 @@ def take_words(words, groups, column, out) -> int:
 
 
 @entry
+def insert(ranked, known, groups, words) -> None:
+    """Put groups, which stand in the order of their words, between the first `known` of `ranked`, in place.
+
+    `ranked` is int64 of two rows: groups, and what they are ordered by. Equal words: those that were there come first.
+    """
+    at, to = known - 1, known + len(groups) - 1
+    for new in range(len(groups) - 1, -1, -1):
+        while at >= 0 and ranked[1, at] > words[new]:
+            ranked[0, to], ranked[1, to] = ranked[0, at], ranked[1, at]
+            at, to = at - 1, to - 1
+        ranked[0, to], ranked[1, to] = groups[new], words[new]
+        to -= 1
+
+
+@entry
 def rebuild(kept, live, table) -> None:
     """Enter the groups that are `live` into an empty table."""
     mask = np.uint64(len(table) - 1)

@@ -8,7 +8,7 @@ for each group, exact, so that taking away leaves nothing behind; the others wal
 Slots are numbered here as they come, for ever: what an array knows under s has the number s + `shift`. They and panes come in
 order, so what is added or taken away is a stretch of slots. A group's slots are a list, from `head` to `tail` by `slot_next`, of
 those in the window; -1 ends it. Row w of `bounds` says up to which slot panes have been taken away and added for window w (the
-first is number 1), and where its rows end; row 0 is how things stood, and the last one how they stand.
+first is number 1), where its rows end, and which window it is (its k); row 0 is how things stood, and the last one how they stand.
 
 Example: size 30, advance 10, so panes of 10 and windows of 3 panes. Window [0, 30) has panes 0 1 2. For window [10, 40)
 pane 0 leaves and pane 3 enters: two panes are looked at, not three; with 100 panes a window it would still be two. A
@@ -26,7 +26,8 @@ from plait.core.kernels.exact import COUNT, LIMBS, ODD
 from plait.core.kernels.panes import ADDED, NEXT_WINDOW, PANE_END, PANE_FIRST, SHIFT, SLOT_END, SLOT_FIRST
 from plait.core.machine.marks import entry, inlined
 
-GONE, IN, ROWS = range(3)
+GONE, IN, ROWS, WINDOW = range(4)
+BOUNDS = 4  # words of a row of `bounds`
 
 
 @inlined
@@ -74,15 +75,14 @@ def enter(until, state, pane_id, pane_slot, slot_group, slot_next, head, tail):
 
 
 @entry
-def slide(frontier, size, advance, state, pane_id, pane_slot, slot_group, slot_next, head, tail, ranked, row_group, row_window,
-          row_head, bounds) -> int:  # fmt: skip
+def slide(frontier, size, advance, state, pane_id, pane_slot, slot_group, slot_next, head, tail, ranked, row_group, row_head,
+          bounds) -> int:  # fmt: skip
     """Windows that end at or before the frontier, in order: how many there are. Called again until it finds none.
 
     It stops before `bounds` is full, or rows might be. `ranked` are all groups in order of their keys: rows of a window are in
     this order. Where it is empty they are in none. Panes that no later window holds are given up, their contents not.
 
-    `row_group`, `row_window` and `row_head` are int64 by row, `bounds` int64 of shape (windows + 2, 3). `ranked` is
-    int64. The next window is the first that holds the oldest pane, or the one after the last that was closed, whichever
+    `row_group` and `row_head` are int64 by row, `bounds` int64 of shape (windows + 2, BOUNDS). `ranked` is int64. The next window is the first that holds the oldest pane, or the one after the last that was closed, whichever
     is later: so stretches of time without tuples cost nothing, however many windows lie in them.
     """
     rest = size % advance
@@ -109,7 +109,6 @@ def slide(frontier, size, advance, state, pane_id, pane_slot, slot_group, slot_n
             break
         enter(until, state, pane_id, pane_slot, slot_group, slot_next, head, tail)
         high = first_slot(state[ADDED], state, pane_slot)
-        first = number
         # Written for every group, and kept for those that are in it: which these are is as good as random, and a branch that is
         # guessed wrong costs more. So there is room for one row more than there are.
         if len(ranked) > 0:
@@ -124,12 +123,11 @@ def slide(frontier, size, advance, state, pane_id, pane_slot, slot_group, slot_n
                 row_group[number] = group
                 row_head[number] = head[group]
                 number += head[group] == s + shift
-        for row in range(first, number):
-            row_window[row] = k
         windows += 1
         bounds[windows, GONE] = state[SLOT_FIRST] + shift
         bounds[windows, IN] = high + shift
         bounds[windows, ROWS] = number
+        bounds[windows, WINDOW] = k
         state[NEXT_WINDOW] = k + 1
     bounds[windows + 1, GONE] = state[SLOT_FIRST] + shift
     bounds[windows + 1, IN] = first_slot(state[ADDED], state, pane_slot) + shift

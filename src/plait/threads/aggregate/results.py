@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from plait.core import keys
-from plait.core.aggregate.closed import Closed, Later
+from plait.core.aggregate.closed import Closed, Edges, Later
 from plait.core.aggregate.panes import window_record
 from plait.core.rows import Payload
 from plait.order import AFTER_ALL, BEFORE_ALL
@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     from plait.threads.aggregate.engine import NoPayload, Updater
 
 NOTED = 32  # rows of a batch whose latency is noted, about
-Placed = tuple[Any, np.ndarray, np.ndarray]  # rows, their places, and when each one's last tuple was pushed
+#: Rows, their places, and when each one's last tuple was pushed; of a `Later` both by window: `_by_row` spreads them.
+Placed = tuple[Any, np.ndarray, np.ndarray]
 
 
 class OrderedResults:
@@ -50,7 +51,7 @@ class OrderedResults:
     complete. Rows that are alike in all of them are one thread's, or in the order of the columns `_by`.
 
     With each row comes when the last tuple that it is made of was pushed, in nanoseconds: `pushed_ns` has those of the rows
-    that `next` gave last, for latencies, and for an operator that takes them in (`dag`).
+    that `next` gave last (for rows of windows it is made when it is asked for), for latencies, and for an operator that takes them in (`dag`).
 
     By seat: `_rows` a queue of (batch, places, pushed), `_unread` how many rows are in it, `_until` how far its thread is in
     the measure of places, `_passed` the same as a ts. For windows of time the two are alike; for windows that count,
@@ -70,7 +71,12 @@ class OrderedResults:
         self._passed = [BEFORE_ALL] * crew
         self.frontier = BEFORE_ALL  # every row of a lower ts has been given out by `next`
         self.results, self.ns = 0, 0
-        self.pushed_ns = np.empty(0, np.int64)
+        self._pushed: tuple[np.ndarray, Edges | None] = (np.empty(0, np.int64), None)
+
+    @property
+    def pushed_ns(self) -> np.ndarray:
+        pushed, edges = self._pushed
+        return pushed if edges is None else edges.by_row(pushed)
 
     def put(self, seat: int, rows: list[Placed], until: int, frontier: int,
             pause: Callable[[], None]) -> None:  # fmt: skip
@@ -137,9 +143,15 @@ class OrderedResults:
                     return None
                 self._changed.wait(left / 1e9)
         began = time.monotonic_ns()
-        made, self.pushed_ns = (_built(parts[0][0]), parts[0][2]) if len(parts) == 1 else self._merged(parts)
+        if len(parts) == 1:
+            rows, places, pushed = parts[0]
+            made, edges = (rows.built(), rows.edges) if isinstance(rows, Later) else (rows, None)
+        else:
+            made, pushed = self._merged(parts)
+            edges = None
+        self._pushed = (pushed, edges)
         self.results += made.num_rows
-        self._note(made, self.pushed_ns)
+        self._note(made)
         self.ns += time.monotonic_ns() - began
         return made
 
@@ -152,34 +164,36 @@ class OrderedResults:
         for seat, queue in enumerate(self._rows):
             while queue:
                 batch, places, pushed = queue[0]
-                cut = batch.num_rows if until == AFTER_ALL else int(np.searchsorted(np.atleast_2d(places)[0], until))
-                if cut == 0:
+                order = np.atleast_2d(places)[0]
+                if until != AFTER_ALL and order[0] >= until:
                     break
-                self._unread[seat] -= cut
-                whole = cut == batch.num_rows
-                if not whole:
-                    batch = _built(batch)
-                out.append((batch if whole else batch.slice(0, cut), places[..., :cut], pushed[:cut]))
-                if not whole:
+                if until != AFTER_ALL and order[-1] >= until:
+                    batch, places, pushed = _by_row(queue[0])
+                    cut = int(np.searchsorted(np.atleast_2d(places)[0], until))
+                    self._unread[seat] -= cut
+                    out.append((batch.slice(0, cut), places[..., :cut], pushed[:cut]))
                     queue[0] = (batch.slice(cut), places[..., cut:], pushed[cut:])
                     break
-                queue.popleft()
+                self._unread[seat] -= batch.num_rows
+                out.append(queue.popleft())
                 if len(self._rows) == 1:
                     return out
         return out
 
     def _merged(self, parts: list[Placed]) -> tuple[pa.RecordBatch, np.ndarray]:
         """Several threads' rows, each in order, as one sequence, with when they were pushed."""
-        table = pa.Table.from_batches([_built(batch) for batch, *_ in parts]).combine_chunks()
+        parts = [_by_row(part) for part in parts]
+        table = pa.Table.from_batches([batch for batch, *_ in parts]).combine_chunks()
         places = np.concatenate([np.atleast_2d(places) for _, places, _ in parts], axis=1)
         order = keys.in_order_of((*places, *(table.column(name) for name in self._by))).to_numpy()
         made: pa.RecordBatch = taken(table, order).combine_chunks().to_batches()[0]
         return made, np.concatenate([pushed for *_, pushed in parts])[order]
 
-    def _note(self, batch: pa.RecordBatch, pushed_ns: np.ndarray) -> None:
+    def _note(self, batch: pa.RecordBatch) -> None:
         """From the push, and from when the frontier passed a row's ts, to now; of a sample."""
-        step = max(1, batch.num_rows // NOTED)
-        self._latency.note(keys.ts_numbers(batch.column(0))[::step], pushed_ns[::step], time.monotonic_ns())
+        sample, (pushed, edges) = slice(None, None, max(1, batch.num_rows // NOTED)), self._pushed
+        noted = pushed[sample] if edges is None else pushed[edges.windows_at(np.arange(batch.num_rows)[sample])]
+        self._latency.note(keys.ts_numbers(batch.column(0))[sample], noted, time.monotonic_ns())
 
 
 class AggregateResults(OrderedResults):
@@ -224,19 +238,19 @@ class AggregateResults(OrderedResults):
         """
         batch = each.rows
         if isinstance(batch, Later):
-            places = batch.edges[0]
+            places = batch.edges.ts
+            pushed = worker.last.pushed_ns(places)
+            if self._keyed:
+                batch, places, pushed = _by_row((batch, places, pushed))
         elif each.triggers is None:
             places = keys.ts_numbers(batch.column(0))
-        else:
-            places = worker.rank + each.triggers
-        if self._keyed:
-            batch = _built(batch)
-            key = self._span_keys(batch) if each.triggers is None else self._counted_keys(worker, each.triggers)
-            batch = pa.RecordBatch.from_arrays([*batch.columns, key], schema=self.schema)
-        if each.triggers is None:
             pushed = worker.last.pushed_ns(places)
         else:
+            places = worker.rank + each.triggers
             pushed = self._payload.pushed_ns(worker.tuples[3][each.triggers])
+        if self._keyed:
+            key = self._span_keys(batch) if each.triggers is None else self._counted_keys(worker, each.triggers)
+            batch = pa.RecordBatch.from_arrays([*batch.columns, key], schema=self.schema)
         return batch, places, pushed
 
     def _span_keys(self, batch: pa.RecordBatch) -> pa.Array:
@@ -250,6 +264,9 @@ class AggregateResults(OrderedResults):
         return keys.nest(full_key(self._intake, 0, rows, len(triggers)), n=len(triggers))
 
 
-def _built(rows: pa.RecordBatch | Later) -> pa.RecordBatch:
-    """Rows as a batch. Of a `Later` the work is done here, by the thread that reads results."""
-    return rows.built() if isinstance(rows, Later) else rows
+def _by_row(placed: Placed) -> Placed:
+    """Of a `Later` the batch is made, and what windows have is spread over their rows."""
+    rows, places, pushed = placed
+    if not isinstance(rows, Later):
+        return placed
+    return rows.built(), rows.edges.by_row(places), rows.edges.by_row(pushed)

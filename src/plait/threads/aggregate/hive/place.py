@@ -14,7 +14,6 @@ import numpy as np
 
 from plait.core.kernels.groups import mixed
 from plait.core.kernels.panes import pane_of
-from plait.core.machine.marks import brief
 from plait.threads.aggregate.hive.door import enter, leave
 from plait.threads.aggregate.hive.table import join, window_of
 from plait.threads.aggregate.hive.winsets import open_winset
@@ -187,24 +186,6 @@ def reindex(kept: Any, first: Any, end: Any, table: Any) -> None:
         while table[at] >= first:
             at = (at + np.uint64(1)) & table_mask
         table[at] = tally
-
-
-@brief
-def keys_of(kept: Any, first: Any, end: Any, at: Any, out: Any) -> None:
-    """The keys of a source's tallies, into out[:, at:]."""
-    mask = kept.shape[1] - 1
-    for k in range(kept.shape[0]):
-        for tally in range(first, end):
-            out[k, at + tally - first] = kept[k, tally & mask]
-
-
-@brief
-def rows_of(ring: Any, first: Any, end: Any, at: Any, out: Any) -> None:
-    """What a source's tallies hold, rows of a ring, into out[at:]."""
-    mask = len(ring) - 1
-    for tally in range(first, end):
-        for k in range(ring.shape[1]):
-            out[at + tally - first, k] = ring[tally & mask, k]
 
 
 @pure

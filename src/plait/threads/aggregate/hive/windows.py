@@ -12,23 +12,23 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from plait.core.aggregate.accumulators import Accumulator, Frozen
-from plait.core.aggregate.closed import Closed, Later, Pairs, Slid
+from plait.core.aggregate.closed import Closed, Edges, Later, Pairs, Slid
 from plait.core.aggregate.span import SpanPanes, span_window
 from plait.core.kernels import panes
 from plait.order import AFTER_ALL
 from plait.query.aggregate import Aggregate
 from plait.query.bind import Bound
-from plait.threads.aggregate.hive import hive
+from plait.threads.aggregate.hive import hive, parts
 from plait.threads.aggregate.hive import words as y
 from plait.threads.aggregate.hive.memory import Hive
-from plait.threads.aggregate.hive.place import keys_of, rows_of
+from plait.threads.aggregate.hive.parts import Stretches
 from plait.threads.aggregate.hive.promises import FAR, last_in_pane
 from plait.threads.aggregate.hive.tallies import Tallies, pane_of_promise
 
 AT_ONCE = 1 << 15  # parts that are merged at once, or somewhat more
 WINSETS = 256  # and winsets, at most
 
-Found = tuple[Tallies, int, int]  # a source, the first of its tallies that are merged, and the one after the last
+Parts = tuple[np.ndarray, np.ndarray, list[Frozen]]  # `Tallies.parts`
 
 
 class HiveWindows(SpanPanes):
@@ -48,12 +48,14 @@ class HiveWindows(SpanPanes):
         self._spans = np.zeros((WINSETS, 4, slots), np.int64)
         self._ids, self._ends = np.zeros(WINSETS, np.int64), np.zeros(WINSETS, np.int64)
         self._last: list[np.ndarray] = []
+        self._rooms: dict[str, np.ndarray] = {}
+        self._numbers = np.empty(0, np.int64)
 
     def tallies(self, slot: int) -> Tallies:
         """A new source's part of the windows."""
         return Tallies(self._bound, self.hive, slot, self.columns, self.groups, shared=self._shared)
 
-    def _rows(self, closed: Pairs | Slid, group: np.ndarray, edges: list[np.ndarray]) -> Later:
+    def _rows(self, closed: Pairs | Slid, group: np.ndarray, edges: Edges) -> Later:
         return self._later(closed, group, edges)  # the thread that reads results has time for the rest
 
     def take_complete(self, frontier: int) -> list[Closed]:
@@ -105,11 +107,11 @@ class HiveWindows(SpanPanes):
                 if told[y.HELD] == y.NIL:
                     break
                 self._key = np.concatenate((self._key, np.zeros_like(self._key)))
-            winsets, windows, parts, _ = (int(v) for v in told)
+            winsets, windows, number, _ = (int(v) for v in told)
             if winsets:
                 self._merge(h, self._ids[:winsets], self._ends[:winsets], windows, self._spans[:winsets])
                 hive.let_go(h, int(self._ids[winsets - 1]) + 1)
-        return winsets == WINSETS or parts >= AT_ONCE
+        return winsets == WINSETS or number >= AT_ONCE
 
     def _merge(self, h: np.ndarray, ids: np.ndarray, ends: np.ndarray, windows: int, spans: np.ndarray) -> None:
         """`spans`: of each winset, by slot, the first of a source's tallies and the one after the last.
@@ -118,41 +120,69 @@ class HiveWindows(SpanPanes):
         """
         # A source's tallies in winsets that follow one another follow one another too.
         first, end = np.where(spans[:, 1] > spans[:, 0], spans[:, 0], y.LAST).min(axis=0), spans[:, 1].max(axis=0)
-        found = [(source, int(first[source.slot]), int(end[source.slot])) for source in self._sources()]
-        slot = np.array([source.slot for source, _, _ in found])
-        found = [(source, low, high) for source, low, high in found if low < high]
-        self._last.append(_last_of(spans[:, :, slot]))
-        slots = (self._listed if self._shared else self._looked_up)(h, ids, ends, windows, spans, found)
+        every = list(self._sources())
+        self._last.append(_last_of(spans[:, :, np.array([source.slot for source in every])]))
+        found = [source for source in every if first[source.slot] < end[source.slot]]
+        held = [source.parts for source in found]  # as addresses are taken of them, they are held until all is merged
+        slots = np.array([source.slot for source in found], np.int64)
+        where = parts.stretches(first[slots], end[slots])
+        slot = (self._listed if self._shared else self._looked_up)(h, ids, ends, windows, spans, held, slots, where)
         opened = int(self._pane_slot[int(self._state[panes.PANE_END]) - len(ids)])
         number = int(self._state[panes.SLOT_END]) - opened
         for k, accumulator in enumerate(self.accumulators):
-            parts = [(source.parts[2][k], low, high) for source, low, high in found]
-            absorb(accumulator, parts, slots, opened, number)
+            self._absorb(accumulator, [own[2][k] for own in held], where, slot, opened, number)
 
     def _looked_up(self, h: np.ndarray, ids: np.ndarray, ends: np.ndarray, windows: int, spans: np.ndarray,
-                   found: list[Found]) -> list[np.ndarray]:  # fmt: skip
+                   held: list[Parts], slots: np.ndarray, where: Stretches) -> np.ndarray:  # fmt: skip
         """The slots of tallies, where each source has tables of its own: tallies that have the same key go into the same one."""
-        starts = np.cumsum([0, *(high - low for _, low, high in found)])
-        words, base = np.empty((self.hive.keys, int(starts[-1])), np.int64), np.zeros(self.hive.slots, np.int64)
-        for (source, low, high), at in zip(found, starts.tolist(), strict=False):
-            keys_of(source.parts[0], low, high, at, words)
-            base[source.slot] = at - low
-        group = self.groups.numbers(words) if self.groups.by else self.groups.only(int(starts[-1]))
-        slot = self.open_parts(ids, spans, base, group)
-        return np.split(slot, starts[1:-1])
+        words = self._room("words", self.hive.keys * where.total).reshape(self.hive.keys, where.total)
+        parts.keys([own[0] for own in held], where, words)
+        base = np.zeros(self.hive.slots, np.int64)
+        base[slots] = where.at - where.first
+        if self.groups.by:
+            group = self.groups.numbers(words, self._room("group", where.total))
+        else:
+            group = self.groups.only(where.total)
+        return self.open_parts(ids, spans, base, group, self._room("slot", where.total))
 
     def _listed(self, h: np.ndarray, ids: np.ndarray, ends: np.ndarray, windows: int, spans: np.ndarray,
-                found: list[Found]) -> list[np.ndarray]:  # fmt: skip
+                held: list[Parts], slots: np.ndarray, where: Stretches) -> np.ndarray:  # fmt: skip
         """The slots of tallies, where winsets have tables that the sources share: a tally knows its window."""
         words = self._key[: windows * self.hive.keys].reshape(windows, self.hive.keys).T.copy()
         group = self.groups.numbers(words) if self.groups.by else self.groups.only(windows)
         opened = self.open_panes(ids.tolist(), np.diff(ends, prepend=0).tolist(), group)
-        slots = []
-        for source, low, high in found:
-            window = np.empty(high - low, np.int64)
-            hive.windows_of(h, source.parts[1], low, high, window)
-            slots.append(window + opened)
-        return slots
+        slot = np.empty(where.total, np.int64)
+        for own, low, high, at in zip(held, where.first, where.end, where.at, strict=True):
+            hive.windows_of(h, own[1], low, high, slot[at : at + high - low])
+        return slot + opened
+
+    def _absorb(self, into: Accumulator, held: list[Frozen], where: Stretches, slot: np.ndarray, first: int, number: int) -> None:
+        """Merge tallies into the slots of new panes, `number` from `first` on, one source after the other in their order.
+
+        `held`: of each source what its tallies hold; `slot`: where each part goes. Tallies that are rows of numbers are
+        brought together first, so that twenty sources are merged by one call, as one source is.
+        """
+        ts = into.times(number)
+        if len(held) == 1 or not all(isinstance(own, np.ndarray) for own in held):
+            for own, low, high, at in zip(held, where.first, where.end, where.at, strict=True):
+                into.absorb_tallies(own, slot[at : at + high - low], np.arange(low, high), first, ts)
+            return
+        width, size = held[0].shape[1], 1 << max(where.total - 1, 1).bit_length()
+        rows = self._room("rows", size * width).reshape(size, width)
+        parts.rows(held, where, rows)
+        into.absorb_tallies(rows, slot, self._counting(where.total), first, ts)
+
+    def _room(self, what: str, n: int) -> np.ndarray:
+        """So many words for this purpose, used again: new memory costs more than what is done in it."""
+        if len(self._rooms.get(what, ())) < n:
+            self._rooms[what] = np.empty(2 * n, np.int64)
+        return self._rooms[what][:n]
+
+    def _counting(self, n: int) -> np.ndarray:
+        """0, 1, 2, ..."""
+        if len(self._numbers) < n:
+            self._numbers = np.arange(2 * n)
+        return self._numbers[:n]
 
 
 def _last_of(spans: np.ndarray) -> np.ndarray:
@@ -162,23 +192,3 @@ def _last_of(spans: np.ndarray) -> np.ndarray:
     every = np.arange(len(ts))
     return np.stack((ts[every, which], spans[every, 3, which]))
 
-
-def absorb(
-    into: Accumulator, parts: list[tuple[Frozen, int, int]], slots: list[np.ndarray], first: int, number: int
-) -> None:
-    """Merge tallies into the slots of new panes, `number` from `first` on, one source after the other in their order.
-
-    `parts`: of each source what its tallies hold, the first of them and the one after the last; `slots`: where they go. Tallies
-    that are rows of numbers are brought together first, so that twenty sources are merged by one call, as one source is.
-    """
-    ts = into.times(number)
-    if not all(isinstance(part, np.ndarray) for part, _, _ in parts) or len(parts) == 1:
-        for (part, low, high), slot in zip(parts, slots, strict=True):
-            into.absorb_tallies(part, slot, np.arange(low, high), first, ts)
-        return
-    total = sum(high - low for _, low, high in parts)
-    rows, at = np.empty((1 << max(total - 1, 1).bit_length(), parts[0][0].shape[1]), np.int64), 0
-    for part, low, high in parts:
-        rows_of(part, low, high, at, rows)
-        at += high - low
-    into.absorb_tallies(rows, np.concatenate(slots), np.arange(total), first, ts)
