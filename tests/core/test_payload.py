@@ -67,5 +67,5 @@ def test_some_columns_alone():
     )
     assert kept.take(np.array([first + 1, first]), extra=False).to_pylist() == [{"t": "yz"}, {"t": "x"}]
     assert kept.all_rings
-    assert kept._rows._rings_in_words()[:, core_rows.KEEP_COLUMN].tolist() == [1]
+    assert kept.rings().table[:, core_rows.KEEP_COLUMN].tolist() == [1]
     assert kept.pushed_ns(np.array([first])).tolist() == [7]

@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -55,6 +55,31 @@ NUMBERS, BOOLEANS, TEXTS, ROW_TS, ROW_SOURCE, ROW_POSITION = range(6)
 
 #: Gives a column of the rows at some places.
 Take = Callable[[np.ndarray], pa.Array]
+
+
+class RingArrays(NamedTuple):
+    """What a column lies in. Of text `values` are where its bytes begin, counted from the run's first; `first` is the count
+    of the first byte of `data`.
+    """
+
+    kind: pa.DataType
+    valid: np.ndarray | None
+    values: np.ndarray
+    sizes: np.ndarray | None = None
+    data: np.ndarray | None = None
+    first: int = 0
+
+
+class Rings(NamedTuple):
+    """Columns for compiled code that takes rows: `table` has a row of KEEP_WORDS each, with the addresses of `arrays`.
+
+    Whoever has this holds the arrays: rows that are not let go of stay in them as they are, whatever others put (`taker`). A
+    row's place is its number modulo `capacity`.
+    """
+
+    table: np.ndarray
+    capacity: int
+    arrays: list[RingArrays]
 
 
 class _Ring(ABC):
@@ -108,6 +133,10 @@ class _Ring(ABC):
         what, width, values, *text = self._in_words()
         return [what, 0, width, values, 0 if self.valid is None else address(self.valid), *text]
 
+    @abstractmethod
+    def arrays(self) -> RingArrays:
+        """What it lies in now."""
+
     @property
     @abstractmethod
     def capacity(self) -> int: ...
@@ -144,6 +173,9 @@ class _Numbers(_Ring):
     @property
     def nbytes(self) -> int:
         return self.values.nbytes
+
+    def arrays(self) -> RingArrays:
+        return RingArrays(self.kind, self.valid, self.values)
 
     def _in_words(self) -> list[int]:
         return [BOOLEANS if self.boolean else NUMBERS, self.values.itemsize, address(self.values), 0, 0, 0, 0]
@@ -192,6 +224,9 @@ class _Texts(_Ring):
     @property
     def nbytes(self) -> int:
         return self.begin.nbytes + self.size.nbytes + self.data.nbytes
+
+    def arrays(self) -> RingArrays:
+        return RingArrays(self.kind, self.valid, self.begin, self.size, self.data, int(self.counts[0]))
 
     def _in_words(self) -> list[int]:
         texts = [address(self.size), address(self.data), len(self.data), address(self.counts)]
@@ -334,7 +369,7 @@ class NumberedRows:
         self._capacity, self._merged = _CAPACITY, merged
         self._batches: deque[_Batch] = deque()
         self._lock = threading.Lock()
-        self._in_words: np.ndarray | None = None  # the rings, until Python changes one
+        self._in_words: Rings | None = None  # until Python changes one
         self.next = 0  # the number of the next row
 
     def start_at(self, number: int) -> None:
@@ -406,21 +441,26 @@ class NumberedRows:
         with self._lock:
             first = self.next
             self._reserve(n)
-            if self._in_words is None:
-                self._in_words = self._rings_in_words()
-            if not write(self._in_words, first, self._capacity):
+            if not write(self._rings_in_words().table, first, self._capacity):
                 return -1
             self.next += n
             self._keep(_Batch(first, n, self._no_rest, last_ts, stamp))
         return first
 
-    def _rings_in_words(self) -> np.ndarray:
-        """A row a ring, as compiled code reads it; it holds until Python changes one."""
-        table = np.array([ring.in_words() for ring in self._rings.values()], np.int64)
-        for row, name in zip(table, self._rings, strict=True):
-            row[KEEP_COLUMN] = self._given[name]
-            row[KEEP_WHAT] = _WITH_ROWS.get(name, row[KEEP_WHAT])
-        return table
+    def rings(self) -> Rings:
+        """The columns as they are now, for compiled code that takes rows; only where every column is a ring."""
+        with self._lock:
+            return self._rings_in_words()
+
+    def _rings_in_words(self) -> Rings:
+        """As compiled code reads and writes them; it holds until Python changes one."""
+        if self._in_words is None:
+            table = np.array([ring.in_words() for ring in self._rings.values()], np.int64)
+            for row, name in zip(table, self._rings, strict=True):
+                row[KEEP_COLUMN] = self._given[name]
+                row[KEEP_WHAT] = _WITH_ROWS.get(name, row[KEEP_WHAT])
+            self._in_words = Rings(table, self._capacity, [ring.arrays() for ring in self._rings.values()])
+        return self._in_words
 
     @property
     def all_rings(self) -> bool:
@@ -588,10 +628,14 @@ class Pushes:
         self._firsts += (first + steps).tolist()
         self._moments += moments[steps].tolist()
 
+    def at(self, number: int) -> int:
+        """The moment of this row."""
+        return self._moments[bisect_right(self._firsts, number) - 1]
+
     def of(self, numbers: np.ndarray) -> np.ndarray:
         """The moments of these rows. One by one while they are few: the steps are lists, and would have to be copied."""
         if len(numbers) <= 64:
-            return np.array([self._moments[bisect_right(self._firsts, n) - 1] for n in numbers.tolist()], np.int64)
+            return np.array([self.at(n) for n in numbers.tolist()], np.int64)
         return np.array(self._moments)[np.searchsorted(np.array(self._firsts), numbers, "right") - 1]
 
     def forget(self, before: int) -> None:
@@ -674,6 +718,15 @@ class Payload:
         """Whether compiled code can write all that is kept of a row."""
         return self._rows.all_rings
 
+    @property
+    def names(self) -> list[str]:
+        """The columns that are kept, without what travels along."""
+        return self._names
+
+    def rings(self) -> Rings:
+        """The columns as compiled code takes rows of them, in the order of `names`; what travels along follows."""
+        return self._rows.rings()
+
     def expire(self, ts: int) -> None:
         """Let go of what is before `ts`, as far as rows came in one go with later ones."""
         self._rows.expire_before(ts)
@@ -692,6 +745,11 @@ class Payload:
         """When the rows of these numbers were pushed."""
         with self._told:
             return self._pushes.of(refs)
+
+    def pushed_at(self, ref: int) -> int:
+        """When this row was pushed."""
+        with self._told:
+            return self._pushes.at(ref)
 
     def take(self, refs: np.ndarray, *, extra: bool = True, missing: np.ndarray | None = None) -> pa.Table:
         """The rows of these numbers, in this order, once for each time they are named; `extra`: with what travels along.

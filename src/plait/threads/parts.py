@@ -74,9 +74,11 @@ class Gathers(Protocol):
     frontier: int  # every result of a lower ts has been given out by `next`
     results: int
     ns: int
-    pushed_ns: (
-        np.ndarray
-    )  # of the rows that `next` gave last, if it was asked for: when the last tuple of each was pushed
+
+    @property
+    def pushed_ns(self) -> np.ndarray:
+        """Of the rows that `next` gave last, if it was asked for: when the last tuple of each was pushed."""
+        ...
 
     def next(self, wait_ns: int, *, pushed: bool = False) -> pa.RecordBatch | bool | None: ...
 

@@ -215,7 +215,8 @@ class PaneWindows(ABC):
     def _later(self, closed: Pairs | Slid, group: np.ndarray, edges: Edges) -> Later:
         """Everything that has to be taken from what goes on changing is taken now: slots are merged, keys looked up.
 
-        `closed` says which slots make each row; `group` is the group of each row, `edges` their windows. Lists are read here at once, since their rows may be dropped after this call.
+        `closed` says which slots make each row; `group` is the group of each row, `edges` their windows. Lists are read here
+        at once, since their rows may be dropped after this call.
         """
         listed = {
             lists: lists.listed(closed.pairs if isinstance(closed, Slid) else closed) for lists in self.lists.values()
@@ -252,7 +253,9 @@ class SpanPanes(PaneWindows):
         self._slot_next = np.zeros(0, np.int64)
         # By group: its slot in the open pane, and its first and last slot in the window that was closed last.
         self._slot_of, self._head, self._tail = (np.full(FIRST, -1, np.int64) for _ in range(3))
-        self._row_room = np.empty((2, 0), np.int64)  # of `_slide`, used again: new memory costs more than what is done in it
+        self._row_room = np.empty(
+            (2, 0), np.int64
+        )  # of `_slide`, used again: new memory costs more than what is done in it
         self.size, self.advance = window.size_us, window.advance_us
         super().__init__(bound)
         self._dropped = 0  # slots below have been dropped from lists
@@ -374,7 +377,9 @@ class SpanPanes(PaneWindows):
         number = int(bounds[-1, slides.ROWS])
         group, head = group[:number], head[:number]
         if number and len(ranked) == 0:
-            order = np.lexsort((self.groups.ranks(group), np.repeat(np.arange(windows), np.diff(bounds[:-1, slides.ROWS]))))
+            order = np.lexsort(
+                (self.groups.ranks(group), np.repeat(np.arange(windows), np.diff(bounds[:-1, slides.ROWS])))
+            )
             group, head = group[order], head[order]
         shift = int(state[panes.SHIFT])
         return Slid(bounds, shift, self._slot_group, self._slot_next, group, head, self.groups.capacity)

@@ -8,7 +8,7 @@ for each group, exact, so that taking away leaves nothing behind; the others wal
 Slots are numbered here as they come, for ever: what an array knows under s has the number s + `shift`. They and panes come in
 order, so what is added or taken away is a stretch of slots. A group's slots are a list, from `head` to `tail` by `slot_next`, of
 those in the window; -1 ends it. Row w of `bounds` says up to which slot panes have been taken away and added for window w (the
-first is number 1), where its rows end, and which window it is (its k); row 0 is how things stood, and the last one how they stand.
+first is number 1), where its rows end, and which window it is (its k); row 0 is how things stood, the last one how they stand.
 
 Example: size 30, advance 10, so panes of 10 and windows of 3 panes. Window [0, 30) has panes 0 1 2. For window [10, 40)
 pane 0 leaves and pane 3 enters: two panes are looked at, not three; with 100 panes a window it would still be two. A
@@ -82,8 +82,9 @@ def slide(frontier, size, advance, state, pane_id, pane_slot, slot_group, slot_n
     It stops before `bounds` is full, or rows might be. `ranked` are all groups in order of their keys: rows of a window are in
     this order. Where it is empty they are in none. Panes that no later window holds are given up, their contents not.
 
-    `row_group` and `row_head` are int64 by row, `bounds` int64 of shape (windows + 2, BOUNDS). `ranked` is int64. The next window is the first that holds the oldest pane, or the one after the last that was closed, whichever
-    is later: so stretches of time without tuples cost nothing, however many windows lie in them.
+    `row_group` and `row_head` are int64 by row, `bounds` int64 of shape (windows + 2, BOUNDS). `ranked` is int64. The next
+    window is the first that holds the oldest pane, or the one after the last that was closed, whichever is later: so
+    stretches of time without tuples cost nothing, however many windows lie in them.
     """
     rest = size % advance
     split = 1 if rest > 0 else 0

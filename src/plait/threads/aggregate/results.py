@@ -51,7 +51,8 @@ class OrderedResults:
     complete. Rows that are alike in all of them are one thread's, or in the order of the columns `_by`.
 
     With each row comes when the last tuple that it is made of was pushed, in nanoseconds: `pushed_ns` has those of the rows
-    that `next` gave last (for rows of windows it is made when it is asked for), for latencies, and for an operator that takes them in (`dag`).
+    that `next` gave last (for rows of windows it is made when it is asked for), for latencies, and for an operator that takes
+    them in (`dag`).
 
     By seat: `_rows` a queue of (batch, places, pushed), `_unread` how many rows are in it, `_until` how far its thread is in
     the measure of places, `_passed` the same as a ts. For windows of time the two are alike; for windows that count,
@@ -144,12 +145,12 @@ class OrderedResults:
                 self._changed.wait(left / 1e9)
         began = time.monotonic_ns()
         if len(parts) == 1:
-            rows, places, pushed = parts[0]
+            rows, _, when = parts[0]
             made, edges = (rows.built(), rows.edges) if isinstance(rows, Later) else (rows, None)
         else:
-            made, pushed = self._merged(parts)
+            made, when = self._merged(parts)
             edges = None
-        self._pushed = (pushed, edges)
+        self._pushed = (when, edges)
         self.results += made.num_rows
         self._note(made)
         self.ns += time.monotonic_ns() - began

@@ -28,6 +28,18 @@ def floats(address, n):
 
 
 @inner
+def halves(address, n):
+    """As `ints`, of 4 bytes each, without a sign."""
+    return carray(pointer_at(address), n, dtype=np.uint32)
+
+
+@inner
+def quarters(address, n):
+    """As `halves`, of 2 bytes each."""
+    return carray(pointer_at(address), n, dtype=np.uint16)
+
+
+@inner
 def octets(address, n):
     """As `ints`, of bytes: flags, one a row."""
     return carray(pointer_at(address), n, dtype=np.uint8)
@@ -39,10 +51,12 @@ __all__ = [
     "clock_ns",
     "compiled",
     "floats",
+    "halves",
     "inner",
     "ints",
     "made_ready",
     "nap",
     "octets",
     "pointer_at",
+    "quarters",
 ]

@@ -156,7 +156,9 @@ class HiveWindows(SpanPanes):
             hive.windows_of(h, own[1], low, high, slot[at : at + high - low])
         return slot + opened
 
-    def _absorb(self, into: Accumulator, held: list[Frozen], where: Stretches, slot: np.ndarray, first: int, number: int) -> None:
+    def _absorb(
+        self, into: Accumulator, held: list[Frozen], where: Stretches, slot: np.ndarray, first: int, number: int
+    ) -> None:
         """Merge tallies into the slots of new panes, `number` from `first` on, one source after the other in their order.
 
         `held`: of each source what its tallies hold; `slot`: where each part goes. Tallies that are rows of numbers are
@@ -191,4 +193,3 @@ def _last_of(spans: np.ndarray) -> np.ndarray:
     which = ts.shape[1] - 1 - ts[:, ::-1].argmax(axis=1)
     every = np.arange(len(ts))
     return np.stack((ts[every, which], spans[every, 3, which]))
-
