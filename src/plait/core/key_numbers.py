@@ -95,7 +95,7 @@ class WordNumbers:
         # Numbers that nobody has, the least one last, since the last is taken first.
         free = np.arange(self._known, self._known + n)[::-1].copy()
         found = np.empty(n, np.int64)
-        self._known += n - int(groups.look_up(asked, 0, n, self._table, self._kept, free, n, _BY_VALUE, found))
+        self._known += n - int(groups.look_up(asked, 0, n, 0, self._table, self._kept, free, n, _BY_VALUE, found))
         if every:
             return found
         out = np.full(len(there), -1)

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
+import plait
+from plait.core.aggregate.groups import Groups
 from plait.threads.aggregate.hive import parts
 
 
+def groups() -> Groups:
+    node = plait.aggregate(plait.stream("s", unit="us"), size=10, by="k", compute={"n": plait.count()})
+    schema = pa.schema([("ts", pa.int64()), ("k", pa.int64())])
+    return Groups(node, schema, lambda number: np.ones(number, bool))
+
+
 @pytest.mark.parametrize("seed", range(5))
-def test_all_stretches_in_the_order_of_sources(seed: int) -> None:
+def test_groups_by_the_keys_of_all_stretches(seed: int) -> None:
     dice = np.random.default_rng(seed)
     sources = int(dice.integers(1, 6))
     sizes = 1 << dice.integers(2, 7, sources)  # rings of different lengths
@@ -18,12 +27,38 @@ def test_all_stretches_in_the_order_of_sources(seed: int) -> None:
     where = parts.stretches(first, end)
     assert where.total == (end - first).sum()
 
-    kept = [dice.integers(0, 99, (3, size)) for size in sizes]
-    words = np.zeros((3, where.total), np.int64)
-    parts.keys(kept, where, words)
     numbers = [np.arange(low, high) & (size - 1) for low, high, size in zip(first, end, sizes, strict=True)]
-    assert (words == np.concatenate([ring[:, at] for ring, at in zip(kept, numbers, strict=True)], axis=1)).all()
+    kept = [
+        np.stack((dice.integers(0, 9, size), dice.integers(0, 3, size) // 2)) for size in sizes
+    ]  # a key, and whether it is NULL
+    for ring in kept:
+        ring[0][ring[1] != 0] = 0
+    found, other = groups(), groups()
+    given = np.concatenate([ring[:, at] for ring, at in zip(kept, numbers, strict=True)], axis=1)
+    for repeated in range(2):  # all are known the second time
+        out = np.zeros(where.total, np.int64)
+        parts.groups(found, kept, where, out)
+        assert (out == other.numbers(given)).all()
+        assert found.number == len(np.unique(given, axis=1).T), repeated
 
+
+def test_groups_that_need_more_room_than_there_is() -> None:
+    kept = np.stack((np.arange(4096), np.zeros(4096, np.int64)))
+    found, where = groups(), parts.stretches(np.array([7]), np.array([4096]))
+    assert found.capacity < where.total
+    out = np.zeros(where.total, np.int64)
+    parts.groups(found, [kept], where, out)
+    assert (found.words[0][out] == np.arange(7, 4096)).all()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_rows_in_the_order_of_sources(seed: int) -> None:
+    dice = np.random.default_rng(seed)
+    sizes = 1 << dice.integers(2, 7, 4)
+    first = dice.integers(0, 1000, 4)
+    end = first + dice.integers(1, sizes + 1)
+    where = parts.stretches(first, end)
+    numbers = [np.arange(low, high) & (size - 1) for low, high, size in zip(first, end, sizes, strict=True)]
     slots = [dice.integers(0, 99, (size, 2)) for size in sizes]
     rows = np.zeros((where.total + 3, 2), np.int64)  # room for more, which stays as it is
     parts.rows(slots, where, rows)

@@ -62,7 +62,7 @@ class Accumulator:
 
     def move(self, first: int, end: int) -> None:
         """The slots in use are now the first ones; those after them are as new."""
-        self.slots[: end - first] = self.slots[first:end].copy()
+        panes.move(first, end, self.slots)
         self.slots[end - first : end] = 0
 
     def clear(self, slots: np.ndarray) -> None:
@@ -124,7 +124,7 @@ class Accumulator:
 
     def wipe(self, low: int, high: int) -> None:
         """Tallies low to high, places in the ring, are as new."""
-        self.slots[low:high] = 0
+        panes.wipe(low, high, self.slots)
 
     def frozen(self) -> Frozen:
         """What another thread may read of a source's tallies while the source goes on adding to later ones."""
@@ -140,6 +140,11 @@ class Accumulator:
         Slots from `first` on are new, and `ts` is what `times` gave for them.
         """
         raise NotImplementedError
+
+
+def at_places(tally: np.ndarray, size: int) -> np.ndarray:
+    """The places of tallies, whose numbers ascend, in a ring of this size, a power of two."""
+    return tally if len(tally) == 0 or tally[-1] < size else tally & (size - 1)
 
 
 def in_ring(old: np.ndarray, capacity: int, first: int, end: int) -> np.ndarray:
@@ -190,7 +195,7 @@ class Count(Accumulator):
         panes.add_counts(slot, parts[0].to_numpy(zero_copy_only=False), self.slots)
 
     def absorb_tallies(self, part: Frozen, target: np.ndarray, tally: np.ndarray, first: int, ts: np.ndarray) -> None:
-        panes.merge_counts(0, len(tally), target, tally & (len(part) - 1), self.slots, part)
+        panes.merge_counts(0, len(tally), target, at_places(tally, len(part)), self.slots, part)
 
 
 class Extreme(Accumulator):
@@ -218,7 +223,7 @@ class Extreme(Accumulator):
         panes.extreme(0, len(slot), slot, bits, there, self.kind, self.sign, self.slots)
 
     def absorb_tallies(self, part: Frozen, target: np.ndarray, tally: np.ndarray, first: int, ts: np.ndarray) -> None:
-        panes.merge_extreme(0, len(tally), target, tally & (len(part) - 1), self.sign, self.slots, part)
+        panes.merge_extreme(0, len(tally), target, at_places(tally, len(part)), self.sign, self.slots, part)
 
     def _merge(self, pairs: Pairs, into: np.ndarray) -> None:
         panes.merge_extreme(0, len(pairs), pairs.targets, pairs.slots, self.sign, into, self.slots)
@@ -304,7 +309,7 @@ class Edge(Accumulator):
         """Of parts that are merged in the order of their sources the first one with the least ts is first, and the last one with
         the greatest is last.
         """
-        at = tally & (len(part) - 1)
+        at = at_places(tally, len(part))
         panes.merge_timed_edge(len(tally), target, at, first, self.last, self.slots, part, ts)
 
 

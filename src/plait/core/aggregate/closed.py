@@ -147,5 +147,7 @@ class Later:
 
     def built(self) -> pa.RecordBatch:
         spread = (self.edges.by_row(each) for each in (self.edges.ts, self.edges.start, self.edges.end))
-        arrays = [pa.array(edge).cast(f.type) for edge, f in zip(spread, self.schema, strict=False)]
+        arrays = [
+            pa.array(edge).view(f.type) for edge, f in zip(spread, self.schema, strict=False)
+        ]  # counts or moments
         return pa.RecordBatch.from_arrays([*arrays, *(make() for make in self.columns)], schema=self.schema)

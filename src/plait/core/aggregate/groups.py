@@ -201,9 +201,18 @@ class Groups:
             self._make_room(words)
             first = 0  # numbers may have changed
         out = np.empty(n, np.int64) if out is None else out
-        left = table.look_up(words, first, n, self._table, self.words, self._free, self._left, self._direct, out)
+        left = table.look_up(words, first, n, first, self._table, self.words, self._free, self._left, self._direct, out)
         self._left = int(left)
         return out
+
+    def numbers_by(self, look_up: Callable[..., int], n: int, words: Callable[[], np.ndarray]) -> None:
+        """As `numbers`, of `n` words that `look_up` reads where they lie; `words` brings them together, if room has to be made.
+
+        `look_up` is given the table of `core.kernels.groups.look_up`, and gives what is left of free numbers.
+        """
+        if self._left < n:
+            self._make_room(words())
+        self._left = int(look_up(self._table, self.words, self._free, self._left, self._direct))
 
     def find_rows(self, rows: pa.Table) -> np.ndarray:
         """The group of each row of a table that holds the key columns."""

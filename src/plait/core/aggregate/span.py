@@ -363,7 +363,7 @@ class SpanPanes(PaneWindows):
         """
         state = self._state
         held = int(state[panes.SLOT_END] - state[panes.SLOT_FIRST])
-        room = max(CHUNK, held) + 1
+        room = CHUNK + held + 1  # windows until there are CHUNK rows, and one more
         if room > self._row_room.shape[1]:
             self._row_room = np.empty((2, 2 * room), np.int64)
         group, head = self._row_room[:, :room]
@@ -438,7 +438,7 @@ class SpanPanes(PaneWindows):
         for accumulator in self.accumulators:
             accumulator.move(first, end)
         for kept in (self._slot_group, self._slot_next):
-            kept[: end - first] = kept[first:end].copy()
+            panes.move(first, end, kept.reshape(-1, 1))
         self._pane_id[: last - pane] = self._pane_id[pane:last].copy()
         self._pane_slot[: last - pane] = self._pane_slot[pane:last].copy() - first
         s[panes.SLOT_FIRST], s[panes.SLOT_END] = 0, end - first

@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from plait.core.aggregate.accumulators import Accumulator, Frozen
+from plait.core.aggregate.accumulators import Accumulator, Frozen, at_places
 from plait.core.aggregate.closed import Pairs, Slid
 from plait.core.aggregate.columns import Read, number_kind
 from plait.core.kernels import exact, exact_bytes, slides
@@ -171,7 +171,7 @@ class Sum(Accumulator):
             self.cover(base, base + limbs)
         self.note_adds(len(tally))
         exact.merge_at(
-            len(tally), target, tally & (len(slots) - 1), self.slots, slots, base - self.base if limbs else 0
+            len(tally), target, at_places(tally, len(slots)), self.slots, slots, base - self.base if limbs else 0
         )
 
     def column(self, rows: np.ndarray, name: str) -> pa.Array:

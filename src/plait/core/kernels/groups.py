@@ -36,34 +36,34 @@ def same(words, i, kept, group):
 
 
 @entry
-def look_up(words, first, n, table, kept, free, left, direct, out) -> int:
+def look_up(words, first, n, at, table, kept, free, left, direct, out) -> int:
     """The group of each row from the `first` on; a new one takes the last of the `left` numbers in `free`. Gives what is left.
 
-    `out` is int64 by row. There must be a free number for every row, since each may be a new group: the caller sees to
-    it. `direct` knows the groups of small keys, a place for each, -1 where it does not yet; it is empty where keys are not
-    one integer.
+    `out` is int64 by row, and has the first one's at place `at`. There must be a free number for every row, since each may
+    be a new group: the caller sees to it. `direct` knows the groups of small keys, a place for each, -1 where it does not
+    yet; it is empty where keys are not one integer.
     """
     mask = np.uint64(len(table) - 1)
     last = words.shape[0] - 1
     for i in range(first, n):
         small = words[0, i] >= 0 and words[0, i] < len(direct) and words[last, i] == 0
         if small and direct[words[0, i]] >= 0:
-            out[i] = direct[words[0, i]]
+            out[at + i - first] = direct[words[0, i]]
             continue
-        at = mixed(words, i) & mask
+        place = mixed(words, i) & mask
         while True:
-            group = table[at] - 1
+            group = table[place] - 1
             if group < 0:
                 left -= 1
                 group = free[left]
-                table[at] = group + 1
+                table[place] = group + 1
                 for k in range(words.shape[0]):
                     kept[k, group] = words[k, i]
                 break
             if same(words, i, kept, group):
                 break
-            at = (at + np.uint64(1)) & mask
-        out[i] = group
+            place = (place + np.uint64(1)) & mask
+        out[at + i - first] = group
         if small:
             direct[words[0, i]] = group
     return left

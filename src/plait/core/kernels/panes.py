@@ -199,6 +199,22 @@ def assign_counted(group, low, high, size, advance, seen, head, tail, slot_pane,
 
 
 @entry
+def move(first, end, rows) -> None:
+    """Rows first to end become the first ones."""
+    for s in range(first, end):
+        for k in range(rows.shape[1]):
+            rows[s - first, k] = rows[s, k]
+
+
+@brief
+def wipe(low, high, slots) -> None:
+    """Rows low to high are as new. NumPy would give the GIL away for it, and have to wait until it is free again."""
+    for s in range(low, high):
+        for k in range(slots.shape[1]):
+            slots[s, k] = 0
+
+
+@entry
 def count(low, high, slot, which, counts) -> None:
     """Count tuples for which `which` is not 0."""
     for i in range(low, high):

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from plait.core.aggregate.groups import Groups
+from plait.core.kernels.groups import look_up
 from plait.core.machine.marks import entry
 from plait.threads.atomics.native import ints
 
@@ -35,9 +37,20 @@ def stretches(first: np.ndarray, end: np.ndarray) -> Stretches:
     return Stretches(first, end, until - (end - first), int(until[-1]))
 
 
-def keys(rings: Sequence[np.ndarray], parts: Stretches, out: np.ndarray) -> None:
-    """The keys of all parts: of rings int64[words of a key, tallies], into int64[words of a key, parts]."""
-    copy_keys(addresses(rings), np.array([ring.shape[1] for ring in rings]), parts.first, parts.end, parts.at, out)
+def groups(known: Groups, rings: Sequence[np.ndarray], parts: Stretches, out: np.ndarray) -> None:
+    """The groups of all parts, int64, by the keys that their tallies have. Nothing is copied, unless groups need more room."""
+    where, sizes = addresses(rings), np.array([ring.shape[1] for ring in rings])
+
+    def found(table: np.ndarray, kept: np.ndarray, free: np.ndarray, left: int, direct: np.ndarray) -> int:
+        span = (where, sizes, parts.first, parts.end, parts.at)
+        return int(look_up_parts(*span, table, kept, free, left, direct, out))
+
+    def words() -> np.ndarray:
+        copied = np.empty((len(rings[0]), parts.total), np.int64)
+        copy_keys(where, sizes, parts.first, parts.end, parts.at, copied)
+        return copied
+
+    known.numbers_by(found, parts.total, words)
 
 
 def rows(rings: Sequence[np.ndarray], parts: Stretches, out: np.ndarray) -> None:
@@ -58,6 +71,22 @@ def copy_keys(rings: Any, sizes: Any, first: Any, end: Any, at: Any, out: Any) -
         for k in range(out.shape[0]):
             for tally in range(first[source], end[source]):
                 out[k, at[source] + tally - first[source]] = ring[k * size + (tally & (size - 1))]
+
+
+@entry
+def look_up_parts(rings: Any, sizes: Any, first: Any, end: Any, at: Any, table: Any, kept: Any, free: Any, left: Any, direct: Any,
+                  out: Any) -> Any:  # fmt: skip
+    """The group of every part. Gives how many numbers are left."""
+    for source in range(len(rings)):
+        size = sizes[source]
+        words = ints(rings[source], kept.shape[0] * size).reshape((kept.shape[0], size))
+        tally = first[source]
+        while tally < end[source]:  # two runs, where it goes over the end of the ring
+            low = tally & (size - 1)
+            high = min(size, low + end[source] - tally)
+            left = look_up(words, low, high, at[source] + tally - first[source], table, kept, free, left, direct, out)
+            tally += high - low
+    return left
 
 
 @entry

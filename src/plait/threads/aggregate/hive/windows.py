@@ -25,7 +25,7 @@ from plait.threads.aggregate.hive.parts import Stretches
 from plait.threads.aggregate.hive.promises import FAR, last_in_pane
 from plait.threads.aggregate.hive.tallies import Tallies, pane_of_promise
 
-AT_ONCE = 1 << 15  # parts that are merged at once, or somewhat more
+AT_ONCE = 1 << 16  # parts that are merged at once, or somewhat more
 WINSETS = 256  # and winsets, at most
 
 Parts = tuple[np.ndarray, np.ndarray, list[Frozen]]  # `Tallies.parts`
@@ -135,12 +135,11 @@ class HiveWindows(SpanPanes):
     def _looked_up(self, h: np.ndarray, ids: np.ndarray, ends: np.ndarray, windows: int, spans: np.ndarray,
                    held: list[Parts], slots: np.ndarray, where: Stretches) -> np.ndarray:  # fmt: skip
         """The slots of tallies, where each source has tables of its own: tallies that have the same key go into the same one."""
-        words = self._room("words", self.hive.keys * where.total).reshape(self.hive.keys, where.total)
-        parts.keys([own[0] for own in held], where, words)
         base = np.zeros(self.hive.slots, np.int64)
         base[slots] = where.at - where.first
         if self.groups.by:
-            group = self.groups.numbers(words, self._room("group", where.total))
+            group = self._room("group", where.total)
+            parts.groups(self.groups, [own[0] for own in held], where, group)
         else:
             group = self.groups.only(where.total)
         return self.open_parts(ids, spans, base, group, self._room("slot", where.total))
