@@ -101,12 +101,20 @@ class IndexedCase(Case):
     def _adopt(self) -> None:
         for segment in (*self.segments[0], *self.segments[1]):
             segment.build(seg.GRID if self.index == "auto" else memory.KINDS[self.index])
-            if self.index == "sorted":  # with chunks of few rows, where the product has 1,024 at least
-                segment.arrays["sort_sizes"] = np.full(GROWS * self.rows // CHUNK, -1, np.int64)
-                segment.block[seg.CHUNK], segment.block[seg.SORT_SIZES] = CHUNK, address(segment.arrays["sort_sizes"])
+            if self.index == "sorted":
+                self._chunk(segment)
             if not self.built or self.index == "auto":
                 segment.block[seg.KIND] = seg.NONE
         super()._adopt()
+
+    def _chunk(self, segment: memory.Segment) -> None:
+        """Chunks of few rows, where the product has 1,024 at least; memory for all that the segment may grow to."""
+        most = GROWS * self.rows
+        segment.arrays |= {"sort_keys": np.zeros(most), "sort_order": np.zeros(most, np.int64)}
+        segment.arrays["sort_sizes"] = np.full(most // CHUNK, -1, np.int64)
+        block, arrays = segment.block, segment.arrays
+        block[seg.SORT_KEYS], block[seg.SORT_ORDER] = address(arrays["sort_keys"]), address(arrays["sort_order"])
+        block[seg.SORT_SIZES], block[seg.CHUNK] = address(arrays["sort_sizes"]), CHUNK
 
     def _lend_arena(self) -> None:
         """What was pushed: as `input.push` writes it."""

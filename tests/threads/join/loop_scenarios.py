@@ -266,11 +266,14 @@ class Case:
         return load_acquire(words, at)
 
     def _stand(self) -> Steps:
-        """Until it may go on."""
-        yield from self._add(self.still, ARRIVED, 1)
-        while (halted := (yield from self._see(self.still, HALTED))) != 0:
-            yield Sleep(self.still, HALTED, halted)
-        yield from self._add(self.still, ARRIVED, -1)
+        """Until it may go on. Who leaves looks once more: another change may have begun that counts it among those that stand."""
+        halted = 1
+        while halted != 0:
+            yield from self._add(self.still, ARRIVED, 1)
+            while (halted := (yield from self._see(self.still, HALTED))) != 0:
+                yield Sleep(self.still, HALTED, halted)
+            yield from self._add(self.still, ARRIVED, -1)
+            halted = yield from self._see(self.still, HALTED)
 
     def _change(self, number: int, change: Callable[[memory.Segment, int], None]) -> Steps:
         """All others stand still while a segment of the worker's is changed. Who comes second stands until it is its turn."""
