@@ -1,8 +1,8 @@
 """Runs of a join with an index under the scheduler: chains of equal keys, boxes of a band, sorted chunks, in shared segments.
 
-As `loop_scenarios`, and besides all that the condition brings is the product's: rows are encoded by `columns.Encoder`, lie in
-`arenas.Arenas`, and are judged by the text of the compiled kernels. An index is laid out by `memory.Segment.build`; tables have few
-slots and chunks few rows, so that keys collide and places are used again.
+As `loop_scenarios`. What the condition brings is the product's, too: rows are encoded by `columns.Encoder`, lie in
+`arenas.Arenas`, and are judged by the text of the compiled kernels. An index is laid out by `memory.Segment.build`. Tables have
+few slots and chunks few rows, so that keys collide and places are used again.
 """
 
 from __future__ import annotations
@@ -155,7 +155,11 @@ class IndexedCase(Case):
         node, usable = self.view(segment.arrays["node"]), self.view(segment.arrays["usable"])
         columns = [self.view(column) for column in segment.columns.values()]
         kept = [
-            ([node[row & (old - 1), f] for f in range(4)], usable[row & (old - 1)], [c[row & (old - 1)] for c in columns])
+            (
+                [node[row & (old - 1), f] for f in range(4)],
+                usable[row & (old - 1)],
+                [c[row & (old - 1)] for c in columns],
+            )
             for row in rows
         ]
         super()._widen(segment, more)

@@ -2,8 +2,9 @@
 
 `worker.work`, or `serve.serve` where shares change hands, with all that they call: gate, feeds, segments, probe, rings; and
 `gather.gather_waiting` by whoever reads. Plans are the strategies', words are those that `threads.join.memory` writes. The
-condition is the one part that is not the product's: every pair of the window matches, and no column is compared. Rings of two
-results and segments of few rows, so that everything is full, waits and goes round.
+condition is the one part that is not the product's: every pair of the window matches, and no column is compared
+(`index_scenarios` has conditions, with an index). Rings of two results and segments of few rows, so that everything is full,
+waits and goes round.
 """
 
 from __future__ import annotations
