@@ -62,11 +62,3 @@ def test_nobody_waits_in_a_circle(how: str, layout: tuple[int, int]) -> None:
     expected = query.run(data, workers=1)
     for seed in range(2):
         assert difference(expected, joined(query, data, seed, layout=layout, unread_results=16)) is None
-
-
-@pytest.mark.parametrize(("how", "layout"), [("inner", (2, 2)), ("left", (2, 1))])
-def test_nobody_waits_in_a_circle_with_an_emitter(how: str, layout: tuple[int, int]) -> None:
-    data = tables()
-    query = plait.join(plait.stream("a", unit="us"), plait.stream("b", unit="us"), on="l.k = r.k", within=200, how=how)
-    made = joined(query, data, 0, strategy="dpjoin", layout=layout, emitter=True, unread_results=16)
-    assert difference(query.run(data, workers=1), made) is None

@@ -100,9 +100,8 @@ def test_every_schedule_with_two_preemptions(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["hash", "grid", "sorted"])
-def test_every_schedule_with_one_preemption_and_a_reader(name: str) -> None:
-    assert explore(case(name).scenario(), preemptions=1)[1] > 30
+def test_every_schedule_with_one_preemption_and_a_reader() -> None:
+    assert explore(case("hash").scenario(), preemptions=1)[1] > 30
 
 
 LONG = "l1:3 R2:4 l3:3 l4:4 R4:3 R5:3 l6:3 R7:4 l8:3 l8:4 R8:3"
