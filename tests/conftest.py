@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.crossed import left_to_the_soak
 from tests.examples import SOAK, examples
 
 from plait import java
@@ -100,6 +101,18 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     # quarter of what all of Spark's tests take. Marked as each is collected, which is before xdist reads the groups.
     if item.get_closest_marker("spark") and not item.get_closest_marker("xdist_group"):
         item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest leaves out what is slow
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    crossed: dict[Any, list[pytest.Function]] = {}
+    for item in items:
+        if isinstance(item, pytest.Function) and item.get_closest_marker("crossed"):
+            crossed.setdefault((item.path, item.originalname), []).append(item)
+    for sets in crossed.values():
+        for item, left in zip(sets, left_to_the_soak(each.callspec.params for each in sets), strict=True):
+            if left:
+                item.add_marker("slow")
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,7 +1,8 @@
 """How often what is random is tried: of what a test asks for, a sixth in `make test` (6 at least), four times all in the soak.
 
 The rule: *what `make test` leaves out is repetition.* Every property and every scenario runs there; the soak draws others, and
-more of them. `make soak` sets PLAIT_SOAK to 1; a higher number makes it so many times longer.
+more of them. Where a scenario is run for several parameters at once: `tests.crossed`.
+`make soak` sets PLAIT_SOAK to 1; a higher number makes it so many times longer.
 """
 
 from __future__ import annotations

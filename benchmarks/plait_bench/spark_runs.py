@@ -15,6 +15,8 @@ from typing import Any, TypeVar
 
 import pyarrow.parquet as pq
 
+from plait.errors import RunError
+
 WARM_BATCHES, WARM_S, QUICK_S = 40, 15.0, 12.0
 
 T = TypeVar("T")
@@ -54,6 +56,12 @@ def race(contenders: Mapping[str, Callable[[Path], T]], place: Path, *, files: i
             if turn == 0 or (name not in slow and times[name][0] <= QUICK_S):
                 times[name].append(once(name, f"timed {turn}"))
     return times, found
+
+
+def same_results(case: str, found: Mapping[str, int]) -> None:
+    """Refuse to compare contenders that do not find as many results."""
+    if len(set(found.values())) != 1:
+        raise RunError(f"Contenders differ in the pairs they find in {case}: {found}")
 
 
 #: Spark's defaults for what plait's session sets, as far as a query of Spark's own has any use of it.

@@ -24,6 +24,7 @@ KINDS: dict[str, Any] = {
 }
 
 
+@pytest.mark.crossed
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("sparse", [False, True])
 def test_rows_come_back_as_they_were(seed: int, sparse: bool) -> None:

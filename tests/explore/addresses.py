@@ -8,6 +8,7 @@ Arrays that the product has made are `adopted`: their contents when a run begins
 from __future__ import annotations
 
 import ast
+import struct
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,21 @@ class View:
     def __setitem__(self, index: Any, value: int) -> None:
         self.space.memory[self._place(index)] = int(value)
 
+    def view(self, kind: Any) -> View:
+        """The same words as floats, whose bits they hold."""
+        assert kind is np.float64
+        return _Floats(self.space, self.at, self.width)
+
+
+class _Floats(View):
+    """Words that hold the bits of floats."""
+
+    def __getitem__(self, index: Any) -> Any:
+        return struct.unpack("d", struct.pack("q", self.space.memory[self._place(index)]))[0]
+
+    def __setitem__(self, index: Any, value: float) -> None:
+        self.space.memory[self._place(index)] = struct.unpack("q", struct.pack("d", float(value)))[0]
+
 
 class Space:
     """All memory of a run. `words` gives some of it, zeroed; `made` puts the finder of races under it, once all is laid out."""
@@ -47,9 +63,8 @@ class Space:
         self.adopted: dict[int, View | np.ndarray] = {}
         self._laid_out: list[int] = []
         self.clock, self.woken = Clock(), dict[int, int]()  # of naps
-        self._octets: list[
-            tuple[int, int, View]
-        ] = []  # arrays of bytes, in which code may point anywhere; a word each here
+        #: Arrays in which code may point anywhere: those of bytes, a word each here, and what is lent.
+        self._inside: list[tuple[int, int, View | np.ndarray]] = []
 
     def words(self, count: int) -> View:
         view = View(self, len(self.memory))
@@ -60,15 +75,18 @@ class Space:
         """An array of the product's that threads share: of one dimension, or rows."""
         view = self.words(array.size)
         view.width = array.shape[1] if array.ndim == 2 else 0
-        self.memory[view.at :] = array.reshape(-1).tolist()
+        bits = array.view(np.int64) if array.dtype == np.float64 else array
+        self.memory[view.at :] = bits.reshape(-1).tolist()
         self.adopted[real_address(array)] = view
         if array.itemsize == 1:
-            self._octets.append((real_address(array), array.size, view))
+            self._inside.append((real_address(array), array.size, view))
         return view
 
     def lend(self, array: np.ndarray) -> None:
         """An array of the product's that one thread at a time uses for itself: it stays where it is."""
         self.adopted[real_address(array)] = array
+        if array.ndim == 1:
+            self._inside.append((real_address(array), array.nbytes, array))
 
     def keep(self) -> None:
         """What was laid out is what every run begins with."""
@@ -87,9 +105,10 @@ class Space:
         found = self.adopted.get(int(address))
         if found is not None:
             return found
-        for first, size, view in self._octets:
+        for first, size, found in self._inside:
             if first < address < first + size:
-                return View(self, view.at + int(address) - first)
+                at = int(address) - first
+                return View(self, found.at + at) if isinstance(found, View) else found[at // found.itemsize :]
         return View(self, int(address) // 8, width)
 
 
@@ -143,7 +162,7 @@ class NativeTwin(twin.Twin):
         own: dict[str, Any] = {
             "load_acquire": load_acquire, "store_release": store_release, "fetch_add": fetch_add, "cas": cas,
             "ints": lambda at, n: self.space.at(at), "octets": lambda at, n: self.space.at(at), "pointer_at": lambda at: at,
-            "floats": lambda at, n: self.space.at(at).view(np.float64),  # of arrays that are lent
+            "floats": lambda at, n: self.space.at(at).view(np.float64),
             "clock_ns": lambda w, at: 0, "inner": twin.compiled, "nap": self._nap,
             "call_at": lambda kernel, block: self.kernels[kernel](self.space, self.space.at(block)),
             "address_of": self._address_of,
@@ -161,10 +180,14 @@ class NativeTwin(twin.Twin):
         self.space.adopted[-real_address(part)] = part
         return -real_address(part)
 
+    def _carray(self, at: int, shape: Any, dtype: Any) -> Any:
+        found = self.space.at(at, shape[1] if isinstance(shape, tuple) else 0)
+        return found.view(dtype) if dtype is np.float64 else found
+
     def _bind_imports(self, tree: ast.Module, space: dict[str, Any]) -> tuple[list[ast.stmt], set[str]]:
         found = super()._bind_imports(tree, space)
         if "carray" in space:
-            space["carray"] = lambda at, shape, dtype: self.space.at(at, shape[1] if isinstance(shape, tuple) else 0)
+            space["carray"] = self._carray
         for name, value in space.items():
             space[name] = getattr(value, "py_func", value)  # what is compiled into loops is plain Python in the twin's
         return found

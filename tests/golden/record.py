@@ -231,7 +231,8 @@ QUICK: dict[str, str] = {
 }
 LEFT_TO_THE_SOAK = ("join within, every pair", "join within, equal, anti", "join traced", "join names undeclared", "join by seq",
                     "join files", "asof moments, inner", "aggregate texts", "aggregate where", "operator keeping rows",
-                    "dag join of aggregate")  # fmt: skip
+                    "dag join of aggregate", "join tumbling, band", "join with itself", "join by content",
+                    "aggregate custom by", "join within, band, right")  # fmt: skip
 QUICK_STREAMS = (
     "join within, band",
     "asof by",

@@ -88,6 +88,7 @@ def cases(directions: tuple[str, ...]) -> list[tuple[str, bool, int | None]]:
     return [(d, e, w) for d, e, w in every if w is not None or d == "backward"]
 
 
+@pytest.mark.crossed
 @pytest.mark.parametrize(("direction", "exact", "within"), cases(DIRECTIONS))
 def test_pandas(direction: str, exact: bool, within: int | None) -> None:
     options: dict[str, Any] = {"direction": direction, "exact": exact, "within": within}
@@ -117,6 +118,7 @@ def test_polars_nearest(within: int) -> None:
         assert of_plait(left, right, **options) == of_polars(left, right, **options)
 
 
+@pytest.mark.crossed
 @pytest.mark.parametrize(("direction", "exact", "within"), cases(("backward", "forward")))
 def test_duckdb(direction: str, exact: bool, within: int | None) -> None:
     """Where no ts stands twice on the right: of several it takes any."""

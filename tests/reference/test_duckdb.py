@@ -148,6 +148,7 @@ def test_time_window(duck: Any, how: str, data: Tables, before: int, after: int,
     check(duck, query, data, join_sql(how, before, after, on))
 
 
+@pytest.mark.crossed
 @pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize("on", CONDITIONS)
 def test_time_window_over_many_rows(duck: Any, how: str, on: str) -> None:

@@ -316,6 +316,7 @@ def test_windows_of_tuples_begin_where_they_did_before_contents_were_built_anew(
     )
 
 
+@pytest.mark.crossed
 @pytest.mark.parametrize("within", [(20, 4), (4, 20)])
 @pytest.mark.parametrize("how", ["left", "right", "full", "semi", "anti"])
 def test_a_row_that_waits_is_known_to_have_matched_after_a_restart(how: str, within: tuple[int, int]) -> None:
@@ -424,6 +425,7 @@ def test_a_hot_key_shows_in_the_balance_of_the_cells(shape: Any, copies: float, 
 KEPT = {"n": plait.count(), "mean": plait.mean("v"), "first": plait.first("ts"), "kinds": plait.distinct("v")}
 
 
+@pytest.mark.crossed
 @pytest.mark.parametrize(("size", "advance"), [(30, 7), (4, 3), (3, 10)])
 @pytest.mark.parametrize("further", [{}, {"all": plait.collect("ts")}], ids=["panes", "tuples"])
 def test_what_open_windows_need_is_kept_and_nothing_else(size: int, advance: int, further: Any) -> None:

@@ -46,7 +46,11 @@ def frames(spark: Any, folder: Path, query: Any, *, streaming: bool = True) -> d
     return {n: feeds.frame(spark, folder / n, schema, streaming=streaming, files=1) for n in query.streams()}
 
 
-@pytest.mark.parametrize("name", QUERIES)
+#: What it says of these tests/everywhere says, too; the others are chained.
+SOAK = ("dedup", "full")
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n in SOAK else ()) for n in QUERIES])
 def test_batch_and_stream_give_the_reference_s_rows(spark: Any, data: Any, tmp_path: Path, name: str) -> None:
     """The stream is stopped where its rows end and started again, then drained."""
     folder, tables = data

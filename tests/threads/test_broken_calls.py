@@ -199,6 +199,7 @@ def check_struck(case: Any, at: int, line: int, error: type[BaseException], expe
     return True
 
 
+@pytest.mark.crossed
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
 @pytest.mark.parametrize("name", CASES)
 def test_struck_at_some_points(name: str, error: type[BaseException]) -> None:

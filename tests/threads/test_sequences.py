@@ -150,6 +150,7 @@ OUTER_PLANS = [plan for plan in PLANS if plan["strategy"] in ("sequential", "dpj
 ELASTIC: list[dict[str, Any]] = [{"elastic": 3, "workers": 2}]
 
 
+@pytest.mark.crossed
 @pytest.mark.parametrize("how", ["right", "full"])
 @pytest.mark.parametrize("plan", OUTER_PLANS + ELASTIC, ids=str)
 def test_rows_of_both_sides_wait_for_partners(plan: dict[str, Any], how: str) -> None:
@@ -224,6 +225,7 @@ def triggers(table: pa.Table) -> list[bytes]:
     return [encode(decode(key)[0]) for key in as_rows(table)]
 
 
+@pytest.mark.crossed
 @pytest.mark.parametrize("plan", [1, 5, 6, 10, 19], ids=lambda at: str(PLANS[at]))
 @pytest.mark.parametrize("order", ["strict", "trigger", "none"])
 def test_orders_of_the_output(order: str, plan: int) -> None:
@@ -324,6 +326,7 @@ def test_rows_stay_until_nothing_names_them(plan: int, window: dict[str, int], m
     assert got.column("a_ts").to_pylist() == (2 * want).tolist()
 
 
+@pytest.mark.crossed
 @pytest.mark.parametrize(
     "plan",
     [

@@ -115,6 +115,7 @@ def check(kind: str, gate: str, **more: Any) -> None:
                 assert tails == {inlet.added}, "its rows go on in the arena where the former's count stood"
 
 
+@pytest.mark.crossed
 @pytest.mark.parametrize(("kind", "gate"), RUNS)
 def test_many_sources_one_after_the_other(kind: str, gate: str) -> None:
     check(kind, gate)

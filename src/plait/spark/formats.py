@@ -220,9 +220,21 @@ def times(table: pa.Table) -> np.ndarray:
     return found
 
 
+def slabs(table: pa.Table, most: int) -> Iterator[tuple[int, pa.Table]]:
+    """Rows in the order of time, in stretches of at most so many, each with its least ts. Rows of one ts keep their order."""
+    if table.num_rows and ((ts := times(table))[1:] < ts[:-1]).any():
+        table = table.take(pa.array(np.argsort(ts, kind="stable")))
+    for begin in range(0, table.num_rows, most):
+        slab = table.slice(begin, most)
+        yield int(times(slab)[0]), slab
+
+
 #: Rows between Spark's operators: to a cell, and out of the last one. The same for Arrow.
 PACKED, OUTPUT = "cell int, body binary", "kind int, body binary"
 PACKED_ROWS = pa.schema([("cell", pa.int32()), ("body", pa.binary())])
+#: To a cell in a batch run, which takes them in the order of time: `at` is the least ts of a body's rows.
+SLABS = "cell int, at long, body binary"
+SLAB_ROWS = pa.schema([("cell", pa.int32()), ("at", pa.int64()), ("body", pa.binary())])
 
 #: Kinds of rows out of the last cell.
 RESULTS, LATE, PROGRESS, WRITTEN = 0, 1, 2, 3
@@ -269,6 +281,7 @@ class StreamRows(Head, kind="stream"):
     splits: list[Split]
     tells: bool  # the splits count as punctuation; of several inputs of one stream the first one's do
     panes: bool  # rows are partial panes
+    slab: bool = False  # a stretch of a task's tuples: its punctuation has come by itself
 
     def fields(self) -> dict[str, Any]:
         told = _columns(Split, self.splits)

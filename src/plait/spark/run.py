@@ -18,7 +18,7 @@ from __future__ import annotations
 import functools
 import reprlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ import pyarrow as pa
 
 from plait.core.join.choice import KINDS
 from plait.errors import QueryError, RunError, counted
+from plait.order import BEFORE_ALL
 from plait.query import explain as words
 from plait.query.base import Query, check_rates
 from plait.query.bind import bind, check_data
@@ -36,6 +37,7 @@ from plait.spark.cell.cell import CellPlan, closes, processor, whole_cell
 from plait.spark.cell.end_of_input import closing_stage
 from plait.spark.cell.pickled import carry
 from plait.spark.cell.results import unpack
+from plait.spark.cell.whole import SLAB, in_turn
 from plait.spark.formats import Card, Pins, Sources
 from plait.spark.keep import clock, control
 from plait.spark.keep.checkpoint import check_not_left
@@ -153,7 +155,10 @@ class Plan:
         Streaming: Spark calls the cell's processor for each key that has rows. `timeMode="None"`: plait's timers are its
         own. Batch: the same step, once for each cell, with all rows and the end of input.
         """
-        plan, packed = self.stages[number].plan, self.packed(number)
+        plan = self.stages[number].plan
+        if not self.streaming and not closes(plan.bound.node):
+            return self._whole(number, formats.OUTPUT if plan.onward is None else formats.SLABS)
+        packed = self.packed(number)
         schema = formats.OUTPUT if plan.onward is None else formats.PACKED
         if self.streaming:
             out = packed.groupBy("cell").transformWithStateInPandas(
@@ -161,7 +166,19 @@ class Plan:
             )
         else:
             out = packed.groupBy("cell").applyInArrow(whole_cell(plan), schema)
-        return closing_stage(out, plan.bound, plan.onward, self.partitions, schema) if closes(plan.bound.node) else out
+        if closes(plan.bound.node):
+            out = closing_stage(out, plan.bound, plan.onward, self.partitions, schema)
+        if not self.streaming and plan.onward is not None:
+            out = out.selectExpr("cell", f"{BEFORE_ALL}L as at", "body")  # all at once, before its time
+        return out
+
+    def _whole(self, number: int, schema: Any, rows: pa.Schema | None = None) -> Any:
+        """The cells of a stage in a batch run: each takes its rows in the order of time (`cell.whole`). Sorting is Spark's.
+
+        The number of partitions is said, so that Spark leaves them as they are: rows of few bytes may be much work.
+        """
+        packed = self.packed(number).repartition(self.partitions, "cell").sortWithinPartitions("cell", "at")
+        return packed.mapInArrow(in_turn(self.stages[number].plan, rows), schema)
 
     def packed(self, number: int = 0) -> Any:
         """The packed rows that a stage's cells get.
@@ -187,7 +204,10 @@ class Plan:
         key = (number, place, self.stages[number].plan.layout)
         if key not in self.packs:
             frame, how = self.stages[number].packs[place]
-            self.packs[key] = frame.given(how.columns).mapInArrow(how.mapper(), formats.PACKED)
+            if not self.streaming:
+                how = replace(how, slab=SLAB)
+            form = formats.PACKED if self.streaming else formats.SLABS
+            self.packs[key] = frame.given(how.columns).mapInArrow(how.mapper(), form)
         return self.packs[key]
 
     def results(self, *, late_rows: bool = False) -> Any:
@@ -198,12 +218,17 @@ class Plan:
         """
         from pyspark.sql.pandas.types import from_arrow_schema
 
+        dropping = [s.name for s, *_ in self.streams.values() if "drop" in (s.late, s.behind)]
+        if not self.streaming and not dropping and not late_rows and not closes(self.cell.bound.node):
+            result = self._whole(0, from_arrow_schema(self.schema), self.schema)
+            result._plait = self
+            return result
         raw = self.output()
         if late_rows:
             schema = pa.schema([*self.schema, *aside.COLUMNS])
             result = raw.mapInArrow(aside.unpack_both(self.schema), from_arrow_schema(schema))
         else:
-            if dropping := [s.name for s, *_ in self.streams.values() if "drop" in (s.late, s.behind)]:
+            if dropping:
                 raw = aside.counted(raw, dropping, self.streaming)
             result = raw.mapInArrow(unpack(self.schema), from_arrow_schema(self.schema))
         result._plait = self

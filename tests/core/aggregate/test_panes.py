@@ -112,6 +112,7 @@ def assert_identical(query: plait.Query, rows: pa.Table, seed: int) -> None:
     assert difference(query.reference({"s": rows}), computed(query, rows, random.Random(seed))) is None
 
 
+@pytest.mark.crossed
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("window", ["time", "tuples"])
 def test_every_function(name: str, window: str) -> None:

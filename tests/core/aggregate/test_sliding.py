@@ -62,6 +62,7 @@ def judged(window: tuple[str, str], by: tuple[str, ...]) -> tuple[pa.Table, plai
     return table, query, query.reference({"s": table})
 
 
+@pytest.mark.crossed
 @pytest.mark.usefixtures("low_limits")
 @pytest.mark.parametrize("by", [("k",), ("t", "k"), ()])
 @pytest.mark.parametrize("window", WINDOWS)

@@ -161,6 +161,7 @@ def _folder(path: Path, _: random.Random) -> None:
     path.mkdir()
 
 
+@pytest.mark.crossed
 @pytest.mark.filterwarnings("ignore:Kernels can't be written")
 @pytest.mark.parametrize("suffix", [".py", ".nbi", ".nbc"])
 @pytest.mark.parametrize("damage", [_empty, _cut, _flip, _noise, _gone, _folder], ids=lambda f: f.__name__)

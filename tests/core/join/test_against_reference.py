@@ -75,6 +75,7 @@ def rows_of(result: pa.Table) -> list[list[Any]]:
     return [list(row) for row in zip(*(c.to_pylist() for c in result.columns), strict=True)] if len(result) else []
 
 
+@pytest.mark.crossed
 @pytest.mark.parametrize(("condition", "form"), FORMS, ids=lambda v: str(v))
 def test_the_references_result(condition: Condition, form: str) -> None:
     streams = (plait.stream("quotes", time="ts", unit="us"), plait.stream("trades", time="ts", unit="us"))

@@ -72,6 +72,7 @@ def test_a_kind_of_window_is_made_of_what_users_give_and_is_described(window: Wi
             plait.join(left, right, how=how, **EXAMPLES[type(window)][window])
 
 
+@pytest.mark.crossed
 @pytest.mark.parametrize("lowest", [-20, -(2**62), 2**62 - 40])
 @pytest.mark.parametrize("window", EVERY, ids=str)
 def test_who_meets_whom_is_what_every_pair_and_the_reference_say(window: Window, lowest: int) -> None:

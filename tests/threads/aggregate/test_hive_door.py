@@ -94,6 +94,7 @@ def scenario(case: str, *, patch: tuple[str, str] | None = None, find_races: boo
     return begin
 
 
+@pytest.mark.crossed
 @pytest.mark.parametrize("find_races", [False, True])
 @pytest.mark.parametrize("case", CASES)
 def test_every_schedule_with_three_preemptions(case, find_races):

@@ -126,6 +126,7 @@ def scenario(case: str, onward: bool = False, patches: tuple[tuple[str, str], ..
     return begin
 
 
+@pytest.mark.crossed
 @pytest.mark.parametrize("onward", [False, True], ids=["panes", "onward"])
 @pytest.mark.parametrize("case", CASES)
 def test_every_schedule_with_one_preemption(case, onward):

@@ -66,6 +66,7 @@ def outcome(query: plait.Query, table: pa.Table, seed: int, **options: Any) -> p
         return pa.Table.from_batches(batches, run.schema).combine_chunks()
 
 
+@pytest.mark.crossed
 @pytest.mark.parametrize("window", [("300us", "70us"), ("50us", "200us"), (10, 3)])
 @pytest.mark.parametrize("by", [["k"], ["t", "k"]])
 def test_sources_pushed_by_threads_of_their_own(window: tuple[Any, Any], by: list[str]) -> None:
@@ -76,6 +77,7 @@ def test_sources_pushed_by_threads_of_their_own(window: tuple[Any, Any], by: lis
         assert_same(outcome(query, table, seed, **design, unread_results=64 if seed else 1 << 18), expected)
 
 
+@pytest.mark.crossed
 @pytest.mark.parametrize("window", [("300us", "70us"), ("50us", "200us"), ("64us", "64us")])
 @pytest.mark.parametrize("by", [[], ["k"], ["t", "k"], ["x"]])
 def test_windows_updated_by_the_threads_that_push(window: tuple[str, str], by: list[str]) -> None:

@@ -240,6 +240,7 @@ CASES = {
 }
 
 
+@pytest.mark.crossed
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", CASES)
 def test_every_schedule_with_few_preemptions(kind, name):
@@ -259,6 +260,7 @@ def test_random_schedules(kind, name):
     sample(Case(kind, **gate).scenario(threads), seed=SEED, runs=examples(60), switch=0.35)
 
 
+@pytest.mark.crossed
 @pytest.mark.sampled
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", CASES)

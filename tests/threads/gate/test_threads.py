@@ -176,6 +176,7 @@ TINY = [
 ]
 
 
+@pytest.mark.crossed
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("shape", LARGE, ids=lambda shape: "x".join(map(str, shape[:3])))
 @pytest.mark.parametrize("step", [2, 40])

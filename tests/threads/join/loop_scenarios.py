@@ -2,8 +2,9 @@
 
 `worker.work`, or `serve.serve` where shares change hands, with all that they call: gate, feeds, segments, probe, rings; and
 `gather.gather_waiting` by whoever reads. Plans are the strategies', words are those that `threads.join.memory` writes. The
-condition is the one part that is not the product's: every pair of the window matches, and no column is compared. Rings of two
-results and segments of few rows, so that everything is full, waits and goes round.
+condition is the one part that is not the product's: every pair of the window matches, and no column is compared
+(`index_scenarios` has conditions, with an index). Rings of two results and segments of few rows, so that everything is full,
+waits and goes round.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ from plait.threads.join.strategies.plan import Plan, Wish
 Steps = Generator[Any, None, Any]
 Patches = dict[str, list[tuple[str, str]]]
 JOIN = "plait.threads.join"
-LOOP, SERVE, GATHER, FEED, SEGMENT, OUT, STRETCHES, WORKER, ASOF = (
+LOOP, SERVE, GATHER, FEED, SEGMENT, OUT, STRETCHES, PROBE, WORKER, ASOF = (
     f"{JOIN}.loop", f"{JOIN}.serve", f"{JOIN}.loop.gather", f"{JOIN}.loop.feed", f"{JOIN}.loop.segment", f"{JOIN}.loop.out",
-    f"{JOIN}.loop.stretches", f"{JOIN}.loop.worker", f"{JOIN}.asof",
+    f"{JOIN}.loop.stretches", f"{JOIN}.loop.probe", f"{JOIN}.loop.worker", f"{JOIN}.asof",
 )  # fmt: skip
 #: Looking again before sleeping adds steps, and no behaviour.
 QUICK: Patches = {
@@ -45,8 +46,8 @@ QUICK: Patches = {
     SERVE: [("SPINS = 8", "SPINS = 0")],
 }  # fmt: skip
 GROWS = 8  # times the rows that a segment begins with
-HALTED, ARRIVED, ALIVE = range(3)  # as `Pauser` counts
-SCAN = (7, 9)  # addresses of kernels, by the probes' side
+HALTED, ARRIVED = range(2)  # as `Pauser` counts
+SCAN, VERIFY = (7, 9), 11  # addresses of kernels, scans by the probes' side
 
 
 class Tuple(NamedTuple):
@@ -101,7 +102,7 @@ class Case:
         self.space.keep()
 
     def _lay_out(self, room: int, rows: int) -> None:
-        encoder: Any = NoColumns()
+        encoder = self._encoder()
         counts = self.plan.segments
         self.segments = tuple(
             [
@@ -125,9 +126,12 @@ class Case:
         for segment in (*self.segments[0], *self.segments[1]):
             segment.block[seg.CAP], segment.block[seg.MASK] = rows, rows - 1  # the rest is for when it grows
         for worker in self.workers:
-            worker.words[o.SCANS], worker.words[o.SCANS + 1] = SCAN
+            worker.words[o.SCANS], worker.words[o.SCANS + 1], worker.words[o.VERIFY] = *SCAN, VERIFY
         self._parted = [None if worker.parted is None else worker.parted.copy() for worker in self.workers]
         self._adopt()
+
+    def _encoder(self) -> Any:
+        return NoColumns()
 
     def _worker(self, number: int, encoder: Any, room: int) -> memory.Worker:
         reach = Reach(TS, (self.back_us, self.back_us), 1)
@@ -140,10 +144,10 @@ class Case:
         gate = np.array(head + [0] * (total - len(head)), np.int64)
         gate_words.prepare(gate, [0, (1 << 32) + 1], len(self.workers))
         self.gate = space.adopt(gate)
-        self.still = space.adopt(np.array([0, 0, len(self.workers)], np.int64))
+        self.still = space.adopt(np.zeros(2, np.int64))
         self.control = space.adopt(lines(shared.CONTROL_WORDS + 16 * o.EVENTS))
         for segment in (*self.segments[0], *self.segments[1]):
-            for array in (segment.block, *segment.arrays.values()):
+            for array in (segment.block, *segment.arrays.values(), *segment.columns.values()):
                 space.adopt(array)
         for each in self.kept:
             for array in (each.block, each.data) if isinstance(each, memory.Feed) else (each[:4],):
@@ -155,7 +159,8 @@ class Case:
             if worker.parted is not None:
                 space.lend(worker.parted)
             for array in (worker.block, worker.samples, worker.batch, *worker.probes, *worker.usable, worker.pairs, worker.over,
-                          worker.ranges, worker.walk, worker.tally):  # fmt: skip
+                          worker.ranges, worker.walk, worker.tally, worker.bands.reshape(-1), *worker.columns[0].values(),
+                          *worker.columns[1].values()):  # fmt: skip
                 space.lend(array)
 
     def _lend_arena(self) -> None:
@@ -244,10 +249,12 @@ class Case:
             if answer == o.HALTED:
                 yield from self._stand()
             elif answer == o.GROW_SEGMENT:
-                yield from self._grow(number)
+                yield from self._change(number, self._widen)
+            elif answer == o.BUILD_INDEX:
+                yield from self._change(number, self._build)
             else:
                 assert answer == o.FINISHED, f"worker {number} answers {answer}"
-        yield from self._add(self.still, ALIVE, -1)
+        yield from self._add(self.still, ARRIVED, 1)  # who has ended stands still for good
 
     # --- standing still, as `threads.life.pause` has it under a lock -----------------------------------------------------
 
@@ -260,14 +267,17 @@ class Case:
         return load_acquire(words, at)
 
     def _stand(self) -> Steps:
-        """Until it may go on."""
-        yield from self._add(self.still, ARRIVED, 1)
-        while (halted := (yield from self._see(self.still, HALTED))) != 0:
-            yield Sleep(self.still, HALTED, halted)
-        yield from self._add(self.still, ARRIVED, -1)
+        """Until it may go on. Who leaves looks once more: another change may have begun that counts it among those that stand."""
+        halted = 1
+        while halted != 0:
+            yield from self._add(self.still, ARRIVED, 1)
+            while (halted := (yield from self._see(self.still, HALTED))) != 0:
+                yield Sleep(self.still, HALTED, halted)
+            yield from self._add(self.still, ARRIVED, -1)
+            halted = yield from self._see(self.still, HALTED)
 
-    def _grow(self, number: int) -> Steps:
-        """All others stand still while the worker's segment grows. Who comes second stands until it is its turn."""
+    def _change(self, number: int, change: Callable[[memory.Segment, int], None]) -> Steps:
+        """All others stand still while a segment of the worker's is changed. Who comes second stands until it is its turn."""
         still, w = self.still, self.view(self.workers[number].words)
         while True:
             yield still, HALTED, 0
@@ -282,17 +292,20 @@ class Case:
         ):
             yield from self._add(words, event, 1)
         while True:
-            arrived, alive = (yield from self._see(still, ARRIVED)), (yield from self._see(still, ALIVE))
-            if arrived + 1 >= alive:
+            arrived = yield from self._see(still, ARRIVED)
+            if arrived + 1 >= len(self.workers):
                 break
             if (yield from self._see(still, ARRIVED)) == arrived:
                 yield Sleep(still, ARRIVED, arrived)
         side = w[o.NEED_SIDE]
-        self._widen(self.segments[side][self.plan.seats[number].segment[side]])
+        change(self.segments[side][self.plan.seats[number].segment[side]], w[o.NEED])
         yield from self._add(self.control, shared.HALT, -1)
         yield from self._add(still, HALTED, -1)
 
-    def _widen(self, segment: memory.Segment) -> None:
+    def _build(self, segment: memory.Segment, kind: int) -> None:
+        raise AssertionError("a scan asks for an index")
+
+    def _widen(self, segment: memory.Segment, _: int) -> None:
         """Twice the rows: memory for eight times as many is there. Positions stay, so rows move to `position & MASK`."""
         block = self.view(segment.block)
         old, self.grown = block[seg.CAP], self.grown + 1
@@ -337,8 +350,8 @@ class Case:
         found = []
         for rank, (ts, side, number) in enumerate(numbered):
             for other_ts, other_side, other in numbered[:rank]:
-                if other_side != side and other_ts >= ts - self.back_us:
-                    left, right = (number, other) if side == 0 else (other, number)
+                left, right = (number, other) if side == 0 else (other, number)
+                if other_side != side and other_ts >= ts - self.back_us and self.matches(left, right):
                     found.append((ts, 2 * rank + side, other, left, right))
         for whole in HOWS[self.how].alone:
             matched = {entry[o.E_LEFT + whole] for entry in found}
@@ -347,6 +360,10 @@ class Case:
                     rows = (number, o.NO_ROW) if side == 0 else (o.NO_ROW, number)
                     found.append((ts + self.back_us, o.UNMATCHED + side, number, *rows))
         return sorted(found)
+
+    def matches(self, left: int, right: int) -> bool:
+        """What the condition says of a pair."""
+        return True
 
     def finish(self, reading: bool) -> None:
         """The sequence is the definition's, nobody is left asleep, and no source is held back by what was read."""

@@ -38,6 +38,7 @@ def run_through(query: plait.Query, data: dict[str, pa.Table], piece: int, **opt
         return pa.Table.from_batches([*batches, *run.results()], run.schema), held
 
 
+@pytest.mark.crossed
 @pytest.mark.parametrize("direction", ["forward", "nearest"])
 @pytest.mark.parametrize("right", [A, B], ids=["itself", "another"])
 def test_rows_stay_until_the_results_of_all_workers_are_out(direction: str, right: plait.Stream) -> None:

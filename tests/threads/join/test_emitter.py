@@ -24,6 +24,7 @@ from plait.threads.join.loop import words as o
 A, B = (plait.stream(name, unit="us") for name in ("a", "b"))
 
 
+@pytest.mark.crossed
 @pytest.mark.parametrize("gate", ["ring", "skiplist"])
 @pytest.mark.parametrize("layout", [(2, 2), (3, 5), (5, 3), (1, 4)])
 def test_gates_and_layouts(gate: str, layout: tuple[int, int]) -> None:

@@ -243,6 +243,7 @@ def marks_expected(wanted: Any, workers: int, window: str) -> list[tuple[int, in
     return found
 
 
+@pytest.mark.crossed
 @pytest.mark.parametrize("fan_in", [None, 2])
 @pytest.mark.parametrize("window", ["time", "count"])
 @pytest.mark.parametrize("wanted", ["order", "comparison", "2 comparisons", "7 comparisons", 1, 5])

@@ -29,6 +29,7 @@ WINDOWS = sequences.WINDOWS
 KINDS = [("inner", window) for window in WINDOWS] + [(how, "time") for how in HOWS if how != "inner"]
 
 
+@pytest.mark.crossed
 @pytest.mark.parametrize("condition", ["band", "equality"])
 @pytest.mark.parametrize(("how", "window"), KINDS)
 def test_any_kind_of_join(how: str, window: str, condition: str) -> None:
@@ -39,6 +40,7 @@ def test_any_kind_of_join(how: str, window: str, condition: str) -> None:
         assert_same(found, wanted)
 
 
+@pytest.mark.crossed
 @pytest.mark.sampled
 @pytest.mark.parametrize("condition", ["band", "equality"])
 @pytest.mark.parametrize(("how", "window"), KINDS)
@@ -103,6 +105,7 @@ VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
 }
 
 
+@pytest.mark.crossed
 @pytest.mark.parametrize("how", ["inner", "full", "anti"])
 @pytest.mark.parametrize("kind", VALUES)
 def test_keys_of_any_type(kind: str, how: str) -> None:
@@ -120,6 +123,7 @@ def test_keys_of_any_type(kind: str, how: str) -> None:
         assert_same(_run(made, tables, strategy=name, workers=3, plain=True), wanted)
 
 
+@pytest.mark.crossed
 @pytest.mark.parametrize("how", ["inner", "full", "semi"])
 @pytest.mark.parametrize("kind", ["int", "small", "unsigned", "float", "single"])
 def test_bands_over_any_number(kind: str, how: str) -> None:

@@ -167,6 +167,7 @@ def sample(line: str, how: str, window: str, seed: int, faults: Patches | None =
 CASES = [("inner", window) for window in WINDOWS] + [(how, "time") for how in HOWS if how != "inner"]
 
 
+@pytest.mark.crossed
 @pytest.mark.sampled
 @pytest.mark.parametrize("line", ["hash", "range"])
 @pytest.mark.parametrize(("how", "window"), CASES)

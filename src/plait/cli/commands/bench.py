@@ -27,7 +27,12 @@ WITHOUT = {
 @click.option(
     "--full", is_flag=True, help="The papers' own sizes, where a benchmark has them: it may take half an hour."
 )
-@click.option("--only", multiple=True, metavar="STUDY", help="Of papers: a study (scalejoin-5) or a paper. Repeatable.")
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="STUDY",
+    help="Of papers: a study (scalejoin-5) or a paper; of spark-join: a case. Repeatable.",
+)
 @click.option(
     "--out", type=click.Path(dir_okay=False), help="Of papers: where the report goes. Its data lie beside it."
 )

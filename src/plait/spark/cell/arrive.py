@@ -103,43 +103,90 @@ def arrive(known: Known, layout: Layout, cell: int, bodies: Iterable[bytes], *, 
     are judged and parted; frontiers of operators before this one are taken; control events are applied after the rows of
     their batch, so an event "end" does not refuse rows that came with it; at last, silence is counted.
     """
-    found = _sorted_out(bodies)
-    splits: dict[str, list[Split]] = {}
-    for head, _ in found.rows:
-        splits.setdefault(head.stream, []).extend(head.splits if head.tells else ())
+    found = sorted_out(bodies)
     if known.drained and found.rows:
         raise RunError("The query has been drained", why="rows came after its end", do="Use another checkpoint folder")
-    before = {name: known.streams[name].fold(own, known.frontier) for name, own in splits.items()}
-    parts: dict[int, list[pa.Table]] = {}
-    late: dict[str, list[pa.Table]] = {}
-    for head, rest in found.rows:
-        stream = known.streams[head.stream]
-        table = formats.rows(rest)
-        if table is None:
-            continue
+    arriving = Arriving(known, layout, cell, counts)
+    splits = arriving.hear(found)
+    arriving.take(found)
+    _hear(known, found, splits)
+    tables = arriving.ready()
+    least = min((split.least for some in splits.values() for split in some), default=None)
+    return Arrived(tables, arriving.dropped(), found.passed, arriving.counted(), least)
+
+
+class Arriving:
+    """What comes to a cell, taken apart: at once, or in a batch run (`whole`) punctuation first, and tuples in slabs.
+
+    Attributes:
+        before: Of each stream the largest ts before each split of its sources, as `fold` gave it.
+        parts: By input what has been taken and not given out yet.
+        late: By stream what was dropped, where this cell is the one that shows it.
+    """
+
+    def __init__(self, known: Known, layout: Layout, cell: int, counts: frozenset[str]) -> None:
+        self.known, self.layout, self.cell, self.counts = known, layout, cell, counts
+        self.before: dict[str, dict[tuple[Any, str], int]] = {}
+        self.parts: dict[int, list[pa.Table]] = {}
+        self.late: dict[str, list[pa.Table]] = {}
+        self.came = self.copies = 0
+
+    def hear(self, found: _Bodies) -> dict[str, list[Split]]:
+        """Fold all splits into what is known, which may refuse them; gives them by stream."""
+        splits: dict[str, list[Split]] = {}
+        for head, _ in found.rows:
+            splits.setdefault(head.stream, []).extend(head.splits if head.tells and not head.slab else ())
+        for name, own in splits.items():
+            self.before[name] = self.known.streams[name].fold(own, self.known.frontier)
+        # Every cell hears of every row, so the first one counts them.
+        if self.cell == 0:
+            self.came += sum(split.rows for name in self.counts & splits.keys() for split in splits[name])
+        return splits
+
+    def take(self, found: _Bodies) -> int:
+        """Judge and part the tuples, of streams whose splits have been heard; and results of operators before. How many came."""
+        rows = 0
+        for head, rest in found.rows:
+            if (table := formats.rows(rest)) is not None:
+                rows += table.num_rows
+                self._judged(head, table)
+        for sent, rest in found.upstream:
+            source = self.known.upstreams[sent.number]
+            source.frontier = max(source.frontier, sent.frontier)
+            if (table := formats.rows(rest)) is not None:
+                rows += table.num_rows
+                self.parts.setdefault(sent.input, []).append(table)
+        return rows
+
+    def _judged(self, head: StreamRows, table: pa.Table) -> None:
         assert head.input is not None, "rows of a stream that is only heard"
         dropped = None
         if not head.panes:  # which hold no tuple to leave out: `fold` has judged them
-            table, dropped = _parted(stream, before[head.stream], head.splits, table, known.frontier)
-        parts.setdefault(head.input, []).append(table)
+            stream = self.known.streams[head.stream]
+            table, dropped = _parted(stream, self.before[head.stream], head.splits, table, self.known.frontier)
+        self.parts.setdefault(head.input, []).append(table)
         if dropped is not None and formats.OWN in dropped.column_names:
             dropped = dropped.filter(dropped.column(formats.OWN))
-        counted = dropped is not None and head.stream in counts and head.tells
-        if dropped is not None and counted and _owns(layout, cell, head.input):
-            late.setdefault(head.stream, []).append(dropped)
-    for sent, rest in found.upstream:
-        source = known.upstreams[sent.number]
-        source.frontier = max(source.frontier, sent.frontier)
-        if (table := formats.rows(rest)) is not None:
-            parts.setdefault(sent.input, []).append(table)
-    _hear(known, found, splits)
-    tables = {input: in_order(pa.concat_tables(some)).combine_chunks() for input, some in parts.items()}
-    # Every cell hears of every row, so the first one counts them.
-    came = sum(split.rows for name in counts & splits.keys() for split in splits[name]) if cell == 0 else 0
-    counted_here = _counted(came, late, counts)
-    counted_here.copies = sum(table.num_rows for table in tables.values())
-    least = min((split.least for some in splits.values() for split in some), default=None)
-    return Arrived(tables, {name: _aside(late[name]) for name in sorted(late)}, found.passed, counted_here, least)
+        counted = dropped is not None and head.stream in self.counts and head.tells
+        if dropped is not None and counted and _owns(self.layout, self.cell, head.input):
+            self.late.setdefault(head.stream, []).append(dropped)
+
+    def ready(self) -> dict[int, pa.Table]:
+        """What has been taken since the last call, by input, in total order."""
+        tables = {input: in_order(pa.concat_tables(some)).combine_chunks() for input, some in self.parts.items()}
+        self.parts = {}
+        self.copies += sum(table.num_rows for table in tables.values())
+        return tables
+
+    def dropped(self) -> dict[str, pa.Table]:
+        """By stream."""
+        return {name: _aside(self.late[name]) for name in sorted(self.late)}
+
+    def counted(self) -> Counts:
+        """Of copies; and of rows, late and behind, where this cell is the one that counts them."""
+        counts = _counted(self.came, self.late, self.counts)
+        counts.copies = self.copies
+        return counts
 
 
 @dataclass
@@ -153,7 +200,7 @@ class _Bodies:
     passed: list[tuple[int, bytes]] = field(default_factory=list)
 
 
-def _sorted_out(bodies: Iterable[bytes]) -> _Bodies:
+def sorted_out(bodies: Iterable[bytes]) -> _Bodies:
     """Bodies by their kinds. What is passed on to the user is sorted, since bodies come in any order and output must not
     depend on it.
     """

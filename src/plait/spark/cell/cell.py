@@ -219,7 +219,7 @@ def step(plan: CellPlan, cell: int, store: state.Store, bodies: Iterable[bytes],
     contents = state.found(plan, cell, store, manifest, cache_key, near)
     clock.tick("keeping")
     before = contents.counts.copy()  # what was counted again to come here was counted before
-    known = _known(plan, manifest)
+    known = known_of(plan, manifest)
     arrived = arrive(known, plan.layout, cell, bodies, counts=plan.counts)
     if end:
         known.end()
@@ -300,7 +300,7 @@ def _manifest(plan: CellPlan, store: state.Store) -> Manifest:
     return manifest
 
 
-def _known(plan: CellPlan, manifest: Manifest) -> Known:
+def known_of(plan: CellPlan, manifest: Manifest) -> Known:
     """The sources as the state has them."""
     upstreams = {number: Upstream(manifest.upstreams.get(number, BEFORE_ALL)) for number in plan.upstreams}
     found = {}
@@ -341,13 +341,25 @@ def _check_pending(plan: CellPlan, contents: Live, known: Known, frontier: int) 
 def _for_user(plan: CellPlan, cell: int, arrived: Arrived, known: Known, contents: Live, manifest: Manifest,
               span: tuple[int, int], spent: dict[str, int]) -> list[tuple[int, bytes]]:  # fmt: skip
     """What is told beside results, as (kind, body): rows dropped, this cell's report, what came from operators before."""
+    return [
+        *told(plan, cell, arrived.late, known, contents, manifest.counts, manifest.frontier, span, spent),
+        *arrived.passed,
+    ]
+
+
+def told(plan: CellPlan, cell: int, late: dict[str, pa.Table], known: Known, contents: Live, counts: Counts,
+         frontier: int, span: tuple[int, int] = (BEFORE_ALL, AFTER_ALL),
+         spent: dict[str, int] | None = None) -> list[tuple[int, bytes]]:  # fmt: skip
+    """The rows that were dropped, and what the cell reports."""
     report = formats.CellReport(
-        plan.number, cell, manifest.frontier, contents.pending_rows, known.newest(), _holder(known, manifest.frontier),
-        manifest.counts, span, spent,
+        plan.number, cell, frontier, contents.pending_rows, known.newest(), _holder(known, frontier), counts, span,
+        spent or {},
     )  # fmt: skip
-    dropped = ((formats.LateRows(name, cell), table) for name, table in arrived.late.items() if table.num_rows)
-    told = [(formats.LATE, formats.body(head, table)) for head, table in dropped]
-    return [*told, (formats.PROGRESS, formats.body(report)), *arrived.passed]
+    dropped = ((formats.LateRows(name, cell), table) for name, table in late.items() if table.num_rows)
+    return [
+        *((formats.LATE, formats.body(head, table)) for head, table in dropped),
+        (formats.PROGRESS, formats.body(report)),
+    ]
 
 
 def _holder(known: Known, frontier: int) -> tuple[str | None, Any]:

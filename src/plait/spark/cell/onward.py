@@ -10,6 +10,7 @@ ones, so Spark shuffles them straight to the next operator's cells within the sa
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +19,7 @@ import pyarrow as pa
 from plait.core import keys
 from plait.core.row_by_row import PLAIT_TS
 from plait.encodings import one_piece
+from plait.order import BEFORE_ALL
 from plait.spark import formats
 from plait.spark.cell.results import Keyed, Results
 from plait.spark.pack.ship import Shipping, Tuples
@@ -47,6 +49,28 @@ class Onward:
         of a stream's (source, seq): the next operator puts (ts, input) in front. What is for the user goes to the next
         operator's first cell.
         """
+        out: list[tuple[int, bytes]] = []
+        for input, parts in self._parts(results):
+            head = formats.OperatorRows(self.number, input, frontier)
+            out += zip(self.ship.layout.keys, formats.bodies(head, parts), strict=True)
+        return out + self.passed(for_user)
+
+    def slabs(self, results: Results | Keyed, most: int) -> list[tuple[int, int, bytes]]:
+        """The same in a batch run: (cell, least ts, body), of at most so many rows. All ends at once, so no frontier is told."""
+        return [
+            (cell, at, formats.body(formats.OperatorRows(self.number, input, BEFORE_ALL), slab))
+            for input, parts in self._parts(results)
+            for cell, part in zip(self.ship.layout.keys, parts, strict=True)
+            for at, slab in formats.slabs(part, most)
+        ]
+
+    def passed(self, for_user: list[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
+        """What is for the user, on its way through the next operator's first cell."""
+        first = self.ship.layout.keys[0]
+        return [(first, formats.body(formats.Passed(kind), body)) for kind, body in for_user]
+
+    def _parts(self, results: Results | Keyed) -> Iterator[tuple[int, list[pa.Table]]]:
+        """Of each input of the next operator's, what goes to each of its cells."""
         table = results.table()
         key = one_piece(table.column(formats.KEY))
         ts = keys.ts_numbers(table.column(0))
@@ -57,9 +81,5 @@ class Onward:
             rows, None, ts, lambda at: key if at is None else key.take(pa.array(at)),
             lambda: mix(np.fromiter((zlib.crc32(k) for k in key.to_pylist()), np.uint64, len(key))), {},
         )  # fmt: skip
-        cells = self.ship.layout.keys
-        out: list[tuple[int, bytes]] = []
         for input in self.inputs:
-            head = formats.OperatorRows(self.number, input, frontier)
-            out += zip(cells, formats.bodies(head, self.ship.parts(input, tuples)), strict=True)
-        return out + [(cells[0], formats.body(formats.Passed(kind), body)) for kind, body in for_user]
+            yield input, self.ship.parts(input, tuples)

@@ -151,7 +151,7 @@ def found(plan: CellPlan, cell: int, store: Store, manifest: Manifest, cache_key
             for one in manifest.steps[at + 1 :]:
                 cached.replay(dict(_chunks(store, [one], near)), one.frontier)
             return cached
-    contents = _empty(plan.bound.bare, plan.layout, cell, index=plan.index)
+    contents = empty(plan.bound.bare, plan.layout, cell, index=plan.index)
     tables: dict[int, list[pa.Table]] = {}
     for input, table in _chunks(store, manifest.steps, near):
         tables.setdefault(input, []).append(table)
@@ -163,7 +163,7 @@ def found(plan: CellPlan, cell: int, store: Store, manifest: Manifest, cache_key
     return contents
 
 
-def _empty(bound: Bound, layout: Layout, cell: int, *, index: str) -> Live:
+def empty(bound: Bound, layout: Layout, cell: int, *, index: str) -> Live:
     """Empty contents for an operator. Modules are imported when they are wanted: a query needs one kind."""
     if isinstance(bound.node, Aggregate):
         from plait.spark.cell.aggregate import live_aggregate

@@ -75,6 +75,7 @@ class PackPlan:
     seq_column: str | None
     ship: Shipping
     scan: Scan | None = None  # the task reads the files itself: it is given which rows
+    slab: int | None = None  # in a batch run: so many rows a body at most, in the order of time
     where: str = "spark"
 
     def mapper(self) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -91,7 +92,7 @@ def pack(plan: PackPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Recor
     if table is not None:
         rows = _ordered(plan, table)
         splits, late = _splits(plan, rows)
-        yield from _sent(plan, rows, splits, late)
+        yield from _sent(plan, rows, splits, late) if plan.slab is None else _slabs(plan, rows, splits, late, plan.slab)
 
 
 # --- what a task is handed, and what it reads -----------------------------------------------------------------
@@ -427,14 +428,36 @@ def _splits(plan: PackPlan, rows: _Rows) -> tuple[list[Split], np.ndarray | None
 # --- to the cells ---------------------------------------------------------------------------------------------
 
 
+def _tuples(rows: _Rows, late: np.ndarray | None) -> Tuples:
+    """A task's tuples, as they are dealt out."""
+    beside = {formats.SPLIT: pa.array(rows.split)} | ({} if late is None else {formats.LATE_FLAG: pa.array(late)})
+    return Tuples(rows.table, rows.place, rows.ts, rows.own_keys, rows.hashes, beside)
+
+
+def _slabs(
+    plan: PackPlan, rows: _Rows, splits: list[Split], late: np.ndarray | None, most: int
+) -> Iterator[pa.RecordBatch]:
+    """The same in a batch run, where a cell takes tuples in the order of time: punctuation first, by itself, and then
+    stretches of so many tuples.
+    """
+    cells = plan.ship.layout.keys
+    told = formats.body(formats.StreamRows(plan.stream.name, None, splits, tells=True, panes=False))
+    yield pa.record_batch([list(cells), [BEFORE_ALL] * len(cells), [told] * len(cells)], schema=formats.SLAB_ROWS)
+    tuples = _tuples(rows, late)
+    for number, input in enumerate(plan.inputs):
+        head = formats.StreamRows(plan.stream.name, input, splits, number == 0, plan.ship.folds, slab=True)
+        for cell, part in zip(cells, plan.ship.parts(input, tuples), strict=True):
+            for at, slab in formats.slabs(part, most):
+                yield pa.record_batch([[cell], [at], [formats.body(head, slab)]], schema=formats.SLAB_ROWS)
+
+
 def _sent(plan: PackPlan, rows: _Rows, splits: list[Split], late: np.ndarray | None) -> Iterator[pa.RecordBatch]:
     """Tuples on their way to the cells, each cell's behind the punctuation.
 
     For a self-join a stream feeds two inputs: tuples go out twice, with the input in their keys, and punctuation counts
     once (`tells`). For a stream that is only heard there are no tuples.
     """
-    beside = {formats.SPLIT: pa.array(rows.split)} | ({} if late is None else {formats.LATE_FLAG: pa.array(late)})
-    tuples = Tuples(rows.table, rows.place, rows.ts, rows.own_keys, rows.hashes, beside)
+    tuples = _tuples(rows, late)
     cells, schema = plan.ship.layout.keys, formats.PACKED_ROWS
     if not plan.inputs:
         body = formats.body(formats.StreamRows(plan.stream.name, None, splits, tells=True, panes=False))

@@ -13,7 +13,8 @@ below its frontier have a lower rank. Invariants:
 - After each batch a worker hands on its tuples and one mark. A mark of the Emitter goes to all rows and columns after every
   batch that it reads. So no worker waits for one that has nothing for it.
 - The worker that has come least far waits for nobody: all before it have said more than it knows, a feed has room for what
-  it hands on in one batch, and everybody who shares its segments has outlived as much as it has itself. There is no circle.
+  it hands on in one batch, and everybody who shares its segments has outlived as much as it has itself. There is no circle
+  (tests/threads/join/test_emitter_interleavings.py).
 - A source's columns (the arenas) are read by the workers. So a worker holds a seat at the gate, and says how much of each source
   was sent before the last mark it took: as the Emitter noted it, in a table with a row a mark. A row is written again when
   every worker has told it (TOLD).

@@ -9,10 +9,15 @@ is what scans need.
 Invariants, and why they hold (DP-Join, section 4.4.2, «Support to replication»):
 
 - One worker, the writer, appends. Rows, and what an index says of them, are written before END, which is released; a
-  worker reads rows below the END it has acquired.
+  worker meets rows below the END it has acquired. A walk along a chain may come by newer ones: of these it reads the node, which
+  the head's own release has passed on, and goes on to older rows.
 - Each sharer publishes the first position that is still valid for it (FIRST, released after its last look at older
   rows). The writer overwrites a row only below the least of these: expired rows are not removed, they are outlived.
-- Everything else in the block is written while all workers stand still (`threads.life.pause`).
+- COVERED is the writer's own; SWITCHED is released by any sharer. Everything else in the block is written while all workers
+  stand still (`threads.life.pause`).
+
+Held by tests/threads/join/test_loop_interleavings.py (scans) and test_index_interleavings.py (chains, boxes, sorted chunks):
+every schedule with one preemption, and planted faults.
 
 The block is an int64 array; words are named below. Addresses point to arrays that Python keeps alive.
 

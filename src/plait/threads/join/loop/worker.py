@@ -9,7 +9,8 @@ who writes these. Invariants:
   it in the sequence, and the one that is furthest behind waits for no rows. It may wait for room for its results; these are
   given out when every worker is done with the tuples before them, all of whose rows are stored: whoever waits for rows goes on
   with the tuples that have theirs, and says so. Whoever waits for a sharer to give rows up has the segment grown instead, if that
-  takes long: the sharer may be in the midst of a longer batch, and wait for it. So there is no circle.
+  takes long: the sharer may be in the midst of a longer batch, and wait for it. So there is no circle
+  (tests/threads/join/test_midst_interleavings.py, test_full_rings.py).
 - It returns to Python only to have memory grown or an index built, to stand still while that is done for another,
   because a kernel failed, or at the end. PHASE and the words beside it say where it was, so it goes on from there.
 - What it has done is published after each batch: results, then DONE_RANK and DONE_TS, then the first valid positions.
