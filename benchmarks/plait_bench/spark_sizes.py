@@ -82,7 +82,7 @@ def ratios(rows: list[dict[str, Any]]) -> dict[str, float]:
 def plait_batch(spark: Any, query: Any, folders: dict[str, Path], place: Path) -> int:
     """The results of batch DataFrames, written as Spark writes: by its tasks, with no key to sort them by."""
     frames = {name: spark.read.parquet(str(folder)) for name, folder in folders.items()}
-    query.on_spark(frames).drop("_plait_key").write.parquet(str(place / "out"))
+    query.on_spark(frames, keys=False).write.parquet(str(place / "out"))
     return sum(pq.read_metadata(file).num_rows for file in (place / "out").glob("*.parquet"))
 
 

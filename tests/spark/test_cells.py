@@ -332,8 +332,8 @@ def test_a_row_that_waits_is_known_to_have_matched_after_a_restart(how: str, wit
     )
 
 
-#: Twenty windows; in the soak forty.
-TICKS = 120 if SOAK else 60
+#: Fourteen windows; in the soak forty.
+TICKS = 120 if SOAK else 42
 
 
 @pytest.mark.sampled

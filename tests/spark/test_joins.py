@@ -262,6 +262,7 @@ def test_rows_in_any_number_of_tasks_and_any_order(two: Any, seq: str) -> None:
         mixed = {name: shuffled(table, chance) for name, table in data.items()}
         given = {name: dataframe(two, table, tasks) for name, table in mixed.items()}
         assert_identical(collected(query.on_spark(given, layout=(2, 2))), expected)
+    assert_identical(query.on_spark(given, layout=(1, 1), keys=False).toArrow(), expected)
 
 
 def shuffled(table: pa.Table, chance: random.Random) -> pa.Table:
@@ -477,6 +478,11 @@ def test_dropped_rows_are_in_reach_of_a_batch_and_of_the_users_own_sink(two: Any
     judge(query.on_spark(frames(False), layout=(2, 2), late_rows=True).toArrow())
     with pytest.warns(UserWarning, match=r"Late rows of 'a' are dropped.*late_rows=True"):
         assert_identical(collected(query.on_spark(frames(False))), expected)
+    for late_rows in (True, False):  # without keys: the same rows, of one cell in the same order
+        got = query.on_spark(frames(False), layout=(1, 1), late_rows=late_rows, keys=False).toArrow()
+        assert "_plait_key" not in got.column_names
+        kept = got.filter(pa.compute.is_null(got["_plait_dropped"])) if late_rows else got
+        assert_identical(kept.select(expected.column_names), expected)
     parts: list[pa.Table] = []
     for late_rows in (True, False):
         folder = tmp_path / f"own {late_rows}"

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.examples import examples
 from tests.threads import test_broken_calls
 from tests.threads.test_readers import Reading
 
@@ -96,7 +97,8 @@ def query(chance: random.Random, seed: int) -> tuple[plait.Query, dict[str, Any]
     return plait.join(a, b, on=lambda l, r: l.k == r.k, within=20, how=how), options
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.sampled
+@pytest.mark.parametrize("seed", range(examples(48)))
 def test_the_reference_gives_the_same_bytes(
     seed: int, small_batches: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -239,7 +241,9 @@ def test_an_error_of_making_rows_comes_in_its_place(monkeypatch: pytest.MonkeyPa
     assert difference(expected.slice(0, table.num_rows), table) is None
 
 
-@pytest.mark.parametrize("name", ["join", "two readers", "sources", "dag"])
+@pytest.mark.parametrize(
+    "name", ["join", "dag", *(pytest.param(name, marks=pytest.mark.slow) for name in ("two readers", "sources"))]
+)
 def test_struck_while_builders_are_at_work(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As `test_broken_calls`: an interrupt had no effect, or the run stops and what was given out is the beginning."""
     monkeypatch.setattr(results, "MOST", 2)

@@ -139,6 +139,8 @@ class SparkOptions(TypedDict, total=False):
             holds it. None: no limit. Default: None.
         late_rows: Have rows that were dropped as late or behind in the result: `_plait_dropped` is the stream's name and
             `_plait_row` the row as JSON; both are NULL in results. Default: False.
+        keys: Have the column `_plait_key` in the result, whose byte order is the result order. It may weigh more than the rest of
+            a row; False spares it, for who sorts by nothing. `write_ordered` needs none. Default: True.
         read: "auto": tasks read local Parquet files themselves, column by column. "rows": Spark reads all files.
             Default: 'auto'.
         functions: "same": a checkpoint that was written with other functions of yours is refused. "changed": it goes on with
@@ -162,5 +164,6 @@ class SparkOptions(TypedDict, total=False):
     control: str | None
     max_pending: int | None
     late_rows: bool
+    keys: bool
     read: Literal["auto", "rows"]
     functions: Literal["same", "changed"]

@@ -49,14 +49,14 @@ from plait.spark.publish import aside
 
 def dataframe(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int, int] = "auto", cells: int | None = None,
               rates: tuple[float, float] | None = None, index: str = "auto", control: str | None = None,
-              max_pending: int | None = None, late_rows: bool = False, read: str = "auto",
+              max_pending: int | None = None, late_rows: bool = False, keys: bool = True, read: str = "auto",
               functions: str = "same") -> Any:  # fmt: skip
     """`Query.on_spark`. `plait.query.run_options.SparkOptions` says what each option means."""
     made = plan(query, data, layout=layout, cells=cells, rates=rates, index=index, control_dir=control,
                 max_pending=max_pending, read=read, functions=functions)  # fmt: skip
     if made.streaming and made.control_dir is not None:
         made.announce()
-    return made.results(late_rows=late_rows)
+    return made.results(late_rows=late_rows, keys=keys)
 
 
 def plan(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int, int], index: str, control_dir: str | None,
@@ -210,27 +210,29 @@ class Plan:
             self.packs[key] = frame.given(how.columns).mapInArrow(how.mapper(), form)
         return self.packs[key]
 
-    def results(self, *, late_rows: bool = False) -> Any:
+    def results(self, *, late_rows: bool = False, keys: bool = True) -> Any:
         """The results as a DataFrame.
 
         Args:
             late_rows: Have rows that were dropped in it, too, in two columns of their own.
+            keys: Have `_plait_key` in it. It may be longer than the rest of a row.
         """
         from pyspark.sql.pandas.types import from_arrow_schema
 
+        own = self.schema if keys else self.cell.bound.schema
         dropping = [s.name for s, *_ in self.streams.values() if "drop" in (s.late, s.behind)]
         if not self.streaming and not dropping and not late_rows and not closes(self.cell.bound.node):
-            result = self._whole(0, from_arrow_schema(self.schema), self.schema)
+            result = self._whole(0, from_arrow_schema(own), own)
             result._plait = self
             return result
         raw = self.output()
         if late_rows:
-            schema = pa.schema([*self.schema, *aside.COLUMNS])
-            result = raw.mapInArrow(aside.unpack_both(self.schema), from_arrow_schema(schema))
+            schema = pa.schema([*own, *aside.COLUMNS])
+            result = raw.mapInArrow(aside.unpack_both(own), from_arrow_schema(schema))
         else:
             if dropping:
                 raw = aside.counted(raw, dropping, self.streaming)
-            result = raw.mapInArrow(unpack(self.schema), from_arrow_schema(self.schema))
+            result = raw.mapInArrow(unpack(own), from_arrow_schema(own))
         result._plait = self
         return result
 

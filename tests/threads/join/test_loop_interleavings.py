@@ -58,7 +58,15 @@ def scenario(name: str, faults: dict[str, list[tuple[str, str]]] | None = None, 
     return Case(plan, tuples(sides), faults=faults, **sizes).scenario(reading=reading or name in READ)
 
 
-@pytest.mark.parametrize("name", CASES)
+#: With one preemption it has as many schedules as all others together.
+LONGEST = "partitioned"
+
+
+def test_every_schedule_of_the_longest_without_a_preemption() -> None:
+    assert explore(scenario(LONGEST), preemptions=0)[0] > 1
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n == LONGEST else ()) for n in CASES])
 def test_every_schedule_with_one_preemption(name: str) -> None:
     without, with_one = explore(scenario(name), preemptions=1)
     assert without > 1

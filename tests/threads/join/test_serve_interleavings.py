@@ -25,7 +25,9 @@ def scenario(name: str, faults: dict[str, list[tuple[str, str]]] | None = None) 
     return Served(scalejoin.plan(Wish(2)), TUPLES, MAPS[name], faults=faults).scenario(feeding=True, reading=False)
 
 
-@pytest.mark.parametrize("name", ["provision", "decommission", pytest.param("rebalance", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "name", ["provision", *(pytest.param(name, marks=pytest.mark.slow) for name in ("decommission", "rebalance"))]
+)
 def test_every_schedule_with_one_preemption(name: str) -> None:
     without, with_one = explore(scenario(name), preemptions=1)
     assert without > 5

@@ -169,16 +169,21 @@ def read(body: Any) -> Results | Keyed:
 def unpack(schema: pa.Schema) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """A function for `mapInArrow` that gives the rows of results, and passes over what else cells put out.
 
-    In tasks, behind the cells. Keys are spelled out here, a row each.
+    In tasks, behind the cells. Keys are spelled out here, a row each, where the schema has them.
     """
 
     def unpacked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for kind, body in zip(batch.column("kind").to_pylist(), batch.column("body"), strict=True):
                 if kind == formats.RESULTS:
-                    yield from read(body.as_buffer()).table().cast(schema).to_batches()
+                    yield from shown(read(body.as_buffer()), schema).to_batches()
 
     return unpacked
+
+
+def shown(results: Results | Keyed, schema: pa.Schema) -> pa.Table:
+    """Results with these columns; keys are spelled out only where they are among them."""
+    return (results.table() if formats.KEY in schema.names else results.columns).cast(schema)
 
 
 def merge(parts: Sequence[Results | Keyed], *, by_trigger: bool = False) -> Results | Keyed:

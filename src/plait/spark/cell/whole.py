@@ -27,7 +27,7 @@ from plait.spark import formats
 from plait.spark.cell import state
 from plait.spark.cell.arrive import Arriving, sorted_out
 from plait.spark.cell.cell import CellPlan, known_of, told
-from plait.spark.cell.results import Keyed, Results
+from plait.spark.cell.results import Keyed, Results, shown
 from plait.spark.formats import Manifest
 
 #: Tuples of a packed body; and of one step, which grows and shrinks between these so that it makes some STEP results.
@@ -48,7 +48,7 @@ def in_turn(plan: CellPlan, rows: pa.Schema | None = None) -> Mapper:
             cell = WholeCell(plan, plan.layout.keys.index(key))
             for out in cell.results(packed):
                 if rows is not None:
-                    yield from out.table().cast(rows).to_batches()
+                    yield from shown(out, rows).to_batches()
                 elif plan.onward is not None:
                     yield from _record(plan.onward.slabs(out, SLAB), formats.SLAB_ROWS)
                 else:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from plait.connectors.encoding import json_rows
 from plait.spark import formats
-from plait.spark.cell.results import read
+from plait.spark.cell.results import read, shown
 
 #: Of a dropped row, its stream and the row itself as JSON text; NULL in results. Results' columns are NULL in turn.
 STREAM, ROW = "_plait_dropped", "_plait_row"
@@ -43,9 +43,9 @@ def unpack_both(schema: pa.Schema) -> Callable[[Iterator[pa.RecordBatch]], Itera
                 if kind == formats.PROGRESS:
                     continue
                 if kind == formats.RESULTS:
-                    table = read(body.as_buffer()).table().combine_chunks()
+                    table = shown(read(body.as_buffer()), schema).combine_chunks()
                     n = table.num_rows
-                    columns = [*table.cast(schema).columns, *(pa.nulls(n, field.type) for field in COLUMNS)]
+                    columns = [*table.columns, *(pa.nulls(n, field.type) for field in COLUMNS)]
                 else:
                     head, rest = formats.parse(body.as_buffer())
                     table = formats.table(rest).combine_chunks()
