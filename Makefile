@@ -1,11 +1,11 @@
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak kafka papers lint format types contracts check clean setup java
+.PHONY: help demo test again soak kafka papers lint format types contracts check clean setup java
 
 BIN := .venv/bin
 
 # Python keeps the bytecode of what it imports, whatever the shell says: each worker, and each process that a test starts, would
 # compile all of plait and of the tests anew.
-test soak kafka: export PYTHONDONTWRITEBYTECODE :=
+test again soak kafka: export PYTHONDONTWRITEBYTECODE :=
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -14,10 +14,13 @@ demo: setup java ## Run a small join and an aggregate, and show the results
 	@$(BIN)/plait demo
 
 test: setup java ## Run every test but the long ones, on three workers: the one that has Spark waits for it half of its time
-	@$(BIN)/pytest -q -n 3 --dist loadgroup -m "not slow" --durations 15 --durations-min 0
+	@$(BIN)/pytest -q -n 3 --dist loadgroup -m "not slow and not again" --durations 15 --durations-min 0
+
+again: setup java ## Run what CI runs besides: second looks, on Spark or at length, at what other tests hold
+	@$(BIN)/pytest -q -n 2 --dist loadgroup -m "again and not slow"
 
 soak: setup java ## Run what takes long: every property with many more examples, deeper interleavings, fuzzing
-	@PLAIT_SOAK=$${PLAIT_SOAK:-1} $(BIN)/pytest -q -n 2 --dist loadgroup -m "slow or hypothesis or sampled"
+	@PLAIT_SOAK=$${PLAIT_SOAK:-1} $(BIN)/pytest -q -n 2 --dist loadgroup -m "slow or again or hypothesis or sampled"
 
 kafka: setup java ## Run the tests that start a Kafka broker (soak runs them too)
 	@$(BIN)/pytest -q -n 0 -m slow tests/spark/test_kafka.py

@@ -54,6 +54,7 @@ def verified_on_spark(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 QUICK = ("meters.toml",)
 
 
+@pytest.mark.again
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("file", [f for f in EXAMPLES if f.name in QUICK], ids=lambda f: f.name)

@@ -308,6 +308,7 @@ print(summary.rows, summary.results, round(peak_mb() - before))
 """
 
 
+@pytest.mark.again
 def test_a_csv_folder_streams_through_the_reference_in_constant_memory(tmp_path: Path) -> None:
     """Rows of text of 60 MB for each stream; held as rows they would be more than that."""
     pad, rows_each = "z" * 800, 75_000

@@ -13,6 +13,7 @@ from plait.errors import RunError
 from plait.threads.gate import RingGate, SkipListGate
 
 
+@pytest.mark.again
 def test_every_figure_is_measured() -> None:
     told: list[str] = []
     made = measuring.measure(told.append, quick=True)

@@ -67,6 +67,7 @@ def stop_after_a_batch(self: Any, query: Any) -> None:
     raise KeyboardInterrupt
 
 
+@pytest.mark.again
 def test_a_run_that_was_stopped_goes_on_where_it_was(spark: Any, tmp_path: Path, monkeypatch: Any) -> None:
     spark.conf.set("spark.sql.shuffle.partitions", "2")
     file = tmp_path / "near.toml"

@@ -28,6 +28,7 @@ def found(spark: Any, plan: Plan, cases: range) -> list[str]:
 PARTS = [pytest.param(first, marks=[pytest.mark.slow] if first else []) for first in range(0, 12, 3)]
 
 
+@pytest.mark.again
 @pytest.mark.parametrize("first", PARTS)
 def test_cases(spark: Any, first: int) -> None:
     plan = Plan(11, Draw(conditions=4), Ways(), " --conditions 4")

@@ -88,8 +88,12 @@ def check_spark(spark: Any, name: str, way: str, folder: Path) -> None:
     assert not wrong, f"{name}: " + "; ".join(wrong)
 
 
+def later(name: str, way: str) -> Any:
+    return pytest.param(name, way, marks=pytest.mark.again if name in record.AGAIN else ())
+
+
 @pytest.mark.spark
-@pytest.mark.parametrize(("name", "way"), spark_cases(quick=True))
+@pytest.mark.parametrize(("name", "way"), [later(*case) for case in spark_cases(quick=True)])
 def test_spark(spark: Any, name: str, way: str, tmp_path: Path) -> None:
     check_spark(spark, name, way, tmp_path)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from mypy import api
 
 HERE = Path(__file__).parent
 
 
+@pytest.mark.again
 def test_a_users_program() -> None:
     """`warn_unused_ignores` is part of strict: a mistake that is not seen any more is an error, too."""
     said, failed, status = api.run(

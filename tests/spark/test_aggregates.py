@@ -93,7 +93,10 @@ def test_batch(given: Any, name: str) -> None:
         assert got["_plait_key"].to_pylist() == expected["_plait_key"].to_pylist()
 
 
-@pytest.mark.parametrize("name", ["panes", pytest.param("counted", marks=pytest.mark.slow), "of a join"])
+LATER = {"counted": pytest.mark.slow, "of a join": pytest.mark.again}
+
+
+@pytest.mark.parametrize("name", ["panes", *(pytest.param(name, marks=mark) for name, mark in LATER.items())])
 def test_streaming(given: Any, tmp_path: Path, name: str) -> None:
     """In micro-batches, with a stop and a restart where the rows end, then drained: the reference's bytes."""
     table, frame = given

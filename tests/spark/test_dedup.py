@@ -46,11 +46,11 @@ def frames(spark: Any, folder: Path, query: Any, *, streaming: bool = True) -> d
     return {n: feeds.frame(spark, folder / n, schema, streaming=streaming, files=1) for n in query.streams()}
 
 
-#: What it says of these tests/everywhere says, too; the others are chained.
-SOAK = ("dedup", "full")
+#: What it says of the first two tests/everywhere says, too; the others are chained.
+LATER = {"dedup": pytest.mark.slow, "full": pytest.mark.slow, "of a full join": pytest.mark.again}
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n in SOAK else ()) for n in QUERIES])
+@pytest.mark.parametrize("name", [pytest.param(n, marks=LATER.get(n, ())) for n in QUERIES])
 def test_batch_and_stream_give_the_reference_s_rows(spark: Any, data: Any, tmp_path: Path, name: str) -> None:
     """The stream is stopped where its rows end and started again, then drained."""
     folder, tables = data
@@ -63,6 +63,7 @@ def test_batch_and_stream_give_the_reference_s_rows(spark: Any, data: Any, tmp_p
     assert_identical(feeds.run(query.on_spark(frames(spark, folder, query)), tmp_path), expected)
 
 
+@pytest.mark.again
 def test_a_full_join_by_hash_is_laid_out_anew(spark: Any, data: Any, tmp_path: Path) -> None:
     """Tuples go by hash. The checkpoint pins how many cells there are, and `relayout` changes it."""
     folder, tables = data

@@ -181,6 +181,7 @@ def test_the_driver_is_killed_at_any_moment(
 OTHERS = ["union", "dedup", "sessions", "forward", "nearest", "right", "full", "chain"]
 
 
+@pytest.mark.again
 @pytest.mark.parametrize("query", ["panes", *(pytest.param(query, marks=pytest.mark.slow) for query in OTHERS)])
 def test_a_worker_is_killed(
     spark: Any, data: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, query: str

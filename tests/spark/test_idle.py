@@ -33,6 +33,7 @@ class Died(Exception):
     pass
 
 
+@pytest.mark.again
 def test_a_silent_source_lets_go_and_a_replay_counts_the_same_time(spark: Any, tmp_path: Path) -> None:
     spark.conf.set("spark.sql.shuffle.partitions", "2")
     right = pa.table({"ts": pa.array(range(40), pa.int64())})

@@ -83,6 +83,7 @@ def frames(spark: Any, folder: Path, *, streaming: bool, names: str = "ab") -> d
     return {n: feeds.frame(spark, folder / n, SCHEMA, streaming=streaming, files=1) for n in names}
 
 
+@pytest.mark.again
 def test_an_operator_with_timers_in_batches_and_as_one(spark: Any, tmp_path: Path) -> None:
     """Three cells with five buckets; tuples go to all, some, one or none. A function that raises is mended, and goes on."""
     data, query = write_rows(tmp_path), counted([A, B])

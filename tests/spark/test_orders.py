@@ -131,6 +131,7 @@ def parts(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in (folder / "out").rglob("*.parquet")}
 
 
+@pytest.mark.again
 @pytest.mark.spark
 @pytest.mark.parametrize(("order", "fault", "refused"), [("trigger", "worker@1", 2), ("none", "raise@1", None)])
 def test_what_is_published_in_a_looser_order(

@@ -38,11 +38,11 @@ def test_the_page_has_five() -> None:
     assert all(len(re.findall(BLOCK, text, flags=re.DOTALL)) == 2 for text in SECTIONS.values())
 
 
-#: Each takes some seconds of Spark's: all but these in the soak.
-QUICK = (next(iter(SECTIONS)), next(reversed(SECTIONS)))
+#: Each takes some seconds of Spark's.
+QUICK = next(iter(SECTIONS))
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in SECTIONS])
+@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n == QUICK else pytest.mark.again) for n in SECTIONS])
 def test_spark_refuses_and_plait_does(spark: Any, tmp_path: Path, name: str) -> None:
     from pyspark.sql import functions as F
 

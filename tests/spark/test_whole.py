@@ -131,7 +131,7 @@ def test_what_is_held_does_not_grow_with_the_input(name: str, monkeypatch: pytes
         steps.append(sum(cell.contents.released))
 
     monkeypatch.setattr(whole.WholeCell, "_advance", noted)
-    query, n = LONG[name], 600
+    query, n = LONG[name], 240
     rows = [(k, k % 3) for k in range(n)]
     data = {stream: table(SCHEMA, rows) for stream in query.streams()}
     given = tuple(Given(each, SCHEMA, {None: rows}, (), None, [], None) for each in query.streams().values())

@@ -157,6 +157,7 @@ def test_several_readers_see_one_sequence(small_batches: list[int]) -> None:
     assert small_batches[0] > 0
 
 
+@pytest.mark.again
 def test_who_reads_slowly_holds_all_back_and_memory_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is ahead of the reader, and the rows that are kept, do not grow with the data, though there always is more to read."""
     monkeypatch.setattr("plait.threads.engine.TICK_ROWS", 1 << 40)  # none is let go of by who pushes

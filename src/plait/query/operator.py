@@ -99,6 +99,11 @@ class Operator(Query):
     on_timer: Callable[[Any, int], Iterable[Any] | None] | None
     output: pa.Schema
 
+    def __post_init__(self) -> None:
+        # Found here, by one thread: Python parses the text of a signature, and several threads that do so at once may be told
+        # «AST constructor recursion depth mismatch».
+        self.__dict__["_numbered"] = callable(self.state) and not _called_with(self.state, 0)
+
     def first_state(self, bucket: int) -> Any:
         """What `state` makes for a bucket. It is told the bucket's number if it can't be called without.
 
@@ -115,7 +120,7 @@ class Operator(Query):
             >>> count.first_state(3)
             []
         """
-        return self.state() if _called_with(self.state, 0) else self.state(bucket)
+        return self.state(bucket) if self.__dict__["_numbered"] else self.state()
 
     @property
     def inputs(self) -> tuple[Node, ...]:

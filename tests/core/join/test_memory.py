@@ -7,6 +7,7 @@ import tracemalloc
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from plait.core.join.window import JoinWindow
 from plait.core.rows import NumberedRows
@@ -62,6 +63,7 @@ def assert_flat(sizes: list[int]) -> None:
     assert max(sizes[-5:]) <= 1.1 * max(sizes[2:7]), sizes
 
 
+@pytest.mark.again
 def test_twenty_windows_of_time_with_text_keys() -> None:
     assert_flat(held(TimeWindow(1024, 1024), lambda l, r: l.s == r.s, rows=1024, windows=20))
 
