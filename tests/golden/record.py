@@ -242,7 +242,8 @@ QUICK_STREAMS = (
     "dag aggregate of join",
 )
 #: Streams take some seconds each: of these CI's second look.
-AGAIN = ("asof by", "asof nearest by", "dag aggregate of join")
+AGAIN = ("asof by", "asof nearest by", "dag aggregate of join", "join within, equal, left", "join opaque", "aggregate tuples by",
+         "dag aggregate of left join", "dedup by two")  # fmt: skip
 STREAMS = ("join within, equal, left", "join last", "join tumbling", "join opaque text", "join by seq", "join late dropped",
            "join names declared", "asof", "asof, not exact", "asof forward by, inner", "aggregate texts",
            "aggregate custom by", "aggregate tuples by",

@@ -82,7 +82,9 @@ def given(spark: Any, tmp_path: Path) -> tuple[pa.Table, Any]:
 STREAM = plait.stream("quotes", unit="us", source="src", sources=[0, 1, 2], disorder=3)
 
 
-@pytest.mark.parametrize("name", QUERIES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.again if number % 2 else ()) for number, name in enumerate(QUERIES)]
+)
 def test_batch(given: Any, name: str) -> None:
     table, frame = given
     query = QUERIES[name](STREAM)

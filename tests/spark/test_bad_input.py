@@ -179,6 +179,7 @@ def test_a_checkpoint_of_something_else_is_refused(two: Any, files: Path, tmp_pa
 # --- control events ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.again
 def test_an_event_that_could_only_stop_the_query_is_refused_when_it_is_written(
     two: Any, files: Path, tmp_path: Path
 ) -> None:
@@ -242,6 +243,7 @@ def test_a_late_row_stops_the_query_and_can_be_dropped_on_restart(two: Any, tmp_
     assert feeds.published(tmp_path / "late")["x"].to_pylist() == [3]
 
 
+@pytest.mark.again
 def test_a_row_without_time_stops_the_query_and_can_be_filtered_out_on_restart(two: Any, tmp_path: Path) -> None:
     left = pa.table({"ts": pa.array([1, 5, 6, None, 9], pa.int64()), "x": pa.array([1, 2, 3, 4, 5], pa.int64())})
     feeds.write_files(tmp_path / "a", left, [2])
@@ -268,6 +270,7 @@ def test_a_file_that_sorts_before_one_delivered(two: Any, tmp_path: Path) -> Non
     assert "p005.parquet, row 2, and sorts before it" in message
 
 
+@pytest.mark.again
 def test_rows_after_the_drain(two: Any, tmp_path: Path) -> None:
     for name in "ab":
         feeds.write_files(tmp_path / name, TABLE, [])
@@ -300,6 +303,7 @@ def test_rows_that_break_the_declaration(two: Any) -> None:
             query.reference({"a": table, "b": TABLE})
 
 
+@pytest.mark.again
 def test_too_many_tuples_that_wait(two: Any, tmp_path: Path) -> None:
     for name in "ab":
         feeds.write_files(tmp_path / name, TABLE if name == "a" else TABLE.slice(0, 0), [])
@@ -309,6 +313,7 @@ def test_too_many_tuples_that_wait(two: Any, tmp_path: Path) -> None:
     assert "Source 0 of stream 'b' holds it" in message
 
 
+@pytest.mark.again
 def test_the_path_of_a_file_may_hold_anything(two: Any, tmp_path: Path) -> None:
     """Spaces, percent signs and letters beyond ASCII, which URLs escape, in names that order tuples and name sources."""
     folder = tmp_path / "a b%20c é"

@@ -135,15 +135,15 @@ def deals(count: int) -> list[Deal]:
 
 STREAMING, BATCH = deals(26)[:11], deals(26)[11:]
 #: Every query and every other choice is in one of these; that any two choices meet is the soak's.
-QUICK_STREAMING, QUICK_BATCH = (0, 1), (0, 1, 2, 3, 4, 6, 10, 12)
-AGAIN = (2, 3)  # of those read as streams
+QUICK_STREAMING, QUICK_BATCH = (0, 1), (0, 2, 4, 6)
+AGAIN_STREAMING, AGAIN_BATCH = (2, 3), (1, 3, 10, 12)
 
 
-def numbers(dealt: list[Deal], quick: tuple[int, ...]) -> list[Any]:
+def numbers(dealt: list[Deal], quick: tuple[int, ...], again: tuple[int, ...]) -> list[Any]:
     def marks(n: int) -> Any:
         if n in quick:
             return ()
-        return pytest.mark.again if dealt is STREAMING and n in AGAIN else pytest.mark.slow
+        return pytest.mark.again if n in again else pytest.mark.slow
 
     return [pytest.param(n, id=str(deal), marks=marks(n)) for n, deal in enumerate(dealt)]
 
@@ -220,7 +220,7 @@ def layout_of(query: Any, deal: Deal) -> tuple[int, int]:
     return {"inner": deal.layout, "right": (1, cells)}.get(query.how, (cells, 1))
 
 
-@pytest.mark.parametrize("number", numbers(STREAMING, QUICK_STREAMING))
+@pytest.mark.parametrize("number", numbers(STREAMING, QUICK_STREAMING, AGAIN_STREAMING))
 def test_streaming(spark: Any, tmp_path: Path, number: int) -> None:
     """In micro-batches, with a stop and a restart where the rows end, then drained: the reference's bytes."""
     deal = STREAMING[number]
@@ -232,7 +232,7 @@ def test_streaming(spark: Any, tmp_path: Path, number: int) -> None:
     assert_identical(feeds.run(df, tmp_path), given.expected)
 
 
-@pytest.mark.parametrize("number", numbers(BATCH, QUICK_BATCH))
+@pytest.mark.parametrize("number", numbers(BATCH, QUICK_BATCH, AGAIN_BATCH))
 def test_batch(spark: Any, tmp_path: Path, number: int) -> None:
     deal = BATCH[number]
     spark.conf.set("spark.sql.shuffle.partitions", str(deal.partitions))
@@ -423,6 +423,7 @@ def test_the_distributed_sink_holds_the_same_rows_in_the_same_order(small: Any, 
     assert_identical(feeds.run(frames(), tmp_path, distributed=True), expected)
 
 
+@pytest.mark.again
 def test_json_lines_and_keys(small: Any, tmp_path: Path) -> None:
     _, frames, expected = small
     plait.spark.write_ordered(frames(3), tmp_path / "j", checkpoint=tmp_path / "j.c", format="jsonl", drain=True
@@ -455,6 +456,7 @@ def test_a_sink_of_the_users_with_two_actions(small: Any, tmp_path: Path) -> Non
     assert_identical(pa.concat_tables(parts), expected)
 
 
+@pytest.mark.again
 @pytest.mark.filterwarnings("ignore:(Batch . dropped )?. rows (dropped )?as late or behind:UserWarning")
 def test_dropped_rows_are_in_reach_of_a_batch_and_of_the_users_own_sink(two: Any, tmp_path: Path) -> None:
     """Marked in the result where asked for; else counted in the query's progress, with a warning."""

@@ -81,6 +81,7 @@ def test_a_folder_belongs_to_a_checkpoint(
         run(frame(spark, rows, 100), tmp_path / "out", tmp_path / "c")
 
 
+@pytest.mark.again
 def test_folders_of_any_name_and_relative_ones_after_a_chdir(
     spark: Any, rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,6 +125,7 @@ def test_stores_and_files_are_refused_before_anything_is_made(
         hadoop.set("fs.defaultFS", "file:///")
 
 
+@pytest.mark.again
 def test_files_are_taken_however_old_they_are(spark: Any, tmp_path: Path) -> None:
     """Also where a filter stands above them, and where the reader was told otherwise; with an event as old."""
     (tmp_path / "in").mkdir()
@@ -150,6 +152,7 @@ def test_files_are_taken_however_old_they_are(spark: Any, tmp_path: Path) -> Non
         query().on_spark({"a": named})
 
 
+@pytest.mark.again
 def test_errors_end_with_plaits_words(spark: Any, tmp_path: Path) -> None:
     """In a task of a streaming query; of a batch DataFrame. `told` gives them as the error they were."""
     (tmp_path / "in").mkdir()
