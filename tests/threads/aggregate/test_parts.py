@@ -42,13 +42,14 @@ def test_groups_by_the_keys_of_all_stretches(seed: int) -> None:
         assert found.number == len(np.unique(given, axis=1).T), repeated
 
 
-def test_groups_that_need_more_room_than_there_is() -> None:
+@pytest.mark.parametrize("first", [7, 4090])  # the second goes over the end of its ring
+def test_groups_that_need_more_room_than_there_is(first: int) -> None:
     kept = np.stack((np.arange(4096), np.zeros(4096, np.int64)))
-    found, where = groups(), parts.stretches(np.array([7]), np.array([4096]))
+    found, where = groups(), parts.stretches(np.array([first]), np.array([first + 4000]))
     assert found.capacity < where.total
     out = np.zeros(where.total, np.int64)
     parts.groups(found, [kept], where, out)
-    assert (found.words[0][out] == np.arange(7, 4096)).all()
+    assert (found.words[0][out] == np.arange(first, first + 4000) % 4096).all()
 
 
 @pytest.mark.parametrize("seed", range(5))
