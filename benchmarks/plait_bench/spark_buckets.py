@@ -9,10 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from plait_bench.band import BAND, BUCKET, WITHIN_S, duckdb_sql
-from plait_bench.spark_runs import as_parts, streams
+from plait_bench.spark_runs import as_parts, rows_in, streams
 
 CLASSIC, WIDE = BAND, BUCKET  # widths of the workaround's buckets
 
@@ -27,7 +25,7 @@ def spark_batch(spark: Any, folders: dict[str, Path], place: Path, width: int) -
     frames = {name: spark.read.parquet(str(folder)) for name, folder in folders.items()}
     # Written, as all streaming contenders write; in no order.
     buckets_join(frames["stream_r"], frames["stream_s"], width).write.parquet(str(place / "out"))
-    return sum(pq.read_metadata(file).num_rows for file in (place / "out").glob("*.parquet"))
+    return rows_in(place / "out")
 
 
 def duckdb_batch(folders: dict[str, Path], *, buckets: bool) -> int:

@@ -7,7 +7,7 @@ buckets.
 often a tuple was copied. `many` has more results than tuples, in every order: what the driver's merge costs. What one
 micro-batch takes after two hundred: `spark_steady`. Sizes at which the join is the work: `spark_sizes`.
 
-`--only CASE` measures one; `size10m` has to be named, since it takes a quarter of an hour.
+`--only CASE` measures one; `size10m` has to be named, since it is long.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from plait_bench import spark_sizes, spark_steady
 from plait_bench.band import query
 from plait_bench.machine import machine
 from plait_bench.spark_buckets import CLASSIC, WIDE, duckdb_batch, spark_batch, spark_stream
-from plait_bench.spark_runs import in_order, race, reported, same_results, streams, to_the_end
+from plait_bench.spark_runs import in_order, race, reported, same_results, streams, timed, to_the_end
 
 
 @dataclass(frozen=True)
@@ -130,11 +130,7 @@ def _race(case: Case, contenders: dict[str, Callable[[Path], int]], place: Path)
     # The last case finds a warm session.
     times, found = race(contenders, place, files=case.files, warm=case.name != "large")
     same_results(case.name, found)
-    return [
-        {"case": case.name, "contender": name, "tuples": case.tuples, "results": found[name],
-         "seconds": round(statistics.median(taken), 2), "tuples_per_s": case.tuples / statistics.median(taken)}
-        for name, taken in times.items()
-    ]  # fmt: skip
+    return timed(case.name, case.tuples, times, found)
 
 
 def _plait(spark: Any, folders: dict[str, Path], place: Path, index: str) -> int:
@@ -180,11 +176,7 @@ def _many(spark: Any, place: Path, tuples: int) -> list[dict[str, Any]]:
     names = {"plait": "strict", "plait, trigger": "trigger", "plait, none": "none"}
     times, found = race({name: run(order) for name, order in names.items()}, place, files=4)
     same_results("many", found)
-    return [
-        {"case": "many", "contender": name, "tuples": 2 * tuples, "results": found[name],
-         "seconds": round(statistics.median(taken), 2), "tuples_per_s": 2 * tuples / statistics.median(taken)}
-        for name, taken in times.items()
-    ]  # fmt: skip
+    return timed("many", 2 * tuples, times, found)
 
 
 def _two_streams(place: Path, tuples: int, key: Callable[[random.Random], int], *, width: int) -> dict[str, Path]:

@@ -8,6 +8,7 @@ until it has had them, or has run for fifteen seconds; what is quick is then tim
 from __future__ import annotations
 
 import os
+import statistics
 import time
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
@@ -117,17 +118,34 @@ def reported(df: Any, place: Path, *, order: str = "strict") -> list[Any]:
 
 
 def as_parts(frame: Any, place: Path) -> int:
-    """Run a query of Spark's own as plait runs its: rows reach the driver and are written, a part a batch."""
-    counted: list[int] = []
+    """Run a query of Spark's own as plait runs its; gives the number of its rows."""
+    started = writing_parts(frame, place)
+    started.processAllAvailable()
+    started.stop()
+    return rows_in(place / "out")
+
+
+def writing_parts(frame: Any, place: Path) -> Any:
+    """The same, started: rows reach the driver and are written, a part a batch."""
 
     def sink(batch_frame: Any, batch: int) -> None:
         rows = batch_frame.toArrow()
-        counted.append(rows.num_rows)
         if rows.num_rows:
             (place / "out").mkdir(parents=True, exist_ok=True)
             pq.write_table(rows, place / "out" / f"part-{batch:012d}.parquet")
 
-    started = frame.writeStream.foreachBatch(sink).option("checkpointLocation", str(place / "checkpoint")).start()
-    started.processAllAvailable()
-    started.stop()
-    return sum(counted)
+    return frame.writeStream.foreachBatch(sink).option("checkpointLocation", str(place / "checkpoint")).start()
+
+
+def rows_in(folder: Path) -> int:
+    """The rows of a folder's Parquet files."""
+    return sum(pq.read_metadata(file).num_rows for file in folder.rglob("*.parquet"))
+
+
+def timed(case: str, tuples: int, times: Mapping[str, list[float]], found: Mapping[str, int]) -> list[dict[str, Any]]:
+    """A row for each contender of a race: of its runs the median counts."""
+    return [
+        {"case": case, "contender": name, "tuples": tuples, "results": found[name],
+         "seconds": round(statistics.median(taken), 2), "tuples_per_s": tuples / statistics.median(taken)}
+        for name, taken in times.items()
+    ]  # fmt: skip

@@ -1,16 +1,15 @@
 """Of `plait bench spark-join`: sizes at which the join is the work, streaming and batch, and a band that most tuples share.
 
-`size2m` and `size10m`: so many tuples a stream at 2,500 a second, windows of 750,000, four results a tuple; ten micro-batches.
+`size2m` and `size10m`: so many tuples a stream at 2,500 a second, windows of 750,000; ten micro-batches.
 `hot`: 200,000 tuples a stream of which nine in ten lie in one hundredth of the values, beside the same without: a cell by value
 would have them all.
 
 Batch contenders write their rows, in no order, by Spark's own tasks. Of 10 million a stream the streaming workaround is left
-out: at the rate of `size2m` it would take half an hour.
+out: it is the slowest with 2 million already.
 """
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -25,7 +24,7 @@ from plait.connectors import synthetic
 from plait.connectors.dump import write_folder
 from plait_bench import band
 from plait_bench.spark_buckets import WIDE, duckdb_batch, spark_batch, spark_stream
-from plait_bench.spark_runs import in_order, race, same_results, streams, to_the_end
+from plait_bench.spark_runs import in_order, race, rows_in, same_results, streams, timed, to_the_end
 
 BATCHES = 10
 
@@ -48,7 +47,7 @@ def sizes(spark: Any, place: Path, name: str, tuples: int) -> list[dict[str, Any
         contenders["spark wide buckets"] = lambda p: spark_stream(spark, folders, p, WIDE)
     times, found = race(contenders, place, files=BATCHES, warm=tuples <= 2_000_000, once_only=slow)
     same_results(name, found)
-    return _rows(name, 2 * tuples, times, found)
+    return timed(name, 2 * tuples, times, found)
 
 
 def hot(spark: Any, place: Path, tuples: int) -> list[dict[str, Any]]:
@@ -58,7 +57,7 @@ def hot(spark: Any, place: Path, tuples: int) -> list[dict[str, Any]]:
         folders = _near(place / name, tuples, share)
         contenders[f"plait, {name}"] = partial(_stream, spark, folders)
     times, found = race(contenders, place, files=BATCHES)
-    return _rows("hot", 2 * tuples, times, found)
+    return timed("hot", 2 * tuples, times, found)
 
 
 def ratios(rows: list[dict[str, Any]]) -> dict[str, float]:
@@ -83,7 +82,7 @@ def plait_batch(spark: Any, query: Any, folders: dict[str, Path], place: Path) -
     """The results of batch DataFrames, written as Spark writes: by its tasks, with no key to sort them by."""
     frames = {name: spark.read.parquet(str(folder)) for name, folder in folders.items()}
     query.on_spark(frames, keys=False).write.parquet(str(place / "out"))
-    return sum(pq.read_metadata(file).num_rows for file in (place / "out").glob("*.parquet"))
+    return rows_in(place / "out")
 
 
 def _stream(spark: Any, folders: dict[str, Path], place: Path) -> int:
@@ -113,11 +112,3 @@ def _near(place: Path, tuples: int, share: float) -> dict[str, Path]:
             pq.write_table(table.slice(number * step, step), file)
         in_order(files)
     return folders
-
-
-def _rows(case: str, tuples: int, times: dict[str, list[float]], found: dict[str, int]) -> list[dict[str, Any]]:
-    return [
-        {"case": case, "contender": name, "tuples": tuples, "results": found[name],
-         "seconds": round(statistics.median(taken), 2), "tuples_per_s": tuples / statistics.median(taken)}
-        for name, taken in times.items()
-    ]  # fmt: skip

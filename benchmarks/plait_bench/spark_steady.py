@@ -7,8 +7,8 @@ the state are then as they are in production.
 `equi`: a join by an equal key, which Spark has one of its own for, with as many results as tuples. 1,000 rows a micro-batch
 (500 a stream) after two hundred, 100,000 after forty, a million after three: by then what is measured is the work.
 
-A micro-batch's time is Spark's own `triggerExecution`. Contenders get the same files and settings, and hand their results to
-the same sink: rows reach the driver and are written as a part. The median counts.
+A micro-batch's time is Spark's own `triggerExecution`. Contenders get the same files and settings; their results reach the
+driver and are written as a part, but for the count, whose rows are only fetched. The median counts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from plait.connectors.dump import write_folder
 from plait.errors import RunError
 from plait_bench import band
 from plait_bench.spark_buckets import WIDE, buckets_join
-from plait_bench.spark_runs import in_order, streams
+from plait_bench.spark_runs import in_order, rows_in, streams, writing_parts
 
 #: Progress of how many micro-batches Spark keeps: all of a run's.
 KEPT = "spark.sql.streaming.numRecentProgressUpdates"
@@ -83,7 +83,7 @@ def equi(spark: Any, place: Path, quick: bool) -> list[dict[str, Any]]:
 
 
 def ratios(rows: list[dict[str, Any]]) -> dict[str, float]:
-    """Of Spark's time over plait's, but for the empty one, which is plait's over Spark's: what an issue asks of each."""
+    """Spark's time over plait's, so that more is better; of the empty one plait's over Spark's: what it costs more."""
     ms = {(row["case"], row["contender"]): row["batch_ms"] for row in rows if "batch_ms" in row}
     found = {}
     if ("steady_empty", "plait") in ms:
@@ -115,13 +115,9 @@ def _measured(
         rows.append({
             "case": pace.name, "contender": name, "rows": pace.rows, "batch_ms": statistics.median(times),
             "tuples_per_s": pace.rows / statistics.median(times) * 1e3, "slowest_ms": max(times),
-            "results": _results(place / name / "out"),
+            "results": rows_in(place / name / "out"),
         })  # fmt: skip
     return rows
-
-
-def _results(folder: Path) -> int:
-    return sum(pq.read_metadata(file).num_rows for file in folder.rglob("*.parquet"))
 
 
 def _band_files(place: Path, pace: Pace) -> dict[str, Path]:
@@ -167,7 +163,7 @@ def _ours(spark: Any, query: Any, folders: dict[str, Path], place: Path) -> Any:
 
 def _wide(spark: Any, folders: dict[str, Path], place: Path) -> Any:
     r, s = _marked(spark, folders)
-    return _parts(buckets_join(r, s, WIDE), place)
+    return writing_parts(buckets_join(r, s, WIDE), place)
 
 
 def _sparks_own(spark: Any, folders: dict[str, Path], within_ms: int, place: Path) -> Any:
@@ -179,22 +175,12 @@ def _sparks_own(spark: Any, folders: dict[str, Path], within_ms: int, place: Pat
     )
     window = F.expr(f"INTERVAL {within_ms} MILLISECONDS")
     near = (F.col("b_ts") >= F.col("a_ts") - window) & (F.col("b_ts") <= F.col("a_ts") + window)
-    return _parts(left.join(right, (F.col("a_k") == F.col("b_k")) & near), place)
+    return writing_parts(left.join(right, (F.col("a_k") == F.col("b_k")) & near), place)
 
 
 def _marked(spark: Any, folders: dict[str, Path]) -> list[Any]:
     """The streams with the watermark by which Spark lets state go."""
     return [frame.withWatermark("ts", "0 seconds") for frame in streams(spark, folders).values()]
-
-
-def _parts(frame: Any, place: Path) -> Any:
-    def sink(batch_frame: Any, batch: int) -> None:
-        rows = batch_frame.toArrow()
-        if rows.num_rows:
-            (place / "out").mkdir(parents=True, exist_ok=True)
-            pq.write_table(rows, place / "out" / f"part-{batch:012d}.parquet")
-
-    return frame.writeStream.foreachBatch(sink).option("checkpointLocation", str(place / "checkpoint")).start()
 
 
 def _counting(spark: Any, folders: dict[str, Path], place: Path) -> Any:

@@ -50,16 +50,16 @@ def run(grid: Grid, tasks: Tasks, chance: random.Random) -> None:
         chance.shuffle(rows)  # rows of one `at` come in any order
         rows.sort(key=lambda row: (row[0], row[1]))
         out[plan.number] = list(given_out(plan, rows, chance))
+    found = []
     for kind, body in out[0]:
         if kind == formats.RESULTS:
-            grid.results.append(read(body))  # type: ignore[arg-type]
+            found.append(read(body))
         elif kind == formats.LATE:
             head, rest = formats.parse(body)
             grid.late[head.stream] += formats.table(rest).to_pylist()
         else:
             report = formats.parse(body)[0]
             grid.latest[report.operator, report.cell] = report
-    found: Any = grid.results
     grid.results = [merge(found).table().cast(grid.schema)] if found else []
 
 

@@ -235,6 +235,7 @@ PACKED_ROWS = pa.schema([("cell", pa.int32()), ("body", pa.binary())])
 #: To a cell in a batch run, which takes them in the order of time: `at` is the least ts of a body's rows.
 SLABS = "cell int, at long, body binary"
 SLAB_ROWS = pa.schema([("cell", pa.int32()), ("at", pa.int64()), ("body", pa.binary())])
+OUTPUT_ROWS = pa.schema([("kind", pa.int32()), ("body", pa.binary())])
 
 #: Kinds of rows out of the last cell.
 RESULTS, LATE, PROGRESS, WRITTEN = 0, 1, 2, 3

@@ -153,7 +153,7 @@ class Plan:
         by themselves.
 
         Streaming: Spark calls the cell's processor for each key that has rows. `timeMode="None"`: plait's timers are its
-        own. Batch: the same step, once for each cell, with all rows and the end of input.
+        own. Batch: `_whole`; a cell of an operator with timers has one step, with all rows and the end of input.
         """
         plan = self.stages[number].plan
         if not self.streaming and not closes(plan.bound.node):
@@ -221,18 +221,16 @@ class Plan:
 
         own = self.schema if keys else self.cell.bound.schema
         dropping = [s.name for s, *_ in self.streams.values() if "drop" in (s.late, s.behind)]
-        if not self.streaming and not dropping and not late_rows and not closes(self.cell.bound.node):
-            result = self._whole(0, from_arrow_schema(own), own)
-            result._plait = self
-            return result
-        raw = self.output()
         if late_rows:
             schema = pa.schema([*own, *aside.COLUMNS])
-            result = raw.mapInArrow(aside.unpack_both(own), from_arrow_schema(schema))
-        else:
-            if dropping:
-                raw = aside.counted(raw, dropping, self.streaming)
+            result = self.output().mapInArrow(aside.unpack_both(own), from_arrow_schema(schema))
+        elif dropping:
+            raw = aside.counted(self.output(), dropping, self.streaming)
             result = raw.mapInArrow(unpack(own), from_arrow_schema(own))
+        elif self.streaming or closes(self.cell.bound.node):
+            result = self.output().mapInArrow(unpack(own), from_arrow_schema(own))
+        else:  # cells give rows themselves: nothing else has to be told
+            result = self._whole(0, from_arrow_schema(own), own)
         result._plait = self
         return result
 

@@ -50,6 +50,17 @@ HALTED, ARRIVED = range(2)  # as `Pauser` counts
 SCAN, VERIFY = (7, 9), 11  # addresses of kernels, scans by the probes' side
 
 
+class Mutant(NamedTuple):
+    """A fault that is planted into a module's text, and the case whose exploration finds it."""
+
+    module: str
+    old: str
+    new: str
+    case: str
+    found: str  # what the exploration says
+    needs: int = 1  # so many preemptions show it
+
+
 class Tuple(NamedTuple):
     """A tuple of a case: its side, 0 left or 1 right, and its ts. Its number in its stream is its reference too."""
 

@@ -16,7 +16,7 @@ import pytest
 from tests.examples import examples
 from tests.explore.schedule import Failure, explore, sample
 from tests.threads.join.index_scenarios import IndexedCase
-from tests.threads.join.loop_scenarios import PROBE, SEGMENT, WORKER, Patches, Tuple
+from tests.threads.join.loop_scenarios import PROBE, SEGMENT, WORKER, Mutant, Patches, Tuple
 
 from plait.threads.join.strategies import dpjoin
 from plait.threads.join.strategies.plan import Plan, Wish
@@ -113,15 +113,6 @@ def test_random_schedules_of_four_workers(index: str) -> None:
     """Every segment is two workers', sources are a thread, batches have up to two tuples, rings one result."""
     made = IndexedCase(dp(2, 2), index, *tuples(LONG), built=False, room=1, rows=4, back_us=3)
     sample(made.scenario(feeding=True), seed=16, runs=examples(40), switch=0.2)
-
-
-class Mutant(NamedTuple):
-    module: str
-    old: str
-    new: str
-    case: str
-    found: str  # what the exploration says
-    needs: int = 1  # so many preemptions show it
 
 
 LINKED = "                node[place, PREV] = head[slot]\n                store_release(head, slot, row)\n"

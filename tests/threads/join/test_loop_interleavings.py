@@ -7,12 +7,12 @@ free of data races on plain words.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from tests.examples import examples
 from tests.explore.schedule import Failure, explore, sample
-from tests.threads.join.loop_scenarios import FEED, GATHER, OUT, SEGMENT, STRETCHES, WORKER, Case, Tuple
+from tests.threads.join.loop_scenarios import FEED, GATHER, OUT, SEGMENT, STRETCHES, WORKER, Case, Mutant, Tuple
 
 from plait.threads.join.strategies import dpjoin, partitioned, scalejoin, splitjoin
 from plait.threads.join.strategies.plan import Parts, Wish
@@ -91,15 +91,6 @@ def test_random_schedules(plan: str) -> None:
     """With sources that are a thread, and more tuples."""
     case = Case(PLANS[plan], tuples("lRRllRl"), most=2)
     sample(case.scenario(feeding=True), seed=16, runs=examples(40), switch=0.3)
-
-
-class Mutant(NamedTuple):
-    module: str
-    old: str
-    new: str
-    case: str
-    found: str  # what the exploration says
-    needs: int = 1  # so many preemptions show it
 
 
 TAIL = "    store_release(f, TAIL, tail + number)\n"

@@ -1,6 +1,6 @@
 """A cell: folds progress, releases what is ready, has its operator work on it, and keeps the rest.
 
-The way of a batch, from above: Spark calls `rows_of_cell` (or `whole_cell` in a batch run) with a cell's packed rows; `step`
+The way of a batch (a batch run: `whole`), from above: Spark calls `rows_of_cell` with a cell's packed rows; `step`
 has them taken apart and judged (`arrive`), stores what must be stored (`state`), and hands the tables to the live contents;
 `Live.advance` releases the tuples below the frontier, and the operator's own `_process` (`join`, `asof`, `aggregate`,
 `operator`) makes results of them (`results`), which `step` puts out.
@@ -180,7 +180,10 @@ def _freeze() -> None:
 
 
 def whole_cell(plan: CellPlan) -> Callable[[pa.Table], pa.Table]:
-    """For `applyInArrow`, in a batch run: a cell's whole input in, what its one step puts out. Nothing is stored."""
+    """For `applyInArrow`, in a batch run of an operator with timers: a cell's whole input in, what its one step puts out.
+
+    Nothing is stored. Other operators take their rows in the order of time (`whole`).
+    """
 
     def whole(table: pa.Table) -> pa.Table:
         cell = plan.layout.keys.index(table.column("cell")[0].as_py())

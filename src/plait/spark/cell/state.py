@@ -105,7 +105,7 @@ class SparkStore:
 
 
 class NoStore:
-    """For the one step of a batch run: nothing is there before it, and nothing is read after it."""
+    """For the one step of a batch run (`cell.whole_cell`): nothing is there before it, and nothing is read after it."""
 
     def manifest(self) -> bytes | None:
         return None

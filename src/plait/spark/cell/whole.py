@@ -5,7 +5,7 @@ brings each cell's rows to one task, sorts them by the least ts that each has (`
 the task reads them one after the other. Punctuation stands before all of them, so the sources are judged before the first tuple
 is looked at. **The invariant**: when the next row has `at`, every tuple below that has come. So `at` serves as a frontier:
 what lies below it is released, and its results are out, before more is read. In memory are the window, some slabs, and the
-results of one step; nothing depends on how long the input is.
+results of one step, however long the input is; but rows that are dropped, which are told at the end, all of them.
 
 Where it runs: in a task of Spark's behind a shuffle by cell, through `mapInArrow`; cells of one partition one after the other.
 What comes out: result rows as the user has them (`rows`), or packed rows for the next operator, or (kind, body) where rows were
@@ -52,17 +52,14 @@ def in_turn(plan: CellPlan, rows: pa.Schema | None = None) -> Mapper:
                 elif plan.onward is not None:
                     yield from _record(plan.onward.slabs(out, SLAB), formats.SLAB_ROWS)
                 else:
-                    yield from _record([(formats.RESULTS, body) for body in out.bodies()], _OUTPUT)
+                    yield from _record([(formats.RESULTS, body) for body in out.bodies()], formats.OUTPUT_ROWS)
             if plan.onward is not None:
                 passed = plan.onward.passed(cell.for_user())
                 yield from _record([(to, BEFORE_ALL, body) for to, body in passed], formats.SLAB_ROWS)
             elif rows is None:
-                yield from _record(cell.for_user(), _OUTPUT)
+                yield from _record(cell.for_user(), formats.OUTPUT_ROWS)
 
     return run
-
-
-_OUTPUT = pa.schema([("kind", pa.int32()), ("body", pa.binary())])
 
 
 def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[Row]:
@@ -94,7 +91,7 @@ class WholeCell:
         """Results in result order, as they become ready."""
         taken = 0
         for frontier, body in self._with_next(rows):
-            taken += self._take([body])
+            taken += self.arriving.take(sorted_out([body]))
             if taken >= self._step and frontier < AFTER_ALL:
                 yield from self._advance(frontier)
                 taken = 0
@@ -111,16 +108,12 @@ class WholeCell:
         self.arriving.hear(found)
         self.arriving.take(found)  # what comes before its time only waits
         self.passed += found.passed
-        last_ts = self.known.last_ts()
         self.known.end()
-        self.contents.last_ts = last_ts
+        self.contents.last_ts = self.known.last_ts()
         while first is not None:
             second = next(rows, None)
             yield AFTER_ALL if second is None else second[1], first[2]
             first = second
-
-    def _take(self, bodies: list[Any]) -> int:
-        return self.arriving.take(sorted_out(bodies))
 
     def _advance(self, frontier: int) -> Iterator[Results | Keyed]:
         """Time passes to the frontier. The next step has as many tuples as make about STEP results."""

@@ -434,6 +434,11 @@ def _tuples(rows: _Rows, late: np.ndarray | None) -> Tuples:
     return Tuples(rows.table, rows.place, rows.ts, rows.own_keys, rows.hashes, beside)
 
 
+def _punctuation(plan: PackPlan, splits: list[Split]) -> bytes:
+    """How far the task's sources are, without tuples."""
+    return formats.body(formats.StreamRows(plan.stream.name, None, splits, tells=True, panes=False))
+
+
 def _slabs(
     plan: PackPlan, rows: _Rows, splits: list[Split], late: np.ndarray | None, most: int
 ) -> Iterator[pa.RecordBatch]:
@@ -441,8 +446,8 @@ def _slabs(
     stretches of so many tuples.
     """
     cells = plan.ship.layout.keys
-    told = formats.body(formats.StreamRows(plan.stream.name, None, splits, tells=True, panes=False))
-    yield pa.record_batch([list(cells), [BEFORE_ALL] * len(cells), [told] * len(cells)], schema=formats.SLAB_ROWS)
+    told = [_punctuation(plan, splits)] * len(cells)
+    yield pa.record_batch([list(cells), [BEFORE_ALL] * len(cells), told], schema=formats.SLAB_ROWS)
     tuples = _tuples(rows, late)
     for number, input in enumerate(plan.inputs):
         head = formats.StreamRows(plan.stream.name, input, splits, number == 0, plan.ship.folds, slab=True)
@@ -460,8 +465,7 @@ def _sent(plan: PackPlan, rows: _Rows, splits: list[Split], late: np.ndarray | N
     tuples = _tuples(rows, late)
     cells, schema = plan.ship.layout.keys, formats.PACKED_ROWS
     if not plan.inputs:
-        body = formats.body(formats.StreamRows(plan.stream.name, None, splits, tells=True, panes=False))
-        yield pa.record_batch([list(cells), [body] * len(cells)], schema=schema)
+        yield pa.record_batch([list(cells), [_punctuation(plan, splits)] * len(cells)], schema=schema)
     for number, input in enumerate(plan.inputs):
         head = formats.StreamRows(plan.stream.name, input, splits, tells=number == 0, panes=plan.ship.folds)
         for cell, body in zip(cells, formats.bodies(head, plan.ship.parts(input, tuples)), strict=True):

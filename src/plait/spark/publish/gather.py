@@ -168,5 +168,4 @@ def _written(results: Any, folder: str, part: int, format: str, keep_key: bool) 
 
 
 def _output(rows: list[tuple[int, bytes]]) -> pa.RecordBatch:
-    arrays = [pa.array([kind for kind, _ in rows], pa.int32()), pa.array([body for _, body in rows], pa.binary())]
-    return pa.record_batch(arrays, names=["kind", "body"])
+    return pa.record_batch([[kind for kind, _ in rows], [body for _, body in rows]], schema=formats.OUTPUT_ROWS)
