@@ -403,7 +403,7 @@ def test_work_is_shared_evenly() -> None:
 
 
 def test_as_of_without_bound_keeps_the_last_of_each_value() -> None:
-    rows, keys = 200_000, 30
+    rows, keys = 400_000, 30
     left = pa.table({"ts": np.arange(rows) * 2 + 1, "k": np.arange(rows) * 7 % keys})
     right = pa.table({"ts": np.arange(rows) * 2, "k": np.arange(rows) % (keys - 1)})  # one value comes never
     made = plait.asof(plait.stream("a", unit="us"), plait.stream("b", unit="us"), by="k")
