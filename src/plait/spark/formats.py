@@ -99,7 +99,14 @@ def _names(kind: type) -> tuple[str, ...]:
 # --- bodies: a head, and what follows it --------------------------------------------------------------------
 
 #: Keys repeat a file's path in every row; compressed they hardly weigh on the sockets and the state store between.
-_PACKED = pa.ipc.IpcWriteOptions(compression="lz4")
+_PACKED = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+
+#: Arrow can press and unpack columns on threads of its own. For rows of a few kilobytes the handing over takes six times as long
+#: as the work, and a cell writes and reads hundreds of such bodies a micro-batch. Reading gains nothing from threads at any size that
+#: was tried; writing does from about here on, where a cell has cores to spare. The bytes are the same.
+THREADS_PAY_BYTES = 1 << 17
+_PACKED_ON_THREADS = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=True)
+_READ = pa.ipc.IpcReadOptions(use_threads=False)
 
 _HEADS: dict[str, type[Head]] = {}
 
@@ -150,7 +157,8 @@ def _with_tables(begins: bytes, *tables: pa.Table | pa.RecordBatch) -> bytes:
     sink = pa.BufferOutputStream()
     sink.write(begins)
     for each in tables:
-        with pa.ipc.new_stream(sink, each.schema, options=_PACKED) as writer:
+        options = _PACKED if each.nbytes < THREADS_PAY_BYTES else _PACKED_ON_THREADS
+        with pa.ipc.new_stream(sink, each.schema, options=options) as writer:
             writer.write(each)
     return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
 
@@ -178,7 +186,7 @@ def rows(rest: pa.Buffer) -> pa.Table | None:
 
 def table(rest: pa.Buffer) -> pa.Table:
     """The rows behind a head that does not come without any."""
-    return pa.ipc.open_stream(rest).read_all()
+    return pa.ipc.open_stream(rest, options=_READ).read_all()
 
 
 # --- columns of rows ----------------------------------------------------------------------------------------
