@@ -112,7 +112,9 @@ def test_every_kind_of_body_is_tried() -> None:
 @pytest.mark.parametrize("rows", [1, 50, 40_000])
 def test_who_presses_the_columns_changes_no_byte(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
     """Large rows are pressed on Arrow's threads, small ones are not: a body is the same either way, and is read the same."""
-    table = pa.table({"v": pa.array(range(rows)), "s": [f"{k % 7}/part" for k in range(rows)], "n": pa.nulls(rows, pa.float64())})
+    table = pa.table(
+        {"v": pa.array(range(rows)), "s": [f"{k % 7}/part" for k in range(rows)], "n": pa.nulls(rows, pa.float64())}
+    )
     found = []
     for pays_from in (0, 1 << 62):
         monkeypatch.setattr(formats, "THREADS_PAY_BYTES", pays_from)
