@@ -59,6 +59,9 @@ def newest_of(intakes: Iterable[StreamIntake]) -> int | None:
     return None if newest == BEFORE_ALL else newest
 
 
+#: What a row writes to in the gate and in its source's columns, and the pages that a source's first row touches; both about.
+_ROW_BYTES, _SOURCE_BYTES = 128, 1 << 16
+
 W = TypeVar("W", bound=Seated)
 
 
@@ -169,8 +172,12 @@ class Engine(ABC, Generic[W]):
 
     @property
     def nbytes(self) -> int:
-        """What it holds, about: the gate, and for each source that was let in some columns."""
-        return int(self.gate.words.nbytes) + self.arenas.nbytes
+        """What it holds, about: the gate, and for each source that was let in some columns; of both what rows have come to.
+
+        Most room of a short run is never written, and the system has given nothing for it (`core.machine.line.pages`).
+        """
+        reserved = int(self.gate.words.nbytes) + self.arenas.nbytes
+        return min(reserved, _SOURCE_BYTES * len(self.arenas.by_slot) + _ROW_BYTES * self.pusher.rows)
 
     # --- calls of Run ---
 

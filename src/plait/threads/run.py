@@ -78,12 +78,13 @@ def start(query: Query, **options: Any) -> Run:
 #: Engines that have ended. Their parts refer to one another, so they are there until Python's collector comes by, which counts
 #: objects and does not see that an engine is a few of them and many megabytes.
 _ENDED: weakref.WeakSet[Running] = weakref.WeakSet()
-MOST_ENDED_BYTES = 1 << 30
+#: Whichever comes first. The second is for short runs: they hold little, but each has some dozen mappings of a process's 65,530.
+MOST_ENDED_BYTES, MOST_ENDED = 1 << 30, 200
 
 
 def clear_away() -> None:
     """Have ended engines collected once they hold too much."""
-    if sum(engine.nbytes for engine in _ENDED) > MOST_ENDED_BYTES:
+    if len(_ENDED) > MOST_ENDED or sum(engine.nbytes for engine in _ENDED) > MOST_ENDED_BYTES:
         gc.collect()
 
 

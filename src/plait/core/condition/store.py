@@ -20,7 +20,7 @@ import warnings
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 
 from plait.core.machine.folder import cache_folder
 from plait.errors import RunError
@@ -131,5 +131,11 @@ def load(kernel: KernelText, folder: str | os.PathLike[str] | None = None) -> Mo
 def load_plain(text: str) -> ModuleType:
     """Run a module written without Numba; nothing touches the disk."""
     module = ModuleType("plait_plain_kernel")
-    exec(compile(text, "<plait kernel>", "exec"), module.__dict__)
+    exec(_compiled(text), module.__dict__)
     return module
+
+
+@functools.lru_cache(maxsize=64)
+def _compiled(text: str) -> CodeType:
+    """A run's windows each load the same few texts."""
+    return compile(text, "<plait kernel>", "exec")
