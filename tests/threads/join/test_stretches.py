@@ -108,10 +108,15 @@ def _words(twin: NativeTwin, worker: memory.Worker, tuples: list[Tuple], arena: 
             batch[o.B_SEQ, i] = each.number
         with np.errstate(over="ignore"):
             through(twin(STRETCHES)["arrange_parted"](w, batch, len(part), worker.probes, arena))
-        for i, each in enumerate(part):
-            k = batch[o.B_PROBE, i]
-            p = worker.probes[each.side]
-            yield Words(0, 0) if k < 0 else Words(int(p[o.P_WORD, k]), int(p[o.P_HOLDS, k]))
+        own = {}
+        for i in range(int(w[o.COUNT])):
+            at_part, k = int(batch[o.B_RANK, i] - w[o.RANK]), batch[o.B_PROBE, i]
+            each, p = part[at_part], worker.probes[part[at_part].side]
+            assert (p[o.P_ID, k], p[o.P_TS, k], batch[o.B_TS, i]) == (each.number, each.ts, each.ts)
+            own[at_part] = Words(int(p[o.P_WORD, k]), int(p[o.P_HOLDS, k]))
+        for i in range(len(part)):
+            yield own.get(i, Words(0, 0))
+        assert (w[o.CUT_RANK], w[o.CUT_TS]) == (w[o.RANK] + len(part), part[-1].ts)
         w[o.RANK] += len(part)
         at += len(part)
 
@@ -194,9 +199,9 @@ MUTANTS = {
     "a tuple goes to the wrong neighbour": Mutant(
         "and low < f[t + FROM + worker + 1]", "and low < f[t + FROM + worker]", "given out 0 times",
     ),
-    "a band reaches one unit short": Mutant("band[0], band[1],", "band[0], band[1] - 1.0,", "given out 0 times"),
+    "a band reaches one unit short": Mutant("= band[0], band[1],", "= band[0], band[1] - 1.0,", "given out 0 times"),
     "a band reaches one unit short on the other side": Mutant(
-        "band[0], band[1],", "band[0] + 1.0, band[1],", "given out 0 times",
+        "= band[0], band[1],", "= band[0] + 1.0, band[1],", "given out 0 times",
     ),
     "the old table is forgotten": Mutant("    elif out_of_reach(w, q, ts):", "    else:", "given out 0 times"),
     "the old table is forgotten a moment too soon": Mutant(
@@ -218,12 +223,25 @@ MUTANTS = {
         "given out", "hash",
     ),
     "tables change where a worker's batch begins": Mutant(
-        "        rank = w[o.RANK] + i\n", "        rank = w[o.RANK]\n", "given out",
+        "end = min(n, q[NEXT_LOOK] - w[o.RANK])", "end = n", "given out",
     ),
     "a table is made of a worker's own tuples": Mutant(
-        "            if usable and (q[SPARSE] == 0", "            if usable and number % q[CREW] == q[ME] and (q[SPARSE] == 0",
+        "            if usable and (all_noted", "            if usable and number % q[CREW] == q[ME] and (all_noted",
         "given out",
     ),
+    "a tuple that reaches just to a worker's stretch is another's": Mutant(
+        "(high < own_from)", "(high <= own_from)", "given out 0 times",
+    ),
+    "a hot point is its stretch's own": Mutant(
+        "elsewhere &= (low > hot) | (hot > high)", "elsewhere &= (low >= hot) | (hot > high)", "given out 0 times", "hash",
+    ),
+    "of two tables only one is asked": Mutant(
+        "settled = q[STAGE] == SETTLED and", "settled =", "given out 0 times",
+    ),
+    "a tuple by turns is cut": Mutant(
+        "settled = q[STAGE] == SETTLED and q[t + KIND] == CUT", "settled = q[STAGE] == SETTLED", "given out 0 times",
+    ),
+    "an owned tuple reaches as far as the other side's": Mutant("x if side == owned else least", "least", "given out"),
     "who is to say it has not met all": Mutant(
         "if q[STAGE] == STORING and q[WHOLE]:", "if q[STAGE] == STORING and False:", "misses a partner", how="left",
     ),

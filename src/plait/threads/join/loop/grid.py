@@ -107,9 +107,15 @@ def put_mark(w, f):
 
 
 @inner
+def own_only(w):
+    """Whether the batch has this worker's tuples only: each has its rank beside it, and CUT_RANK and CUT_TS say where it ends."""
+    return w[o.GRID_IN] != 0 or w[o.PARTED] != 0
+
+
+@inner
 def rank_at(w, batch, i):
     """The rank of the tuple at a position of the batch: its own words say so, or it is counted from the batch's first."""
-    return batch[o.B_RANK, i] if w[o.GRID_IN] else w[o.RANK] + i
+    return batch[o.B_RANK, i] if own_only(w) else w[o.RANK] + i
 
 
 # --- a worker takes and hands on ------------------------------------------------------------------------------------

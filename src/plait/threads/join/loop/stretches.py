@@ -188,33 +188,48 @@ def hashed(key):
 
 
 @inner
-def reach(w, q, side, x):
-    """From where to where on the line a tuple with this coordinate reaches: of the owned side its own point."""
-    if side == q[OWNED]:
-        return x, x
-    band = floats(w[o.BANDS], 16)
-    return reached(x, 1 if side == 0 else -1, band[0], band[1], band[2], band[3], band[4])
-
-
-@inner
 def arrange_parted(w, batch, n, ps, arena):
-    """As `worker.arrange`, by values: number the batch's tuples, and find those that are this worker's. It stores and compares
-    what is its own; of others' tuples it reads the place on the line and nothing else.
+    """As `worker.arrange`, by values: number the batch's tuples, and keep those that are this worker's, which it stores and
+    compares. The batch then has these only, each with its rank; COUNT says how many, CUT_RANK and CUT_TS where it ends.
+
+    All workers go through all tuples here, so this is what more workers can't share: of another's tuple nothing is read but the
+    place on the line, and nothing is written.
     """
     q = ints(w[o.PARTED], 1 << 40)
     f = floats(w[o.PARTED], 1 << 40)
-    size, mask, line = w[o.ARENA_MASK] + 1, w[o.ARENA_MASK], q[LINE]
+    w[o.CUT_RANK], w[o.CUT_TS] = w[o.RANK] + n, batch[o.B_TS, n - 1]
     for side in range(2):
         w[o.PROBES + side] = 0
         w[o.STORES + side] = 0
-    for i in range(n):
+    w[o.COUNT] = 0
+    begin = 0
+    while begin < n:
+        if w[o.RANK] + begin >= q[NEXT_LOOK]:
+            look(w, q, f, w[o.RANK] + begin, batch[o.B_TS, begin])
+        end = min(n, q[NEXT_LOOK] - w[o.RANK])
+        arrange_span(w, q, f, batch, begin, end, ps, arena)
+        begin = end
+
+
+@inner
+def arrange_span(w, q, f, batch, begin, end, ps, arena):
+    """Batch positions between two looks at the tables: one table, or two, hold for all of them.
+
+    Where one table holds, and it cuts the line, most tuples are another's, and a comparison of their place with this worker's own
+    stretch says so (`elsewhere`); only the others are looked at in full. What the loop needs for that is in locals: through
+    memory that it also writes, it would be read again for every tuple. Which side is next is as good as random, so an owned
+    tuple's reach is computed, too, and not taken: a wrong guess would cost more.
+    """
+    size, mask, line, sparse = w[o.ARENA_MASK] + 1, w[o.ARENA_MASK], q[LINE], uint64(64 - q[SPARSE])
+    all_noted, owned, sign, band = q[SPARSE] == 0, q[OWNED], 1 if q[OWNED] == 1 else -1, floats(w[o.BANDS], 16)
+    band_low, band_high, eps, weight, largest = band[0], band[1], band[2], band[3], band[4]
+    t = table_at(q, q[NOW])
+    settled = q[STAGE] == SETTLED and q[t + KIND] == CUT
+    hots, first_hot = q[t + HOT], t + HOTS
+    own_from, own_to = f[t + FROM + q[ME]], f[t + FROM + q[ME] + 1]
+    for i in range(begin, end):
         origin = batch[o.B_ORIGIN, i]
         side, slot, place = origin >> 32, origin & shared.SLOT_MASK, batch[o.B_SEQ, i] & mask
-        batch[o.B_ENDS, i], batch[o.B_ENDS + 1, i] = w[o.ENDS], w[o.ENDS + 1]
-        batch[o.B_PROBE, i] = -1
-        rank = w[o.RANK] + i
-        if rank >= q[NEXT_LOOK]:
-            look(w, q, f, rank, batch[o.B_TS, i])
         number = w[o.NEXT + side]
         w[o.NEXT + side] = number + 1
         usable, low, high = True, 0.0, 0.0
@@ -224,30 +239,53 @@ def arrange_parted(w, batch, n, ps, arena):
                 low = hashed(ints(arena[slot, shared.A_KEY], size)[place])
                 high = low
             else:
-                low, high = reach(w, q, side, floats(arena[slot, shared.A_X], size)[place])
-            if usable and (q[SPARSE] == 0 or uint64(number) * _MIX >> uint64(64 - q[SPARSE]) == uint64(0)):
+                x = floats(arena[slot, shared.A_X], size)[place]
+                least, most = reached(x, sign, band_low, band_high, eps, weight, largest)
+                low, high = x if side == owned else least, x if side == owned else most
+            if usable and (all_noted or uint64(number) * _MIX >> sparse == uint64(0)):
                 note(q, f, side, number, low, high)
+            if settled and usable:
+                elsewhere = (high < own_from) | (low >= own_to)
+                for k in range(hots):
+                    hot = f[first_hot + k]
+                    elsewhere &= (low > hot) | (hot > high)
+                if elsewhere:
+                    continue
         word = word_of(q, f, side, number, usable, low, high)
-        if word & BITS == 0:
-            continue
-        p = ps[side]
-        k = w[o.PROBES + side]
-        w[o.PROBES + side] = k + 1
-        batch[o.B_PROBE, i] = k
-        p[o.P_TS, k] = batch[o.B_TS, i]
-        p[o.P_REF, k] = batch[o.B_REF, i]
-        p[o.P_ID, k] = number
-        p[o.P_BATCH, k] = i
-        p[o.P_HI, k] = w[o.ENDS + 1 - side]
-        p[o.P_PRECEDING, k] = w[o.NEXT + 1 - side]
-        p[o.P_SLOT, k] = slot
-        p[o.P_PLACE, k] = place
-        p[o.P_POSITION, k] = w[o.ENDS + side]
-        p[o.P_WORD, k] = word
-        p[o.P_HOLDS, k] = word & (1 << q[NOW])
-        p[o.P_STORE, w[o.STORES + side]] = k
-        w[o.STORES + side] += 1
-        w[o.ENDS + side] += 1
+        if word & BITS != 0:
+            keep_own(w, q, batch, i, ps, number, word)
+
+
+@inner
+def keep_own(w, q, batch, i, ps, number, word):
+    """The tuple at position i of the gate's batch is this worker's: it moves to where the last of its own ends."""
+    at, origin = w[o.COUNT], batch[o.B_ORIGIN, i]
+    side = origin >> 32
+    place = batch[o.B_SEQ, i] & w[o.ARENA_MASK]
+    p = ps[side]
+    k = w[o.PROBES + side]
+    w[o.COUNT] = at + 1
+    w[o.PROBES + side] = k + 1
+    batch[o.B_TS, at] = batch[o.B_TS, i]
+    batch[o.B_ORIGIN, at] = origin
+    batch[o.B_REF, at] = batch[o.B_REF, i]
+    batch[o.B_RANK, at] = w[o.RANK] + i
+    batch[o.B_ENDS, at], batch[o.B_ENDS + 1, at] = w[o.ENDS], w[o.ENDS + 1]
+    batch[o.B_PROBE, at] = k
+    p[o.P_TS, k] = batch[o.B_TS, at]
+    p[o.P_REF, k] = batch[o.B_REF, at]
+    p[o.P_ID, k] = number
+    p[o.P_BATCH, k] = at
+    p[o.P_HI, k] = w[o.ENDS + 1 - side]
+    p[o.P_PRECEDING, k] = w[o.NEXT + 1 - side]
+    p[o.P_SLOT, k] = origin & shared.SLOT_MASK
+    p[o.P_PLACE, k] = place
+    p[o.P_POSITION, k] = w[o.ENDS + side]
+    p[o.P_WORD, k] = word
+    p[o.P_HOLDS, k] = word & (1 << q[NOW])
+    p[o.P_STORE, w[o.STORES + side]] = k
+    w[o.STORES + side] += 1
+    w[o.ENDS + side] += 1
 
 
 # --- from one table to the next ------------------------------------------------------------------------------------

@@ -123,7 +123,8 @@ HEARD_RANK: Final = 240
 HEARD_LEFT: Final = 242
 HEARD_TS: Final = 244
 HEARD_END: Final = 246  # by side: 1 when its feed has come to its end
-CUT_RANK: Final = 248  # where the batch ends: its rank, left tuples below, the last ts below, the last mark taken
+# With an Emitter, or by values: where the batch ends: its rank, left tuples below, the last ts below, the last mark taken.
+CUT_RANK: Final = 248  # beyond what `epochs.take` keeps
 CUT_LEFT: Final = 249
 CUT_TS: Final = 250
 CUT_MARK: Final = 251
@@ -171,7 +172,7 @@ SWITCH: Final = 10
 
 # --- rows of the batch arrays -----------------------------------------------------------------------------------
 B_TS, B_ORIGIN, B_SEQ, B_REF, B_PROBE, B_STARTS = range(6)  # B_PROBE: its number among its side's probes, or -1
-B_NUMBER, B_RANK = 6, 7  # with an Emitter: its number in its stream, its place among all
+B_NUMBER, B_RANK = 6, 7  # its number in its stream (with an Emitter), its place among all (by values, too)
 B_ENDS: Final = 8  # by side: rows of its segment, before this tuple
 B_ROWS: Final = 10
 # A side's probes:

@@ -52,7 +52,7 @@ from plait.threads.gate.words import READY_EVENT, reader_at
 from plait.threads.join.loop import segment as seg
 from plait.threads.join.loop import words as o
 from plait.threads.join.loop.feed import publish_frontier, read_feed, write_feed
-from plait.threads.join.loop.grid import arrange_grid, hand_on, rank_at, read_grid, tell_gate
+from plait.threads.join.loop.grid import arrange_grid, hand_on, own_only, rank_at, read_grid, tell_gate
 from plait.threads.join.loop.out import emit, note_sample, pass_time, publish_part, publish_progress
 from plait.threads.join.loop.probe import in_order, probe_side, segment_of
 from plait.threads.join.loop.stretches import arrange_parted
@@ -513,8 +513,8 @@ def work(gate, c, w, arena, batch, p0, p1, u0, u1, pairs, over, ranges, walk, ta
             if code != 0:
                 return code
             if w[o.TO] == w[o.COUNT]:
-                w[o.LAST_TS] = w[o.CUT_TS] if w[o.GRID_IN] else batch[o.B_TS, w[o.COUNT] - 1]
-                w[o.RANK] = w[o.CUT_RANK] if w[o.GRID_IN] else w[o.RANK] + w[o.COUNT]
+                w[o.LAST_TS] = w[o.CUT_TS] if own_only(w) else batch[o.B_TS, w[o.COUNT] - 1]
+                w[o.RANK] = w[o.CUT_RANK] if own_only(w) else w[o.RANK] + w[o.COUNT]
                 w[o.PHASE] = o.CLOSING
             else:
                 # A part: too many pairs for the buffers, or rows of others that were not there. The next may have to wait.
