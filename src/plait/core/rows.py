@@ -46,7 +46,7 @@ def crowded(held: int, needed: int, *, few: int) -> bool:
 
 # A ring in words, for compiled code that writes rows itself (`NumberedRows.put`): what it is, which of the columns, bytes a value
 # or an offset; addresses of values (of text: where it begins), of flags for what is no NULL (0: no NULL was seen), of sizes and
-# bytes of text; how many bytes there is room for, and the address of two counts: of the first byte there, and of the next.
+# bytes of text; how many bytes there is room for, a power of two, and the address of the count of the next byte (`_Texts`).
 KEEP_WHAT, KEEP_COLUMN, KEEP_WIDTH, KEEP_VALUES, KEEP_VALID, KEEP_SIZES, KEEP_DATA, KEEP_ROOM, KEEP_HEAD = range(9)
 KEEP_WORDS: Final = 9
 # What it is: a column of numbers, booleans or text; or what goes with a row and is no column of its own (`Payload`).
@@ -58,8 +58,8 @@ Take = Callable[[np.ndarray], pa.Array]
 
 
 class RingArrays(NamedTuple):
-    """What a column lies in. Of text `values` are where its bytes begin, counted from the run's first; `first` is the count
-    of the first byte of `data`.
+    """What a column lies in. Of text `values` are where its bytes begin, counted from the run's first: in `data` that is modulo
+    its size, a power of two.
     """
 
     kind: pa.DataType
@@ -67,7 +67,6 @@ class RingArrays(NamedTuple):
     values: np.ndarray
     sizes: np.ndarray | None = None
     data: np.ndarray | None = None
-    first: int = 0
 
 
 class Rings(NamedTuple):
@@ -205,8 +204,13 @@ class _Numbers(_Ring):
 class _Texts(_Ring):
     """Text or bytes: of each row where its bytes begin, counted from the run's first, and how many they are.
 
-    Bytes lie in one array in the order they came. When it is full, those from the oldest row's on move to another of
-    twice their size, so that each is copied O(1) times. It is another one, since who takes rows reads the old one meanwhile.
+    Bytes lie in a ring, too, at their count modulo its size, in the order they came; those that came together lie in one piece,
+    which begins anew at the ring's first place if it would go over its end. So nothing is moved while rows come and go. Where
+    there is no room for what has come, all that is held moves to a ring of twice the size at least: another one, since who takes
+    rows reads the old one meanwhile.
+
+    An example: of 64 places 50 to 60 hold what is oldest, and the next byte is number 120, at place 56 of the second round.
+    Ten bytes come: they would go over the end, so they begin at number 128, and the rows from 50 on must have gone by then.
     """
 
     def __init__(self, kind: pa.DataType) -> None:
@@ -215,7 +219,7 @@ class _Texts(_Ring):
         self.offset_type = np.dtype(np.int64 if large else np.int32)
         self.begin, self.size = np.zeros(_CAPACITY, np.int64), np.zeros(_CAPACITY, np.int64)
         self.data = np.empty(16 * _CAPACITY, np.uint8)
-        self.counts = np.zeros(2, np.int64)  # of the array's first byte, and of the next to come
+        self.head = np.zeros(1, np.int64)  # the count of the next byte
 
     @property
     def capacity(self) -> int:
@@ -226,40 +230,48 @@ class _Texts(_Ring):
         return self.begin.nbytes + self.size.nbytes + self.data.nbytes
 
     def arrays(self) -> RingArrays:
-        return RingArrays(self.kind, self.valid, self.begin, self.size, self.data, int(self.counts[0]))
+        return RingArrays(self.kind, self.valid, self.begin, self.size, self.data)
 
     def _in_words(self) -> list[int]:
-        texts = [address(self.size), address(self.data), len(self.data), address(self.counts)]
+        texts = [address(self.size), address(self.data), len(self.data), address(self.head)]
         return [TEXTS, self.offset_type.itemsize, address(self.begin), *texts]
 
     def _put(self, places: np.ndarray, column: pa.Array, oldest: int | None) -> None:
-        n, (base, head) = len(column), self.counts.tolist()
+        n, head = len(column), int(self.head[0])
         _, offset_buffer, data_buffer = column.buffers()
         offsets = np.frombuffer(offset_buffer, self.offset_type)[column.offset : column.offset + n + 1].astype(np.int64)
         length = int(offsets[-1] - offsets[0])
-        if head - base + length > len(self.data):
-            tail = head if oldest is None else int(self.begin[oldest])
-            live = self.data[tail - base : head - base]
-            _, self.data = _room(
-                max(16 * _CAPACITY, 2 * (len(live) + length)), np.uint8
-            )  # who takes rows has the old one
-            self.data[: len(live)] = live
-            base = tail
+        first = self._in_one_piece(length)
+        tail = first if oldest is None else int(self.begin[oldest])
+        if first + length - tail > len(self.data):
+            self._grow(tail, head, 1 << (max(head - tail, 0) + 2 * length - 1).bit_length())
+            first = self._in_one_piece(length)
         if length:
-            at = head - base
+            at = first & (len(self.data) - 1)
             self.data[at : at + length] = np.frombuffer(data_buffer, np.uint8)[offsets[0] : offsets[-1]]
-        self.begin[places] = head + offsets[:-1] - offsets[0]
+        self.begin[places] = first + offsets[:-1] - offsets[0]
         self.size[places] = np.diff(offsets)
-        self.counts[:] = base, head + length
+        self.head[0] = first + length
+
+    def _in_one_piece(self, length: int) -> int:
+        """The count at which so many bytes begin."""
+        head, size = int(self.head[0]), len(self.data)
+        at = head & (size - 1)
+        return head if at + length <= size else head + size - at
+
+    def _grow(self, tail: int, head: int, size: int) -> None:
+        """What lies from `tail` to `head` into a ring of so many places. A piece that did not go over the old one's end does not
+        go over the new one's, which is a multiple of it.
+        """
+        old, (_, self.data) = self.data, _room(size, np.uint8)  # who takes rows has the old one
+        while tail < head:
+            n = min(head, (tail | (len(old) - 1)) + 1) - tail  # up to the old one's end
+            at, to = tail & (len(old) - 1), tail & (size - 1)
+            self.data[to : to + n] = old[at : at + n]
+            tail += n
 
     def _taker(self) -> Callable[[np.ndarray], list[pa.Buffer]]:
-        begins, sizes, data, first, offset_type = (
-            self.begin,
-            self.size,
-            self.data,
-            int(self.counts[0]),
-            self.offset_type,
-        )
+        begins, sizes, data, offset_type = self.begin, self.size, self.data, self.offset_type
 
         def take(places: np.ndarray) -> list[pa.Buffer]:
             offsets, ends = _room(len(places) + 1, offset_type)
@@ -271,7 +283,7 @@ class _Texts(_Ring):
                     do="Give the column the type large_string (or large_binary)",
                 )
             buffer, out = _room(total, np.dtype(np.uint8))
-            takes.take_texts(data, first, begins, places, ends, out)
+            takes.take_texts(data, begins, places, ends, out)
             return [offsets, buffer]
 
         return take
@@ -338,8 +350,9 @@ class _Batch:
         return rows.take(_spread(at, missing))
 
 
-#: Writes rows into rings: they in words, the number of the first row, how many places each ring has. False: it has not.
-Write = Callable[[np.ndarray, int, int], bool]
+#: Writes rows into rings: they in words, the number of the first row, that of the oldest row held (the first's if there is none),
+#: how many places each ring has. False: it has not.
+Write = Callable[[np.ndarray, int, int, int], bool]
 
 
 class NumberedRows:
@@ -441,7 +454,7 @@ class NumberedRows:
         with self._lock:
             first = self.next
             self._reserve(n)
-            if not write(self._rings_in_words().table, first, self._capacity):
+            if not write(self._rings_in_words().table, first, self._oldest, self._capacity):
                 return -1
             self.next += n
             self._keep(_Batch(first, n, self._no_rest, last_ts, stamp))

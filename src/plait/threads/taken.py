@@ -68,7 +68,7 @@ def _text(column: RingArrays, places: np.ndarray, ends: pa.Buffer, total: int) -
         return None
     buffer = pa.allocate_buffer(total)
     counted = np.frombuffer(ends, f"i{width}", len(places) + 1)
-    take_texts_briefly(column.data, column.first, column.values, places, counted, np.frombuffer(buffer, np.uint8))
+    take_texts_briefly(column.data, column.values, places, counted, np.frombuffer(buffer, np.uint8))
     return buffer
 
 
@@ -149,6 +149,6 @@ def copy_rows(rings: Any, capacity: Any, refs: Any, begins: Any, out: Any, told:
 
 
 @brief
-def take_texts_briefly(data: Any, first: Any, begins: Any, places: Any, ends: Any, out: Any) -> None:
+def take_texts_briefly(data: Any, begins: Any, places: Any, ends: Any, out: Any) -> None:
     """`takes.take_texts`, of so few rows that the GIL is not given away for them."""
-    takes.take_texts(data, first, begins, places, ends, out)
+    takes.take_texts(data, begins, places, ends, out)

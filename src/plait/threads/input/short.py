@@ -114,8 +114,8 @@ class ShortWay:
             return None
         n, number, position = len(ts), inlet.number, inlet.delivered + 1
 
-        def write(kept: np.ndarray, first: int, capacity: int) -> bool:
-            return bool(given.keep(struct, n, kept, first, capacity, ts, number, position))
+        def write(kept: np.ndarray, first: int, oldest: int, capacity: int) -> bool:
+            return bool(given.keep(struct, n, kept, first, oldest, capacity, ts, number, position))
 
         first = self._payload.put(n, write, int(ts[-1]), pushed_ns, self._stamps.stamp + 1)
         if first < 0:

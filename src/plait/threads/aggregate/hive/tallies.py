@@ -408,5 +408,5 @@ def pane_of_promise(ts: int, size: int, advance: int) -> int:
     return int(pane_at(min(ts, FAR), size, advance))
 
 
-def _no_rows(kept: np.ndarray, first: int, capacity: int) -> bool:
+def _no_rows(kept: np.ndarray, first: int, oldest: int, capacity: int) -> bool:
     return True
