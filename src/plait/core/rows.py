@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from plait.core.kernels import takes
-from plait.core.machine.line import address
+from plait.core.machine.line import address, pages
 from plait.encodings import one_piece, recast
 from plait.errors import DataError
 from plait.order import AFTER_ALL
@@ -34,6 +34,9 @@ from plait.schema import takeable
 _CAPACITY = 1 << 12  # rows of a ring, at first
 #: Bytes of text that an array can count, by the bytes of its offsets.
 MOST_TEXT = {4: 2**31 - 1, 8: 2**63 - 1}
+_MERGED_NUMBERS = (
+    1 << 13
+)  # as `merged`, where nothing but numbers is merged: rows go as a whole, and dead ones take room
 _RUN = 64  # rows that follow one another and are worth to be copied as a run
 
 
@@ -73,12 +76,13 @@ class Rings(NamedTuple):
     """Columns for compiled code that takes rows: `table` has a row of KEEP_WORDS each, with the addresses of `arrays`.
 
     Whoever has this holds the arrays: rows that are not let go of stay in them as they are, whatever others put (`taker`). A
-    row's place is its number modulo `capacity`.
+    row's place is its number modulo `capacity`. `widths`: bytes a value, or an offset of text.
     """
 
     table: np.ndarray
     capacity: int
     arrays: list[RingArrays]
+    widths: list[int]
 
 
 class _Ring(ABC):
@@ -263,7 +267,7 @@ class _Texts(_Ring):
         """What lies from `tail` to `head` into a ring of so many places. A piece that did not go over the old one's end does not
         go over the new one's, which is a multiple of it.
         """
-        old, (_, self.data) = self.data, _room(size, np.uint8)  # who takes rows has the old one
+        old, self.data = self.data, pages(size, np.uint8)  # who takes rows has the old one
         while tail < head:
             n = min(head, (tail | (len(old) - 1)) + 1) - tail  # up to the old one's end
             at, to = tail & (len(old) - 1), tail & (size - 1)
@@ -380,6 +384,8 @@ class NumberedRows:
         self._no_rest = pa.RecordBatch.from_arrays([pa.array([], f.type) for f in self._rest], schema=self._rest)
         self._views = {f.name: f.type for f, given in zip(kept, schema, strict=True) if f.type != given.type}
         self._capacity, self._merged = _CAPACITY, merged
+        if not self._rest.names:
+            self._merged = min(merged, _MERGED_NUMBERS)
         self._batches: deque[_Batch] = deque()
         self._lock = threading.Lock()
         self._in_words: Rings | None = None  # until Python changes one
@@ -446,10 +452,10 @@ class NumberedRows:
             self._keep(_Batch(first, n, rest, last_ts, stamp))
         return first
 
-    def put(self, n: int, write: Write, *, last_ts: int, stamp: int) -> int:
+    def put(self, n: int, write: Write, *, ts: np.ndarray, stamp: int) -> int:
         """Keep `n` rows that `write` copies into the rings itself; gives the number of the first, or -1 if it declines.
 
-        Only where every column is a ring (`all_rings`).
+        Only where every column is a ring (`all_rings`). `ts`: theirs, ascending, once `write` is through.
         """
         with self._lock:
             first = self.next
@@ -457,7 +463,7 @@ class NumberedRows:
             if not write(self._rings_in_words().table, first, self._oldest, self._capacity):
                 return -1
             self.next += n
-            self._keep(_Batch(first, n, self._no_rest, last_ts, stamp))
+            self._keep(_Batch(first, n, self._no_rest, int(ts[-1]), stamp))
         return first
 
     def rings(self) -> Rings:
@@ -472,7 +478,8 @@ class NumberedRows:
             for row, name in zip(table, self._rings, strict=True):
                 row[KEEP_COLUMN] = self._given[name]
                 row[KEEP_WHAT] = _WITH_ROWS.get(name, row[KEEP_WHAT])
-            self._in_words = Rings(table, self._capacity, [ring.arrays() for ring in self._rings.values()])
+            arrays = [ring.arrays() for ring in self._rings.values()]
+            self._in_words = Rings(table, self._capacity, arrays, table[:, KEEP_WIDTH].tolist())
         return self._in_words
 
     @property
@@ -515,6 +522,11 @@ class NumberedRows:
         with self._lock:
             while self._batches and self._batches[0].last_ts < ts:
                 self._batches.popleft()
+
+    def rows_go(self, ts: int) -> bool:
+        """Whether `expire_before` would let any go."""
+        with self._lock:
+            return bool(self._batches) and self._batches[0].last_ts < ts
 
     def keep(self, numbers: np.ndarray, before_ts: int) -> None:
         """Of the batches, the oldest first, all of whose rows lie below a ts, only these rows (ascending) are needed."""
@@ -628,34 +640,47 @@ class Pushes:
     """
 
     def __init__(self) -> None:
-        self._firsts: list[int] = []
-        self._moments: list[int] = []
+        self._steps = np.empty(
+            (2, 256), np.int64
+        )  # number of the first row, moment; those from `_begin` to `_end` count
+        self._begin = self._end = 0
 
     def note(self, first: int, moments: int | np.ndarray) -> None:
         """Rows from number `first` on were pushed at one moment, or each at its own."""
         if isinstance(moments, int):
-            self._firsts.append(first)
-            self._moments.append(moments)
+            if self._end == self._steps.shape[1]:
+                self._make_room(1)
+            self._steps[0, self._end], self._steps[1, self._end] = first, moments
+            self._end += 1
             return
         steps = np.flatnonzero(np.diff(moments, prepend=moments[0] - 1))
-        self._firsts += (first + steps).tolist()
-        self._moments += moments[steps].tolist()
+        if self._end + len(steps) > self._steps.shape[1]:
+            self._make_room(len(steps))
+        end = self._end + len(steps)
+        self._steps[0, self._end : end], self._steps[1, self._end : end] = first + steps, moments[steps]
+        self._end = end
 
-    def at(self, number: int) -> int:
-        """The moment of this row."""
-        return self._moments[bisect_right(self._firsts, number) - 1]
+    def _make_room(self, steps: int) -> None:
+        """For so many more. Steps that were forgotten go, so that each is copied a constant number of times."""
+        held = self._end - self._begin
+        old, self._steps = self._steps, np.empty((2, max(256, 2 * (held + steps))), np.int64)
+        self._steps[:, :held] = old[:, self._begin : self._end]
+        self._begin, self._end = 0, held
 
     def of(self, numbers: np.ndarray) -> np.ndarray:
-        """The moments of these rows. One by one while they are few: the steps are lists, and would have to be copied."""
-        if len(numbers) <= 64:
-            return np.array([self.at(n) for n in numbers.tolist()], np.int64)
-        return np.array(self._moments)[np.searchsorted(np.array(self._firsts), numbers, "right") - 1]
+        """The moments of these rows."""
+        made: np.ndarray = self._steps[1, self._begin : self._end][self._firsts.searchsorted(numbers, "right") - 1]
+        return made
+
+    @property
+    def _firsts(self) -> np.ndarray:
+        return self._steps[0, self._begin : self._end]
 
     def forget(self, before: int) -> None:
-        """Rows of lower numbers will not be asked for. Now and then, since lists are moved."""
-        gone = bisect_right(self._firsts, before) - 1
-        if gone > 1024 or gone > len(self._firsts) // 2:
-            del self._firsts[:gone], self._moments[:gone]
+        """Rows of lower numbers will not be asked for. Some are told all the same: a sample may come late."""
+        gone = int(self._firsts.searchsorted(before, "right")) - 1
+        if gone > 1024 or gone > (self._end - self._begin) // 2:
+            self._begin += gone
 
 
 class Payload:
@@ -717,10 +742,10 @@ class Payload:
                 self._pushes.note(first, pushed_ns)
         return first
 
-    def put(self, n: int, write: Write, last_ts: int, pushed_ns: int, stamp: int) -> int:
+    def put(self, n: int, write: Write, ts: np.ndarray, pushed_ns: int, stamp: int) -> int:
         """As `append`, for compiled code that writes the rows itself (`NumberedRows.put`); gives -1 if it declines."""
         with self._lock:
-            first = self._rows.put(n, write, last_ts=last_ts, stamp=stamp)
+            first = self._rows.put(n, write, ts=ts, stamp=stamp)
             if first >= 0:
                 with self._told:
                     self._pushes.note(first, pushed_ns)
@@ -747,6 +772,10 @@ class Payload:
         with self._told:
             self._pushes.forget(oldest)
 
+    def lets_go(self, ts: int) -> bool:
+        """Whether `expire` would let anything go."""
+        return self._rows.rows_go(ts)
+
     def keep(self, refs: np.ndarray, before_ts: int) -> None:
         """Of what is before a ts, only these rows (ascending) are needed."""
         self._rows.keep(refs, before_ts)
@@ -758,11 +787,6 @@ class Payload:
         """When the rows of these numbers were pushed."""
         with self._told:
             return self._pushes.of(refs)
-
-    def pushed_at(self, ref: int) -> int:
-        """When this row was pushed."""
-        with self._told:
-            return self._pushes.at(ref)
 
     def take(self, refs: np.ndarray, *, extra: bool = True, missing: np.ndarray | None = None) -> pa.Table:
         """The rows of these numbers, in this order, once for each time they are named; `extra`: with what travels along.

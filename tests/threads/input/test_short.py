@@ -128,6 +128,7 @@ class Case:
             return found
 
         monkeypatch.setattr(short.ShortWay, "enter", counted)
+        monkeypatch.setattr(short, "AT_ONCE", 30)  # so that both of its ways are gone
         try:
             with self.query().on_threads(workers=1, plain=True, keys=True) as run:
                 try:
@@ -214,7 +215,7 @@ def test_text_goes_round(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
             return bool(given.keep(struct, n, kept, number, oldest, capacity, ts, 0, number))
 
         before = payload.rings().arrays[0]
-        if struct is None or payload.put(n, write, push, 0, 0) < 0:
+        if struct is None or payload.put(n, write, ts, 0, 0) < 0:
             payload.append(batch, ts, 0, np.arange(n), 0, 0)
         else:
             assert payload.rings().arrays[0].data is before.data

@@ -1,7 +1,7 @@
 """A batch as Arrow hands it over (its C data interface), read by compiled code: looked at, kept, laid out. No GIL, no copies.
 
-Python costs a microsecond a call, and a batch of a hundred rows used to take hundreds of calls. Here it takes three: `look` says
-whether the batch is of the usual kind, and changes nothing; `keep` copies whole rows into the rings of their stream
+Python costs a microsecond a call, and a batch of a hundred rows used to take hundreds of calls. Here it takes one, or three:
+`look` says whether the batch is of the usual kind, and changes nothing; `keep` copies whole rows into the rings of their stream
 (`core.rows`); `lay` writes what the condition reads into the source's arena. `input.short` calls them, and says what is usual.
 
 Addresses are good while Python holds the batch, the rings under their lock, the arena while its source is `laying`.
@@ -11,7 +11,7 @@ The words of Arrow's `struct ArrowArray`, as a batch exports it: a child a colum
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numba import carray
@@ -369,6 +369,28 @@ def lay(given, n, reads, limits, words, arena, count, size):
             for i in range(n):
                 before = keys[(at + i) & mask]
                 keys[(at + i) & mask] = (before * _MIX) ^ (before >> np.uint64(31)) ^ np.uint64(words[i])
+
+
+@brief
+def enter_few(given: Any, n: Any, time_column: Any, time_kind: Any, scale: Any, limit: Any, low: Any, reads: Any, limits: Any,
+              words: Any, rows: Any, kept: Any, first: Any, oldest: Any, capacity: Any, source: Any, position: Any, arena: Any,
+              count: Any, size: Any) -> int:  # fmt: skip
+    """`look`, `keep` and `lay` in one call, of so few rows that the GIL is not given away for them: 1, or 0, and nothing is
+    changed.
+
+    `rows`: three rows of n places, for what the gate is told: times, the tuples' numbers in the source, those that they are kept
+    under.
+    """
+    ts = rows[0]
+    if look(given, n, time_column, time_kind, scale, limit, low, reads, words, ts) == 0:
+        return 0
+    if keep(given, n, kept, first, oldest, capacity, ts, source, position) == 0:
+        return 0
+    lay(given, n, reads, limits, words, arena, count, size)
+    for i in range(n):
+        rows[1, i] = count + i
+        rows[2, i] = first + i
+    return 1
 
 
 @inner
