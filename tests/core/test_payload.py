@@ -78,5 +78,5 @@ def test_few_rows_stay_that_nobody_needs():
     batch = pa.record_batch([np.arange(100)], names=["x"])
     for push in range(1500):
         payload.append(batch, np.full(100, push), 0, np.arange(100), 0, 0)
-        payload.expire(push - 50)
-        assert payload.rows <= 51 * 100 + 2 * 8192
+        payload.expire(push - 300)
+        assert payload.rows <= 301 * 100 + 8192
