@@ -17,7 +17,8 @@ of the papers are benchmarks of their own (`join-workers`, `join-balance`, `join
 - `latency_ready_p50_ms`, `latency_ready_p99_ms`: from the moment a result's later tuple is ready to the finished Arrow
   batch, two workers, pushes of 128 tuples at half of the highest rate that is sustained with such pushes, windows full;
   medians of five runs. Larger pushes sustain more, at a higher latency: rows beside it.
-- `push128_us`: processor time of the pushing thread a push of 128 tuples; `push128_vs_push2048`: tuples/s that are sustained with
+- `push128_us`: processor time of the pushing thread a push of 128 tuples; `push128_python_us`: what of it is Python's, compiled
+  calls aside, the median of three runs in which these are clocked; `push128_vs_push2048`: tuples/s that are sustained with
   such pushes, over those with pushes of 2,048.
 - `partitioned_...`: joins by values beside ScaleJoin, under skew, and what the busiest of 15 workers takes (`join_parted`).
 - `many_results_...`: joins with 100 results a tuple beside DuckDB, where making rows is the work (`join_many`).
@@ -48,6 +49,7 @@ from plait_bench.join_runs import (
     median,
     paced,
     preloaded,
+    python_ns,
     rounds,
     same,
 )
@@ -103,6 +105,7 @@ def _ratios(rows: Rows) -> dict[str, float]:
             for name in GATED
         },
         "push128_us": latency["push_us"],
+        "push128_python_us": latency["push_python_us"],
         "push128_vs_push2048": latency["sustained_tuples_per_s"] / large["sustained_tuples_per_s"],
         "latency_ready_p50_ms": latency["ready_p50_ms"],
         "latency_ready_p99_ms": latency["ready_p99_ms"],
@@ -300,6 +303,7 @@ def _latency(quick: bool) -> Rows:
         for size in LATENCY_PIECES
     }
     sustained = {size: made.tuples_per_s for size, made in best.items()}
+    python_us = [python_ns(query(), whole, size=LATENCY_PIECES[0], workers=2) / 1e3 for _ in range(1 if quick else 3)]
     bare: list[tuple[float, float]] = []
     runs: dict[int, list[Paced]] = {size: [] for size in LATENCY_PIECES}
     for _ in range(1 if quick else 5):
@@ -318,6 +322,7 @@ def _latency(quick: bool) -> Rows:
                 sustained_tuples_per_s=sustained[size],
                 workers=2,
                 push_us=best[size].push_ns * size / 1e3,
+                **({"push_python_us": statistics.median(python_us)} if size == LATENCY_PIECES[0] else {}),
             )
             for size, kept in runs.items()
         ),

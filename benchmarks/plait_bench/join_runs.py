@@ -7,8 +7,10 @@ import statistics
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +18,8 @@ import pyarrow.compute as pc
 
 from plait.connectors.synthetic.workload import Workload
 from plait.errors import RunError
+from plait.threads.gate import gates, ring
+from plait.threads.input import given
 from plait.threads.stats import Quantiles, Stats
 from plait_bench.band import LEFT, RIGHT
 
@@ -109,6 +113,50 @@ def flat_out(query: Any, tables: Tables, *, size: int = PIECE, **options: Any) -
         stats = run.stats()
     tuples = sum(t.num_rows for t in tables.values())
     return Outcome(seconds, tuples, table, stats, pushing / tuples)
+
+
+#: What a usual push calls that is compiled, by name: (module, function).
+COMPILED = (
+    (given, "enter_few"),
+    (given, "look"),
+    (given, "keep"),
+    (given, "lay"),
+    (ring, "add_waiting"),
+    (gates, "_lowest"),
+)
+
+
+def python_ns(query: Any, tables: Tables, *, size: int, **options: Any) -> float:
+    """As `flat_out`, and of the pushing thread's processor time a push what is not spent in compiled calls.
+
+    These are clocked, and what the clock takes counts as Python; handing over their arguments counts as theirs.
+    """
+    spent = 0
+
+    def clocked(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            nonlocal spent
+            since = time.thread_time_ns()
+            found = function(*arguments)
+            spent += time.thread_time_ns() - since
+            return found
+
+        return call
+
+    warm_up(query, tables, **options)
+    with ExitStack() as patches:
+        for module, name in COMPILED:
+            patches.enter_context(mock.patch.object(module, name, clocked(getattr(module, name))))
+        batches = pieces(tables, size)
+        with query.on_threads(schemas={name: t.schema for name, t in tables.items()}, **options) as run:
+            reader = Reader(run)
+            since = time.thread_time_ns()
+            for name, batch in batches:
+                run.push(name, None, batch)
+            pushing = time.thread_time_ns() - since
+            run.drain()
+            reader.join()
+    return (pushing - spent) / len(batches)
 
 
 def preloaded(query_of: Callable[..., Any], tables: Tables, **options: Any) -> Outcome:

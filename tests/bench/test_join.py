@@ -14,7 +14,7 @@ from plait.cli.main import cli
 RATIOS = {
     "threads_vs_duckdb", "run_vs_duckdb_buckets", "run_vs_duckdb_buckets_in_order",
     "scan_per_worker_vs_numpy", "scan_2_workers_vs_1", "balance_cv_percent",
-    "push128_us", "push128_vs_push2048", "latency_ready_p50_ms", "latency_ready_p99_ms",
+    "push128_us", "push128_python_us", "push128_vs_push2048", "latency_ready_p50_ms", "latency_ready_p99_ms",
     "skiplist_vs_ring_scalejoin", "skiplist_vs_ring_splitjoin",
     *(f"partitioned_{name}" for case in ("band", "equality") for name in (
         f"vs_scalejoin_{case}_4_workers", f"skewed_vs_balanced_{case}", f"{case}_busiest_of_15")),

@@ -70,3 +70,13 @@ def test_some_columns_alone():
     assert kept.all_rings
     assert kept.rings().table[:, core_rows.KEEP_COLUMN].tolist() == [1]
     assert kept.pushed_ns(np.array([first])).tolist() == [7]
+
+
+def test_few_rows_stay_that_nobody_needs():
+    """Rows go in stretches, which grow as small ones are put together, but not without end."""
+    payload = Payload(pa.schema([("x", pa.int64())]))
+    batch = pa.record_batch([np.arange(100)], names=["x"])
+    for push in range(1500):
+        payload.append(batch, np.full(100, push), 0, np.arange(100), 0, 0)
+        payload.expire(push - 300)
+        assert payload.rows <= 301 * 100 + 8192

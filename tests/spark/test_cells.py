@@ -240,7 +240,9 @@ def test_every_pair_meets_in_one_cell_and_every_cell_hears_of_every_task(case: C
                 found = formats.rows(rest)
                 for key in found.column(formats.KEY).to_pylist() if found is not None else ():
                     places[head.input].setdefault(key, set()).add(at)
-    if grid.layout.kind == "hash":  # each row in one cell: that equal ones meet there, `judge` sees in what comes of them
+    if (
+        grid.layout.kind == "hash"
+    ):  # each row in one cell: that equal ones meet there, `judge` sees in what comes of them
         assert {len(cells) for rows in places.values() for cells in rows.values()} <= {1}
         return
     for left in places[0].values():

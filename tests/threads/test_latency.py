@@ -234,3 +234,41 @@ def test_the_last_tuple_before_a_moment(batches):
             assert not below or at == below[-1]
         last.moved_on()
         base += 10
+
+
+def test_a_result_that_came_before_the_frontier_was_told_is_ready_when_it_came():
+    """However late it is looked up: the frontier may have passed it by then."""
+    told = Latency()
+    told.advanced(10, 1_000_000)
+    told.note(np.array([5, 10]), np.array([0, 0]), 3_000_000)
+    told.advanced(20, 9_000_000)
+    push, ready = told.quantiles()
+    assert (push.p50, push.samples) == (3.0, 2)
+    assert (ready.max, ready.p50) == (2.0, 1.0)  # of 5 since the frontier passed it; of 10 none had
+
+
+def test_what_was_noted_is_found_before_its_frontier_is_forgotten():
+    told = Latency()
+    told.advanced(10, 1_000_000)
+    told.note(np.array([5]), np.array([0]), 3_000_000)
+    for k in range(1 << 16):
+        told.advanced(11 + k, 4_000_000 + k)
+    assert told.quantiles()[1].max == 2.0
+
+
+def test_samples_from_before_a_reset_do_not_count():
+    quotes, trades = (
+        plait.stream(name, unit="s", schema={"ts": "int64", "k": "int64"}) for name in ("quotes", "trades")
+    )
+    with plait.join(quotes, trades, on="quotes.k = trades.k", within="5s").on_threads(workers=1) as run:
+        for at in (0, 100):
+            for name in ("quotes", "trades"):
+                run.push(name, None, {"ts": [at + k for k in range(10)], "k": [1] * 10})
+            next(run.results())
+            if at == 0:
+                run.reset_latency()
+        list(run.results(timeout_s=0.01))
+        found = run.stats().stage_latency_ms
+    # One batch of the worker's each time; of its sampled tuple results may still be to come.
+    assert found["visiting"].samples == 1
+    assert found["execution"].samples <= 1

@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from plait.core.kernels import takes
-from plait.core.machine.line import address
+from plait.core.machine.line import address, pages
 from plait.encodings import one_piece, recast
 from plait.errors import DataError
 from plait.order import AFTER_ALL
@@ -34,6 +34,9 @@ from plait.schema import takeable
 _CAPACITY = 1 << 12  # rows of a ring, at first
 #: Bytes of text that an array can count, by the bytes of its offsets.
 MOST_TEXT = {4: 2**31 - 1, 8: 2**63 - 1}
+_MERGED_NUMBERS = (
+    1 << 13
+)  # as `merged`, where nothing but numbers is merged: rows go as a whole, and dead ones take room
 _RUN = 64  # rows that follow one another and are worth to be copied as a run
 
 
@@ -46,7 +49,7 @@ def crowded(held: int, needed: int, *, few: int) -> bool:
 
 # A ring in words, for compiled code that writes rows itself (`NumberedRows.put`): what it is, which of the columns, bytes a value
 # or an offset; addresses of values (of text: where it begins), of flags for what is no NULL (0: no NULL was seen), of sizes and
-# bytes of text; how many bytes there is room for, and the address of two counts: of the first byte there, and of the next.
+# bytes of text; how many bytes there is room for, a power of two, and the address of the count of the next byte (`_Texts`).
 KEEP_WHAT, KEEP_COLUMN, KEEP_WIDTH, KEEP_VALUES, KEEP_VALID, KEEP_SIZES, KEEP_DATA, KEEP_ROOM, KEEP_HEAD = range(9)
 KEEP_WORDS: Final = 9
 # What it is: a column of numbers, booleans or text; or what goes with a row and is no column of its own (`Payload`).
@@ -58,8 +61,8 @@ Take = Callable[[np.ndarray], pa.Array]
 
 
 class RingArrays(NamedTuple):
-    """What a column lies in. Of text `values` are where its bytes begin, counted from the run's first; `first` is the count
-    of the first byte of `data`.
+    """What a column lies in. Of text `values` are where its bytes begin, counted from the run's first: in `data` that is modulo
+    its size, a power of two.
     """
 
     kind: pa.DataType
@@ -67,19 +70,19 @@ class RingArrays(NamedTuple):
     values: np.ndarray
     sizes: np.ndarray | None = None
     data: np.ndarray | None = None
-    first: int = 0
 
 
 class Rings(NamedTuple):
     """Columns for compiled code that takes rows: `table` has a row of KEEP_WORDS each, with the addresses of `arrays`.
 
     Whoever has this holds the arrays: rows that are not let go of stay in them as they are, whatever others put (`taker`). A
-    row's place is its number modulo `capacity`.
+    row's place is its number modulo `capacity`. `widths`: bytes a value, or an offset of text.
     """
 
     table: np.ndarray
     capacity: int
     arrays: list[RingArrays]
+    widths: list[int]
 
 
 class _Ring(ABC):
@@ -205,8 +208,13 @@ class _Numbers(_Ring):
 class _Texts(_Ring):
     """Text or bytes: of each row where its bytes begin, counted from the run's first, and how many they are.
 
-    Bytes lie in one array in the order they came. When it is full, those from the oldest row's on move to another of
-    twice their size, so that each is copied O(1) times. It is another one, since who takes rows reads the old one meanwhile.
+    Bytes lie in a ring, too, at their count modulo its size, in the order they came; those that came together lie in one piece,
+    which begins anew at the ring's first place if it would go over its end. So nothing is moved while rows come and go. Where
+    there is no room for what has come, all that is held moves to a ring of twice the size at least: another one, since who takes
+    rows reads the old one meanwhile.
+
+    An example: of 64 places 50 to 60 hold what is oldest, and the next byte is number 120, at place 56 of the second round.
+    Ten bytes come: they would go over the end, so they begin at number 128, and the rows from 50 on must have gone by then.
     """
 
     def __init__(self, kind: pa.DataType) -> None:
@@ -215,7 +223,7 @@ class _Texts(_Ring):
         self.offset_type = np.dtype(np.int64 if large else np.int32)
         self.begin, self.size = np.zeros(_CAPACITY, np.int64), np.zeros(_CAPACITY, np.int64)
         self.data = np.empty(16 * _CAPACITY, np.uint8)
-        self.counts = np.zeros(2, np.int64)  # of the array's first byte, and of the next to come
+        self.head = np.zeros(1, np.int64)  # the count of the next byte
 
     @property
     def capacity(self) -> int:
@@ -226,40 +234,48 @@ class _Texts(_Ring):
         return self.begin.nbytes + self.size.nbytes + self.data.nbytes
 
     def arrays(self) -> RingArrays:
-        return RingArrays(self.kind, self.valid, self.begin, self.size, self.data, int(self.counts[0]))
+        return RingArrays(self.kind, self.valid, self.begin, self.size, self.data)
 
     def _in_words(self) -> list[int]:
-        texts = [address(self.size), address(self.data), len(self.data), address(self.counts)]
+        texts = [address(self.size), address(self.data), len(self.data), address(self.head)]
         return [TEXTS, self.offset_type.itemsize, address(self.begin), *texts]
 
     def _put(self, places: np.ndarray, column: pa.Array, oldest: int | None) -> None:
-        n, (base, head) = len(column), self.counts.tolist()
+        n, head = len(column), int(self.head[0])
         _, offset_buffer, data_buffer = column.buffers()
         offsets = np.frombuffer(offset_buffer, self.offset_type)[column.offset : column.offset + n + 1].astype(np.int64)
         length = int(offsets[-1] - offsets[0])
-        if head - base + length > len(self.data):
-            tail = head if oldest is None else int(self.begin[oldest])
-            live = self.data[tail - base : head - base]
-            _, self.data = _room(
-                max(16 * _CAPACITY, 2 * (len(live) + length)), np.uint8
-            )  # who takes rows has the old one
-            self.data[: len(live)] = live
-            base = tail
+        first = self._in_one_piece(length)
+        tail = first if oldest is None else int(self.begin[oldest])
+        if first + length - tail > len(self.data):
+            self._grow(tail, head, 1 << (max(head - tail, 0) + 2 * length - 1).bit_length())
+            first = self._in_one_piece(length)
         if length:
-            at = head - base
+            at = first & (len(self.data) - 1)
             self.data[at : at + length] = np.frombuffer(data_buffer, np.uint8)[offsets[0] : offsets[-1]]
-        self.begin[places] = head + offsets[:-1] - offsets[0]
+        self.begin[places] = first + offsets[:-1] - offsets[0]
         self.size[places] = np.diff(offsets)
-        self.counts[:] = base, head + length
+        self.head[0] = first + length
+
+    def _in_one_piece(self, length: int) -> int:
+        """The count at which so many bytes begin."""
+        head, size = int(self.head[0]), len(self.data)
+        at = head & (size - 1)
+        return head if at + length <= size else head + size - at
+
+    def _grow(self, tail: int, head: int, size: int) -> None:
+        """What lies from `tail` to `head` into a ring of so many places. A piece that did not go over the old one's end does not
+        go over the new one's, which is a multiple of it.
+        """
+        old, self.data = self.data, pages(size, np.uint8)  # who takes rows has the old one
+        while tail < head:
+            n = min(head, (tail | (len(old) - 1)) + 1) - tail  # up to the old one's end
+            at, to = tail & (len(old) - 1), tail & (size - 1)
+            self.data[to : to + n] = old[at : at + n]
+            tail += n
 
     def _taker(self) -> Callable[[np.ndarray], list[pa.Buffer]]:
-        begins, sizes, data, first, offset_type = (
-            self.begin,
-            self.size,
-            self.data,
-            int(self.counts[0]),
-            self.offset_type,
-        )
+        begins, sizes, data, offset_type = self.begin, self.size, self.data, self.offset_type
 
         def take(places: np.ndarray) -> list[pa.Buffer]:
             offsets, ends = _room(len(places) + 1, offset_type)
@@ -271,7 +287,7 @@ class _Texts(_Ring):
                     do="Give the column the type large_string (or large_binary)",
                 )
             buffer, out = _room(total, np.dtype(np.uint8))
-            takes.take_texts(data, first, begins, places, ends, out)
+            takes.take_texts(data, begins, places, ends, out)
             return [offsets, buffer]
 
         return take
@@ -338,8 +354,9 @@ class _Batch:
         return rows.take(_spread(at, missing))
 
 
-#: Writes rows into rings: they in words, the number of the first row, how many places each ring has. False: it has not.
-Write = Callable[[np.ndarray, int, int], bool]
+#: Writes rows into rings: they in words, the number of the first row, that of the oldest row held (the first's if there is none),
+#: how many places each ring has. False: it has not.
+Write = Callable[[np.ndarray, int, int, int], bool]
 
 
 class NumberedRows:
@@ -367,6 +384,8 @@ class NumberedRows:
         self._no_rest = pa.RecordBatch.from_arrays([pa.array([], f.type) for f in self._rest], schema=self._rest)
         self._views = {f.name: f.type for f, given in zip(kept, schema, strict=True) if f.type != given.type}
         self._capacity, self._merged = _CAPACITY, merged
+        if not self._rest.names:
+            self._merged = min(merged, _MERGED_NUMBERS)
         self._batches: deque[_Batch] = deque()
         self._lock = threading.Lock()
         self._in_words: Rings | None = None  # until Python changes one
@@ -433,18 +452,18 @@ class NumberedRows:
             self._keep(_Batch(first, n, rest, last_ts, stamp))
         return first
 
-    def put(self, n: int, write: Write, *, last_ts: int, stamp: int) -> int:
+    def put(self, n: int, write: Write, *, ts: np.ndarray, stamp: int) -> int:
         """Keep `n` rows that `write` copies into the rings itself; gives the number of the first, or -1 if it declines.
 
-        Only where every column is a ring (`all_rings`).
+        Only where every column is a ring (`all_rings`). `ts`: theirs, ascending, once `write` is through.
         """
         with self._lock:
             first = self.next
             self._reserve(n)
-            if not write(self._rings_in_words().table, first, self._capacity):
+            if not write(self._rings_in_words().table, first, self._oldest, self._capacity):
                 return -1
             self.next += n
-            self._keep(_Batch(first, n, self._no_rest, last_ts, stamp))
+            self._keep(_Batch(first, n, self._no_rest, int(ts[-1]), stamp))
         return first
 
     def rings(self) -> Rings:
@@ -459,7 +478,8 @@ class NumberedRows:
             for row, name in zip(table, self._rings, strict=True):
                 row[KEEP_COLUMN] = self._given[name]
                 row[KEEP_WHAT] = _WITH_ROWS.get(name, row[KEEP_WHAT])
-            self._in_words = Rings(table, self._capacity, [ring.arrays() for ring in self._rings.values()])
+            arrays = [ring.arrays() for ring in self._rings.values()]
+            self._in_words = Rings(table, self._capacity, arrays, table[:, KEEP_WIDTH].tolist())
         return self._in_words
 
     @property
@@ -502,6 +522,11 @@ class NumberedRows:
         with self._lock:
             while self._batches and self._batches[0].last_ts < ts:
                 self._batches.popleft()
+
+    def rows_go(self, ts: int) -> bool:
+        """Whether `expire_before` would let any go."""
+        with self._lock:
+            return bool(self._batches) and self._batches[0].last_ts < ts
 
     def keep(self, numbers: np.ndarray, before_ts: int) -> None:
         """Of the batches, the oldest first, all of whose rows lie below a ts, only these rows (ascending) are needed."""
@@ -615,34 +640,47 @@ class Pushes:
     """
 
     def __init__(self) -> None:
-        self._firsts: list[int] = []
-        self._moments: list[int] = []
+        self._steps = np.empty(
+            (2, 256), np.int64
+        )  # number of the first row, moment; those from `_begin` to `_end` count
+        self._begin = self._end = 0
 
     def note(self, first: int, moments: int | np.ndarray) -> None:
         """Rows from number `first` on were pushed at one moment, or each at its own."""
         if isinstance(moments, int):
-            self._firsts.append(first)
-            self._moments.append(moments)
+            if self._end == self._steps.shape[1]:
+                self._make_room(1)
+            self._steps[0, self._end], self._steps[1, self._end] = first, moments
+            self._end += 1
             return
         steps = np.flatnonzero(np.diff(moments, prepend=moments[0] - 1))
-        self._firsts += (first + steps).tolist()
-        self._moments += moments[steps].tolist()
+        if self._end + len(steps) > self._steps.shape[1]:
+            self._make_room(len(steps))
+        end = self._end + len(steps)
+        self._steps[0, self._end : end], self._steps[1, self._end : end] = first + steps, moments[steps]
+        self._end = end
 
-    def at(self, number: int) -> int:
-        """The moment of this row."""
-        return self._moments[bisect_right(self._firsts, number) - 1]
+    def _make_room(self, steps: int) -> None:
+        """For so many more. Steps that were forgotten go, so that each is copied a constant number of times."""
+        held = self._end - self._begin
+        old, self._steps = self._steps, np.empty((2, max(256, 2 * (held + steps))), np.int64)
+        self._steps[:, :held] = old[:, self._begin : self._end]
+        self._begin, self._end = 0, held
 
     def of(self, numbers: np.ndarray) -> np.ndarray:
-        """The moments of these rows. One by one while they are few: the steps are lists, and would have to be copied."""
-        if len(numbers) <= 64:
-            return np.array([self.at(n) for n in numbers.tolist()], np.int64)
-        return np.array(self._moments)[np.searchsorted(np.array(self._firsts), numbers, "right") - 1]
+        """The moments of these rows."""
+        made: np.ndarray = self._steps[1, self._begin : self._end][self._firsts.searchsorted(numbers, "right") - 1]
+        return made
+
+    @property
+    def _firsts(self) -> np.ndarray:
+        return self._steps[0, self._begin : self._end]
 
     def forget(self, before: int) -> None:
-        """Rows of lower numbers will not be asked for. Now and then, since lists are moved."""
-        gone = bisect_right(self._firsts, before) - 1
-        if gone > 1024 or gone > len(self._firsts) // 2:
-            del self._firsts[:gone], self._moments[:gone]
+        """Rows of lower numbers will not be asked for. Some are told all the same: a sample may come late."""
+        gone = int(self._firsts.searchsorted(before, "right")) - 1
+        if gone > 1024 or gone > (self._end - self._begin) // 2:
+            self._begin += gone
 
 
 class Payload:
@@ -704,10 +742,10 @@ class Payload:
                 self._pushes.note(first, pushed_ns)
         return first
 
-    def put(self, n: int, write: Write, last_ts: int, pushed_ns: int, stamp: int) -> int:
+    def put(self, n: int, write: Write, ts: np.ndarray, pushed_ns: int, stamp: int) -> int:
         """As `append`, for compiled code that writes the rows itself (`NumberedRows.put`); gives -1 if it declines."""
         with self._lock:
-            first = self._rows.put(n, write, last_ts=last_ts, stamp=stamp)
+            first = self._rows.put(n, write, ts=ts, stamp=stamp)
             if first >= 0:
                 with self._told:
                     self._pushes.note(first, pushed_ns)
@@ -734,6 +772,10 @@ class Payload:
         with self._told:
             self._pushes.forget(oldest)
 
+    def lets_go(self, ts: int) -> bool:
+        """Whether `expire` would let anything go."""
+        return self._rows.rows_go(ts)
+
     def keep(self, refs: np.ndarray, before_ts: int) -> None:
         """Of what is before a ts, only these rows (ascending) are needed."""
         self._rows.keep(refs, before_ts)
@@ -745,11 +787,6 @@ class Payload:
         """When the rows of these numbers were pushed."""
         with self._told:
             return self._pushes.of(refs)
-
-    def pushed_at(self, ref: int) -> int:
-        """When this row was pushed."""
-        with self._told:
-            return self._pushes.at(ref)
 
     def take(self, refs: np.ndarray, *, extra: bool = True, missing: np.ndarray | None = None) -> pa.Table:
         """The rows of these numbers, in this order, once for each time they are named; `extra`: with what travels along.

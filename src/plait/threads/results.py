@@ -46,6 +46,7 @@ MOST = 1 << 16
 FEW = 1 << 13  # results that whoever reads makes rows of itself: sooner than another thread would begin
 _NONE = np.empty(0, np.int64)
 _NO_ROOM = np.zeros((o.E_WORDS, 1), np.int64)
+_NOTED = 64  # times that samples were taken, before it is found how long their tuples took
 _FEW = 1 << 14  # rows of an as-of join's right side, passed by all workers, that are not worth a compaction
 
 
@@ -138,7 +139,8 @@ class Gatherer:
         self._seen = np.zeros(gather.SEEN, np.int64)
         self._workers = np.array([address(w.words) for w in workers], np.int64)
         self._samples = np.zeros((len(workers) * o.SAMPLE_ROOM, o.S_WORDS), np.int64)
-        self._passing: list[tuple[int, ...]] = []  # samples that are not out yet: rank, pushed, begun, found
+        self._noted: list[tuple[np.ndarray, int, int, int]] = []  # as `_note_stages` found it
+        self._passing = np.empty((4, 0), np.int64)  # samples that are not out yet: rank, pushed, begun, found
         self.frontier = order.BEFORE_ALL  # every result of a lower ts has been given out by `next`
         self._said = Said((order.BEFORE_ALL, order.BEFORE_ALL), 0, order.BEFORE_ALL, 0, False)  # at last
         self._due = (0, self._said.live)  # a rank that some worker was done with, and what was live on either side
@@ -161,6 +163,7 @@ class Gatherer:
                 self._expire(self._said)
                 if number == gather.ENDED:
                     self._note_stages(order.AFTER_ALL)  # an interval that the end cuts short is out, too
+                self._find_stages()
                 return False if number == gather.ENDED else None
             self._begin(number, pushed)
             more = number == MOST
@@ -211,10 +214,8 @@ class Gatherer:
 
     def _hear(self) -> None:
         """What workers have said, after something was gathered."""
-        left, right, rank, ts = self._seen[:4].tolist()
-        ranks = self._known[gather.RANK]
-        whole = bool((self._taken == self._known[gather.TAIL]).all() or (ranks == rank).all())
-        self._said = Said((left, right), rank, ts, int(ranks.max()), whole)
+        left, right, rank, ts, _, _, most, settled = self._seen.tolist()
+        self._said = Said((left, right), rank, ts, most, settled == 1)
 
     def _begin(self, number: int, pushed: bool) -> None:
         """Have rows made of what was gathered: by another thread, or at once, if they are few and nobody waits before them."""
@@ -277,10 +278,13 @@ class Gatherer:
 
     def _let_go(self, live: tuple[int, int]) -> None:
         """Of rows below these ts, of either side, and of the codes of their text."""
-        for side in (0, 1):
-            # A stream that is read twice is live as long as either side is.
-            both = self.payloads[0] is self.payloads[1]
-            self.payloads[side].expire(min(live) if both else live[side])
+        # A stream that is read twice is live as long as either side is.
+        ends = (min(live),) * 2 if self.payloads[0] is self.payloads[1] else live
+        if not any(payload.lets_go(ts) for payload, ts in zip(self.payloads, ends, strict=True)):
+            return
+        self._find_stages()
+        for payload, ts in zip(self.payloads, ends, strict=True):
+            payload.expire(ts)
         stamps = [p.oldest_stamp() for p in self.payloads]
         known = [stamp for stamp in stamps if stamp is not None]
         if known:
@@ -365,40 +369,61 @@ class Gatherer:
         return keys.nest(first, second, n=n)
 
     def _note_stages(self, rank: int) -> None:
-        """What workers have noted of single tuples: how long those took whose results, of triggers below this rank, are out.
+        """Take what workers have noted of single tuples, and note that all results of triggers below this rank are out now."""
+        number = int(gather.take_samples(self._workers, self._samples))
+        self._noted.append((self._samples[:number].copy(), rank, time.monotonic_ns(), self.latency.resets))
+        if len(self._noted) >= _NOTED:
+            self._find_stages()
+
+    def _find_stages(self) -> None:
+        """How long those tuples took whose results are out: of many batches at once, since rows' readers wait for it.
 
         Before rows are let go of, since when they were pushed goes with them.
         """
-        now, visits = time.monotonic_ns(), []
-        number = gather.take_samples(self._workers, self._samples)
-        for s in self._samples[:number].tolist():  # few at a time: in NumPy they would take five times as long
-            pushed = self.payloads[s[o.S_SIDE]].pushed_at(s[o.S_REF])
-            self._passing.append((s[o.S_RANK], pushed, s[o.S_BEGAN], s[o.S_FOUND]))
-            if s[o.S_PARTNER] != o.NO_ROW:
-                later = self.payloads[s[o.S_PAIR_SIDE]].pushed_at(s[o.S_PAIR_REF])
-                earlier = self.payloads[1 - s[o.S_PAIR_SIDE]].pushed_at(s[o.S_PARTNER])
-                visits.append((max(later, earlier), s[o.S_FOUND]))
-        if visits:
-            self.latency.note_visits(*np.array(visits).T)
-        gone = [each[1:] for each in self._passing if each[0] < rank]
-        if gone:
-            pushed_ns, began, found = np.array(gone).T
-            self.latency.note_stages(pushed_ns, began, found, now)
-            self._passing = [each for each in self._passing if each[0] >= rank]
+        if not self._noted:
+            return
+        taken, ranks, moments, resets = zip(*self._noted, strict=True)
+        self._noted.clear()
+        rows = np.concatenate(taken)
+        came = np.repeat(np.arange(len(taken)), [len(each) for each in taken])
+        if resets[0] != self.latency.resets:  # those from before that are a warm-up
+            counts = np.array(resets)[came] == self.latency.resets
+            rows, came, self._passing = rows[counts], came[counts], self._passing[:, :0]
+        pushed = self._pushed_at(rows[:, o.S_SIDE], rows[:, o.S_REF])
+        pair = rows[rows[:, o.S_PARTNER] != o.NO_ROW]
+        if len(pair):
+            later = self._pushed_at(pair[:, o.S_PAIR_SIDE], pair[:, o.S_PAIR_REF])
+            earlier = self._pushed_at(1 - pair[:, o.S_PAIR_SIDE], pair[:, o.S_PARTNER])
+            self.latency.note_visits(np.maximum(later, earlier), pair[:, o.S_FOUND])
+        fresh = np.stack([rows[:, o.S_RANK], pushed, rows[:, o.S_BEGAN], rows[:, o.S_FOUND]])
+        passing = np.concatenate([self._passing, fresh], axis=1)
+        came = np.concatenate([np.zeros(self._passing.shape[1], np.int64), came])
+        # Out with the first call that says so, if the worker had noted it by then; else with that which took it.
+        at = np.maximum(np.searchsorted(np.maximum.accumulate(ranks), passing[0], "right"), came)
+        out = at < len(ranks)
+        if out.any():
+            pushed, began, found = passing[1:, out]
+            self.latency.note_stages(pushed, began, found, np.array(moments)[at[out]])
+        self._passing = passing[:, ~out]
 
     def _sample(self, entries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Of some of these results, if there are many: the ts, and when their later tuples were pushed; of pairs only."""
-        some = entries[:, :: max(1, entries.shape[1] // 32)]
-        some = some[:, (some[o.E_LEFT] != o.NO_ROW) & (some[o.E_RIGHT] != o.NO_ROW)]
+        some = entries[:, :: max(1, entries.shape[1] // 32)].copy()  # what was gathered is written over
+        if self.asof or self.how != "inner":
+            some = some[:, (some[o.E_LEFT] != o.NO_ROW) & (some[o.E_RIGHT] != o.NO_ROW)]
         return (some[o.E_TS], self._pushed(some)) if some.shape[1] else (_NONE, _NONE)
 
     def _pushed(self, entries: np.ndarray) -> np.ndarray:
         """When each result's later tuple was pushed; of a row without a partner, the row."""
-        by_right = entries[o.E_TRIGGER] & 1 == 1
-        pushed = np.empty(entries.shape[1], np.int64)
-        for side, which in ((0, ~by_right), (1, by_right)):
-            if which.any():
-                pushed[which] = self.payloads[side].pushed_ns(entries[o.E_LEFT + side, which])
+        sides = entries[o.E_TRIGGER] & 1
+        return self._pushed_at(sides, np.where(sides == 0, entries[o.E_LEFT], entries[o.E_RIGHT]))
+
+    def _pushed_at(self, sides: np.ndarray, refs: np.ndarray) -> np.ndarray:
+        """When these rows of these sides were pushed."""
+        pushed = np.empty(len(refs), np.int64)
+        for side in (0, 1):
+            if (which := np.flatnonzero(sides == side)).size:
+                pushed[which] = self.payloads[side].pushed_ns(refs[which])
         return pushed
 
 

@@ -28,6 +28,7 @@ from plait.threads import words as shared
 from plait.threads.elastic.manager import Change
 
 _SAMPLES = 1 << 19
+_TOLD = 64  # times that results were noted, before it is found since when they were ready
 _PAST = 1 << 14
 _NONE = np.empty(0, np.int64)
 _PARTS = 1 << 10
@@ -213,9 +214,11 @@ class Latency:
         # Frontiers in order and when each was reached, the last _PAST of them: arrays, since they are searched often.
         self._frontiers, self._times = pages(2 * _PAST), pages(2 * _PAST)
         self._reached = 0
+        self._told: list[tuple[np.ndarray, np.ndarray, int]] = []  # as `note` was told
         self._push: list[np.ndarray] = []
         self._ready: list[np.ndarray] = []
         self._kept = 0
+        self.resets = 0  # how often what was measured was forgotten
         self._stages: dict[str, list[np.ndarray]] = {name: [] for name in STAGES}
 
     def advanced(self, frontier: int, ns: int) -> None:
@@ -225,6 +228,7 @@ class Latency:
             if at and frontier <= self._frontiers[at - 1]:
                 return
             if at == 2 * _PAST:
+                self._find()
                 for kept in (self._frontiers, self._times):
                     kept[:_PAST] = kept[_PAST:]
                 at = _PAST
@@ -238,20 +242,33 @@ class Latency:
         passed yet counts as ready now.
         """
         with self._lock:
-            at = np.searchsorted(self._frontiers[: self._reached], ts, "right")
-            times = np.where(at < self._reached, self._times[np.minimum(at, 2 * _PAST - 1)], now)
-            # A tuple can't be ready before it was pushed: what the frontier had passed already is behind.
-            ready = np.maximum(times, pushed_ns)
-            self._push.append((now - pushed_ns) / 1e6)
-            self._ready.append((now - ready) / 1e6)
-            self._kept += len(ts)
-            if self._kept > _SAMPLES:
-                for kept in (self._push, self._ready):
-                    kept[:] = [np.concatenate(kept)[::2]]
-                self._kept = len(self._push[0])
+            self._told.append((ts.copy(), pushed_ns.copy(), now))  # they may be parts of a batch, which would be held
+            if len(self._told) >= _TOLD:
+                self._find()
 
-    def note_stages(self, pushed: np.ndarray, began: np.ndarray, found: np.ndarray, out: int) -> None:
-        """Tuples that were pushed, begun with by a worker and through there then are out, with all their results, now.
+    def _find(self) -> None:
+        """Since when the results that were noted had been ready: of many at once, since who gives results out waits for it."""
+        if not self._told:
+            return
+        all_ts, all_pushed, moments = zip(*self._told, strict=True)
+        self._told.clear()
+        now = np.repeat(np.array(moments), [len(ts) for ts in all_ts])
+        ts, pushed_ns = np.concatenate(all_ts), np.concatenate(all_pushed)
+        at = np.searchsorted(self._frontiers[: self._reached], ts, "right")
+        # The frontier may have passed since.
+        times = np.where(at < self._reached, np.minimum(self._times[np.minimum(at, 2 * _PAST - 1)], now), now)
+        # A tuple can't be ready before it was pushed: what the frontier had passed already is behind.
+        ready = np.maximum(times, pushed_ns)
+        self._push.append((now - pushed_ns) / 1e6)
+        self._ready.append((now - ready) / 1e6)
+        self._kept += len(ts)
+        if self._kept > _SAMPLES:
+            for kept in (self._push, self._ready):
+                kept[:] = [np.concatenate(kept)[::2]]
+            self._kept = len(self._push[0])
+
+    def note_stages(self, pushed: np.ndarray, began: np.ndarray, found: np.ndarray, out: np.ndarray) -> None:
+        """Tuples that were pushed, begun with by a worker, through there, and out with all their results, then.
 
         Nanoseconds, arrays of equal length. SplitJoin's definition 3, and the stages of its figure 14.
         """
@@ -278,11 +295,13 @@ class Latency:
     def reset(self) -> None:
         """Forget what was measured: a warm-up."""
         with self._lock:
-            self._push, self._ready, self._kept = [], [], 0
+            self.resets += 1
+            self._told, self._push, self._ready, self._kept = [], [], [], 0
             self._stages = {name: [] for name in STAGES}
 
     def quantiles(self) -> tuple[Quantiles, Quantiles]:
         with self._lock:
+            self._find()
             return _quantiles(self._push), _quantiles(self._ready)
 
 

@@ -5,6 +5,9 @@ around it, was twenty times that, and is what whoever waits for the results wait
 types, are copied by one call into one piece of memory, of which they are slices; a column of text takes another for its bytes.
 Of many results each column has memory of its own (`core.rows`), and may live on without the others.
 
+That memory is the system's allocator's, in small pages: of Arrow's own one comes in pages of 2 MiB, each zeroed when it is first
+written, for up to 4 ms on a virtual machine, which all rows wait for that happen to be next.
+
 Invariant: the same columns as `Payload.take` gives, with the same bytes. tests/threads/test_taken.py holds it to that.
 """
 
@@ -19,6 +22,8 @@ from plait.core.kernels import takes
 from plait.core.machine.marks import brief
 from plait.core.rows import (
     BOOLEANS,
+    KEEP_DATA,
+    KEEP_ROOM,
     KEEP_SIZES,
     KEEP_VALID,
     KEEP_VALUES,
@@ -27,15 +32,17 @@ from plait.core.rows import (
     MOST_TEXT,
     TEXTS,
     Payload,
-    RingArrays,
     Rings,
 )
-from plait.threads.atomics.native import halves, inner, ints, octets, quarters
+from plait.threads.atomics.native import halves, inner, ints, octets, quarters, short_ints
 
 ALIGNED: Final = 64  # bytes: where Arrow wants a buffer to begin
 
-# --- where a column's parts begin in the piece of memory: its values (of text where each ends), and its flags, -1 for none
-AT_VALUES, AT_FLAGS = range(2)
+# --- what is told of a column: where in the piece of memory its values begin (of text where each ends), and its flags, -1 for
+# none; how many bytes of text there are, and how many NULLs
+VALUES, FLAGS, BYTES, NULLS = range(4)
+
+_POOL = pa.system_memory_pool()
 
 
 def columns(payload: Payload, refs: np.ndarray) -> list[pa.Array] | None:
@@ -44,47 +51,29 @@ def columns(payload: Payload, refs: np.ndarray) -> list[pa.Array] | None:
     `refs`: int64, at least one. Only where every column is a ring (`Payload.all_rings`). By any thread, several at once.
     """
     rings, n, number = payload.rings(), len(refs), len(payload.names)
-    begins, size = layout(rings, number, n)
-    buffer, told = pa.allocate_buffer(size), np.empty((number, 2), np.int64)
-    copy_rows(rings.table, rings.capacity, refs, begins, np.frombuffer(buffer, np.uint8), told)
+    buffer, told = pa.allocate_buffer(room(rings, number, n), memory_pool=_POOL), np.empty((number, 4), np.int64)
+    copy_rows(rings.table, rings.capacity, refs, buffer.address, told)
     made = []
-    for column, (values_at, flags_at), (total, missing) in zip(
-        rings.arrays, begins.tolist(), told.tolist(), strict=False
-    ):
-        parts = [buffer.slice(flags_at) if missing else None, buffer.slice(values_at)]
+    for k, (values, flags, total, missing) in enumerate(told.tolist()):
+        column = rings.arrays[k]
+        parts = [buffer.slice(flags) if missing else None, buffer.slice(values)]
         if column.data is not None:
-            text = _text(column, refs & (rings.capacity - 1), parts[1], total)
-            if text is None:
+            if total > MOST_TEXT[rings.widths[k]]:
                 return None
-            parts.append(text)
+            parts.append(pa.allocate_buffer(total, memory_pool=_POOL))
+            copy_text(rings.table, k, rings.capacity, refs, buffer.address + values, parts[-1].address, total)
         made.append(pa.Array.from_buffers(column.kind, n, parts, missing))
     return made
 
 
-def _text(column: RingArrays, places: np.ndarray, ends: pa.Buffer, total: int) -> pa.Buffer | None:
-    """The bytes of text, whose ends are known; None if there are more than these can count."""
-    width = 8 if pa.types.is_large_string(column.kind) or pa.types.is_large_binary(column.kind) else 4
-    if total > MOST_TEXT[width]:
-        return None
-    buffer = pa.allocate_buffer(total)
-    counted = np.frombuffer(ends, f"i{width}", len(places) + 1)
-    take_texts_briefly(column.data, column.first, column.values, places, counted, np.frombuffer(buffer, np.uint8))
-    return buffer
+def room(rings: Rings, number: int, n: int) -> int:
+    """Bytes enough for the first `number` columns of `n` rows, each with flags, and with where text ends."""
+    return (sum(rings.widths[:number]) + number) * (n + 1) + 2 * ALIGNED * number
 
 
-def layout(rings: Rings, number: int, n: int) -> tuple[np.ndarray, int]:
-    """Where the first `number` columns' parts of `n` rows begin in one piece of memory (AT_VALUES, AT_FLAGS), and its size."""
-    begins, at = np.full((number, 2), -1, np.int64), 0
-    for k, (column, (what, width)) in enumerate(
-        zip(rings.arrays[:number], rings.table[:number, [KEEP_WHAT, KEEP_WIDTH]].tolist(), strict=True)
-    ):
-        begins[k, AT_VALUES] = at
-        size = (n + 7) // 8 if what == BOOLEANS else width * (n + (what == TEXTS))
-        at += -(-size // ALIGNED) * ALIGNED
-        if column.valid is not None:
-            begins[k, AT_FLAGS] = at
-            at += -(-n // (8 * ALIGNED)) * ALIGNED
-    return begins, at
+@inner
+def aligned(at: Any) -> Any:
+    return (at + ALIGNED - 1) & -ALIGNED
 
 
 @inner
@@ -119,36 +108,48 @@ def copy_ends(sizes: Any, mask: Any, refs: Any, out: Any) -> Any:
 
 
 @brief
-def copy_rows(rings: Any, capacity: Any, refs: Any, begins: Any, out: Any, told: Any) -> None:
-    """Every column's values of these rows, but the bytes of text: `begins` says where in `out`; of each `told` has how many bytes
-    of text there are, and how many NULLs.
+def copy_rows(rings: Any, capacity: Any, refs: Any, out: Any, told: Any) -> None:
+    """Every column's values of these rows, but the bytes of text, into the memory at an address, which has `room`; `told` (see
+    VALUES) has a row a column.
     """
-    mask, n = capacity - 1, len(refs)
-    for k in range(len(begins)):
+    mask, n, at = capacity - 1, len(refs), 0
+    for k in range(len(told)):
         what, width, values = rings[k, KEEP_WHAT], rings[k, KEEP_WIDTH], rings[k, KEEP_VALUES]
-        to = out[begins[k, AT_VALUES] :]
-        told[k, 0], told[k, 1] = 0, 0
+        told[k, VALUES], told[k, FLAGS], told[k, BYTES], told[k, NULLS] = at, -1, 0, 0
         if what == TEXTS:
             sizes = ints(rings[k, KEEP_SIZES], capacity)
             if width == 8:
-                told[k, 0] = copy_ends(sizes, mask, refs, to[: 8 * (n + 1)].view(np.int64))
+                told[k, BYTES] = copy_ends(sizes, mask, refs, ints(out + at, n + 1))
             else:
-                told[k, 0] = copy_ends(sizes, mask, refs, to[: 4 * (n + 1)].view(np.int32))
+                told[k, BYTES] = copy_ends(sizes, mask, refs, short_ints(out + at, n + 1))
+            at = aligned(at + width * (n + 1))
         elif what == BOOLEANS:
-            copy_bits(octets(values, capacity), mask, refs, to)
-        elif width == 8:
-            copy_words(ints(values, capacity), mask, refs, to[: 8 * n].view(np.int64))
-        elif width == 4:
-            copy_words(halves(values, capacity), mask, refs, to[: 4 * n].view(np.uint32))
-        elif width == 2:
-            copy_words(quarters(values, capacity), mask, refs, to[: 2 * n].view(np.uint16))
+            copy_bits(octets(values, capacity), mask, refs, octets(out + at, (n + 7) >> 3))
+            at = aligned(at + ((n + 7) >> 3))
         else:
-            copy_words(octets(values, capacity), mask, refs, to)
-        if begins[k, AT_FLAGS] >= 0:
-            told[k, 1] = copy_bits(octets(rings[k, KEEP_VALID], capacity), mask, refs, out[begins[k, AT_FLAGS] :])
+            if width == 8:
+                copy_words(ints(values, capacity), mask, refs, ints(out + at, n))
+            elif width == 4:
+                copy_words(halves(values, capacity), mask, refs, halves(out + at, n))
+            elif width == 2:
+                copy_words(quarters(values, capacity), mask, refs, quarters(out + at, n))
+            else:
+                copy_words(octets(values, capacity), mask, refs, octets(out + at, n))
+            at = aligned(at + width * n)
+        if rings[k, KEEP_VALID]:
+            told[k, FLAGS] = at
+            told[k, NULLS] = copy_bits(
+                octets(rings[k, KEEP_VALID], capacity), mask, refs, octets(out + at, (n + 7) >> 3)
+            )
+            at = aligned(at + ((n + 7) >> 3))
 
 
 @brief
-def take_texts_briefly(data: Any, first: Any, begins: Any, places: Any, ends: Any, out: Any) -> None:
-    """`takes.take_texts`, of so few rows that the GIL is not given away for them."""
-    takes.take_texts(data, first, begins, places, ends, out)
+def copy_text(rings: Any, k: Any, capacity: Any, refs: Any, ends: Any, out: Any, total: Any) -> None:
+    """The bytes of column k of text, `total` of them, whose ends lie at an address."""
+    data, begins = octets(rings[k, KEEP_DATA], rings[k, KEEP_ROOM]), ints(rings[k, KEEP_VALUES], capacity)
+    places, to, n = refs & (capacity - 1), octets(out, total), len(refs) + 1
+    if rings[k, KEEP_WIDTH] == 8:
+        takes.take_texts(data, begins, places, ints(ends, n), to)
+    else:
+        takes.take_texts(data, begins, places, short_ints(ends, n), to)

@@ -35,13 +35,15 @@ def test_texts(seed: int, kind: type) -> None:
     """Of any length, also those at the very end of either array; what lies behind them is not touched."""
     dice = np.random.default_rng(seed)
     sizes = dice.choice([0, 1, 2, 15, 16, 17, 31, 32, 33, 100], 20).astype(np.int64)
-    begins = np.concatenate([[0], np.cumsum(sizes)[:-1]]) + 1000  # counted from the run's first byte
-    data = dice.integers(0, 256, int(sizes.sum())).astype(np.uint8)
+    begins = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    room = 1 << int(sizes.sum() - 1).bit_length()
+    begins += 7 * room - int(sizes.sum())  # counted from the run's first byte; the last one ends where a round does
+    data = dice.integers(0, 256, room).astype(np.uint8)
     places = dice.integers(0, 20, int(dice.choice([1, 2, 5, 200])))
     ends = np.zeros(len(places) + 1, kind)
     total = takes.take_ends(sizes, places, ends)
-    room = np.full(total + 64, 77, np.uint8)
-    takes.take_texts(data, 1000, begins, places, ends, room[:total])
-    expected = [data[begins[p] - 1000 : begins[p] - 1000 + sizes[p]].tobytes() for p in places]
-    assert [room[a:b].tobytes() for a, b in pairwise(ends)] == expected
-    assert (room[total:] == 77).all()
+    out = np.full(total + 64, 77, np.uint8)
+    takes.take_texts(data, begins, places, ends, out[:total])
+    expected = [data[begins[p] % room : begins[p] % room + sizes[p]].tobytes() for p in places]
+    assert [out[a:b].tobytes() for a, b in pairwise(ends)] == expected
+    assert (out[total:] == 77).all()

@@ -8,9 +8,11 @@ import pytest
 from tests.examples import examples
 
 import plait
+from plait.core import rows
+from plait.core.rows import Payload
 from plait.errors import PlaitError
 from plait.query.identical import difference
-from plait.threads.input import short
+from plait.threads.input import given, short
 from plait.threads.join.columns import Encoder
 from plait.threads.join.engine import JoinEngine
 
@@ -126,6 +128,7 @@ class Case:
             return found
 
         monkeypatch.setattr(short.ShortWay, "enter", counted)
+        monkeypatch.setattr(short, "AT_ONCE", 30)  # so that both of its ways are gone
         try:
             with self.query().on_threads(workers=1, plain=True, keys=True) as run:
                 try:
@@ -189,3 +192,46 @@ def test_usual_batches_go_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None
     ]
     _, went = case.run(shortly=True, monkeypatch=monkeypatch)
     assert went >= 96
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_text_goes_round(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a ring of few bytes, by either way, while old rows go: what is held stays as it was, and nothing moves but to grow."""
+    monkeypatch.setattr(rows, "_CAPACITY", 32)
+    rng = np.random.default_rng(seed)
+    schema = pa.schema([("t", pa.string()), ("b", pa.large_binary())])
+    payload, held, first, rings = Payload(schema), list[tuple[int, str]](), 0, list[np.ndarray]()
+    for push in range(300):
+        n = int(rng.integers(1, 9))
+        texts = [TEXTS[k] for k in rng.choice(len(TEXTS), n, p=(0.2, 0.2, 0.2, 0.2, 0.19, 0.01))]
+        batch = pa.record_batch([texts, [t.encode() for t in texts]], schema=schema)
+        ts, struct = np.full(n, push), None
+        if rng.random() < 0.8:
+            _, exported = batch.__arrow_c_array__()
+            struct = short._pointer(exported, b"arrow_array")
+
+        def write(kept: np.ndarray, number: int, oldest: int, capacity: int, struct: int | None = struct, n: int = n,
+                  ts: np.ndarray = ts) -> bool:  # fmt: skip
+            return bool(given.keep(struct, n, kept, number, oldest, capacity, ts, 0, number))
+
+        before = payload.rings().arrays[0]
+        if struct is None or payload.put(n, write, ts, 0, 0) < 0:
+            payload.append(batch, ts, 0, np.arange(n), 0, 0)
+        else:
+            assert payload.rings().arrays[0].data is before.data
+        held += [(push, text) for text in texts]
+        data = payload.rings().arrays[0].data
+        assert data is not None
+        rings += [data] if not rings or rings[-1] is not data else []
+        gone = max(0, push - int(rng.integers(1, 4)))
+        payload.expire(gone)
+        while held and held[0][0] < gone:
+            held.pop(0)
+            first += 1
+        numbers = np.arange(first, first + len(held))
+        found = payload.take(numbers, extra=False)
+        assert found.column("t").to_pylist() == [text for _, text in held]
+        assert found.column("b").to_pylist() == [text.encode() for _, text in held]
+    brought = int(payload._rows._rings["t"].head[0])
+    assert brought > 3 * len(rings[-1])
+    assert [len(ring) for ring in rings] == sorted({len(ring) for ring in rings})

@@ -41,16 +41,16 @@ def take_ends(sizes: np.ndarray, places: np.ndarray, ends: np.ndarray) -> int:
 
 
 @entry
-def take_texts(data: np.ndarray, first: int, begins: np.ndarray, places: np.ndarray, ends: np.ndarray,
-               out: np.ndarray) -> None:  # fmt: skip
-    """The text at place k begins at begins[places[k]] - first of `data`, and becomes out[ends[k] : ends[k + 1]].
+def take_texts(data: np.ndarray, begins: np.ndarray, places: np.ndarray, ends: np.ndarray, out: np.ndarray) -> None:
+    """The text at place k begins at begins[places[k]] of `data`, modulo its size, a power of two, and does not go over its end;
+    it becomes out[ends[k] : ends[k + 1]].
 
     Sixteen bytes at once, and so some that are not its own: the next text is written over these. At the end of either array,
     where there are no such bytes, one by one.
     """
-    last_from, last_to = len(data) - SIXTEEN, len(out) - SIXTEEN
+    last_from, last_to, mask = len(data) - SIXTEEN, len(out) - SIXTEEN, np.int64(len(data) - 1)
     for k in range(len(places)):
-        at, to, end = begins[places[k]] - first, np.int64(ends[k]), np.int64(ends[k + 1])
+        at, to, end = begins[places[k]] & mask, np.int64(ends[k]), np.int64(ends[k + 1])
         if end <= last_to and at + end - to <= last_from:
             while to < end:
                 copy_sixteen(data, at, out, to)

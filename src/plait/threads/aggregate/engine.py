@@ -19,7 +19,7 @@ from plait.core.aggregate.reads import Columns
 from plait.core.aggregate.span import PaneWindows
 from plait.core.machine.line import lines
 from plait.core.metrics import Counts
-from plait.core.rows import Payload, Pushes, Write
+from plait.core.rows import KEEP_WORDS, Payload, Pushes, Write
 from plait.errors import RunError
 from plait.order import BEFORE_ALL
 from plait.threads import words as shared
@@ -91,6 +91,9 @@ class PaneEncoder:
         return self._reads
 
 
+_NO_RINGS = np.empty((0, KEEP_WORDS), np.int64)
+
+
 class NoPayload:
     """For an aggregate that reads numbers only: no row is kept, but for when it was pushed.
 
@@ -111,16 +114,23 @@ class NoPayload:
                stamp: int) -> int:  # fmt: skip
         return self._counted(int(batch.num_rows), int(ts.max()), pushed_ns)
 
-    def put(self, n: int, write: Write, last_ts: int, pushed_ns: int, stamp: int) -> int:
-        """As `append`, for rows that compiled code has looked at (`input.short`): there is nothing to write."""
-        return self._counted(n, last_ts, pushed_ns)
+    def put(self, n: int, write: Write, ts: np.ndarray, pushed_ns: int, stamp: int) -> int:
+        """As `append`, for rows that compiled code looks at (`input.short`): there is nothing to write."""
+        with self._lock:
+            if not write(_NO_RINGS, self._next, self._next, 1):
+                return -1
+            return self._count(n, int(ts[-1]), pushed_ns)
 
     def _counted(self, n: int, last_ts: int, pushed_ns: int | np.ndarray) -> int:
         with self._lock:
-            first = self._next
-            self._next += n
-            self._pushes.note(first, pushed_ns)
-            self._live.append((self._next, last_ts))
+            return self._count(n, last_ts, pushed_ns)
+
+    def _count(self, n: int, last_ts: int, pushed_ns: int | np.ndarray) -> int:
+        """While the lock is held."""
+        first = self._next
+        self._next += n
+        self._pushes.note(first, pushed_ns)
+        self._live.append((self._next, last_ts))
         return first
 
     def pushed_ns(self, refs: np.ndarray) -> np.ndarray:

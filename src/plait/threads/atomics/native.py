@@ -28,8 +28,14 @@ def floats(address, n):
 
 
 @inner
+def short_ints(address, n):
+    """As `ints`, of 4 bytes each."""
+    return carray(pointer_at(address), n, dtype=np.int32)
+
+
+@inner
 def halves(address, n):
-    """As `ints`, of 4 bytes each, without a sign."""
+    """As `short_ints`, without a sign."""
     return carray(pointer_at(address), n, dtype=np.uint32)
 
 
@@ -59,4 +65,5 @@ __all__ = [
     "octets",
     "pointer_at",
     "quarters",
+    "short_ints",
 ]

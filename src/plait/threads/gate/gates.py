@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from plait.core.machine.marks import brief
 from plait.errors import DataError, QueryError, RunError
 from plait.order import BEFORE_ALL
 from plait.threads.gate import calls, codes, elastic, frontier, ring, skiplist
@@ -22,6 +23,13 @@ from plait.threads.words import SLOT_BITS
 
 #: A source's slot is a part of its place among the sources.
 MOST_SLOTS = 2**SLOT_BITS
+
+
+@brief
+def _lowest(g: np.ndarray) -> tuple[int, int]:
+    """Asked after each push: a load for each source, for which the GIL is not given away."""
+    found: tuple[int, int] = frontier.lowest(g)
+    return found
 
 
 class WaitingCalls(Protocol):
@@ -156,7 +164,7 @@ class Gate:
 
     def frontier(self) -> tuple[int, int | None]:
         """The frontier now, and the source that holds it (None: all have ended)."""
-        value, holder = frontier.lowest(self.words)
+        value, holder = _lowest(self.words)
         return int(value), None if holder < 0 else int(holder)
 
     def held(self) -> str:

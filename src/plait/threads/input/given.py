@@ -1,7 +1,7 @@
 """A batch as Arrow hands it over (its C data interface), read by compiled code: looked at, kept, laid out. No GIL, no copies.
 
-Python costs a microsecond a call, and a batch of a hundred rows used to take hundreds of calls. Here it takes three: `look` says
-whether the batch is of the usual kind, and changes nothing; `keep` copies whole rows into the rings of their stream
+Python costs a microsecond a call, and a batch of a hundred rows used to take hundreds of calls. Here it takes one, or three:
+`look` says whether the batch is of the usual kind, and changes nothing; `keep` copies whole rows into the rings of their stream
 (`core.rows`); `lay` writes what the condition reads into the source's arena. `input.short` calls them, and says what is usual.
 
 Addresses are good while Python holds the batch, the rings under their lock, the arena while its source is `laying`.
@@ -11,7 +11,7 @@ The words of Arrow's `struct ArrowArray`, as a batch exports it: a child a colum
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numba import carray
@@ -205,13 +205,24 @@ def text_ends(given, kept, k, n):
 
 
 @inner
-def keep_text(given, kept, k, n, at, capacity):
+def text_at(kept, k, length, number, oldest, capacity):
+    """The count at which so many bytes of text begin, in one piece (`core.rows`); -1 if there is no room for them."""
+    head, size = ints(kept[k, KEEP_HEAD], 1)[0], kept[k, KEEP_ROOM]
+    at = head & (size - 1)
+    if at + length > size:
+        head += size - at
+    tail = ints(kept[k, KEEP_VALUES], capacity)[oldest & (capacity - 1)] if oldest < number else head
+    return head if head + length - tail <= size else -1
+
+
+@inner
+def keep_text(given, kept, k, n, at, number, oldest, capacity):
     """A column of text: its bytes behind those that are there, where each begins and how many it has into two rings."""
     column = column_of(given, kept[k, KEEP_COLUMN])
     first = first_of(given, column)
     begin, end = text_ends(given, kept, k, n)
-    head = ints(kept[k, KEEP_HEAD], 2)  # counts of the array's first byte, and of the next to come
-    to = head[1] - head[0]
+    head = text_at(kept, k, end - begin, number, oldest, capacity)
+    to = head & (kept[k, KEEP_ROOM] - 1)
     data = octets(kept[k, KEEP_DATA], kept[k, KEEP_ROOM])
     if end > begin:  # a column without any bytes may have no buffer for them
         source = octets(buffer_of(column, 2), end)
@@ -222,14 +233,14 @@ def keep_text(given, kept, k, n, at, capacity):
     if kept[k, KEEP_WIDTH] == 8:
         wide = carray(p, first + n + 1, dtype=np.int64)
         for i in range(n):
-            starts[(at + i) & mask] = head[1] + wide[first + i] - begin
+            starts[(at + i) & mask] = head + wide[first + i] - begin
             sizes[(at + i) & mask] = wide[first + i + 1] - wide[first + i]
     else:
         narrow = carray(p, first + n + 1, dtype=np.int32)
         for i in range(n):
-            starts[(at + i) & mask] = head[1] + narrow[first + i] - begin
+            starts[(at + i) & mask] = head + narrow[first + i] - begin
             sizes[(at + i) & mask] = narrow[first + i + 1] - narrow[first + i]
-    head[1] += end - begin
+    ints(kept[k, KEEP_HEAD], 1)[0] = head + end - begin
 
 
 @inner
@@ -259,9 +270,9 @@ def keep_booleans(given, kept, k, n, at, capacity):
 
 
 @compiled
-def keep(given, n, kept, first, capacity, ts, source, position):
+def keep(given, n, kept, first, oldest, capacity, ts, source, position):
     """Whole rows into the rings, from number `first` on: 1; or 0, and nothing is changed, where a value is NULL or text has no
-    room. There must be room for the rows themselves.
+    room. There must be room for the rows themselves. `oldest`: the number of the oldest row that is held, `first` if none is.
 
     `source` and `position` are the source's number and the first row's place there.
     """
@@ -272,8 +283,7 @@ def keep(given, n, kept, first, capacity, ts, source, position):
                 return 0
         if kept[k, KEEP_WHAT] == TEXTS:
             begin, end = text_ends(given, kept, k, n)
-            head = ints(kept[k, KEEP_HEAD], 2)
-            if head[1] - head[0] + end - begin > kept[k, KEEP_ROOM]:
+            if text_at(kept, k, end - begin, first, oldest, capacity) < 0:
                 return 0
     at = first & (capacity - 1)
     for k in range(len(kept)):
@@ -281,7 +291,7 @@ def keep(given, n, kept, first, capacity, ts, source, position):
         if what == NUMBERS:
             keep_numbers(given, kept, k, n, at, capacity)
         elif what == TEXTS:
-            keep_text(given, kept, k, n, at, capacity)
+            keep_text(given, kept, k, n, at, first, oldest, capacity)
         elif what == BOOLEANS:
             keep_booleans(given, kept, k, n, at, capacity)
         elif what == ROW_TS:
@@ -359,6 +369,28 @@ def lay(given, n, reads, limits, words, arena, count, size):
             for i in range(n):
                 before = keys[(at + i) & mask]
                 keys[(at + i) & mask] = (before * _MIX) ^ (before >> np.uint64(31)) ^ np.uint64(words[i])
+
+
+@brief
+def enter_few(given: Any, n: Any, time_column: Any, time_kind: Any, scale: Any, limit: Any, low: Any, reads: Any, limits: Any,
+              words: Any, rows: Any, kept: Any, first: Any, oldest: Any, capacity: Any, source: Any, position: Any, arena: Any,
+              count: Any, size: Any) -> int:  # fmt: skip
+    """`look`, `keep` and `lay` in one call, of so few rows that the GIL is not given away for them: 1, or 0, and nothing is
+    changed.
+
+    `rows`: three rows of n places, for what the gate is told: times, the tuples' numbers in the source, those that they are kept
+    under.
+    """
+    ts = rows[0]
+    if look(given, n, time_column, time_kind, scale, limit, low, reads, words, ts) == 0:
+        return 0
+    if keep(given, n, kept, first, oldest, capacity, ts, source, position) == 0:
+        return 0
+    lay(given, n, reads, limits, words, arena, count, size)
+    for i in range(n):
+        rows[1, i] = count + i
+        rows[2, i] = first + i
+    return 1
 
 
 @inner

@@ -77,11 +77,11 @@ class Inside:
     """
 
     def __init__(self, inlet: Inlet, stream: str) -> None:
-        self._inlet, self._who = inlet, told(stream, inlet.name)
+        self._inlet, self._stream = inlet, stream
 
     def __enter__(self) -> None:
         if not self._inlet.lock.acquire(blocking=False):
-            raise inside(self._who)
+            raise inside(told(self._stream, self._inlet.name))
         self._inlet.turn.acquire()
 
     def __exit__(self, *_: object) -> None:

@@ -164,12 +164,11 @@ class Pusher(Inlets):
                 inlet.laying = False
             if entered is None:
                 return False
-            ts, first = entered
+            ts, seq, refs = entered
             n = len(ts)
             inlet.largest, inlet.spoke_ns = int(ts[-1]), time.monotonic_ns()
             inlet.delivered += n
             inlet.taken += n
-            seq, refs = np.arange(inlet.added, inlet.added + n), np.arange(first, first + n)
             self._add(slot, ts, seq, refs, 0, n, inlet.progress(intake.stream), result=False)
             inlet.added += n
         return True

@@ -1,4 +1,5 @@
-"""The short way of a usual batch into the gate: the steps of `input.push` in three compiled calls, and little Python around them.
+"""The short way of a usual batch into the gate: the steps of `input.push` in one compiled call, three where rows are many, and
+little Python around them.
 
 A batch is usual if its times are in order and neither late nor behind, nothing that is read or kept of it is NULL or NaN, and its
 integers lie where others have lain before: then no step has anything to decide. `given.look` tries that, and changes nothing.
@@ -31,6 +32,7 @@ from plait.threads.input.intake import QUERY, Inlet, StreamIntake
 from plait.threads.parts import Encodes
 
 FEW: Final = 1 << 13  # rows that are read while the GIL is kept: some microseconds
+AT_ONCE: Final = 1 << 10  # rows that are judged, kept and laid out while it is kept
 
 #: How Arrow stores a column, for the kinds that compiled code reads.
 KINDS: Final[dict[pa.DataType, int]] = {
@@ -61,10 +63,11 @@ class Reads(NamedTuple):
 
 
 class Entered(NamedTuple):
-    """What the gate has yet to be told: times, and the number of the first row that was kept."""
+    """What the gate has yet to be told: times, the tuples' numbers in their source, and those that they are kept under."""
 
     ts: np.ndarray
-    first: int
+    seq: np.ndarray
+    refs: np.ndarray
 
 
 class _AtHand(NamedTuple):
@@ -84,7 +87,7 @@ ReadsOf = Callable[[int], Reads | None]
 class Keeps(Protocol):
     """Where whole rows are kept, or at least counted: a `Payload` whose columns are rings, or what stands in its place."""
 
-    def put(self, n: int, write: Write, last_ts: int, pushed_ns: int, stamp: int, /) -> int: ...
+    def put(self, n: int, write: Write, ts: np.ndarray, pushed_ns: int, stamp: int, /) -> int: ...
 
 
 class ShortWay:
@@ -109,21 +112,41 @@ class ShortWay:
         at_hand = self._at_hand(inlet, batch, CHUNK)
         if at_hand is None:
             return None
+        entered = (self._few if len(at_hand.ts) <= AT_ONCE else self._many)(inlet, slot, at_hand, low, pushed_ns)
+        if entered is not None:
+            self._arenas.by_slot[slot].written = True
+        return entered
+
+    def _few(self, inlet: Inlet, slot: int, at_hand: _AtHand, low: int, pushed_ns: int) -> Entered | None:
+        """All steps in one call, while the rows' payload waits: some microseconds."""
         _, struct, reads, words, ts = at_hand
-        if not given.look(struct, len(ts), *self._time, low, reads.table, words, ts):
+        rows, arenas, n = np.empty((3, len(ts)), np.int64), self._arenas, len(ts)
+
+        def write(kept: np.ndarray, first: int, oldest: int, capacity: int) -> bool:
+            entry = (kept, first, oldest, capacity, inlet.number, inlet.delivered + 1)
+            laid = (arenas.table[slot], inlet.added, arenas.size)
+            return bool(given.enter_few(struct, n, *self._time, low, *reads, words, rows, *entry, *laid))
+
+        entered = Entered(*rows)
+        first = self._payload.put(n, write, entered.ts, pushed_ns, self._stamps.stamp + 1)
+        return None if first < 0 else entered
+
+    def _many(self, inlet: Inlet, slot: int, at_hand: _AtHand, low: int, pushed_ns: int) -> Entered | None:
+        """Step by step, and only what keeps them while their payload waits: other sources' threads may want it."""
+        _, struct, reads, words, ts = at_hand
+        n = len(ts)
+        if not given.look(struct, n, *self._time, low, reads.table, words, ts):
             return None
-        n, number, position = len(ts), inlet.number, inlet.delivered + 1
 
-        def write(kept: np.ndarray, first: int, capacity: int) -> bool:
-            return bool(given.keep(struct, n, kept, first, capacity, ts, number, position))
+        def write(kept: np.ndarray, first: int, oldest: int, capacity: int) -> bool:
+            return bool(given.keep(struct, n, kept, first, oldest, capacity, ts, inlet.number, inlet.delivered + 1))
 
-        first = self._payload.put(n, write, int(ts[-1]), pushed_ns, self._stamps.stamp + 1)
+        first = self._payload.put(n, write, ts, pushed_ns, self._stamps.stamp + 1)
         if first < 0:
             return None
         arenas = self._arenas
-        arenas.by_slot[slot].written = True
         given.lay(struct, n, reads.table, reads.limits, words, arenas.table[slot], inlet.added, arenas.size)
-        return Entered(ts, first)
+        return Entered(ts, np.arange(inlet.added, inlet.added + n), np.arange(first, first + n))
 
     def bits(self, inlet: Inlet, batch: pa.RecordBatch, low: int, rows: int) -> tuple[np.ndarray, np.ndarray] | None:
         """A usual batch's times, and what is read of it as bits: int64 of so many `rows`, of which those that nothing is read

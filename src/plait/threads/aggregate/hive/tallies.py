@@ -140,7 +140,7 @@ class HivePusher(Pusher):
             inlet.largest, inlet.spoke_ns = int(ts[-1]), time.monotonic_ns()
             inlet.delivered += n
             inlet.taken += n
-            first = self.payloads[intake.stream.name].put(n, _no_rows, inlet.largest, pushed_ns, 0)
+            first = self.payloads[intake.stream.name].put(n, _no_rows, ts, pushed_ns, 0)
             tallies = self._tallies[slot]
             self._wait_for_room(slot, tallies)
             tallies.update(*self._keyed.read(bits, n), ts, np.full(1, first))
@@ -408,5 +408,5 @@ def pane_of_promise(ts: int, size: int, advance: int) -> int:
     return int(pane_at(min(ts, FAR), size, advance))
 
 
-def _no_rows(kept: np.ndarray, first: int, capacity: int) -> bool:
+def _no_rows(kept: np.ndarray, first: int, oldest: int, capacity: int) -> bool:
     return True

@@ -47,7 +47,9 @@ FULL: Final = -2  # of a merger: its own ring has no room
 # What is known of each worker: where its ring ends, and up to which rank and ts it is done.
 TAIL, RANK, TS = range(3)
 CLOCK: Final = 4  # of `seen`
-SEEN: Final = 6
+FURTHEST: Final = 6
+SETTLED: Final = 7
+SEEN: Final = 8
 
 # A merger's own words: with intervals of triggers, a rank and what was live on either side when its rings were done with it.
 DUE_RANK: Final = o.OWN
@@ -116,7 +118,8 @@ def gather(c, rings, taken, known, every, block, most, dest, seen):
     """Take the next results, up to `most`: how many; ENDED if there can't be any more.
 
     `known` is for what each worker says, `taken` for how much of its ring is taken. `seen` receives the least ts still live on
-    either side, and the rank and the ts up to which all results are out; two more words of it are for the clock.
+    either side, and the rank and the ts up to which all results are out; two more words of it are for the clock; then the rank
+    that some worker is done with, and whether rings are `settled`.
 
     `rings`: addresses of the words of workers or mergers. `dest`: int64[5, most], one column a result, filled by this call; the
     caller copies it before the next. What the workers say is read before anything is taken, and only that is gone by.
@@ -139,6 +142,10 @@ def gather(c, rings, taken, known, every, block, most, dest, seen):
         ts, rank = min(ts, known[TS, k]), min(rank, known[RANK, k])
     seen[2], seen[3] = rank, ts
     count = merge(rings, taken, known, every, block, most, dest)
+    seen[FURTHEST] = known[RANK, 0]
+    for k in range(1, n):
+        seen[FURTHEST] = max(seen[FURTHEST], known[RANK, k])
+    seen[SETTLED] = 1 if settled(taken, known) else 0
     moved = False
     for k in range(n):
         w = ints(rings[k], o.WORDS)
