@@ -115,7 +115,7 @@ class Grid:
 
     number = 0
 
-    def __init__(self, case: Case, layout: str | tuple[int, int], chance: random.Random, *, faults: bool = False,
+    def __init__(self, case: Case, layout: str | tuple[int, int] | Layout, chance: random.Random, *, faults: bool = False,
                  workers: int = 1, max_pending: int | None = None, shared: Path | None = None) -> None:  # fmt: skip
         Grid.number += 1
         self.shared = None if shared is None else shared / str(Grid.number)  # the workers' recent chunks
@@ -139,7 +139,7 @@ class Grid:
         self.latest: dict[tuple[int, int], CellReport] = {}  # of each cell of each operator
         self.stores: list[Store] = []
 
-    def _lay_out(self, layout: str | tuple[int, int]) -> None:
+    def _lay_out(self, layout: str | tuple[int, int] | Layout) -> None:
         query = self.case.query
         cells = layouts(self.bound, layout, 4, 4)
         self.layout = cells[0]
@@ -147,7 +147,7 @@ class Grid:
         common = CellPlan(self.bound, (), self.layout, mark, max_pending=self.max_pending)
         self.stages = stages(self.bound, cells, self.feeds, common)
 
-    def relayout(self, layout: str | tuple[int, int]) -> None:
+    def relayout(self, layout: str | tuple[int, int] | Layout) -> None:
         """Stop, and go on with other cells, in other processes."""
         # What closings have given out at the end of input is in no cell's state.
         self.latest = {at: report for at, report in self.latest.items() if report.cell < 0}

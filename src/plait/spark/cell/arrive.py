@@ -164,6 +164,10 @@ class Arriving:
         if not head.panes:  # which hold no tuple to leave out: `fold` has judged them
             stream = self.known.streams[head.stream]
             table, dropped = _parted(stream, self.before[head.stream], head.splits, table, self.known.frontier)
+        if self.layout.kind == "band" and formats.OWN in table.column_names:
+            table = table.drop_columns(
+                [formats.OWN]
+            )  # nothing that a tuple has: `relayout` may take it to another layout
         self.parts.setdefault(head.input, []).append(table)
         if dropped is not None and formats.OWN in dropped.column_names:
             dropped = dropped.filter(dropped.column(formats.OWN))
@@ -451,12 +455,12 @@ def _owns(layout: Layout, cell: int, input: int) -> bool:
     """Whether this cell is the one that counts a tuple which several cells get.
 
     Which cells get a tuple follows from the layout: all of them ("see_all"), one ("hash"), one row or one column of the
-    grid. Of those the first counts it. For buckets the tuples themselves say who owns them (`formats.OWN`), so every cell
-    may count what it has.
+    grid. Of those the first counts it. For buckets and ranges the tuples themselves say who owns them (`formats.OWN`), so every
+    cell may count what it has.
     """
     if layout.kind == "see_all":
         return cell == 0
-    if layout.kind in ("hash", "buckets"):
+    if layout.kind in ("hash", "buckets", "band"):
         return True
     return cell % layout.columns == 0 if input == 0 else cell < layout.columns
 

@@ -28,6 +28,7 @@ from plait.query.operator import Operator
 from plait.spark import formats
 from plait.spark.cell.arrive import in_order
 from plait.spark.formats import MANIFEST, ROUTE, ROUTE_TYPE, Chunk, Manifest, Step, state_number
+from plait.spark.pack.ranges import band_places, range_columns
 from plait.spark.pack.ship import codes_of, destinations, hash_columns, places, words
 from plait.spark.plan.layout import Layout, mix
 
@@ -162,6 +163,9 @@ def _places(bound: Bound, input: int, rows: pa.Table, layout: Layout) -> list[np
         columns = hash_columns(bound)
         assert columns is not None
         return destinations(layout, input, words(columns, input, rows))
+    if layout.kind == "band":
+        to = band_places(layout, range_columns(bound, layout.term).spans(input, rows), input, _of_keys(rows))
+        return [np.flatnonzero(cell) for cell in to]
     return destinations(layout, input, _of_keys(rows))
 
 
