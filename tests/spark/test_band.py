@@ -1,0 +1,203 @@
+"""`layout="band"`: tuples go by ranges of a band's column, and the result is the reference's, whatever the values are.
+
+That no schedule, fault or change of layout shows is tests/spark/test_cells.py's to hold: its random layouts are by band, too. Here are
+values at the ends of their types and of ranges, and what the layout promises: few copies, and no cell with more than twice the mean.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from tests import strategies
+from tests.reference.judge import assert_same, on_reference
+from tests.spark.grid import Batch, Grid, at_places, drain
+from tests.strategies import Case
+
+import plait
+from plait.query.bind import bind
+from plait.spark import formats
+from plait.spark.cell import join as cell_join
+from plait.spark.cell import state as cell_state
+from plait.spark.pack.ranges import RangeColumns, _Cut, band_places, bands, range_columns
+from plait.spark.plan.layout import Layout, choose
+
+A, B = (plait.stream(name, unit="us") for name in "ab")
+HOWS = ("inner", "left", "right", "semi", "anti")
+
+#: Around 0, at the edges of ranges of +-2 (32 wide), where floats are 1 and 2 apart, at the ends.
+FLOATS = (
+    None, math.nan, math.inf, -math.inf, 0.0, -0.0, 5e-324, -5e-324, 1.5, -2.0, 32.0, math.nextafter(32.0, 0), 30.0, 34.0, -32.0,
+    -30.0, 1e15, 1e15 + 2, 2.0**53, 2.0**53 + 2, -(2.0**53), 1e17, 1e17 + 16, 1e300, -1e300, 1.7e308, -1.7e308,
+)  # fmt: skip
+SMALL = (None, math.nan, math.inf, -math.inf, 0.0, -0.0, 1e-45, 0.5, 4.0, 3.5, -4.0, 2.0**24, 2.0**24 + 2, 3.4e38, -3.4e38)
+INTS = (None, 0, -1, 1, 3, 48, 47, 51, -48, 2**53, 2**53 + 1, 2**62, 2**63 - 1, 2**63 - 3, -(2**63), -(2**63) + 3)
+SCHEMA = pa.schema([("ts", pa.int64()), ("f", pa.float64()), ("g", pa.float32()), ("i", pa.int64())])
+
+CONDITIONS = {
+    "floats": "abs(l.f - r.f) <= 2",
+    "of width 0": "l.f - r.f = 0",
+    "of width 0, moved": "abs(l.f - r.f - 2) <= 0",
+    "from one side": "l.f - r.f between 1 and 1e280",
+    "empty": "l.f - r.f >= 5 and l.f - r.f <= 3",
+    "narrower than floats are apart": "abs(l.f - r.f) <= 1e-300",
+    "float32": "abs(l.g - r.g) <= 0.5",
+    "float32 and float64": "abs(l.g - r.f) <= 0.25",
+    "integers": "abs(l.i - r.i) <= 3",
+    "integers, half open": "l.i - r.i > -3 and l.i - r.i < 3 and l.f is not null",
+    "integers and floats": "abs(l.i - r.f) <= 2",
+    "expressions": "abs(l.f * 2 - (r.f + r.g)) <= 3",
+}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def plain_kernels() -> Iterator[None]:
+    """As in test_cells.py: each condition is met once, and all would be compiled."""
+    with pytest.MonkeyPatch.context() as patch:
+        whole = cell_join.JoinWindow
+        patch.setattr(cell_join, "JoinWindow", lambda *args, **options: whole(*args, **options, plain=True))
+        yield
+        cell_state._CACHE.clear()
+
+
+def rows(chance: random.Random, count: int) -> list[tuple[Any, ...]]:
+    return [(k // 2, chance.choice(FLOATS), chance.choice(SMALL), chance.choice(INTS)) for k in range(count)]
+
+
+def case_of(query: Any, sides: list[list[tuple[Any, ...]]], schema: pa.Schema = SCHEMA) -> Case:
+    given = [
+        strategies.Given(s, schema, {0: own}, (0,) * len(own), None, [], strategies.table(schema, own))
+        for s, own in zip((A, B), sides, strict=True)
+    ]
+    return Case(query, tuple(given), None)
+
+
+def fed(grid: Grid, case: Case, begin: int, end: int) -> None:
+    """One batch that brings rows of these numbers of both streams."""
+    tasks = []
+    for each in case.given:
+        (plan,) = grid.packs[each.stream.name]
+        part = each.data.slice(begin, end - begin)
+        tasks.append((plan, at_places(part, pa.array(range(begin, begin + part.num_rows), pa.int64()))))
+    grid.run(Batch(tasks))
+
+
+def some_layout(case: Case, chance: random.Random) -> Layout:
+    """By any of the condition's bands, with places of their own choice for ranges that there are."""
+    bound = bind(case.query, case.schemas)
+    cells = chance.randint(2, 5)
+    made = choose(case.query, "band", 4, 4, cells=cells)
+    term = chance.randrange(len(bands(bound)))
+    spans = range_columns(bound, term).spans(1, case.given[1].data.append_column(formats.TS, case.given[1].data["ts"]))
+    there = sorted(set(spans.own.tolist()))
+    some = chance.sample(there, min(3, len(there)))
+    placed = tuple((number, tuple(chance.sample(range(cells), chance.randint(1, cells)))) for number in some)
+    return replace(made, term=term, placed=placed)
+
+
+@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("name", CONDITIONS)
+def test_values_at_the_ends_of_types_and_of_ranges(name: str, how: str) -> None:
+    """To a grid in the middle, and back to other ranges."""
+    chance = random.Random(f"{name} {how}")
+    case = case_of(
+        plait.join(A, B, on=CONDITIONS[name], within=(9, 5), how=how), [rows(chance, 90), rows(chance, 90)]
+    )
+    grid = Grid(case, some_layout(case, chance), chance)
+    for step, begin in enumerate(range(0, 90, 15)):
+        if step in (2, 4):
+            line = (1, 3) if how == "right" else (3, 1)
+            grid.relayout(line if step == 2 else some_layout(case, chance))
+        fed(grid, case, begin, begin + 15)
+    grid.run(drain())
+    expected = on_reference(case)
+    assert expected.num_rows > (0 if name != "empty" else -1)
+    assert_same(grid.table.drop_columns([formats.KEY]), expected)
+
+
+# --- ranges ---------------------------------------------------------------------------------------------------
+
+WIDTHS = ("0", "1e-300", "1e-9", "0.3", "7", "1e9", "1e200")
+
+
+def plan_of(width: str, kind: pa.DataType) -> RangeColumns:
+    schema = pa.schema([("ts", pa.int64()), ("x", kind)])
+    return range_columns(bind(plait.join(A, B, on=f"abs(l.x - r.x) <= {width}", within=1), dict.fromkeys("ab", schema)), 0)
+
+
+def of_any_bits(seed: int, count: int, kind: type[np.floating[Any]]) -> np.ndarray:
+    """Finite floats of every size, and small whole numbers."""
+    dice = np.random.default_rng(seed)
+    bits = dice.integers(0, 2**32, count, np.uint32) if kind is np.float32 else dice.integers(0, 2**64, count, np.uint64)
+    found = np.concatenate([bits.view(kind), dice.integers(-50, 50, count).astype(kind)])
+    return found[np.isfinite(found)]
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float32])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_range_s_number_never_falls_and_no_partner_lies_outside_of_what_is_reached(width: str, kind: Any) -> None:
+    """Partners at the very edge of the band, a few floats to either side of it, and as far as rounding lets them match."""
+    if kind is np.float32 and width in ("1e-300", "1e200"):
+        width = "1e-30" if width == "1e-300" else "1e29"
+    plan = plan_of(width, pa.float64() if kind is np.float64 else pa.float32())
+    values = of_any_bits(7, 3000, kind)
+    numbers = _Cut(plan.band).numbers(np.sort(np.clip(values.astype(np.float64), -1e300, 1e300)))
+    assert (np.diff(numbers) >= 0).all()
+    size = kind(width)
+    with np.errstate(all="ignore"):
+        near = [values]
+        for side in (-size, size):
+            edge = (values + side).astype(kind)
+            near += [edge, np.nextafter(edge, kind(-np.inf)), np.nextafter(edge, kind(np.inf))]
+        left, right = np.tile(values, len(near)), np.concatenate(near)
+        fits = np.abs(left - right) <= size
+    assert fits.sum() > len(values)
+    ts = pa.array(np.zeros(len(left), np.int64))
+    owned, other = (plan.spans(side, pa.table({formats.TS: ts, "x": v})) for side, v in ((0, left), (1, right)))
+    assert (owned.usable & other.usable)[fits].all()
+    assert ((other.first <= owned.own) & (owned.own <= other.last))[fits].all()
+    # And the other way round, for joins whose right tuples are owned.
+    assert ((owned.first <= other.own) & (other.own <= owned.last))[fits].all()
+
+
+@pytest.mark.parametrize("spread", [1e4, 1e6, 1e9])
+def test_uniform_values_have_few_copies_and_even_cells(spread: float) -> None:
+    plan, n, cells = plan_of("10", pa.float64()), 50_000, 8
+    made = choose(plait.join(A, B, on="abs(l.x - r.x) <= 10", within=1), "band", 8, 8)
+    got = []
+    for side in (0, 1):
+        x = np.random.default_rng(side).random(n) * spread
+        table = pa.table({formats.TS: pa.array(np.arange(n)), "x": x})
+        got.append(band_places(made, plan.spans(side, table), side, np.arange(n, dtype=np.uint64)).sum(1))
+    assert got[0].sum() == n
+    assert n < got[1].sum() < 1.2 * n
+    held = got[0] + got[1]
+    assert held.max() < 2 * held.mean()
+    assert len(held) == cells
+
+
+# --- what is refused ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        (plait.asof(A, B), "layout='band' with an as-of join. Its partner is the last one in time"),
+        (plait.join(A, B, on="abs(l.f - r.f) <= 1", last=5), "layout='band' with a count window"),
+        (plait.join(A, B, on="abs(l.f - r.f) <= 1", tumbling_count=5), "layout='band' with a count window"),
+        (plait.join(A, B, on="abs(l.f - r.f) <= 1", within=5, how="full"), "layout='band' with how='full'"),
+        (plait.join(A, B, on="l.f <= r.f", within=5), "layout='band', and the condition has no band"),
+        (plait.join(A, B, on=lambda l, r: True if l.f > r.f else False, within=5), "the condition has no band"),  # noqa: SIM210
+        (plait.aggregate(A, size="5us", compute={"n": plait.count()}), "layout='band' for what is no join"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(query: Any, words: str) -> None:
+    schemas = {name: SCHEMA for name in query.streams()}
+    with pytest.raises(plait.QueryError, match=words):
+        range_columns(bind(query, schemas), choose(query, "band", 4, 4).term)
