@@ -25,7 +25,7 @@ from plait.query.bind import bind
 from plait.spark import formats
 from plait.spark.cell import join as cell_join
 from plait.spark.cell import state as cell_state
-from plait.spark.pack.ranges import RangeColumns, _Cut, band_places, bands, range_columns
+from plait.spark.pack.ranges import RangeColumns, Spans, _Cut, band_places, bands, range_columns
 from plait.spark.plan.layout import Layout, choose
 
 A, B = (plait.stream(name, unit="us") for name in "ab")
@@ -147,8 +147,10 @@ def test_a_range_s_number_never_falls_and_no_partner_lies_outside_of_what_is_rea
         width = "1e-30" if width == "1e-300" else "1e29"
     plan = plan_of(width, pa.float64() if kind is np.float64 else pa.float32())
     values = of_any_bits(7, 3000, kind)
-    numbers = _Cut(plan.band).numbers(np.sort(np.clip(values.astype(np.float64), -1e300, 1e300)))
-    assert (np.diff(numbers) >= 0).all()
+    cut = _Cut(plan.band)
+    about = cut.edge * (1 + np.arange(-400, 400) * 2.0**-20)  # where ranges begin to grow
+    every = np.concatenate([values.astype(np.float64), about, -about, [cut.edge, -cut.edge]])
+    assert (np.diff(cut.numbers(np.sort(np.clip(every, -1e300, 1e300)))) >= 0).all()
     size = kind(width)
     with np.errstate(all="ignore"):
         near = [values]
@@ -180,6 +182,13 @@ def test_uniform_values_have_few_copies_and_even_cells(spread: float) -> None:
     held = got[0] + got[1]
     assert held.max() < 2 * held.mean()
     assert len(held) == cells
+
+
+def test_what_reaches_very_many_ranges_goes_to_all_cells() -> None:
+    made = replace(choose(plait.join(A, B, within=1), "band", 4, 4), placed=((7, (1,)),))
+    numbers = np.array([0, 0])
+    spans = Spans(numbers, numbers, np.array([2**40, 0]), np.array([True, True]))
+    assert band_places(made, spans, 1, np.zeros(2, np.uint64)).sum(0).tolist() == [4, 1]
 
 
 # --- what is refused ------------------------------------------------------------------------------------------
