@@ -1,13 +1,16 @@
 """`layout="band"`: tuples go by ranges of a band's column, and the result is the reference's, whatever the values are.
 
-That no schedule, fault or change of layout shows is tests/spark/test_cells.py's to hold: its random layouts are by band, too. Here are
-values at the ends of their types and of ranges, and what the layout promises: few copies, and no cell with more than twice the mean.
+That no schedule, fault or change of layout shows is tests/spark/test_cells.py's to hold: its random layouts are by band, too.
+Here are values at the ends of their types and of ranges, and what the layout promises: few copies, and no cell with more than
+twice the mean.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import random
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -25,8 +28,10 @@ from plait.query.bind import bind
 from plait.spark import formats
 from plait.spark.cell import join as cell_join
 from plait.spark.cell import state as cell_state
+from plait.spark.formats import MANIFEST
+from plait.spark.keep.observed import placed, suited
 from plait.spark.pack.ranges import RangeColumns, Spans, _Cut, band_places, bands, range_columns
-from plait.spark.plan.layout import Layout, choose
+from plait.spark.plan.layout import Layout, choose, mix
 
 A, B = (plait.stream(name, unit="us") for name in "ab")
 HOWS = ("inner", "left", "right", "semi", "anti")
@@ -36,7 +41,23 @@ FLOATS = (
     None, math.nan, math.inf, -math.inf, 0.0, -0.0, 5e-324, -5e-324, 1.5, -2.0, 32.0, math.nextafter(32.0, 0), 30.0, 34.0, -32.0,
     -30.0, 1e15, 1e15 + 2, 2.0**53, 2.0**53 + 2, -(2.0**53), 1e17, 1e17 + 16, 1e300, -1e300, 1.7e308, -1.7e308,
 )  # fmt: skip
-SMALL = (None, math.nan, math.inf, -math.inf, 0.0, -0.0, 1e-45, 0.5, 4.0, 3.5, -4.0, 2.0**24, 2.0**24 + 2, 3.4e38, -3.4e38)
+SMALL = (
+    None,
+    math.nan,
+    math.inf,
+    -math.inf,
+    0.0,
+    -0.0,
+    1e-45,
+    0.5,
+    4.0,
+    3.5,
+    -4.0,
+    2.0**24,
+    2.0**24 + 2,
+    3.4e38,
+    -3.4e38,
+)
 INTS = (None, 0, -1, 1, 3, 48, 47, 51, -48, 2**53, 2**53 + 1, 2**62, 2**63 - 1, 2**63 - 3, -(2**63), -(2**63) + 3)
 SCHEMA = pa.schema([("ts", pa.int64()), ("f", pa.float64()), ("g", pa.float32()), ("i", pa.int64())])
 
@@ -94,11 +115,13 @@ def some_layout(case: Case, chance: random.Random) -> Layout:
     cells = chance.randint(2, 5)
     made = choose(case.query, "band", 4, 4, cells=cells)
     term = chance.randrange(len(bands(bound)))
-    spans = range_columns(bound, term).spans(1, case.given[1].data.append_column(formats.TS, case.given[1].data["ts"]))
+    spans = range_columns(bound, term, 8).spans(
+        1, case.given[1].data.append_column(formats.TS, case.given[1].data["ts"])
+    )
     there = sorted(set(spans.own.tolist()))
     some = chance.sample(there, min(3, len(there)))
     placed = tuple((number, tuple(chance.sample(range(cells), chance.randint(1, cells)))) for number in some)
-    return replace(made, term=term, placed=placed)
+    return replace(made, term=term, wide=chance.choice((8, 3, 1)), placed=placed)
 
 
 @pytest.mark.parametrize("how", HOWS)
@@ -106,9 +129,7 @@ def some_layout(case: Case, chance: random.Random) -> Layout:
 def test_values_at_the_ends_of_types_and_of_ranges(name: str, how: str) -> None:
     """To a grid in the middle, and back to other ranges."""
     chance = random.Random(f"{name} {how}")
-    case = case_of(
-        plait.join(A, B, on=CONDITIONS[name], within=(9, 5), how=how), [rows(chance, 90), rows(chance, 90)]
-    )
+    case = case_of(plait.join(A, B, on=CONDITIONS[name], within=(9, 5), how=how), [rows(chance, 90), rows(chance, 90)])
     grid = Grid(case, some_layout(case, chance), chance)
     for step, begin in enumerate(range(0, 90, 15)):
         if step in (2, 4):
@@ -126,28 +147,34 @@ def test_values_at_the_ends_of_types_and_of_ranges(name: str, how: str) -> None:
 WIDTHS = ("0", "1e-300", "1e-9", "0.3", "7", "1e9", "1e200")
 
 
-def plan_of(width: str, kind: pa.DataType) -> RangeColumns:
+def plan_of(width: str, kind: pa.DataType, wide: int = 8) -> RangeColumns:
     schema = pa.schema([("ts", pa.int64()), ("x", kind)])
-    return range_columns(bind(plait.join(A, B, on=f"abs(l.x - r.x) <= {width}", within=1), dict.fromkeys("ab", schema)), 0)
+    return range_columns(
+        bind(plait.join(A, B, on=f"abs(l.x - r.x) <= {width}", within=1), dict.fromkeys("ab", schema)), 0, wide
+    )
 
 
 def of_any_bits(seed: int, count: int, kind: type[np.floating[Any]]) -> np.ndarray:
     """Finite floats of every size, and small whole numbers."""
     dice = np.random.default_rng(seed)
-    bits = dice.integers(0, 2**32, count, np.uint32) if kind is np.float32 else dice.integers(0, 2**64, count, np.uint64)
+    bits = (
+        dice.integers(0, 2**32, count, np.uint32) if kind is np.float32 else dice.integers(0, 2**64, count, np.uint64)
+    )
     found = np.concatenate([bits.view(kind), dice.integers(-50, 50, count).astype(kind)])
     return found[np.isfinite(found)]
 
 
 @pytest.mark.parametrize("kind", [np.float64, np.float32])
-@pytest.mark.parametrize("width", WIDTHS)
-def test_a_range_s_number_never_falls_and_no_partner_lies_outside_of_what_is_reached(width: str, kind: Any) -> None:
+@pytest.mark.parametrize(("width", "wide"), [*((w, 8) for w in WIDTHS), ("0", 1), ("0.3", 1)])
+def test_a_range_s_number_never_falls_and_no_partner_lies_outside_of_what_is_reached(
+    width: str, wide: int, kind: Any
+) -> None:
     """Partners at the very edge of the band, a few floats to either side of it, and as far as rounding lets them match."""
     if kind is np.float32 and width in ("1e-300", "1e200"):
         width = "1e-30" if width == "1e-300" else "1e29"
-    plan = plan_of(width, pa.float64() if kind is np.float64 else pa.float32())
+    plan = plan_of(width, pa.float64() if kind is np.float64 else pa.float32(), wide)
     values = of_any_bits(7, 3000, kind)
-    cut = _Cut(plan.band)
+    cut = _Cut(plan.band, plan.wide)
     about = cut.edge * (1 + np.arange(-400, 400) * 2.0**-20)  # where ranges begin to grow
     every = np.concatenate([values.astype(np.float64), about, -about, [cut.edge, -cut.edge]])
     assert (np.diff(cut.numbers(np.sort(np.clip(every, -1e300, 1e300)))) >= 0).all()
@@ -191,6 +218,103 @@ def test_what_reaches_very_many_ranges_goes_to_all_cells() -> None:
     assert band_places(made, spans, 1, np.zeros(2, np.uint64)).sum(0).tolist() == [4, 1]
 
 
+# --- what was seen ---------------------------------------------------------------------------------------------
+
+#: Coordinates of so many tuples, by a generator: what makes cells uneven.
+HOT = {
+    "uniform": lambda dice, n: dice.random(n) * 1e6,
+    "nine in ten at one point": lambda dice, n: np.where(dice.random(n) < 0.9, 7.0, dice.random(n) * 1e6),
+    "nine in ten in one range": lambda dice, n: np.where(
+        dice.random(n) < 0.9, dice.random(n) * 160, dice.random(n) * 1e6
+    ),
+    "all in one range": lambda dice, n: dice.random(n) * 100,
+    "three points": lambda dice, n: dice.choice([0.0, 1e4, -1e5], n, p=[0.5, 0.3, 0.2]),
+    "few ranges": lambda dice, n: dice.random(n) * 1000,
+    "a tail": lambda dice, n: np.minimum(dice.zipf(1.3, n), 10**9) * 100.0,
+    "a bell": lambda dice, n: dice.normal(0, 500, n),
+}
+
+
+@pytest.mark.parametrize("cells", [2, 3, 8, 16])
+@pytest.mark.parametrize("name", HOT)
+def test_no_cell_has_more_than_twice_the_mean_once_that_was_seen(name: str, cells: int) -> None:
+    """Of tuples of the same kind that come later, too."""
+    plan, n = plan_of("10", pa.float64()), 20_000
+    made = choose(plait.join(A, B, on="abs(l.x - r.x) <= 10", within=1), "band", 4, 4, cells=cells)
+
+    def spans(seed: int) -> Spans:
+        return plan.spans(
+            seed % 2, pa.table({formats.TS: pa.array(np.arange(n)), "x": HOT[name](np.random.default_rng(seed), n)})
+        )
+
+    def held(layout: Layout, first: int) -> np.ndarray:
+        words = mix(np.arange(n))
+        return sum(band_places(layout, spans(first + side), side, words).sum(1) for side in (0, 1))
+
+    seen = replace(made, placed=placed(spans(0), spans(1), cells))
+    for first in (0, 2):
+        assert held(seen, first).max() <= 2 * held(seen, first).mean()
+        assert held(seen, first).max() <= held(made, first).max() * 1.02
+    assert held(seen, 2).sum() <= n * (1 + cells)
+    if name == "uniform" and cells < 16:
+        assert seen.placed == ()
+
+
+def seen_by(on: str, sides: list[list[tuple[Any, ...]]], only: str | None = None, how: str = "inner") -> Layout:
+    """What is found for four cells when these rows are in the window."""
+    case = case_of(plait.join(A, B, on=on, within=1000, how=how), sides)
+    grid = Grid(case, "auto", random.Random(1))
+    fed(grid, case, 0, 400)
+    cells = [{MANIFEST if n == "manifest" else n: d for n, d in cell.items()} for cell in grid.state]
+    return suited(grid.bound, cells, grid.layout, 4, only=only)
+
+
+def spread(hot: float, width: float, *, seed: int = 3) -> list[list[tuple[Any, ...]]]:
+    """400 rows of two streams; `hot` of them have one `i` and an `f` in one place."""
+    chance = random.Random(seed)
+
+    def row(k: int) -> tuple[Any, ...]:
+        near = chance.random() < hot
+        return (
+            k,
+            5.0 if near else chance.uniform(0, width),
+            chance.uniform(0, width),
+            5 if near else chance.randrange(1000),
+        )
+
+    return [[row(k) for k in range(400)] for _ in range(2)]
+
+
+@pytest.mark.parametrize(
+    ("on", "hot", "width", "found", "words"),
+    [
+        ("abs(l.f - r.f) <= 1", 0, 1e4, "4x1 (by band)", "of 800 tuples seen, .* by a.f and b.f, [0-9]+ in a grid$"),
+        ("abs(l.f - r.f) <= 1", 0.4, 1e4, "4x1 (by band, 1 hot range split)", "in a grid$"),
+        ("abs(l.f - r.f) <= 1", 0.95, 1e4, "2x2", "by band$"),
+        ("abs(l.f - r.f) <= 5000", 0, 1e4, "2x2", "by band$"),
+        ("l.i = r.i", 0, 1e4, "4x1 (by hash)", "in a grid"),
+        ("l.i = r.i", 0.9, 1e4, "2x2", "by hash"),
+        ("l.i = r.i and abs(l.f - r.f) <= 1", 0, 1e4, "4x1 (by hash)", "by band$"),
+        ("l.i <= r.i", 0, 1e4, "2x2", "of 800 tuples seen, the busiest cell has 4[0-9]+$"),
+        ("abs(l.f - r.f) <= 1 and abs(l.g - r.g) <= 2", 0.9, 1e4, "4x1 (by band)", "by a.g and b.g"),
+    ],
+)  # fmt: skip
+def test_auto_goes_by_what_was_seen(on: str, hot: float, width: float, found: str, words: str) -> None:
+    layout = seen_by(on, spread(hot, width))
+    assert layout.describe() == found
+    assert re.search(words, layout.why), layout.why
+    if layout.kind == "band":
+        assert Layout.again(json.loads(json.dumps(layout.told())), 4) == layout
+
+
+def test_by_band_stays_by_band_and_other_queries_as_they_are() -> None:
+    assert seen_by("abs(l.f - r.f) <= 5000", spread(0, 1e4), "band").kind == "band"
+    assert seen_by("abs(l.f - r.f) <= 1", spread(0, 1e4), how="right").describe() == "1x4 (by band)"
+    assert seen_by("abs(l.f - r.f) <= 1", spread(0, 1e4), how="full").describe() == "1x1"
+    nothing = seen_by("abs(l.f - r.f) <= 1", [[], []])
+    assert (nothing.describe(), nothing.placed) == ("2x2", ())
+
+
 # --- what is refused ------------------------------------------------------------------------------------------
 
 
@@ -207,6 +331,6 @@ def test_what_reaches_very_many_ranges_goes_to_all_cells() -> None:
     ],
 )  # fmt: skip
 def test_what_is_refused(query: Any, words: str) -> None:
-    schemas = {name: SCHEMA for name in query.streams()}
+    schemas = dict.fromkeys(query.streams(), SCHEMA)
     with pytest.raises(plait.QueryError, match=words):
-        range_columns(bind(query, schemas), choose(query, "band", 4, 4).term)
+        range_columns(bind(query, schemas), choose(query, "band", 4, 4).term, 8)

@@ -97,7 +97,9 @@ def by_band(case: Case, cells: int, chance: random.Random) -> Layout | None:
         return None
     some = chance.sample(range(-3, 4), chance.randrange(4))
     placed = tuple((number, tuple(chance.sample(range(cells), chance.randint(1, cells)))) for number in some)
-    return replace(made, term=chance.randrange(len(found)), placed=placed) if found else None
+    return (
+        replace(made, term=chance.randrange(len(found)), wide=chance.choice((8, 1)), placed=placed) if found else None
+    )
 
 
 def dropped(rows: list[Any]) -> list[str]:
@@ -263,7 +265,9 @@ def test_every_pair_meets_in_one_cell_and_every_cell_hears_of_every_task(case: C
         assert {len(cells) for cells in places[grid.layout.owned].values()} <= {1}
         assert all(places[1 - grid.layout.owned].values())
         return
-    if grid.layout.kind == "hash":  # each row in one cell: that equal ones meet there, `judge` sees in what comes of them
+    if (
+        grid.layout.kind == "hash"
+    ):  # each row in one cell: that equal ones meet there, `judge` sees in what comes of them
         assert {len(cells) for rows in places.values() for cells in rows.values()} <= {1}
         return
     for left in places[0].values():

@@ -16,6 +16,7 @@ change between two starts of one query. Held by tests/spark/test_chains.py and t
 from __future__ import annotations
 
 import functools
+import os
 import reprlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -40,7 +41,7 @@ from plait.spark.cell.results import unpack
 from plait.spark.cell.whole import SLAB, in_turn
 from plait.spark.formats import Card, Pins, Sources
 from plait.spark.keep import clock, control
-from plait.spark.keep.checkpoint import check_not_left
+from plait.spark.keep.checkpoint import check_not_left, read_card
 from plait.spark.plan import ages, frames, resume, settings
 from plait.spark.plan.fingerprint import beside, fingerprint, users_functions
 from plait.spark.plan.layout import Layout
@@ -132,7 +133,7 @@ class Plan:
         packs: Shared with other plans of the same call of `on_spark`, which differ in layout or in the control folder.
         control_dir: The folder of control events; None until a checkpoint says where it is.
         again: The same plan with another layout, control folder or number of cells. What the two share is made once.
-        wanted: The layout that was asked for, or one that was found (`Layout`), and `cells` the number of cells; None is one a core.
+        wanted: The layout that was asked for, or one that was found, and `cells` the number of cells; None is one a core.
     """
 
     spark: Any
@@ -338,18 +339,19 @@ class Plan:
         control.drain(self.control_dir)
 
 
-def explain(df: Any) -> str:
+def explain(df: Any, checkpoint: str | os.PathLike[str] | None = None) -> str:
     """The query, and how it is laid out on Spark.
 
     Args:
         df: What `query.on_spark(...)` returned, unchanged. Nothing runs for it.
+        checkpoint: Lay it out as this one has it, where `layout="auto"`. None: as a new one would.
 
     Returns:
-        Lines of text: those of `query.explain()`, then for each operator its cells, their layout and why it is this one. A
-        checkpoint that was begun with another layout has that one instead, where `layout="auto"`.
+        Lines of text: those of `query.explain()`, then for each operator its cells, their layout and why it is this one.
 
     Raises:
         QueryError: `df` is no result of `on_spark`.
+        RunError: Another query wrote the checkpoint, or it is none.
 
     Example:
         >>> import plait, plait.spark
@@ -363,6 +365,13 @@ def explain(df: Any) -> str:
     plan = getattr(df, "_plait", None)
     if not isinstance(plan, Plan):
         raise QueryError("explain takes the DataFrame that on_spark returned", do="Pass it unchanged")
+    if checkpoint is not None:
+        place = settings.place(plan.spark, checkpoint, "The checkpoint")
+        if (card := read_card(place)) is None:
+            raise RunError(
+                f"There is no checkpoint at {str(place)!r}", do="Name the folder that write_ordered was given"
+            )
+        plan = plan.pinned(place, card)
     return plan.explain()
 
 

@@ -3,20 +3,20 @@
 A band `low <= f(l) - g(r) <= high` has a coordinate of each tuple, f or g. Where a coordinate lies tells its range, and a range
 has a cell. An owned tuple goes to the cell of its range, a tuple of the other side to the cells of all ranges between the least
 and the largest coordinate that a partner may have. These two are widened by what rounding may have moved the difference
-(`chains.reached`), as an index in the cell widens them, and a range's number never falls as the coordinate rises. So a partner's
-range is always between them, and **a pair that matches meets in its owned tuple's cell**. Rows whose coordinate is NULL or NaN match
-nothing; they go to one cell, where they are counted, or come out alone.
+(`chains.reached`), as an index in the cell widens them, and a range's number never falls as the coordinate rises. So a
+partner's range is always between them, and **a pair that matches meets in its owned tuple's cell**. Rows whose coordinate is
+NULL or NaN match nothing; they go to one cell, where they are counted, or come out alone.
 
-Ranges are eight times as wide as a band, so that a tuple reaches more than one of them one time in eight. Far from 0 rounding
-widens more than the band itself does: there ranges are as wide as floats are far apart, some hundreds of times. That is also
-how a band of width 0 is cut.
+Ranges are eight times as wide as a band (`Layout.wide`), so a tuple reaches more than one of them one time in eight. Far from 0
+rounding widens more than the band itself does: there ranges are as wide as floats are far apart, some hundreds of times. That
+is also how a band of width 0 is cut.
 
 The cell of range `id` is `(id + mix(id // C)) % C`: C ranges in a row have all C cells, each row in another turn, so that neither
 near values nor every C-th fall together. Nothing has to be seen of the data for it. Ranges that were seen to be hot have cells of
 their own choice (`Layout.placed`, made by `keep.observed`).
 
-Where it runs: in the tasks that pack, in cells that send results on, and on the driver in `relayout`. It is a function of the tuple
-and the layout alone: a retried task sends the same tuples to the same cells. Held by tests/spark/test_band.py.
+Where it runs: in the tasks that pack, in cells that send results on, and on the driver in `relayout`. It is a function of the
+tuple and the layout alone: a retried task sends the same tuples to the same cells. Held by tests/spark/test_band.py.
 """
 
 from __future__ import annotations
@@ -39,8 +39,6 @@ from plait.query.join import Join
 from plait.spark.formats import times
 from plait.spark.plan.layout import Layout, mix
 
-#: How many bands wide a range is.
-_BANDS = 8
 #: How many times as wide as what rounding may move a difference.
 _SLOPS = 32
 
@@ -51,6 +49,7 @@ class RangeColumns:
 
     band: Band
     shape: Shape  # of the band alone
+    wide: int  # how many bands a range is
 
     def spans(self, input: int, table: pa.Table) -> Spans:
         """Of each row of an input its own range, and those in which a partner may lie."""
@@ -58,7 +57,7 @@ class RangeColumns:
         rows = encoder.rows(input, table, times(table))
         assert rows.coord is not None
         reach = ranges_of((self.band,), rows, input)
-        cut = _Cut(self.band)
+        cut = _Cut(self.band, self.wide)
         first = cut.numbers(reach[:, 0])
         return Spans(
             cut.numbers(rows.coord[:, 0]), first, np.maximum(first, cut.numbers(reach[:, 1])), rows.usable != 0
@@ -78,7 +77,7 @@ class Spans:
     usable: np.ndarray
 
 
-def range_columns(bound: Bound, term: int) -> RangeColumns:
+def range_columns(bound: Bound, term: int, wide: int) -> RangeColumns:
     """A band of a query's condition; refused if it has none."""
     found = bands(bound)
     if not found:
@@ -88,11 +87,14 @@ def range_columns(bound: Bound, term: int) -> RangeColumns:
             do="Use layout='auto' or a grid (m, n)",
         )
     node, band = bound.node, found[term]
-    assert isinstance(node, Join) and bound.predicate is not None
+    assert isinstance(node, Join)
+    assert bound.predicate is not None
     both = Binary("sub", band.left, band.right)
     reads = tuple(tuple(dict.fromkeys(c.name for c in columns(both) if c.side == side)) for side in (0, 1))
     predicate = replace(bound.predicate, expr=both, reads=reads)
-    return RangeColumns(band, Shape(predicate, tuple(i.schema for i in bound.inputs), Terms(((), ()), ()), ((), ())))
+    return RangeColumns(
+        band, Shape(predicate, tuple(i.schema for i in bound.inputs), Terms(((), ()), ()), ((), ())), wide
+    )
 
 
 def bands(bound: Bound) -> tuple[Band, ...]:
@@ -110,9 +112,9 @@ class _Cut:
     from `last`, that of the edge; below 0 they are mirrored. At the edge both kinds of ranges are about as wide.
     """
 
-    def __init__(self, band: Band) -> None:
+    def __init__(self, band: Band, wide: int) -> None:
         weight = band.weight + abs(band.low) + abs(band.high)
-        step = max(_BANDS * (band.high - band.low), _SLOPS * band.eps * weight / 2, 0.0)
+        step = max(wide * (band.high - band.low), wide * 2 * band.eps * weight, 0.0)
         self.step = step or 1.0
         self.edge = step / (_SLOPS * band.eps)
         self.last = int(np.floor(self.edge / self.step))

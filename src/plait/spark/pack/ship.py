@@ -137,7 +137,7 @@ def shipping(bound: Bound, input: int, layout: Layout, *, whole: bool) -> Shippi
 
         folds = not whole and parts(bound) is not None
         columns = columns if whole else tuple(needed_columns(bound))
-    by_range = range_columns(bound, layout.term) if layout.kind == "band" else None
+    by_range = range_columns(bound, layout.term, layout.wide) if layout.kind == "band" else None
     return Shipping(bound, layout, by_value, columns, folds, whole, by_range)
 
 

@@ -9,7 +9,7 @@ hash       cells in a line; tuples go by the values that must be equal, and none
 band       cells in a line; a band's column is cut into ranges. Tuples of one side are *owned*: each goes to its range's cell. One
            of the other side goes to the cells of all ranges that its band reaches, mostly one. So a pair meets in its owned
            tuple's cell, and in no other. A range that is hot has several cells: owned tuples are spread over these, and all
-           others that reach it go to each of them. (With rows and columns a pair might meet twice: at an edge between two ranges.)
+           others that reach it go to each of them. (In rows and columns a pair might meet twice, at an edge between ranges.)
 buckets    cells in a line; a tuple goes to those of the buckets that `route` names.
 see_all    every cell sees every tuple and stores one in C of them (ScaleJoin), so all have the same share of the work whatever
            the rates and values. Windows that count need it, since each tuple's rank counts; for others it can be chosen.
@@ -54,8 +54,8 @@ class Layout:
             otherwise. By ranges: one column if left tuples are owned, one row if right ones are.
         keys: Of each cell the number by which Spark groups rows.
         term: Of "band", which of the condition's bands (`terms.Terms.bands`).
-        placed: Of "band", ranges that have cells of their own choice, by number: where the hot ones are, and those that had to make
-            room.
+        wide: Of "band", how many bands wide a range is: the wider, the fewer tuples are copied; the narrower, the more ranges.
+        placed: Of "band", ranges that have cells of their own choice, by number: hot ones, and those that had to make room.
     """
 
     kind: str  # "grid", "hash", "band", "buckets" or "see_all"
@@ -64,6 +64,7 @@ class Layout:
     keys: tuple[int, ...]  # the cells' keys, row by row
     why: str = field(default="", compare=False)  # in words, for `explain`
     term: int = 0
+    wide: int = 8
     placed: tuple[tuple[int, tuple[int, ...]], ...] = ()
 
     @property
@@ -79,8 +80,8 @@ class Layout:
 
     @property
     def meaning(self) -> str:
-        """All that says where a tuple goes, as text: it is in fingerprints, so it never changes for a layout that there has been."""
-        return f"{self.describe()} {self.term} {self.placed}" if self.kind == "band" else self.describe()
+        """All that says where a tuple goes, as text. It is in fingerprints: of layouts that there are it never changes."""
+        return f"{self.describe()} {self.term} {self.wide} {self.placed}" if self.kind == "band" else self.describe()
 
     @property
     def owned(self) -> int:
@@ -91,14 +92,16 @@ class Layout:
         """What `again` makes it of, for a checkpoint's card."""
         placed = [[range, list(cells)] for range, cells in self.placed]
         return {"kind": self.kind, "rows": self.rows, "columns": self.columns, "why": self.why, "term": self.term,
-                "placed": placed}  # fmt: skip
+                "wide": self.wide, "placed": placed}  # fmt: skip
 
     @staticmethod
     def again(told: Mapping[str, Any], partitions: int) -> Layout:
         """A layout that a card tells, over so many state partitions."""
         placed = tuple((range, tuple(cells)) for range, cells in told["placed"])
         keys = cell_keys(told["rows"] * told["columns"], partitions)
-        return Layout(told["kind"], told["rows"], told["columns"], keys, told["why"], told["term"], placed)
+        return Layout(
+            told["kind"], told["rows"], told["columns"], keys, told["why"], told["term"], told["wide"], placed
+        )
 
     def stored(self, cell: int, hashes: np.ndarray) -> np.ndarray:
         """Which of all tuples a cell of `see_all` stores."""
@@ -146,8 +149,11 @@ def choose(query: Query, wanted: str | tuple[int, int] | Layout, partitions: int
 
 def _by_band(query: Join | Asof, partitions: int, cells: int, rates: tuple[float, float] | None, *, counts: bool,
              whole: tuple[int, ...]) -> Layout:  # fmt: skip
-    """Cells by ranges of a band's column. Owned are tuples of the side whose partners must all come to one cell; if neither has to,
-    of the side with more of them, since an owned one is not copied."""
+    """Cells by ranges of a band's column.
+
+    Owned are tuples of the side whose partners must all come to one cell; if neither has to, of the side with more of them,
+    since an owned one is not copied.
+    """
     why = None
     if isinstance(query, Asof):
         why = "its partner is the last one in time, wherever it lies, and no band says where that is", "an as-of join"
