@@ -135,6 +135,7 @@ class Grid:
         self.schema = pa.schema([*self.bound.schema, pa.field(formats.KEY, pa.binary())])
         self.results: list[pa.Table] = []
         self.late: dict[str, list[dict[str, Any]]] = {name: [] for name in self.feeds}
+        self.sent_bytes = 0  # of all bodies
         self.reports: list[CellReport] = []  # of the last batch
         self.latest: dict[tuple[int, int], CellReport] = {}  # of each cell of each operator
         self.stores: list[Store] = []
@@ -171,6 +172,7 @@ class Grid:
             own = batch.bodies(plan.layout, packs, events=bool(plan.streams))
             for cell, body in [row for number in plan.upstreams for row in out[number]]:
                 own[plan.layout.keys.index(cell)].append(body)
+            self.sent_bytes += sum(len(body) for bodies in own for body in bodies)
             # Spark calls no cell that got nothing.
             rows = [row for cell, bodies in enumerate(own) if bodies for row in self._attempts(plan, cell, bodies)]
             out[plan.number] = closed(rows, plan.bound, plan.onward)

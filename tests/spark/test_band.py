@@ -13,6 +13,7 @@ import random
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,10 +21,12 @@ import pyarrow as pa
 import pytest
 from tests import strategies
 from tests.reference.judge import assert_same, on_reference
+from tests.spark import feeds
 from tests.spark.grid import Batch, Grid, at_places, drain
 from tests.strategies import Case
 
 import plait
+import plait.spark
 from plait.query.bind import bind
 from plait.spark import formats
 from plait.spark.cell import join as cell_join
@@ -124,6 +127,7 @@ def some_layout(case: Case, chance: random.Random) -> Layout:
     return replace(made, term=term, wide=chance.choice((8, 3, 1)), placed=placed)
 
 
+@pytest.mark.crossed
 @pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize("name", CONDITIONS)
 def test_values_at_the_ends_of_types_and_of_ranges(name: str, how: str) -> None:
@@ -235,6 +239,7 @@ HOT = {
 }
 
 
+@pytest.mark.crossed
 @pytest.mark.parametrize("cells", [2, 3, 8, 16])
 @pytest.mark.parametrize("name", HOT)
 def test_no_cell_has_more_than_twice_the_mean_once_that_was_seen(name: str, cells: int) -> None:
@@ -334,3 +339,62 @@ def test_what_is_refused(query: Any, words: str) -> None:
     schemas = dict.fromkeys(query.streams(), SCHEMA)
     with pytest.raises(plait.QueryError, match=words):
         range_columns(bind(query, schemas), choose(query, "band", 4, 4).term, 8)
+
+
+# --- on Spark -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spark
+def test_a_query_goes_from_a_grid_to_ranges_and_back_and_the_bytes_are_the_same(spark: Any, tmp_path: Path) -> None:
+    """Late rows among them. `auto` says why it went by band, goes on so from the checkpoint, and what was asked for otherwise is
+    refused; then back to a grid."""
+    chance = random.Random(11)
+    a, b = (plait.stream(name, unit="us", disorder=3, late="drop") for name in "ab")
+    query = plait.join(a, b, on="abs(l.f - r.f) <= 50", within=(40, 25), how="left")
+    data = {
+        name: pa.table({
+            "ts": pa.array([k // 2 - 9 * (k % 40 == 39) for k in range(240)], pa.int64()),
+            "f": [chance.choice((None, math.inf, 5.0, 5.5, chance.uniform(-1e4, 1e4), 1e17)) for _ in range(240)],
+        })
+        for name in "ab"
+    }  # fmt: skip
+
+    def frame(layout: Any) -> Any:
+        given = {n: feeds.frame(spark, tmp_path / n, feeds.spark_schema(t), streaming=True) for n, t in data.items()}
+        return query.on_spark(given, layout=layout, cells=None if isinstance(layout, tuple) else 3)
+
+    def go(step: int, layout: Any, checkpoint: str, *, drain: bool = False) -> None:
+        for name, table in data.items():
+            feeds.write_files(tmp_path / name, table.slice(60 * step, 60), [30], first=2 * step)
+        plait.spark.write_ordered(
+            frame(layout), tmp_path / "out", checkpoint=tmp_path / checkpoint, drain=drain
+        ).awaitTermination()
+
+    go(0, (3, 1), "grid")
+    why = plait.spark.relayout(frame("auto"), tmp_path / "grid", tmp_path / "band")
+    assert re.match(r"3x1 \(by band.*tuples seen, the busiest cell has \d+ by a.f and b.f, \d+ in a grid", why)
+    go(1, "auto", "band")
+    go(2, "band", "band")
+    assert why in plait.spark.explain(frame("auto"), tmp_path / "band")
+    with pytest.raises(plait.RunError, match="differs in layout"):
+        go(2, (3, 1), "band")
+    plait.spark.relayout(frame((2, 1)), tmp_path / "band", tmp_path / "back")
+    go(3, (2, 1), "back", drain=True)
+    expected = query.reference(data)
+    assert expected.num_rows > 240
+    feeds.assert_identical(feeds.published(tmp_path / "out"), expected)
+
+
+@pytest.mark.spark
+def test_batch_by_ranges(spark: Any, tmp_path: Path) -> None:
+    chance = random.Random(2)
+    case = case_of(plait.join(A, B, on=CONDITIONS["integers"], within=(9, 5)), [rows(chance, 90), rows(chance, 90)])
+    frames = {}
+    for name, table in case.data.items():
+        feeds.write_files(tmp_path / name, table, [40])
+        frames[name] = spark.read.parquet(str(tmp_path / name))
+    df = case.query.on_spark(frames, layout="band", cells=3)
+    assert plait.spark.explain(df).endswith(
+        "3 cells, 3x1 (by band): tuples go by ranges of the band's column, and few are copied"
+    )
+    feeds.assert_identical(feeds.collected(df), on_reference(case))

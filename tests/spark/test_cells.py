@@ -21,6 +21,7 @@ from tests.strategies import Case
 
 import plait
 from plait import BehindError
+from plait.core import metrics
 from plait.query.bind import bind
 from plait.query.join import Join
 from plait.spark import formats
@@ -444,7 +445,10 @@ def test_a_hot_key_shows_in_the_balance_of_the_cells(shape: Any, copies: float, 
     run = stats_of(grid.latest.values())
     assert [cell.cell for cell in run.cells] == [0, 1, 2, 3]
     assert sum(cell.comparisons for cell in run.cells) == run.comparisons > 10_000
-    assert run.copies / run.tuples == copies
+    assert run.copies / run.tuples == run.copies_per_tuple == copies
+    assert run.shuffled_bytes == grid.sent_bytes
+    assert run.bytes_per_tuple == grid.sent_bytes / 800
+    assert f"{copies:.2f} copies and {grid.sent_bytes / 800:,.2f} bytes shuffled a tuple" in metrics.progress(run)
     assert {cell.copies for cell in run.cells} == {800} or shape != "see_all"
     if balanced:
         assert run.balance_cv_percent < 15
