@@ -39,9 +39,7 @@ from plait.query.dedup import Dedup
 from plait.query.join import HOWS, Asof, Join
 from plait.query.operator import Operator
 from plait.query.row_by_row import Union
-
-#: What `layout=` may be besides "auto" and (rows, columns).
-NAMES = ("linear", "square", "rectangular", "see_all", "hash", "band")
+from plait.query.run_options import LAYOUTS
 
 
 @dataclass(frozen=True)
@@ -220,7 +218,7 @@ def _in_a_line(
     """
     kind = "buckets" if isinstance(query, Operator) else "hash"
     if wanted not in ("auto", "hash"):
-        if isinstance(wanted, str) and wanted in NAMES:
+        if isinstance(wanted, str) and wanted in LAYOUTS:
             raise QueryError(
                 f"layout={wanted!r} for what is no join",
                 why="a grid is how two streams meet; here tuples go by key, or by bucket",
