@@ -21,7 +21,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import plait
-import plait.spark
 from plait.connectors import synthetic
 from plait.connectors.dump import write_folder
 from plait_bench import band
@@ -84,6 +83,7 @@ def _cells(run: Any) -> dict[str, Any]:
 
 def _seen(spark: Any, folders: dict[str, Path], place: Path) -> Any:
     """The layout by band that `relayout` finds for what the windows hold after a run without end of input."""
+    import plait.spark
     from plait.spark.keep.checkpoint import read_card
     from plait.spark.plan.layout import Layout
 

@@ -90,8 +90,8 @@ def range_columns(bound: Bound, term: int, wide: int) -> RangeColumns:
     assert isinstance(node, Join)
     assert bound.predicate is not None
     both = Binary("sub", band.left, band.right)
-    reads = tuple(tuple(dict.fromkeys(c.name for c in columns(both) if c.side == side)) for side in (0, 1))
-    predicate = replace(bound.predicate, expr=both, reads=reads)
+    left, right = (tuple(dict.fromkeys(c.name for c in columns(each))) for each in (band.left, band.right))
+    predicate = replace(bound.predicate, expr=both, reads=(left, right))
     return RangeColumns(
         band, Shape(predicate, tuple(i.schema for i in bound.inputs), Terms(((), ()), ()), ((), ())), wide
     )
