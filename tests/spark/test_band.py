@@ -300,7 +300,7 @@ def spread(hot: float, width: float, *, seed: int = 3) -> list[list[tuple[Any, .
         ("l.i = r.i", 0, 1e4, "4x1 (by hash)", "in a grid"),
         ("l.i = r.i", 0.9, 1e4, "2x2", "by hash"),
         ("l.i = r.i and abs(l.f - r.f) <= 1", 0, 1e4, "4x1 (by hash)", "by band$"),
-        ("l.i <= r.i", 0, 1e4, "2x2", "of 800 tuples seen, the busiest cell has 4[0-9]+$"),
+        ("l.i <= r.i", 0, 1e4, "2x2", "rates unknown"),
         ("abs(l.f - r.f) <= 1 and abs(l.g - r.g) <= 2", 0.9, 1e4, "4x1 (by band)", "by a.g and b.g"),
     ],
 )  # fmt: skip
@@ -316,7 +316,7 @@ def test_by_band_stays_by_band_and_other_queries_as_they_are() -> None:
     assert seen_by("abs(l.f - r.f) <= 5000", spread(0, 1e4), "band").kind == "band"
     assert seen_by("abs(l.f - r.f) <= 1", spread(0, 1e4), how="right").describe() == "1x4 (by band)"
     assert seen_by("abs(l.f - r.f) <= 1", spread(0, 1e4), how="full").describe() == "1x1"
-    nothing = seen_by("abs(l.f - r.f) <= 1", [[], []])
+    nothing = seen_by("abs(l.f - r.f) <= 1", [side[:30] for side in spread(0, 1e4)])
     assert (nothing.describe(), nothing.placed) == ("2x2", ())
 
 

@@ -36,6 +36,8 @@ _WORTH = 0.9
 #: A range is looked at by itself if it has more than this part of a cell's mean. Usual cells are kept if none has more than EVEN
 #: times the mean.
 _HEAVY, _EVEN = 1 / 8, 1.4
+#: So many tuples a cell have to be there, or they say too little.
+_LEAST = 16
 #: How often the distance to what the busiest cell must have is halved.
 _HALVINGS = 12
 _AS = {"grid": "in a grid", "hash": "by hash", "band": "by band", "see_all": "if all see all"}
@@ -48,19 +50,22 @@ def suited(
 ) -> Layout:
     """The layout for what a join's cells hold, of as many cells as `usual` has, which is the one where nothing has been seen.
 
-    `only`: "band" where that was asked for; None: whichever suits. What is no join, and a join without any tuple, has `usual`.
+    `only`: "band" where that was asked for; None: whichever suits. What is no join, and a join that holds hardly any tuple, has
+    `usual`.
     """
     node = bound.node
     if not isinstance(node, (Join, Asof)) or (isinstance(node, Join) and reach_of(node.window).counts):
         return usual
     rows = [rows_held(cells, input) for input in (0, 1)]
-    if rows == [None, None]:
-        return usual
     counts = tuple(0.0 if table is None else float(table.num_rows) for table in rows)
+    if sum(counts) < _LEAST * usual.cells:
+        return usual
     tried = [] if only == "band" else [usual]
     if only is None and usual.kind != "hash" and equal_columns(bound):
         tried.append(choose(node, "hash", partitions, usual.cells, cells=usual.cells))
     tried += _by_bands(bound, rows, usual.cells, partitions, (counts[0], counts[1]))
+    if tried == [usual]:
+        return usual
     held = [_held(bound, rows, layout) for layout in tried]
     best = min(range(len(tried)), key=lambda k: (held[k].max(), k))
     if only is None and held[best].max() > _WORTH * held[0].max():

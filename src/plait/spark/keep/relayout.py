@@ -111,7 +111,8 @@ def _found(plan: Any, exported: Mapping[int, list[dict[int, bytes]]]) -> Any:
     if plan.wanted not in ("auto", "band"):
         return plan.wanted
     cell, only = plan.cell, None if plan.wanted == "auto" else "band"
-    return suited(cell.bound, exported.get(0, []), cell.layout, plan.partitions, only=only)
+    found = suited(cell.bound, exported.get(0, []), cell.layout, plan.partitions, only=only)
+    return plan.wanted if found is cell.layout else found
 
 
 def _last_committed(old: Path) -> int:
