@@ -1,8 +1,9 @@
 """Of `plait bench spark-join`: sizes at which the join is the work, streaming and batch, and a band that most tuples share.
 
 `size2m` and `size10m`: so many tuples a stream at 2,500 a second, windows of 750,000; ten micro-batches.
-`hot`: 200,000 tuples a stream of which nine in ten lie in one hundredth of the values, beside the same without: a cell by value
-would have them all.
+`hot`: 200,000 tuples a stream of which nine in ten lie in one hundredth of the values, or in one range of the layout "band",
+beside the same without; by band and in a grid. Of the one range also by the layout that `relayout` finds for what the windows of
+a first run hold. Each row tells how often a tuple was sent, how many bytes that were, and what the busiest cell had.
 
 Batch contenders write their rows, in no order, by Spark's own tasks. Of 10 million a stream the streaming workaround is left
 out: it is the slowest with 2 million already.
@@ -24,7 +25,7 @@ from plait.connectors import synthetic
 from plait.connectors.dump import write_folder
 from plait_bench import band
 from plait_bench.spark_buckets import WIDE, duckdb_batch, spark_batch, spark_stream
-from plait_bench.spark_runs import in_order, race, rows_in, same_results, streams, timed, to_the_end
+from plait_bench.spark_runs import in_order, race, reported, rows_in, same_results, streams, timed, to_the_end
 
 BATCHES = 10
 
@@ -52,12 +53,47 @@ def sizes(spark: Any, place: Path, name: str, tuples: int) -> list[dict[str, Any
 
 def hot(spark: Any, place: Path, tuples: int) -> list[dict[str, Any]]:
     """A band that nine tuples in ten are near, beside one that none is nearer than another."""
-    contenders: dict[str, Callable[[Path], int]] = {}
-    for name, share in (("uniform", 0.0), ("hot", 0.9)):
-        folders = _near(place / name, tuples, share)
-        contenders[f"plait, {name}"] = partial(_stream, spark, folders)
+    contenders: dict[str, Callable[[Path], Any]] = {}
+    for name, share, width in (("uniform", 0.0, 0), ("hot", 0.9, 10_000), ("one range", 0.9, ONE_RANGE)):
+        folders = _near(place / name, tuples, share, width)
+        for layout in ("grid", "band"):
+            wanted = "rectangular" if layout == "grid" else layout
+            contenders[f"plait, {name}, {layout}"] = partial(_stream, spark, folders, layout=wanted)
+    seen = _seen(spark, folders, place / "seen")
+    contenders["plait, one range, band as seen"] = partial(_stream, spark, folders, layout=seen)
     times, found = race(contenders, place, files=BATCHES)
-    return timed("hot", 2 * tuples, times, found)
+    for name in ("uniform", "hot", "one range"):
+        same_results("hot", {who: run.results for who, run in found.items() if who.startswith(f"plait, {name},")})
+    rows = timed("hot", 2 * tuples, times, {who: run.results for who, run in found.items()})
+    return [row | _cells(found[row["contender"]]) for row in rows]
+
+
+#: How wide a range of the layout "band" is, for a band of +-10.
+ONE_RANGE = 160
+
+
+def _cells(run: Any) -> dict[str, Any]:
+    """What cells were sent, and the busiest of them."""
+    held = [cell.copies for cell in run.cells]
+    return {
+        "copies_per_tuple": round(run.copies_per_tuple, 3), "bytes_per_tuple": round(run.bytes_per_tuple, 1),
+        "busiest_vs_mean": round(max(held) * len(held) / sum(held), 2),
+    }  # fmt: skip
+
+
+def _seen(spark: Any, folders: dict[str, Path], place: Path) -> Any:
+    """The layout by band that `relayout` finds for what the windows hold after a run without end of input."""
+    import plait.spark
+    from plait.spark.keep.checkpoint import read_card
+    from plait.spark.plan.layout import Layout
+
+    df = _narrow().on_spark(streams(spark, folders), layout="band")
+    plait.spark.write_ordered(df, place / "out", checkpoint=place / "old").awaitTermination()
+    plait.spark.relayout(df, place / "old", place / "new")
+    card = read_card(place / "new")
+    assert card is not None
+    assert card.pins.layout is not None
+    return Layout.again(card.pins.layout, card.pins.partitions)
 
 
 def ratios(rows: list[dict[str, Any]]) -> dict[str, float]:
@@ -73,8 +109,14 @@ def ratios(rows: list[dict[str, Any]]) -> dict[str, float]:
         found[f"{case}_stream_vs_spark_batch_wide"] = stream / by_hand
         found[f"{case}_batch_vs_spark_batch_wide"] = batch / by_hand
         found[f"{case}_stream_vs_duckdb_batch"] = stream / rate[case, "duckdb batch wide buckets"]
-    if ("hot", "plait, hot") in rate:
-        found["hot_band_vs_uniform"] = rate["hot", "plait, hot"] / rate["hot", "plait, uniform"]
+    if ("hot", "plait, hot, band") in rate:
+        uniform, hot = rate["hot", "plait, uniform, band"], rate["hot", "plait, hot, band"]
+        found["hot_band_vs_uniform"] = rate["hot", "plait, one range, band as seen"] / uniform
+        found["hot_hundredth_vs_uniform"] = hot / uniform
+        found["uniform_band_vs_grid"] = uniform / rate["hot", "plait, uniform, grid"]
+        found["hot_band_vs_grid"] = (
+            rate["hot", "plait, one range, band as seen"] / rate["hot", "plait, one range, grid"]
+        )
     return found
 
 
@@ -85,8 +127,8 @@ def plait_batch(spark: Any, query: Any, folders: dict[str, Path], place: Path) -
     return rows_in(place / "out")
 
 
-def _stream(spark: Any, folders: dict[str, Path], place: Path) -> int:
-    return to_the_end(_narrow().on_spark(streams(spark, folders)), place)
+def _stream(spark: Any, folders: dict[str, Path], place: Path, *, layout: Any) -> Any:
+    return reported(_narrow().on_spark(streams(spark, folders), layout=layout), place)[-1].run
 
 
 def _narrow() -> Any:
@@ -94,12 +136,14 @@ def _narrow() -> Any:
     return plait.join(a, b, on="abs(l.x - r.x) <= 10 and abs(l.y - r.y) <= 10", within="60s")
 
 
-def _near(place: Path, tuples: int, share: float) -> dict[str, Path]:
-    """Two streams of 500 tuples a second; of so many of them `x` is in one hundredth of its range."""
+def _near(place: Path, tuples: int, share: float, width: int) -> dict[str, Path]:
+    """Two streams of 500 tuples a second; of so many of them `x` is below `width`, of a million."""
     folders = {}
     for seed, name in enumerate(("a", "b")):
         dice = np.random.default_rng(seed)
-        x = np.where(dice.random(tuples) < share, dice.integers(0, 10_000, tuples), dice.integers(0, 1_000_000, tuples))
+        x = np.where(
+            dice.random(tuples) < share, dice.integers(0, max(width, 1), tuples), dice.integers(0, 1_000_000, tuples)
+        )
         table = pa.table({
             "ts": pa.array(1_000_000 + np.arange(tuples) * 2_000).cast(pa.timestamp("us", "UTC")),
             "x": x.astype(np.float64), "y": dice.integers(0, 10_000, tuples).astype(np.float64),

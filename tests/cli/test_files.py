@@ -140,6 +140,12 @@ BAD = {
     "an unknown kind": ({"query": QUERY.replace('"join"', '"zip"')}, ["query.kind", "'zip'", "join, asof, aggregate"]),
     "bad SQL": ({"query": QUERY.replace("<= 1", "<=")}, ["[query]", "not SQL"]),
     "a key that [spark] has not": ({"query": QUERY + '[spark]\nmasters = "local"\n'}, ["spark.masters", "'master'"]),
+    "a layout that is none": (
+        {"query": QUERY + '[spark]\nlayout = "round"\n'},
+        ["spark.layout", "'round'", "'band' or [m, n]"],
+    ),
+    "a grid of one number": ({"query": QUERY + "[spark]\nlayout = [2]\n"}, ["spark.layout", "is [2]"]),
+    "no cells": ({"query": QUERY + "[spark]\ncells = 0\n"}, ["spark.cells", "is 0", "at least 1"]),
     "a master that is no text": ({"query": QUERY + "[spark]\nmaster = 2\n"}, ["spark.master", "is 2", "as text"]),
     "an unknown engine": ({"query": QUERY.replace('"reference"', '"abacus"')}, ["run.engine", "'abacus'"]),
     "an engine that does not run it": (

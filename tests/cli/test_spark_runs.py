@@ -46,6 +46,8 @@ engine = "spark"
 [spark]
 master = "local[2]"
 checkpoint = "near-checkpoint"
+layout = "band"
+cells = 3
 """
 
 LINE = re.compile(

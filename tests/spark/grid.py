@@ -115,7 +115,7 @@ class Grid:
 
     number = 0
 
-    def __init__(self, case: Case, layout: str | tuple[int, int], chance: random.Random, *, faults: bool = False,
+    def __init__(self, case: Case, layout: str | tuple[int, int] | Layout, chance: random.Random, *, faults: bool = False,
                  workers: int = 1, max_pending: int | None = None, shared: Path | None = None) -> None:  # fmt: skip
         Grid.number += 1
         self.shared = None if shared is None else shared / str(Grid.number)  # the workers' recent chunks
@@ -135,11 +135,12 @@ class Grid:
         self.schema = pa.schema([*self.bound.schema, pa.field(formats.KEY, pa.binary())])
         self.results: list[pa.Table] = []
         self.late: dict[str, list[dict[str, Any]]] = {name: [] for name in self.feeds}
+        self.sent_bytes = 0  # of all bodies
         self.reports: list[CellReport] = []  # of the last batch
         self.latest: dict[tuple[int, int], CellReport] = {}  # of each cell of each operator
         self.stores: list[Store] = []
 
-    def _lay_out(self, layout: str | tuple[int, int]) -> None:
+    def _lay_out(self, layout: str | tuple[int, int] | Layout) -> None:
         query = self.case.query
         cells = layouts(self.bound, layout, 4, 4)
         self.layout = cells[0]
@@ -147,7 +148,7 @@ class Grid:
         common = CellPlan(self.bound, (), self.layout, mark, max_pending=self.max_pending)
         self.stages = stages(self.bound, cells, self.feeds, common)
 
-    def relayout(self, layout: str | tuple[int, int]) -> None:
+    def relayout(self, layout: str | tuple[int, int] | Layout) -> None:
         """Stop, and go on with other cells, in other processes."""
         # What closings have given out at the end of input is in no cell's state.
         self.latest = {at: report for at, report in self.latest.items() if report.cell < 0}
@@ -171,6 +172,7 @@ class Grid:
             own = batch.bodies(plan.layout, packs, events=bool(plan.streams))
             for cell, body in [row for number in plan.upstreams for row in out[number]]:
                 own[plan.layout.keys.index(cell)].append(body)
+            self.sent_bytes += sum(len(body) for bodies in own for body in bodies)
             # Spark calls no cell that got nothing.
             rows = [row for cell, bodies in enumerate(own) if bodies for row in self._attempts(plan, cell, bodies)]
             out[plan.number] = closed(rows, plan.bound, plan.onward)

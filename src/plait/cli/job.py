@@ -27,6 +27,8 @@ class Job:
         max_pending: How many tuples may wait for the frontier.
         master: Where Spark runs.
         checkpoint: The folder in which a run on Spark keeps what it needs to be taken up again.
+        layout: How its join is laid out on Spark.
+        cells: How many cells it has there; None: one a core.
     """
 
     title: str
@@ -39,6 +41,8 @@ class Job:
     max_pending: int | None = None
     master: str | None = None  # Spark's
     checkpoint: str | None = None  # a folder in which a run on Spark keeps what it needs to be taken up again
+    layout: str | tuple[int, int] = "auto"
+    cells: int | None = None
 
     def check(self) -> Job:
         """The job, refused if a stream has no data."""

@@ -41,8 +41,9 @@ from plait.query.dedup import dedup
 from plait.query.functions import Function
 from plait.query.join import asof, join
 from plait.query.row_by_row import union
+from plait.query.run_options import LAYOUTS
 from plait.query.stream import Stream, stream
-from plait.schema import listed
+from plait.schema import is_count, listed
 
 _STREAM = ("time", "unit", "source", "sources", "seq", "disorder", "late", "behind", "idle_after", "schema")
 _PLACE = ("path", "format")
@@ -56,7 +57,7 @@ _QUERIES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 _RUN = ("engine", "order", "max_pending")
 _OUTPUT = ("path", "late")
-_SPARK = ("master", "checkpoint")
+_SPARK = ("master", "checkpoint", "layout", "cells")
 
 
 def load(file: Path) -> Job:
@@ -156,7 +157,7 @@ class _Reader:
         self._keys(run, _RUN, "run.")
         self._keys(spark, _SPARK, "spark.")
         for key, value in spark.items():
-            if not isinstance(value, str) or not value:
+            if key in ("master", "checkpoint") and (not isinstance(value, str) or not value):
                 raise self._error(f"spark.{key}", f"is {value!r}", "Write it as text")
         for key, allowed in (("engine", tuple(EXECUTORS)), ("order", ORDERS)):
             if key in run and run[key] not in allowed:
@@ -173,7 +174,25 @@ class _Reader:
             max_pending=run.get("max_pending"),
             master=spark.get("master"),
             checkpoint=self._path(spark.get("checkpoint"), "spark.checkpoint"),
+            layout=self._layout(spark),
+            cells=self._cells(spark),
         )
+
+    def _layout(self, spark: Mapping[str, Any]) -> str | tuple[int, int]:
+        """The cells of a join on Spark: a name, or rows and columns."""
+        found = spark.get("layout", "auto")
+        if isinstance(found, list) and len(found) == 2 and all(is_count(each) for each in found):
+            return found[0], found[1]
+        if found not in ("auto", *LAYOUTS):
+            raise self._error("spark.layout", f"is {found!r}", f"Use 'auto', {', '.join(map(repr, LAYOUTS))} or [m, n]")
+        return str(found)
+
+    def _cells(self, spark: Mapping[str, Any]) -> int | None:
+        """How many cells an operator has on Spark; None where the file does not say it."""
+        found = spark.get("cells")
+        if found is not None and not is_count(found):
+            raise self._error("spark.cells", f"is {found!r}", "Write a whole number, at least 1")
+        return found
 
     def _last(self, feeds: Mapping[str, Feed | Callable[[], Feed]]) -> Query:
         """The last step: the table `[query]`, or what is built of the streams and queries of the file."""

@@ -64,6 +64,7 @@ SECONDS: Final = Unit("s", "{:,.1f} s".format)
 PER_SECOND: Final = Unit("a second", "{:,.0f} a second".format)
 BYTES: Final = Unit("bytes", lambda n: f"{n / 1e6:,.1f} MB")
 PERCENT: Final = Unit("percent", "{:.1f}%".format)
+EACH: Final = Unit("a tuple", "{:,.2f}".format)
 SHARE: Final = Unit("share of 1", "{:.2f}".format)
 NAME: Final = Unit("name", str)
 RECORDS: Final = Unit("records", str)
@@ -155,6 +156,10 @@ class Counts:
     calls: int = metric(CALLS, "calls of users' operators with a tuple: one for each bucket that it goes to", default=0)
     copies: int = metric(
         TUPLES, "tuples, or partial panes, that have come to cells: one that goes to several cells is counted in each",
+        filled=(SPARK,), default=0,
+    )  # fmt: skip
+    shuffled_bytes: int = metric(
+        BYTES, "bytes of packed rows that have come to cells, through Spark's shuffle, with what these tell of sources",
         filled=(SPARK,), default=0,
     )  # fmt: skip
 

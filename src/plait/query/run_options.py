@@ -12,6 +12,9 @@ from typing import Any, Literal, TypedDict
 
 import pyarrow as pa
 
+#: What `layout=` may be on Spark besides "auto" and (rows, columns).
+LAYOUTS = ("linear", "square", "rectangular", "see_all", "hash", "band")
+
 
 class ThreadsOptions(TypedDict, total=False):
     """The options of `Query.on_threads`. Apart from `order`, `punctuate`, `marks` and `keys` they never change the results.
@@ -127,8 +130,9 @@ class SparkOptions(TypedDict, total=False):
     Args:
         layout: The cells of a join. DP-Join's grids: "auto" and "rectangular" (by `rates`; without these as square as the number
             of cells allows), "linear" (m x 1), "square", or (rows, columns). ScaleJoin's "see_all": every cell sees every tuple
-            and stores its part. "hash": by the values that must be equal, so that no tuple is copied. A checkpoint pins it;
-            `plait.spark.relayout` changes it. Default: 'auto'.
+            and stores its part. "hash": by the values that must be equal, so that no tuple is copied. "band": by ranges of a
+            band's column, so that few are. A checkpoint pins it; `plait.spark.relayout` changes it, with "auto" to what suits
+            the tuples that its windows hold. Default: 'auto'.
         cells: How many cells there are, where `layout` does not say it. None: one a core, and no more than there are state
             partitions. Default: None.
         rates: Tuples a second of the left and the right stream, for the layout. None: they are taken as equal. Default: None.
@@ -157,7 +161,7 @@ class SparkOptions(TypedDict, total=False):
         ['{"ts": 3, "id": 3}']
     """
 
-    layout: Literal["auto", "linear", "square", "rectangular", "see_all", "hash"] | tuple[int, int] | str
+    layout: Literal["auto", "linear", "square", "rectangular", "see_all", "hash", "band"] | tuple[int, int] | str
     cells: int | None
     rates: tuple[float, float] | None
     index: Literal["auto", "scan", "hash", "grid", "sorted"]

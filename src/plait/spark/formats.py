@@ -689,6 +689,7 @@ class Pins:
     shape: str  # the fingerprint but for users' functions
     functions: str  # of users' operators, which the fingerprint leaves out
     loose: tuple[str, ...] = ()  # what users' functions depend on and nobody can compare
+    layout: dict[str, Any] | None = None  # in full, where rows and columns don't say it: `Layout.told`
 
 
 @dataclass(frozen=True)
@@ -705,7 +706,10 @@ class Card:
     left: str | None = None  # where its state went: see `relayout`
 
     def text(self) -> str:
-        return _text(vars(self) | {"pins": vars(self.pins)})
+        pins = dict(vars(self.pins))
+        if self.pins.layout is None:  # an older plait has no such field, and reads a card that has none
+            del pins["layout"]
+        return _text(vars(self) | {"pins": pins})
 
     @staticmethod
     def read(text: str, checkpoint: str) -> Card:

@@ -16,6 +16,7 @@ change between two starts of one query. Held by tests/spark/test_chains.py and t
 from __future__ import annotations
 
 import functools
+import os
 import reprlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -40,9 +41,10 @@ from plait.spark.cell.results import unpack
 from plait.spark.cell.whole import SLAB, in_turn
 from plait.spark.formats import Card, Pins, Sources
 from plait.spark.keep import clock, control
-from plait.spark.keep.checkpoint import check_not_left
+from plait.spark.keep.checkpoint import check_not_left, read_card
 from plait.spark.plan import ages, frames, resume, settings
 from plait.spark.plan.fingerprint import beside, fingerprint, users_functions
+from plait.spark.plan.layout import Layout
 from plait.spark.plan.stages import Stage, layouts, lowered, operators, stages
 from plait.spark.publish import aside
 
@@ -90,7 +92,7 @@ def plan(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int, int]
     packs: dict[Any, Any] = {}
     pins = beside(bound)
 
-    def laid_out(layout: str | tuple[int, int], control_dir: str | None, cells: int | None = cells) -> Plan:
+    def laid_out(layout: str | tuple[int, int] | Layout, control_dir: str | None, cells: int | None = cells) -> Plan:
         partitions = int(spark.conf.get("spark.sql.shuffle.partitions"))
         grids = layouts(bound, layout, partitions, spark.sparkContext.defaultParallelism, cells=cells, rates=rates)
         common = CellPlan(
@@ -131,7 +133,7 @@ class Plan:
         packs: Shared with other plans of the same call of `on_spark`, which differ in layout or in the control folder.
         control_dir: The folder of control events; None until a checkpoint says where it is.
         again: The same plan with another layout, control folder or number of cells. What the two share is made once.
-        wanted: The layout that was asked for, and `cells` the number of cells; None is one a core.
+        wanted: The layout that was asked for, or one that was found, and `cells` the number of cells; None is one a core.
     """
 
     spark: Any
@@ -143,7 +145,7 @@ class Plan:
     packs: dict[Any, Any]  # streams' rows, packed: made once for all plans with the same cells
     control_dir: str | None
     again: Callable[..., Plan]
-    wanted: str | tuple[int, int]
+    wanted: str | tuple[int, int] | Layout
     cells: int | None = None
     query: Query | None = None  # as it was asked for, in words of its own
 
@@ -255,7 +257,10 @@ class Plan:
             check_not_left(checkpoint, card)
         control_dir = self.control_dir or str(checkpoint / "control")
         wanted, cells = self.wanted, self.cells
-        if card is not None and wanted == "auto":
+        found = None if card is None else self._pinned_layout(card.pins)
+        if card is not None and found is not None and wanted in ("auto", found.kind):
+            wanted = found
+        elif card is not None and wanted == "auto":
             wanted = (card.pins.rows, card.pins.columns)
         elif card is not None and isinstance(wanted, str):
             cells = cells or card.pins.rows * card.pins.columns  # however many cores there are by now
@@ -263,6 +268,15 @@ class Plan:
         if card is not None:
             resume.check_pins(card.pins, plan.pins(), str(checkpoint), changed=plan.cell.changed)
         return plan
+
+    @property
+    def _in_full(self) -> bool:
+        """Whether rows and columns don't say what the layout is: it goes by ranges, or was chosen by what was seen."""
+        return self.cell.layout.kind == "band" or isinstance(self.wanted, Layout)
+
+    def _pinned_layout(self, pins: Pins) -> Layout | None:
+        """The layout of a checkpoint that tells it in full."""
+        return None if pins.layout is None else Layout.again(pins.layout, self.partitions)
 
     def pins(self) -> Pins:
         """What a checkpoint pins.
@@ -272,7 +286,7 @@ class Plan:
         cell = self.cell
         return Pins(
             cell.fingerprint, cell.query, cell.layout.rows, cell.layout.columns, self.partitions, cell.shape,
-            cell.functions, cell.loose,
+            cell.functions, cell.loose, cell.layout.told() if self._in_full else None,
         )  # fmt: skip
 
     def check_wrote(self, pins: Pins, checkpoint: Path) -> None:
@@ -280,7 +294,9 @@ class Plan:
         rows, columns = pins.rows, pins.columns
         bound = self.cell.bound
         assert isinstance(bound.node, Query)
-        for wanted in ((rows, columns), "hash", "see_all"):
+        told = None if pins.layout is None else Layout.again(pins.layout, pins.partitions)
+        tried: list[Any] = [(rows, columns), "hash", "see_all"] if told is None else [told]
+        for wanted in tried:
             try:
                 grids = layouts(bound, wanted, pins.partitions, rows * columns, cells=rows * columns)
             except QueryError:
@@ -323,18 +339,19 @@ class Plan:
         control.drain(self.control_dir)
 
 
-def explain(df: Any) -> str:
+def explain(df: Any, checkpoint: str | os.PathLike[str] | None = None) -> str:
     """The query, and how it is laid out on Spark.
 
     Args:
         df: What `query.on_spark(...)` returned, unchanged. Nothing runs for it.
+        checkpoint: Lay it out as this one has it, where `layout="auto"`. None: as a new one would.
 
     Returns:
-        Lines of text: those of `query.explain()`, then for each operator its cells, their layout and why it is this one. A
-        checkpoint that was begun with another layout has that one instead, where `layout="auto"`.
+        Lines of text: those of `query.explain()`, then for each operator its cells, their layout and why it is this one.
 
     Raises:
         QueryError: `df` is no result of `on_spark`.
+        RunError: Another query wrote the checkpoint, or it is none.
 
     Example:
         >>> import plait, plait.spark
@@ -348,6 +365,13 @@ def explain(df: Any) -> str:
     plan = getattr(df, "_plait", None)
     if not isinstance(plan, Plan):
         raise QueryError("explain takes the DataFrame that on_spark returned", do="Pass it unchanged")
+    if checkpoint is not None:
+        place = settings.place(plan.spark, checkpoint, "The checkpoint")
+        if (card := read_card(place)) is None:
+            raise RunError(
+                f"There is no checkpoint at {str(place)!r}", do="Name the folder that write_ordered was given"
+            )
+        plan = plan.pinned(place, card)
     return plan.explain()
 
 

@@ -92,7 +92,7 @@ class Arrived:
     tables: dict[int, pa.Table]  # by input, in total order, without the late ones
     late: dict[str, pa.Table]  # by stream
     passed: list[tuple[int, bytes]]  # for the user, from the operators before this one
-    counts: Counts  # of copies; and of rows, late and behind, where this cell is the one that counts them
+    counts: Counts  # of copies and bytes; and of rows, late and behind, where this cell is the one that counts them
     least: int | None = None  # the least ts of all rows that came, to any cell
 
 
@@ -129,7 +129,7 @@ class Arriving:
         self.before: dict[str, dict[tuple[Any, str], int]] = {}
         self.parts: dict[int, list[pa.Table]] = {}
         self.late: dict[str, list[pa.Table]] = {}
-        self.came = self.copies = 0
+        self.came = self.copies = self.bytes = 0
 
     def hear(self, found: _Bodies) -> dict[str, list[Split]]:
         """Fold all splits into what is known, which may refuse them; gives them by stream."""
@@ -146,6 +146,7 @@ class Arriving:
     def take(self, found: _Bodies) -> int:
         """Judge and part the tuples, of streams whose splits have been heard; and results of operators before. How many came."""
         rows = 0
+        self.bytes += found.bytes
         for head, rest in found.rows:
             if (table := formats.rows(rest)) is not None:
                 rows += table.num_rows
@@ -164,6 +165,10 @@ class Arriving:
         if not head.panes:  # which hold no tuple to leave out: `fold` has judged them
             stream = self.known.streams[head.stream]
             table, dropped = _parted(stream, self.before[head.stream], head.splits, table, self.known.frontier)
+        if self.layout.kind == "band" and formats.OWN in table.column_names:
+            table = table.drop_columns(
+                [formats.OWN]
+            )  # nothing that a tuple has: `relayout` may take it to another layout
         self.parts.setdefault(head.input, []).append(table)
         if dropped is not None and formats.OWN in dropped.column_names:
             dropped = dropped.filter(dropped.column(formats.OWN))
@@ -183,9 +188,9 @@ class Arriving:
         return {name: _aside(self.late[name]) for name in sorted(self.late)}
 
     def counted(self) -> Counts:
-        """Of copies; and of rows, late and behind, where this cell is the one that counts them."""
+        """Of copies and bytes; and of rows, late and behind, where this cell is the one that counts them."""
         counts = _counted(self.came, self.late, self.counts)
-        counts.copies = self.copies
+        counts.copies, counts.shuffled_bytes = self.copies, self.bytes
         return counts
 
 
@@ -198,6 +203,7 @@ class _Bodies:
     events: list[Event] = field(default_factory=list)
     elapsed_us: int = 0
     passed: list[tuple[int, bytes]] = field(default_factory=list)
+    bytes: int = 0  # of all of them
 
 
 def sorted_out(bodies: Iterable[bytes]) -> _Bodies:
@@ -206,6 +212,7 @@ def sorted_out(bodies: Iterable[bytes]) -> _Bodies:
     """
     found = _Bodies()
     for body in bodies:
+        found.bytes += len(body)
         match formats.parse(body):
             case StreamRows() as head, rest:
                 found.rows.append((head, rest))
@@ -451,12 +458,12 @@ def _owns(layout: Layout, cell: int, input: int) -> bool:
     """Whether this cell is the one that counts a tuple which several cells get.
 
     Which cells get a tuple follows from the layout: all of them ("see_all"), one ("hash"), one row or one column of the
-    grid. Of those the first counts it. For buckets the tuples themselves say who owns them (`formats.OWN`), so every cell
-    may count what it has.
+    grid. Of those the first counts it. For buckets and ranges the tuples themselves say who owns them (`formats.OWN`), so every
+    cell may count what it has.
     """
     if layout.kind == "see_all":
         return cell == 0
-    if layout.kind in ("hash", "buckets"):
+    if layout.kind in ("hash", "buckets", "band"):
         return True
     return cell % layout.columns == 0 if input == 0 else cell < layout.columns
 

@@ -27,6 +27,7 @@ from plait.errors import QueryError, RunError
 from plait.spark import formats
 from plait.spark.cell import state
 from plait.spark.keep.checkpoint import check_not_left, last_number, read_card, write_card
+from plait.spark.keep.observed import suited
 from plait.spark.keep.resettle import resettle
 from plait.spark.plan import settings
 
@@ -34,15 +35,21 @@ from plait.spark.plan import settings
 _SEED = 0
 
 
-def relayout(df: Any, checkpoint: str | os.PathLike[str], to: str | os.PathLike[str]) -> None:
+def relayout(df: Any, checkpoint: str | os.PathLike[str], to: str | os.PathLike[str]) -> str:
     """Move a stopped query's state into a new checkpoint, for another layout or another number of state partitions.
 
-    The new checkpoint has `df`'s layout and this session's state partitions. All of the state passes through the driver.
+    The new checkpoint has `df`'s layout and this session's state partitions. All of the state passes through the driver. With
+    `layout="auto"` a join's layout is chosen by what its windows hold: the one whose busiest cell has the fewest tuples, of a
+    grid, by hash and by ranges of a band, as far as the condition has these. With "band", too, ranges that are hot get several
+    cells.
 
     Args:
         df: What `query.on_spark(..., layout=...)` returned, for the query that the checkpoint was written by.
         checkpoint: Of the stopped query, as given to `write_ordered`. It is left as it is, and refused from then on.
         to: The new one. `write_ordered(df, path, checkpoint=to)` goes on from it, with the same `path`.
+
+    Returns:
+        The layout of the new checkpoint and why it is this one, in a line.
 
     Raises:
         QueryError: `df` is no streaming result of plait's.
@@ -59,6 +66,7 @@ def relayout(df: Any, checkpoint: str | os.PathLike[str], to: str | os.PathLike[
         >>> plait.spark.write_ordered(df, "out", checkpoint="checkpoint").awaitTermination()
         >>> df = query.on_spark(given, layout=(2, 1))
         >>> plait.spark.relayout(df, "checkpoint", "checkpoint-2")
+        '2x1 (by hash): tuples go by the values that must be equal, and none is copied'
     """
     plan = getattr(df, "_plait", None)
     if plan is None or not plan.streaming:
@@ -82,8 +90,10 @@ def relayout(df: Any, checkpoint: str | os.PathLike[str], to: str | os.PathLike[
         # Events written so far are in the cells; those that come are numbered from there.
         if (old / "control").is_dir():
             shutil.copytree(old / "control", new / "control")
-        moved = plan.again(layout=plan.wanted, control_dir=plan.control_dir or str(new / "control"))
-        states = _laid_out(moved, _exported(plan.spark, old))
+        exported = _exported(plan.spark, old)
+        wanted = _found(plan, exported)
+        moved = plan.again(layout=wanted, control_dir=plan.control_dir or str(new / "control"))
+        states = _laid_out(moved, exported)
         _import(moved, states, new)
         _take_over_offsets(old, new, last, moved.pins().partitions)
         # The same identity: it goes on with the same folder of results.
@@ -92,6 +102,17 @@ def relayout(df: Any, checkpoint: str | os.PathLike[str], to: str | os.PathLike[
         shutil.rmtree(new, ignore_errors=True)
         raise
     write_card(old, replace(card, left=os.fspath(new)))
+    layout = moved.cell.layout
+    return f"{layout.describe()}: {layout.why}"
+
+
+def _found(plan: Any, exported: Mapping[int, list[dict[int, bytes]]]) -> Any:
+    """The layout for what the last operator's cells hold, where it was left open: "auto", or by which ranges."""
+    if plan.wanted not in ("auto", "band"):
+        return plan.wanted
+    cell, only = plan.cell, None if plan.wanted == "auto" else "band"
+    found = suited(cell.bound, exported.get(0, []), cell.layout, plan.partitions, only=only)
+    return plan.wanted if found is cell.layout else found
 
 
 def _last_committed(old: Path) -> int:

@@ -28,6 +28,7 @@ from plait.query.operator import Operator
 from plait.spark import formats
 from plait.spark.cell.arrive import in_order
 from plait.spark.formats import MANIFEST, ROUTE, ROUTE_TYPE, Chunk, Manifest, Step, state_number
+from plait.spark.pack.ranges import band_places, range_columns
 from plait.spark.pack.ship import codes_of, destinations, hash_columns, places, words
 from plait.spark.plan.layout import Layout, mix
 
@@ -52,11 +53,11 @@ def resettle(bound: Bound, cells: Sequence[Mapping[int, bytes]], layout: Layout,
     new: list[State] = [{} for _ in layout.keys]
     steps = [Step(uuid.uuid4().hex, shared.frontier, released=[0] * len(bound.inputs)) for _ in new]
     for input in range(len(bound.inputs)):
-        rows = _rows(cells, manifests, input)
+        rows = rows_held(cells, input)
         if rows is None:
             continue
         rows = _hashed(rows, layout)
-        for state, step, at in zip(new, steps, _places(bound, input, rows, layout), strict=True):
+        for state, step, at in zip(new, steps, places_of(bound, input, rows, layout), strict=True):
             _keep(state, step, input, rows if at is None else rows.take(pa.array(at)))
     states: list[list[int]] = [[] for _ in new]
     for cell, manifest in zip(cells, manifests, strict=True):
@@ -92,15 +93,16 @@ def _shared(manifests: list[Manifest], cells: int) -> Manifest:
     return first
 
 
-def _rows(cells: Sequence[Mapping[int, bytes]], manifests: list[Manifest], input: int) -> pa.Table | None:
-    """All rows of an input that any cell holds, each once, in order.
+def rows_held(cells: Sequence[Mapping[int, bytes]], input: int) -> pa.Table | None:
+    """All rows of an input that any cell holds, each once, in order; None if there are none.
 
     Equal rows of seq="content" share a key and each counts: a cell that has one of them has all, so they are told apart
     by their number in a cell.
     """
     found = []
-    for cell, manifest in zip(cells, manifests, strict=True):
-        chunks = [chunk for step in manifest.steps for chunk in step.chunks if chunk.input == input]
+    for cell in cells:
+        steps = Manifest.load(cell[MANIFEST]).steps if MANIFEST in cell else []
+        chunks = [chunk for step in steps for chunk in step.chunks if chunk.input == input]
         if chunks:
             rows = in_order(pa.concat_tables([formats.chunk_table(cell[chunk.number]) for chunk in chunks]))
             found.append(_numbered(rows.combine_chunks()) if formats.KEY in rows.column_names else rows)
@@ -149,7 +151,7 @@ def _of_keys(rows: pa.Table) -> np.ndarray:
     return mix(np.fromiter(map(zlib.crc32, keys), np.uint64, len(keys)))
 
 
-def _places(bound: Bound, input: int, rows: pa.Table, layout: Layout) -> list[np.ndarray | None]:
+def places_of(bound: Bound, input: int, rows: pa.Table, layout: Layout) -> list[np.ndarray | None]:
     """For each new cell the rows that go there; None for all of them.
 
     For a grid the hash is of the whole key and not the one that `pack` would take. Any will do: what matters is that a
@@ -162,6 +164,11 @@ def _places(bound: Bound, input: int, rows: pa.Table, layout: Layout) -> list[np
         columns = hash_columns(bound)
         assert columns is not None
         return destinations(layout, input, words(columns, input, rows))
+    if layout.kind == "band":
+        to = band_places(
+            layout, range_columns(bound, layout.term, layout.wide).spans(input, rows), input, _of_keys(rows)
+        )
+        return [np.flatnonzero(cell) for cell in to]
     return destinations(layout, input, _of_keys(rows))
 
 

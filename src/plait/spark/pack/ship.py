@@ -9,6 +9,7 @@ Which cells a tuple goes to is its layout's rule (`plan.layout` has the kinds):
     hash            by the values that must be equal, so equal values meet and none is copied. Only that equal values get equal
                     words matters; whether a pair matches is still the condition's to say. Tuples of an aggregate or a
                     dedup go by the values of its key, NULL and NaN among them
+    band            by the range that a band's coordinate lies in, or those that its band reaches (`ranges`)
     buckets         by what `route` says, which is called here, once a tuple. Bucket b lives in cell b modulo the number of cells.
                     A tuple goes to the cells of its buckets and says which these are; one that names none goes nowhere, unless
                     it may have to be shown as dropped: then one cell has it for that alone. A `route` that raises does so again
@@ -46,6 +47,7 @@ from plait.query.operator import Operator
 from plait.query.row_by_row import BoundStep, Union
 from plait.spark import formats
 from plait.spark.formats import ROUTE, ROUTE_TYPE, UNCLEAR
+from plait.spark.pack.ranges import RangeColumns, band_places, range_columns
 from plait.spark.plan.layout import Layout, mix
 
 #: What a route comes to, besides the codes of `core.operator.buckets`: it has raised.
@@ -62,6 +64,7 @@ class Shipping:
     columns: tuple[str, ...]  # those that go along
     folds: bool  # as partial panes
     whole: bool  # tuples may have to be left out in the cells, and shown
+    by_range: RangeColumns | None = None  # for the layout "band"
 
     def columns_of(self, input: int) -> tuple[str, ...]:
         """Those of one of the inputs: where they read a stream in two ways, they have different ones."""
@@ -82,6 +85,8 @@ class Shipping:
             return routed_parts(
                 self.bound, input, table, tuples.ts, tuples.hashes(), self.layout.cells, whole=self.whole
             )
+        if self.by_range is not None:
+            return banded_parts(self.by_range, self.layout, input, table, tuples.hashes(), whole=self.whole)
         hashes = tuples.hashes() if self.by_value is None else words(self.by_value, input, table)
         if self.layout.kind == "see_all":
             table = table.append_column(formats.HASH, pa.array(hashes))
@@ -132,7 +137,8 @@ def shipping(bound: Bound, input: int, layout: Layout, *, whole: bool) -> Shippi
 
         folds = not whole and parts(bound) is not None
         columns = columns if whole else tuple(needed_columns(bound))
-    return Shipping(bound, layout, by_value, columns, folds, whole)
+    by_range = range_columns(bound, layout.term, layout.wide) if layout.kind == "band" else None
+    return Shipping(bound, layout, by_value, columns, folds, whole, by_range)
 
 
 # --- in which form ------------------------------------------------------------------------------------------
@@ -191,6 +197,21 @@ def destinations(layout: Layout, input: int, hashes: np.ndarray) -> list[np.ndar
         of_line[c // layout.columns if input == 0 or layout.kind == "hash" else c % layout.columns]
         for c in range(layout.cells)
     ]
+
+
+def banded_parts(by_range: RangeColumns, layout: Layout, input: int, table: pa.Table, hashes: np.ndarray, *,
+                 whole: bool) -> list[pa.Table]:  # fmt: skip
+    """`table` parted among the cells of ranges. `whole`: of the cells that get a tuple the first one owns it."""
+    to = band_places(layout, by_range.spans(input, table), input, hashes)
+    owner = to.argmax(0)
+    parts = []
+    for cell, own in enumerate(to):
+        at = np.flatnonzero(own)
+        part = table if len(at) == table.num_rows else table.take(pa.array(at))
+        if whole:
+            part = part.append_column(formats.OWN, pa.array(owner[at] == cell))
+        parts.append(part.combine_chunks())
+    return parts
 
 
 @dataclass(frozen=True)

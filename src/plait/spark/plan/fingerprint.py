@@ -36,8 +36,8 @@ def fingerprint(query: Query, bound: Bound, cells: Layout, *inner: Layout, funct
     words = [line.rpartition(":")[0] if line.lstrip().startswith("operator") else line for line in words]
     condition = "".join(_meaning(operator, functions=functions) for operator in operators(bound))
     schemas = [str(i.schema) for operator in operators(bound) for i in operator.inputs]
-    parts = ["\n".join(words), streams, schemas, condition, cells.describe(), list(cells.keys)]
-    parts += [[layout.describe(), list(layout.keys)] for layout in inner]
+    parts = ["\n".join(words), streams, schemas, condition, cells.meaning, list(cells.keys)]
+    parts += [[layout.meaning, list(layout.keys)] for layout in inner]
     if any(s.idle_after_us is not None for s in query.streams().values()):
         parts.append("clock")  # one more source in the offset log
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]

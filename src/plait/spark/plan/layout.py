@@ -6,6 +6,10 @@ grid       m x n cells; a left tuple goes to one row of them, a right one to one
 hash       cells in a line; tuples go by the values that must be equal, and none is copied. Aggregates and dedups have this
            one, by their key; and `full`, where left and right tuples must meet all their partners. Without such values it has
            one cell.
+band       cells in a line; a band's column is cut into ranges. Tuples of one side are *owned*: each goes to its range's cell. One
+           of the other side goes to the cells of all ranges that its band reaches, mostly one. So a pair meets in its owned
+           tuple's cell, and in no other. A range that is hot has several cells: owned tuples are spread over these, and all
+           others that reach it go to each of them. (In rows and columns a pair might meet twice, at an edge between ranges.)
 buckets    cells in a line; a tuple goes to those of the buckets that `route` names.
 see_all    every cell sees every tuple and stores one in C of them (ScaleJoin), so all have the same share of the work whatever
            the rates and values. Windows that count need it, since each tuple's rank counts; for others it can be chosen.
@@ -20,7 +24,9 @@ Where it runs: `choose` on the driver, `stored` in tasks. A checkpoint pins its 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -33,9 +39,7 @@ from plait.query.dedup import Dedup
 from plait.query.join import HOWS, Asof, Join
 from plait.query.operator import Operator
 from plait.query.row_by_row import Union
-
-#: What `layout=` may be besides "auto" and (rows, columns).
-NAMES = ("linear", "square", "rectangular", "see_all", "hash")
+from plait.query.run_options import LAYOUTS
 
 
 @dataclass(frozen=True)
@@ -45,15 +49,21 @@ class Layout:
     Attributes:
         kind: How tuples are dealt out, see the module.
         rows, columns: Of the grid. Cell c stands in row c // columns. Other kinds have one column, unless asked
-            otherwise.
+            otherwise. By ranges: one column if left tuples are owned, one row if right ones are.
         keys: Of each cell the number by which Spark groups rows.
+        term: Of "band", which of the condition's bands (`terms.Terms.bands`).
+        wide: Of "band", how many bands wide a range is: the wider, the fewer tuples are copied; the narrower, the more ranges.
+        placed: Of "band", ranges that have cells of their own choice, by number: hot ones, and those that had to make room.
     """
 
-    kind: str  # "grid", "hash", "buckets" or "see_all"
+    kind: str  # "grid", "hash", "band", "buckets" or "see_all"
     rows: int
     columns: int
     keys: tuple[int, ...]  # the cells' keys, row by row
     why: str = field(default="", compare=False)  # in words, for `explain`
+    term: int = 0
+    wide: int = 8
+    placed: tuple[tuple[int, tuple[int, ...]], ...] = ()
 
     @property
     def cells(self) -> int:
@@ -61,7 +71,35 @@ class Layout:
 
     def describe(self) -> str:
         note = {"see_all": " (store one, see all)", "hash": " (by hash)", "buckets": " (of buckets)"}.get(self.kind, "")
+        if self.kind == "band":
+            split = sum(len(cells) > 1 for _, cells in self.placed)
+            note = f" (by band, {counted(split, 'hot range')} split)" if split else " (by band)"
         return f"{self.rows}x{self.columns}{note}"
+
+    @property
+    def meaning(self) -> str:
+        """All that says where a tuple goes, as text. It is in fingerprints: of layouts that there are it never changes."""
+        return f"{self.describe()} {self.term} {self.wide} {self.placed}" if self.kind == "band" else self.describe()
+
+    @property
+    def owned(self) -> int:
+        """Of "band", the side whose tuples go to one cell."""
+        return 0 if self.columns == 1 else 1
+
+    def told(self) -> dict[str, Any]:
+        """What `again` makes it of, for a checkpoint's card."""
+        placed = [[range, list(cells)] for range, cells in self.placed]
+        return {"kind": self.kind, "rows": self.rows, "columns": self.columns, "why": self.why, "term": self.term,
+                "wide": self.wide, "placed": placed}  # fmt: skip
+
+    @staticmethod
+    def again(told: Mapping[str, Any], partitions: int) -> Layout:
+        """A layout that a card tells, over so many state partitions."""
+        placed = tuple((range, tuple(cells)) for range, cells in told["placed"])
+        keys = cell_keys(told["rows"] * told["columns"], partitions)
+        return Layout(
+            told["kind"], told["rows"], told["columns"], keys, told["why"], told["term"], told["wide"], placed
+        )
 
     def stored(self, cell: int, hashes: np.ndarray) -> np.ndarray:
         """Which of all tuples a cell of `see_all` stores."""
@@ -78,19 +116,23 @@ def mix(words: np.ndarray) -> np.ndarray:
         return z ^ (z >> np.uint64(31))
 
 
-def choose(query: Query, wanted: str | tuple[int, int], partitions: int, parallelism: int, *, cells: int | None = None,
+def choose(query: Query, wanted: str | tuple[int, int] | Layout, partitions: int, parallelism: int, *, cells: int | None = None,
            rates: tuple[float, float] | None = None, equal: bool = False) -> Layout:  # fmt: skip
     """The layout of a query: as asked for, or as the streams' rates want it, which are taken as equal where nobody has told them.
 
     `cells`: how many; None is one a core, and no more than there are state partitions. `equal`: the condition has an equality of
-    two columns.
+    two columns. A layout that is known already, from a checkpoint or from what was seen, is taken as it is.
     """
+    if isinstance(wanted, Layout):
+        return replace(wanted, keys=cell_keys(wanted.cells, partitions))
     if isinstance(query, (Aggregate, Dedup, Operator, Union)):
         return _in_a_line(query, wanted, partitions, parallelism, cells)
     assert isinstance(query, (Join, Asof))
     counts = isinstance(query, Join) and reach_of(query.window).counts
     whole = HOWS[query.how].whole if isinstance(query, Join) else (0,)
     usual = max(1, min(parallelism, partitions))
+    if wanted == "band":
+        return _by_band(query, partitions, cells or usual, rates, counts=counts, whole=whole)
     if len(whole) == 2 and wanted not in ("hash", "see_all"):
         return _both_whole(query, wanted, partitions, usual, cells, equal=equal)
     if wanted in ("hash", "see_all") or (counts and wanted == "auto"):
@@ -103,7 +145,32 @@ def choose(query: Query, wanted: str | tuple[int, int], partitions: int, paralle
     return Layout(kind, rows, columns, cell_keys(rows * columns, partitions), why)
 
 
+def _by_band(query: Join | Asof, partitions: int, cells: int, rates: tuple[float, float] | None, *, counts: bool,
+             whole: tuple[int, ...]) -> Layout:  # fmt: skip
+    """Cells by ranges of a band's column.
+
+    Owned are tuples of the side whose partners must all come to one cell; if neither has to, of the side with more of them,
+    since an owned one is not copied.
+    """
+    why = None
+    if isinstance(query, Asof):
+        why = "its partner is the last one in time, wherever it lies, and no band says where that is", "an as-of join"
+    elif counts:
+        why = "a cell must see every tuple of a stream to count the last N", "a count window"
+    elif len(whole) == 2:
+        why = (
+            "left tuples and right ones must each meet all their partners in one cell, and one of a side is in several",
+            "how='full'",
+        )
+    if why is not None:
+        raise QueryError(f"layout='band' with {why[1]}", why=why[0], do="Use layout='auto'")
+    right = whole == (1,) or (not whole and rates is not None and rates[1] > rates[0])
+    rows, columns = (1, cells) if right else (cells, 1)
+    return Layout("band", rows, columns, cell_keys(cells, partitions), _WHY["band"])
+
+
 _WHY = {
+    "band": "tuples go by ranges of the band's column, and few are copied",
     "see_all": "every cell sees every tuple and stores its part",
     "hash": "tuples go by the values that must be equal, and none is copied",
     "buckets": "tuples go to the cells of their buckets",
@@ -151,7 +218,7 @@ def _in_a_line(
     """
     kind = "buckets" if isinstance(query, Operator) else "hash"
     if wanted not in ("auto", "hash"):
-        if isinstance(wanted, str) and wanted in NAMES:
+        if isinstance(wanted, str) and wanted in LAYOUTS:
             raise QueryError(
                 f"layout={wanted!r} for what is no join",
                 why="a grid is how two streams meet; here tuples go by key, or by bucket",
@@ -237,7 +304,7 @@ def _numbers(wanted: object) -> tuple[int, int]:
         return wanted[0], wanted[1]
     raise QueryError(
         f"layout={wanted!r} is no layout",
-        do="Use 'auto', 'linear', 'square', 'rectangular', 'see_all', 'hash' or (m, n), the rows and columns",
+        do="Use 'auto', 'linear', 'square', 'rectangular', 'see_all', 'hash', 'band' or (m, n), the rows and columns",
     )
 
 

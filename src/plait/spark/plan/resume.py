@@ -49,6 +49,8 @@ def _difference(pins: Pins, own: Pins) -> tuple[str, object, object]:
         return "query", pins.query, own.query
     if (pins.rows, pins.columns) != (own.rows, own.columns):
         return "layout", [pins.rows, pins.columns], [own.rows, own.columns]
+    if pins.layout != own.layout:
+        return "layout", *((each.layout or {}).get("kind", "one by rows and columns") for each in (pins, own))
     if pins.partitions != own.partitions:
         return "partitions", pins.partitions, own.partitions
     return "its condition or columns", pins.fingerprint, own.fingerprint

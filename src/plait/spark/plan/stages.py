@@ -29,7 +29,7 @@ from plait.spark.pack.ship import Shipping, equal_columns, shipping
 from plait.spark.plan.layout import Layout, choose
 
 
-def layouts(bound: Bound, wanted: str | tuple[int, int], partitions: int, parallelism: int, *, cells: int | None = None,
+def layouts(bound: Bound, wanted: str | tuple[int, int] | Layout, partitions: int, parallelism: int, *, cells: int | None = None,
             rates: tuple[float, float] | None = None) -> list[Layout]:  # fmt: skip
     """Each operator's cells, in the order of their numbers: the last one's as asked for, and as many for the others."""
     assert isinstance(bound.node, Query)

@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from plait.core.metrics import (
+    EACH,
     NAME,
     RECORDS,
     SECONDS,
@@ -63,7 +64,19 @@ class SparkStats(Metrics):
         5
     """
 
+    copies_per_tuple: float | None = metric(
+        EACH, "`copies` over `tuples`: how often a tuple was sent, to cells of all operators; None before there is one",
+        filled=(SPARK,), init=False, progress="{} copies",
+    )  # fmt: skip
+    bytes_per_tuple: float | None = metric(
+        EACH, "`shuffled_bytes` over `tuples`", filled=(SPARK,), init=False, progress=" and {} bytes shuffled a tuple",
+    )  # fmt: skip
     cells: tuple[CellStats, ...] = metric(RECORDS, "what each cell tells: see below", filled=(SPARK,), default=())
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.copies_per_tuple = self.copies / self.tuples if self.tuples else None
+        self.bytes_per_tuple = self.shuffled_bytes / self.tuples if self.tuples else None
 
 
 for _kind in (CellStats, SparkStats):
