@@ -115,7 +115,7 @@ class Grid:
 
     number = 0
 
-    def __init__(self, case: Case, layout: str | tuple[int, int], chance: random.Random, *, faults: bool = False,
+    def __init__(self, case: Case, layout: str | tuple[int, int] | Layout, chance: random.Random, *, faults: bool = False,
                  workers: int = 1, max_pending: int | None = None, shared: Path | None = None) -> None:  # fmt: skip
         Grid.number += 1
         self.shared = None if shared is None else shared / str(Grid.number)  # the workers' recent chunks
@@ -139,9 +139,9 @@ class Grid:
         self.latest: dict[tuple[int, int], CellReport] = {}  # of each cell of each operator
         self.stores: list[Store] = []
 
-    def _lay_out(self, layout: str | tuple[int, int]) -> None:
+    def _lay_out(self, layout: str | tuple[int, int] | Layout) -> None:
         query = self.case.query
-        cells = layouts(self.bound, layout, 4, 4)
+        cells = [layout] if isinstance(layout, Layout) else layouts(self.bound, layout, 4, 4)
         self.layout = cells[0]
         mark = fingerprint(query, self.bound, *cells)
         common = CellPlan(self.bound, (), self.layout, mark, max_pending=self.max_pending)

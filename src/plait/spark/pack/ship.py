@@ -9,6 +9,7 @@ Which cells a tuple goes to is its layout's rule (`plan.layout` has the kinds):
     hash            by the values that must be equal, so equal values meet and none is copied. Only that equal values get equal
                     words matters; whether a pair matches is still the condition's to say. Tuples of an aggregate or a
                     dedup go by the values of its key, NULL and NaN among them
+    ranges          by time: to the cell whose stretch of time it lies in, and to those whose tuples may meet it. Batch runs alone
     buckets         by what `route` says, which is called here, once a tuple. Bucket b lives in cell b modulo the number of cells.
                     A tuple goes to the cells of its buckets and says which these are; one that names none goes nowhere, unless
                     it may have to be shown as dropped: then one cell has it for that alone. A `route` that raises does so again
@@ -37,6 +38,7 @@ from plait.core.operator.buckets import EVERY, NONE, SEVERAL, Rows, routed
 from plait.core.row_by_row import changed
 from plait.core.values import Form, compared_as, key_words
 from plait.errors import QueryError
+from plait.order import AFTER_ALL
 from plait.query.aggregate import Aggregate
 from plait.query.bind import Bound, label
 from plait.query.condition.expression import Column
@@ -82,6 +84,9 @@ class Shipping:
             return routed_parts(
                 self.bound, input, table, tuples.ts, tuples.hashes(), self.layout.cells, whole=self.whole
             )
+        if self.layout.kind == "ranges":
+            places = in_range(self.layout, input, tuples.ts)
+            return [(table if at is None else table.take(pa.array(at))).combine_chunks() for at in places]
         hashes = tuples.hashes() if self.by_value is None else words(self.by_value, input, table)
         if self.layout.kind == "see_all":
             table = table.append_column(formats.HASH, pa.array(hashes))
@@ -191,6 +196,15 @@ def destinations(layout: Layout, input: int, hashes: np.ndarray) -> list[np.ndar
         of_line[c // layout.columns if input == 0 or layout.kind == "hash" else c % layout.columns]
         for c in range(layout.cells)
     ]
+
+
+def in_range(layout: Layout, input: int, ts: np.ndarray) -> list[np.ndarray | None]:
+    """The same where cells have stretches of time: a tuple goes to its own, and on to those whose tuples may meet it."""
+    found: list[np.ndarray | None] = []
+    for since, end in zip(layout.since[input], (*layout.begins[1:], AFTER_ALL), strict=True):
+        own = (ts >= since) & (ts < end)
+        found.append(None if own.all() else np.flatnonzero(own))
+    return found
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,8 @@ hash       cells in a line; tuples go by the values that must be equal, and none
            one, by their key; and `full`, where left and right tuples must meet all their partners. Without such values it has
            one cell.
 buckets    cells in a line; a tuple goes to those of the buckets that `route` names.
+ranges     cells in a line, in a batch run alone: each has a stretch of time, and of the tuples before it those that its own
+           may meet. What cells give follows one another in time, so nobody has to merge it (`plan.ranges` says where).
 see_all    every cell sees every tuple and stores one in C of them (ScaleJoin), so all have the same share of the work whatever
            the rates and values. Windows that count need it, since each tuple's rank counts; for others it can be chosen.
 
@@ -49,18 +51,23 @@ class Layout:
         keys: Of each cell the number by which Spark groups rows.
     """
 
-    kind: str  # "grid", "hash", "buckets" or "see_all"
+    kind: str  # "grid", "hash", "buckets", "see_all" or "ranges"
     rows: int
     columns: int
     keys: tuple[int, ...]  # the cells' keys, row by row
     why: str = field(default="", compare=False)  # in words, for `explain`
+    begins: tuple[
+        int, ...
+    ] = ()  # of "ranges": where each cell's own stretch of time begins, the first one's BEFORE_ALL
+    since: tuple[tuple[int, ...], ...] = ()  # of "ranges", by input: the first ts that a cell needs of it
 
     @property
     def cells(self) -> int:
         return self.rows * self.columns
 
     def describe(self) -> str:
-        note = {"see_all": " (store one, see all)", "hash": " (by hash)", "buckets": " (of buckets)"}.get(self.kind, "")
+        note = {"see_all": " (store one, see all)", "hash": " (by hash)", "buckets": " (of buckets)",
+                "ranges": " (ranges of time)"}.get(self.kind, "")  # fmt: skip
         return f"{self.rows}x{self.columns}{note}"
 
     def stored(self, cell: int, hashes: np.ndarray) -> np.ndarray:
