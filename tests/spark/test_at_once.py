@@ -244,7 +244,7 @@ def frames(spark: Any, folder: Path, tables: dict[str, pa.Table]) -> dict[str, A
 
 
 WAYS = {
-    "by range": ({}, "strict"),
+    "by range": ({"cells": 3}, "strict"),
     "merged": ({"layout": (3, 1)}, "strict"),
     "as they come": ({"layout": (3, 1)}, "none"),
 }
