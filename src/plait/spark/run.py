@@ -30,6 +30,7 @@ from plait.order import BEFORE_ALL
 from plait.query import explain as words
 from plait.query.base import Query, check_rates
 from plait.query.bind import bind, check_data
+from plait.query.join import HOWS, Join
 from plait.query.row_by_row import rooted
 from plait.query.stream import FILE, Stream
 from plait.spark import formats
@@ -234,9 +235,20 @@ class Plan:
         elif self.streaming or closes(self.cell.bound.node):
             result = self.output().mapInArrow(unpack(own), from_arrow_schema(own))
         else:  # cells give rows themselves: nothing else has to be told
-            result = self.whole(0, from_arrow_schema(own), as_rows(own))
+            plan = self if keys else self.without_keys()
+            result = plan.whole(0, from_arrow_schema(own), as_rows(own))
         result._plait = self
         return result
+
+    def without_keys(self) -> Plan:
+        """The same for who asks for no keys, and merges nothing: a join then makes none, which costs half as much as pairs do.
+
+        What is done to results goes by their keys, and rows that come alone are merged by them.
+        """
+        cell = self.cell
+        if not isinstance(cell.bound.node, Join) or HOWS[cell.bound.node.how].whole or cell.bound.steps:
+            return self
+        return replace(self, stages=[replace(self.stages[0], plan=replace(cell, keyed=False)), *self.stages[1:]])
 
     @property
     def cell(self) -> CellPlan:

@@ -31,6 +31,7 @@ from plait.spark import formats
 from plait.spark.cell import state
 from plait.spark.cell.arrive import Arriving, sorted_out
 from plait.spark.cell.cell import CellPlan, known_of, told
+from plait.spark.cell.join import LiveJoin
 from plait.spark.cell.results import Keyed, Results, shown
 from plait.spark.formats import Manifest
 
@@ -112,6 +113,9 @@ class WholeCell:
         self.plan, self.cell = plan, cell
         self.known = known_of(plan, Manifest(plan.fingerprint, operator=plan.number))
         self.contents = state.empty(plan.bound.bare, plan.layout, cell, index=plan.index)
+        if not plan.keyed:
+            assert isinstance(self.contents, LiveJoin)
+            self.contents.keyed = False
         self.arriving = Arriving(self.known, plan.layout, cell, plan.counts)
         self.passed: list[tuple[int, bytes]] = []  # for the user, from the operators before this one
         self.given = 0

@@ -70,6 +70,7 @@ def computed(plan: Any, slices: list[int], folder: Path, format: str, *, order: 
         return gathered(plan.output(), folder, format, order=order, keep_key=keep_key, slices=1)
     place = str(folder)
     if plan.cell.layout.cells == 1 or plan.cell.layout.kind == "ranges" or order == "none":
+        plan = plan if keep_key else plan.without_keys()
         return plan.whole(0, formats.OUTPUT, _written(place, format, keep_key)).toArrow()
     numbers = cell_keys(len(slices) + 1, len(slices) + 1)  # such that each falls to a task of its own
     cut = plan.whole(0, formats.MERGING, _cut(slices, numbers)).repartition(len(numbers), "slice")
