@@ -33,7 +33,7 @@ from plait.core import keys
 from plait.order import AFTER_ALL
 from plait.spark import formats
 from plait.spark.cell.cell import closes
-from plait.spark.cell.results import CUT, Keyed, Results, merge, read
+from plait.spark.cell.results import CUT, Keyed, Results, merged, read
 from plait.spark.cell.whole import Giving, Mapper, WholeCell, record
 from plait.spark.plan import ranges
 from plait.spark.plan.layout import cell_keys
@@ -143,9 +143,9 @@ def _in_order(rows: Iterator[tuple[int, int, int, Any]]) -> Iterator[Results | K
         following = next(rows, None)
         if following is not None and count >= most:
             cut = [tuple(parted(some, [following[1]])) for some in held]
-            yield merge([below for below, _ in cut])
+            yield from merged([below for below, _ in cut])
             held = [above for _, above in cut if above.rows]
             count = sum(some.rows for some in held)
             most = max(HELD, 2 * count)
     if held:
-        yield merge(held)
+        yield from merged(held)

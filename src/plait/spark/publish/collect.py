@@ -23,7 +23,7 @@ import re
 import shutil
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,7 +39,7 @@ from plait.errors import QueryError, RunError
 from plait.query.base import check_order
 from plait.spark import formats
 from plait.spark.cell.cell import closes
-from plait.spark.cell.results import Keyed, Results, merge, read
+from plait.spark.cell.results import Keyed, Results, merged, read
 from plait.spark.keep.checkpoint import publishing, tie
 from plait.spark.plan import settings
 from plait.spark.publish.at_once import computed, laid_out
@@ -317,7 +317,7 @@ class _Publisher:
             self.report(found)
         return found
 
-    def _reported(self, bodies: dict[int, list[bytes]], batch: int, results: int) -> BatchReport:
+    def _reported(self, bodies: dict[int, list[pa.Buffer]], batch: int, results: int) -> BatchReport:
         for body in bodies[formats.PROGRESS]:
             self.told.hear(formats.parse(body)[0])
         run = self.told.stats(time.monotonic() - self.began) if self.told.reports else SparkStats()
@@ -327,13 +327,16 @@ class _Publisher:
         """One part, written by the driver, of all cells' results in result order; gives how many they are."""
         if not cells:
             return 0
-        results = merge(cells)
-        kept = results.table() if self.keep_key else results.columns
-        with open_sink(self.target.folder / formats.part_name(batch, ENDINGS[self.format][0]), kept.schema) as sink:
-            sink.write(kept.combine_chunks())
-        return results.rows
+        file = self.target.folder / formats.part_name(batch, ENDINGS[self.format][0])
+        schema = cells[0].columns.schema
+        if self.keep_key:
+            schema = schema.append(pa.field(formats.KEY, pa.binary()))
+        with open_sink(file, schema) as sink:
+            for some in merged(cells):
+                sink.write((some.table() if self.keep_key else some.columns).combine_chunks())
+        return int(sink.rows)
 
-    def _write_late(self, bodies: list[bytes], batch: int) -> None:
+    def _write_late(self, bodies: list[pa.Buffer], batch: int) -> None:
         """Streams differ in columns, so each has a folder of its own."""
         late: list[tuple[formats.LateRows, pa.Buffer]] = [formats.parse(body) for body in bodies]
         tables = [(head, formats.table(rest)) for head, rest in late]
@@ -376,7 +379,7 @@ class _Publisher:
             shutil.rmtree(temporary, ignore_errors=True)  # a disk that is full should not stay so for our sake
 
 
-def _as_told(folder: Path, bodies: list[bytes]) -> int:
+def _as_told(folder: Path, bodies: Sequence[bytes | pa.Buffer]) -> int:
     """Hold a folder against what tasks have told of their parts; gives how many rows these have.
 
     What an attempt that came to nothing has left beside them goes. A part that is missing means that the executors write into
@@ -396,10 +399,10 @@ def _as_told(folder: Path, bodies: list[bytes]) -> int:
     return sum(each.rows for each in told)
 
 
-def _by_kind(rows: pa.Table) -> dict[int, list[bytes]]:
-    """What came to the driver, by what it is."""
+def _by_kind(rows: pa.Table) -> dict[int, list[pa.Buffer]]:
+    """What came to the driver, by what it is. Nothing is copied."""
     kinds = (formats.RESULTS, formats.LATE, formats.PROGRESS, formats.WRITTEN)
-    bodies: dict[int, list[bytes]] = {kind: [] for kind in kinds}
-    for kind, body in zip(rows.column("kind").to_pylist(), rows.column("body").to_pylist(), strict=True):
-        bodies[kind].append(body)
+    bodies: dict[int, list[pa.Buffer]] = {kind: [] for kind in kinds}
+    for kind, body in zip(rows.column("kind").to_pylist(), rows.column("body"), strict=True):
+        bodies[kind].append(body.as_buffer())
     return bodies

@@ -32,7 +32,7 @@ from plait.connectors.sinks import open_sink
 from plait.core import keys
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.spark import formats
-from plait.spark.cell.results import Keyed, Results, merge, read
+from plait.spark.cell.results import Keyed, Results, merged, read
 from plait.spark.plan.layout import cell_keys
 
 Mapper = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -116,8 +116,8 @@ def _write_slices(folder: str, format: str, order: str, keep_key: bool, numbers:
         for part, rows in sorted(found.items()):
             # Stable, and a cell's bodies come in their order: a task that is tried again writes the same bytes.
             cells = [read(body) for _, body in sorted(rows, key=lambda row: row[0])]
-            whole = merge(cells, by_trigger=order == "trigger")
-            passed.append((formats.WRITTEN, written([whole], folder, part, format, keep_key)))
+            whole = merged(cells, by_trigger=order == "trigger")
+            passed.append((formats.WRITTEN, written(whole, folder, part, format, keep_key)))
         yield _output(passed)
 
     return write
