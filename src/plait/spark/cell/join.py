@@ -64,6 +64,16 @@ class LiveJoin(LivePairs):
         # What it would catch up by may lack chunks that were outlived: rows that came would not be counted.
         self.catches_up = not self.numbers
 
+    def spare_keys(self) -> None:
+        """Make results without keys. Before any row has come.
+
+        Rows then lie in rings, all but their keys, which nobody takes: results are taken from anywhere in the window, by one
+        compiled pass a column.
+        """
+        self.keyed = False
+        without = (schema.remove(schema.get_field_index(formats.KEY)) for schema in self.schemas)
+        self.rows = tuple(NumberedRows(schema, rings=True) for schema in without)
+
     @property
     def counts(self) -> Counts:
         return self.window.counts
@@ -109,7 +119,7 @@ class LiveJoin(LivePairs):
         if self.layout.kind == "see_all":
             stored = tuple(self.layout.stored(self.cell, t.column(formats.HASH).to_numpy()) for t in ready)
         for input in (0, 1):
-            self.rows[input].append(ready[input])
+            self.rows[input].append(ready[input] if self.keyed else ready[input].drop_columns([formats.KEY]))
         # A replay looks for pairs only where it must know again which rows have matched.
         probe = results or bool(self.noted)
         pairs = self.window.process(side, (ready[0], ready[1]), ts, stored=stored, probe=probe)

@@ -115,7 +115,7 @@ class WholeCell:
         self.contents = state.empty(plan.bound.bare, plan.layout, cell, index=plan.index)
         if not plan.keyed:
             assert isinstance(self.contents, LiveJoin)
-            self.contents.keyed = False
+            self.contents.spare_keys()
         self.arriving = Arriving(self.known, plan.layout, cell, plan.counts)
         self.passed: list[tuple[int, bytes]] = []  # for the user, from the operators before this one
         self.given = 0

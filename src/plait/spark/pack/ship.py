@@ -24,7 +24,7 @@ tests/spark/test_operators.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -85,8 +85,7 @@ class Shipping:
                 self.bound, input, table, tuples.ts, tuples.hashes(), self.layout.cells, whole=self.whole
             )
         if self.layout.kind == "ranges":
-            places = in_range(self.layout, input, tuples.ts)
-            return [(table if at is None else table.take(pa.array(at))).combine_chunks() for at in places]
+            return [part.combine_chunks() for part in in_range(self.layout, input, tuples.ts, table)]
         hashes = tuples.hashes() if self.by_value is None else words(self.by_value, input, table)
         if self.layout.kind == "see_all":
             table = table.append_column(formats.HASH, pa.array(hashes))
@@ -198,13 +197,17 @@ def destinations(layout: Layout, input: int, hashes: np.ndarray) -> list[np.ndar
     ]
 
 
-def in_range(layout: Layout, input: int, ts: np.ndarray) -> list[np.ndarray | None]:
-    """The same where cells have stretches of time: a tuple goes to its own, and on to those whose tuples may meet it."""
-    found: list[np.ndarray | None] = []
+def in_range(layout: Layout, input: int, ts: np.ndarray, table: pa.Table) -> Iterator[pa.Table]:
+    """What goes to each cell where these have stretches of time: a tuple goes to its own, and on to those whose tuples may meet it.
+
+    Most tuples stand in the order of time already: then nothing moves.
+    """
     for since, end in zip(layout.since[input], (*layout.begins[1:], AFTER_ALL), strict=True):
-        own = (ts >= since) & (ts < end)
-        found.append(None if own.all() else np.flatnonzero(own))
-    return found
+        at = np.flatnonzero((ts >= since) & (ts < end))
+        if len(at) == 0 or at[-1] - at[0] + 1 == len(at):
+            yield table.slice(at[0] if len(at) else 0, len(at))
+        else:
+            yield table.take(pa.array(at))
 
 
 @dataclass(frozen=True)
