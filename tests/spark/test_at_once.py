@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,8 @@ from plait.errors import RunError
 from plait.order import BEFORE_ALL
 from plait.spark import formats
 from plait.spark.cell import whole
-from plait.spark.cell.results import merge
+from plait.spark.cell.cell import CellPlan
+from plait.spark.cell.results import Keyed, merge
 from plait.spark.formats import Note
 from plait.spark.plan import ranges
 from plait.spark.plan.ranges import Stretch, begun_at
@@ -70,26 +72,34 @@ def test_what_cells_with_stretches_of_time_give_follows_one_another(case: Case, 
     assume(len(times) > 1)
     edges = sorted(chance.sample(range(times[0], times[-1] + 2), chance.randrange(1, 3)))
     grid = Grid(case, begun_at(edges, reach_of(case.query.window), 4), random.Random(seed))
-    given: list[list[Any]] = []
     rows = []
-    for plan, handed in all_tasks(grid, case):
-        rows += packed(replace(plan, slab=chance.choice((1, 2, 5))), handed)
+    for pack, handed in all_tasks(grid, case):
+        rows += packed(replace(pack, slab=chance.choice((1, 2, 5))), handed)
     chance.shuffle(rows)
     rows.sort(key=lambda row: (grid.layout.keys.index(row[0]), row[1]))
     slabs = pa.Table.from_pylist(
         [dict(zip(formats.SLAB_ROWS.names, row, strict=True)) for row in rows], schema=formats.SLAB_ROWS
     )
 
-    def give(cell: whole.WholeCell, results: Any) -> Any:
-        given.append(list(results))
-        yield from ()
+    def given_by(plan: CellPlan) -> list[Any]:
+        given: list[Any] = []
 
-    assert not list(whole.in_turn(grid.stages[0].plan, give)(iter(slabs.to_batches())))
-    tables = [some.table().cast(grid.schema) for cell in given for some in cell]
+        def give(cell: whole.WholeCell, results: Any) -> Iterator[pa.RecordBatch]:
+            given.extend(results)
+            yield from ()
+
+        assert not list(whole.in_turn(plan, give)(iter(slabs.to_batches())))
+        return given
+
+    plan = grid.stages[0].plan
+    tables = [some.table().cast(grid.schema) for some in given_by(plan)]
     got = pa.concat_tables([grid.schema.empty_table(), *tables])
     found = got.column(formats.KEY).to_pylist()
     assert found == sorted(found)
     assert_same(got.drop_columns([formats.KEY]), expected(case))
+    spared = given_by(replace(plan, keyed=False))
+    assert all(isinstance(some, Keyed) for some in spared)
+    assert_same(pa.concat_tables([plan.bound.schema.empty_table(), *(some.columns for some in spared)]), expected(case))
 
 
 @settings(max_examples=examples(40))

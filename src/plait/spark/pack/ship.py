@@ -198,7 +198,7 @@ def destinations(layout: Layout, input: int, hashes: np.ndarray) -> list[np.ndar
 
 
 def in_range(layout: Layout, input: int, ts: np.ndarray, table: pa.Table) -> Iterator[pa.Table]:
-    """What goes to each cell where these have stretches of time: a tuple goes to its own, and on to those whose tuples may meet it.
+    """What goes to each cell where these have stretches of time: to its own, and to those whose tuples may meet it.
 
     Most tuples stand in the order of time already: then nothing moves.
     """
