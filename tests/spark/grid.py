@@ -142,7 +142,7 @@ class Grid:
 
     def _lay_out(self, layout: str | tuple[int, int] | Layout) -> None:
         query = self.case.query
-        cells = layouts(self.bound, layout, 4, 4)
+        cells = [layout] if isinstance(layout, Layout) else layouts(self.bound, layout, 4, 4)
         self.layout = cells[0]
         mark = fingerprint(query, self.bound, *cells)
         common = CellPlan(self.bound, (), self.layout, mark, max_pending=self.max_pending)

@@ -170,7 +170,7 @@ def test_a_checkpoint_of_something_else_is_refused(two: Any, files: Path, tmp_pa
     (tmp_path / "out.checkpoint" / "offsets").mkdir(parents=True)
     with pytest.raises(RunError, match="was not written by write_ordered"):
         feeds.run(plait.join(A, B, within=1).on_spark(read(two, files)), tmp_path)
-    with pytest.raises(QueryError, match="write_ordered takes the DataFrame that on_spark returned for streaming"):
+    with pytest.raises(QueryError, match="write_ordered of batch DataFrames with checkpoint="):
         feeds.run(plait.join(A, B, within=1).on_spark(read(two, files, streaming=False)), tmp_path)
     with pytest.raises(QueryError, match="format='orc' is no format"):
         feeds.run(plait.join(A, B, within=1).on_spark(read(two, files)), tmp_path, format="orc")

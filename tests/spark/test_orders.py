@@ -24,7 +24,7 @@ from plait.order import AFTER_ALL, BEFORE_ALL, decode, encode
 from plait.spark import formats
 from plait.spark import run as spark_run
 from plait.spark.cell.results import Results, merge
-from plait.spark.publish.gather import _slices, edges
+from plait.spark.publish.gather import edges, parted
 
 # --- without Spark ----------------------------------------------------------------------------------------------
 
@@ -69,7 +69,7 @@ def test_slices_of_all_cells_one_after_the_other_are_in_order(seed: int, slices:
     """Whatever span the cells have reported, too long, too short or none at all."""
     cells = some_cells(random.Random(seed))
     span = (begin, begin + length) if length < 9 else (BEFORE_ALL, AFTER_ALL)
-    cut = [list(_slices(cell, span, slices)) for cell in cells]
+    cut = [list(parted(cell, edges(span, slices))) for cell in cells]
     assert [len(parts) for parts in cut] == [slices] * 4
     strict = spelled(merge(cells))
     assert [key for k in range(slices) for key in spelled(merge([parts[k] for parts in cut]))] == strict

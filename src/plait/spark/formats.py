@@ -243,6 +243,12 @@ PACKED_ROWS = pa.schema([("cell", pa.int32()), ("body", pa.binary())])
 #: To a cell in a batch run, which takes them in the order of time: `at` is the least ts of a body's rows.
 SLABS = "cell int, at long, body binary"
 SLAB_ROWS = pa.schema([("cell", pa.int32()), ("at", pa.int64()), ("body", pa.binary())])
+#: Results in a batch run on their way to who merges those of a stretch of time, from `at` on; of no stretch (-1) is what passes.
+MERGING = "slice int, at long, cell int, no int, kind int, body binary"
+MERGING_ROWS = pa.schema([
+    ("slice", pa.int32()), ("at", pa.int64()), ("cell", pa.int32()), ("no", pa.int32()), ("kind", pa.int32()),
+    ("body", pa.binary()),
+])  # fmt: skip
 OUTPUT_ROWS = pa.schema([("kind", pa.int32()), ("body", pa.binary())])
 
 #: Kinds of rows out of the last cell.
@@ -434,9 +440,10 @@ class CellReport(Head, kind="report"):
 
 @dataclass(frozen=True)
 class Written(Head, kind="written"):
-    """What a task has written of a batch, where tasks publish (`publish.gather`)."""
+    """What a task has written of a batch, where tasks publish (`publish.gather`): its part's name, "" if it has no rows."""
 
     rows: int
+    part: str = ""
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ from plait.order import BEFORE_ALL
 from plait.query import explain as words
 from plait.query.base import Query, check_rates
 from plait.query.bind import bind, check_data
+from plait.query.join import HOWS, Join
 from plait.query.row_by_row import rooted
 from plait.query.stream import FILE, Stream
 from plait.spark import formats
@@ -38,7 +39,7 @@ from plait.spark.cell.cell import CellPlan, closes, processor, whole_cell
 from plait.spark.cell.end_of_input import closing_stage
 from plait.spark.cell.pickled import carry
 from plait.spark.cell.results import unpack
-from plait.spark.cell.whole import SLAB, in_turn
+from plait.spark.cell.whole import SLAB, Giving, as_rows, in_turn
 from plait.spark.formats import Card, Pins, Sources
 from plait.spark.keep import clock, control
 from plait.spark.keep.checkpoint import check_not_left, read_card
@@ -94,7 +95,10 @@ def plan(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int, int]
 
     def laid_out(layout: str | tuple[int, int] | Layout, control_dir: str | None, cells: int | None = cells) -> Plan:
         partitions = int(spark.conf.get("spark.sql.shuffle.partitions"))
-        grids = layouts(bound, layout, partitions, spark.sparkContext.defaultParallelism, cells=cells, rates=rates)
+        if isinstance(layout, Layout):  # of a query of one operator
+            grids = [layout]
+        else:
+            grids = layouts(bound, layout, partitions, spark.sparkContext.defaultParallelism, cells=cells, rates=rates)
         common = CellPlan(
             bound, (), grids[0], fingerprint(query, bound, *grids), words.explain(query), index, max_pending,
             shape=fingerprint(query, bound, *grids, functions=False), changed=functions == "changed", **pins,
@@ -155,11 +159,11 @@ class Plan:
         by themselves.
 
         Streaming: Spark calls the cell's processor for each key that has rows. `timeMode="None"`: plait's timers are its
-        own. Batch: `_whole`; a cell of an operator with timers has one step, with all rows and the end of input.
+        own. Batch: `whole`; a cell of an operator with timers has one step, with all rows and the end of input.
         """
         plan = self.stages[number].plan
         if not self.streaming and not closes(plan.bound.node):
-            return self._whole(number, formats.OUTPUT if plan.onward is None else formats.SLABS)
+            return self.whole(number, formats.OUTPUT if plan.onward is None else formats.SLABS)
         packed = self.packed(number)
         schema = formats.OUTPUT if plan.onward is None else formats.PACKED
         if self.streaming:
@@ -174,13 +178,13 @@ class Plan:
             out = out.selectExpr("cell", f"{BEFORE_ALL}L as at", "body")  # all at once, before its time
         return out
 
-    def _whole(self, number: int, schema: Any, rows: pa.Schema | None = None) -> Any:
+    def whole(self, number: int, schema: Any, giving: Giving | None = None) -> Any:
         """The cells of a stage in a batch run: each takes its rows in the order of time (`cell.whole`). Sorting is Spark's.
 
         The number of partitions is said, so that Spark leaves them as they are: rows of few bytes may be much work.
         """
         packed = self.packed(number).repartition(self.partitions, "cell").sortWithinPartitions("cell", "at")
-        return packed.mapInArrow(in_turn(self.stages[number].plan, rows), schema)
+        return packed.mapInArrow(in_turn(self.stages[number].plan, giving), schema)
 
     def packed(self, number: int = 0) -> Any:
         """The packed rows that a stage's cells get.
@@ -232,9 +236,20 @@ class Plan:
         elif self.streaming or closes(self.cell.bound.node):
             result = self.output().mapInArrow(unpack(own), from_arrow_schema(own))
         else:  # cells give rows themselves: nothing else has to be told
-            result = self._whole(0, from_arrow_schema(own), own)
+            plan = self if keys else self.without_keys()
+            result = plan.whole(0, from_arrow_schema(own), as_rows(own))
         result._plait = self
         return result
+
+    def without_keys(self) -> Plan:
+        """The same for who asks for no keys, and merges nothing: a join then makes none, which costs half as much as pairs do.
+
+        What is done to results goes by their keys, and rows that come alone are merged by them.
+        """
+        cell = self.cell
+        if not isinstance(cell.bound.node, Join) or HOWS[cell.bound.node.how].whole or cell.bound.steps:
+            return self
+        return replace(self, stages=[replace(self.stages[0], plan=replace(cell, keyed=False)), *self.stages[1:]])
 
     @property
     def cell(self) -> CellPlan:

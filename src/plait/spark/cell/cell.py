@@ -83,6 +83,7 @@ class CellPlan:
     shape: str = ""  # the fingerprint but for users' functions
     functions: str = ""  # those of users' operators, which the fingerprint leaves out
     loose: tuple[str, ...] = ()  # what users' functions depend on and nobody can compare
+    keyed: bool = True  # somebody asks for the keys of its results
     changed: bool = False  # the user's word that functions may be others than those of the checkpoint
 
     @property

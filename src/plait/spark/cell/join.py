@@ -33,7 +33,7 @@ from plait.query.bind import Bound
 from plait.query.join import HOWS, Join
 from plait.spark import formats
 from plait.spark.cell.cell import LivePairs
-from plait.spark.cell.results import Results, distinct, merge_pairs
+from plait.spark.cell.results import Keyed, Results, distinct, merge
 from plait.spark.formats import Chunk, Step, times
 from plait.spark.plan.layout import Layout
 
@@ -46,6 +46,7 @@ class LiveJoin(LivePairs):
         window: Both sides' tuples that a later tuple can still meet, with their indexes. It numbers the tuples of a side: from 0
             on, or, where windows begin at every n-th tuple, by their number in the stream (`begin`).
         rows: Of each side the whole rows, by the window's numbers: results show columns that the condition does not read.
+        keyed: Whether anybody asks for its results' keys; else they are in order, and have none.
         noted: Of each side that this is asked of, which of the rows that may still find a partner have found one.
     """
 
@@ -57,10 +58,21 @@ class LiveJoin(LivePairs):
         left, right = (i.schema for i in bound.inputs)
         self.window = JoinWindow(bound.predicate, left, right, bound.node.window, index=index)
         self.rows = tuple(NumberedRows(schema) for schema in self.schemas)
+        self.keyed = True
         self.noted = {side: Noted() for side in self.how.whole}
         self.numbers = self.window.reach.counts and self.window.reach.step > 1
         # What it would catch up by may lack chunks that were outlived: rows that came would not be counted.
         self.catches_up = not self.numbers
+
+    def spare_keys(self) -> None:
+        """Make results without keys. Before any row has come.
+
+        Rows then lie in rings, all but their keys, which nobody takes: results are taken from anywhere in the window, by one
+        compiled pass a column.
+        """
+        self.keyed = False
+        without = (schema.remove(schema.get_field_index(formats.KEY)) for schema in self.schemas)
+        self.rows = tuple(NumberedRows(schema, rings=True) for schema in without)
 
     @property
     def counts(self) -> Counts:
@@ -94,7 +106,7 @@ class LiveJoin(LivePairs):
             for rows, number in zip(self.rows, first, strict=True):
                 rows.start_at(number)
 
-    def _process(self, ready: list[pa.Table], frontier: int, *, results: bool) -> Results:
+    def _process(self, ready: list[pa.Table], frontier: int, *, results: bool) -> Results | Keyed:
         """Join what has become ready; `ready` has a table for each input.
 
         The window gets all tuples of both sides in one call, in the order in which they interleave. So a tuple meets only
@@ -107,11 +119,11 @@ class LiveJoin(LivePairs):
         if self.layout.kind == "see_all":
             stored = tuple(self.layout.stored(self.cell, t.column(formats.HASH).to_numpy()) for t in ready)
         for input in (0, 1):
-            self.rows[input].append(ready[input])
+            self.rows[input].append(ready[input] if self.keyed else ready[input].drop_columns([formats.KEY]))
         # A replay looks for pairs only where it must know again which rows have matched.
         probe = results or bool(self.noted)
         pairs = self.window.process(side, (ready[0], ready[1]), ts, stored=stored, probe=probe)
-        parts = []
+        parts: list[Results | Keyed] = []
         firsts = {s: noted.note(ts[s], (pairs.left, pairs.right)[s]) for s, noted in self.noted.items()}
         if self.how.pairs == "first":
             at = firsts[0]
@@ -121,9 +133,9 @@ class LiveJoin(LivePairs):
         for input in self.how.alone:
             parts.append(self._unmatched(input, frontier))
         self._trim(frontier)
-        return merge_pairs(parts) if results and parts else self.nothing
+        return merge(parts) if results and parts else self.nothing
 
-    def _pairs(self, side: np.ndarray, pairs: Pairs) -> Results:
+    def _pairs(self, side: np.ndarray, pairs: Pairs) -> Results | Keyed:
         """Pairs as results. The trigger is the later tuple of a pair, and its key comes first in the result's key.
 
         Keys are listed once for each tuple, not once for each pair: `distinct` gives the tuples that occur and each
@@ -132,11 +144,14 @@ class LiveJoin(LivePairs):
         if len(pairs) == 0:
             return self.nothing
         left, right = (self.rows[i].take(ids, self.shown[i]) for i, ids in enumerate((pairs.left, pairs.right)))
+        ts = pc.max_element_wise(left.column(formats.TS), right.column(formats.TS))
+        if not self.keyed:
+            return Keyed(self.columns(ts, left, right), ())
         (lefts, of_left), (rights, of_right) = distinct(pairs.left), distinct(pairs.right)
         by_left = side[pairs.trigger] == 0
         of_right += len(lefts)
         return Results(
-            self.columns(pc.max_element_wise(left.column(formats.TS), right.column(formats.TS)), left, right),
+            self.columns(ts, left, right),
             pa.concat_arrays([self._keys(0, lefts), self._keys(1, rights)]),
             np.where(by_left, of_left, of_right),
             np.where(by_left, of_right, of_left),

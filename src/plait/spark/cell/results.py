@@ -31,6 +31,9 @@ from plait.spark.formats import FIRST, SECOND
 #: Rows of one packed row at most: far from the 2 GiB that one value of Spark's can hold.
 CUT = 1 << 20
 
+#: Rows that are merged at once where they are written: as many as a group of rows in a Parquet file has.
+PIECE = 1 << 17
+
 
 @dataclass
 class Results:
@@ -74,10 +77,6 @@ class Results:
         if kept is None:
             return Results(columns, self.keys, self.first, self.second)
         return Results(columns, self.keys, self.first[kept], self.second[kept])
-
-    def by_trigger(self) -> Results:
-        """In the order of their triggers; partners of one trigger stay in the order they had."""
-        return self.take(keys.in_order_of_firsts(self.keys, self.first))
 
     def take(self, places: np.ndarray) -> Results:
         """Some of the results, in this order. The list of keys stays whole."""
@@ -133,6 +132,11 @@ class Keyed:
         key = self.spelled()
         columns, kept = changed(steps, self.columns, keys.ts_numbers(self.columns.column(0)))
         return Keyed(columns, (), key if kept is None else key.take(pa.array(kept)))
+
+    def take(self, places: np.ndarray) -> Keyed:
+        """Some of the results, in this order."""
+        at = pa.array(places)
+        return Keyed(self.columns.take(at), self.by, None if self.key is None else self.key.take(at))
 
     def spelled(self) -> pa.Array:
         """`_plait_key` of each row."""
@@ -192,13 +196,40 @@ def merge(parts: Sequence[Results | Keyed], *, by_trigger: bool = False) -> Resu
     Parts without rows have no say, but if all are empty the first is given, for its schema. `by_trigger`: pairs are ordered by
     their triggers alone, partners of one trigger are as the parts have them, one part after the other.
     """
+    (whole,) = merged(parts, by_trigger=by_trigger, most=None)
+    return whole
+
+
+def merged(
+    parts: Sequence[Results | Keyed], *, by_trigger: bool = False, most: int | None = PIECE
+) -> Iterator[Results | Keyed]:
+    """The same in pieces of at most so many rows, one at least: for who writes them.
+
+    Memory of a piece is used again for the next one. Where there are a million results, memory that nobody has used so far costs
+    twice as much processor time as what is done in it.
+    """
     parts = [part for part in parts if part.rows] or parts[:1]
     if len(parts) == 1:
-        return parts[0]
+        yield parts[0]
+        return
+    whole, order = _ordered(parts, by_trigger=by_trigger)
+    for begin in range(0, len(order), most or len(order)):
+        yield whole.take(order[begin : begin + (most or len(order))])
+
+
+def _ordered(parts: Sequence[Results | Keyed], *, by_trigger: bool) -> tuple[Results | Keyed, np.ndarray]:
+    """Parts one after the other, and the places of their rows in result order: of pairs by both keys (`core.keys`), of others by
+    ts and key columns, or by ts and key. Cells have different groups, so no two rows are equal in all of these.
+    """
     if isinstance(parts[0], Keyed):
-        return merge_keyed([part for part in parts if isinstance(part, Keyed)])
-    pairs = [part for part in parts if isinstance(part, Results)]
-    return _together(pairs).by_trigger() if by_trigger else merge_pairs(pairs)
+        whole = _all_keyed([part for part in parts if isinstance(part, Keyed)])
+        by = (0, *whole.by) if whole.key is None else (0,)
+        columns = [whole.columns.column(name) for name in by] + ([] if whole.key is None else [whole.key])
+        return whole, keys.in_order_of(columns).to_numpy()
+    pairs = _together([part for part in parts if isinstance(part, Results)])
+    if by_trigger:
+        return pairs, keys.in_order_of_firsts(pairs.keys, pairs.first)
+    return pairs, keys.in_order_of_pairs(pairs.keys, pairs.first, pairs.second)
 
 
 def distinct(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -212,15 +243,6 @@ def distinct(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.flatnonzero(named) + low, place[ids - low]
 
 
-def merge_pairs(parts: list[Results]) -> Results:
-    """Several cells' results, each in order, as one sequence, ordered as a whole by both keys (`core.keys`)."""
-    parts = [part for part in parts if part.rows] or parts[:1]
-    if len(parts) == 1:
-        return parts[0]
-    whole = _together(parts)
-    return whole.take(keys.in_order_of_pairs(whole.keys, whole.first, whole.second))
-
-
 def _together(parts: list[Results]) -> Results:
     """One part after the other. Places are shifted, since each part has a list of keys of its own."""
     starts = np.cumsum([0, *(len(part.keys) for part in parts)])
@@ -232,18 +254,7 @@ def _together(parts: list[Results]) -> Results:
     )
 
 
-def merge_keyed(parts: list[Keyed]) -> Keyed:
-    """All of these in result order; each is in order already.
-
-    By ts and key columns, or by ts and key. Cells have different groups, so no two rows are equal in all of these.
-    """
-    if len(parts) == 1:
-        return parts[0]
-    columns = pa.concat_tables([part.columns for part in parts])
-    key = None
-    if parts[0].key is not None:
-        key = pa.concat_arrays([part.key for part in parts])
-        order = keys.in_order_of((columns.column(0), key))
-    else:
-        order = keys.in_order_of(columns.column(name) for name in (0, *parts[0].by))
-    return Keyed(columns.take(order).combine_chunks(), parts[0].by, None if key is None else key.take(order))
+def _all_keyed(parts: list[Keyed]) -> Keyed:
+    """One part after the other."""
+    key = None if parts[0].key is None else pa.concat_arrays([part.spelled() for part in parts])
+    return Keyed(pa.concat_tables([part.columns for part in parts]), parts[0].by, key)

@@ -7,10 +7,14 @@ is looked at. **The invariant**: when the next row has `at`, every tuple below t
 what lies below it is released, and its results are out, before more is read. In memory are the window, some slabs, and the
 results of one step, however long the input is; but rows that are dropped, which are told at the end, all of them.
 
+A cell may have a stretch of time (`plan.ranges`): tuples before it only enter the window, as where a state is replayed, and
+give no result. From there on it works as any other.
+
 Where it runs: in a task of Spark's behind a shuffle by cell, through `mapInArrow`; cells of one partition one after the other.
-What comes out: result rows as the user has them (`rows`), or packed rows for the next operator, or (kind, body) where rows were
-dropped and have to be told. Operators with timers end in another way (`end_of_input`): they have `cell.whole_cell`. Held by
-tests/spark/test_whole.py, and by every batch of tests/spark and tests/everywhere.
+What comes out is the caller's to say (`Giving`): result rows as the user has them, packed rows for the next operator, (kind,
+body) where rows were dropped and have to be told, or a file that the task writes itself (`publish.at_once`). Operators with
+timers end in another way (`end_of_input`): they have `cell.whole_cell`. Held by tests/spark/test_whole.py, and by every batch of
+tests/spark and tests/everywhere.
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ from plait.spark import formats
 from plait.spark.cell import state
 from plait.spark.cell.arrive import Arriving, sorted_out
 from plait.spark.cell.cell import CellPlan, known_of, told
+from plait.spark.cell.join import LiveJoin
 from plait.spark.cell.results import Keyed, Results, shown
 from plait.spark.formats import Manifest
 
@@ -39,27 +44,46 @@ Row = tuple[int, int, Any]
 
 Mapper = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
+#: What is made of a cell's results: they come as they become ready, and what the cell tells beside them when they are out.
+Giving = Callable[["WholeCell", Iterator[Results | Keyed]], Iterator[pa.RecordBatch]]
 
-def in_turn(plan: CellPlan, rows: pa.Schema | None = None) -> Mapper:
-    """For `mapInArrow` over rows sorted by cell and `at`. `rows`: give results as rows with these columns, and nothing else."""
+
+def in_turn(plan: CellPlan, giving: Giving | None = None) -> Mapper:
+    """For `mapInArrow` over rows sorted by cell and `at`. `giving`: what is made of each cell's results; None: packed rows."""
+    give = giving or (_output if plan.onward is None else _onward)
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for key, packed in groupby(_rows(batches), key=lambda row: row[0]):
             cell = WholeCell(plan, plan.layout.keys.index(key))
-            for out in cell.results(packed):
-                if rows is not None:
-                    yield from shown(out, rows).to_batches()
-                elif plan.onward is not None:
-                    yield from _record(plan.onward.slabs(out, SLAB), formats.SLAB_ROWS)
-                else:
-                    yield from _record([(formats.RESULTS, body) for body in out.bodies()], formats.OUTPUT_ROWS)
-            if plan.onward is not None:
-                passed = plan.onward.passed(cell.for_user())
-                yield from _record([(to, BEFORE_ALL, body) for to, body in passed], formats.SLAB_ROWS)
-            elif rows is None:
-                yield from _record(cell.for_user(), formats.OUTPUT_ROWS)
+            yield from give(cell, cell.results(packed))
 
     return run
+
+
+def as_rows(schema: pa.Schema) -> Giving:
+    """Results as rows with these columns, and nothing else."""
+
+    def give(cell: WholeCell, results: Iterator[Results | Keyed]) -> Iterator[pa.RecordBatch]:
+        for out in results:
+            yield from shown(out, schema).to_batches()
+
+    return give
+
+
+def _onward(cell: WholeCell, results: Iterator[Results | Keyed]) -> Iterator[pa.RecordBatch]:
+    """To the next operator's cells; what is for the user goes along, when all results are out."""
+    assert cell.plan.onward is not None
+    for out in results:
+        yield from record(cell.plan.onward.slabs(out, SLAB), formats.SLAB_ROWS)
+    passed = cell.plan.onward.passed(cell.for_user())
+    yield from record([(to, BEFORE_ALL, body) for to, body in passed], formats.SLAB_ROWS)
+
+
+def _output(cell: WholeCell, results: Iterator[Results | Keyed]) -> Iterator[pa.RecordBatch]:
+    """For the user: results, then what is told beside them."""
+    for out in results:
+        yield from record([(formats.RESULTS, body) for body in out.bodies()], formats.OUTPUT_ROWS)
+    yield from record(cell.for_user(), formats.OUTPUT_ROWS)
 
 
 def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[Row]:
@@ -70,21 +94,32 @@ def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[Row]:
             yield keys[place], at[place], bodies[place].as_buffer()
 
 
-def _record(rows: list[Any], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def record(rows: list[Any], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Rows as one batch; none if there are none."""
     if rows:
         yield pa.record_batch([list(column) for column in zip(*rows, strict=True)], schema=schema)
 
 
 class WholeCell:
-    """One cell from its first row to its last."""
+    """One cell from its first row to its last.
+
+    Attributes:
+        begin: Where its stretch of time begins, until time has passed there: what comes before only enters. BEFORE_ALL: there is
+            no such stretch, or it has begun.
+        given: Results so far, if they are the query's.
+    """
 
     def __init__(self, plan: CellPlan, cell: int) -> None:
         self.plan, self.cell = plan, cell
         self.known = known_of(plan, Manifest(plan.fingerprint, operator=plan.number))
         self.contents = state.empty(plan.bound.bare, plan.layout, cell, index=plan.index)
+        if not plan.keyed:
+            assert isinstance(self.contents, LiveJoin)
+            self.contents.spare_keys()
         self.arriving = Arriving(self.known, plan.layout, cell, plan.counts)
         self.passed: list[tuple[int, bytes]] = []  # for the user, from the operators before this one
         self.given = 0
+        self.begin = plan.layout.begins[cell] if plan.layout.begins else BEFORE_ALL
         self._step = SLAB
 
     def results(self, rows: Iterator[Row]) -> Iterator[Results | Keyed]:
@@ -119,6 +154,11 @@ class WholeCell:
         """Time passes to the frontier. The next step has as many tuples as make about STEP results."""
         contents = self.contents
         tables = {i: contents.prepared(i, table) for i, table in self.arriving.ready().items() if table.num_rows}
+        if self.begin > BEFORE_ALL:
+            contents.replay(tables, min(frontier, self.begin))
+            if frontier <= self.begin:
+                return
+            self.begin, tables = BEFORE_ALL, {}
         out = contents.advance(tables, frontier)
         if self.plan.onward is None and self.plan.bound.steps:
             out = out.changed(self.plan.bound.steps)

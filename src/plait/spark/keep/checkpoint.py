@@ -55,8 +55,11 @@ def tie(plan: Any, checkpoint: Path, targets: Sequence[Target]) -> tuple[Any, Ow
 
 @contextmanager
 def publishing(owner: Owner, target: Target) -> Iterator[None]:
-    """Publish inside of this: the folder is still the checkpoint's, and the checkpoint this start's."""
+    """Publish inside of this: the folder is still the checkpoint's, and the checkpoint this start's. A batch run has none."""
     with target.held(owner):
+        if owner.checkpoint is None:
+            yield
+            return
         card = read_card(owner.checkpoint)
         if card is None or card.runs[-1] != owner.run:
             raise RunError(

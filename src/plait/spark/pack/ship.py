@@ -10,6 +10,7 @@ Which cells a tuple goes to is its layout's rule (`plan.layout` has the kinds):
                     words matters; whether a pair matches is still the condition's to say. Tuples of an aggregate or a
                     dedup go by the values of its key, NULL and NaN among them
     band            by the range that a band's coordinate lies in, or those that its band reaches (`ranges`)
+    ranges          by time: to the cell whose stretch of time it lies in, and to those whose tuples may meet it. Batch runs alone
     buckets         by what `route` says, which is called here, once a tuple. Bucket b lives in cell b modulo the number of cells.
                     A tuple goes to the cells of its buckets and says which these are; one that names none goes nowhere, unless
                     it may have to be shown as dropped: then one cell has it for that alone. A `route` that raises does so again
@@ -24,7 +25,7 @@ tests/spark/test_operators.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -38,6 +39,7 @@ from plait.core.operator.buckets import EVERY, NONE, SEVERAL, Rows, routed
 from plait.core.row_by_row import changed
 from plait.core.values import Form, compared_as, key_words
 from plait.errors import QueryError
+from plait.order import AFTER_ALL
 from plait.query.aggregate import Aggregate
 from plait.query.bind import Bound, label
 from plait.query.condition.expression import Column
@@ -87,6 +89,8 @@ class Shipping:
             )
         if self.by_range is not None:
             return banded_parts(self.by_range, self.layout, input, table, tuples.hashes(), whole=self.whole)
+        if self.layout.kind == "ranges":
+            return [part.combine_chunks() for part in in_range(self.layout, input, tuples.ts, table)]
         hashes = tuples.hashes() if self.by_value is None else words(self.by_value, input, table)
         if self.layout.kind == "see_all":
             table = table.append_column(formats.HASH, pa.array(hashes))
@@ -212,6 +216,19 @@ def banded_parts(by_range: RangeColumns, layout: Layout, input: int, table: pa.T
             part = part.append_column(formats.OWN, pa.array(owner[at] == cell))
         parts.append(part.combine_chunks())
     return parts
+
+
+def in_range(layout: Layout, input: int, ts: np.ndarray, table: pa.Table) -> Iterator[pa.Table]:
+    """What goes to each cell where these have stretches of time: to its own, and to those whose tuples may meet it.
+
+    Most tuples stand in the order of time already: then nothing moves.
+    """
+    for since, end in zip(layout.since[input], (*layout.begins[1:], AFTER_ALL), strict=True):
+        at = np.flatnonzero((ts >= since) & (ts < end))
+        if len(at) == 0 or at[-1] - at[0] + 1 == len(at):
+            yield table.slice(at[0] if len(at) else 0, len(at))
+        else:
+            yield table.take(pa.array(at))
 
 
 @dataclass(frozen=True)

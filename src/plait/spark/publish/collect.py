@@ -7,8 +7,9 @@ name and renamed to its batch's number, so a replay, which brings the same rows,
 Whose a folder is, and who may publish into it, is `target`'s to say: before anything runs, and before each part.
 
 Where it runs: `write_ordered` on the driver, `_Publisher` on the driver in a thread of Spark's, once a batch
-(`foreachBatch`). With `distributed=True`, and with any `order=` but "strict", tasks write the parts (`gather`). What comes
-in are the rows of the last operator's cells: kind, body (`formats.OUTPUT`).
+(`foreachBatch`), or for a batch DataFrame in the caller's (`at_once`). With `distributed=True`, and with any `order=` but
+"strict", tasks write the parts (`gather`). What comes in are the rows of the last operator's cells: kind, body
+(`formats.OUTPUT`).
 
 What is left behind: `part-000000000007.parquet` for batch 7 (or a folder `batch-000000000007`), under numbers that go on
 across restarts and `relayout`. A batch without results leaves no part. Why not Spark's own file sink: it has no order
@@ -22,7 +23,8 @@ import re
 import shutil
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,17 +35,18 @@ from plait import paths
 from plait.connectors.files import ENDINGS
 from plait.connectors.sinks import FORMS, open_sink, sync_folder
 from plait.core.metrics import amount
-from plait.errors import QueryError
+from plait.errors import QueryError, RunError
 from plait.query.base import check_order
 from plait.spark import formats
 from plait.spark.cell.cell import closes
-from plait.spark.cell.results import Keyed, Results, merge, read
+from plait.spark.cell.results import Keyed, Results, merged, read
 from plait.spark.keep.checkpoint import publishing, tie
 from plait.spark.plan import settings
+from plait.spark.publish.at_once import computed, laid_out
 from plait.spark.publish.gather import gathered
 from plait.spark.publish.stats import SparkStats, Told
 from plait.spark.publish.target import Owner, Target
-from plait.spark.publish.tell import telling
+from plait.spark.publish.tell import telling, told
 
 
 @dataclass(frozen=True)
@@ -101,36 +104,43 @@ def quoted(stream: str) -> str:
     return re.sub(r"[/%\0]|^[._]", lambda found: f"%{ord(found[0]):02X}", stream)
 
 
-def write_ordered(df: Any, path: str | os.PathLike[str], *, checkpoint: str | os.PathLike[str], format: str = "parquet",
-                  late: str | os.PathLike[str] | None = None, order: str = "strict", distributed: bool = False,
-                  keep_key: bool = False, trigger: dict[str, Any] | None = None, drain: bool = False,
-                  new_folder: bool = False, report: Callable[[BatchReport], None] | None = None) -> Any:  # fmt: skip
-    """Start a streaming query whose results stand in a folder, in result order, exactly once.
+def write_ordered(df: Any, path: str | os.PathLike[str], *, checkpoint: str | os.PathLike[str] | None = None,
+                  format: str = "parquet", late: str | os.PathLike[str] | None = None, order: str = "strict",
+                  distributed: bool = False, keep_key: bool = False, trigger: dict[str, Any] | None = None,
+                  drain: bool = False, new_folder: bool = False,
+                  report: Callable[[BatchReport], None] | None = None) -> Any:  # fmt: skip
+    """Start a streaming query whose results stand in a folder, in result order, exactly once; or write a batch's, all at once.
+
+    Of batch DataFrames it returns when everything is published: one folder, `batch-000000000000`, whose parts' names sort into
+    result order, written by tasks. It is there whole or not at all. The folder of results must hold no rows before.
 
     Folders are local paths or `file:` URIs, made absolute at once.
 
     Args:
-        df: What `query.on_spark(...)` returned for streaming DataFrames, unchanged.
+        df: What `query.on_spark(...)` returned, unchanged.
         path: The folder of results, of this checkpoint alone: one that holds other rows is refused.
-        checkpoint: The folder that lets the query go on where it was.
-        format: "parquet" or "jsonl". There is one part a batch; the parts' names sort into result order.
+        checkpoint: The folder that lets the query go on where it was. A batch has none.
+        format: "parquet" or "jsonl". Of a stream there is one part a batch; the parts' names sort into result order.
         late: A folder for rows dropped as late or behind. None: a batch that drops some warns of it.
         order: Of results: "strict" (the total order); "trigger" (triggers, which are the later tuples of pairs, in total order,
             partners of one trigger together, in any order); or "none" (no order within a batch). With the last two executors
             write the parts. Sorted by `_plait_key` the rows of each are those of "strict".
-        distributed: Executors write the parts of a batch, a folder a batch, instead of the driver writing one.
+        distributed: Executors write the parts of a batch, a folder a batch, instead of the driver writing one. Of batch
+            DataFrames they always do.
         keep_key: Keep the column `_plait_key`.
-        trigger: As `DataStreamWriter.trigger` takes it. None: `{"availableNow": True}`.
+        trigger: As `DataStreamWriter.trigger` takes it. None: `{"availableNow": True}`. Like `drain` and `new_folder`, of streams
+            only.
         drain: End of input: take the rows that are there, which this call waits for, then end every source. The query that is
             returned flushes what is left, and the checkpoint refuses rows from then on.
         new_folder: `path` may be another folder than so far. It gets the parts from here on, and the old one keeps its own.
         report: Called after each batch with a `BatchReport`.
 
     Returns:
-        Spark's `StreamingQuery`. The text of its errors ends with plait's own words.
+        Spark's `StreamingQuery`. The text of its errors ends with plait's own words. Of batch DataFrames a `BatchReport`, when
+        all is published.
 
     Raises:
-        QueryError: `df` is no streaming result of plait's, or arguments don't go together.
+        QueryError: `df` is no result of plait's, or arguments don't go together.
         RunError: The folder or the checkpoint is another's.
         DataError: A path is no local folder, or can't be written.
 
@@ -146,16 +156,25 @@ def write_ordered(df: Any, path: str | os.PathLike[str], *, checkpoint: str | os
         [2, 1]
     """
     plan = getattr(df, "_plait", None)
-    if plan is None or not plan.streaming:
+    if plan is None:
         raise QueryError(
-            "write_ordered takes the DataFrame that on_spark returned for streaming DataFrames",
-            why="it publishes what the cells put out, batch by batch",
-            do="Pass it unchanged; for a batch result use df.orderBy('_plait_key')",
+            "write_ordered takes the DataFrame that on_spark returned",
+            why="it publishes what the cells put out",
+            do="Pass it unchanged",
         )
     if format not in FORMS or not FORMS[format].parts:
         written = [name for name, form in FORMS.items() if form.parts]
         raise QueryError(f"format={format!r} is no format", do=f"Use {' or '.join(map(repr, written))}")
     check_order(order)
+    if not plan.streaming:
+        _check_batch({"checkpoint": checkpoint, "trigger": trigger, "drain": drain, "new_folder": new_folder})
+        return _write_batch(plan, path, format, late, order, keep_key, report)
+    if checkpoint is None:
+        raise QueryError(
+            "write_ordered of streaming DataFrames without checkpoint=",
+            why="that folder lets the query go on where it was",
+            do="Name one",
+        )
     if drain and trigger is not None and "availableNow" not in trigger:
         raise QueryError(
             f"drain=True with trigger={trigger!r}", why="draining takes what is there and ends", do="Leave trigger out"
@@ -184,9 +203,45 @@ def write_ordered(df: Any, path: str | os.PathLike[str], *, checkpoint: str | os
     return start()
 
 
-def _check_apart(checkpoint: Path, target: Path, late: Path | None = None) -> None:
+def _check_batch(given: dict[str, Any]) -> None:
+    """Refuse what says something of streams alone."""
+    for name, value in given.items():
+        if value:
+            raise QueryError(
+                f"write_ordered of batch DataFrames with {name}={value!r}",
+                why="a batch is all there, and is published at once: there is nothing to go on from, and nothing to wait for",
+                do="Leave it out, or read streams with spark.readStream",
+            )
+
+
+def _write_batch(plan: Any, path: str | os.PathLike[str], format: str, late: str | os.PathLike[str] | None, order: str,
+                 keep_key: bool, report: Callable[[BatchReport], None] | None) -> BatchReport:  # fmt: skip
+    """The results of batch DataFrames: see `at_once`. All is checked before a folder is touched."""
+    form = f"{format}, a folder a batch"
+    targets = [Target(settings.place(plan.spark, path, "The folder of results"), "results", form)]
+    if late is not None:
+        aside = settings.place(plan.spark, late, "The folder of dropped rows")
+        targets.append(Target(aside, "dropped rows", format, True, "The folder of dropped rows"))
+        _check_apart(None, *(target.folder for target in targets))
+    owner = Owner.of_batch(plan.cell.query)
+    for target in targets:
+        target.check(owner)
+    for target in targets:
+        target.claim(owner)
+    publish = _Publisher(plan, owner, targets[0], format, targets[1] if late is not None else None, keep_key, order, True,
+                         report)  # fmt: skip
+    try:
+        return publish.all_at_once()
+    except Exception as error:
+        said = told(error)
+        if said is None:
+            raise
+        raise said from error
+
+
+def _check_apart(checkpoint: Path | None, target: Path, late: Path | None = None) -> None:
     """Refuse folders of which a reader of one would read the other."""
-    if target == checkpoint:
+    if checkpoint is not None and target == checkpoint:
         raise QueryError(f"The checkpoint and the folder of results are both {str(target)!r}", do="Name two folders")
     if late is not None and (late == target or late in target.parents or target in late.parents):
         raise QueryError(
@@ -234,8 +289,11 @@ class _Publisher:
         """
         number = self.first + batch
         if self.distributed:
-            bodies = _by_kind(self._write_distributed(frame, number))
-            results = sum(formats.parse(body)[0].rows for body in bodies[formats.WRITTEN])
+            slices = 1 if closes(self.plan.cell.bound.node) else self.plan.partitions
+            with self._written_by_tasks(number) as folder:
+                rows = gathered(frame, folder, self.format, order=self.order, keep_key=self.keep_key, slices=slices)
+                bodies = _by_kind(rows)
+                results = _as_told(folder, bodies[formats.WRITTEN])
         else:
             bodies = _by_kind(frame.toArrow())
             with publishing(self.owner, self.target):
@@ -243,21 +301,42 @@ class _Publisher:
         if bodies[formats.LATE]:
             self._write_late(bodies[formats.LATE], number)
         if self.report is not None and bodies[formats.PROGRESS]:
-            for body in bodies[formats.PROGRESS]:
-                self.told.hear(formats.parse(body)[0])
-            self.report(BatchReport(batch, results, self.told.stats(time.monotonic() - self.began)))
+            self.report(self._reported(bodies, batch, results))
+
+    def all_at_once(self) -> BatchReport:
+        """A batch run's. Dropped rows stand in their folder before results get their name: who sees these has those, too."""
+        plan, slices = laid_out(self.plan)
+        with self._written_by_tasks(0) as folder:
+            rows = computed(plan, slices, folder, self.format, order=self.order, keep_key=self.keep_key)
+            bodies = _by_kind(rows)
+            results = _as_told(folder, bodies[formats.WRITTEN])
+            if bodies[formats.LATE]:
+                self._write_late(bodies[formats.LATE], 0)
+        found = self._reported(bodies, 0, results)
+        if self.report is not None:
+            self.report(found)
+        return found
+
+    def _reported(self, bodies: dict[int, list[pa.Buffer]], batch: int, results: int) -> BatchReport:
+        for body in bodies[formats.PROGRESS]:
+            self.told.hear(formats.parse(body)[0])
+        run = self.told.stats(time.monotonic() - self.began) if self.told.reports else SparkStats()
+        return BatchReport(batch, results, run)
 
     def _write_one(self, cells: list[Results | Keyed], batch: int) -> int:
         """One part, written by the driver, of all cells' results in result order; gives how many they are."""
         if not cells:
             return 0
-        results = merge(cells)
-        kept = results.table() if self.keep_key else results.columns
-        with open_sink(self.target.folder / formats.part_name(batch, ENDINGS[self.format][0]), kept.schema) as sink:
-            sink.write(kept.combine_chunks())
-        return results.rows
+        file = self.target.folder / formats.part_name(batch, ENDINGS[self.format][0])
+        schema = cells[0].columns.schema
+        if self.keep_key:
+            schema = schema.append(pa.field(formats.KEY, pa.binary()))
+        with open_sink(file, schema) as sink:
+            for some in merged(cells):
+                sink.write((some.table() if self.keep_key else some.columns).combine_chunks())
+        return int(sink.rows)
 
-    def _write_late(self, bodies: list[bytes], batch: int) -> None:
+    def _write_late(self, bodies: list[pa.Buffer], batch: int) -> None:
         """Streams differ in columns, so each has a folder of its own."""
         late: list[tuple[formats.LateRows, pa.Buffer]] = [formats.parse(body) for body in bodies]
         tables = [(head, formats.table(rest)) for head, rest in late]
@@ -277,8 +356,9 @@ class _Publisher:
                 ) as sink:
                     sink.write(table)
 
-    def _write_distributed(self, frame: Any, batch: int) -> pa.Table:
-        """A folder a batch, renamed as a whole when tasks have written its parts. Gives the rows that came to the driver.
+    @contextmanager
+    def _written_by_tasks(self, batch: int) -> Iterator[Path]:
+        """A folder a batch, for tasks to write into inside of this: then it is renamed as a whole, which publishes it.
 
         Whether the folder is still ours is asked before anything is written, and again when the batch gets its name. A batch
         that stands there already was published before Spark had committed it: the cells run again, for their state, and
@@ -290,21 +370,39 @@ class _Publisher:
             shutil.rmtree(temporary, ignore_errors=True)
             temporary.mkdir(parents=True)
         try:
-            slices = 1 if closes(self.plan.cell.bound.node) else self.plan.partitions
-            rows = gathered(frame, temporary, self.format, order=self.order, keep_key=self.keep_key, slices=slices)
+            yield temporary
             with publishing(self.owner, self.target):
                 if not final.exists() and any(temporary.iterdir()):
                     os.replace(temporary, final)
                     sync_folder(self.target.folder)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)  # a disk that is full should not stay so for our sake
-        return rows
 
 
-def _by_kind(rows: pa.Table) -> dict[int, list[bytes]]:
-    """What came to the driver, by what it is."""
+def _as_told(folder: Path, bodies: Sequence[bytes | pa.Buffer]) -> int:
+    """Hold a folder against what tasks have told of their parts; gives how many rows these have.
+
+    What an attempt that came to nothing has left beside them goes. A part that is missing means that the executors write into
+    another folder than the driver sees.
+    """
+    told: list[formats.Written] = [formats.parse(body)[0] for body in bodies]
+    named = {each.part for each in told if each.part}
+    there = {entry.name for entry in os.scandir(folder)}
+    for name in there - named:
+        (folder / name).unlink(missing_ok=True)
+    if missing := sorted(named - there):
+        raise RunError(
+            f"A task has written {missing[0]!r}, and it is not in {str(folder)!r}",
+            why="executors write the parts, and must see the folder of results under the name that the driver gives it",
+            do="Name a folder that all machines share",
+        )
+    return sum(each.rows for each in told)
+
+
+def _by_kind(rows: pa.Table) -> dict[int, list[pa.Buffer]]:
+    """What came to the driver, by what it is. Nothing is copied."""
     kinds = (formats.RESULTS, formats.LATE, formats.PROGRESS, formats.WRITTEN)
-    bodies: dict[int, list[bytes]] = {kind: [] for kind in kinds}
-    for kind, body in zip(rows.column("kind").to_pylist(), rows.column("body").to_pylist(), strict=True):
-        bodies[kind].append(body)
+    bodies: dict[int, list[pa.Buffer]] = {kind: [] for kind in kinds}
+    for kind, body in zip(rows.column("kind").to_pylist(), rows.column("body"), strict=True):
+        bodies[kind].append(body.as_buffer())
     return bodies

@@ -32,7 +32,7 @@ from plait.connectors.sinks import open_sink
 from plait.core import keys
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.spark import formats
-from plait.spark.cell.results import Keyed, Results, merge, read
+from plait.spark.cell.results import Keyed, Results, merged, read
 from plait.spark.plan.layout import cell_keys
 
 Mapper = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -72,7 +72,8 @@ def _cut(numbers: tuple[int, ...]) -> Mapper:
                     rows.append((-1, 0, kind, body))
                 if kind == formats.PROGRESS and held and (report := formats.parse(body)[0]).operator == 0:
                     for some in (read(one) for one in held):
-                        for number, part in zip(numbers, _slices(some, report.span, len(numbers)), strict=True):
+                        parts = parted(some, edges(report.span, len(numbers)))
+                        for number, part in zip(numbers, parts, strict=True):
                             rows += [(number, report.cell, formats.RESULTS, each) for each in part.bodies()]
                     held = []
             if rows:
@@ -85,10 +86,10 @@ def _cut(numbers: tuple[int, ...]) -> Mapper:
     return cut
 
 
-def _slices(results: Results | Keyed, span: tuple[int, int], slices: int) -> Iterator[Results | Keyed]:
+def parted(results: Results | Keyed, edges: list[int]) -> Iterator[Results | Keyed]:
     """Results of a cell, which are in order, by the edges between slices."""
     ts = keys.ts_numbers(results.columns.column(0))
-    begins = [0, *np.searchsorted(ts, edges(span, slices), "left").tolist(), results.rows]
+    begins = [0, *np.searchsorted(ts, edges, "left").tolist(), results.rows]
     return (results.part(begin, end) for begin, end in itertools.pairwise(begins))
 
 
@@ -115,8 +116,8 @@ def _write_slices(folder: str, format: str, order: str, keep_key: bool, numbers:
         for part, rows in sorted(found.items()):
             # Stable, and a cell's bodies come in their order: a task that is tried again writes the same bytes.
             cells = [read(body) for _, body in sorted(rows, key=lambda row: row[0])]
-            whole = merge(cells, by_trigger=order == "trigger")
-            passed.append((formats.WRITTEN, _written([whole], folder, part, format, keep_key)))
+            whole = merged(cells, by_trigger=order == "trigger")
+            passed.append((formats.WRITTEN, written(whole, folder, part, format, keep_key)))
         yield _output(passed)
 
     return write
@@ -140,13 +141,13 @@ def _write_as_they_come(folder: str, format: str, keep_key: bool) -> Mapper:
                     else:
                         passed.append((kind, body))
 
-        written = _written(results(), folder, context.partitionId(), format, keep_key)
-        yield _output([*passed, (formats.WRITTEN, written)])
+        told = written(results(), folder, context.partitionId(), format, keep_key)
+        yield _output([*passed, (formats.WRITTEN, told)])
 
     return write
 
 
-def _written(results: Any, folder: str, part: int, format: str, keep_key: bool) -> bytes:
+def written(results: Any, folder: str, part: int, format: str, keep_key: bool) -> bytes:
     """Write results as part `part`, and tell how many they are. Without any there is no file."""
     sink = None
     try:
@@ -164,7 +165,7 @@ def _written(results: Any, folder: str, part: int, format: str, keep_key: bool) 
     if sink is None:
         return formats.body(formats.Written(0))
     sink.commit()
-    return formats.body(formats.Written(sink.rows))
+    return formats.body(formats.Written(sink.rows, Path(sink.target).name))
 
 
 def _output(rows: list[tuple[int, bytes]]) -> pa.RecordBatch:

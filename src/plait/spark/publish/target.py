@@ -11,6 +11,8 @@ A checkpoint gets an identity when it is made (`plait.json`), and writes it into
 
 All of that is judged before anything runs and, under a lock that dies with its process, again before each part is published.
 
+A batch run has no checkpoint: its folder must hold no data, and the token alone says whose it is.
+
 Where it runs: on the driver, at each start and before each part. What it costs a batch: a lock, and reading one small
 file. On a system without `fcntl` there is no lock, and tokens alone have to do. Held by tests/spark/test_targets.py,
 which plays random starts, kills, copies and removals.
@@ -25,6 +27,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from plait import paths
 from plait.connectors.files import data_files
@@ -45,13 +48,22 @@ class Owner:
         before: Only for words.
     """
 
-    checkpoint: Path
+    checkpoint: Path | None  # None: a batch run, which has none
     id: str
     query: str
     planned: int  # the number of the last part it may have published; -1 for none
     runs: tuple[str, ...]  # tokens that the folder may have: of the starts before this one
     run: str  # this start's
     before: str  # the folder of results at the last start
+
+    @classmethod
+    def of_batch(cls, query: str) -> Self:
+        """A batch run: it begins anew, and its folder has to be empty."""
+        return cls(None, secrets.token_hex(16), query, -1, (), secrets.token_hex(8), "")
+
+    @property
+    def words(self) -> str:
+        return "this batch run" if self.checkpoint is None else f"checkpoint {str(self.checkpoint)!r}"
 
 
 @dataclass(frozen=True)
@@ -88,7 +100,7 @@ class Target:
             raise self._others(note, data, owner)
         if self.holds == "results" and owner.planned >= 0 and not self.new:
             raise RunError(
-                f"The results of checkpoint {str(owner.checkpoint)!r} so far are not in {str(self.folder)!r}",
+                f"The results of {owner.words} so far are not in {str(self.folder)!r}",
                 why=f"it has planned batches up to {owner.planned}, and published into {owner.before!r}",
                 do="Name the folder that has its parts; or pass new_folder=True to have only further ones here; or begin anew "
                 "with a fresh checkpoint",
@@ -105,13 +117,13 @@ class Target:
             )
         if self.holds == "results" and not self.new and note.run not in owner.runs:
             raise RunError(
-                f"Another copy of checkpoint {str(owner.checkpoint)!r} has published into {str(self.folder)!r} since this one",
+                f"Another copy of {owner.words} has published into {str(self.folder)!r} since this one",
                 why=f"it was last started from {note.checkpoint!r}, and its parts are not those this copy would write",
                 do="Go on with that one, or begin anew with a fresh checkpoint and folder",
             )
         if (ahead := self._ahead(owner)) is not None:
             raise RunError(
-                f"{self.what} {str(self.folder)!r} has {ahead!r}, and its checkpoint {str(owner.checkpoint)!r} has planned "
+                f"{self.what} {str(self.folder)!r} has {ahead!r}, and its {owner.words} has planned "
                 f"batches up to {owner.planned}",
                 why="the checkpoint is older than the folder: what it would publish next is there already, cut otherwise",
                 do="Bring back the checkpoint that wrote it, or begin anew with a fresh checkpoint and folder",
@@ -129,14 +141,17 @@ class Target:
         """The refusal of a folder that holds rows of somebody else, with who that is as far as the note tells."""
         if note is None:
             whose = f"its {data!r} was published from no checkpoint"
+        elif not note.checkpoint:
+            whose = "a batch run has written it"
         elif note.checkpoint == str(owner.checkpoint):
             whose = "it belongs to the checkpoint that was there before"
         else:
             whose = f"it belongs to checkpoint {note.checkpoint!r}"
         return RunError(
-            f"{self.what} {str(self.folder)!r} holds other rows than those of checkpoint {str(owner.checkpoint)!r}",
+            f"{self.what} {str(self.folder)!r} holds other rows than those of {owner.words}",
             why=f"{whose}, and old and new parts would mix",
-            do="Name an empty folder, or the checkpoint that wrote this one; to begin anew remove both",
+            do="Name an empty folder"
+            + (", or the checkpoint that wrote this one; to begin anew remove both" if owner.checkpoint else ""),
         )
 
     def claim(self, owner: Owner) -> None:
@@ -148,7 +163,7 @@ class Target:
         paths.folder(self.folder, self.what)
         with locked(self.folder):
             self.check(owner)
-            note = Note(owner.id, owner.run, str(owner.checkpoint), owner.query, self.holds, self.form)
+            note = Note(owner.id, owner.run, str(owner.checkpoint or ""), owner.query, self.holds, self.form)
             _write(self.folder, note)
             _sweep(self.folder)
 
@@ -167,13 +182,11 @@ class Target:
         with locked(self.folder):
             note = _read(self.folder)
             if note is None or (note.id, note.run) != (owner.id, owner.run):
-                who = (
-                    f"checkpoint {note.checkpoint!r} has taken it"
-                    if note
-                    else f"its {Note.NAME} is gone, with what stood there"
-                )
+                who = f"its {Note.NAME} is gone, with what stood there"
+                if note is not None:
+                    who = (f"checkpoint {note.checkpoint!r}" if note.checkpoint else "a batch run") + " has taken it"
                 raise RunError(
-                    f"{self.what} {str(self.folder)!r} is no longer that of checkpoint {str(owner.checkpoint)!r}",
+                    f"{self.what} {str(self.folder)!r} is no longer that of {owner.words}",
                     why=f"{who} since this query started, and old and new parts would mix",
                     do="Let one query write into it; nothing of this batch was published",
                 )
@@ -254,7 +267,8 @@ def _sweep(folder: Path) -> None:
                 shutil.rmtree(entry.path) if entry.is_dir() else os.unlink(entry.path)
 
 
-def _data(folder: Path, checkpoint: Path) -> Iterator[str]:
+def _data(folder: Path, checkpoint: Path | None) -> Iterator[str]:
     """Files in a folder that hold data; not those of the checkpoint, which may lie in it."""
-    inside = folder in checkpoint.parents
-    return (n for n in data_files(folder) if not (inside and checkpoint in (folder / n).parents))
+    if checkpoint is None or folder not in checkpoint.parents:
+        return iter(data_files(folder))
+    return (n for n in data_files(folder) if checkpoint not in (folder / n).parents)
