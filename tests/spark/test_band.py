@@ -147,7 +147,7 @@ def test_values_at_the_ends_of_types_and_of_ranges(name: str, how: str) -> None:
 
 
 def test_a_row_that_is_dropped_is_shown_by_one_of_its_cells_and_nothing_of_that_stays() -> None:
-    """Every tenth is late, and near an edge between two hot ranges: a right one comes to all cells. Then to other ranges, to a grid
+    """Every tenth is late, and near an edge between two hot ranges: a right one comes to all cells. Then to other ranges, a grid
     and back: rows that came before and after a move lie in one state."""
     chance = random.Random(3)
     a, b = (plait.stream(name, unit="us", late="drop") for name in "ab")
