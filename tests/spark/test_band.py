@@ -94,10 +94,10 @@ def rows(chance: random.Random, count: int) -> list[tuple[Any, ...]]:
     return [(k // 2, chance.choice(FLOATS), chance.choice(SMALL), chance.choice(INTS)) for k in range(count)]
 
 
-def case_of(query: Any, sides: list[list[tuple[Any, ...]]], schema: pa.Schema = SCHEMA) -> Case:
+def case_of(query: Any, sides: list[list[tuple[Any, ...]]], streams: tuple[Any, Any] = (A, B)) -> Case:
     given = [
-        strategies.Given(s, schema, {0: own}, (0,) * len(own), None, [], strategies.table(schema, own))
-        for s, own in zip((A, B), sides, strict=True)
+        strategies.Given(s, SCHEMA, {0: own}, (0,) * len(own), None, [], strategies.table(SCHEMA, own))
+        for s, own in zip(streams, sides, strict=True)
     ]
     return Case(query, tuple(given), None)
 
@@ -144,6 +144,28 @@ def test_values_at_the_ends_of_types_and_of_ranges(name: str, how: str) -> None:
     expected = on_reference(case)
     assert expected.num_rows > (0 if name != "empty" else -1)
     assert_same(grid.table.drop_columns([formats.KEY]), expected)
+
+
+def test_a_row_that_is_dropped_is_shown_by_one_of_its_cells_and_nothing_of_that_stays() -> None:
+    """Every tenth is late, and near an edge between two hot ranges: a right one comes to all cells. Then to other ranges, a grid
+    and back: rows that came before and after a move lie in one state."""
+    chance = random.Random(3)
+    a, b = (plait.stream(name, unit="us", late="drop") for name in "ab")
+    sides = [
+        [(k - 5 * (k % 10 == 9), chance.choice((31.0, 31.5, 32.0, 33.0)), 0.5, k) for k in range(100)] for _ in "ab"
+    ]
+    case = case_of(plait.join(a, b, on="abs(l.f - r.f) <= 2", within=30), sides, streams=(a, b))
+    made = choose(case.query, "band", 4, 4, cells=3)
+    hot = replace(made, placed=((0, (0, 1)), (1, (1, 2))))
+    grid = Grid(case, hot, chance)
+    for step, begin in enumerate(range(0, 100, 10)):
+        if step in (3, 5, 6):
+            grid.relayout({3: made, 5: (2, 2), 6: hot}[step])
+        fed(grid, case, begin, begin + 10)
+    grid.run(drain())
+    assert_same(grid.table.drop_columns([formats.KEY]), on_reference(case))
+    late = [row["i"] for row in grid.late["b"]]
+    assert sorted(late) == sorted(row["i"] for row in grid.late["a"]) == list(range(9, 100, 10))
 
 
 # --- ranges ---------------------------------------------------------------------------------------------------
