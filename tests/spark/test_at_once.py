@@ -29,7 +29,7 @@ from tests.strategies import Case, Given
 import plait
 import plait.spark
 from plait.core.join.reach import reach_of
-from plait.errors import RunError
+from plait.errors import LateError, RunError
 from plait.order import BEFORE_ALL
 from plait.spark import formats
 from plait.spark.cell import whole
@@ -290,6 +290,11 @@ def test_other_queries_and_rows_that_are_dropped(spark: Any, data: Any, tmp_path
     given["a"] = feeds.frame(spark, tmp_path / "data" / "a", feeds.spark_schema(shuffled), streaming=False)
     query = plait.aggregate(
         plait.join(late, B, on="l.x = r.x", within=20, how="left"), size="30us", by="a_x", compute={"n": plait.count()}
+    )
+    with pytest.raises(LateError, match="Stream 'a'"):
+        plait.spark.write_ordered(JOIN.on_spark(given), tmp_path / "out")
+    assert [path.name for path in (tmp_path / "out").iterdir()] == [Note.NAME], (
+        "a task has failed, and nothing is there"
     )
     df = query.on_spark(given, read="rows", cells=2)
     told = plait.spark.write_ordered(df, tmp_path / "out", late=tmp_path / "late", format="jsonl")

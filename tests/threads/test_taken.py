@@ -43,6 +43,9 @@ def test_columns_are_those_that_were_pushed(seed: int) -> None:
             made.validate(full=True)
             assert made.equals(whole.take(pa.array(refs)).combine_chunks().to_batches()[0])
             assert made.equals(payload.take(refs, extra=False).combine_chunks().to_batches()[0])
+            onward = Payload(SCHEMA)  # another operator may read it
+            onward.append(made, np.zeros(few, np.int64), 0, np.arange(few), 0, 0)
+            assert onward.take(np.arange(few), extra=False).combine_chunks().equals(pa.Table.from_batches([made]))
     assert held.capacity == payload.rings().capacity >= whole.num_rows
 
 

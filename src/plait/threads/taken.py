@@ -67,8 +67,11 @@ def columns(payload: Payload, refs: np.ndarray) -> list[pa.Array] | None:
 
 
 def room(rings: Rings, number: int, n: int) -> int:
-    """Bytes enough for the first `number` columns of `n` rows, each with flags, and with where text ends."""
-    return (sum(rings.widths[:number]) + number) * (n + 1) + 2 * ALIGNED * number
+    """Bytes enough for the first `number` columns of `n` rows, each with flags, and with where text ends; whole values of any
+    width from wherever a column begins, since who reads a column's memory may read all of it.
+    """
+    enough = (sum(rings.widths[:number]) + number) * (n + 1) + 2 * ALIGNED * number
+    return enough + -enough % ALIGNED
 
 
 @inner
