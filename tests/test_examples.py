@@ -168,6 +168,15 @@ def in_spark(spark: Any) -> dict[str, Any]:
     return {"quotes_df": streamed(spark, "quotes", PRICES), "trades_df": streamed(spark, "trades", PRICES)}
 
 
+def in_spark_batch(spark: Any) -> dict[str, Any]:
+    near = plait.join(plait.stream("quotes"), plait.stream("trades"), within="1s")
+    frames = {}
+    for name in ("quotes", "trades"):
+        write_folder(feed(plait.stream(name), PRICES), name)
+        frames[f"{name}_batch"] = spark.read.parquet(str(Path(name).absolute()))
+    return {"plait": plait, "near": near} | frames
+
+
 def in_spark_aggregates(spark: Any) -> dict[str, Any]:
     rows = {"ts": QUOTES["ts"], "concentrator": [0, 1, 2], "meter": [7, 7, 8], "cons": [0.1, 0.2, 0.3]}
     return {"plait": plait, "readings_df": streamed(spark, "readings", pa.table(rows))}
@@ -182,7 +191,8 @@ GIVEN: dict[tuple[str, int], Callable[..., dict[str, Any]]] = {
     ("models.md", 0): lambda: {"__name__": "models.md"},
     ("spark.md", 0): in_spark,
     ("sql.md", 0): lambda: {"__name__": "sql.md"},
-    ("spark.md", 3): in_spark_aggregates,
+    ("spark.md", 3): in_spark_batch,
+    ("spark.md", 4): in_spark_aggregates,
     ("threads.md", 0): lambda: {"query": joined(), "batch": {"ts": [1, 2, 3]}},
     ("threads.md", 1): lambda: {"query": joined(), "batch": {"ts": [1, 2, 3]}},
     ("threads.md", 2): lambda: {"__name__": "threads.md"},
@@ -192,8 +202,8 @@ GIVEN: dict[tuple[str, int], Callable[..., dict[str, Any]]] = {
 LEFT_OUT = {
     ("spark.md", 1): "needs a Kafka broker",
     ("spark.md", 2): "one line for each of several events; the docstrings' examples write them",
-    ("spark.md", 4): "runs until somebody stops it; the docstring of scaling does the same",
-    ("spark.md", 5): "goes on from a query that has stopped; the docstring of relayout does the same",
+    ("spark.md", 5): "runs until somebody stops it; the docstring of scaling does the same",
+    ("spark.md", 6): "goes on from a query that has stopped; the docstring of relayout does the same",
     **{("spark-refuses.md", at): "tests/spark/test_spark_refuses.py runs the page" for at in range(11)},
 }
 
