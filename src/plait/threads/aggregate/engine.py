@@ -95,14 +95,14 @@ class NoPayload:
     """For an aggregate that reads numbers only: no row is kept, but for when it was pushed.
 
     It still counts rows, so that references rise as they do elsewhere; nobody takes a row by one. `_live` has of each push
-    the number after its last row and its last ts: what lies `keep_us` before what is let go of is kept all the same.
+    the number after its last row and its last ts.
     """
 
     rows = nbytes = 0
     all_rings = True
 
-    def __init__(self, keep_us: int = 0) -> None:
-        self._lock, self._keep_us = threading.Lock(), keep_us
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._next = 0
         self._pushes = Pushes()
         self._live: deque[tuple[int, int]] = deque()
@@ -130,7 +130,7 @@ class NoPayload:
     def expire(self, ts: int) -> None:
         with self._lock:
             gone = 0
-            while self._live and self._live[0][1] < ts - self._keep_us:
+            while self._live and self._live[0][1] < ts:
                 gone = self._live.popleft()[0]
             if gone:
                 self._pushes.forget(gone)

@@ -47,10 +47,10 @@ class KeyedBits:
     def __init__(self, columns: Columns, groups: Groups) -> None:
         by = [name for name, _ in groups.by]
         others = [name for name in columns.fixed if name not in by]
-        self._at = {name: k + (k >= len(by)) for k, name in enumerate([*by, *others])}
-        self._keys, self.rows = len(by) + 1, len(self._at) + 1
+        self.at = {name: k + (k >= len(by)) for k, name in enumerate([*by, *others])}
+        self.keys, self.rows = len(by) + 1, len(self.at) + 1
         floats = any(pa.types.is_floating(plain(kind)) for _, kind in groups.by)  # equal ones may have different bits
-        self._reads = None if columns.varied or floats else reads_of(columns, self._at)
+        self._reads = None if columns.varied or floats else reads_of(columns, self.at)
 
     def reads(self, side: int) -> Reads | None:
         return self._reads
@@ -58,4 +58,4 @@ class KeyedBits:
     def read(self, bits: np.ndarray, n: int) -> tuple[Read, np.ndarray]:
         """As functions read them, and the keys' words."""
         there = ones(n)
-        return Read({name: (bits[at], there) for name, at in self._at.items()}, [], there), bits[: self._keys]
+        return Read({name: (bits[at], there) for name, at in self.at.items()}, [], there), bits[: self.keys]

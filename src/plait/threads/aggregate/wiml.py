@@ -62,8 +62,7 @@ class HiveEngine(PaneEngine):
         self._windows = HiveWindows(bound, self._tallies.in_order, ground.slots, shared=made.strategy == "wiml_shared")
         output = Updater(0, self._windows, 1, 1)
         (name,) = ground.intakes
-        # A frontier lies within a pane that is not taken yet: its tuples' pushes are asked for later.
-        encoder, payload = PaneEncoder(self._windows.columns, name), NoPayload(keep_us=self._windows.advance)
+        encoder, payload = PaneEncoder(self._windows.columns, name), NoPayload()
         pauser = ground.pauser([output])
         self._guard, self._moved = guarded()
         pusher = HivePusher(ground, pauser, {name: payload}, encoder, widen=one_type, windows=self._windows,
@@ -97,8 +96,8 @@ class HiveEngine(PaneEngine):
         w[shared.NS_WAIT] += read - began
         if frontier > known:
             closed = self._windows.take_complete(frontier)
-            ts, ref = self._windows.last_tuples()
-            worker.last.took(ts, lambda at: self.payload.pushed_ns(ref[at]))
+            ts, pushed_ns = self._windows.last_tuples()
+            worker.last.took(ts, lambda at: pushed_ns[at])
             done = time.monotonic_ns()
             w[shared.NS_STORE] += done - read
             w[shared.TUPLES] = self._windows.counts.updates = self.pusher.rows

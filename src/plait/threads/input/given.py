@@ -16,7 +16,6 @@ from typing import Final
 import numpy as np
 from numba import carray
 
-from plait.core.machine.marks import brief
 from plait.core.rows import (
     BOOLEANS,
     KEEP_COLUMN,
@@ -381,9 +380,3 @@ def look_and_read(given, n, time_column, time_kind, scale, limit, low, reads, wo
         return 0
     bits(given, n, reads, out)
     return 1
-
-
-@brief
-def look_and_read_few(given, n, time_column, time_kind, scale, limit, low, reads, words, ts, out):
-    """As `look_and_read`, of so few rows that the GIL is not given away for them."""
-    return look_and_read(given, n, time_column, time_kind, scale, limit, low, reads, words, ts, out)

@@ -30,8 +30,6 @@ from plait.threads.input.arenas import CHUNK, Arenas
 from plait.threads.input.intake import QUERY, Inlet, StreamIntake
 from plait.threads.parts import Encodes
 
-FEW: Final = 1 << 13  # rows that are read while the GIL is kept: some microseconds
-
 #: How Arrow stores a column, for the kinds that compiled code reads.
 KINDS: Final[dict[pa.DataType, int]] = {
     pa.int8(): given.INT8, pa.int16(): given.INT16, pa.int32(): given.INT32, pa.int64(): given.INT64,
@@ -67,6 +65,18 @@ class Entered(NamedTuple):
     first: int
 
 
+class Exported(NamedTuple):
+    """A batch by Arrow's C data interface: what has to be held, and where it lies."""
+
+    held: Any
+    struct: int
+
+
+def exported(batch: pa.RecordBatch) -> Exported:
+    _, held = batch.__arrow_c_array__()
+    return Exported(held, _pointer(held, b"arrow_array"))
+
+
 class _AtHand(NamedTuple):
     """A batch: what exports it, which has to be held, where it lies, what is read of it, scratch, and room for its times."""
 
@@ -97,7 +107,7 @@ class ShortWay:
         found = _time(schema.field(column).type, stream.unit)
         assert found is not None
         kind, scale = found
-        self._time = (column, kind, scale, TS_MAX // scale)  # as `given.look` takes it
+        self.time = (column, kind, scale, TS_MAX // scale)  # as `given.look` takes it
         self._payload, self._reads, self._stamps, self._arenas, self._input = payload, reads, stamps, arenas, input
         self._words: dict[int, np.ndarray] = {}  # by source: room for a column's values
 
@@ -110,7 +120,7 @@ class ShortWay:
         if at_hand is None:
             return None
         _, struct, reads, words, ts = at_hand
-        if not given.look(struct, len(ts), *self._time, low, reads.table, words, ts):
+        if not given.look(struct, len(ts), *self.time, low, reads.table, words, ts):
             return None
         n, number, position = len(ts), inlet.number, inlet.delivered + 1
 
@@ -125,17 +135,11 @@ class ShortWay:
         given.lay(struct, n, reads.table, reads.limits, words, arenas.table[slot], inlet.added, arenas.size)
         return Entered(ts, first)
 
-    def bits(self, inlet: Inlet, batch: pa.RecordBatch, low: int, rows: int) -> tuple[np.ndarray, np.ndarray] | None:
-        """A usual batch's times, and what is read of it as bits: int64 of so many `rows`, of which those that nothing is read
-        into are 0. None, and nothing is changed, if it is not usual.
-        """
-        at_hand = self._at_hand(inlet, batch, batch.num_rows)
-        if at_hand is None:
+    def exported(self, batch: pa.RecordBatch) -> Exported | None:
+        """A batch as compiled code finds it; None if there are no rows, or nobody reads them so."""
+        if self._reads(self._input) is None or batch.num_rows == 0:
             return None
-        _, struct, reads, words, ts = at_hand
-        out, n = np.zeros((rows, len(ts)), np.int64), len(ts)
-        read = given.look_and_read_few if n <= FEW else given.look_and_read
-        return (ts, out) if read(struct, n, *self._time, low, reads.table, words, ts, out) else None
+        return exported(batch)
 
     def _at_hand(self, inlet: Inlet, batch: pa.RecordBatch, most: int) -> _AtHand | None:
         """A batch as compiled code reads it; None if there are no rows, or more than `most`, or nobody reads them so."""
@@ -146,9 +150,8 @@ class ShortWay:
         words = self._words.get(inlet.number)
         if words is None or len(words) < n:
             words = self._words[inlet.number] = np.empty(max(n, CHUNK), np.int64)
-        _, exported = batch.__arrow_c_array__()
-        struct, ts = _pointer(exported, b"arrow_array"), np.empty(n, np.int64)
-        return _AtHand(exported, struct, reads, words, ts)
+        held, struct = exported(batch)
+        return _AtHand(held, struct, reads, words, np.empty(n, np.int64))
 
 
 def short_way(intake: StreamIntake, payload: Any, reads: ReadsOf, stamps: Encodes, arenas: Arenas,
