@@ -36,6 +36,7 @@ from plait.core.aggregate.functions import accumulator_of
 from plait.core.aggregate.groups import SMALL, Groups
 from plait.core.aggregate.reads import Columns, uses
 from plait.core.aggregate.span import span_window
+from plait.core.aggregate.sums import Sum
 from plait.core.machine.line import address, pages
 from plait.core.machine.marks import brief, compiling
 from plait.errors import RunError
@@ -62,7 +63,11 @@ if TYPE_CHECKING:
 
 CHUNK = 1 << 16  # tuples that are added at once, unless batch= says otherwise
 FIRST_SHEET = 1 << 8  # rows
-FIRST_TALLIES, FIRST_TABLE, FIRST_PANES = 1 << 14, 1 << 11, 256  # memory that nobody has touched costs nothing
+FIRST_TABLE, FIRST_PANES = 1 << 11, 256
+#: Room for tallies at first: so many bytes, about, and so many tallies. Memory that nobody has touched costs nothing, and growth
+#: copies all that is live; but a ring is touched all over by and by.
+FIRST_BYTES, FIRST_TALLIES = 1 << 21, 1 << 16
+SUM_WORDS = 12  # of an exact sum, once it has limbs for usual values
 
 
 class SourcesTallies:
@@ -248,11 +253,12 @@ class Tallies:
         self.slot, self._hive, self._columns, self._groups = slot, hive_, columns, groups
         self.accumulators = _accumulators(bound.node, schema)
         self._singles = [single for each in self.accumulators for single in each.singles()]
+        tallies = self._first_tallies(hive_.keys)
         for accumulator in self.accumulators:
-            accumulator.regrow(FIRST_TALLIES, 0, 0)
+            accumulator.regrow(tallies, 0, 0)
         self._shared = shared
-        self._window = np.zeros(FIRST_TALLIES if shared else 0, np.int64)
-        self._kept = pages((hive_.keys, FIRST_TALLIES))
+        self._window = np.zeros(tallies if shared else 0, np.int64)
+        self._kept = pages((hive_.keys, tallies))
         self.parts = self._frozen()
         self._own, self._told = np.zeros(y.OWN_WORDS, np.int64), np.zeros(2, np.int64)
         self._panes = np.zeros(
@@ -263,6 +269,13 @@ class Tallies:
         self.told = np.zeros(usual.TOLD_WORDS, np.int64)  # by `take_usual`
         self._desk, self._current = np.zeros(usual.DESK_WORDS, np.int64), False
         self._small = len(bound.node.by) == 1 and is_fixed(kind) and not pa.types.is_floating(plain(kind))
+
+    def _first_tallies(self, keys: int) -> int:
+        words = keys + sum(SUM_WORDS if isinstance(each, Sum) else each.width for each in self._singles)
+        found = FIRST_TALLIES
+        while found > 64 and found * words * 8 > FIRST_BYTES:
+            found //= 2
+        return found
 
     def shortly(self, keyed: KeyedBits, gate: Gate, *, onward: bool) -> None:
         """What the short way has to know of the run: what is read of a row, and the gate."""
