@@ -182,11 +182,11 @@ class PaneEngine(Engine[Updater]):
 
     def __init__(self, ground: Ground, made: Design, *, updaters: list[Updater], encoder: PaneEncoder,
                  payload: Payload | NoPayload, pauser: Pauser, pusher: Pusher, results: AggregateResults,
-                 epochs: Epochs | None = None) -> None:  # fmt: skip
+                 epochs: Epochs | None = None, beside: tuple[str, ...] = ()) -> None:  # fmt: skip
         (name,) = ground.intakes
         self.payload, self.results = payload, results
         super().__init__(ground, made, workers=updaters, encoder=encoder, payloads={name: payload}, pauser=pauser,
-                         pusher=pusher, gatherer=results, epochs=epochs)  # fmt: skip
+                         pusher=pusher, gatherer=results, epochs=epochs, beside=beside)  # fmt: skip
 
     def _answered(self, code: int, who: str) -> bool:
         """The gate answered a code to a thread: False if that is because the run has ended.

@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 from numba import carray
 
+from plait.core.machine.marks import brief
 from plait.core.rows import (
     BOOLEANS,
     KEEP_COLUMN,
@@ -168,6 +169,12 @@ def look(given, n, time_column, time_kind, scale, limit, low, reads, words, ts):
             if nan:
                 return 0
     return 1
+
+
+@brief
+def look_few(given, n, time_column, time_kind, scale, limit, low, reads, words, ts):
+    """As `look`, of so few rows that the GIL is not given away for them."""
+    return look(given, n, time_column, time_kind, scale, limit, low, reads, words, ts)
 
 
 # --- whole rows ---------------------------------------------------------------------------------------------------

@@ -30,6 +30,8 @@ from plait.threads.input.arenas import CHUNK, Arenas
 from plait.threads.input.intake import QUERY, Inlet, StreamIntake
 from plait.threads.parts import Encodes
 
+FEW: Final = 1 << 13  # rows that are looked at while the GIL is kept: some microseconds
+
 #: How Arrow stores a column, for the kinds that compiled code reads.
 KINDS: Final[dict[pa.DataType, int]] = {
     pa.int8(): given.INT8, pa.int16(): given.INT16, pa.int32(): given.INT32, pa.int64(): given.INT64,
@@ -134,6 +136,13 @@ class ShortWay:
         arenas.by_slot[slot].written = True
         given.lay(struct, n, reads.table, reads.limits, words, arenas.table[slot], inlet.added, arenas.size)
         return Entered(ts, first)
+
+    def looked_at(self, struct: int, n: int, low: int, sheet: np.ndarray) -> int | None:
+        """The last ts of a usual batch; None if it is not usual. `sheet` is scratch, of 2 * n words at least."""
+        reads = self._reads(self._input)
+        assert reads is not None
+        look = given.look_few if n <= FEW else given.look
+        return int(sheet[n - 1]) if look(struct, n, *self.time, low, reads.table, sheet[n : 2 * n], sheet[:n]) else None
 
     def exported(self, batch: pa.RecordBatch) -> Exported | None:
         """A batch as compiled code finds it; None if there are no rows, or nobody reads them so."""

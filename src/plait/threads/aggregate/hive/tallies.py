@@ -47,11 +47,13 @@ from plait.threads.aggregate.hive import hive, usual
 from plait.threads.aggregate.hive import words as y
 from plait.threads.aggregate.hive.memory import Hive
 from plait.threads.aggregate.hive.place import pane_at, place_inside, reindex
+from plait.threads.aggregate.hive.pool import Batch, Pool
 from plait.threads.aggregate.hive.promises import FAR, promise_inside
 from plait.threads.aggregate.hive.usual import use_again_inside
 from plait.threads.aggregate.reads import KeyedBits
 from plait.threads.gate import Gate
 from plait.threads.ground import Ground
+from plait.threads.input.inlets import AtGate
 from plait.threads.input.intake import Inlet, Inside, StreamIntake
 from plait.threads.input.push import Admitted, Pusher
 from plait.threads.life.pause import Pauser
@@ -63,6 +65,7 @@ if TYPE_CHECKING:
 
 CHUNK = 1 << 16  # tuples that are added at once, unless batch= says otherwise
 FIRST_SHEET = 1 << 8  # rows
+NAP_S = 0.0002
 FIRST_TABLE, FIRST_PANES = 1 << 11, 256
 #: Room for tallies at first: so many bytes, about, and so many tallies. Memory that nobody has touched costs nothing, and growth
 #: copies all that is live; but a ring is touched all over by and by.
@@ -98,12 +101,13 @@ class HivePusher(Pusher):
 
     def __init__(self, ground: Ground, pauser: Pauser, payloads: Mapping[str, Any], encoder: Encodes, *,
                  widen: Callable[[], None], windows: HiveWindows, tallies: SourcesTallies, output: Updater,
-                 moved: tuple[Any, threading.Condition]) -> None:  # fmt: skip
+                 moved: tuple[Any, threading.Condition], threads: int) -> None:  # fmt: skip
         self._windows, self._tallies, self._output = windows, tallies.by_slot, output
         self._guard, self._moved = moved
         self._most = ground.options.batch or CHUNK
         self._keyed, self._onward = KeyedBits(windows.columns, windows.groups), ground.together.onward
         self._sheets: list[np.ndarray] = []
+        self.pool = None if threads == 1 else Pool(threads, ground, windows.hive, self.go_on)
         super().__init__(ground, pauser, payloads, encoder, widen=widen, reads=self._keyed.reads)
 
     def _furnish(self, slot: int, input: int, min_ts: int) -> None:
@@ -124,6 +128,7 @@ class HivePusher(Pusher):
             self._promise(inlet, progress)
             return
         (slot,) = inlet.slots.values()
+        self._settle(slot)
         tallies, ts = self._tallies[slot], np.ascontiguousarray(ts)
         for first in range(0, n, self._most):
             last = min(first + self._most, n)
@@ -147,19 +152,24 @@ class HivePusher(Pusher):
             if exported is None:
                 return False
             sheet = self._sheet(batch.num_rows)
+            if self.pool is not None:
+                last = way.looked_at(exported.struct, batch.num_rows, low, sheet)
+                self._sheets.append(sheet)
+                if last is None:
+                    return False
+                self._count(inlet, batch.num_rows, last)
+                self.pool.hand_on(Batch(tallies, way.time, exported, batch.num_rows, low, floor, last, pushed_ns))
+                return True
             found = tallies.take_usual(exported.struct, batch.num_rows, way.time, low, floor, pushed_ns, sheet)
             if found == usual.UNUSUAL:
                 self._sheets.append(sheet)
                 return False
             n, told = batch.num_rows, tallies.told
-            inlet.largest, inlet.spoke_ns = int(told[usual.T_LAST]), time.monotonic_ns()
-            inlet.delivered += n
-            inlet.taken += n
+            self._count(inlet, n, int(told[usual.T_LAST]))
             if found == usual.READ:
                 self._wait_for_room(slot, tallies)
             if found in (usual.READ, usual.PLACED):
                 tallies.finish(found, n, sheet)
-            inlet.added += n
             if found == usual.DONE:
                 self._answer(slot, int(told[usual.T_CODE]))
                 self.latency.advanced(int(told[usual.T_FRONTIER]), pushed_ns)
@@ -167,6 +177,38 @@ class HivePusher(Pusher):
                 self._promise(inlet, inlet.progress(intake.stream))
             self._sheets.append(sheet)
         return True
+
+    def _count(self, inlet: Inlet, n: int, last: int) -> None:
+        """So many rows of a source have entered, or are about to."""
+        inlet.largest, inlet.spoke_ns = last, time.monotonic_ns()
+        inlet.delivered += n
+        inlet.taken += n
+        inlet.added += n
+
+    def go_on(self, found: int, batch: Batch, sheet: np.ndarray, first: Callable[[], bool]) -> None:
+        """What a thread of the pool does with a batch that one compiled call could not take to its end.
+
+        `first`: whether all batches that were pushed before this one are done.
+        """
+        tallies, slot = batch.tallies, batch.tallies.slot
+        if found == usual.READ:
+            self._wait_for_room(slot, tallies, first)
+        if found in (usual.READ, usual.PLACED):
+            tallies.finish(found, batch.rows, sheet)
+        code = int(tallies.told[usual.T_CODE])
+        if found != usual.DONE:
+            code, _ = tallies.promise(max(batch.last, batch.floor), self.gate.words, onward=self._onward)
+        self._answer(slot, code)
+
+    def _settle(self, slot: int) -> None:
+        """What the pool still has of a source is done: now its tallies are whose who calls this."""
+        if self.pool is not None:
+            self.pool.settle(slot)
+
+    def promise_for(self, silent: AtGate, ts: int) -> None:
+        """Not of a source whose rows are on their way: it has spoken, and the clock waits for nobody."""
+        if self.pool is None or self.pool.is_settled(silent.slot):
+            super().promise_for(silent, ts)
 
     def _sheet(self, n: int) -> np.ndarray:
         """Scratch for so many rows. What was given back last comes first: it lies in a cache still."""
@@ -190,11 +232,13 @@ class HivePusher(Pusher):
             return
         began = time.monotonic_ns()
         for slot in inlet.slots.values():
+            self._settle(slot)
             code, frontier = self._tallies[slot].promise(progress, self.gate.words, onward=self._together.onward)
             self._answer(slot, code)
             self.latency.advanced(frontier, began)
 
     def _end_at(self, slot: int) -> None:
+        self._settle(slot)
         self._tallies[slot].written(AFTER_ALL)
         super()._end_at(slot)
 
@@ -207,18 +251,24 @@ class HivePusher(Pusher):
         tallies = [self._tallies[slot] for slot in inlet.slots.values()]
         return all(each.pane(inlet.largest) < each.pane(frontier) for each in tallies)
 
-    def _wait_for_room(self, slot: int, tallies: Tallies) -> None:
+    def _wait_for_room(self, slot: int, tallies: Tallies, first: Callable[[], bool] | None = None) -> None:
         """Too many tallies in panes that wait for another source are an error; in complete ones that nobody took, a wait.
 
         `pending` limits tallies in panes that another source holds back: there waiting might be for ever, so that is an
         error, as at the gate. `capacity` limits tallies in panes that are complete and not taken: there the output
-        thread, or the reader of results behind it, has to catch up.
+        thread, or the reader of results behind it, has to catch up. A thread of the pool has a third reason to wait: rows of
+        other sources that were pushed before these may still be on their way. With `first` it waits for them.
         """
         since, seen = time.monotonic(), -1
         pending, capacity = self.gate.pending, self.gate.capacity
         while tallies.live() > pending:
+            alone = first is None or first()  # before the frontier, which is behind them then
             frontier = self.gate.frontier()[0]
             ahead = tallies.ahead(frontier)
+            if ahead > pending and not alone:
+                self._pauser.pause()
+                time.sleep(NAP_S)
+                continue
             if ahead > pending:
                 raise self._stuck(f"{self.gate.name(slot)} has parts in {ahead} windows")
             taken = tallies.pane(self._output.passed) >= tallies.pane(frontier)
@@ -236,6 +286,8 @@ class HivePusher(Pusher):
                 )
             with self._guard:
                 self._moved.wait(0.02)
+            if first is not None:
+                self._pauser.pause()
 
 
 class Tallies:
@@ -267,7 +319,7 @@ class Tallies:
         self._direct, self._table = np.full(SMALL, -1, np.int64), np.full(FIRST_TABLE, -1, np.int64)
         kind = schema.field(bound.node.by[0]).type if bound.node.by else None
         self.told = np.zeros(usual.TOLD_WORDS, np.int64)  # by `take_usual`
-        self._desk, self._current = np.zeros(usual.DESK_WORDS, np.int64), False
+        self.desk = np.zeros(usual.DESK_WORDS, np.int64)
         self._small = len(bound.node.by) == 1 and is_fixed(kind) and not pa.types.is_floating(plain(kind))
 
     def _first_tallies(self, keys: int) -> int:
@@ -280,32 +332,32 @@ class Tallies:
     def shortly(self, keyed: KeyedBits, gate: Gate, *, onward: bool) -> None:
         """What the short way has to know of the run: what is read of a row, and the gate."""
         self._keyed, self._gate, self._onward = keyed, gate, onward
+        self.sheet_rows = usual.SHEET_ROWS + keyed.rows
 
     def take_usual(self, struct: int, n: int, time: tuple[int, int, int, int], low: int, floor: int, pushed_ns: int,
                    sheet: np.ndarray) -> int:  # fmt: skip
         """A batch by one compiled call (`usual`): how far it came. It may not be usual: then nothing is changed."""
-        if not self._current:
-            self._lay_desk(time)
+        if not self.desk[usual.D_GOOD]:
+            self.lay_desk(time)
         told = self.told
         told[usual.T_REF] = pushed_ns
         words, layout = self._hive.now
         call = usual.take_few if n <= usual.FEW else usual.take_usual
-        return int(call(struct, n, low, floor, words, layout, self._desk, sheet, ones(n), told))
+        return int(call(struct, n, low, floor, words, layout, self.desk, sheet, ones(n), told))
 
-    def _lay_desk(self, time: tuple[int, int, int, int]) -> None:
+    def lay_desk(self, time: tuple[int, int, int, int]) -> None:
         """Say where everything lies now; it holds until an array is replaced."""
         keyed, panes = self._keyed, self._panes
         reads = keyed.reads(0)
         assert reads is not None
         self._steps = np.array([each.step(keyed.at) for each in self._singles], np.int64).reshape(-1, STEP_WORDS)
-        self._desk[:] = (
+        self.desk[:] = (
             *time, address(reads.table), len(reads.table), keyed.rows, keyed.keys, self.advance, self.size % self.advance,
             self.size < self.advance, self._small, self._shared, self._hive.door_at, address(self._gate.words), self._onward,
             self._gate.pending, self._gate.capacity, self.slot, address(self._own), address(panes), panes.shape[1],
             address(self._direct), len(self._direct), address(self._table), len(self._table), address(self._kept),
-            self._kept.shape[1], address(self._window), address(self._steps), len(self._steps),
+            self._kept.shape[1], address(self._window), address(self._steps), len(self._steps), address(self.told), 1,
         )  # fmt: skip
-        self._current = True
 
     def finish(self, found: int, n: int, sheet: np.ndarray) -> None:
         """Go on with a batch that one compiled call could not take to its end, from where it stands."""
@@ -342,7 +394,7 @@ class Tallies:
         for low, high, tally in self._placed(ts, words, ref, first):
             for each in self._singles:
                 each.update(low, high, tally, read, ts)
-        self.parts, self._current = self._frozen(), False
+        self.parts, self.desk[usual.D_GOOD] = self._frozen(), 0
 
     def _placed(
         self, ts: np.ndarray, words: np.ndarray, ref: np.ndarray, low: int

@@ -49,9 +49,9 @@ from plait.threads.input import given
 (
     D_TIME, D_TIME_KIND, D_TIME_SCALE, D_TIME_LIMIT, D_READS, D_READ, D_ROWS, D_KEYS, D_ADVANCE, D_REST, D_GAPS, D_SMALL,
     D_SHARED, D_DOOR, D_GATE, D_ONWARD, D_PENDING, D_CAPACITY, D_SLOT, D_OWN, D_PANES, D_PANE, D_DIRECT, D_DIRECTS,
-    D_TABLE, D_TABLES, D_KEPT, D_TALLIES, D_WINDOW, D_STEPS, D_STEP,
-) = range(31)  # fmt: skip
-DESK_WORDS: Final = 31
+    D_TABLE, D_TABLES, D_KEPT, D_TALLIES, D_WINDOW, D_STEPS, D_STEP, D_TOLD, D_GOOD,
+) = range(33)  # fmt: skip
+DESK_WORDS: Final = 33
 
 # --- what a call tells: what became of the batch, and where it stands
 T_HIGH, T_STEP, T_AT, T_CODE, T_FRONTIER, T_LAST, T_REF = range(7)
