@@ -123,7 +123,7 @@ class HiveEngine(PaneEngine):
         by = (
             "by every source for itself"
             if self._pool is None
-            else f"by {self.plan.workers} threads, a source by one of them"
+            else f"by {self._pool.threads} threads, a source by one of them"
         )
         return [f"{line}, {by}" for line in super().describe()]
 

@@ -41,7 +41,14 @@ KINDS: Final[dict[pa.DataType, int]] = {
 
 
 def kind_of(kind: pa.DataType) -> int | None:
-    """How a column is stored that is read as bits: moments, days and spans as the integers that Arrow stores. None: not here."""
+    """How a column is stored that is read as bits: moments, days and spans as the integers that Arrow stores. None: not here.
+
+    Bits of unsigned numbers are those of signed ones.
+    """
+    if pa.types.is_boolean(kind):
+        return given.BOOLS
+    if pa.types.is_uint64(kind):
+        return given.INT64
     if pa.types.is_date32(kind) or pa.types.is_time32(kind):
         return given.INT32
     return given.INT64 if pa.types.is_temporal(kind) and kind.bit_width == 64 else KINDS.get(kind)

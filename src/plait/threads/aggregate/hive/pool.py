@@ -113,9 +113,6 @@ class Pool:
         """Waits until all that was handed on of a source is done."""
         self._await(slot % self.threads, self._until.get(slot, 0))
 
-    def is_settled(self, slot: int) -> bool:
-        return self._done(slot % self.threads) >= self._until.get(slot, 0)
-
     def _await(self, me: int, number: int) -> None:
         since, seen = time.monotonic(), -1
         while not queue.await_done(self._words, me, number):

@@ -53,7 +53,6 @@ from plait.threads.aggregate.hive.usual import use_again_inside
 from plait.threads.aggregate.reads import KeyedBits
 from plait.threads.gate import Gate
 from plait.threads.ground import Ground
-from plait.threads.input.inlets import AtGate
 from plait.threads.input.intake import Inlet, Inside, StreamIntake
 from plait.threads.input.push import Admitted, Pusher
 from plait.threads.life.pause import Pauser
@@ -204,11 +203,6 @@ class HivePusher(Pusher):
         """What the pool still has of a source is done: now its tallies are whose who calls this."""
         if self.pool is not None:
             self.pool.settle(slot)
-
-    def promise_for(self, silent: AtGate, ts: int) -> None:
-        """Not of a source whose rows are on their way: it has spoken, and the clock waits for nobody."""
-        if self.pool is None or self.pool.is_settled(silent.slot):
-            super().promise_for(silent, ts)
 
     def _sheet(self, n: int) -> np.ndarray:
         """Scratch for so many rows. What was given back last comes first: it lies in a cache still."""
