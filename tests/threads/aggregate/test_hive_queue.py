@@ -115,11 +115,6 @@ MUTANTS = {
         "        if False:\n            cancel",
     ),
     "nobody woken for a batch": Mutant("    if load_acquire(c, event + 1) > 0:", "    if False:"),
-    "who waits looks once": Mutant(
-        "    head = load_acquire(q, at + HEAD)\n    if head < number:\n        sleep_on",
-        "    if head < number:\n        sleep_on",
-    ),
-    "nobody woken for what is done": Mutant("    if load_acquire(q, at + SLEEPERS) > 0:", "    if False:"),
     "a batch told by a plain word": Mutant(
         "    store_release(q, at + TAIL, tail + 1)\n", "    q[at + TAIL] = tail + 1\n", find_races=True
     ),

@@ -17,7 +17,7 @@ Invariants, and why they hold:
 - **What is done is seen.** HEAD is released after a batch's tallies were changed, and acquired by who pushes next for that
   source: what it then does itself comes after.
 - **No wake-up is lost.** Who sleeps says so, fences, and looks once more; who changes what is waited for fences, then looks at
-  who sleeps. One of the two sees the other.
+  who sleeps. One of the two sees the other. (Who pushes looks again after SLICE_NS anyway.)
 - **`first_ticket` is never above the oldest batch's ticket.** HEAD is looked at again after a row: if it has not moved, the row
   was that batch's.
 
@@ -121,9 +121,7 @@ def await_done(q, me, number):
         return True
     fetch_add(q, at + SLEEPERS, 1)
     fence()
-    head = load_acquire(q, at + HEAD)
-    if head < number:
-        sleep_on(q, at + HEAD, head, SLICE_NS)
+    sleep_on(q, at + HEAD, head, SLICE_NS)  # not if it has moved since
     fetch_add(q, at + SLEEPERS, -1)
     return load_acquire(q, at + HEAD) >= number
 
