@@ -6,6 +6,8 @@ order, means exact. DuckDB and Polars have the whole table: panes by one GROUP B
 cores. Bytewax streams, with its own sliding windows; it is given a tenth of the rows, or it would take minutes.
 
 - `threads_vs_duckdb`: tuples/s of the largest run, the fastest design, over DuckDB's; contenders take turns, medians count.
+- `wiml_2_workers_vs_1`: tuples/s of the largest run by WiML, pushed by one thread, with a pool of two that update, over those
+  where the thread that pushes updates.
 - `wiml_vs_mq_k_oi_20`, `tuml_sc_vs_mq_k_os_20`: two of the paper's twelve queries, at 20 inputs (`aggregate_queries` has all).
   The columns `input_ns` and `output_ns` are what the paper's figures 8 and 10 are about: where a machine has too few cores to
   show a ratio, they show why.
@@ -40,6 +42,7 @@ from plait_bench.machine import machine
 METERS, SOURCES, RATE = 243, 2, 1_000
 SIZE_S, ADVANCE_S = 30, 3
 PIECE = 1 << 16
+POOL = 2  # threads that update, where one pushes
 #: Each ts once, so that DuckDB's arg_min has but one answer, the one that the total order gives.
 SQL = f"""
 with panes as (
@@ -156,6 +159,7 @@ def run(quick: bool = False) -> dict[str, Any]:
         tuples = 20_000 if quick else paper.MANY
         rows += paper.case(name, 20, times=1 if quick else 3, tuples=tuples, designs=designs)
     ratios = {"threads_vs_duckdb": best / last["duckdb"]} if "duckdb" in last else {}
+    ratios[f"wiml_{POOL}_workers_vs_1"] = last[f"threads wiml, {POOL} workers"] / last["threads wiml"]
     ratios["wiml_vs_mq_k_oi_20"] = paper.ratio(rows, "K-OI", 20, "wiml")
     ratios["tuml_sc_vs_mq_k_os_20"] = paper.ratio(rows, "K-OS", 20, "tuml_sc")
     pushed = aggregate_pushes.pushes(quick)
@@ -171,6 +175,7 @@ def _case(tuples: int, times: int) -> list[dict[str, Any]]:
     designs: dict[str, dict[str, Any]] = {
         "threads wiml": {"strategy": "wiml"},
         f"threads wiml, {SOURCES} push": {"strategy": "wiml", "crew": SOURCES},
+        f"threads wiml, {POOL} workers": {"strategy": "wiml", "workers": POOL},
         "threads tuml_sc": {"strategy": "tuml_sc"},
         "threads tuml_mc 2": {"strategy": "tuml_mc", "workers": 2},
         "threads tuml_sc, skip list": {"strategy": "tuml_sc", "gate": "skiplist"},

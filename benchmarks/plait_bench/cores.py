@@ -10,6 +10,7 @@ and the one that reads, so with as many workers as there are cores these share o
 - `scan_N_workers_vs_1`, and `scan_vs_bare_kernels`: comparisons/s of a join that scans, inputs preloaded, over those of the bare
   scan kernel on as many threads, each with its part of the probes: what gate, order and results cost.
 - `wiml_N_threads_vs_1`: tuples/s of WiML over 15 sources and more, pushed by N threads, over those pushed by one.
+- `wiml_N_workers_vs_1`: the same pushed by one thread, with a pool of N that update, over those where it updates itself.
 """
 
 from __future__ import annotations
@@ -136,20 +137,21 @@ def _aggregates(numbers: list[int], quick: bool) -> Rows:
     stream = plait.stream("readings", unit="us", sources=sources)
     compute = {"n": plait.count(), "sum": plait.sum("value")}
     made = plait.aggregate(stream, size="30s", advance="30s", by="key", compute=compute)
-    kept: dict[int, pa.Table] = {}
+    kept: dict[str, pa.Table] = {}
 
-    def call(n: int) -> float:
-        found = aggregate_runs.on_threads(made, given, piece=4096, crew=n, strategy="wiml")
-        kept[n] = found.table
+    def call(name: str, crew: int, workers: int) -> float:
+        found = aggregate_runs.on_threads(made, given, piece=4096, crew=crew, strategy="wiml", workers=workers)
+        kept[name] = found.table
         return found.tuples_per_s
 
-    speeds = rounds({str(n): partial(call, n) for n in numbers}, 1 if quick else 3)
-    for n in numbers:
-        same(f"{n} threads", digests(kept[n]), digests(kept[1]))
+    asked = {f"{n} threads push": (n, 1) for n in numbers} | {f"{n} workers": (1, n) for n in numbers if n > 1}
+    speeds = rounds({name: partial(call, name, *each) for name, each in asked.items()}, 1 if quick else 3)
+    for name in asked:
+        same(name, digests(kept[name]), digests(kept["1 threads push"]))
     return [
-        {"case": "wiml", "contender": f"{n} threads push", "workers": n, "tuples_per_s": statistics.median(speeds[str(n)]),
-         "results": kept[n].num_rows}
-        for n in numbers
+        {"case": "wiml", "contender": name, "workers": max(each), "tuples_per_s": statistics.median(speeds[name]),
+         "results": kept[name].num_rows}
+        for name, each in asked.items()
     ]  # fmt: skip
 
 
@@ -165,7 +167,8 @@ def ratios(rows: Rows) -> dict[str, float]:
     scan = by["scan", f"join, {n} workers"]["comparisons_per_s"]
     found[f"scan_{n}_workers_vs_1"] = scan / by["scan", "join, 1 workers"]["comparisons_per_s"]
     found["scan_vs_bare_kernels"] = scan / by["scan", f"bare kernels, {n} threads"]["comparisons_per_s"]
-    found[f"wiml_{n}_threads_vs_1"] = (
-        by["wiml", f"{n} threads push"]["tuples_per_s"] / by["wiml", "1 threads push"]["tuples_per_s"]
-    )
+    one = by["wiml", "1 threads push"]["tuples_per_s"]
+    found[f"wiml_{n}_threads_vs_1"] = by["wiml", f"{n} threads push"]["tuples_per_s"] / one
+    if n > 1:
+        found[f"wiml_{n}_workers_vs_1"] = by["wiml", f"{n} workers"]["tuples_per_s"] / one
     return found

@@ -27,5 +27,5 @@ def test_every_study_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(made["ratios"]) == {
         *(f"{case}_2_workers_vs_1" for case in ("band", "equality", "scan")),
         *(f"{case}_skewed_vs_balanced" for case in ("band", "equality")),
-        "scan_vs_bare_kernels", "wiml_2_threads_vs_1",
+        "scan_vs_bare_kernels", "wiml_2_threads_vs_1", "wiml_2_workers_vs_1",
     }  # fmt: skip

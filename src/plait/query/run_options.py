@@ -23,7 +23,8 @@ class ThreadsOptions(TypedDict, total=False):
 
     Args:
         workers: Threads that compare or update. A join has all cores unless its layout says otherwise (or, on a machine that is
-            calibrated, as many as gain something), an operator, a dedup and an aggregate one ("tuml_mc" two). Default: None.
+            calibrated, as many as gain something), an operator, a dedup and an aggregate one ("tuml_mc" two; "wiml" has a pool of
+            so many threads that update windows, and without it those that push do). Default: None.
         elastic: Into how many shares the state is split, so how many threads there may be at most. `Run.resize` and `policy`
             change who serves them. Default: None.
         policy: When threads come and go by themselves, with `elastic`. True is 90, 70 and 45 percent of load; three numbers are

@@ -11,6 +11,8 @@ from tests.threads.input.test_short import some
 import plait
 from plait.errors import PlaitError
 from plait.query.identical import difference
+from plait.threads.aggregate.hive import usual
+from plait.threads.aggregate.hive.tallies import Tallies
 from plait.threads.input import short
 
 KEYS = (pa.int32(), pa.uint8(), pa.int64(), pa.float64(), pa.string(), pa.date32(), pa.timestamp("ms"), pa.bool_())
@@ -77,16 +79,21 @@ class Case:
         """Results and rows that were late, or the error; and how many batches went the short way."""
         went = []
 
-        def counted(way):
-            def called(self: short.ShortWay, *arguments: object) -> object:
-                found = way(self, *arguments) if shortly else None
-                went.append(found is not None)
-                return found
+        enter, exported, take = short.ShortWay.enter, short.ShortWay.exported, Tallies.take_usual
 
-            return called
+        def entered(self: short.ShortWay, *arguments: object) -> object:
+            found = enter(self, *arguments) if shortly else None
+            went.append(found is not None)
+            return found
 
-        for name in ("enter", "bits"):
-            monkeypatch.setattr(short.ShortWay, name, counted(getattr(short.ShortWay, name)))
+        def taken(self: Tallies, *arguments: object) -> int:
+            found = take(self, *arguments)
+            went.append(found != usual.UNUSUAL)
+            return found
+
+        monkeypatch.setattr(short.ShortWay, "enter", entered)
+        monkeypatch.setattr(short.ShortWay, "exported", lambda *given: exported(*given) if shortly else None)
+        monkeypatch.setattr(Tallies, "take_usual", taken)
         try:
             with self.query().on_threads(strategy=strategy, keys=True) as run:
                 try:
@@ -160,3 +167,37 @@ def test_both_ways_give_what_the_reference_does(monkeypatch: pytest.MonkeyPatch)
         assert (
             difference(wanted.select(found[0].column_names[:-1]), found[0].select(found[0].column_names[:-1])) is None
         )
+
+
+@pytest.mark.parametrize("strategy", ["wiml", "tuml_sc"])
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (pa.bool_(), [True, False, True, True]),
+        (pa.uint64(), [2**64 - 1, 0, 2**63, 5]),
+        (pa.float64(), [-0.0, 0.0, float("nan"), 1.5]),
+        (pa.float32(), [-0.0, 0.0, float("nan"), -1.5]),
+    ],
+    ids=str,
+)
+def test_keys_and_values_of_any_width_go_the_short_way(
+    strategy: str, kind: pa.DataType, values: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A key that functions read too: equal keys are one group, and what the first row holds stays what it is."""
+    case = Case(0)
+    case.schema = pa.schema([("ts", pa.int64()), ("k", kind)])
+    case.time, case.by, case.late = pa.int64(), ["k"], "error"
+    case.compute = {"first": plait.first("k"), "last": plait.last("k"), "n": plait.count()}
+    case.pushes = [
+        (
+            source,
+            pa.record_batch([[9 * k + j for j in range(4)], pa.array(values, kind)], schema=case.schema).slice(k % 3),
+        )
+        for k in range(20)
+        for source in range(SOURCES)
+    ]
+    found, went = case.run(strategy, shortly=True, monkeypatch=monkeypatch)
+    assert went >= len(case.pushes) - SOURCES
+    parts = {k: pa.Table.from_batches([b for s, b in case.pushes if s == k], case.schema) for k in range(SOURCES)}
+    assert isinstance(found[0], pa.Table)
+    assert difference(case.query().reference({"a": parts}), found[0].drop_columns("_plait_key")) is None

@@ -11,8 +11,9 @@ function has which accumulator, and what that must be able to do, is said in `co
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import copy
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -20,10 +21,20 @@ import pyarrow as pa
 from plait.core.aggregate.closed import Pairs, Slid
 from plait.core.aggregate.columns import Read, array_of, bits_of, is_fixed, number_kind
 from plait.core.kernels import exact, panes, slides
+from plait.core.machine.line import address, pages
 from plait.core.values import one_array
 from plait.encodings import recast
 
-FEW = 1 << 12  # tuples that are counted in some microseconds
+# A step in words, for compiled code that updates tallies itself (`threads.aggregate.hive.usual`): which kernel; the address of
+# its slots, and words a slot; the row of bits that has its column, and how these are read; of a product the other factor's; what
+# else the kernel asks (squares, the sign, the last); the first limb's weight; the address of its count of additions; the number
+# of its condition, or -1.
+STEP_WHAT, STEP_SLOTS, STEP_WIDTH, STEP_ROW, STEP_KIND, STEP_OTHER, STEP_OTHER_KIND, STEP_HOW, STEP_BASE, STEP_ADDS = (
+    range(10)
+)
+STEP_WHERE: Final = 10
+STEP_WORDS: Final = 11
+COUNTS, SUMS, PRODUCTS, EXTREMES, EDGES = range(5)  # STEP_WHAT
 
 #: What another thread may read of a source's tallies: arrays that, for complete panes, no longer change. A later growth makes new
 #: arrays and leaves these be.
@@ -118,9 +129,23 @@ class Accumulator:
         """As one source keeps it, in tallies of its own."""
         return self
 
+    def singles(self) -> list[Accumulator]:
+        """What is updated, one after the other: itself, or what it is made of."""
+        return [self]
+
+    def step(self, at: Mapping[str, int]) -> list[int]:
+        """STEP_WORDS of one of `singles`, good as long as its slots are the array they are now. `at`: a column's row of bits."""
+        raise NotImplementedError
+
+    def _step(self, what: int, row: int = 0, kind: int = 0, *, other: int = 0, other_kind: int = 0, how: int = 0, base: int = 0,
+              adds: int = 0) -> list[int]:  # fmt: skip
+        where = -1 if self.condition is None else self.condition
+        width = self.slots.shape[1]
+        return [what, address(self.slots), width, row, kind, other, other_kind, how, base, adds, where]
+
     def regrow(self, capacity: int, first: int, end: int) -> None:
         """A ring of so many tallies; those from `first` to `end` are live."""
-        self.slots = in_ring(self.slots, capacity, first, end)
+        self.slots = in_ring(self.slots, pages((capacity, self.slots.shape[1])), first, end)
 
     def wipe(self, low: int, high: int) -> None:
         """Tallies low to high, places in the ring, are as new."""
@@ -147,12 +172,11 @@ def at_places(tally: np.ndarray, size: int) -> np.ndarray:
     return tally if len(tally) == 0 or tally[-1] < size else tally & (size - 1)
 
 
-def in_ring(old: np.ndarray, capacity: int, first: int, end: int) -> np.ndarray:
-    """Rows first to end of a ring, in a larger one."""
-    new = np.zeros((capacity, *old.shape[1:]), np.int64)
+def in_ring(old: np.ndarray, new: np.ndarray, first: int, end: int) -> np.ndarray:
+    """Rows first to end of a ring, in a larger one, which is given back."""
     while first < end:
-        at, to = first & (len(old) - 1), first & (capacity - 1)
-        run = min(end - first, len(old) - at, capacity - to)  # up to where either ring begins again
+        at, to = first & (len(old) - 1), first & (len(new) - 1)
+        run = min(end - first, len(old) - at, len(new) - to)  # up to where either ring begins again
         new[to : to + run] = old[at : at + run]
         first += run
     return new
@@ -169,8 +193,11 @@ class Count(Accumulator):
         self._running = np.zeros((0, 1), np.int64)
 
     def update(self, low: int, high: int, slot: np.ndarray, read: Read, refs: np.ndarray) -> None:
-        count = panes.count_few if high - low <= FEW else panes.count
-        count(low, high, slot, read.ones if self.condition is None else read.masks[self.condition], self.slots)
+        which = read.ones if self.condition is None else read.masks[self.condition]
+        panes.count(low, high, slot, which, self.slots)
+
+    def step(self, at: Mapping[str, int]) -> list[int]:
+        return self._step(COUNTS)
 
     def _merge(self, pairs: Pairs, into: np.ndarray) -> None:
         panes.merge_counts(0, len(pairs), pairs.targets, pairs.slots, into, self.slots)
@@ -213,6 +240,9 @@ class Extreme(Accumulator):
 
     def update(self, low: int, high: int, slot: np.ndarray, read: Read, refs: np.ndarray) -> None:
         panes.extreme(low, high, self.seen(slot, read), *read.bits[self.column_name], self.kind, self.sign, self.slots)
+
+    def step(self, at: Mapping[str, int]) -> list[int]:
+        return self._step(EXTREMES, at[self.column_name], self.kind, how=self.sign)
 
     def parts(self, slots: np.ndarray) -> list[pa.Array]:
         return [self.column(self.slots[slots], self.column_name)]
@@ -326,6 +356,9 @@ class TimedEdge(Edge):
         bits, valid = read.bits[self.column_name]
         which = read.ones if self.condition is None else read.masks[self.condition]
         panes.timed_edge(low, high, slot, bits, valid, which, refs, self.last, self.slots)
+
+    def step(self, at: Mapping[str, int]) -> list[int]:
+        return self._step(EDGES, at[self.column_name], how=int(self.last))
 
 
 class Place(Accumulator):

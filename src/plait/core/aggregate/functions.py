@@ -17,7 +17,7 @@ from plait.core.aggregate import lists, ordered, values
 from plait.core.aggregate.accumulators import Accumulator, Count, Edge, Extreme
 from plait.core.aggregate.columns import is_fixed
 from plait.core.aggregate.lists import CustomFold, Fold
-from plait.core.aggregate.moments import Correlation, Covariance, Deviation, Variance
+from plait.core.aggregate.moments import Correlation, Covariance, Deviation, Moments, Variance
 from plait.core.aggregate.sums import Sum
 from plait.core.aggregate.values import Values
 from plait.query.functions import KINDS, Function
@@ -253,6 +253,8 @@ def _lacks(record: Record) -> list[str]:
         needed.append("_merge")
     if record.by_source is not needs_order:
         needed.append("absorb_tallies")
+        if not issubclass(slots.kind, (Edge, Moments)):  # what a source keeps of these is another class, or several
+            needed.append("step")
     for method in needed:
         if getattr(slots.kind, method) is getattr(Accumulator, method):
             out.append(f"has an accumulator, {slots.kind.__name__}, without `{method}`")

@@ -7,18 +7,19 @@ tests/core/aggregate/test_panes.py and test_parts.py hold this against the refer
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from math import inf, isqrt, nan
 
 import numpy as np
 import pyarrow as pa
 
-from plait.core.aggregate.accumulators import Accumulator, Frozen
+from plait.core.aggregate.accumulators import PRODUCTS, Accumulator, Frozen
 from plait.core.aggregate.closed import Pairs, Slid
 from plait.core.aggregate.columns import Read, number_kind
 from plait.core.aggregate.sums import Sum
 from plait.core.kernels import exact
+from plait.core.machine.line import address
 
 
 class Product(Sum):
@@ -41,6 +42,11 @@ class Product(Sum):
                 found = np.array([1 << 40, -(1 << 40)], np.int64)
                 exact.range_of_products(low, high, slot, bits, self.kind, other, self.other_kind, valid, found)
                 self.cover(int(found[0]), int(found[1]))
+
+    def step(self, at: Mapping[str, int]) -> list[int]:
+        row, other = at[self.column_name], at[self.other_name]
+        return self._step(PRODUCTS, row, self.kind, other=other, other_kind=self.other_kind, base=self.base,
+                          adds=address(self._adds))  # fmt: skip
 
 
 class Moments(Accumulator):
@@ -85,6 +91,9 @@ class Moments(Accumulator):
     def absorb(self, slot: np.ndarray, parts: list[pa.Array]) -> None:
         for each, total in zip(self.sums, parts[2:], strict=True):
             each.absorb(slot, [*parts[:2], total])
+
+    def singles(self) -> list[Accumulator]:
+        return list(self.sums)
 
     def regrow(self, capacity: int, first: int, end: int) -> None:
         for each in self.sums:

@@ -12,13 +12,16 @@ panes in another order would differ.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pyarrow as pa
 
-from plait.core.aggregate.accumulators import Accumulator, Frozen, at_places
+from plait.core.aggregate.accumulators import SUMS, Accumulator, Frozen, at_places
 from plait.core.aggregate.closed import Pairs, Slid
 from plait.core.aggregate.columns import Read, number_kind
 from plait.core.kernels import exact, exact_bytes, slides
+from plait.core.machine.line import address
 from plait.errors import DataError
 
 
@@ -36,7 +39,7 @@ class Sum(Accumulator):
 
     width = exact.LIMBS
     part_types = (pa.int64(), pa.uint8(), pa.binary())  # how many, which odd ones, and the sum: see `exact_bytes`
-    CARRY_AFTER = 1 << 28
+    CARRY_AFTER = exact.CARRY_AFTER
 
     def __init__(
         self, column: str, kind: pa.DataType, *, mean: bool = False, square: bool = False, condition: int | None = None,
@@ -45,7 +48,7 @@ class Sum(Accumulator):
         super().__init__()
         self.column_name, self.kind, self.mean, self.square = column, number_kind(kind), mean, square
         self.condition, self.beside, self.degree = condition, beside, 2 if square else 1
-        self.base, self._adds = 0, 0
+        self.base, self._adds = 0, np.zeros(1, np.int64)
         self._running = np.zeros((0, self.width), np.int64)  # of groups: see `core.kernels.slides`
 
     def update(self, low: int, high: int, slot: np.ndarray, read: Read, refs: np.ndarray) -> None:
@@ -67,6 +70,11 @@ class Sum(Accumulator):
                 exact.range_of(low, high, slot, bits, valid, self.kind, self.square, found)
                 self.cover(int(found[0]), int(found[1]))
 
+    def step(self, at: Mapping[str, int]) -> list[int]:
+        return self._step(
+            SUMS, at[self.column_name], self.kind, how=int(self.square), base=self.base, adds=address(self._adds)
+        )
+
     def note_adds(self, number: int) -> None:
         """So many values are about to be added: limbs must not have taken more than they can hold.
 
@@ -74,12 +82,12 @@ class Sum(Accumulator):
         limb. After CARRY_AFTER additions what is above 32 bits is moved on, in all slots and totals at once, which costs
         one pass over them.
         """
-        self._adds += number
-        if self._adds > self.CARRY_AFTER:
+        self._adds[0] += number
+        if self._adds[0] > self.CARRY_AFTER:
             self.slots = self.slots.copy()  # another thread may be reading (`frozen`)
             exact.carry(0, len(self.slots), self.slots)
             exact.carry(0, len(self._running), self._running)
-            self._adds = number
+            self._adds[0] = number
 
     def cover(self, low: int, high: int) -> None:
         """Have limbs of the weights from `low` to `high`, in limbs from 2^0, at least.

@@ -30,6 +30,7 @@ from plait.core.machine.marks import entry, inlined
 COUNT, ODD, LIMBS = 0, 1, 2
 NAN, PLUS, MINUS = 1, 2, 4
 SIGNED, UNSIGNED, FLOAT = 0, 1, 2
+CARRY_AFTER = 1 << 28  # additions, after which limbs are carried
 
 _LOW = np.uint64(0xFFFFFFFF)
 _MANTISSA = np.uint64((1 << 52) - 1)

@@ -222,12 +222,6 @@ def count(low, high, slot, which, counts) -> None:
             counts[slot[i], 0] += 1
 
 
-@brief
-def count_few(low, high, slot, which, counts) -> None:
-    """As `count`, of so few tuples that the GIL is not given away for them."""
-    count(low, high, slot, which, counts)
-
-
 # Counts of partial panes: numbers[i] to slot[i].
 @entry
 def add_counts(slot, numbers, counts) -> None:

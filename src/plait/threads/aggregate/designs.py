@@ -23,6 +23,7 @@ import pyarrow as pa
 from plait.core.aggregate.functions import unmerged
 from plait.core.aggregate.panes import window_record
 from plait.core.calibration import Calibration, kept
+from plait.core.sources import may_be_behind
 from plait.errors import QueryError
 from plait.models import aggregation
 from plait.query.aggregate import Aggregate
@@ -71,7 +72,7 @@ for _each in _OURS:
 
 @dataclass(frozen=True)
 class Design:
-    """Who updates windows. `seats` are the gate's readers."""
+    """Who updates windows: so many `workers`. `seats` are theirs; where windows are merged only one thread reads the gate."""
 
     strategy: str
     workers: int
@@ -81,6 +82,11 @@ class Design:
     def merges_windows(self) -> bool:
         """Whether the threads that push update windows, each source its own part."""
         return _known[self.strategy].merges
+
+    @property
+    def pool(self) -> int:
+        """Threads that update windows for those that push; 0 where these do it themselves, or the gate brings tuples."""
+        return self.workers if self.merges_windows and self.workers > 1 else 0
 
     @property
     def gate(self) -> type[Gate] | None:
@@ -118,13 +124,17 @@ def design(query: Aggregate, strategy: str, workers: int | None, schema: pa.Sche
     if merges and reason is not None:
         raise refuse(reason, query, strategy)
     if strategy != "auto":
-        if workers is not None and workers > 1:
+        if workers is None or workers == 1:
+            return Design(strategy, 1, "as asked for")
+        apart = unpooled(query) if merges else "it has a single consumer"
+        if apart is not None:
             raise QueryError(
                 f"workers={workers} with strategy={strategy!r}",
-                why="windows are updated by the threads that push" if merges else "it has a single consumer",
-                do="Leave workers= out, or use 'tuml_mc'",
+                why=apart,
+                do="Leave workers= out"
+                + (", or declare the sources with sources=" if merges else ", or use 'tuml_mc'"),
             )
-        return Design(strategy, 1, "as asked for")
+        return Design(strategy, workers, f"as asked for; {workers} threads update windows for all that push")
     if workers is not None and workers > 1 and query.by:
         return Design("tuml_mc", workers, f"{workers} workers were asked for: update threads split by key")
     if reason is not None:
@@ -140,6 +150,18 @@ def design(query: Aggregate, strategy: str, workers: int | None, schema: pa.Sche
         return Design("tuml_sc", 1, f"{why}; one thread reads all tuples in total order")
     known = "" if declared is None else f" ({sources} source{'s' if sources != 1 else ''})"
     return Design("wiml", 1, f"every function merges, so threads that push update windows themselves{known}")
+
+
+def unpooled(query: Aggregate) -> str | None:
+    """Why no pool of threads can update windows for those that push; None if one can.
+
+    What is behind depends on how far others are when it comes; who hands rows on does not know how far these will be.
+    """
+    if not isinstance(query.input, Stream):
+        return "it reads another operator's results, which one thread brings and adds"
+    if may_be_behind(query.input):
+        return "a row may be behind, and whether it is must not depend on how far update threads are"
+    return None
 
 
 def by_model(usual: str, sources: int, cores: int, found: Calibration) -> tuple[str, str]:

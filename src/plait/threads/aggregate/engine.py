@@ -98,14 +98,14 @@ class NoPayload:
     """For an aggregate that reads numbers only: no row is kept, but for when it was pushed.
 
     It still counts rows, so that references rise as they do elsewhere; nobody takes a row by one. `_live` has of each push
-    the number after its last row and its last ts: what lies `keep_us` before what is let go of is kept all the same.
+    the number after its last row and its last ts.
     """
 
     rows = nbytes = 0
     all_rings = True
 
-    def __init__(self, keep_us: int = 0) -> None:
-        self._lock, self._keep_us = threading.Lock(), keep_us
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._next = 0
         self._pushes = Pushes()
         self._live: deque[tuple[int, int]] = deque()
@@ -140,7 +140,7 @@ class NoPayload:
     def expire(self, ts: int) -> None:
         with self._lock:
             gone = 0
-            while self._live and self._live[0][1] < ts - self._keep_us:
+            while self._live and self._live[0][1] < ts:
                 gone = self._live.popleft()[0]
             if gone:
                 self._pushes.forget(gone)
@@ -192,11 +192,11 @@ class PaneEngine(Engine[Updater]):
 
     def __init__(self, ground: Ground, made: Design, *, updaters: list[Updater], encoder: PaneEncoder,
                  payload: Payload | NoPayload, pauser: Pauser, pusher: Pusher, results: AggregateResults,
-                 epochs: Epochs | None = None) -> None:  # fmt: skip
+                 epochs: Epochs | None = None, beside: tuple[str, ...] = ()) -> None:  # fmt: skip
         (name,) = ground.intakes
         self.payload, self.results = payload, results
         super().__init__(ground, made, workers=updaters, encoder=encoder, payloads={name: payload}, pauser=pauser,
-                         pusher=pusher, gatherer=results, epochs=epochs)  # fmt: skip
+                         pusher=pusher, gatherer=results, epochs=epochs, beside=beside)  # fmt: skip
 
     def _answered(self, code: int, who: str) -> bool:
         """The gate answered a code to a thread: False if that is because the run has ended.

@@ -41,16 +41,25 @@ def reads_of(columns: Columns, rows: Mapping[str, int] | None = None) -> Reads |
 
 class KeyedBits:
     """Of a usual batch the bits of all columns that are read, in rows: keys first, then zeros, which say that none of them is
-    NULL, then the rest. So the first rows are the keys' words as they are.
+    NULL, then the rest. So the first rows are the keys' words as they are: of floats normalized, and then those of the column
+    itself are among the rest. `at`: by column, where functions find it.
     """
 
     def __init__(self, columns: Columns, groups: Groups) -> None:
         by = [name for name, _ in groups.by]
-        others = [name for name in columns.fixed if name not in by]
-        self._at = {name: k + (k >= len(by)) for k, name in enumerate([*by, *others])}
-        self._keys, self.rows = len(by) + 1, len(self._at) + 1
-        floats = any(pa.types.is_floating(plain(kind)) for _, kind in groups.by)  # equal ones may have different bits
-        self._reads = None if columns.varied or floats else reads_of(columns, self._at)
+        floats = {name for name, kind in groups.by if pa.types.is_floating(plain(kind))}  # read as they are, too
+        others = [name for name in columns.fixed if name not in by or name in floats]
+        self.keys, self.rows = len(by) + 1, len(by) + 1 + len(others)
+        self.at = {name: k for k, name in enumerate(by)} | {name: self.keys + k for k, name in enumerate(others)}
+        self._reads = None
+        if not columns.varied and (found := reads_of(columns, self.at)) is not None:
+            table = list(found.table)
+            for k, name in enumerate(by):
+                if name in floats:
+                    row = table[columns.fixed.index(name)].copy()
+                    row[given.READ_AT], row[given.READ_LIMIT] = k, 1
+                    table.append(row)
+            self._reads = Reads(np.array(table, np.int64).reshape(-1, given.READ_WORDS), found.limits)
 
     def reads(self, side: int) -> Reads | None:
         return self._reads
@@ -58,4 +67,4 @@ class KeyedBits:
     def read(self, bits: np.ndarray, n: int) -> tuple[Read, np.ndarray]:
         """As functions read them, and the keys' words."""
         there = ones(n)
-        return Read({name: (bits[at], there) for name, at in self._at.items()}, [], there), bits[: self._keys]
+        return Read({name: (bits[at], there) for name, at in self.at.items()}, [], there), bits[: self.keys]

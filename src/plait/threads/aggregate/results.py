@@ -192,9 +192,9 @@ class OrderedResults:
 
     def _note(self, batch: pa.RecordBatch) -> None:
         """From the push, and from when the frontier passed a row's ts, to now; of a sample."""
-        sample, (pushed, edges) = slice(None, None, max(1, batch.num_rows // NOTED)), self._pushed
-        noted = pushed[sample] if edges is None else pushed[edges.windows_at(np.arange(batch.num_rows)[sample])]
-        self._latency.note(keys.ts_numbers(batch.column(0))[sample], noted, time.monotonic_ns())
+        rows, (pushed, edges) = np.arange(0, batch.num_rows, max(1, batch.num_rows // NOTED)), self._pushed
+        noted = pushed[rows if edges is None else edges.windows_at(rows)]
+        self._latency.note(keys.ts_numbers(batch.column(0).take(pa.array(rows))), noted, time.monotonic_ns())
 
 
 class AggregateResults(OrderedResults):

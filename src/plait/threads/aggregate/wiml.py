@@ -57,25 +57,32 @@ class HiveEngine(PaneEngine):
         if reason is not None:
             raise refuse(reason, bound.node, made.strategy)
         # No row is kept: nobody asks where one stood.
-        ground = Ground(bound, schemas, options, together, readers=1, most=1, positions=False, kind=made.gate)
+        ground = Ground(
+            bound, schemas, options, together, readers=1, most=1, positions=False, kind=made.gate, events=made.pool
+        )
         self._tallies = SourcesTallies(ground.intakes)
         self._windows = HiveWindows(bound, self._tallies.in_order, ground.slots, shared=made.strategy == "wiml_shared")
         output = Updater(0, self._windows, 1, 1)
         (name,) = ground.intakes
-        # A frontier lies within a pane that is not taken yet: its tuples' pushes are asked for later.
-        encoder, payload = PaneEncoder(self._windows.columns, name), NoPayload(keep_us=self._windows.advance)
+        encoder, payload = PaneEncoder(self._windows.columns, name), NoPayload()
         pauser = ground.pauser([output])
         self._guard, self._moved = guarded()
         pusher = HivePusher(ground, pauser, {name: payload}, encoder, widen=one_type, windows=self._windows,
-                            tallies=self._tallies, output=output, moved=(self._guard, self._moved))  # fmt: skip
-        results = AggregateResults(bound, ground.intakes[name], payload, made.workers, ground.latency, keys=options.keys,
+                            tallies=self._tallies, output=output, moved=(self._guard, self._moved),
+                            threads=made.workers)  # fmt: skip
+        results = AggregateResults(bound, ground.intakes[name], payload, 1, ground.latency, keys=options.keys,
                                    room=options.unread_results)  # fmt: skip
         super().__init__(ground, made, updaters=[output], encoder=encoder, payload=payload, pauser=pauser, pusher=pusher,
-                         results=results)  # fmt: skip
+                         results=results, beside=tuple(f"update-{k}" for k in range(made.pool)))  # fmt: skip
+        self._pool = pusher.pool
         self._frontier = np.zeros(1, np.int64)
 
     def _serve(self, thread: int) -> None:
-        """Steps of the output thread, until the end."""
+        """Steps of the output thread, until the end; or batches, of a thread of the pool."""
+        if thread > 0:
+            assert self._pool is not None
+            self._pool.serve(thread - 1, self.pauser.pause)
+            return
         worker = self.workers[thread]
         while self._step(worker):
             pass
@@ -96,9 +103,11 @@ class HiveEngine(PaneEngine):
         frontier, read = int(self._frontier[0]), time.monotonic_ns()
         w[shared.NS_WAIT] += read - began
         if frontier > known:
+            if self._pool is not None:
+                self.latency.advanced(frontier, read)  # its threads have no time to say so
             closed = self._windows.take_complete(frontier)
-            ts, ref = self._windows.last_tuples()
-            worker.last.took(ts, lambda at: self.payload.pushed_ns(ref[at]))
+            ts, pushed_ns = self._windows.last_tuples()
+            worker.last.took(ts, lambda at: pushed_ns[at])
             done = time.monotonic_ns()
             w[shared.NS_STORE] += done - read
             w[shared.TUPLES] = self._windows.counts.updates = self.pusher.rows
@@ -111,7 +120,12 @@ class HiveEngine(PaneEngine):
         return frontier < AFTER_ALL
 
     def describe(self) -> list[str]:
-        return [f"{line}, by every source for itself" for line in super().describe()]
+        by = (
+            "by every source for itself"
+            if self._pool is None
+            else f"by {self._pool.threads} threads, a source by one of them"
+        )
+        return [f"{line}, {by}" for line in super().describe()]
 
     def _windows_nbytes(self) -> int:
         return super()._windows_nbytes() + self._tallies.nbytes + self._windows.hive.nbytes

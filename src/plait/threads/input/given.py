@@ -41,16 +41,17 @@ CHILDREN: Final = 6
 STRUCT_WORDS: Final = 10
 
 # --- how a column is stored: integers first, so that `kind < FLOAT32` asks whether it is one
-INT8, INT16, INT32, INT64, UINT8, UINT16, UINT32, FLOAT32, FLOAT64 = range(9)
+INT8, INT16, INT32, INT64, UINT8, UINT16, UINT32, FLOAT32, FLOAT64, BOOLS = range(10)
 
 # --- what becomes of a column that the condition reads: words of a row of `reads`
 READ_COLUMN, READ_KIND, READ_TO, READ_AT, READ_LOW, READ_HIGH, READ_LIMIT = range(7)
 READ_WORDS: Final = 7
 # READ_TO: a leaf in a word of 32 or 64 bits, a coordinate (READ_AT: which, READ_LIMIT: it is clipped to that), the first
 # part of a key or one that is mixed into it, flags that are 1 for every row (READ_AT: which column of the arena), the bits of
-# any value in a word of 64 (what aggregates read).
+# any value in a word of 64 (what aggregates read; READ_LIMIT 1: as a key, equal floats have equal bits).
 TO_INT32, TO_INT64, TO_FLOAT32, TO_FLOAT64, TO_COORDINATE, TO_KEY, TO_KEY_MIXED, TO_FLAGS, TO_BITS = range(9)
 
+NAN_BITS: Final = int(np.array([np.nan]).view(np.int64)[0])
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -121,6 +122,25 @@ def load_floats(address, kind, first, n, to):
         copied(carray(p, end, dtype=np.float32), first, n, to)
 
 
+@inner
+def load_booleans(address, first, n, to):
+    """A column of booleans, 0 or 1 each."""
+    bits = octets(address, (first + n + 7) >> 3)
+    for i in range(n):
+        to[i] = (bits[(first + i) >> 3] >> ((first + i) & 7)) & 1
+
+
+@inner
+def load_bits(address, kind, first, n, to):
+    """The bits of any column, in words of 64; of floats those of the float64."""
+    if kind < FLOAT32:
+        load_ints(address, kind, first, n, to)
+    elif kind == BOOLS:
+        load_booleans(address, first, n, to)
+    else:
+        load_floats(address, kind, first, n, to.view(np.float64))
+
+
 @compiled
 def look(given, n, time_column, time_kind, scale, limit, low, reads, words, ts):
     """Whether this is a batch of the usual kind: 1, or 0. Nothing is changed, but `ts`: the rows' microseconds.
@@ -169,6 +189,12 @@ def look(given, n, time_column, time_kind, scale, limit, low, reads, words, ts):
             if nan:
                 return 0
     return 1
+
+
+@brief
+def look_few(given, n, time_column, time_kind, scale, limit, low, reads, words, ts):
+    """As `look`, of so few rows that the GIL is not given away for them."""
+    return look(given, n, time_column, time_kind, scale, limit, low, reads, words, ts)
 
 
 # --- whole rows ---------------------------------------------------------------------------------------------------
@@ -313,10 +339,21 @@ def keep(given, n, kept, first, oldest, capacity, ts, source, position):
 @inner
 def as_bits(words, kind, n):
     """Values as the bits that an equality compares: integers as they are, of floats -0.0 as 0.0."""
-    if kind >= FLOAT32:
+    if kind in (FLOAT32, FLOAT64):
         numbers = words.view(np.float64)
         for i in range(np.uint64(n)):
             numbers[i] += 0.0
+
+
+@inner
+def as_keys(words, kind, n):
+    """As `as_bits`, and one pattern for all NaN."""
+    as_bits(words, kind, n)
+    if kind in (FLOAT32, FLOAT64):
+        numbers = words.view(np.float64)
+        for i in range(n):
+            if numbers[i] != numbers[i]:
+                words[i] = NAN_BITS
 
 
 @inner
@@ -345,10 +382,7 @@ def lay(given, n, reads, limits, words, arena, count, size):
         column = column_of(given, reads[k, READ_COLUMN])
         first = first_of(given, column)
         numbers = words.view(np.float64)
-        if kind < FLOAT32:
-            load_ints(buffer_of(column, 1), kind, first, n, words)
-        else:
-            load_floats(buffer_of(column, 1), kind, first, n, numbers)
+        load_bits(buffer_of(column, 1), kind, first, n, words)
         if to == TO_INT32:
             in_ring(words, 0, n, carray(pointer_at(arena[place]), size, dtype=np.int32), at)
         elif to in (TO_INT64, TO_BITS):
@@ -400,10 +434,9 @@ def bits(given, n, reads, out):
         if reads[k, READ_TO] == TO_BITS:
             column, kind = column_of(given, reads[k, READ_COLUMN]), reads[k, READ_KIND]
             to = out[reads[k, READ_AT]]
-            if kind < FLOAT32:
-                load_ints(buffer_of(column, 1), kind, first_of(given, column), n, to)
-            else:
-                load_floats(buffer_of(column, 1), kind, first_of(given, column), n, to.view(np.float64))
+            load_bits(buffer_of(column, 1), kind, first_of(given, column), n, to)
+            if reads[k, READ_LIMIT] == 1:
+                as_keys(to, kind, n)
 
 
 @compiled
@@ -413,9 +446,3 @@ def look_and_read(given, n, time_column, time_kind, scale, limit, low, reads, wo
         return 0
     bits(given, n, reads, out)
     return 1
-
-
-@brief
-def look_and_read_few(given, n, time_column, time_kind, scale, limit, low, reads, words, ts, out):
-    """As `look_and_read`, of so few rows that the GIL is not given away for them."""
-    return look_and_read(given, n, time_column, time_kind, scale, limit, low, reads, words, ts, out)

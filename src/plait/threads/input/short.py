@@ -31,7 +31,7 @@ from plait.threads.input.arenas import CHUNK, Arenas
 from plait.threads.input.intake import QUERY, Inlet, StreamIntake
 from plait.threads.parts import Encodes
 
-FEW: Final = 1 << 13  # rows that are read while the GIL is kept: some microseconds
+FEW: Final = 1 << 13  # rows that are looked at while the GIL is kept: some microseconds
 AT_ONCE: Final = 1 << 10  # rows that are judged, kept and laid out while it is kept
 
 #: How Arrow stores a column, for the kinds that compiled code reads.
@@ -43,7 +43,14 @@ KINDS: Final[dict[pa.DataType, int]] = {
 
 
 def kind_of(kind: pa.DataType) -> int | None:
-    """How a column is stored that is read as bits: moments, days and spans as the integers that Arrow stores. None: not here."""
+    """How a column is stored that is read as bits: moments, days and spans as the integers that Arrow stores. None: not here.
+
+    Bits of unsigned numbers are those of signed ones.
+    """
+    if pa.types.is_boolean(kind):
+        return given.BOOLS
+    if pa.types.is_uint64(kind):
+        return given.INT64
     if pa.types.is_date32(kind) or pa.types.is_time32(kind):
         return given.INT32
     return given.INT64 if pa.types.is_temporal(kind) and kind.bit_width == 64 else KINDS.get(kind)
@@ -68,6 +75,18 @@ class Entered(NamedTuple):
     ts: np.ndarray
     seq: np.ndarray
     refs: np.ndarray
+
+
+class Exported(NamedTuple):
+    """A batch by Arrow's C data interface: what has to be held, and where it lies."""
+
+    held: Any
+    struct: int
+
+
+def exported(batch: pa.RecordBatch) -> Exported:
+    _, held = batch.__arrow_c_array__()
+    return Exported(held, _pointer(held, b"arrow_array"))
 
 
 class _AtHand(NamedTuple):
@@ -100,7 +119,7 @@ class ShortWay:
         found = _time(schema.field(column).type, stream.unit)
         assert found is not None
         kind, scale = found
-        self._time = (column, kind, scale, TS_MAX // scale)  # as `given.look` takes it
+        self.time = (column, kind, scale, TS_MAX // scale)  # as `given.look` takes it
         self._payload, self._reads, self._stamps, self._arenas, self._input = payload, reads, stamps, arenas, input
         self._words: dict[int, np.ndarray] = {}  # by source: room for a column's values
 
@@ -125,7 +144,7 @@ class ShortWay:
         def write(kept: np.ndarray, first: int, oldest: int, capacity: int) -> bool:
             entry = (kept, first, oldest, capacity, inlet.number, inlet.delivered + 1)
             laid = (arenas.table[slot], inlet.added, arenas.size)
-            return bool(given.enter_few(struct, n, *self._time, low, *reads, words, rows, *entry, *laid))
+            return bool(given.enter_few(struct, n, *self.time, low, *reads, words, rows, *entry, *laid))
 
         entered = Entered(*rows)
         first = self._payload.put(n, write, entered.ts, pushed_ns, self._stamps.stamp + 1)
@@ -135,7 +154,7 @@ class ShortWay:
         """Step by step, and only what keeps them while their payload waits: other sources' threads may want it."""
         _, struct, reads, words, ts = at_hand
         n = len(ts)
-        if not given.look(struct, n, *self._time, low, reads.table, words, ts):
+        if not given.look(struct, n, *self.time, low, reads.table, words, ts):
             return None
 
         def write(kept: np.ndarray, first: int, oldest: int, capacity: int) -> bool:
@@ -148,17 +167,18 @@ class ShortWay:
         given.lay(struct, n, reads.table, reads.limits, words, arenas.table[slot], inlet.added, arenas.size)
         return Entered(ts, np.arange(inlet.added, inlet.added + n), np.arange(first, first + n))
 
-    def bits(self, inlet: Inlet, batch: pa.RecordBatch, low: int, rows: int) -> tuple[np.ndarray, np.ndarray] | None:
-        """A usual batch's times, and what is read of it as bits: int64 of so many `rows`, of which those that nothing is read
-        into are 0. None, and nothing is changed, if it is not usual.
-        """
-        at_hand = self._at_hand(inlet, batch, batch.num_rows)
-        if at_hand is None:
+    def looked_at(self, struct: int, n: int, low: int, sheet: np.ndarray) -> int | None:
+        """The last ts of a usual batch; None if it is not usual. `sheet` is scratch, of 2 * n words at least."""
+        reads = self._reads(self._input)
+        assert reads is not None
+        look = given.look_few if n <= FEW else given.look
+        return int(sheet[n - 1]) if look(struct, n, *self.time, low, reads.table, sheet[n : 2 * n], sheet[:n]) else None
+
+    def exported(self, batch: pa.RecordBatch) -> Exported | None:
+        """A batch as compiled code finds it; None if there are no rows, or nobody reads them so."""
+        if self._reads(self._input) is None or batch.num_rows == 0:
             return None
-        _, struct, reads, words, ts = at_hand
-        out, n = np.zeros((rows, len(ts)), np.int64), len(ts)
-        read = given.look_and_read_few if n <= FEW else given.look_and_read
-        return (ts, out) if read(struct, n, *self._time, low, reads.table, words, ts, out) else None
+        return exported(batch)
 
     def _at_hand(self, inlet: Inlet, batch: pa.RecordBatch, most: int) -> _AtHand | None:
         """A batch as compiled code reads it; None if there are no rows, or more than `most`, or nobody reads them so."""
@@ -169,9 +189,8 @@ class ShortWay:
         words = self._words.get(inlet.number)
         if words is None or len(words) < n:
             words = self._words[inlet.number] = np.empty(max(n, CHUNK), np.int64)
-        _, exported = batch.__arrow_c_array__()
-        struct, ts = _pointer(exported, b"arrow_array"), np.empty(n, np.int64)
-        return _AtHand(exported, struct, reads, words, ts)
+        held, struct = exported(batch)
+        return _AtHand(held, struct, reads, words, np.empty(n, np.int64))
 
 
 def short_way(intake: StreamIntake, payload: Any, reads: ReadsOf, stamps: Encodes, arenas: Arenas,

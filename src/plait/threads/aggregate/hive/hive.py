@@ -143,7 +143,7 @@ def gather(h, below, most, shared, stack, key, ids, ends, spans, told):
 
     `told` is both input and answer, so that a call that found no room for keys can be repeated with a larger `key` and
     goes on where it stopped. `ids`: each winset's pane. `ends`: windows up to its end. `spans`: int64[winsets, 4,
-    slots], first tally and end, the last tuple's ts and row.
+    slots], first tally and end, the last tuple's ts and when it was pushed.
     """
     winsets = told[WINSETS]
     windows = told[WINDOWS]

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from plait.core.machine.line import LINE, lines
+from plait.core.machine.line import LINE, address, lines
 from plait.threads.aggregate.hive import door
 from plait.threads.aggregate.hive import words as y
 
@@ -44,6 +44,10 @@ class Hive:
         self._door[door.SEATS] = slots + 1
         self._growing = threading.Lock()
         self.growths = self.grown_ns = 0
+
+    @property
+    def door_at(self) -> int:
+        return address(self._door)
 
     def called(self, call: Callable[..., int], seat: int, *arguments: Any) -> int:
         """A compiled call that enters and leaves by itself: no interrupt comes between. It answers -1 if it could not enter."""

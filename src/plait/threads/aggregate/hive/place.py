@@ -75,8 +75,8 @@ def place(
     `h` the hive's words, `slot` the source's. `ts`: int64, in the source's order. `words`: int64[KEYS, n], each
     tuple's key. `low`: where to begin. `advance`, `rest`, `gaps`: the panes' grid, and whether it has gaps between
     windows. `small`: keys may be looked up in `direct`. `own`: the source's words, named in `words`. `pane_id`,
-    `pane_tally`, `pane_arena`: its panes not let go of, with their first tally and first arena word. `ref`: the numbers of
-    their rows, or one for all. `out`: the tally of each tuple.
+    `pane_tally`, `pane_arena`: its panes not let go of, with their first tally and first arena word. `ref`: when each
+    was pushed, or one moment for all. `out`: the tally of each tuple.
 
     Whatever stops it early, what was done is done: the caller makes room and calls again from the tuple it gives. A
     winset that was opened before memory ran out is found again then.

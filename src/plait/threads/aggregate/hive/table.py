@@ -209,7 +209,7 @@ def list_windows(h, winset, stack, windows, key):
 def list_members(h, winset, first, end, ts, ref):
     """By slot: which tallies a source has in a complete winset, from first[slot] to end[slot]; none where it is no member.
 
-    Of those that are, `ts` and `ref` get what the last tuple is: its ts, and its row's number.
+    Of those that are, `ts` and `ref` get what the last tuple is: its ts, and when it was pushed.
     """
     for slot in range(len(first)):
         first[slot] = 0

@@ -30,27 +30,31 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from plait.core.aggregate.accumulators import Accumulator, Frozen, in_ring
-from plait.core.aggregate.columns import Read, is_fixed, plain
+from plait.core.aggregate.accumulators import STEP_WORDS, Accumulator, Frozen, in_ring
+from plait.core.aggregate.columns import Read, is_fixed, ones, plain
 from plait.core.aggregate.functions import accumulator_of
 from plait.core.aggregate.groups import SMALL, Groups
 from plait.core.aggregate.reads import Columns, uses
 from plait.core.aggregate.span import span_window
+from plait.core.aggregate.sums import Sum
+from plait.core.machine.line import address, pages
 from plait.core.machine.marks import brief, compiling
 from plait.errors import RunError
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.aggregate import Aggregate
 from plait.query.bind import Bound
-from plait.threads.aggregate.hive import hive
+from plait.threads.aggregate.hive import hive, usual
 from plait.threads.aggregate.hive import words as y
-from plait.threads.aggregate.hive.door import enter, leave
 from plait.threads.aggregate.hive.memory import Hive
 from plait.threads.aggregate.hive.place import pane_at, place_inside, reindex
+from plait.threads.aggregate.hive.pool import Batch, Pool
 from plait.threads.aggregate.hive.promises import FAR, promise_inside
+from plait.threads.aggregate.hive.usual import use_again_inside
 from plait.threads.aggregate.reads import KeyedBits
+from plait.threads.gate import Gate
 from plait.threads.ground import Ground
 from plait.threads.input.intake import Inlet, Inside, StreamIntake
-from plait.threads.input.push import Pusher
+from plait.threads.input.push import Admitted, Pusher
 from plait.threads.life.pause import Pauser
 from plait.threads.parts import Encodes
 
@@ -59,7 +63,13 @@ if TYPE_CHECKING:
     from plait.threads.aggregate.hive.windows import HiveWindows
 
 CHUNK = 1 << 16  # tuples that are added at once, unless batch= says otherwise
-FIRST_TALLIES, FIRST_TABLE, FIRST_PANES = 1 << 14, 1 << 11, 256  # memory that nobody has touched costs nothing
+FIRST_SHEET = 1 << 8  # rows
+NAP_S = 0.0002
+FIRST_TABLE, FIRST_PANES = 1 << 11, 256
+#: Room for tallies at first: so many bytes, about, and so many tallies. Memory that nobody has touched costs nothing, and growth
+#: copies all that is live; but a ring is touched all over by and by.
+FIRST_BYTES, FIRST_TALLIES = 1 << 21, 1 << 16
+SUM_WORDS = 12  # of an exact sum, once it has limbs for usual values
 
 
 class SourcesTallies:
@@ -90,15 +100,18 @@ class HivePusher(Pusher):
 
     def __init__(self, ground: Ground, pauser: Pauser, payloads: Mapping[str, Any], encoder: Encodes, *,
                  widen: Callable[[], None], windows: HiveWindows, tallies: SourcesTallies, output: Updater,
-                 moved: tuple[Any, threading.Condition]) -> None:  # fmt: skip
+                 moved: tuple[Any, threading.Condition], threads: int) -> None:  # fmt: skip
         self._windows, self._tallies, self._output = windows, tallies.by_slot, output
         self._guard, self._moved = moved
         self._most = ground.options.batch or CHUNK
-        self._keyed = KeyedBits(windows.columns, windows.groups)
+        self._keyed, self._onward = KeyedBits(windows.columns, windows.groups), ground.together.onward
+        self._sheets: list[np.ndarray] = []
+        self.pool = None if threads == 1 else Pool(threads, ground, windows.hive, self.go_on)
         super().__init__(ground, pauser, payloads, encoder, widen=widen, reads=self._keyed.reads)
 
     def _furnish(self, slot: int, input: int, min_ts: int) -> None:
         self._tallies[slot] = tallies = self._windows.tallies(slot)
+        tallies.shortly(self._keyed, self.gate, onward=self._onward)
         with self._windows.hive.inside(slot) as h:
             hive.admit(h, slot, tallies.pane(min_ts))
 
@@ -114,6 +127,7 @@ class HivePusher(Pusher):
             self._promise(inlet, progress)
             return
         (slot,) = inlet.slots.values()
+        self._settle(slot)
         tallies, ts = self._tallies[slot], np.ascontiguousarray(ts)
         for first in range(0, n, self._most):
             last = min(first + self._most, n)
@@ -131,22 +145,80 @@ class HivePusher(Pusher):
             return False
         with Inside(inlet, intake.stream.name):
             (slot,) = inlet.slots.values()
-            low = max(inlet.largest, inlet.heartbeat, self._bound(intake))
-            found = self._short[intake.stream.name].bits(inlet, batch, low, self._keyed.rows)
-            if found is None:
+            tallies, way = self._tallies[slot], self._short[intake.stream.name]
+            low, floor = max(inlet.largest, inlet.heartbeat, self._bound(intake)), max(inlet.heartbeat, inlet.let_go)
+            exported = way.exported(batch)
+            if exported is None:
                 return False
-            ts, bits = found
-            n = len(ts)
-            inlet.largest, inlet.spoke_ns = int(ts[-1]), time.monotonic_ns()
-            inlet.delivered += n
-            inlet.taken += n
-            first = self.payloads[intake.stream.name].put(n, _no_rows, ts, pushed_ns, 0)
-            tallies = self._tallies[slot]
-            self._wait_for_room(slot, tallies)
-            tallies.update(*self._keyed.read(bits, n), ts, np.full(1, first))
-            inlet.added += n
-            self._promise(inlet, inlet.progress(intake.stream))
+            sheet = self._sheet(batch.num_rows)
+            if self.pool is not None:
+                last = way.looked_at(exported.struct, batch.num_rows, low, sheet)
+                self._sheets.append(sheet)
+                if last is None:
+                    return False
+                self._count(inlet, batch.num_rows, last)
+                self.pool.hand_on(Batch(tallies, way.time, exported, batch.num_rows, low, floor, last, pushed_ns))
+                return True
+            found = tallies.take_usual(exported.struct, batch.num_rows, way.time, low, floor, pushed_ns, sheet)
+            if found == usual.UNUSUAL:
+                self._sheets.append(sheet)
+                return False
+            n, told = batch.num_rows, tallies.told
+            self._count(inlet, n, int(told[usual.T_LAST]))
+            if found == usual.READ:
+                self._wait_for_room(slot, tallies)
+            if found in (usual.READ, usual.PLACED):
+                tallies.finish(found, n, sheet)
+            if found == usual.DONE:
+                self._answer(slot, int(told[usual.T_CODE]))
+                self.latency.advanced(int(told[usual.T_FRONTIER]), pushed_ns)
+            else:
+                self._promise(inlet, inlet.progress(intake.stream))
+            self._sheets.append(sheet)
         return True
+
+    def _count(self, inlet: Inlet, n: int, last: int) -> None:
+        """So many rows of a source have entered, or are about to."""
+        inlet.largest, inlet.spoke_ns = last, time.monotonic_ns()
+        inlet.delivered += n
+        inlet.taken += n
+        inlet.added += n
+
+    def go_on(self, found: int, batch: Batch, sheet: np.ndarray, first: Callable[[], bool]) -> None:
+        """What a thread of the pool does with a batch that one compiled call could not take to its end.
+
+        `first`: whether all batches that were pushed before this one are done.
+        """
+        tallies, slot = batch.tallies, batch.tallies.slot
+        if found == usual.READ:
+            self._wait_for_room(slot, tallies, first)
+        if found in (usual.READ, usual.PLACED):
+            tallies.finish(found, batch.rows, sheet)
+        code = int(tallies.told[usual.T_CODE])
+        if found != usual.DONE:
+            code, _ = tallies.promise(max(batch.last, batch.floor), self.gate.words, onward=self._onward)
+        self._answer(slot, code)
+
+    def _settle(self, slot: int) -> None:
+        """What the pool still has of a source is done: now its tallies are whose who calls this."""
+        if self.pool is not None:
+            self.pool.settle(slot)
+
+    def _sheet(self, n: int) -> np.ndarray:
+        """Scratch for so many rows. What was given back last comes first: it lies in a cache still."""
+        rows = usual.SHEET_ROWS + self._keyed.rows
+        try:
+            sheet = self._sheets.pop()
+        except IndexError:
+            sheet = np.empty(0, np.int64)
+        return sheet if len(sheet) >= rows * n else np.empty(rows * max(n, FIRST_SHEET), np.int64)
+
+    def _keep(self, intake: StreamIntake, inlet: Inlet, admitted: Admitted, pushed_ns: int | np.ndarray) -> np.ndarray:
+        """No row is kept, and none has a number: all that is asked of one is when it was pushed, which stands in its place."""
+        inlet.taken += len(admitted.ts)
+        if isinstance(pushed_ns, np.ndarray):
+            return pushed_ns
+        return np.broadcast_to(np.int64(pushed_ns), len(admitted.ts))
 
     def _promise(self, inlet: Inlet, progress: int) -> None:
         """At the hive, then at the gate: whoever sees the frontier there finds the tallies."""
@@ -154,11 +226,13 @@ class HivePusher(Pusher):
             return
         began = time.monotonic_ns()
         for slot in inlet.slots.values():
+            self._settle(slot)
             code, frontier = self._tallies[slot].promise(progress, self.gate.words, onward=self._together.onward)
             self._answer(slot, code)
             self.latency.advanced(frontier, began)
 
     def _end_at(self, slot: int) -> None:
+        self._settle(slot)
         self._tallies[slot].written(AFTER_ALL)
         super()._end_at(slot)
 
@@ -171,18 +245,24 @@ class HivePusher(Pusher):
         tallies = [self._tallies[slot] for slot in inlet.slots.values()]
         return all(each.pane(inlet.largest) < each.pane(frontier) for each in tallies)
 
-    def _wait_for_room(self, slot: int, tallies: Tallies) -> None:
+    def _wait_for_room(self, slot: int, tallies: Tallies, first: Callable[[], bool] | None = None) -> None:
         """Too many tallies in panes that wait for another source are an error; in complete ones that nobody took, a wait.
 
         `pending` limits tallies in panes that another source holds back: there waiting might be for ever, so that is an
         error, as at the gate. `capacity` limits tallies in panes that are complete and not taken: there the output
-        thread, or the reader of results behind it, has to catch up.
+        thread, or the reader of results behind it, has to catch up. A thread of the pool has a third reason to wait: rows of
+        other sources that were pushed before these may still be on their way. With `first` it waits for them.
         """
         since, seen = time.monotonic(), -1
         pending, capacity = self.gate.pending, self.gate.capacity
         while tallies.live() > pending:
+            alone = first is None or first()  # before the frontier, which is behind them then
             frontier = self.gate.frontier()[0]
             ahead = tallies.ahead(frontier)
+            if ahead > pending and not alone:
+                self._pauser.pause()
+                time.sleep(NAP_S)
+                continue
             if ahead > pending:
                 raise self._stuck(f"{self.gate.name(slot)} has parts in {ahead} windows")
             taken = tallies.pane(self._output.passed) >= tallies.pane(frontier)
@@ -200,6 +280,8 @@ class HivePusher(Pusher):
                 )
             with self._guard:
                 self._moved.wait(0.02)
+            if first is not None:
+                self._pauser.pause()
 
 
 class Tallies:
@@ -216,11 +298,13 @@ class Tallies:
         self.size, self.advance = window.size_us, window.advance_us
         self.slot, self._hive, self._columns, self._groups = slot, hive_, columns, groups
         self.accumulators = _accumulators(bound.node, schema)
+        self._singles = [single for each in self.accumulators for single in each.singles()]
+        tallies = self._first_tallies(hive_.keys)
         for accumulator in self.accumulators:
-            accumulator.regrow(FIRST_TALLIES, 0, 0)
+            accumulator.regrow(tallies, 0, 0)
         self._shared = shared
-        self._window = np.zeros(FIRST_TALLIES if shared else 0, np.int64)
-        self._kept = np.zeros((hive_.keys, FIRST_TALLIES), np.int64)
+        self._window = np.zeros(tallies if shared else 0, np.int64)
+        self._kept = pages((hive_.keys, tallies))
         self.parts = self._frozen()
         self._own, self._told = np.zeros(y.OWN_WORDS, np.int64), np.zeros(2, np.int64)
         self._panes = np.zeros(
@@ -228,38 +312,96 @@ class Tallies:
         )  # of each pane not let go of: number, first tally, first word
         self._direct, self._table = np.full(SMALL, -1, np.int64), np.full(FIRST_TABLE, -1, np.int64)
         kind = schema.field(bound.node.by[0]).type if bound.node.by else None
+        self.told = np.zeros(usual.TOLD_WORDS, np.int64)  # by `take_usual`
+        self.desk = np.zeros(usual.DESK_WORDS, np.int64)
         self._small = len(bound.node.by) == 1 and is_fixed(kind) and not pa.types.is_floating(plain(kind))
+
+    def _first_tallies(self, keys: int) -> int:
+        words = keys + sum(SUM_WORDS if isinstance(each, Sum) else each.width for each in self._singles)
+        found = FIRST_TALLIES
+        while found > 64 and found * words * 8 > FIRST_BYTES:
+            found //= 2
+        return found
+
+    def shortly(self, keyed: KeyedBits, gate: Gate, *, onward: bool) -> None:
+        """What the short way has to know of the run: what is read of a row, and the gate."""
+        self._keyed, self._gate, self._onward = keyed, gate, onward
+        self.sheet_rows = usual.SHEET_ROWS + keyed.rows
+
+    def take_usual(self, struct: int, n: int, time: tuple[int, int, int, int], low: int, floor: int, pushed_ns: int,
+                   sheet: np.ndarray) -> int:  # fmt: skip
+        """A batch by one compiled call (`usual`): how far it came. It may not be usual: then nothing is changed."""
+        if not self.desk[usual.D_GOOD]:
+            self.lay_desk(time)
+        told = self.told
+        told[usual.T_REF] = pushed_ns
+        words, layout = self._hive.now
+        call = usual.take_few if n <= usual.FEW else usual.take_usual
+        return int(call(struct, n, low, floor, words, layout, self.desk, sheet, ones(n), told))
+
+    def lay_desk(self, time: tuple[int, int, int, int]) -> None:
+        """Say where everything lies now; it holds until an array is replaced."""
+        keyed, panes = self._keyed, self._panes
+        reads = keyed.reads(0)
+        assert reads is not None
+        self._steps = np.array([each.step(keyed.at) for each in self._singles], np.int64).reshape(-1, STEP_WORDS)
+        self.desk[:] = (
+            *time, address(reads.table), len(reads.table), keyed.rows, keyed.keys, self.advance, self.size % self.advance,
+            self.size < self.advance, self._small, self._shared, self._hive.door_at, address(self._gate.words), self._onward,
+            self._gate.pending, self._gate.capacity, self.slot, address(self._own), address(panes), panes.shape[1],
+            address(self._direct), len(self._direct), address(self._table), len(self._table), address(self._kept),
+            self._kept.shape[1], address(self._window), address(self._steps), len(self._steps), address(self.told), 1,
+        )  # fmt: skip
+
+    def finish(self, found: int, n: int, sheet: np.ndarray) -> None:
+        """Go on with a batch that one compiled call could not take to its end, from where it stands."""
+        told, keyed = self.told, self._keyed
+        room = len(sheet) // (usual.SHEET_ROWS + keyed.rows)
+        ts, out = sheet[:n], sheet[2 * room : 2 * room + n]
+        bits = sheet[usual.SHEET_ROWS * room :][: keyed.rows * n].reshape(keyed.rows, n)
+        read, words = keyed.read(bits, n)
+        high = int(told[usual.T_HIGH])
+        if found == usual.PLACED:
+            step, low = int(told[usual.T_STEP]), int(told[usual.T_AT])
+            for each in self._singles[step:]:
+                each.update(low, high, out, read, ts)
+                low = 0
+            if high < n:
+                self._make_room(n - high)
+        self.update(read, words, ts, told[usual.T_REF :][:1].copy(), high)
 
     def take(self, rows: pa.RecordBatch | pa.Table, ts: np.ndarray, ref: np.ndarray) -> None:
         """Tuples of this source, in its order: what is read of them, their keys, their tallies; these are updated.
 
-        `ref`: the numbers of their rows, by which it is known when they were pushed. By the thread that pushes the source.
+        `ref`: when they were pushed. By the thread that pushes the source.
         `parts` is replaced at the end: the taker reads it after it has acquired WRITTEN.
         """
         n, columns = len(ts), self._columns
         read = columns.read(columns.arrays(rows, ts), n)
         varied = rows.select(list(columns.varied)) if columns.varied else None
         words = self._groups.key_words(read, varied, n, int(ts[-1]))
-        # One number for all where one push brought them, and positions do not matter.
+        # One moment for all where one push brought them.
         self.update(read, words, ts, np.ascontiguousarray(ref if ref.strides[0] else ref[:1]))
 
-    def update(self, read: Read, words: np.ndarray, ts: np.ndarray, ref: np.ndarray) -> None:
-        """As `take`, of columns and keys as arrays; `ref` has a number for each tuple, or one for all."""
-        for low, high, tally in self._placed(ts, words, ref):
-            for accumulator in self.accumulators:
-                accumulator.update(low, high, tally, read, ts)
-        self.parts = self._frozen()
+    def update(self, read: Read, words: np.ndarray, ts: np.ndarray, ref: np.ndarray, first: int = 0) -> None:
+        """As `take`, of columns and keys as arrays, from the `first` tuple on; `ref`: a moment for each tuple, or one for all."""
+        for low, high, tally in self._placed(ts, words, ref, first):
+            for each in self._singles:
+                each.update(low, high, tally, read, ts)
+        self.parts, self.desk[usual.D_GOOD] = self._frozen(), 0
 
-    def _placed(self, ts: np.ndarray, words: np.ndarray, ref: np.ndarray) -> Iterator[tuple[int, int, np.ndarray]]:
-        """The tally of each tuple, from one to before another; new tallies are clear.
+    def _placed(
+        self, ts: np.ndarray, words: np.ndarray, ref: np.ndarray, low: int
+    ) -> Iterator[tuple[int, int, np.ndarray]]:
+        """The tally of each tuple from `low` on, from one to before another; new tallies are clear.
 
         If memory runs out in the midst of a batch, what was placed is given first, then more is made, then it goes on.
         """
         n, own, flat = len(ts), self._own, words.reshape(-1)
-        out, low = np.empty(n, np.int64), 0
+        out = np.empty(n, np.int64)
         rest, gaps = self.size % self.advance, self.size < self.advance
         self._use_again()
-        while True:
+        while low < n:
             before = int(own[y.TALLY_END])
             high = self._hive.called(
                 place_inside, self.slot, ts, words, flat, low, n, self.advance, rest, gaps, self._small, self._shared, own,
@@ -267,9 +409,8 @@ class Tallies:
             )  # fmt: skip
             self._clear(before, int(own[y.TALLY_END]))
             yield low, high, out
-            if high == n:
-                return
-            self._make_room(n - high)
+            if high < n:
+                self._make_room(n - high)
             low = high
 
     def _frozen(self) -> tuple[np.ndarray, np.ndarray, list[Frozen]]:
@@ -349,9 +490,12 @@ class Tallies:
                     capacity *= 4
                 for accumulator in self.accumulators:
                     accumulator.regrow(capacity, first, end)
-                self._kept = np.stack([in_ring(row, capacity, first, end) for row in self._kept])
+                kept = pages((len(self._kept), capacity))
+                for row, wider in zip(self._kept, kept, strict=True):
+                    in_ring(row, wider, first, end)
+                self._kept = kept
                 if self._shared:
-                    self._window = in_ring(self._window, capacity, first, end)
+                    self._window = in_ring(self._window, pages(capacity), first, end)
             case _:
                 opened = int(own[y.OPEN_TALLY])
                 capacity = len(self._table)
@@ -371,26 +515,8 @@ def promise_briefly(
 
 @brief
 def use_again(d: Any, layout: Any, h: Any, slot: Any, own: Any, panes: Any) -> Any:
-    """A source's panes below what the taker has let go of are forgotten, and their tallies and words of the arena are free.
-
-    -1 if the hive's memory is another by now, or grows. `panes`: of each one its number, first tally and first word.
-    """
-    if not enter(d, slot, layout):
-        return -1
-    end, below = own[y.PANE_END], hive.passed(h)
-    gone = 0
-    while gone < end and panes[0, gone] < below:
-        gone += 1
-    if gone > 0:
-        own[y.TALLY_FREED] = panes[1, gone] if gone < end else own[y.TALLY_END]
-        s = y.source_at(slot)
-        h[s + y.ARENA_FREED] = panes[2, gone] if gone < end else h[s + y.ARENA_END]
-        for pane in range(gone, end):
-            for word in range(3):
-                panes[word, pane - gone] = panes[word, pane]
-        own[y.PANE_END] = end - gone
-    leave(d, slot)
-    return 0
+    """`usual.use_again_inside`, as Python calls it."""
+    return use_again_inside(d, layout, h, slot, own, panes)
 
 
 def _accumulators(node: Aggregate, schema: pa.Schema) -> list[Accumulator]:
@@ -406,7 +532,3 @@ def pane_of_promise(ts: int, size: int, advance: int) -> int:
     if ts == AFTER_ALL:
         return y.LAST
     return int(pane_at(min(ts, FAR), size, advance))
-
-
-def _no_rows(kept: np.ndarray, first: int, oldest: int, capacity: int) -> bool:
-    return True

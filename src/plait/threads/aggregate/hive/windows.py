@@ -81,7 +81,7 @@ class HiveWindows(SpanPanes):
         return int(last_in_pane(frontier, self.advance, self.size % self.advance))
 
     def last_tuples(self) -> np.ndarray:
-        """Of each winset that was taken since the last call, its last tuple: ts and the number of its row, int64[2, winsets]."""
+        """Of each winset that was taken since the last call, its last tuple: ts and when it was pushed, int64[2, winsets]."""
         found, self._last = self._last, []
         return np.concatenate(found, axis=1) if found else np.empty((2, 0), np.int64)
 

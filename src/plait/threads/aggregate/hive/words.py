@@ -77,7 +77,7 @@ W_NUMBER: Final = 2  # the taker's own, once it has taken the winset
 W_KEY: Final = 3  # KEYS words
 M_NEXT: Final = 0
 M_SLOT: Final = 1
-# The source's tallies in this winset, by their numbers; its last tuple's ts, and the number of its row. All but the first are the
+# The source's tallies in this winset, by their numbers; its last tuple's ts, and when it was pushed. All but the first are the
 # source's own until it writes past the pane.
 M_FIRST: Final = 2
 M_END: Final = 3
