@@ -36,8 +36,8 @@ from plait.spark.cell import whole
 from plait.spark.cell.cell import CellPlan
 from plait.spark.cell.results import Keyed, merge
 from plait.spark.formats import Note
-from plait.spark.plan import ranges
-from plait.spark.plan.ranges import Stretch, begun_at
+from plait.spark.plan import stretches
+from plait.spark.plan.stretches import Stretch, begun_at
 from plait.spark.publish import at_once, collect, gather
 from plait.spark.publish.target import Owner, Target
 
@@ -67,7 +67,7 @@ def test_what_cells_with_stretches_of_time_give_follows_one_another(case: Case, 
     """Nobody merges anything: the first cell's results, then the second one's. A tuple goes where it may be met."""
     chance = random.Random(seed)
     one = Grid(case, (1, 1), random.Random(seed))
-    assert ranges.serves(one.stages)
+    assert stretches.serves(one.stages)
     times = moments([row for plan, handed in all_tasks(one, case) for row in packed(replace(plan, slab=5), handed)])
     assume(len(times) > 1)
     edges = sorted(chance.sample(range(times[0], times[-1] + 2), chance.randrange(1, 3)))
@@ -143,16 +143,16 @@ def test_where_to_cut() -> None:
     given = tuple(Given(each, schema, {None: []}, (), None, [], None) for each in (A, B))
     (stage,) = Grid(Case(JOIN, given, None), (4, 1), random.Random(1)).stages
     even = [[Stretch(0, 999, 1000)], [Stretch(0, 499, 500), Stretch(500, 999, 500)]]
-    layout = ranges.ranges(stage, even, 4, 4)
+    layout = stretches.laid_out(stage, even, 4, 4)
     assert layout is not None
     lengths = np.diff([0, *layout.begins[1:], 1000])
     assert lengths[0] > max(lengths[1:])
     assert max(lengths[1:]) < 1.2 * min(lengths[1:])
     assert layout.since == tuple((BEFORE_ALL, *(at - back for at in layout.begins[1:])) for back in (25, 40))
-    assert ranges.ranges(stage, [[Stretch(5, 5, 9)], [Stretch(5, 5, 9)]], 4, 4) is None, "one moment"
-    assert ranges.ranges(stage, [[], []], 4, 4) is None, "no tuple"
+    assert stretches.laid_out(stage, [[Stretch(5, 5, 9)], [Stretch(5, 5, 9)]], 4, 4) is None, "one moment"
+    assert stretches.laid_out(stage, [[], []], 4, 4) is None, "no tuple"
     short = [[Stretch(0, 20, 1000)], [Stretch(0, 20, 1000)]]
-    assert ranges.ranges(stage, short, 4, 4) is None, "all tuples would go to nearly all cells"
+    assert stretches.laid_out(stage, short, 4, 4) is None, "all tuples would go to nearly all cells"
 
 
 # --- kills ------------------------------------------------------------------------------------------------------

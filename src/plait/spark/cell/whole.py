@@ -7,7 +7,7 @@ is looked at. **The invariant**: when the next row has `at`, every tuple below t
 what lies below it is released, and its results are out, before more is read. In memory are the window, some slabs, and the
 results of one step, however long the input is; but rows that are dropped, which are told at the end, all of them.
 
-A cell may have a stretch of time (`plan.ranges`): tuples before it only enter the window, as where a state is replayed, and
+A cell may have a stretch of time (`plan.stretches`): tuples before it only enter the window, as where a state is replayed, and
 give no result. From there on it works as any other.
 
 Where it runs: in a task of Spark's behind a shuffle by cell, through `mapInArrow`; cells of one partition one after the other.

@@ -10,7 +10,7 @@ Which cells a tuple goes to is its layout's rule (`plan.layout` has the kinds):
                     words matters; whether a pair matches is still the condition's to say. Tuples of an aggregate or a
                     dedup go by the values of its key, NULL and NaN among them
     band            by the range that a band's coordinate lies in, or those that its band reaches (`ranges`)
-    ranges          by time: to the cell whose stretch of time it lies in, and to those whose tuples may meet it. Batch runs alone
+    stretches       by time: to the cell whose stretch of time it lies in, and to those whose tuples may meet it. Batch runs alone
     buckets         by what `route` says, which is called here, once a tuple. Bucket b lives in cell b modulo the number of cells.
                     A tuple goes to the cells of its buckets and says which these are; one that names none goes nowhere, unless
                     it may have to be shown as dropped: then one cell has it for that alone. A `route` that raises does so again
@@ -89,7 +89,7 @@ class Shipping:
             )
         if self.by_range is not None:
             return banded_parts(self.by_range, self.layout, input, table, tuples.hashes(), whole=self.whole)
-        if self.layout.kind == "ranges":
+        if self.layout.kind == "stretches":
             return [part.combine_chunks() for part in in_range(self.layout, input, tuples.ts, table)]
         hashes = tuples.hashes() if self.by_value is None else words(self.by_value, input, table)
         if self.layout.kind == "see_all":

@@ -11,8 +11,8 @@ band       cells in a line; a band's column is cut into ranges. Tuples of one si
            tuple's cell, and in no other. A range that is hot has several cells: owned tuples are spread over these, and all
            others that reach it go to each of them. (In rows and columns a pair might meet twice, at an edge between ranges.)
 buckets    cells in a line; a tuple goes to those of the buckets that `route` names.
-ranges     cells in a line, in a batch run alone: each has a stretch of time, and of the tuples before it those that its own
-           may meet. What cells give follows one another in time, so nobody has to merge it (`plan.ranges` says where).
+stretches  cells in a line, in a batch run alone: each has a stretch of time, and of the tuples before it those that its own
+           may meet. What cells give follows one another in time, so nobody has to merge it (`plan.stretches` says where).
 see_all    every cell sees every tuple and stores one in C of them (ScaleJoin), so all have the same share of the work whatever
            the rates and values. Windows that count need it, since each tuple's rank counts; for others it can be chosen.
 
@@ -58,7 +58,7 @@ class Layout:
         placed: Of "band", ranges that have cells of their own choice, by number: hot ones, and those that had to make room.
     """
 
-    kind: str  # "grid", "hash", "band", "buckets", "see_all" or "ranges"
+    kind: str  # "grid", "hash", "band", "buckets", "see_all" or "stretches"
     rows: int
     columns: int
     keys: tuple[int, ...]  # the cells' keys, row by row
@@ -66,7 +66,7 @@ class Layout:
     term: int = 0
     wide: int = 8
     placed: tuple[tuple[int, tuple[int, ...]], ...] = ()
-    # Of "ranges": where each cell's own stretch of time begins, the first one's BEFORE_ALL; by input, the first ts that a cell
+    # Of "stretches": where each cell's own stretch of time begins, the first one's BEFORE_ALL; by input, the first ts that a cell
     # needs of it.
     begins: tuple[int, ...] = ()
     since: tuple[tuple[int, ...], ...] = ()
@@ -77,7 +77,7 @@ class Layout:
 
     def describe(self) -> str:
         note = {"see_all": " (store one, see all)", "hash": " (by hash)", "buckets": " (of buckets)",
-                "ranges": " (ranges of time)"}.get(self.kind, "")  # fmt: skip
+                "stretches": " (stretches of time)"}.get(self.kind, "")  # fmt: skip
         if self.kind == "band":
             split = sum(len(cells) > 1 for _, cells in self.placed)
             note = f" (by band, {counted(split, 'hot range')} split)" if split else " (by band)"

@@ -2,7 +2,7 @@
 
 Tasks write Parquet (or JSON lines) themselves, so no row passes the JVM or the driver. Which task writes what is one of three:
 
-    by range    cells have stretches of time (`plan.ranges`): each gives what follows all of the one before it, and writes a part
+    by stretch  cells have stretches of time (`plan.stretches`): each gives what follows all of the one before it, as a part
     one cell    the same: its results are in order already
     merged      cells by value, each with results of all times. They are cut by time, evenly; slice k of all cells goes to one
                 task, which merges it as it comes, and writes part k. `order="none"`: no one merges, a part is a cell's
@@ -35,7 +35,7 @@ from plait.spark import formats
 from plait.spark.cell.cell import closes
 from plait.spark.cell.results import CUT, Keyed, Results, merged, read
 from plait.spark.cell.whole import Giving, Mapper, WholeCell, record
-from plait.spark.plan import ranges
+from plait.spark.plan import stretches
 from plait.spark.plan.layout import cell_keys
 from plait.spark.publish.gather import edges, gathered, parted, written
 
@@ -49,12 +49,12 @@ def laid_out(plan: Any) -> tuple[Any, list[int]]:
     A layout that was asked for stays.
     """
     stage, cells = plan.stages[0], plan.cell.layout.cells
-    found = [ranges.stretches(each) for each in plan.stages] if cells > 1 else []
-    if plan.wanted == "auto" and found and found[0] is not None and ranges.serves(plan.stages):
-        layout = ranges.ranges(stage, found[0], cells, plan.partitions)
+    found = [stretches.of_stage(each) for each in plan.stages] if cells > 1 else []
+    if plan.wanted == "auto" and found and found[0] is not None and stretches.serves(plan.stages):
+        layout = stretches.laid_out(stage, found[0], cells, plan.partitions)
         if layout is not None:
             return plan.again(layout=layout, control_dir=None), []
-    spans = [ends for some in found if some is not None and (ends := ranges.span(some)) is not None]
+    spans = [ends for some in found if some is not None and (ends := stretches.span(some)) is not None]
     if not spans:
         return plan, []
     whole = min(begin for begin, _ in spans), max(end for _, end in spans) + 1
@@ -69,7 +69,7 @@ def computed(plan: Any, slices: list[int], folder: Path, format: str, *, order: 
     if closes(plan.cell.bound.node):  # whose results come at the end, in any company
         return gathered(plan.output(), folder, format, order=order, keep_key=keep_key, slices=1)
     place = str(folder)
-    if plan.cell.layout.cells == 1 or plan.cell.layout.kind == "ranges" or order == "none":
+    if plan.cell.layout.cells == 1 or plan.cell.layout.kind == "stretches" or order == "none":
         plan = plan if keep_key else plan.without_keys()
         return plan.whole(0, formats.OUTPUT, _written(place, format, keep_key)).toArrow()
     numbers = cell_keys(len(slices) + 1, len(slices) + 1)  # such that each falls to a task of its own

@@ -62,7 +62,7 @@ def serves(stages: list[Stage]) -> bool:
     return not HOWS[node.how].whole and not reach_of(node.window).counts
 
 
-def stretches(stage: Stage) -> list[list[Stretch]] | None:
+def of_stage(stage: Stage) -> list[list[Stretch]] | None:
     """Of each input where its tuples lie; None where that can't be told, and tasks will say why."""
     found: list[list[Stretch]] = [[] for _ in stage.plan.bound.inputs]
     try:
@@ -119,7 +119,7 @@ def _stretch(ends: pa.Array, rows: int, how: PackPlan) -> list[Stretch]:
     return [Stretch(first, last, rows)]
 
 
-def ranges(stage: Stage, found: list[list[Stretch]], cells: int, partitions: int) -> Layout | None:
+def laid_out(stage: Stage, found: list[list[Stretch]], cells: int, partitions: int) -> Layout | None:
     """Cells with stretches of time; None where they do not pay, or time has no two moments."""
     node = stage.plan.bound.node
     assert isinstance(node, Join)
@@ -144,7 +144,7 @@ def begun_at(edges: list[int], reach: Reach, partitions: int, why: str = "") -> 
     """A cell for each stretch between these moments, before the first of them and after the last."""
     since = tuple((BEFORE_ALL, *(int(reach.first(1 - side, edge)) for edge in edges)) for side in (0, 1))
     keys = cell_keys(len(edges) + 1, partitions)
-    return Layout("ranges", len(edges) + 1, 1, keys, why, begins=(BEFORE_ALL, *edges), since=since)
+    return Layout("stretches", len(edges) + 1, 1, keys, why, begins=(BEFORE_ALL, *edges), since=since)
 
 
 def _spread(some: list[Stretch], at: np.ndarray) -> np.ndarray:
