@@ -498,7 +498,7 @@ def changed_by_a_policy(query: Any, data: dict[str, Any]) -> tuple[set[str], Any
             for name, table in data.items():
                 run.push(name, None, table.slice(pushed[name], 20))
                 pushed[name] += 20
-            if pushed[name] % 400 == 0:
+            if pushed[name] % 100 == 0:
                 run.rebalance([0] * 7 + [1])  # for the policy to even out
             done = [c for c in run.stats().changes if c.state == "done"]
             kinds = {c.kind for c in done if c.kind != "rebalance" or "loads deviate by" in c.reason}
