@@ -40,7 +40,7 @@ MUTANTS = (
            "bound = before if slack == 0 else np.maximum(before, BEFORE_ALL + slack) - slack", "bound = before"),
     Mutant("sources in the order of first sight", "plait.threads.input.intake", ("counts",), 32,
            "rank: Any = name.encode() if isinstance(name, str) else name", "rank: Any = len(self.inlets)"),
-    Mutant("ties inside a source by content backwards", "plait.threads.input.push", ("counts",), 144,
+    Mutant("ties inside a source by content backwards", "plait.threads.input.sequence", ("counts",), 144,
            "key=lambda k: (all_ts[k], tie[k]))", "key=lambda k: (all_ts[k], bytes(255 - b for b in tie[k])))"),
     Mutant("a window that is a microsecond wider", "plait.threads.join.memory", ("join",), 48,
            "w[o.BACK], w[o.BACK + 1] = reach.back", "w[o.BACK], w[o.BACK + 1] = reach.back[0], reach.back[1] + 1"),

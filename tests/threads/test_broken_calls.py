@@ -544,12 +544,12 @@ def test_a_run_that_is_dropped_ends(name: str) -> None:
 @pytest.mark.parametrize("limit", ["bytes", "number"])
 def test_ended_runs_do_not_pile_up(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """However few objects an engine is, what rows have written to counts; and so does each engine."""
-    from plait.threads import run as running
+    from plait.threads.life import end
 
     gc.collect()
     gc.disable()
     # Ended runs that other tests still hold are not garbage, and would count here.
-    monkeypatch.setattr(running, "_ENDED", weakref.WeakSet())
+    monkeypatch.setattr(end, "_ENDED", weakref.WeakSet())
     try:
         alive = []
         for _ in range(12):
@@ -557,9 +557,9 @@ def test_ended_runs_do_not_pile_up(limit: str, monkeypatch: pytest.MonkeyPatch) 
                 run.push("a", None, A)
                 alive.append(weakref.ref(run._engine))
                 if limit == "bytes":
-                    monkeypatch.setattr(running, "MOST_ENDED_BYTES", 4 * run._engine.nbytes)
+                    monkeypatch.setattr(end, "MOST_ENDED_BYTES", 4 * run._engine.nbytes)
                 else:
-                    monkeypatch.setattr(running, "MOST_ENDED", 4)
+                    monkeypatch.setattr(end, "MOST_ENDED", 4)
         assert 4 <= sum(each() is not None for each in alive) <= 6
     finally:
         gc.enable()

@@ -54,8 +54,9 @@ def small_batches(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
         asked[0] += 1
         return do(self, make)
 
-    monkeypatch.setattr("plait.core.rows._CAPACITY", 16)
-    monkeypatch.setattr("plait.core.rows.MERGED", 8)
+    for home in ("rings", "rows", "aggregate.kept"):
+        monkeypatch.setattr(f"plait.core.{home}.CAPACITY", 16)
+    monkeypatch.setattr("plait.threads.input.payload.MERGED", 8)
     monkeypatch.setattr(results, "MOST", 32)
     monkeypatch.setattr(results, "FEW", 4)
     monkeypatch.setattr(Builders, "do", counted)
@@ -161,7 +162,7 @@ def test_several_readers_see_one_sequence(small_batches: list[int]) -> None:
 def test_who_reads_slowly_holds_all_back_and_memory_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is ahead of the reader, and the rows that are kept, do not grow with the data, though there always is more to read."""
     monkeypatch.setattr("plait.threads.engine.TICK_ROWS", 1 << 40)  # none is let go of by who pushes
-    monkeypatch.setattr("plait.core.rows.MERGED", 64)
+    monkeypatch.setattr("plait.threads.input.payload.MERGED", 64)
     n = 5_000
     given = {name: pa.table({"ts": np.arange(n), "k": np.zeros(n, np.int64)}) for name in "ab"}
     ahead, kept, rows = [], [], 0

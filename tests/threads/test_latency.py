@@ -18,9 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import plait
-from plait.core.rows import Pushes
 from plait.threads.aggregate import results as aggregate_results
 from plait.threads.aggregate.hive.tallies import HivePusher
+from plait.threads.input.payload import Pushes
 from plait.threads.input.push import Pusher
 from plait.threads.stats import Last, Latency
 

@@ -7,11 +7,11 @@ import random
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.core.test_payload import KINDS
+from tests.threads.input.test_payload import KINDS
 
 import plait
-from plait.core.rows import Payload
 from plait.threads import results, taken
+from plait.threads.input.payload import Payload
 
 FIXED = {name: made for name, made in KINDS.items() if name not in ("list", "decimal")} | {
     "int16": (pa.int16(), lambda c: c.randrange(-(2**15), 2**15)),

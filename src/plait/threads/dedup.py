@@ -22,7 +22,6 @@ from plait.core.aggregate.reads import Columns
 from plait.core.dedup import LastKept
 from plait.core.machine.line import lines
 from plait.core.metrics import Counts
-from plait.core.rows import Payload
 from plait.encodings import as_array
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.bind import Bound, passed_on
@@ -36,6 +35,7 @@ from plait.threads.elastic.manager import Epochs
 from plait.threads.engine import Engine
 from plait.threads.gate import codes
 from plait.threads.ground import Ground
+from plait.threads.input.payload import Payload
 from plait.threads.input.push import Pusher, one_type
 from plait.threads.life.together import Together
 from plait.threads.options import Options

@@ -35,8 +35,11 @@ import pyarrow as pa
 
 from plait.errors import RunError
 from plait.threads.life.guard import guarded
+from plait.threads.options import Options
 
 Take = Callable[[int], pa.RecordBatch | bool | None]
+
+SLICE_S = 0.1  # how often whoever waits for results looks whether the run has stopped
 
 
 class Place:
@@ -262,3 +265,35 @@ def waited(place: Place, slowest: str, seconds: float, room: int) -> RunError:
         why=f"{room} rows or more are kept for it: unread_results={room}",
         do="Read each reader in a thread of its own, close those that are not read, or raise unread_results=",
     )
+
+
+class Patience:
+    """How long somebody still waits for results; None: for ever."""
+
+    def __init__(self, timeout_s: float | None) -> None:
+        self._until = None if timeout_s is None else time.monotonic() + timeout_s
+
+    def slice_s(self) -> float:
+        """So long at once at most, so that who waits hears of an error."""
+        return SLICE_S if self._until is None else max(0.0, min(self._until - time.monotonic(), SLICE_S))
+
+    def over(self) -> bool:
+        return self._until is not None and time.monotonic() >= self._until
+
+
+class Held:
+    """How long a reader has waited for one that does not move."""
+
+    def __init__(self, options: Options) -> None:
+        self._stall, self._room = options.stall_after_s, options.unread_results
+        self._by: tuple[str, int] | None = None
+        self._since = self._looked = 0.0
+
+    def look(self, outlet: Outlet, place: Place) -> None:
+        """After a wait in vain. Raise if there were too many: the other one may be this very thread's to read."""
+        by, now = outlet.slowest(place), time.monotonic()
+        if by is None or by != self._by or now - self._looked > 10 * SLICE_S:  # else it has waited all the time
+            self._by, self._since = by, now
+        elif now - self._since > self._stall:
+            raise waited(place, by[0], self._stall, self._room)
+        self._looked = now

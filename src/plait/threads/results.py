@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 from plait import order
 from plait.core import keys
 from plait.core.machine.line import address, pages
-from plait.core.rows import SEQ, SOURCE, TS, Payload
+from plait.core.rings import SEQ, SOURCE, TS
 from plait.encodings import as_array
 from plait.errors import DataError
 from plait.query.bind import Bound
@@ -34,7 +34,9 @@ from plait.query.identical import KEY
 from plait.query.join import Asof, Join
 from plait.threads import taken
 from plait.threads.builders import Builders, Job
-from plait.threads.input.intake import QUERY, StreamIntake, content_keys
+from plait.threads.input.intake import QUERY, StreamIntake
+from plait.threads.input.payload import Payload
+from plait.threads.input.sequence import content_keys
 from plait.threads.join import marks as marked
 from plait.threads.join.loop import gather
 from plait.threads.join.loop import words as o

@@ -24,13 +24,11 @@ own that the interpreter lets go of however the call ends. One that is there and
 
 from __future__ import annotations
 
-import gc
 import operator
 import threading
 import time
-import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import pyarrow as pa
 
@@ -51,19 +49,17 @@ from plait.threads.dag import Dag
 from plait.threads.elastic.manager import Change
 from plait.threads.engine import Engine
 from plait.threads.engines import engine_of
-from plait.threads.input.idle import Clock
 from plait.threads.input.push import batches_of
 from plait.threads.life.affinity import described as bound_to
+from plait.threads.life.end import Begun, begun, clear_away
 from plait.threads.life.pause import Stopped
 from plait.threads.life.together import Together, raise_again
 from plait.threads.options import Options
 from plait.threads.parts import Running
 from plait.threads.plan import described, gate_described, labelled, steps
-from plait.threads.readers import Outlet, Place, Reader, waited
+from plait.threads.readers import Held, Outlet, Patience, Place, Reader
 from plait.threads.stats import Stats
 from plait.threads.union import on_the_way
-
-SLICE_S = 0.1  # how often whoever waits for results looks whether the run has stopped
 
 #: Calls that came before all columns were known: they are collected, then carried out in their order, then all may enter.
 COLLECTING, ENTERING, OPEN = range(3)
@@ -75,32 +71,11 @@ def start(query: Query, **options: Any) -> Run:
     return Run(query, Options(**options))
 
 
-#: Engines that have ended. Their parts refer to one another, so they are there until Python's collector comes by, which counts
-#: objects and does not see that an engine is a few of them and many megabytes.
-_ENDED: weakref.WeakSet[Running] = weakref.WeakSet()
-#: Whichever comes first. The second is for short runs: they hold little, but each has some dozen mappings of a process's 65,530.
-MOST_ENDED_BYTES, MOST_ENDED = 1 << 30, 200
-
-
-def clear_away() -> None:
-    """Have ended engines collected once they hold too much."""
-    if len(_ENDED) > MOST_ENDED or sum(engine.nbytes for engine in _ENDED) > MOST_ENDED_BYTES:
-        gc.collect()
-
-
 def supports(query: Query) -> str | None:
     """Why this executor can't run a query; None if it can."""
     if not isinstance(query, (Join, Asof, Aggregate, Dedup, Operator, RowByRow, Union)):
         return f"threads run joins, aggregates and operators, and this is a {type(query).__name__.lower()}"
     return next((why for node in query.inputs if isinstance(node, Query) and (why := supports(node))), None)
-
-
-class Begun(NamedTuple):
-    """What runs, the thread that looks at the clock, and what stops both when the run is dropped."""
-
-    engine: Running
-    clock: Clock
-    dropped: weakref.finalize[..., Run]
 
 
 class Run:
@@ -178,15 +153,7 @@ class Run:
             engine_of(bound, self._schemas, step, Together()) if alone else Dag(bound, self._schemas, self._steps)
         )
         engine.begin()
-        try:
-            clock = Clock(self._streams.values(), engine.let_go, engine.fail)
-        except BaseException:
-            engine.abandon()
-            raise
-        # Its threads hold the engine, and not the run: a run that nobody has any more is stopped.
-        dropped = weakref.finalize(self, _abandon, engine, clock)
-        dropped.atexit = False
-        self._begun = Begun(engine, clock, dropped)
+        self._begun = begun(self, engine, self._streams.values())
         self._known.set()
         if self._closed:  # by another thread, meanwhile
             self.stop()
@@ -203,10 +170,7 @@ class Run:
         self._closed = True
         self._known.set()
         if self._begun is not None:
-            self._begun.dropped.detach()
-            self._begun.clock.stop()
-            self._begun.engine.stop()
-            _ENDED.add(self._begun.engine)
+            self._begun.stop()
 
     @property
     def _engine(self) -> Running | None:
@@ -781,42 +745,3 @@ class Run:
             unknown = [name for name in self._streams if name not in self._schemas]
             return unknown[0], None
         return self._engine.holder()
-
-
-class Patience:
-    """How long somebody still waits for results; None: for ever."""
-
-    def __init__(self, timeout_s: float | None) -> None:
-        self._until = None if timeout_s is None else time.monotonic() + timeout_s
-
-    def slice_s(self) -> float:
-        """So long at once at most, so that who waits hears of an error."""
-        return SLICE_S if self._until is None else max(0.0, min(self._until - time.monotonic(), SLICE_S))
-
-    def over(self) -> bool:
-        return self._until is not None and time.monotonic() >= self._until
-
-
-class Held:
-    """How long a reader has waited for one that does not move."""
-
-    def __init__(self, options: Options) -> None:
-        self._stall, self._room = options.stall_after_s, options.unread_results
-        self._by: tuple[str, int] | None = None
-        self._since = self._looked = 0.0
-
-    def look(self, outlet: Outlet, place: Place) -> None:
-        """After a wait in vain. Raise if there were too many: the other one may be this very thread's to read."""
-        by, now = outlet.slowest(place), time.monotonic()
-        if by is None or by != self._by or now - self._looked > 10 * SLICE_S:  # else it has waited all the time
-            self._by, self._since = by, now
-        elif now - self._since > self._stall:
-            raise waited(place, by[0], self._stall, self._room)
-        self._looked = now
-
-
-def _abandon(engine: Running, clock: Clock) -> None:
-    """Nobody has the run any more. Called by the collector of garbage, in whatever thread: it waits for nobody."""
-    clock.abandon()
-    engine.abandon()
-    _ENDED.add(engine)

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from plait.core.kernels import takes
 from plait.core.machine.marks import brief
-from plait.core.rows import (
+from plait.core.rings import (
     BOOLEANS,
     KEEP_DATA,
     KEEP_ROOM,
@@ -31,10 +31,10 @@ from plait.core.rows import (
     KEEP_WIDTH,
     MOST_TEXT,
     TEXTS,
-    Payload,
     Rings,
 )
 from plait.threads.atomics.native import halves, inner, ints, octets, quarters, short_ints
+from plait.threads.input.payload import Payload
 
 ALIGNED: Final = 64  # bytes: where Arrow wants a buffer to begin
 

@@ -21,7 +21,6 @@ from plait.core.aggregate.panes import window_record
 from plait.core.machine.line import lines
 from plait.core.metrics import Counts
 from plait.core.row_by_row import Through, union_columns
-from plait.core.rows import Payload
 from plait.encodings import as_array
 from plait.errors import RunError
 from plait.order import AFTER_ALL, BEFORE_ALL
@@ -35,6 +34,7 @@ from plait.threads.aggregate.results import OrderedResults, Placed
 from plait.threads.engine import Engine
 from plait.threads.gate import codes
 from plait.threads.ground import Ground
+from plait.threads.input.payload import Payload
 from plait.threads.input.push import Pusher, one_type
 from plait.threads.life.together import Together
 from plait.threads.options import Options

@@ -10,7 +10,7 @@ import pytest
 from tests.examples import examples
 
 import plait
-from plait.core.rows import SEQ, SOURCE
+from plait.core.rings import SEQ, SOURCE
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.bind import bind
 from plait.threads.bounded.intake import Intake, Rows, in_pieces_of_one, joined

@@ -8,11 +8,12 @@ import pytest
 from tests.examples import examples
 
 import plait
-from plait.core import rows
-from plait.core.rows import Payload
+from plait.core import rings as core_rings
+from plait.core import rows as core_rows
 from plait.errors import PlaitError
 from plait.query.identical import difference
 from plait.threads.input import given, short
+from plait.threads.input.payload import Payload
 from plait.threads.join.columns import Encoder
 from plait.threads.join.engine import JoinEngine
 
@@ -197,7 +198,8 @@ def test_usual_batches_go_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize("seed", range(8))
 def test_text_goes_round(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a ring of few bytes, by either way, while old rows go: what is held stays as it was, and nothing moves but to grow."""
-    monkeypatch.setattr(rows, "_CAPACITY", 32)
+    for home in (core_rings, core_rows):
+        monkeypatch.setattr(home, "CAPACITY", 32)
     rng = np.random.default_rng(seed)
     schema = pa.schema([("t", pa.string()), ("b", pa.large_binary())])
     payload, held, first, rings = Payload(schema), list[tuple[int, str]](), 0, list[np.ndarray]()

@@ -21,8 +21,8 @@ from plait.core.aggregate import custom as users
 from plait.core.aggregate.accumulators import Accumulator
 from plait.core.aggregate.closed import Pairs
 from plait.core.aggregate.columns import Read, plain
+from plait.core.aggregate.kept import KeptRows
 from plait.core.kernels import panes
-from plait.core.rows import KeptRows
 from plait.core.values import one_array, user_values
 from plait.encodings import stored
 from plait.errors import DataError, user_raised

@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from plait import order
 from plait.core.aggregate.columns import is_fixed
+from plait.core.aggregate.kept import KeptRows
 from plait.core.aggregate.lists import Batched, Fold
-from plait.core.rows import KeptRows
 from plait.core.values import one_array
 from plait.encodings import stored
 

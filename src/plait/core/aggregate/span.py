@@ -27,11 +27,11 @@ from plait.core.aggregate.closed import Closed, Edges, Later, Pairs, Slid, same
 from plait.core.aggregate.columns import Read
 from plait.core.aggregate.functions import Use, accumulator_of, fold_of
 from plait.core.aggregate.groups import Groups
+from plait.core.aggregate.kept import KeptRows
 from plait.core.aggregate.lists import Listed, Lists
 from plait.core.aggregate.reads import Columns, uses
 from plait.core.kernels import panes, slides
 from plait.core.metrics import Counts
-from plait.core.rows import KeptRows
 from plait.encodings import recast
 from plait.errors import DataError
 from plait.order import AFTER_ALL, BEFORE_ALL

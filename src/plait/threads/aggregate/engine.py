@@ -19,7 +19,7 @@ from plait.core.aggregate.reads import Columns
 from plait.core.aggregate.span import PaneWindows
 from plait.core.machine.line import lines
 from plait.core.metrics import Counts
-from plait.core.rows import KEEP_WORDS, Payload, Pushes, Write
+from plait.core.rings import KEEP_WORDS, Write
 from plait.errors import RunError
 from plait.order import BEFORE_ALL
 from plait.threads import words as shared
@@ -30,6 +30,7 @@ from plait.threads.elastic.crew import Taken
 from plait.threads.elastic.manager import Epochs
 from plait.threads.engine import Engine
 from plait.threads.ground import Ground
+from plait.threads.input.payload import Payload, Pushes
 from plait.threads.input.push import Pusher
 from plait.threads.input.short import Reads
 from plait.threads.life.pause import Pauser

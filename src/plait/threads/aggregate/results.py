@@ -24,7 +24,6 @@ import pyarrow as pa
 from plait.core import keys
 from plait.core.aggregate.closed import Closed, Edges, Later
 from plait.core.aggregate.panes import window_record
-from plait.core.rows import Payload
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.aggregate import Aggregate
 from plait.query.bind import Bound
@@ -32,6 +31,7 @@ from plait.query.identical import KEY
 from plait.schema import taken
 from plait.threads import words as shared
 from plait.threads.input.intake import StreamIntake
+from plait.threads.input.payload import Payload
 from plait.threads.life.guard import guarded
 from plait.threads.results import full_key
 from plait.threads.stats import Latency

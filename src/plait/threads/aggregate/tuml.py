@@ -33,7 +33,6 @@ import pyarrow as pa
 
 from plait.core.aggregate.closed import Closed
 from plait.core.aggregate.panes import pane_windows, window_record
-from plait.core.rows import Payload
 from plait.order import AFTER_ALL
 from plait.query.aggregate import Aggregate
 from plait.query.bind import Bound
@@ -46,6 +45,7 @@ from plait.threads.elastic.crew import BLOCKED, FINISHED, IDLE, WORKED, Crew, re
 from plait.threads.elastic.manager import Epochs
 from plait.threads.gate import codes
 from plait.threads.ground import Ground
+from plait.threads.input.payload import Payload
 from plait.threads.input.push import Pusher, one_type
 from plait.threads.life.together import Together
 from plait.threads.options import Options

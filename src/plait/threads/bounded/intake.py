@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from plait.core.rows import EXTRA
 from plait.core.sources import Holding, frontier, stuck, told
 from plait.encodings import plain_batch, plain_schema
 from plait.order import AFTER_ALL, BEFORE_ALL
@@ -28,7 +27,9 @@ from plait.schema import taken
 from plait.threads.ground import inputs_of
 from plait.threads.input.inlets import check_kind
 from plait.threads.input.intake import Inlet, StreamIntake
-from plait.threads.input.push import NOTHING, Part, batches_of, in_order, judged, parts_of
+from plait.threads.input.payload import EXTRA
+from plait.threads.input.push import batches_of, judged, parts_of
+from plait.threads.input.sequence import NOTHING, Part, in_order
 
 #: Text of one column in one piece may have so many bytes; beyond it columns get wider offsets.
 _NARROW = 1 << 30

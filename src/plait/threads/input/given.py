@@ -17,7 +17,7 @@ import numpy as np
 from numba import carray
 
 from plait.core.machine.marks import brief
-from plait.core.rows import (
+from plait.core.rings import (
     BOOLEANS,
     KEEP_COLUMN,
     KEEP_DATA,

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from plait import encodings, order
+from plait import order
 from plait.core.sources import come_to, not_declared, slack_us, told
 from plait.errors import DataError
 from plait.order import BEFORE_ALL
@@ -181,18 +181,3 @@ class StreamIntake:
         if declared is not None and name not in declared:
             raise not_declared(stream, name, declared, at)
         return name
-
-
-def content_keys(rows: pa.RecordBatch | pa.Table) -> list[bytes]:
-    """What orders rows by content: the encoded key of all their values."""
-    columns = [stored(column).to_pylist() for column in rows.columns]
-    return [
-        order.encode(tuple(order.key_value(v, signed_zero=True) for v in row)) for row in zip(*columns, strict=True)
-    ]
-
-
-def stored(column: Any) -> Any:
-    """Moments, days and spans as the integers Arrow stores; dictionaries as their values."""
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
-    return encodings.stored(column.dictionary_decode() if pa.types.is_dictionary(column.type) else column)

@@ -6,7 +6,7 @@ waits for others of its source if it must (`in_order`), and what leaves there en
 written into the source's arena (`_write`), its tuples added (`_add`).
 
 A source's tuples enter in the order of (ts, seq): at once if it may not run back; else, or where content orders ties, once
-no tuple can come that would go before them.
+no tuple can come that would go before them (`sequence`).
 
 The order matters. A row's payload is kept and its columns are in its source's arena before the gate has its tuple;
 after that any worker may read it. Sources are pushed side by side, and no lock is common to all of them: how columns are
@@ -20,13 +20,12 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from plait import order
 from plait.connectors import memory as tables
 from plait.core.machine.marks import compiling
 from plait.core.row_by_row import changed
@@ -40,7 +39,8 @@ from plait.threads.gate import codes
 from plait.threads.ground import Ground
 from plait.threads.input.arenas import CHUNK, Arena
 from plait.threads.input.inlets import AtGate, Inlets
-from plait.threads.input.intake import EMPTY, Inlet, Inside, StreamIntake, Waiting, content_keys, stored
+from plait.threads.input.intake import EMPTY, Inlet, Inside, StreamIntake
+from plait.threads.input.sequence import NOTHING, Admitted, Part, check_seq, content_keys, in_order, numbered
 from plait.threads.input.short import ReadsOf, short_way
 from plait.threads.life.pause import Pauser
 from plait.threads.parts import Encodes
@@ -66,31 +66,6 @@ def _declared(stream: Stream, schema: pa.Schema | None, source: Any = ...) -> St
     if source is None:
         changes |= {"source": None, "sources": None}
     return dataclasses.replace(stream, **changes)
-
-
-class Part(NamedTuple):
-    """What a batch has of one source."""
-
-    name: SourceName
-    batch: pa.RecordBatch
-    ts: np.ndarray
-    rows: np.ndarray | None  # their numbers in the user's batch; None: it is all of it
-
-    def at(self, row: int) -> str:
-        """A row's place in the user's batch, for messages."""
-        return f"row {row if self.rows is None else int(self.rows[row])}"
-
-
-class Admitted(NamedTuple):
-    """Rows of one source that may enter."""
-
-    batch: pa.RecordBatch | None  # None: there are none, and only progress is told
-    ts: np.ndarray
-    positions: np.ndarray  # in the source; of rows ordered by content, the number of each among its like
-    ties: list[bytes]  # what orders rows of one ts, where content does
-
-
-NOTHING = Admitted(None, EMPTY, EMPTY, [])
 
 
 def one_type() -> None:
@@ -451,7 +426,7 @@ def judged(intake: StreamIntake, inlet: Inlet, part: Part, released: int) -> Adm
     stream, batch, ts, n = intake.stream, part.batch, part.ts, len(part.ts)
     if inlet.ended or intake.ended:
         raise has_ended(stream, inlet.name, at=part.at(0) if n else "")
-    _check_seq(stream, inlet, part)
+    check_seq(stream, inlet, part)
     largest, found = judge_next(stream, ts, inlet.largest, inlet.heartbeat, released)
     if found is not None and found.offence is not None:
         raise _refused(intake, part, found.offence, idle=inlet.let_go > BEFORE_ALL)
@@ -466,7 +441,7 @@ def judged(intake: StreamIntake, inlet: Inlet, part: Part, released: int) -> Adm
     if not intake.by_content:
         return _changed(intake, Admitted(batch, ts, positions, []))
     ties = content_keys(batch)
-    positions = _numbered(inlet, ts, ties) if intake.positions else EMPTY
+    positions = numbered(inlet, ts, ties) if intake.positions else EMPTY
     return _changed(intake, Admitted(batch, ts, positions, ties))
 
 
@@ -482,38 +457,6 @@ def _changed(intake: StreamIntake, given: Admitted) -> Admitted:
     batches = rows.combine_chunks().to_batches()
     batch = batches[0] if batches else pa.RecordBatch.from_pylist([], schema=intake.entering)
     return Admitted(batch, ts, positions, ties)
-
-
-def in_order(intake: StreamIntake, inlet: Inlet, new: Admitted, ref: np.ndarray,
-             progress: int) -> tuple[pa.Table | pa.RecordBatch, np.ndarray, np.ndarray]:  # fmt: skip
-    """Rows that may enter the gate now, in order, with ts and payload's place.
-
-    An example with slack 5: rows of ts 10, 7, 12 have come, progress is 12 - 5 = 7. Those up to 7 may leave: 7.
-    When 20 comes, progress is 15: 10 and 12 leave, in that order, and 20 waits.
-    """
-    if not intake.reorders:
-        assert new.batch is not None
-        return new.batch, new.ts, ref
-    waiting = inlet.waiting
-    came = None if new.batch is None else pa.Table.from_batches([new.batch])
-    pieces = [each for each in (waiting.rows, came) if each is not None]
-    rows = pa.concat_tables(pieces) if pieces else intake.entering.empty_table()
-    all_ts, all_ref = np.concatenate((waiting.ts, new.ts)), np.concatenate((waiting.ref, ref))
-    if intake.by_content:
-        tie = (waiting.tie or []) + new.ties
-        ranked = sorted(range(len(tie)), key=lambda k: (all_ts[k], tie[k]))
-        by = np.array(ranked, np.int64)
-        # A tuple with the very ts of the progress may still come, and go before one that is here.
-        cut = int(np.searchsorted(all_ts[by], progress, "left" if progress < AFTER_ALL else "right"))
-    else:
-        tie = []
-        by = np.argsort(all_ts, kind="stable")
-        cut = int(np.searchsorted(all_ts[by], progress, "right"))
-    out, rest = by[:cut], np.sort(by[cut:])
-    for k in out if tie else ():
-        inlet.equals.pop((int(all_ts[k]), tie[k]), None)  # nothing at its ts comes any more
-    inlet.waiting = Waiting(all_ts[rest], all_ref[rest], [tie[k] for k in rest] if tie else None, taken(rows, rest))
-    return taken(rows, out), all_ts[out], all_ref[out]
 
 
 def _by_source(stream: Stream, batch: pa.RecordBatch) -> list[tuple[SourceName, np.ndarray]]:
@@ -534,43 +477,9 @@ def _by_source(stream: Stream, batch: pa.RecordBatch) -> list[tuple[SourceName, 
     ]
 
 
-def _check_seq(stream: Stream, inlet: Inlet, part: Part) -> None:
-    """A seq column rises, row by row, so that the order of delivery is its order too."""
-    if stream.seq_column is None or part.batch.num_rows == 0:
-        return
-    column = part.batch.column(part.batch.schema.get_field_index(stream.seq_column))
-    if column.null_count:
-        k = int(np.flatnonzero(np.asarray(column.is_null()))[0])
-        raise DataError(
-            f"Stream {stream.name!r}, {part.at(k)}: seq column {stream.seq!r} is NULL",
-            why="it orders a source's tuples",
-        )
-    # As stored: Python's own moments and days end long before Arrow's do.
-    values = [order.key_value(value) for value in stored(column).to_pylist()]
-    for k, value in enumerate(values):
-        last = values[k - 1] if k else inlet.last_seq
-        if last is not None and value <= last:
-            raise DataError(
-                f"Stream {stream.name!r}, source {inlet.name!r}, {part.at(k)}: seq "
-                f"{stored(column)[k].as_py()!r} is not above the last",
-                why="a source's rows are pushed in the order of seq, and each seq once",
-                do="Sort the source's rows by the seq column; if values repeat, choose another column",
-            )
-    inlet.last_seq = values[-1]
-
-
 def _refused(intake: StreamIntake, part: Part, offence: Offence, *, idle: bool) -> DataError:
     """The error for a row that may not enter."""
     return refusal(intake.stream, part.name, part.at(offence.row), offence, idle=idle)
-
-
-def _numbered(inlet: Inlet, ts: np.ndarray, tie: list[bytes]) -> np.ndarray:
-    """Of rows ordered by content, the number of each among its like: what tells equal ones apart, in keys too."""
-    numbers = np.zeros(len(tie), np.int64)
-    for k, like in enumerate(zip(ts.tolist(), tie, strict=True)):
-        numbers[k] = before = inlet.equals.get(like, 0)
-        inlet.equals[like] = before + 1
-    return numbers
 
 
 def _lay_down(arena: Arena, count: int, rows: Any, columns: list[np.ndarray]) -> None:

@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple, Protocol
 import numpy as np
 import pyarrow as pa
 
-from plait.core.rows import Write
+from plait.core.rings import Write
 from plait.order import TS_MAX
 from plait.schema import TIME_UNITS
 from plait.threads.input import given

@@ -21,7 +21,6 @@ import pyarrow as pa
 from plait.core.condition import judge
 from plait.core.join.reach import Reach, reach_of
 from plait.core.machine.line import address, lines
-from plait.core.rows import Payload
 from plait.errors import PlaitError, RunError
 from plait.query.bind import Bound
 from plait.query.join import HOWS, Asof, Join
@@ -31,6 +30,7 @@ from plait.threads.elastic.manager import Epochs
 from plait.threads.engine import Engine
 from plait.threads.ground import Ground
 from plait.threads.input.arenas import Arenas
+from plait.threads.input.payload import Payload
 from plait.threads.input.push import Pusher
 from plait.threads.join import parting, serve
 from plait.threads.join.asof_codes import AsofCodes

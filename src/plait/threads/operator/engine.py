@@ -39,7 +39,6 @@ from plait.core.machine.line import lines
 from plait.core.metrics import Counts
 from plait.core.operator.buckets import PlainBuckets, Rows, RowView, end_of_timers, pairs
 from plait.core.operator.compiled import Made, made_for
-from plait.core.rows import Payload
 from plait.errors import PlaitError, user_raised
 from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.bind import Bound
@@ -53,6 +52,7 @@ from plait.threads.elastic.manager import Epochs
 from plait.threads.engine import Engine
 from plait.threads.gate import codes
 from plait.threads.ground import Ground
+from plait.threads.input.payload import Payload
 from plait.threads.input.push import Pusher, one_type
 from plait.threads.life.pause import Pauser, Stopped
 from plait.threads.life.together import Together

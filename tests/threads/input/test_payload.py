@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from plait.core import rows as core_rows
-from plait.core.rows import EXTRA, Payload
+from plait.core.rings import KEEP_COLUMN
+from plait.threads.input.payload import EXTRA, Payload
 
 KINDS: dict[str, Any] = {
     "bool": (pa.bool_(), lambda c: c.random() < 0.5),
@@ -68,7 +68,7 @@ def test_some_columns_alone():
     )
     assert kept.take(np.array([first + 1, first]), extra=False).to_pylist() == [{"t": "yz"}, {"t": "x"}]
     assert kept.all_rings
-    assert kept.rings().table[:, core_rows.KEEP_COLUMN].tolist() == [1]
+    assert kept.rings().table[:, KEEP_COLUMN].tolist() == [1]
     assert kept.pushed_ns(np.array([first])).tolist() == [7]
 
 
