@@ -54,7 +54,8 @@ from plait.threads.aggregate.reads import KeyedBits
 from plait.threads.gate import Gate
 from plait.threads.ground import Ground
 from plait.threads.input.intake import Inlet, Inside, StreamIntake
-from plait.threads.input.push import Admitted, Pusher
+from plait.threads.input.push import Pusher
+from plait.threads.input.sequence import Admitted
 from plait.threads.life.pause import Pauser
 from plait.threads.parts import Encodes
 
