@@ -448,7 +448,7 @@ def test_a_hot_key_shows_in_the_balance_of_the_cells(shape: Any, copies: float, 
     assert run.copies / run.tuples == run.copies_per_tuple == copies
     assert run.shuffled_bytes == grid.sent_bytes
     assert run.bytes_per_tuple == grid.sent_bytes / 800
-    assert f"{copies:.2f} copies and {grid.sent_bytes / 800:,.2f} bytes shuffled a tuple" in metrics.progress(run)
+    assert f"{copies:.2f} rows and {grid.sent_bytes / 800:,.2f} bytes shuffled a tuple" in metrics.progress(run)
     assert {cell.copies for cell in run.cells} == {800} or shape != "see_all"
     if balanced:
         assert run.balance_cv_percent < 15

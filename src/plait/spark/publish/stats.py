@@ -66,7 +66,7 @@ class SparkStats(Metrics):
 
     copies_per_tuple: float | None = metric(
         EACH, "`copies` over `tuples`: how often a tuple was sent, to cells of all operators; None before there is one",
-        filled=(SPARK,), init=False, progress="{} copies",
+        filled=(SPARK,), init=False, progress="{} rows",
     )  # fmt: skip
     bytes_per_tuple: float | None = metric(
         EACH, "`shuffled_bytes` over `tuples`", filled=(SPARK,), init=False, progress=" and {} bytes shuffled a tuple",
