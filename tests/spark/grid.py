@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from tests.strategies import Case, Given, interleaved, table
 
 from plait.query.bind import bind
 from plait.spark import formats
+from plait.spark.cell import join as cell_join
+from plait.spark.cell import state as cell_state
 from plait.spark.cell.cell import CellPlan, step
 from plait.spark.cell.end_of_input import closed, is_closing
 from plait.spark.cell.results import merge, read
@@ -424,3 +428,13 @@ def deliver(grid: Grid, steps: Iterable[Batch]) -> pa.Table:
     for batch in steps:
         grid.run(batch)
     return grid.table
+
+
+@contextmanager
+def plain_windows() -> Iterator[None]:
+    """Cells of joins run their kernels' text by Python; what they have kept is forgotten at the end."""
+    with pytest.MonkeyPatch.context() as patch:
+        whole = cell_join.JoinWindow
+        patch.setattr(cell_join, "JoinWindow", lambda *args, **options: whole(*args, **options, plain=True))
+        yield
+        cell_state._CACHE.clear()

@@ -22,15 +22,13 @@ import pytest
 from tests import strategies
 from tests.reference.judge import assert_same, on_reference
 from tests.spark import feeds
-from tests.spark.grid import Batch, Grid, at_places, drain
+from tests.spark.grid import Batch, Grid, at_places, drain, plain_windows
 from tests.strategies import Case
 
 import plait
 import plait.spark
 from plait.query.bind import bind
 from plait.spark import formats
-from plait.spark.cell import join as cell_join
-from plait.spark.cell import state as cell_state
 from plait.spark.formats import MANIFEST
 from plait.spark.keep.observed import placed, suited
 from plait.spark.pack.ranges import RangeColumns, Spans, _Cut, band_places, bands, range_columns
@@ -83,11 +81,8 @@ CONDITIONS = {
 @pytest.fixture(autouse=True, scope="module")
 def plain_kernels() -> Iterator[None]:
     """As in test_cells.py: each condition is met once, and all would be compiled."""
-    with pytest.MonkeyPatch.context() as patch:
-        whole = cell_join.JoinWindow
-        patch.setattr(cell_join, "JoinWindow", lambda *args, **options: whole(*args, **options, plain=True))
+    with plain_windows():
         yield
-        cell_state._CACHE.clear()
 
 
 def rows(chance: random.Random, count: int) -> list[tuple[Any, ...]]:

@@ -16,7 +16,7 @@ from tests import strategies
 from tests.examples import SOAK, examples
 from tests.reference.judge import assert_same, canonical, on_reference
 from tests.reference.programs import operators
-from tests.spark.grid import Batch, Grid, Store, at_places, batches, deliver, drain, packed, shuffled
+from tests.spark.grid import Batch, Grid, Store, at_places, batches, deliver, drain, packed, plain_windows, shuffled
 from tests.strategies import Case
 
 import plait
@@ -26,7 +26,6 @@ from plait.query.bind import bind
 from plait.query.join import Join
 from plait.spark import formats
 from plait.spark.cell import cell
-from plait.spark.cell import join as cell_join
 from plait.spark.cell import state as cell_state
 from plait.spark.cell.arrive import StreamProgress, held
 from plait.spark.cell.results import read
@@ -46,11 +45,8 @@ LAYOUTS = ((1, 1), (1, 2), (2, 2), (3, 2))
 @pytest.fixture(autouse=True, scope="module")
 def plain_kernels() -> Iterator[None]:
     """Kernels' text run by Python: hundreds of conditions and schemas, each met once, would all be compiled."""
-    with pytest.MonkeyPatch.context() as patch:
-        whole = cell_join.JoinWindow
-        patch.setattr(cell_join, "JoinWindow", lambda *args, **options: whole(*args, **options, plain=True))
+    with plain_windows():
         yield
-        cell_state._CACHE.clear()
 
 
 @pytest.fixture(scope="module")

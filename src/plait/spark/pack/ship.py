@@ -90,7 +90,7 @@ class Shipping:
         if self.by_range is not None:
             return banded_parts(self.by_range, self.layout, input, table, tuples.hashes(), whole=self.whole)
         if self.layout.kind == "stretches":
-            return [part.combine_chunks() for part in in_range(self.layout, input, tuples.ts, table)]
+            return [part.combine_chunks() for part in in_stretch(self.layout, input, tuples.ts, table)]
         hashes = tuples.hashes() if self.by_value is None else words(self.by_value, input, table)
         if self.layout.kind == "see_all":
             table = table.append_column(formats.HASH, pa.array(hashes))
@@ -218,7 +218,7 @@ def banded_parts(by_range: RangeColumns, layout: Layout, input: int, table: pa.T
     return parts
 
 
-def in_range(layout: Layout, input: int, ts: np.ndarray, table: pa.Table) -> Iterator[pa.Table]:
+def in_stretch(layout: Layout, input: int, ts: np.ndarray, table: pa.Table) -> Iterator[pa.Table]:
     """What goes to each cell where these have stretches of time: to its own, and to those whose tuples may meet it.
 
     Most tuples stand in the order of time already: then nothing moves.
