@@ -97,17 +97,65 @@ def warm_up(query: Any, tables: Tables, **options: Any) -> None:
         run.table()
 
 
-def flat_out(query: Any, tables: Tables, *, size: int = PIECE, **options: Any) -> Outcome:
-    """Pushed as fast as the run takes it. Setting up, the schemas known, is not timed; everything else is."""
+#: Pieces that a stream's thread may be ahead of the others'.
+LEAD = 4
+
+
+class _Ways:
+    """Threads that push, one a stream. `done`: pieces that each has pushed; nobody gets further ahead than LEAD."""
+
+    def __init__(self, run: Any, batches: list[tuple[str, pa.RecordBatch]]) -> None:
+        self._run, self._moved, self._error = run, threading.Condition(), []  # type: ignore[var-annotated]
+        self.pushing_ns = 0
+        self._own: dict[str, list[tuple[int, pa.RecordBatch]]] = {}
+        for at, (name, batch) in enumerate(batches):
+            self._own.setdefault(name, []).append((at, batch))
+        self._at = dict.fromkeys(self._own, -1)  # the piece that each is at, among all in order of time
+        self._threads = [threading.Thread(target=self._push, args=(name,), daemon=True) for name in self._own]
+        for thread in self._threads:
+            thread.start()
+
+    def _push(self, name: str) -> None:
+        try:
+            for at, batch in self._own[name]:
+                with self._moved:
+                    self._at[name] = at
+                    self._moved.notify_all()
+                    self._moved.wait_for(lambda at=at: at <= min(self._at.values()) + LEAD)
+                self._run.push(name, None, batch)
+        except BaseException as error:
+            self._error.append(error)
+        with self._moved:
+            self._at[name] = 1 << 62
+            self._moved.notify_all()
+            self.pushing_ns += time.thread_time_ns()
+
+    def join(self) -> int:
+        """Wait for all; gives their processor time."""
+        for thread in self._threads:
+            thread.join()
+        if self._error:
+            raise self._error[0]
+        return self.pushing_ns
+
+
+def flat_out(query: Any, tables: Tables, *, size: int = PIECE, apart: bool = False, **options: Any) -> Outcome:
+    """Pushed as fast as the run takes it. Setting up, the schemas known, is not timed; everything else is.
+
+    `apart`: each stream by a thread of its own, as feeds come.
+    """
     warm_up(query, tables, **options)
     batches = pieces(tables, size)
     with query.on_threads(schemas={name: t.schema for name, t in tables.items()}, **options) as run:
         reader = Reader(run)
         begin, since = time.perf_counter(), time.thread_time_ns()
-        for name, batch in batches:
-            run.push(name, None, batch)
+        if apart:
+            pushing = _Ways(run, batches).join()
+        else:
+            for name, batch in batches:
+                run.push(name, None, batch)
+            pushing = time.thread_time_ns() - since
         run.drain()
-        pushing = time.thread_time_ns() - since
         table = reader.join()
         seconds = time.perf_counter() - begin
         stats = run.stats()

@@ -23,6 +23,7 @@ from plait.query.join import HOWS
 from plait.threads import words as shared
 from plait.threads.join import memory, parting
 from plait.threads.join.loop import segment as seg
+from plait.threads.join.loop import stretches
 from plait.threads.join.loop import words as o
 from plait.threads.join.strategies import partitioned
 from plait.threads.join.strategies.plan import Parts, Plan, Wish
@@ -233,13 +234,24 @@ MUTANTS = {
         "(high < own_from)", "(high <= own_from)", "given out 0 times",
     ),
     "a hot point is its stretch's own": Mutant(
-        "elsewhere &= (low > hot) | (hot > high)", "elsewhere &= (low >= hot) | (hot > high)", "given out 0 times", "hash",
+        "f[first_hot + k]\n                    elsewhere &= (low > hot)", "f[first_hot + k]\n                    elsewhere &= (low >= hot)",
+        "given out 0 times", "hash",
     ),
     "of two tables only one is asked": Mutant(
-        "settled = q[STAGE] == SETTLED and", "settled =", "given out 0 times",
+        "also = t if q[STAGE] == SETTLED else table_at(q, 1 - q[NOW])", "also = t", "given out 0 times",
+    ),
+    "a hot point of the other table is its stretch's own": Mutant(
+        "more_hots, more_hot = 0 if also == t else q[also + HOT], also + HOTS", "more_hots, more_hot = 0, also + HOTS",
+        "given out 0 times", "hash",
+    ),
+    "the stretch of the other table is not looked at": Mutant(
+        " & ((high < also_from) | (low >= also_to))", "", "given out 0 times",
+    ),
+    "what is by turns in the other table is cut": Mutant(
+        "q[t + KIND] == CUT and q[also + KIND] == CUT", "q[t + KIND] == CUT", "given out 0 times",
     ),
     "a tuple by turns is cut": Mutant(
-        "settled = q[STAGE] == SETTLED and q[t + KIND] == CUT", "settled = q[STAGE] == SETTLED", "given out 0 times",
+        "by_cut = q[t + KIND] == CUT and q[also + KIND] == CUT", "by_cut = True", "given out 0 times",
     ),
     "an owned tuple reaches as far as the other side's": Mutant("x if side == owned else least", "least", "given out"),
     "who is to say it has not met all": Mutant(
@@ -258,6 +270,36 @@ MUTANTS = {
         "if number % q[CREW] == q[ME] else 0", "if number % q[CREW] == q[CREW] else 0", "is said to be alone", how="left",
     ),
 }  # fmt: skip
+
+
+def deciding(rounds: list[list[float]], faults: Patches | None = None) -> list[bool]:
+    """Whether a worker of fifteen takes a new table after each round of noted places."""
+    made = partitioned.plan(Wish(15, "inner", line="hash"))
+    encoder: Any = Encoder()
+    segments = tuple(
+        [memory.Segment(side, 1, encoder, matched=False, parted=True, rows=2) for _ in made.seats] for side in (0, 1)
+    )
+    worker = memory.Worker(
+        3, made, segments, encoder, WINDOWS["time"], "inner", most=ROOM, results=2, arena_mask=ROOM - 1  # type: ignore[arg-type]
+    )  # fmt: skip
+    assert worker.parted is not None
+    words, found = worker.parted, []
+    steps = NativeTwin((LOOP, "plait.threads.gate"), patches=faults or {})(STRETCHES)
+    for places in rounds:
+        for number, place in enumerate(places):
+            through(steps["note"](words, words.view(np.float64), number & 1, number, place, place))
+        found.append(bool(through(steps["decide"](words, words.view(np.float64)))))
+        words[stretches.NOW] ^= found[-1]
+    return found
+
+
+def test_chance_alone_changes_no_table() -> None:
+    chance = random.Random(2)
+    even = [[chance.random() for _ in range(stretches.KEPT)] for _ in range(16)]
+    crowded = [[chance.random() ** 3 for _ in range(stretches.KEPT)] for _ in range(3)]
+    assert deciding(even + crowded) == [True] + 15 * [False] + [True, False, False]
+    by_any_gain = {STRETCHES: [("(q[BUSIEST] - 3 * int64(np.sqrt(q[BUSIEST])))", "q[BUSIEST]")]}
+    assert sum(deciding(even, by_any_gain)) > 2
 
 
 @pytest.mark.parametrize("name", MUTANTS)

@@ -25,7 +25,7 @@ from plait.threads.join import parting
 from plait.threads.join.asof_codes import AsofCodes
 from plait.threads.join.asof_memory import AsofMemory
 from plait.threads.join.columns import Column, Encoder, Kernels
-from plait.threads.join.loop import feed, gather, grid
+from plait.threads.join.loop import feed, gather, grid, moves
 from plait.threads.join.loop import segment as seg
 from plait.threads.join.loop import words as o
 from plait.threads.join.loop.gather import NEVER, STRICT, Precision
@@ -120,16 +120,12 @@ class Segment:
             cap *= 2
         old, old_columns = self.arrays, self.columns
         self._allocate(cap)
-        rows_at = np.arange(first, end)
-        source, target = rows_at & old_mask, rows_at & (cap - 1)
-        for name in ("ts", "id", "ref", "node", "usable", "word"):
-            if name in old:
-                self.arrays[name][target] = old[name][source]
+        pairs = [(old[name], self.arrays[name], 0) for name in ("ts", "id", "ref", "node", "usable", "word") if name in old]
         if self.matched:
-            self.arrays["matched"][:, target] = old["matched"][:, source]
-        for name, column in self.columns.items():
-            column[target] = old_columns[name][source]
-            column[target + cap] = old_columns[name][source]
+            pairs += [(*each, 0) for each in zip(old["matched"], self.arrays["matched"], strict=True)]
+        pairs += [(column, self.columns[name], 1) for name, column in old_columns.items()]
+        told = [(address(a), address(b), a.nbytes // len(a), twice) for a, b, twice in pairs]
+        moves.move_rows(np.array(told, np.int64), first, end, old_mask + 1, cap)
         if b[seg.KIND]:
             self.build(int(b[seg.KIND]))
 

@@ -25,7 +25,7 @@ x = 9 is worker 0's. Right x = 9.5 reaches from 8.5 to 10.5, and is both's; righ
 
 Cost. Of another's tuple a worker reads the place on the line, and compares it with its own stretch: nothing is copied. One
 tuple in eight is noted; of the last `KEPT` of these a table is made, every 65,536 tuples, if it would do with less than four
-fifths of the busiest worker's tuples.
+fifths of the busiest worker's tuples, and that by more than chance.
 """
 
 from __future__ import annotations
@@ -104,8 +104,8 @@ def table_words(crew: int) -> int:
 
 
 def words(crew: int) -> int:
-    """Words of a worker's block: the header, two tables, what is noted."""
-    return TABLES + 2 * table_words(crew) + N_ROWS * KEPT
+    """Words of a worker's block: the header, two tables, what is noted, and a count for each worker."""
+    return TABLES + 2 * table_words(crew) + N_ROWS * KEPT + crew
 
 
 @inner
@@ -120,7 +120,23 @@ def note_at(q, row):
     return TABLES + 2 * (FROM + q[CREW] + 1) + row * KEPT
 
 
+@inner
+def count_at(q):
+    """Where the counts of `busiest` begin."""
+    return note_at(q, N_ROWS)
+
+
 # --- whose a tuple is ----------------------------------------------------------------------------------------------
+
+
+@inner
+def is_by_turns(q, f, t, low, high):
+    """Whether what reaches from `low` to `high` is shared by turns by the table at t: all is, or it reaches a hot point."""
+    turns = q[t + KIND] == BY_TURNS
+    if not turns:
+        for k in range(q[t + HOT]):
+            turns = turns or (low <= f[t + HOTS + k] and f[t + HOTS + k] <= high)
+    return turns
 
 
 @inner
@@ -130,11 +146,7 @@ def belongs(q, f, t, worker, side, number, low, high):
     Where it reaches a hot point it is that point's: of the other side every worker's in its column then, so columns are one where
     a tuple may reach a stretch besides.
     """
-    turns = q[t + KIND] == BY_TURNS
-    if not turns:
-        for k in range(q[t + HOT]):
-            turns = turns or (low <= f[t + HOTS + k] and f[t + HOTS + k] <= high)
-    if turns:
+    if is_by_turns(q, f, t, low, high):
         if worker >= q[t + ROWS] * q[t + COLS]:
             return False
         if side == q[OWNED]:
@@ -215,8 +227,8 @@ def arrange_parted(w, batch, n, ps, arena):
 def arrange_span(w, q, f, batch, begin, end, ps, arena):
     """Batch positions between two looks at the tables: one table, or two, hold for all of them.
 
-    Where one table holds, and it cuts the line, most tuples are another's, and a comparison of their place with this worker's own
-    stretch says so (`elsewhere`); only the others are looked at in full. What the loop needs for that is in locals: through
+    Where tables cut the line, most tuples are another's, and a comparison of their place with this worker's own stretch, or both
+    of them, says so (`elsewhere`); only the others are looked at in full. What the loop needs for that is in locals: through
     memory that it also writes, it would be read again for every tuple. Which side is next is as good as random, so an owned
     tuple's reach is computed, too, and not taken: a wrong guess would cost more.
     """
@@ -224,9 +236,12 @@ def arrange_span(w, q, f, batch, begin, end, ps, arena):
     all_noted, owned, sign, band = q[SPARSE] == 0, q[OWNED], 1 if q[OWNED] == 1 else -1, floats(w[o.BANDS], 16)
     band_low, band_high, eps, weight, largest = band[0], band[1], band[2], band[3], band[4]
     t = table_at(q, q[NOW])
-    settled = q[STAGE] == SETTLED and q[t + KIND] == CUT
+    also = t if q[STAGE] == SETTLED else table_at(q, 1 - q[NOW])
+    by_cut = q[t + KIND] == CUT and q[also + KIND] == CUT
     hots, first_hot = q[t + HOT], t + HOTS
+    more_hots, more_hot = 0 if also == t else q[also + HOT], also + HOTS
     own_from, own_to = f[t + FROM + q[ME]], f[t + FROM + q[ME] + 1]
+    also_from, also_to = f[also + FROM + q[ME]], f[also + FROM + q[ME] + 1]
     for i in range(begin, end):
         origin = batch[o.B_ORIGIN, i]
         side, slot, place = origin >> 32, origin & shared.SLOT_MASK, batch[o.B_SEQ, i] & mask
@@ -244,10 +259,13 @@ def arrange_span(w, q, f, batch, begin, end, ps, arena):
                 low, high = x if side == owned else least, x if side == owned else most
             if usable and (all_noted or uint64(number) * _MIX >> sparse == uint64(0)):
                 note(q, f, side, number, low, high)
-            if settled and usable:
-                elsewhere = (high < own_from) | (low >= own_to)
+            if by_cut and usable:
+                elsewhere = ((high < own_from) | (low >= own_to)) & ((high < also_from) | (low >= also_to))
                 for k in range(hots):
                     hot = f[first_hot + k]
+                    elsewhere &= (low > hot) | (hot > high)
+                for k in range(more_hots):
+                    hot = f[more_hot + k]
                     elsewhere &= (low > hot) | (hot > high)
                 if elsewhere:
                     continue
@@ -360,7 +378,8 @@ def decide(q, f):
         return True
     cut(q, f, t, n)
     q[BUSIEST], q[INSTEAD], q[OF] = busiest(q, f, table_at(q, q[NOW]), n), busiest(q, f, t, n), n
-    return 5 * q[INSTEAD] < 4 * q[BUSIEST]
+    # What the busiest of many has above the mean is chance, too, and the new table, made of these very tuples, has none of that.
+    return 5 * q[INSTEAD] < 4 * (q[BUSIEST] - 3 * int64(np.sqrt(q[BUSIEST])))
 
 
 @inner
@@ -408,15 +427,38 @@ def cut(q, f, t, n):
 
 @inner
 def busiest(q, f, t, n):
-    """How many of what is noted the worker with most of them has by the table at t."""
-    most = 0
-    for worker in range(q[CREW]):
-        count = 0
-        for k in range(n):
+    """How many of what is noted the worker with most of them has by the table at t.
+
+    Workers whose stretches a tuple reaches lie side by side: the first is found by halving.
+    """
+    crew, counts, starts = q[CREW], count_at(q), t + FROM
+    for worker in range(crew):
+        q[counts + worker] = 0
+    for k in range(n):
+        low, high = f[note_at(q, N_FROM) + k], f[note_at(q, N_TO) + k]
+        if is_by_turns(q, f, t, low, high):
             side, number = q[note_at(q, N_SIDE) + k], q[note_at(q, N_NUMBER) + k]
-            if belongs(q, f, t, worker, side, number, f[note_at(q, N_FROM) + k], f[note_at(q, N_TO) + k]):
-                count += 1
-        most = max(most, count)
+            rows, cols = q[t + ROWS], q[t + COLS]
+            if side == q[OWNED]:
+                for col in range(cols):
+                    q[counts + number % rows * cols + col] += 1
+            else:
+                for row in range(rows):
+                    q[counts + row * cols + number % cols] += 1
+        else:
+            worker, last = 0, crew - 1
+            while worker < last:
+                middle = (worker + last) >> 1
+                if f[starts + middle + 1] > low:
+                    last = middle
+                else:
+                    worker = middle + 1
+            while worker < crew and f[starts + worker] <= high:
+                q[counts + worker] += 1
+                worker += 1
+    most = 0
+    for worker in range(crew):
+        most = max(most, q[counts + worker])
     return most
 
 
