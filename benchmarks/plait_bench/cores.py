@@ -1,10 +1,11 @@
 """`plait bench cores`: what more cores give, on 1, 2, 4, ... of those that this machine has, and on all but one.
 
-All rows are of one run, contenders take turns, and medians count. With n workers a join has besides them the thread that pushes
-and the one that reads, so with as many workers as there are cores these share one. N is the most workers that leave a core.
+All rows are of one run, contenders take turns, and medians count. With n workers a join has besides them a thread for each stream
+that pushes, the one that reads, and those that make rows of results; with as many workers as there are cores they share these.
+N is the most workers that leave a core.
 
-- `band_N_workers_vs_1`, `equality_N_workers_vs_1`: tuples/s of the 200k band join, and of an equality of as many tuples, joined
-  by values with N workers, over those with one.
+- `band_N_workers_vs_1`, `equality_N_workers_vs_1`: tuples/s of the 200k band join over a million tuples a stream, so that filling
+  the windows is a small part, and of an equality of as many tuples, joined by values with N workers, over those with one.
 - `band_skewed_vs_balanced`, `equality_skewed_vs_balanced`: tuples/s with N workers where nine tuples in ten have one value, or
   lie in one thousandth of the range, over those where they do not.
 - `scan_N_workers_vs_1`, and `scan_vs_bare_kernels`: comparisons/s of a join that scans, inputs preloaded, over those of the bare
@@ -55,14 +56,14 @@ def most(numbers: list[int]) -> int:
 
 
 def _joins(numbers: list[int], quick: bool) -> Rows:
-    whole, found = data(500, 40 if quick else 400), []
+    whole, found = data(500, 40 if quick else 2000), []
     for case, made in (("band", query()), ("equality", equality())):
         last: dict[str, Outcome] = {}
         given = {hot: crowded(whole, case, hot=hot) for hot in (False, True)}
         asked = [(n, False) for n in numbers] + [(most(numbers), True)]
 
         def call(n: int, hot: bool, made: Any = made, given: Any = given, last: Any = last) -> float:
-            last[_name(n, hot)] = flat_out(made, given[hot], strategy="partitioned", workers=n)
+            last[_name(n, hot)] = flat_out(made, given[hot], strategy="partitioned", workers=n, apart=True)
             return float(last[_name(n, hot)].seconds)
 
         times = rounds({_name(n, hot): partial(call, n, hot) for n, hot in asked}, 1 if quick else 3)

@@ -105,7 +105,8 @@ class _Ways:
     """Threads that push, one a stream. `done`: pieces that each has pushed; nobody gets further ahead than LEAD."""
 
     def __init__(self, run: Any, batches: list[tuple[str, pa.RecordBatch]]) -> None:
-        self._run, self._moved, self._error = run, threading.Condition(), []  # type: ignore[var-annotated]
+        self._run, self._moved = run, threading.Condition()
+        self._error: list[BaseException] = []
         self.pushing_ns = 0
         self._own: dict[str, list[tuple[int, pa.RecordBatch]]] = {}
         for at, (name, batch) in enumerate(batches):
@@ -121,7 +122,8 @@ class _Ways:
                 with self._moved:
                     self._at[name] = at
                     self._moved.notify_all()
-                    self._moved.wait_for(lambda at=at: at <= min(self._at.values()) + LEAD)
+                    while at > min(self._at.values()) + LEAD:
+                        self._moved.wait()
                 self._run.push(name, None, batch)
         except BaseException as error:
             self._error.append(error)

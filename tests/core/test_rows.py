@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from plait.core.rings import _moved
 from plait.core.rows import NumberedRows, crowded
 
 SCHEMA = pa.schema([("n", pa.int64()), ("s", pa.string()), ("v", pa.string_view()), ("l", pa.list_(pa.int8()))])
@@ -101,3 +102,28 @@ def test_text_that_moves_is_there_for_who_takes_it_meanwhile():
         seen.add(id(held._rings["t"].data))
     assert len(seen) > 1, "it has not moved"
     assert taker(np.arange(100)).to_pylist() == text
+
+
+@pytest.mark.parametrize("first", [0, 5, 63, 64, 1000, (1 << 40) + 61])
+def test_rows_lie_at_their_numbers_in_a_longer_ring(first: int) -> None:
+    """Wherever the old ring's end lies, and the new one's: a ring may be full, or hold a few."""
+    chance = random.Random(first)
+    for capacity in (64, 128, 1024):
+        for count in (0, 1, 63, 64, chance.randrange(64)):
+            numbers = np.arange(first, first + count)
+            column = np.full(64, -1, np.int64)
+            column[numbers & 63] = numbers
+            moved = _moved(column, first, first + count, capacity)
+            assert len(moved) == capacity
+            assert (moved[numbers & (capacity - 1)] == numbers).all()
+
+
+def test_a_ring_is_no_longer_than_twice_what_it_holds() -> None:
+    """Its pages are new when it is written from end to end, and who pushes waits for each of them."""
+    held = NumberedRows(pa.schema([("n", pa.int64())]), rings=True, merged=1 << 12)
+    batch = pa.record_batch({"n": pa.array(np.arange(1000))})
+    for _ in range(400):
+        held.append(batch)
+        held.expire(held.next - 100_000)
+    live = held.rows
+    assert held.rings().capacity <= 2 * live

@@ -195,10 +195,10 @@ class NumberedRows:
         oldest = self._oldest
         if not self._rings or self.next - oldest + rows <= self._capacity:
             return
-        capacity = 1 << (2 * (self.next - oldest + rows) - 1).bit_length()
-        live = np.arange(oldest, self.next)
+        # Twice what there was, at least. Not more: a ring is written from end to end, and who pushes waits for each new page.
+        capacity = 1 << (self.next - oldest + rows - 1).bit_length()
         for ring in self._rings.values():
-            ring.move(live & (self._capacity - 1), live & (capacity - 1), capacity)
+            ring.move(oldest, self.next, capacity)
         self._capacity, self._in_words = capacity, None
 
     def _keep(self, made: _Batch) -> None:

@@ -59,7 +59,8 @@ class ThreadsOptions(TypedDict, total=False):
         rates: Tuples a second of the left and the right stream, for dpjoin's layout and, on a machine that is calibrated, for the
             number of workers. None: they are taken as equal. Default: None.
         capacity: How many ready tuples of a source workers may not have read yet; beyond it `push` waits. With WiML: parts of
-            windows that are complete and not taken. Default: 32768.
+            windows that are complete and not taken. None: 32,768, or 8,192 a worker where these are more than four, so that
+            one that waits for a processor holds up the others less. Default: None.
         pending: How many tuples of a source may wait for another source; beyond it `push` raises `PendingError`, and the run
             stops. None: between 8,192 and 65,536, fewer the more sources there are. Default: None.
         unread_results: How many results nobody may have read yet; beyond it workers wait. Default: 262144.
@@ -113,7 +114,7 @@ class ThreadsOptions(TypedDict, total=False):
     fan_in: int | None
     split_storing: bool
     rates: tuple[float, float] | None
-    capacity: int
+    capacity: int | None
     pending: int | None
     unread_results: int
     batch: int | None

@@ -19,6 +19,10 @@ from plait.threads.options import Options
 from plait.threads.parts import Seated
 from plait.threads.stats import Latency, waiting_for
 
+#: Tuples of a source that are ready and that workers have not read, unless capacity= says otherwise: for four workers. For more
+#: it grows with them, since everybody waits for the one that waits for a processor.
+CAPACITY = 1 << 15
+
 
 def inputs_of(bound: Bound) -> dict[str, Stream]:
     """The streams an operator reads, each once; other operators' results are streams here too, see `dag`."""
@@ -57,8 +61,9 @@ class Ground:
         }  # fmt: skip
         self.slots = self._slots(streams, options.max_sources) + (self.front is not None)
         pending = options.pending or min(max((1 << 21) // self.slots, 1 << 13), 1 << 16)
+        capacity = options.capacity or max(CAPACITY, CAPACITY // 4 << (readers - 1).bit_length())
         self.gate = (kind or GATES[options.gate])(
-            slots=self.slots + switches, readers=readers, capacity=options.capacity, pending=max(pending, 2)
+            slots=self.slots + switches, readers=readers, capacity=capacity, pending=max(pending, 2)
         )
         size = 1
         while size < self.gate.ring + most + CHUNK:

@@ -53,7 +53,7 @@ class Options:
     fan_in: int | None = None
     split_storing: bool = False
     rates: tuple[float, float] | None = None
-    capacity: int = 1 << 15
+    capacity: int | None = None
     pending: int | None = None
     unread_results: int = 1 << 18
     batch: int | None = None

@@ -129,7 +129,7 @@ class Gatherer:
         self.schema = marked.with_marks(self._plain) if marks else self._plain
         self._kept, self._forget, self._keep_latest, self._latest = (workers, rings), forget, keep_latest, 0
         self._rings = np.array([address(w.words) for w in rings], np.int64)
-        self._taken, self._known = np.zeros(len(rings), np.int64), np.zeros((3, len(rings)), np.int64)
+        self._taken, self._known = np.zeros(len(rings), np.int64), np.zeros((gather.KNOWN, len(rings)), np.int64)
         self._every, self._block = precision.triggers, block
         if self._every == gather.NEVER and any(
             w.words[o.ALONE + side] not in (0, 1) for w in workers for side in (0, 1)

@@ -342,7 +342,7 @@ class Case:
         """Whoever reads, as `threads.results.Gatherer`."""
         rings = [address(worker.words) for worker in self.workers]
         n, most = len(rings), 2
-        taken, known = np.zeros(n, np.int64), np.zeros((3, n), np.int64)
+        taken, known = np.zeros(n, np.int64), np.zeros((real.KNOWN, n), np.int64)
         dest, seen = np.zeros((o.E_WORDS, most), np.int64), np.zeros(real.SEEN, np.int64)
         number = 0
         while number != real.ENDED:

@@ -98,7 +98,7 @@ class Tree:
 
     def _scratch(self, rings: list[int], most: int) -> tuple[Any, ...]:
         n = len(rings)
-        return (np.zeros(n, np.int64), np.zeros((3, n), np.int64), self.case.every, self.case.block), (
+        return (np.zeros(n, np.int64), np.zeros((real.KNOWN, n), np.int64), self.case.every, self.case.block), (
             np.zeros((o.E_WORDS, most), np.int64), np.zeros(real.SEEN, np.int64),
         )  # fmt: skip
 

@@ -41,6 +41,13 @@ COUNTED: list[Any] = [
     [([(1, 1)], 3), ([(2, -2), (2, -3), (3, 1), (3, -5)], 5)],
 ]
 
+# The first has later triggers in its ring while the second may still come with what goes before them: it has nothing yet, or
+# nothing any more; or a row without partner behind its pair.
+ROOMY: dict[str, Any] = {"mergers": (), "room": 4, "most": 4}
+HELD_BACK: tuple[list[Any], dict[str, Any]] = ([[([(1, 0), (3, 0)], 4)], [([], 2), ([(2, 1)], 4)]], ROOMY)
+RUN_EMPTY: tuple[list[Any], dict[str, Any]] = ([[([(3, 0)], 4)], [([(1, 1)], 2), ([(2, 1)], 4)]], ROOMY)
+BEHIND: tuple[list[Any], dict[str, Any]] = ([[([(1, 0), (3, 0)], 4)], [([(1, 1), (2, None)], 4)]], ROOMY)
+
 CASES: dict[str, tuple[list[Any], dict[str, Any]]] = {
     "strict": (TWO, {}),
     "quiet": (QUIET, {}),
@@ -71,6 +78,9 @@ GATHERED: dict[str, tuple[list[Any], dict[str, Any]]] = {
     "blocks": (BLOCKS, {"mergers": (), "every": 1, "block": 2, "room": 4}),
     "unmatched": (UNMATCHED, {"mergers": (), "every": 1}),
     "counted": ([[([(1, -1), (1, -3)], 2)], [([(1, -2), (1, -3)], 2)]], {"mergers": (), "room": 4, "most": 1}),
+    "held back": HELD_BACK,
+    "run empty": RUN_EMPTY,
+    "behind a pair": BEHIND,
     "one merged": ([INTERVALS[0]], {"mergers": ((0,),), "every": 4, "room": 4}),
 }
 #: For faults: all schedules with one preemption are ten thousands, the first wrong one comes soon.
@@ -156,9 +166,21 @@ MUTANTS = {
         GATHER, "                more = every > 0 and same_stretch(a, i, j, every, block)",
         "                more = every > 0", CASES["triggers"],
     ),
-    "another worker's results of a trigger are passed over": Mutant(
-        GATHER, "+ o.E_TRIGGER] == trigger:\n                return False", "+ o.E_TRIGGER] == trigger:\n                pass",
-        CASES["strict"],
+    "another ring's first trigger is passed over": Mutant(GATHER, "more = trigger < after and", "more =", CASES["strict"]),
+    "of one trigger whichever ring comes first": Mutant(
+        GATHER, "        if least == after:\n            best = least_partner(rings, taken, known, least)\n", "", CASES["strict"]
+    ),
+    "a run goes on past what an empty ring may still have": Mutant(
+        GATHER, "trigger < after and trigger >> 1 < limit and", "trigger < after and", HELD_BACK, 1
+    ),
+    "a ring that runs empty holds nothing back": Mutant(
+        GATHER, "        if at == tail and known[TS, best] != AFTER_ALL:\n", "        if False:\n", RUN_EMPTY, 1
+    ),
+    "a row without partner stands by its word for a trigger": Mutant(
+        GATHER, "        alone = alone or o.UNMATCHED <= known[HEAD, k] < AFTER_ALL\n", "", CASES["unmatched, strict"]
+    ),
+    "a row without partner behind a pair": Mutant(
+        GATHER, "        alone = o.UNMATCHED <= known[HEAD, best] < AFTER_ALL\n", "", BEHIND
     ),
     "a full ring is written over": Mutant(
         GATHER, "    room = m[o.OUT_MASK] + 1 - (tail - load_acquire(m, o.OUT_HEAD))", "    room = m[o.OUT_MASK] + 1",

@@ -234,8 +234,8 @@ MUTANTS = {
         "(high < own_from)", "(high <= own_from)", "given out 0 times",
     ),
     "a hot point is its stretch's own": Mutant(
-        "f[first_hot + k]\n                    elsewhere &= (low > hot)", "f[first_hot + k]\n                    elsewhere &= (low >= hot)",
-        "given out 0 times", "hash",
+        "f[first_hot + k]\n                    elsewhere &= (low > hot)",
+        "f[first_hot + k]\n                    elsewhere &= (low >= hot)", "given out 0 times", "hash",
     ),
     "of two tables only one is asked": Mutant(
         "also = t if q[STAGE] == SETTLED else table_at(q, 1 - q[NOW])", "also = t", "given out 0 times",

@@ -60,9 +60,8 @@ class KeptRows:
         """So many rows behind those that are held."""
         if self.rows + n > self._capacity:
             capacity = 1 << (2 * (self.rows + n) - 1).bit_length()
-            live = np.arange(self.rows)
             for held in self._held.values():
-                held.move(live, live, capacity)
+                held.move(0, self.rows, capacity)
             self._capacity = capacity
         places = np.arange(self.rows, self.rows + n)
         for name, held in self._held.items():

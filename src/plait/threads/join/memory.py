@@ -120,7 +120,9 @@ class Segment:
             cap *= 2
         old, old_columns = self.arrays, self.columns
         self._allocate(cap)
-        pairs = [(old[name], self.arrays[name], 0) for name in ("ts", "id", "ref", "node", "usable", "word") if name in old]
+        pairs = [
+            (old[name], self.arrays[name], 0) for name in ("ts", "id", "ref", "node", "usable", "word") if name in old
+        ]
         if self.matched:
             pairs += [(*each, 0) for each in zip(old["matched"], self.arrays["matched"], strict=True)]
         pairs += [(column, self.columns[name], 1) for name, column in old_columns.items()]
@@ -348,7 +350,7 @@ class Merger:
             w[word] = BEFORE_ALL
         self.rings = np.array([address(each.words) for each in inputs], np.int64)
         self._precision, self._block = precision, block
-        self._taken, self._known = np.zeros(len(inputs), np.int64), np.zeros((3, len(inputs)), np.int64)
+        self._taken, self._known = np.zeros(len(inputs), np.int64), np.zeros((gather.KNOWN, len(inputs)), np.int64)
         self._dest, self._seen = pages((o.E_WORDS, min(results, MERGED))), np.zeros(gather.SEEN, np.int64)
 
     def arguments(self, control: np.ndarray) -> tuple[Any, ...]:

@@ -44,8 +44,10 @@ NEVER: Final = -1
 ENDED: Final = -1
 FULL: Final = -2  # of a merger: its own ring has no room
 
-# What is known of each worker: where its ring ends, and up to which rank and ts it is done.
-TAIL, RANK, TS = range(3)
+# What is known of each worker: where its ring ends, and up to which rank and ts it is done. HEAD is scratch: the trigger that its
+# ring begins with.
+TAIL, RANK, TS, HEAD = range(4)
+KNOWN: Final = 4
 CLOCK: Final = 4  # of `seen`
 FURTHEST: Final = 6
 SETTLED: Final = 7
@@ -175,7 +177,7 @@ def merge(rings, taken, known, every, block, most, dest):
     n = len(rings)
     first = ints(rings[0], o.WORDS)  # what every worker's words say of the join
     unmatched = (first[o.ALONE] | first[o.ALONE + 1]) != 0
-    count = 0
+    count = merge_pairs(rings, taken, known, most, dest) if every == STRICT and n > 1 else 0
     while count < most:
         best = -1
         for k in range(n):
@@ -212,7 +214,6 @@ def merge(rings, taken, known, every, block, most, dest):
                         dest[o.E_RIGHT - side, count] = o.NO_ROW
                     count += 1
                 continue
-        sole = every == STRICT and not alone and begins_alone(rings, taken, known, best, a[i + o.E_TRIGGER])
         more = True
         while more:
             for word in range(o.E_WORDS):
@@ -223,26 +224,78 @@ def merge(rings, taken, known, every, block, most, dest):
             if more and not alone:
                 j = (taken[best] & w[o.OUT_MASK]) * o.E_WORDS
                 more = every > 0 and same_stretch(a, i, j, every, block)
-                more = more or (sole and a[i + o.E_TRIGGER] == a[j + o.E_TRIGGER])
             i = (taken[best] & w[o.OUT_MASK]) * o.E_WORDS
     return count
 
 
 @inner
-def begins_alone(rings, taken, known, k, trigger):
-    """Whether ring k alone begins with results of this trigger: then those that follow in it precede what the others begin with.
+def merge_pairs(rings, taken, known, most, dest):
+    """As `merge`, in full order, until a ring begins with a row without partner: how many. It is what a reader of many workers
+    waits for, since only one thread can do it.
 
-    As for workers whose rings are empty: whether they hold a result back depends on its trigger, so it is one answer for all of
-    these. Rows without a partner have no trigger by which they could be told apart.
+    Triggers are ranks, so two numbers say how far a ring may be taken without a look at the others: the least trigger that
+    another one begins with (`after`), and the rank from which on a worker whose ring is empty may still come with something
+    (`limit`, by `held_back`). Where two rings begin with one trigger, partners are compared for each result.
     """
-    if trigger >= o.UNMATCHED:
-        return False
-    for j in range(len(rings)):
-        if j != k and taken[j] < known[TAIL, j]:
-            w = ints(rings[j], o.WORDS)
-            if entries(w)[(taken[j] & w[o.OUT_MASK]) * o.E_WORDS + o.E_TRIGGER] == trigger:
-                return False
-    return True
+    n, limit, count, alone = len(rings), AFTER_ALL, 0, False
+    for k in range(n):
+        known[HEAD, k] = head_of(rings, taken, known, k)
+        alone = alone or o.UNMATCHED <= known[HEAD, k] < AFTER_ALL
+        if taken[k] == known[TAIL, k] and known[TS, k] != AFTER_ALL:
+            limit = min(limit, known[RANK, k])
+    while count < most and not alone:
+        best, least, after = -1, AFTER_ALL, AFTER_ALL
+        for k in range(n):
+            head = known[HEAD, k]
+            if head < least:
+                best, least, after = k, head, least
+            elif head < after:
+                after = head
+        if best < 0 or least >> 1 >= limit:
+            break
+        if least == after:
+            best = least_partner(rings, taken, known, least)
+        w = ints(rings[best], o.WORDS)
+        a, mask, tail = entries(w), w[o.OUT_MASK], known[TAIL, best]
+        at, end = taken[best], min(tail, taken[best] + most - count)
+        more = True
+        while more:
+            i = (at & mask) * o.E_WORDS
+            for word in range(o.E_WORDS):
+                dest[word, count] = a[i + word]
+            at, count = at + 1, count + 1
+            more = at < end
+            if more:
+                trigger = a[(at & mask) * o.E_WORDS + o.E_TRIGGER]
+                more = trigger < after and trigger >> 1 < limit and trigger < o.UNMATCHED
+        taken[best] = at
+        known[HEAD, best] = head_of(rings, taken, known, best)
+        alone = o.UNMATCHED <= known[HEAD, best] < AFTER_ALL
+        if at == tail and known[TS, best] != AFTER_ALL:
+            limit = min(limit, known[RANK, best])
+    return count
+
+
+@inner
+def head_of(rings, taken, known, k):
+    """The trigger that ring k begins with; AFTER_ALL where it has nothing."""
+    if taken[k] == known[TAIL, k]:
+        return AFTER_ALL
+    w = ints(rings[k], o.WORDS)
+    return entries(w)[(taken[k] & w[o.OUT_MASK]) * o.E_WORDS + o.E_TRIGGER]
+
+
+@inner
+def least_partner(rings, taken, known, trigger):
+    """Of the rings that begin with this trigger the one with the least partner; of equal ones the first."""
+    best, least = -1, 0
+    for k in range(len(rings)):
+        if known[HEAD, k] == trigger:
+            w = ints(rings[k], o.WORDS)
+            partner = entries(w)[(taken[k] & w[o.OUT_MASK]) * o.E_WORDS + o.E_PARTNER]
+            if best < 0 or partner < least:
+                best, least = k, partner
+    return best
 
 
 @inner

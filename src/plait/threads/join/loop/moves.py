@@ -6,11 +6,13 @@ all have as much to keep: with the lock held, each would wait for all others, an
 
 from __future__ import annotations
 
+from typing import Any
+
 from plait.threads.atomics.native import compiled, inner, ints, octets, short_ints
 
 
 @compiled
-def move_rows(moves, first, end, old_cap, cap):
+def move_rows(moves: Any, first: Any, end: Any, old_cap: Any, cap: Any) -> None:
     """Rows of positions first to end, column by column, into arrays of `cap` places, without Python's lock.
 
     `moves`: a row a column: the old array's address, the new one's, bytes a row, and 1 if the column is written twice. By whoever
@@ -31,7 +33,7 @@ def move_rows(moves, first, end, old_cap, cap):
 
 
 @inner
-def move_column(source, target, first, end, old_cap, cap, per, twice):
+def move_column(source: Any, target: Any, first: Any, end: Any, old_cap: Any, cap: Any, per: Any, twice: Any) -> None:
     """`per` values a row."""
     for row in range(first, end):
         at, to = (row & (old_cap - 1)) * per, (row & (cap - 1)) * per
