@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,16 @@ def test_memory_grows_with_values_and_with_what_waits(direction: str) -> None:
 def test_what_is_out_of_reach_goes(direction: str) -> None:
     data = tables(200_000, 20, 7)
     query = plait.asof(A, B, by="k", within=100, direction=direction)
-    got, held = run_through(query, data, 5_000, workers=2, unread_results=1 << 12)
-    assert got.num_rows == 200_000
+    held, batches, names = 0, [], {name: table.schema for name, table in data.items()}
+    with query.on_threads(schemas=names, workers=2, unread_results=1 << 12) as run:
+        # Beside who pushes: fewer results may wait than a push has, and who reads now and then falls behind on a busy machine.
+        reader = threading.Thread(target=lambda: batches.extend(run.results()))
+        reader.start()
+        for at in range(0, 200_000, 5_000):
+            for name, table in data.items():
+                run.push(name, None, table.slice(at, 5_000))
+            held = max(held, sum(payload.rows for payload in run._engine.payloads.values()))
+        run.drain()
+        reader.join()
+    assert sum(batch.num_rows for batch in batches) == 200_000
     assert held < 250_000  # of 400,000; how far who pushes is ahead is the machine's affair
