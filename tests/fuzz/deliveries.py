@@ -126,6 +126,9 @@ def delivery(chance: random.Random, group: Group, ways: Ways) -> Delivery:
     )  # fmt: skip
 
 
+LINGERS = 0.1  # of all cases: pushes wait for others of their source
+
+
 def _options(chance: random.Random, group: Group, ways: Ways) -> dict[str, Any]:
     query = group.query
     options: dict[str, Any] = {"keys": chance.random() < 0.7, "capacity": chance.choice((1, 4, 16, 64, 512))}
@@ -144,6 +147,8 @@ def _options(chance: random.Random, group: Group, ways: Ways) -> dict[str, Any]:
         options["workers"] = chance.randint(1, options["elastic"])
         return options
     options["workers"] = chance.choice((1, 1, 2, 2, 3))
+    if chance.random() < LINGERS:
+        options["linger"] = chance.choice(("100us", "3ms"))
     if isinstance(query, Join):
         options |= _join_options(chance, query, options["workers"])
     elif isinstance(query, Aggregate) and chance.random() < 0.5:

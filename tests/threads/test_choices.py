@@ -29,6 +29,7 @@ ROWS, PIECE = 160, 23
 #: Options that are no choice of how results are made: rooms, names, what is asked of results besides their order.
 NO_CHOICE = {
     "capacity", "pending", "unread_results", "batch", "max_sources", "keys", "schemas", "stall_after_s", "cache_dir", "rates",
+    "linger",
 }  # fmt: skip
 Choice = Mapping[str, Any]
 #: The product's own: other tests register rivals.

@@ -6,6 +6,7 @@ tests/test_documented.py).
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypedDict
@@ -67,6 +68,9 @@ class ThreadsOptions(TypedDict, total=False):
         batch: How many tuples a worker takes at once, at most; a join's never more than 16,384. With WiML: how many of a push
             are added to windows at once. None: 2,048 for joins, 16,384 for operators (4,096 whose functions run in Python),
             32,768 for aggregates, 65,536 with WiML. Default: None.
+        linger: How long a push of few rows may wait for others of its source, so that they enter together: text such as "2ms", a
+            timedelta, or microseconds. They enter as soon as they are 2,048. Results come later by so much, and what is wrong
+            with a row is told by a later call. None: every push enters at once. Default: None.
         max_sources: Room for sources that turn up. None: the declared ones, or 8 a stream (16 if a column names them).
             Default: None.
         keys: Add the column `_plait_key`, bytes that sort as the results do. Default: False.
@@ -118,6 +122,7 @@ class ThreadsOptions(TypedDict, total=False):
     pending: int | None
     unread_results: int
     batch: int | None
+    linger: str | int | dt.timedelta | None
     max_sources: int | None
     keys: bool
     schemas: Mapping[str, pa.Schema] | None

@@ -20,7 +20,7 @@ from plait.core.join.choice import KINDS
 from plait.core.policy import policy_of
 from plait.errors import QueryError
 from plait.query.base import check_order, check_rates
-from plait.schema import is_number
+from plait.schema import duration_us, is_number
 from plait.threads.aggregate import designs
 from plait.threads.gate import GATES
 from plait.threads.join.loop.gather import NEVER, STRICT, Precision
@@ -57,6 +57,7 @@ class Options:
     pending: int | None = None
     unread_results: int = 1 << 18
     batch: int | None = None
+    linger: Any = None
     max_sources: int | None = None
     keys: bool = False
     schemas: Mapping[str, pa.Schema] | None = None
@@ -91,6 +92,7 @@ class Options:
                 do="Pass one, such as 60",
             )
         self._check_given()
+        self.linger_us  # noqa: B018 - refused, if it is no duration
         own = registry.strategy(self.strategy) if self.strategy in registry.names() else None
         if self.punctuate != "order" and not (own is not None and own.punctuates):
             raise QueryError(
@@ -130,6 +132,11 @@ class Options:
                 do="Leave marks= out, or say punctuate=1: a mark for each trigger",
             )
         policy_of(self.policy)
+
+    @property
+    def linger_us(self) -> int | None:
+        """How long a push may wait for others of its source; None: not at all."""
+        return None if self.linger is None else duration_us(self.linger, "linger", zero=False)
 
     def _counted(self) -> dict[str, tuple[Any, str]]:
         """The options that are numbers, and of what."""

@@ -153,7 +153,7 @@ class Run:
             engine_of(bound, self._schemas, step, Together()) if alone else Dag(bound, self._schemas, self._steps)
         )
         engine.begin()
-        self._begun = begun(self, engine, self._streams.values())
+        self._begun = begun(self, engine, self._streams.values(), self.options.linger_us)
         self._known.set()
         if self._closed:  # by another thread, meanwhile
             self.stop()
@@ -262,12 +262,27 @@ class Run:
         name = stream.name
         if name in self._schemas:
             _, batches = batches_of(stream, self._schemas[name], batch)
-            self._enter(lambda engine: engine.push(name, source, batches))
+            self._enter(lambda engine: self._deliver(engine, stream, source, batches))
             return
         with self._lock:  # of two first batches at once, one says what the columns are
             schema, batches = batches_of(stream, self._schemas.get(name), batch)
             self._schemas.setdefault(name, schema)
-            self._enter(lambda engine: engine.push(name, source, batches))
+            self._enter(lambda engine: self._deliver(engine, stream, source, batches))
+
+    def _deliver(
+        self, engine: Running, stream: Stream, source: SourceName | None, batches: list[pa.RecordBatch]
+    ) -> None:
+        """To the engine; or to where small pushes wait for others (`linger=`)."""
+        if self._begun is None or self._begun.lingering is None:
+            engine.push(stream.name, source, batches)
+            return
+        alone = source is not None or stream.source_column is None
+        self._begun.lingering.push(stream.name, source, batches, alone=alone)
+
+    def _entered(self, stream: str | None = None) -> None:
+        """What was pushed of a stream, or of all, enters before what is said of it next."""
+        if self._begun is not None and self._begun.lingering is not None:
+            self._begun.lingering.enter_all(stream)
 
     def _enter(self, act: Callable[[Running], None]) -> None:
         """Carry out a call, after all that came before all columns were known: a source's rows keep their order."""
@@ -325,7 +340,11 @@ class Run:
             raise RunError(
                 f"A heartbeat at {promised}", why="event times lie within +-2^62 microseconds", do="Lower it"
             )
-        self._do("heartbeat", self._enter, lambda engine: engine.heartbeat(stream, source, promised))
+        self._do("heartbeat", self._enter, lambda engine: self._promise(engine, stream, source, promised))
+
+    def _promise(self, engine: Running, stream: str, source: SourceName, ts: int) -> None:
+        self._entered(stream)
+        engine.heartbeat(stream, source, ts)
 
     def close(self, stream: str, source: SourceName | None = None) -> None:
         """End one source, or a whole stream: it holds nothing back any more.
@@ -346,7 +365,11 @@ class Run:
         """
         self._check("close")
         self._stream(stream)
-        self._do("close", self._enter, lambda engine: engine.close(stream, source))
+        self._do("close", self._enter, lambda engine: self._close(engine, stream, source))
+
+    def _close(self, engine: Running, stream: str, source: SourceName | None) -> None:
+        self._entered(stream)
+        engine.close(stream, source)
 
     def drain(self) -> None:
         """End of input: every source ends and every window closes. `results()` then gives what is left, and ends.
@@ -371,6 +394,7 @@ class Run:
         self._do("drain", self._enter, self._end_all)
 
     def _end_all(self, engine: Running) -> None:
+        self._entered()
         for name in self._streams:
             engine.close(name, None)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from plait.query.stream import Stream
 from plait.threads.input.idle import Clock
+from plait.threads.input.linger import Lingering
 from plait.threads.parts import Running
 
 if TYPE_CHECKING:
@@ -32,35 +33,43 @@ def clear_away() -> None:
 
 
 class Begun(NamedTuple):
-    """What runs, the thread that looks at the clock, and what stops both when the run is dropped."""
+    """What runs, the thread that looks at the clock, pushes that wait for others, and what stops all when the run is dropped."""
 
     engine: Running
     clock: Clock
+    lingering: Lingering | None
     dropped: weakref.finalize[..., Run]
 
     def stop(self) -> None:
         """End all threads now (`Run.stop`)."""
         self.dropped.detach()
         self.clock.stop()
+        if self.lingering is not None:
+            self.lingering.abandon()
         self.engine.stop()
+        if self.lingering is not None:
+            self.lingering.stop()
         _ENDED.add(self.engine)
 
 
-def begun(run: Run, engine: Running, streams: Iterable[Stream]) -> Begun:
+def begun(run: Run, engine: Running, streams: Iterable[Stream], linger_us: int | None) -> Begun:
     """An engine whose threads have begun, with its clock; both end when nobody has the run any more."""
     try:
         clock = Clock(streams, engine.let_go, engine.fail)
     except BaseException:
         engine.abandon()
         raise
+    lingering = Lingering(engine, linger_us) if linger_us else None
     # Its threads hold the engine, and not the run: a run that nobody has any more is stopped.
-    dropped = weakref.finalize(run, _abandon, engine, clock)
+    dropped = weakref.finalize(run, _abandon, engine, clock, lingering)
     dropped.atexit = False
-    return Begun(engine, clock, dropped)
+    return Begun(engine, clock, lingering, dropped)
 
 
-def _abandon(engine: Running, clock: Clock) -> None:
+def _abandon(engine: Running, clock: Clock, lingering: Lingering | None) -> None:
     """Nobody has the run any more. Called by the collector of garbage, in whatever thread: it waits for nobody."""
     clock.abandon()
+    if lingering is not None:
+        lingering.abandon()
     engine.abandon()
     _ENDED.add(engine)
