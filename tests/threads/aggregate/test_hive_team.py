@@ -120,7 +120,9 @@ MUTANTS = {
         "    store_release(q, CLAIM, portions)\n    store_release(q, DONE, 0)\n",
     ),
     "not waited for": Mutant(
-        "        if count == portions_of(load_acquire(q, CLAIM)):\n            return", "        return", find_races=True
+        "        if count == portions_of(load_acquire(q, CLAIM)):\n            return",
+        "        return",
+        find_races=True,
     ),
     "told that it is done before it is": Mutant("    store_release(q, DONE, 0)\n", ""),
     "asleep without a last look": Mutant(

@@ -25,7 +25,7 @@ from plait.threads.aggregate.hive.tallies import Parts
 FEW = 1 << 12  # parts of a portion, at least: a helper that is called for less comes too late
 #: Portions a thread. Parts are found by stretches, of which any number costs the same; of slots every portion passes over all
 # parts.
-FIND_PORTIONS, MERGE_PORTIONS = 4, 2
+FIND_PORTIONS, MERGE_PORTIONS = 4, 1
 
 
 class Stretches(NamedTuple):

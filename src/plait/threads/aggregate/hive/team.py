@@ -10,8 +10,8 @@ CLAIM says in one word how many portions there are, and how many of them were cl
 
 Invariants, and why they hold:
 
-- **A portion is done once.** A CAS that takes it raises the count of those that were claimed. It succeeds only on the word as it is
-  now; so who looked at it long ago, at another piece of work, takes nothing, or a portion of this one.
+- **A portion is done once.** A CAS that takes it raises the count of those that were claimed. It succeeds only on the word as it
+  is now; so who looked at it long ago, at another piece of work, takes nothing, or a portion of this one.
 - **What is claimed is whole.** JOB, and all that it leads to, is written before CLAIM is released, and read by who has acquired
   it. It is written anew only when all portions are done, and then nobody is in it: who claims no portion reads nothing but CLAIM.
 - **What helpers did is seen.** Each raises DONE after its portion; whoever offered acquires it.

@@ -150,11 +150,10 @@ class HiveWindows(SpanPanes):
                 self._merge_parts(together, ids, spans, base, where.total, large=large)
 
     def _window_of(self, pane: int, frontier: int) -> int | None:
-        """The window that closes with this pane, if it is this pane alone, and the next one that is due."""
+        """The window that closes with this pane, if it is this pane alone."""
         k = pane if self.size == self.advance else pane >> 1
         last = k * self.advance + self.size  # in Python's integers: it may lie beyond 64 bits, which `close` refuses
-        due = self._state[panes.PANE_FIRST] == self._state[panes.PANE_END] and k >= self._state[panes.NEXT_WINDOW]
-        return k if self.size <= self.advance and last <= frontier and due else None
+        return k if self.size <= self.advance and last <= frontier else None
 
     def _merge_parts(self, together: parts.Together, ids: np.ndarray, spans: np.ndarray, base: np.ndarray, total: int, *,
                      large: bool) -> None:  # fmt: skip
@@ -204,7 +203,6 @@ class HiveWindows(SpanPanes):
             ):
                 break
             together.add(self.groups, missed[0], group)
-        self._state[panes.NEXT_WINDOW] = k + 1
         number, start = int(state[panes.SLOT_END]), np.array([k * self.advance])
         edges = Edges(start + self.size - 1, start, start + self.size, np.array([number]))
         return Closed(self._later_of([each[:number] for each in rows], row_group[:number], edges))
