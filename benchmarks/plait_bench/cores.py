@@ -10,7 +10,7 @@ N is the most workers that leave a core.
   lie in one thousandth of the range, over those where they do not.
 - `scan_N_workers_vs_1`, and `scan_vs_bare_kernels`: comparisons/s of a join that scans, inputs preloaded, over those of the bare
   scan kernel on as many threads, each with its part of the probes: what gate, order and results cost.
-- `wiml_N_threads_vs_1`: tuples/s of WiML over 15 sources and more, pushed by N threads, over those pushed by one.
+- `wiml_N_threads_vs_1`: tuples/s of WiML over 15 sources, or N if these are more, pushed by N threads, over those pushed by one.
 - `wiml_N_workers_vs_1`: the same pushed by one thread, with a pool of N that update, over those where it updates itself.
 """
 
@@ -133,7 +133,7 @@ def readings(rows: int, sources: int) -> list[pa.RecordBatch]:
 
 
 def _aggregates(numbers: list[int], quick: bool) -> Rows:
-    sources = max(15, numbers[-1])
+    sources = max(15, most(numbers))  # as many for each thread with N of them
     given = readings(100_000 if quick else 4_000_000, sources)
     stream = plait.stream("readings", unit="us", sources=sources)
     compute = {"n": plait.count(), "sum": plait.sum("value")}

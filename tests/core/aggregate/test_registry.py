@@ -13,7 +13,7 @@ import pytest
 
 import plait
 from plait.core.aggregate import functions, panes
-from plait.core.aggregate.accumulators import Accumulator
+from plait.core.aggregate.accumulators import MERGE_WORDS, RING_WORDS, Accumulator
 from plait.core.aggregate.functions import Rows, Slots, Use
 from plait.query.aggregate import WINDOWS, SpanWindow, TupleWindow, Window
 from plait.query.bind import bind
@@ -84,8 +84,10 @@ def test_a_function_can_be_computed_of_every_column_it_may_read(kind: str, colum
         accumulator.reserve(1)
         source = accumulator.of_source()
         source.regrow(1, 0, 0)
-        at = np.zeros(1, np.int64)
-        accumulator.absorb_tallies(source.frozen(), at, at, 0, accumulator.times(1))
+        for own, into in zip(source.singles(), accumulator.singles(), strict=True):
+            words = into.merge(np.array([own.ring()], np.int64), 1, into.times(1))
+            assert len(words) == MERGE_WORDS
+            assert len(own.ring()) == RING_WORDS
         source.wipe(0, 1)
 
 
@@ -112,7 +114,7 @@ HALVED = Slots(Halved, lambda use: Halved())
         (replace(COUNT, slots=None, rows=Rows(lambda use: None, None)), "has no `slots` that sources could merge"),  # type: ignore[arg-type,return-value]
         (replace(COUNT, slots=HALVED), "has an accumulator, Halved, without `absorb`"),
         (replace(COUNT, slots=HALVED), "has an accumulator, Halved, without `parts`"),
-        (replace(COUNT, slots=HALVED), "has an accumulator, Halved, without `absorb_tallies`"),
+        (replace(COUNT, slots=HALVED), "has an accumulator, Halved, without `merge`"),
         (replace(COUNT, slots=Slots(Accumulator, HALVED.make)), "has an accumulator, Accumulator, without `_merge`"),
     ],
 )

@@ -5,7 +5,7 @@ of panes, so an order-sensitive function sees its parts in total order), and tur
 
 Two more things are asked of those that can do them. On Spark a pane is computed in parts, on several machines: a part is given
 out as columns (`parts`) and taken in again elsewhere (`absorb`). On threads every source may add up its own part of a pane, in
-tallies, which are slots in a ring: `frozen` gives what another thread may read of them, and `absorb_tallies` merges them. Which
+tallies, which are slots in a ring: `ring` says in words where they are, and `merge` how compiled code merges them. Which
 function has which accumulator, and what that must be able to do, is said in `core.aggregate.functions`.
 """
 
@@ -36,9 +36,15 @@ STEP_WHERE: Final = 10
 STEP_WORDS: Final = 11
 COUNTS, SUMS, PRODUCTS, EXTREMES, EDGES = range(5)  # STEP_WHAT
 
-#: What another thread may read of a source's tallies: arrays that, for complete panes, no longer change. A later growth makes new
-#: arrays and leaves these be.
-Frozen = Any
+# A ring of a source's tallies in words, for compiled code that merges them (`threads.aggregate.hive.merging`): the address of its
+# slots, how many there are, words a slot, and the first limb's weight. For complete panes they no longer change: a later growth
+# makes new arrays and leaves these be. Who reads them holds the arrays (`frozen`).
+RING_SLOTS, RING_SIZE, RING_WIDTH, RING_BASE = range(4)
+RING_WORDS: Final = 4
+# A merge in words: which kernel; the address of the slots that tallies go to, how many there are, words a slot; what else the
+# kernel asks (the sign, the last); the first limb's weight; the address of `times`.
+MERGE_WHAT, MERGE_SLOTS, MERGE_SIZE, MERGE_WIDTH, MERGE_HOW, MERGE_BASE, MERGE_TIMES = range(7)
+MERGE_WORDS: Final = 7
 
 
 class Accumulator:
@@ -87,6 +93,10 @@ class Accumulator:
 
     def merged(self, closed: Pairs | Slid) -> np.ndarray:
         """One row of int64 for each row of closed windows, of the same form as a slot. Slots are not changed."""
+        if isinstance(closed, Slid) and closed.apart:
+            into = np.empty((closed.number, self.slots.shape[1]), np.int64)
+            slides.take(closed.shift, closed.row_head, self.slots, into)
+            return into
         if isinstance(closed, Slid):
             return self._slid(closed)
         into = np.zeros((closed.number, self.slots.shape[1]), np.int64)
@@ -151,25 +161,24 @@ class Accumulator:
         """Tallies low to high, places in the ring, are as new."""
         panes.wipe(low, high, self.slots)
 
-    def frozen(self) -> Frozen:
-        """What another thread may read of a source's tallies while the source goes on adding to later ones."""
-        return self.slots
+    def ring(self) -> tuple[int, int, int, int]:
+        """RING_WORDS of one of `singles`: where another thread finds its tallies, as long as `slots` is held."""
+        return address(self.slots), len(self.slots), self.slots.shape[1], 0
 
     def times(self, number: int) -> np.ndarray:
-        """Room for what `absorb_tallies` has to know of so many new slots besides what they hold: none, but for edges."""
+        """Room for what merging has to know of so many new slots besides what they hold: none, but for edges."""
         return np.empty(0, np.int64)
 
-    def absorb_tallies(self, part: Frozen, target: np.ndarray, tally: np.ndarray, first: int, ts: np.ndarray) -> None:
-        """Merge a source's tallies: tally[k], its number, goes into slot target[k]. Sources come in their order.
-
-        Slots from `first` on are new, and `ts` is what `times` gave for them.
+    def merge(self, rings: np.ndarray, total: int, times: np.ndarray) -> list[int]:
+        """MERGE_WORDS of one of `singles`: how tallies in these rings go into its slots, `total` of them. They are good as long
+        as its slots are the array they are now. `rings`: RING_WORDS of every source. `times` is what the method of this name
+        gave.
         """
         raise NotImplementedError
 
-
-def at_places(tally: np.ndarray, size: int) -> np.ndarray:
-    """The places of tallies, whose numbers ascend, in a ring of this size, a power of two."""
-    return tally if len(tally) == 0 or tally[-1] < size else tally & (size - 1)
+    def _merge_words(self, what: int, *, how: int = 0, base: int = 0, times: np.ndarray | None = None) -> list[int]:
+        at = 0 if times is None else address(times)
+        return [what, address(self.slots), len(self.slots), self.slots.shape[1], how, base, at]
 
 
 def in_ring(old: np.ndarray, new: np.ndarray, first: int, end: int) -> np.ndarray:
@@ -221,8 +230,8 @@ class Count(Accumulator):
     def absorb(self, slot: np.ndarray, parts: list[pa.Array]) -> None:
         panes.add_counts(slot, parts[0].to_numpy(zero_copy_only=False), self.slots)
 
-    def absorb_tallies(self, part: Frozen, target: np.ndarray, tally: np.ndarray, first: int, ts: np.ndarray) -> None:
-        panes.merge_counts(0, len(tally), target, at_places(tally, len(part)), self.slots, part)
+    def merge(self, rings: np.ndarray, total: int, times: np.ndarray) -> list[int]:
+        return self._merge_words(COUNTS)
 
 
 class Extreme(Accumulator):
@@ -252,8 +261,8 @@ class Extreme(Accumulator):
         there = np.ones(len(slot), np.uint8) if valid is None else valid
         panes.extreme(0, len(slot), slot, bits, there, self.kind, self.sign, self.slots)
 
-    def absorb_tallies(self, part: Frozen, target: np.ndarray, tally: np.ndarray, first: int, ts: np.ndarray) -> None:
-        panes.merge_extreme(0, len(tally), target, at_places(tally, len(part)), self.sign, self.slots, part)
+    def merge(self, rings: np.ndarray, total: int, times: np.ndarray) -> list[int]:
+        return self._merge_words(EXTREMES, how=self.sign)
 
     def _merge(self, pairs: Pairs, into: np.ndarray) -> None:
         panes.merge_extreme(0, len(pairs), pairs.targets, pairs.slots, self.sign, into, self.slots)
@@ -335,12 +344,11 @@ class Edge(Accumulator):
     def times(self, number: int) -> np.ndarray:
         return np.empty(number, np.int64)
 
-    def absorb_tallies(self, part: Frozen, target: np.ndarray, tally: np.ndarray, first: int, ts: np.ndarray) -> None:
+    def merge(self, rings: np.ndarray, total: int, times: np.ndarray) -> list[int]:
         """Of parts that are merged in the order of their sources the first one with the least ts is first, and the last one with
         the greatest is last.
         """
-        at = at_places(tally, len(part))
-        panes.merge_timed_edge(len(tally), target, at, first, self.last, self.slots, part, ts)
+        return self._merge_words(EDGES, how=int(self.last), times=times)
 
 
 class TimedEdge(Edge):

@@ -38,6 +38,8 @@ class Slid:
 
     Whoever skips one of these has a wrong total for ever after: what came and went in it would never be added or taken
     away.
+
+    `apart`: every window is one pane, so every row is one slot, and there is nothing to keep a total of.
     """
 
     bounds: np.ndarray
@@ -47,6 +49,7 @@ class Slid:
     row_group: np.ndarray
     row_head: np.ndarray
     groups: int  # there is room for
+    apart: bool
 
     @property
     def number(self) -> int:

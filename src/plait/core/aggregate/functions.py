@@ -252,7 +252,8 @@ def _lacks(record: Record) -> list[str]:
     if slots.kind.merged is Accumulator.merged:
         needed.append("_merge")
     if record.by_source is not needs_order:
-        needed.append("absorb_tallies")
+        if not issubclass(slots.kind, Moments):  # which are several
+            needed.append("merge")
         if not issubclass(slots.kind, (Edge, Moments)):  # what a source keeps of these is another class, or several
             needed.append("step")
     for method in needed:

@@ -205,14 +205,31 @@ class Groups:
         self._left = int(left)
         return out
 
-    def numbers_by(self, look_up: Callable[..., int], n: int, words: Callable[[], np.ndarray]) -> None:
-        """As `numbers`, of `n` words that `look_up` reads where they lie; `words` brings them together, if room has to be made.
+    @property
+    def tables(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """What `core.kernels.groups.known` reads: the table, the words by group, and groups by small keys. Good until a group is
+        added."""
+        return self._table, self.words, self._direct
+
+    def numbers_by(self, look_up: Callable[..., int], n: int) -> None:
+        """As `numbers`, of `n` words that `look_up` reads where they lie. No number that was given before changes.
 
         `look_up` is given the table of `core.kernels.groups.look_up`, and gives what is left of free numbers.
         """
         if self._left < n:
-            self._make_room(words())
+            self._grow(n)
         self._left = int(look_up(self._table, self.words, self._free, self._left, self._direct))
+
+    def swept(self, n: int, words: Callable[[], np.ndarray]) -> bool:
+        """Before `n` more are added: whether groups that nobody holds were forgotten, so that numbers may mean others than
+        before.
+
+        That is done where numbers are short, and it pays (`_make_room`). `words` are all that are about to be looked up.
+        """
+        if self._left >= n or not self._worth_a_sweep():
+            return False
+        self._sweep(words())
+        return True
 
     def find_rows(self, rows: pa.Table) -> np.ndarray:
         """The group of each row of a table that holds the key columns."""
@@ -250,9 +267,14 @@ class Groups:
         Groups that nobody holds are swept out first, but only if numbers have doubled since the last sweep: a sweep costs
         a pass over all groups, and must pay. Then the table is doubled until a quarter of it is free.
         """
-        n = words.shape[1]
-        if self.number > 2 * self._swept + FIRST:
+        if self._worth_a_sweep():
             self._sweep(words)
+        self._grow(words.shape[1])
+
+    def _worth_a_sweep(self) -> bool:
+        return self.number > 2 * self._swept + FIRST
+
+    def _grow(self, n: int) -> None:
         capacity = self.capacity
         while self._left + capacity - self.capacity < max(n, capacity // 4):
             capacity *= 2

@@ -14,7 +14,7 @@ from math import inf, isqrt, nan
 import numpy as np
 import pyarrow as pa
 
-from plait.core.aggregate.accumulators import PRODUCTS, Accumulator, Frozen
+from plait.core.aggregate.accumulators import PRODUCTS, Accumulator
 from plait.core.aggregate.closed import Pairs, Slid
 from plait.core.aggregate.columns import Read, number_kind
 from plait.core.aggregate.sums import Sum
@@ -102,13 +102,6 @@ class Moments(Accumulator):
     def wipe(self, low: int, high: int) -> None:
         for each in self.sums:
             each.wipe(low, high)
-
-    def frozen(self) -> Frozen:
-        return tuple(each.frozen() for each in self.sums)
-
-    def absorb_tallies(self, part: Frozen, target: np.ndarray, tally: np.ndarray, first: int, ts: np.ndarray) -> None:
-        for each, own in zip(self.sums, part, strict=True):
-            each.absorb_tallies(own, target, tally, first, ts)
 
     def merged(self, closed: Pairs | Slid) -> np.ndarray:
         return np.concatenate([each.merged(closed) for each in self.sums], axis=1)

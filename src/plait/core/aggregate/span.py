@@ -305,18 +305,6 @@ class SpanPanes(PaneWindows):
         s[panes.SLOT_END], s[panes.PANE_END], s[panes.STARTED] = at, pane, 1
         return first
 
-    def open_parts(
-        self, ids: np.ndarray, spans: np.ndarray, base: np.ndarray, group: np.ndarray, slot: np.ndarray
-    ) -> np.ndarray:
-        """As `open_panes`, for panes in parts, whose groups are given: see `core.kernels.panes.assign_parts`. Gives their slots,
-        in `slot`.
-        """
-        self._make_room(max(len(group), len(ids)))
-        panes.assign_parts(
-            ids, spans, base, group, self._state, self._pane_id, self._pane_slot, self._slot_group, self._slot_of, slot
-        )
-        return slot
-
     def close(self, frontier: int) -> list[Closed]:
         """The windows that end at or before the frontier."""
         return self._pass(frontier)
@@ -332,7 +320,7 @@ class SpanPanes(PaneWindows):
         if frontier <= BEFORE_ALL + self.size:
             return out
         state = self._state
-        while True:
+        while state[panes.PANE_FIRST] < state[panes.PANE_END]:
             slid = self._slide(frontier)
             if slid.number:
                 start = slid.windows * self.advance
@@ -382,7 +370,8 @@ class SpanPanes(PaneWindows):
             )
             group, head = group[order], head[order]
         shift = int(state[panes.SHIFT])
-        return Slid(bounds, shift, self._slot_group, self._slot_next, group, head, self.groups.capacity)
+        return Slid(bounds, shift, self._slot_group, self._slot_next, group, head, self.groups.capacity,
+                    self.size <= self.advance)  # fmt: skip
 
     def _follow(self, slid: Slid) -> None:
         """Panes came or went, and no row with them: running totals are brought up to date."""

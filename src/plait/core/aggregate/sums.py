@@ -17,7 +17,7 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-from plait.core.aggregate.accumulators import SUMS, Accumulator, Frozen, at_places
+from plait.core.aggregate.accumulators import RING_BASE, RING_WIDTH, SUMS, Accumulator
 from plait.core.aggregate.closed import Pairs, Slid
 from plait.core.aggregate.columns import Read, number_kind
 from plait.core.kernels import exact, exact_bytes, slides
@@ -164,23 +164,19 @@ class Sum(Accumulator):
             self.cover(int(found[0]), int(found[1]))
         exact_bytes.add(slot, counts, odds, offsets, raw, self.slots, self.base)
 
-    def frozen(self) -> Frozen:
-        """The slots and their base together: a later `cover` makes a new array, and this one stays as it was."""
-        return (self.slots, self.base)
+    def ring(self) -> tuple[int, int, int, int]:
+        """Slots and their base together: a later `cover` makes a new array, and this one stays as it was."""
+        at, size, width, _ = super().ring()
+        return at, size, width, self.base
 
-    def absorb_tallies(self, part: Frozen, target: np.ndarray, tally: np.ndarray, first: int, ts: np.ndarray) -> None:
-        """As `Accumulator.absorb_tallies`. A source's tallies may have other limbs than these slots: `base - self.base` is where
-        the first of theirs goes. Tallies are rows of a ring whose length is a power of two, so a tally's number is masked to
-        its row.
-        """
-        slots, base = part
-        limbs = slots.shape[1] - exact.LIMBS
-        if limbs:
-            self.cover(base, base + limbs)
-        self.note_adds(len(tally))
-        exact.merge_at(
-            len(tally), target, at_places(tally, len(slots)), self.slots, slots, base - self.base if limbs else 0
-        )
+    def merge(self, rings: np.ndarray, total: int, times: np.ndarray) -> list[int]:
+        """As `Accumulator.merge`. A source's tallies may have other limbs than these slots, which are made to have them all."""
+        limbs = rings[:, RING_WIDTH] - exact.LIMBS
+        if limbs.any():
+            low = rings[limbs > 0, RING_BASE]
+            self.cover(int(low.min()), int((low + limbs[limbs > 0]).max()))
+        self.note_adds(total)
+        return self._merge_words(SUMS, base=self.base)
 
     def column(self, rows: np.ndarray, name: str) -> pa.Array:
         """Merged rows as the output column. A sum of integers that does not fit 64 bits is refused with its value, not

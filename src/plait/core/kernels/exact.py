@@ -199,11 +199,11 @@ def merge(low, high, target, slot, into, sums) -> None:
 
 
 @entry
-def merge_at(number, target, slot, into, sums, at) -> None:
-    """As `merge`, where the limbs of `sums` are those of `into` from the one numbered `at` on."""
-    limbs = sums.shape[1] - LIMBS
+def merge_tallies(number, target, tally, into, sums, at) -> None:
+    """As `merge`, of tallies in a ring (`core.kernels.panes`); their limbs are those of `into` from the one numbered `at` on."""
+    limbs, mask = sums.shape[1] - LIMBS, len(sums) - 1
     for i in range(number):
-        row, other = into[target[i]], sums[slot[i]]
+        row, other = into[target[i]], sums[tally[i] & mask]
         row[COUNT] += other[COUNT]
         row[ODD] |= other[ODD]
         for k in range(limbs):

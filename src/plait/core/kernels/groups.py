@@ -43,9 +43,38 @@ def look_up(words, first, n, at, table, kept, free, left, direct, out) -> int:
     be a new group: the caller sees to it. `direct` knows the groups of small keys, a place for each, -1 where it does not
     yet; it is empty where keys are not one integer.
     """
+    return look_up_missed(words, first, n, at, table, kept, free, left, direct, out, False)
+
+
+@entry
+def known(words, first, n, at, table, kept, direct, out) -> int:
+    """As `look_up`, but nothing is changed: -1 for a row whose group is not known, or not where it is looked for first. Gives how
+    many these are. Any number of threads may be here at once.
+    """
+    mask = np.uint64(len(table) - 1)
+    last, missed = words.shape[0] - 1, 0
+    for i in range(first, n):
+        if words[0, i] >= 0 and words[0, i] < len(direct) and words[last, i] == 0:
+            group = direct[words[0, i]]
+        else:
+            place = mixed(words, i) & mask
+            group = table[place] - 1
+            while group >= 0 and not same(words, i, kept, group):
+                place = (place + np.uint64(1)) & mask
+                group = table[place] - 1
+        out[at + i - first] = group
+        missed += group < 0
+    return missed
+
+
+@entry
+def look_up_missed(words, first, n, at, table, kept, free, left, direct, out, missed) -> int:
+    """`look_up`; if `missed`, of those rows only of which `out` has no group."""
     mask = np.uint64(len(table) - 1)
     last = words.shape[0] - 1
     for i in range(first, n):
+        if missed and out[at + i - first] >= 0:
+            continue
         small = words[0, i] >= 0 and words[0, i] < len(direct) and words[last, i] == 0
         if small and direct[words[0, i]] >= 0:
             out[at + i - first] = direct[words[0, i]]

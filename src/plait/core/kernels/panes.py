@@ -105,6 +105,24 @@ def assign_parts(ids, spans, base, group, state, pane_id, pane_slot, slot_group,
 
 
 @entry
+def assign_ranked(number, ranked, state, pane_id, pane_slot, slot_group, slot_of) -> None:
+    """One pane that comes whole, after all before it: a slot for every group of which `slot_of` is not -1, in the order of
+    `ranked`, which are all groups in that of their keys. `slot_of` has the slots then.
+    """
+    s = state[SLOT_END]
+    pane_id[state[PANE_END]] = number
+    pane_slot[state[PANE_END]] = s
+    state[PANE_END] += 1
+    for group in ranked:
+        slot_group[s] = group  # written for every group, and kept for those that are in it
+        if slot_of[group] >= 0:
+            slot_of[group] = s
+            s += 1
+    state[SLOT_END] = s
+    state[STARTED] = 1
+
+
+@entry
 def assign_sessions(ts, group, gap, open_, slot_group, first, last, free, left, slot, fresh) -> int:
     """The slot of each tuple, in order: that of its group's session if it comes less than `gap` after the last of it, or a new.
 
@@ -318,15 +336,39 @@ def timed_edge(low, high, slot, bits, valid, which, ts, last, kept) -> None:
             kept[s, 2] = ts[i]
 
 
+# --- tallies of one source into slots: `tally` are their numbers, and they lie in a ring whose length is a power of two. By
+# whoever owns the slots: `threads.aggregate.hive.merging` calls these.
+
+
 @entry
-def merge_timed_edge(number, target, slot, first, last, into, kept, best) -> None:
+def merge_count_tallies(number, target, tally, into, ring) -> None:
+    """Counts."""
+    mask = len(ring) - 1
+    for i in range(number):
+        into[target[i], 0] += ring[tally[i] & mask, 0]
+
+
+@entry
+def merge_extreme_tallies(number, target, tally, sign, into, ring) -> None:
+    """As `merge_extreme`."""
+    mask = len(ring) - 1
+    for i in range(number):
+        t, s = target[i], tally[i] & mask
+        if ring[s, 0] != 0 and (into[t, 0] == 0 or (ring[s, 1] > into[t, 1] if sign > 0 else ring[s, 1] < into[t, 1])):
+            into[t, 0] = 1
+            into[t, 1] = ring[s, 1]
+
+
+@entry
+def merge_timed_edge(number, target, tally, first, last, into, kept, best) -> None:
     """Parts of one source after those of sources before it; `best` has the ts of what targets, from `first` on, hold so far.
 
     `into` is int64 of two columns, by slot; `best` is int64 by new slot. Sources are merged in their order, so of equal
     ts the first source's tuple is first (strictly below replaces) and the last source's is last (not below replaces).
     """
+    mask = len(kept) - 1
     for i in range(number):
-        t, s = target[i], slot[i]
+        t, s = target[i], tally[i] & mask
         w = t - first
         if kept[s, 0] != 0 and (into[t, 0] == 0 or (kept[s, 2] >= best[w] if last else kept[s, 2] < best[w])):
             into[t, 0] = kept[s, 0]

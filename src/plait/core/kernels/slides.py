@@ -137,6 +137,15 @@ def slide(frontier, size, advance, state, pane_id, pane_slot, slot_group, slot_n
 
 
 @entry
+def take(shift, row_head, own, into) -> None:
+    """What the first slot of each row holds: all there is of it, where every window is one pane."""
+    width = own.shape[1]
+    for row in range(len(row_head)):
+        for k in range(width):
+            into[row, k] = own[row_head[row] - shift, k]
+
+
+@entry
 def counts(bounds, shift, slot_group, row_group, own, running, into) -> None:
     """Counts of rows; `running` has those of groups.
 

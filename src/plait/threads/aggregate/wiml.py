@@ -21,6 +21,7 @@ over the threads that push, and what one thread does alone goes with panes, keys
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping
 
@@ -33,6 +34,7 @@ from plait.query.bind import Bound
 from plait.threads import words as shared
 from plait.threads.aggregate.designs import Design, refuse, unmerged_in
 from plait.threads.aggregate.engine import WAIT_NS, NoPayload, PaneEncoder, PaneEngine, Updater
+from plait.threads.aggregate.hive.parts import Team
 from plait.threads.aggregate.hive.promises import await_frontier
 from plait.threads.aggregate.hive.tallies import HivePusher, SourcesTallies
 from plait.threads.aggregate.hive.windows import HiveWindows
@@ -42,6 +44,13 @@ from plait.threads.input.push import one_type
 from plait.threads.life.guard import guarded
 from plait.threads.life.together import Together
 from plait.threads.options import Options
+
+#: Threads that help the output thread: one for so many cores, up to a number.
+CORES_A_HELPER, MOST_HELPERS = 4, 4
+
+
+def helpers() -> int:
+    return min((os.cpu_count() or 1) // CORES_A_HELPER, MOST_HELPERS)
 
 
 class HiveEngine(PaneEngine):
@@ -58,10 +67,13 @@ class HiveEngine(PaneEngine):
             raise refuse(reason, bound.node, made.strategy)
         # No row is kept: nobody asks where one stood.
         ground = Ground(
-            bound, schemas, options, together, readers=1, most=1, positions=False, kind=made.gate, events=made.pool
+            bound, schemas, options, together, readers=1, most=1, positions=False, kind=made.gate, events=made.pool + 1
         )
         self._tallies = SourcesTallies(ground.intakes)
-        self._windows = HiveWindows(bound, self._tallies.in_order, ground.slots, shared=made.strategy == "wiml_shared")
+        self._team = Team(helpers(), ground.control, made.pool)
+        self._windows = HiveWindows(
+            bound, self._tallies.in_order, ground.slots, self._team, shared=made.strategy == "wiml_shared"
+        )
         output = Updater(0, self._windows, 1, 1)
         (name,) = ground.intakes
         encoder, payload = PaneEncoder(self._windows.columns, name), NoPayload()
@@ -73,14 +85,17 @@ class HiveEngine(PaneEngine):
         results = AggregateResults(bound, ground.intakes[name], payload, 1, ground.latency, keys=options.keys,
                                    room=options.unread_results)  # fmt: skip
         super().__init__(ground, made, updaters=[output], encoder=encoder, payload=payload, pauser=pauser, pusher=pusher,
-                         results=results, beside=tuple(f"update-{k}" for k in range(made.pool)))  # fmt: skip
+                         results=results, beside=(*(f"update-{k}" for k in range(made.pool)),
+                                          *(f"merge-{k}" for k in range(self._team.helpers))))  # fmt: skip
         self._pool = pusher.pool
         self._frontier = np.zeros(1, np.int64)
 
     def _serve(self, thread: int) -> None:
-        """Steps of the output thread, until the end; or batches, of a thread of the pool."""
-        if thread > 0:
-            assert self._pool is not None
+        """Steps of the output thread, until the end; or batches, of a thread of the pool; or portions, of one that helps."""
+        pool = 0 if self._pool is None else self._pool.threads
+        if thread > pool:
+            self._team.serve(self.pauser.pause)
+        if self._pool is not None and thread > 0:
             self._pool.serve(thread - 1, self.pauser.pause)
             return
         worker = self.workers[thread]

@@ -19,10 +19,23 @@ from typing import Any
 import numpy as np
 
 from plait.core.machine.line import LINE, address, lines
+from plait.core.machine.marks import brief
 from plait.threads.aggregate.hive import door
 from plait.threads.aggregate.hive import words as y
 
 FIRST_NODES, FIRST_WORDS = 256, 1 << 16
+
+
+@brief
+def enter_briefly(d: Any, seat: Any, layout: Any) -> Any:
+    """`door.enter`, as Python calls it: the GIL is not given away for it."""
+    return door.enter(d, seat, layout)
+
+
+@brief
+def leave_briefly(d: Any, seat: Any) -> None:
+    """`door.leave`."""
+    door.leave(d, seat)
 
 
 class Hive:
@@ -66,13 +79,13 @@ class Hive:
         """
         while True:
             words, layout = self.now
-            if door.enter(self._door, seat, layout):
+            if enter_briefly(self._door, seat, layout):
                 break
             door.await_open(self._door)
         try:
             yield words
         finally:
-            door.leave(self._door, seat)
+            leave_briefly(self._door, seat)
 
     def grow(self, slot: int, *, nodes: bool) -> None:
         """More nodes, or a larger arena, for one source; its thread calls this, from outside.

@@ -25,12 +25,12 @@ import threading
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from plait.core.aggregate.accumulators import STEP_WORDS, Accumulator, Frozen, in_ring
+from plait.core.aggregate.accumulators import STEP_WORDS, Accumulator, in_ring
 from plait.core.aggregate.columns import Read, is_fixed, ones, plain
 from plait.core.aggregate.functions import accumulator_of
 from plait.core.aggregate.groups import SMALL, Groups
@@ -285,8 +285,22 @@ class HivePusher(Pusher):
                 self._pauser.pause()
 
 
+class Parts(NamedTuple):
+    """What the taker may read of a source's tallies while the source goes on adding to later ones.
+
+    For complete panes these arrays no longer change. A later growth makes new arrays and leaves these be. `kept`: their keys;
+    `window`: the places of their windows, where these are shared; `slots`: what each function keeps; `words`: where keys and
+    slots lie, as `merging` reads it.
+    """
+
+    kept: np.ndarray
+    window: np.ndarray
+    slots: list[np.ndarray]
+    words: list[int]
+
+
 class Tallies:
-    """One source's. `parts` are, as of its last batch, its tallies' keys, the places of their windows, and its accumulators.
+    """One source's. `parts` are those as of its last batch.
 
     Attributes: `accumulators` one a function of the query; `_window` the place of each tally's window, where windows
     are shared; `_own` the words of `place`; `_panes` this source's panes that were not let go of; `_direct` and
@@ -414,8 +428,11 @@ class Tallies:
                 self._make_room(n - high)
             low = high
 
-    def _frozen(self) -> tuple[np.ndarray, np.ndarray, list[Frozen]]:
-        return self._kept, self._window, [a.frozen() for a in self.accumulators]
+    def _frozen(self) -> Parts:
+        words = [address(self._kept), self._kept.shape[1]]
+        for each in self._singles:
+            words += each.ring()
+        return Parts(self._kept, self._window, [each.slots for each in self._singles], words)
 
     def written(self, ts: int) -> None:
         """No tuple below `ts` comes any more."""
@@ -515,6 +532,12 @@ def promise_briefly(
 
 
 @brief
+def pane_briefly(ts: Any, size: Any, advance: Any) -> Any:
+    """`place.pane_at`, as Python calls it."""
+    return pane_at(ts, size, advance)
+
+
+@brief
 def use_again(d: Any, layout: Any, h: Any, slot: Any, own: Any, panes: Any) -> Any:
     """`usual.use_again_inside`, as Python calls it."""
     return use_again_inside(d, layout, h, slot, own, panes)
@@ -532,4 +555,4 @@ def pane_of_promise(ts: int, size: int, advance: int) -> int:
         return y.FIRST
     if ts == AFTER_ALL:
         return y.LAST
-    return int(pane_at(min(ts, FAR), size, advance))
+    return int(pane_briefly(min(ts, FAR), size, advance))
