@@ -49,6 +49,7 @@ from plait.spark.cell import state
 from plait.spark.cell.arrive import Arrived, Known, StreamProgress, Upstream, arrive, held, in_order
 from plait.spark.cell.onward import Onward
 from plait.spark.cell.results import Keyed, Results
+from plait.spark.cell.telling import reported, told
 from plait.spark.formats import Chunk, Manifest, Step, rows_schema, times
 from plait.spark.keep.recent import NONE, Recent, recent
 from plait.spark.plan.layout import Layout
@@ -250,7 +251,8 @@ def step(plan: CellPlan, cell: int, store: state.Store, bodies: Iterable[bytes],
     elif ends:
         state.drop_states(manifest, store)
     done = Counts(batches=1, results=results.rows if plan.onward is None else 0)
-    manifest.counts += total((arrived.counts, contents.counts.since(before), done))
+    batch = total((arrived.counts, contents.counts.since(before), done))
+    manifest.counts += batch
     _note(manifest, known, new)
     state.close_step(contents, manifest, store, near)
     if cache_key is not None:
@@ -258,7 +260,11 @@ def step(plan: CellPlan, cell: int, store: state.Store, bodies: Iterable[bytes],
     clock.tick("keeping")
     bodies_out = results.bodies() if plan.onward is None else []
     clock.tick("gathering")
-    for_user = _for_user(plan, cell, arrived, known, contents, manifest, span, clock.spent)
+    report = reported(
+        plan, cell, known, contents, manifest.frontier, counts=manifest.counts, batch=batch, span=span, stages=clock.spent,
+        held=manifest.held, held_bytes=sum(chunk.size for chunk in manifest.chunks),
+    )  # fmt: skip
+    for_user = [*told(cell, arrived.late, report), *arrived.passed]
     last = []
     if ends and closes(plan.bound.node):
         from plait.spark.cell.end_of_input import rows_of
@@ -340,36 +346,6 @@ def _check_pending(plan: CellPlan, contents: Live, known: Known, frontier: int) 
         who = sources.told(stream, source, known=bool(known.streams[stream].sources))
     waiting = f"{contents.pending_rows} tuples wait for the frontier in one cell"
     raise sources.too_many_wait(waiting, plan.max_pending, who, frontier)
-
-
-def _for_user(plan: CellPlan, cell: int, arrived: Arrived, known: Known, contents: Live, manifest: Manifest,
-              span: tuple[int, int], spent: dict[str, int]) -> list[tuple[int, bytes]]:  # fmt: skip
-    """What is told beside results, as (kind, body): rows dropped, this cell's report, what came from operators before."""
-    return [
-        *told(plan, cell, arrived.late, known, contents, manifest.counts, manifest.frontier, span, spent),
-        *arrived.passed,
-    ]
-
-
-def told(plan: CellPlan, cell: int, late: dict[str, pa.Table], known: Known, contents: Live, counts: Counts,
-         frontier: int, span: tuple[int, int] = (BEFORE_ALL, AFTER_ALL),
-         spent: dict[str, int] | None = None) -> list[tuple[int, bytes]]:  # fmt: skip
-    """The rows that were dropped, and what the cell reports."""
-    report = formats.CellReport(
-        plan.number, cell, frontier, contents.pending_rows, known.newest(), _holder(known, frontier), counts, span,
-        spent or {},
-    )  # fmt: skip
-    dropped = ((formats.LateRows(name, cell), table) for name, table in late.items() if table.num_rows)
-    return [
-        *((formats.LATE, formats.body(head, table)) for head, table in dropped),
-        (formats.PROGRESS, formats.body(report)),
-    ]
-
-
-def _holder(known: Known, frontier: int) -> tuple[str | None, Any]:
-    """The stream and the source that hold the frontier, as far as this operator knows: it may be one before it."""
-    _, holder = held(known.holders())
-    return (None, None) if frontier == AFTER_ALL or holder is None or holder.who is None else holder.who
 
 
 # --- what waits, and what has become ready -------------------------------------------------------------------

@@ -30,9 +30,10 @@ from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.spark import formats
 from plait.spark.cell import state
 from plait.spark.cell.arrive import Arriving, sorted_out
-from plait.spark.cell.cell import CellPlan, known_of, told
+from plait.spark.cell.cell import CellPlan, known_of
 from plait.spark.cell.join import LiveJoin
 from plait.spark.cell.results import Keyed, Results, shown
+from plait.spark.cell.telling import reported, told
 from plait.spark.formats import Manifest
 
 #: Tuples of a packed body; and of one step, which grows and shrinks between these so that it makes some STEP results.
@@ -174,7 +175,5 @@ class WholeCell:
         """What is told beside results at the end: rows dropped, this cell's report, what came from operators before."""
         done = Counts(batches=1, results=self.given)
         counts = total((self.arriving.counted(), self.contents.counts, done))
-        return [
-            *told(self.plan, self.cell, self.arriving.dropped(), self.known, self.contents, counts, AFTER_ALL),
-            *self.passed,
-        ]
+        report = reported(self.plan, self.cell, self.known, self.contents, AFTER_ALL, counts=counts, batch=counts)
+        return [*told(self.cell, self.arriving.dropped(), report), *self.passed]

@@ -180,5 +180,6 @@ def _keep(state: State, step: Step, input: int, rows: pa.Table) -> None:
     for at in range(0, rows.num_rows, size):
         part = rows.slice(at, size)
         number = len(step.chunks)
-        step.chunks.append(Chunk(number, input, part.num_rows, int(pc.max(part.column(formats.TS)).as_py())))
         state[number] = formats.chunk_body(part.combine_chunks())
+        last = int(pc.max(part.column(formats.TS)).as_py())
+        step.chunks.append(Chunk(number, input, part.num_rows, last, len(state[number])))
