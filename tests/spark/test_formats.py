@@ -152,7 +152,9 @@ def test_state_of_another_version_is_refused() -> None:
 def test_records_have_names() -> None:
     """No list in which a place means something: whatever holds numbers of different meaning is a named field."""
     found = json.loads(formats.body(MANIFEST)[8:])
-    assert found["chunks"] == {"number": [0, 1, 2], "input": [0, 1, 0], "rows": [3, 4, 1], "last_ts": [19, 30, 41], "size": [64, 0, 0]}
+    assert found["chunks"] == {
+        "number": [0, 1, 2], "input": [0, 1, 0], "rows": [3, 4, 1], "last_ts": [19, 30, 41], "size": [64, 0, 0]
+    }  # fmt: skip
     assert found["steps"]["chunks"] == [2, 0, 1]
     assert set(found["progress"]["a"]["sources"]) == {"name", *(each.name for each in fields(SourceState))}
 

@@ -132,7 +132,9 @@ def _streamed(job: Job, display: Display, *, keep_key: bool = False) -> Iterator
         streams = job.query.streams()
         laid = _lay_out(job, folder)
         data = {name: _frames(spark, streams[name], feed, folder / "in" / name) for name, feed in job.feeds.items()}
-        df = job.query.on_spark(data, max_pending=job.max_pending, layout=job.layout, cells=job.cells)
+        df = job.query.on_spark(
+            data, max_pending=job.max_pending, max_window=job.max_window, layout=job.layout, cells=job.cells
+        )
         seen = _Seen(display)
         with watching(spark, seen.batch) as watch:
 
