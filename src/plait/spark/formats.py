@@ -758,15 +758,18 @@ class Note:
     query: str
     holds: str
     form: str
+    # Of a batch run: earlier ones that had the folder and came to nothing. Written only if there are some, so that other notes
+    # are what they were.
+    instead: tuple[str, ...] = ()
 
     def text(self) -> str:
-        return _text(vars(self))
+        return _text({name: value for name, value in vars(self).items() if name != "instead" or value})
 
     @staticmethod
     def read(text: str, file: str) -> Note:
         found = _file(text, repr(file), "Go on with the plait that wrote it, or name another folder")
         try:
-            return Note(**found)
+            return Note(**found | {"instead": tuple(found.get("instead", ()))})
         except TypeError as error:
             raise ValueError(str(error)) from None
 
