@@ -355,18 +355,20 @@ class Plan:
         control.drain(self.control_dir)
 
 
-def explain(df: Any, checkpoint: str | os.PathLike[str] | None = None) -> str:
+def explain(df: Any, checkpoint: str | os.PathLike[str] | None = None, *, executors: int | None = None) -> str:
     """The query, and how it is laid out on Spark.
 
     Args:
         df: What `query.on_spark(...)` returned, unchanged. Nothing runs for it.
         checkpoint: Lay it out as this one has it, where `layout="auto"`. None: as a new one would.
+        executors: Say, too, what so many of one core would be sent and hold, in each layout that the query may have, and where
+            each stops scaling: projected from what the query's cells have counted by the checkpoint's last batch, and hold.
 
     Returns:
         Lines of text: those of `query.explain()`, then for each operator its cells, their layout and why it is this one.
 
     Raises:
-        QueryError: `df` is no result of `on_spark`.
+        QueryError: `df` is no result of `on_spark`; or `executors` without a checkpoint.
         RunError: Another query wrote the checkpoint, or it is none.
 
     Example:
@@ -388,7 +390,21 @@ def explain(df: Any, checkpoint: str | os.PathLike[str] | None = None) -> str:
                 f"There is no checkpoint at {str(place)!r}", do="Name the folder that write_ordered was given"
             )
         plan = plan.pinned(place, card)
-    return plan.explain()
+    if executors is None:
+        return plan.explain()
+    if checkpoint is None:
+        raise QueryError(
+            "explain with executors= and without a checkpoint",
+            why="what so many executors have to do is projected from what a run has counted",
+            do="Name the checkpoint of a query that has run for a while",
+        )
+    from plait.spark.keep.counting import of_cells
+    from plait.spark.keep.projection import lines
+    from plait.spark.keep.relayout import exported
+
+    states = exported(plan.spark, place)
+    found = [of_cells(each.plan.bound, each.plan.layout, states.get(each.plan.number, [])) for each in plan.stages]
+    return "\n".join([plan.explain(), *lines(found, executors, f"the query of {str(place)!r}")])
 
 
 __all__ = ["Plan", "dataframe", "explain", "plan"]
