@@ -8,11 +8,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.spark.grid import plain_windows
 
 import plait
 import plait.connectors
-from plait.errors import QueryError
 from plait.query.join import Join
 from plait.spark.keep import projection
 from plait.spark.keep.counting import Counted, counted
@@ -84,21 +82,12 @@ def compare(made: Projected, found: Counted, tuples: int) -> None:
 def test_what_is_projected_is_what_is_counted(name: str) -> None:
     """From the counts of one cell to 1, 2, 4, 6 and 9 of them, in every layout that the condition allows."""
     query = QUERIES[name]
-    with plain_windows() if name == "counts" else _nothing():
-        (one,) = counted(query, feeds())
-        for executors in (1, 2, 4, 6, 9):
-            made = projected(one, executors)
-            assert sorted({each.layout.kind for each in made}) == sorted(KINDS[name])
-            for each in made:
-                compare(each, really(query, each), 17_000)
-
-
-class _nothing:
-    def __enter__(self) -> None:
-        return
-
-    def __exit__(self, *error: object) -> None:
-        return
+    (one,) = counted(query, feeds())
+    for executors in (1, 2, 4, 6, 9):
+        made = projected(one, executors)
+        assert sorted({each.layout.kind for each in made}) == sorted(KINDS[name])
+        for each in made:
+            compare(each, really(query, each), 17_000)
 
 
 @pytest.mark.parametrize(("kind", "cells"), [("grid", 6), ("hash", 3), ("band", 4), ("see_all", 3)])
@@ -197,8 +186,3 @@ def test_only_the_first_rows_are_looked_at() -> None:
     (found,) = counted(NEAR, given, rows=2_000)
     assert found.counts.copies_by_input == {"0": 2_000, "1": 2_000}
     assert next(read) == 1
-
-
-def test_executors_are_a_number_above_zero() -> None:
-    with pytest.raises(QueryError):
-        plait.join(A, B, on="l.k = r.k", within=1).on_spark({}, cells=0)
