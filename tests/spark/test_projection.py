@@ -121,7 +121,7 @@ def test_where_each_layout_stops() -> None:
     assert "The hottest value has 60." in said["hash"]
     assert "more than about 2 executors do not help, and it is never split" in said["hash"]
     linear = {each.layout.kind: each.stops for each in projected(counted(QUERIES["left"], feeds())[0], 4)}
-    assert linear["grid"].startswith("Every executor gets all tuples of input 1, 29% of all")
+    assert linear["grid"].startswith("Every executor gets all tuples of b, 29% of all")
     seven = {each.layout.kind: each.stops for each in projected(even, 7)}
     assert "7 make no square: 4 executors (2x2) would copy less" in seven["grid"]
 

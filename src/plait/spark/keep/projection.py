@@ -30,7 +30,7 @@ import pyarrow as pa
 from plait.errors import QueryError, counted
 from plait.query.aggregate import Aggregate
 from plait.query.base import Query
-from plait.query.bind import Bound
+from plait.query.bind import Bound, label
 from plait.query.join import Asof, Join
 from plait.query.operator import Operator
 from plait.query.row_by_row import Union
@@ -229,8 +229,8 @@ def _stops(seen: _Seen, layout: Layout, copied: Sequence[float]) -> str:
     if layout.kind == "grid" and layout.cells > 1 and 1 in (layout.rows, layout.columns) and _one_line(bound):
         whole = 1 if layout.columns == 1 else 0
         return (
-            f"Every executor gets all tuples of input {whole}, {seen.tuples[whole] / seen.total:.0%} of all, however many there "
-            "are: no more executors help once one of them is busy with these."
+            f"Every executor gets all tuples of {label(bound.inputs[whole], whole)}, {seen.tuples[whole] / seen.total:.0%} of "
+            "all, however many there are: no more executors help once one of them is busy with these."
         )
     if layout.kind == "grid":
         said = (
