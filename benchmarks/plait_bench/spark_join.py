@@ -7,7 +7,7 @@ buckets.
 often a tuple was copied. `many` has more results than tuples, in every order: what the driver's merge costs. What one
 micro-batch takes after two hundred: `spark_steady`. Sizes at which the join is the work: `spark_sizes`.
 
-What 20 million a stream take of each process's memory: `spark_memory`.
+What 20 million a stream (or PLAIT_BENCH_TUPLES) take of each process's memory: `spark_memory`.
 
 `--only CASE` measures one; `size10m` and `size20m` have to be named, since they are long.
 """
