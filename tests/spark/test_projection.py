@@ -145,7 +145,7 @@ def test_operators_of_other_kinds_and_queries_of_queries() -> None:
     for query, operators, words in (
         (counts, 1, ["A key's tuples are folded", "more than 100 executors have none of their own"]),
         (near, 2, ["(operator 1)", "its hottest key"]),
-        (routed, 1, ["A bucket is in one cell: more than 5 executors, one for each bucket, have nothing to do."]),
+        (routed, 1, ["A bucket is in one cell: more than 5 executors, one for each bucket, have nothing to do"]),
         (plait.union(A.select("k"), B.select("k")), 1, ["No tuple is copied"]),
     ):
         own = {name: feed for name, feed in feeds().items() if name in query.streams()}
@@ -161,6 +161,29 @@ def test_operators_of_other_kinds_and_queries_of_queries() -> None:
                     assert made.copies * sum(each.counts.copies_by_input.values()) == pytest.approx(
                         again.counts.copies
                     ), text
+
+
+@pytest.mark.parametrize("each", [1, 2, 3, 6])
+def test_tuples_for_several_buckets_go_to_the_cells_that_have_them(each: int) -> None:
+    """Exactly where a tuple is for one bucket or for all, and nearly where it is for any two or three of six."""
+    some = list(itertools.combinations(range(6), each))
+    several = plait.operator(
+        A,
+        buckets=6,
+        route=lambda t: some[int(t.x) % len(some)],
+        state=int,
+        process=lambda state, t: [],
+        output={"n": "int64"},
+    )
+    given = {"a": feeds(left=3_000)["a"]}
+    near = 1e-6 if each in (1, 6) else 0.05
+    for had in (1, 4):
+        (one,) = counted(several, given, cells=had)
+        for cells in (1, 2, 4, 6):
+            (made,) = projected(one, cells)
+            (again,) = counted(several, given, cells=cells)
+            assert made.copies * 3_000 == pytest.approx(again.counts.copies, rel=near), (had, cells)
+            assert made.busiest * 3_000 == pytest.approx(max(own.copies for own in again.own), rel=0.15), (had, cells)
 
 
 def test_no_rows_are_nothing_to_go_by() -> None:

@@ -11,7 +11,8 @@ held are dealt out anew, by the rule itself (`resettle.places_of`), and the hott
 those of rows, in proportion to copies, and what each packed row has besides them: its head, with how far its task's sources are,
 and the columns' names and types. Packed rows are in proportion to cells.
 
-A cell of a grid, or of "see_all", is taken to have the mean: tuples go there by a hash of their own key. What is projected by
+A cell of a grid, or of "see_all", is taken to have the mean: tuples go there by a hash of their own key; so is one of buckets, of
+which any are taken to be as likely as others. What is projected by
 value and by range is right for the rows that were looked at.
 
 Where it runs: on the driver, or in the command, when somebody asks. Nothing depends on it. Held by tests/spark/test_projection.py
@@ -43,7 +44,7 @@ from plait.spark.pack.ranges import bands, range_columns
 from plait.spark.pack.ship import equal_columns, hash_columns, words
 from plait.spark.plan.layout import Layout, choose
 
-#: Below so many rows held nothing is said of values.
+#: Below so many rows held nothing is said of values, and cells are taken to be even.
 _FEW = 64
 
 
@@ -74,6 +75,7 @@ class _Seen:
     of: Counted
     tuples: tuple[float, ...]
     rows: tuple[pa.Table | None, ...]  # that are held, each once
+    buckets: float  # of an operator: to how many a tuple goes
     packed: float  # packed rows of one cell
     fixed: float  # bytes that each has besides its rows
     each: float  # bytes of a row, without the hash of "see_all"
@@ -128,7 +130,10 @@ def _seen(found: Counted) -> _Seen:
     inputs = range(len(found.bound.inputs))
     rows = tuple(rows_held(found.cells, input) for input in inputs)
     came = [counts.copies_by_input.get(str(input), 0) for input in inputs]
-    tuples = tuple(n / _copied(found.bound, layout, input, rows) for input, n in zip(inputs, came, strict=True))
+    buckets = _buckets_each(found)
+    tuples = tuple(
+        n / _copied(found.bound, layout, input, rows, buckets) for input, n in zip(inputs, came, strict=True)
+    )
     head, chunk = _fixed(rows)
     fixed = head + chunk
     each = max(counts.shuffled_bytes - counts.packed * fixed, 0) / max(counts.copies, 1) - _hash_bytes(layout)
@@ -139,7 +144,16 @@ def _seen(found: Counted) -> _Seen:
     stored = max(sum(c.size for c in sized) - len(sized) * chunk, 0) / max(sum(c.rows for c in sized), 1)
     stored -= _hash_bytes(layout)
     return _Seen(
-        found, tuples, rows, counts.packed / layout.cells, fixed, each, len(chunks) / layout.cells, chunk, stored
+        found,
+        tuples,
+        rows,
+        buckets,
+        counts.packed / layout.cells,
+        fixed,
+        each,
+        len(chunks) / layout.cells,
+        chunk,
+        stored,
     )
 
 
@@ -171,15 +185,45 @@ def _columns(table: pa.Table) -> float:
 # --- what follows ---------------------------------------------------------------------------------------------
 
 
-def _copied(bound: Bound, layout: Layout, input: int, rows: Sequence[pa.Table | None]) -> float:
-    """To how many cells a tuple of an input goes."""
+def _copied(bound: Bound, layout: Layout, input: int, rows: Sequence[pa.Table | None], buckets: float) -> float:
+    """To how many cells a tuple of an input goes. `buckets`: to how many of these, if it is an operator's."""
     if layout.kind == "grid":
         return layout.columns if input == 0 else layout.rows
     if layout.kind == "see_all":
         return layout.cells
     if layout.kind == "band" and input != layout.owned and (table := rows[input]) is not None:
         return float(_dealt(bound, rows, layout, input).sum() / table.num_rows)
-    return 1.0  # by value; to buckets as often as `route` said
+    return _cells_of(buckets, bound.node.buckets, layout.cells) if isinstance(bound.node, Operator) else 1.0
+
+
+def _buckets_each(found: Counted) -> float:
+    """To how many buckets a tuple of an operator goes, on average: the more, the fewer copies for a call. 1 where none has come.
+
+    Tuples that wait have been sent and not called for, so a number that is nearly whole is taken as whole.
+    """
+    node, counts = found.bound.node, found.counts
+    if not isinstance(node, Operator) or not counts.copies or not counts.calls:
+        return 1.0
+    low, high = 1.0, float(node.buckets)
+    for _ in range(40):
+        middle = (low + high) / 2
+        more = _cells_of(middle, node.buckets, found.layout.cells) / middle > counts.copies / counts.calls
+        low, high = (middle, high) if more else (low, middle)
+    return float(round(low)) if abs(low - round(low)) < 0.01 * low else low
+
+
+def _cells_of(each: float, buckets: int, cells: int) -> float:
+    """In how many cells lie so many of the buckets, if any of them are as likely as any others."""
+    return sum(_for_cell(each, buckets, len(range(cell, buckets, cells))) for cell in range(cells))
+
+
+def _for_cell(each: float, buckets: int, own: int) -> float:
+    """How likely one of so many of the buckets is one of a cell's own."""
+    whole = math.floor(each)
+    if whole < each:
+        part = each - whole
+        return (1 - part) * _for_cell(whole, buckets, own) + part * _for_cell(whole + 1, buckets, own)
+    return 1 - math.comb(buckets - own, whole) / math.comb(buckets, whole)
 
 
 def _dealt(bound: Bound, rows: Sequence[pa.Table | None], layout: Layout, input: int) -> np.ndarray:
@@ -193,12 +237,15 @@ def _dealt(bound: Bound, rows: Sequence[pa.Table | None], layout: Layout, input:
 
 def _of_layout(seen: _Seen, layout: Layout) -> Projected:
     bound, held = seen.of.bound, seen.held
-    copied = [_copied(bound, layout, input, seen.rows) for input in range(len(held))]
+    copied = [_copied(bound, layout, input, seen.rows, seen.buckets) for input in range(len(held))]
     copies = sum(n * times for n, times in zip(seen.tuples, copied, strict=True))
     each = seen.each + _hash_bytes(layout)
     sent = copies * each + seen.packed * layout.cells * seen.fixed
-    if layout.kind in ("grid", "see_all"):
+    if layout.kind in ("grid", "see_all", "buckets"):
         share = [times / layout.cells for times in copied]  # of an input, what comes to a cell
+        if isinstance(bound.node, Operator):  # the first cell has most buckets
+            most = len(range(0, bound.node.buckets, layout.cells))
+            share = [_for_cell(seen.buckets, bound.node.buckets, most)] * len(held)
         busiest = sum(n * part for n, part in zip(seen.tuples, share, strict=True))
         kept = [1 / layout.cells] * len(held) if layout.kind == "see_all" else share
         state = sum(n * part for n, part in zip(held, kept, strict=True))
@@ -207,7 +254,7 @@ def _of_layout(seen: _Seen, layout: Layout) -> Projected:
         state = float(np.sum(dealt, axis=0).max())
         # Of each input as many as came, dealt out as those are that are held.
         came = [n * own / max(rows, 1) for n, own, rows in zip(seen.tuples, dealt, held, strict=True)]
-        busiest = float(np.sum(came, axis=0).max()) if sum(held) else copies / layout.cells
+        busiest = float(np.sum(came, axis=0).max()) if sum(held) >= _FEW else copies / layout.cells
     return Projected(
         layout, copies / seen.total, sent / seen.total, busiest / seen.total, state,
         state * (seen.stored + _hash_bytes(layout)) + seen.chunks * seen.chunk,
@@ -242,7 +289,10 @@ def _stops(seen: _Seen, layout: Layout, copied: Sequence[float]) -> str:
             said += f" {layout.cells} make no square: {side * side} executors ({side}x{side}) would copy less."
         return said
     if isinstance(bound.node, Operator):
-        return f"A bucket is in one cell: more than {bound.node.buckets} executors, one for each bucket, have nothing to do."
+        return (
+            f"A bucket is in one cell: more than {bound.node.buckets} executors, one for each bucket, have nothing to do, and "
+            "before that it stops at the hottest bucket. Buckets are taken to be even here, and their states are not counted."
+        )
     return _by_value(seen, layout)
 
 
