@@ -7,7 +7,9 @@ buckets.
 often a tuple was copied. `many` has more results than tuples, in every order: what the driver's merge costs. What one
 micro-batch takes after two hundred: `spark_steady`. Sizes at which the join is the work: `spark_sizes`.
 
-`--only CASE` measures one; `size10m` has to be named, since it is long.
+What 20 million a stream (or PLAIT_BENCH_TUPLES) take of each process's memory: `spark_memory`.
+
+`--only CASE` measures one; `size10m` and `size20m` have to be named, since they are long.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from plait.connectors import feed as given
 from plait.connectors import synthetic
 from plait.connectors.dump import write_folder
 from plait.errors import QueryError
-from plait_bench import spark_sizes, spark_steady
+from plait_bench import spark_memory, spark_sizes, spark_steady
 from plait_bench.band import query
 from plait_bench.machine import machine
 from plait_bench.spark_buckets import CLASSIC, WIDE, duckdb_batch, spark_batch, spark_stream
@@ -56,14 +58,15 @@ def run(quick: bool = False, only: Sequence[str] = ()) -> dict[str, Any]:
             raise QueryError(f"--only {name!r}: spark-join has no such case", do=f"Use one of {', '.join(CASES)}")
     about = machine()
     cores = os.cpu_count() or 2
-    spark = plait.spark.session(partitions=cores, **{"spark.driver.memory": "6g"})
+    heap = "4g" if set(only) == {"size20m"} else "6g"
+    spark = plait.spark.session(partitions=cores, **{"spark.driver.memory": heap})
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="plait-bench-") as place:
         for name, measure in CASES.items():
             if name in only or (not only and name not in ASKED_FOR):
                 rows += measure(spark, Path(place) / name, quick)
                 shutil.rmtree(Path(place) / name, ignore_errors=True)
-    ratios = _ratios(rows) | spark_steady.ratios(rows) | spark_sizes.ratios(rows)
+    ratios = _ratios(rows) | spark_steady.ratios(rows) | spark_sizes.ratios(rows) | spark_memory.ratios(rows)
     return {"bench": "spark-join", "machine": about, "rows": rows, "ratios": ratios}
 
 
@@ -79,9 +82,13 @@ CASES: dict[str, Callable[[Any, Path, bool], list[dict[str, Any]]]] = {
     "hot": lambda spark, place, quick: spark_sizes.hot(spark, place, 20_000 if quick else 200_000),
     "size2m": lambda spark, place, quick: spark_sizes.sizes(spark, place, "size2m", 100_000 if quick else 2_000_000),
     "size10m": lambda spark, place, quick: spark_sizes.sizes(spark, place, "size10m", 250_000 if quick else 10_000_000),
-}
-#: Takes so long that it has to be named.
-ASKED_FOR = frozenset({"size10m"})
+    "size20m": lambda spark, place, quick: (
+        spark_memory.size20m(spark, place, 400_000, rate=200, file=20_000) if quick
+        else spark_memory.size20m(spark, place, int(os.environ.get("PLAIT_BENCH_TUPLES", "20_000_000")))
+    ),
+}  # fmt: skip
+#: Take so long that they have to be named.
+ASKED_FOR = frozenset({"size10m", "size20m"})
 
 
 def _ratios(rows: list[dict[str, Any]]) -> dict[str, float]:

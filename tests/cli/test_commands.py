@@ -18,6 +18,7 @@ from plait.cli.main import cli, main
 from plait.cli.progress import Display
 from plait.cli.reference_engine import ReferenceEngine
 from plait.core.metrics import Metrics, moment
+from plait.errors import QueryError
 from plait.query.base import EXECUTORS
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.*"))
@@ -82,6 +83,29 @@ def test_explain_names_the_terms_and_the_index() -> None:
     done = invoke("explain", str(next(f for f in EXAMPLES if f.name == "band_join.toml")))
     assert "kernels: band: -500 <= stream_r.x - stream_s.a <= 500" in done.output
     assert "kernels: probes into stream_s: grid" in done.output
+
+
+def test_explain_projects_what_executors_would_be_sent(tmp_path: Path) -> None:
+    """By the first rows of the file, which cells take in this process: Spark is not started."""
+    file = next(f for f in EXAMPLES if f.name == "band_join.toml")
+    done = invoke("explain", str(file), "--executors", "4")
+    assert done.exit_code == 0, done.output
+    lines = done.output.splitlines()
+    begin = lines.index(
+        "on 4 executors of one core, a cell each, by what was counted of band_join.toml, its first 100,000 rows a stream at most:"
+    )
+    assert [line.strip().partition(",")[0] for line in lines[begin + 1 :: 2]] == ["a grid", "by band", "all see all"]
+    assert " 2x2: 2.00 copies and " in lines[begin + 1]
+    assert "to the busiest executor come 50.0% of all tuples" in lines[begin + 1]
+    assert lines[begin + 2].strip().startswith("Copies grow with the square root of the executors")
+    refused = invoke("explain", str(file), "--executors", "0")
+    assert refused.exit_code != 0
+    bare = tmp_path / "bare.toml"
+    bare.write_text(
+        '[streams.a]\n[streams.b]\n[query]\nkind = "join"\nleft = "a"\nright = "b"\non = "l.x = r.x"\nwithin = "1s"\n'
+    )
+    with pytest.raises(QueryError, match="stream 'a' has no data"):
+        invoke("explain", str(bare), "--executors", "4")
 
 
 def test_explain_needs_no_data(tmp_path: Path) -> None:

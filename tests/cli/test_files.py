@@ -145,6 +145,10 @@ BAD = {
         ["spark.layout", "'round'", "'band' or [m, n]"],
     ),
     "a grid of one number": ({"query": QUERY + "[spark]\nlayout = [2]\n"}, ["spark.layout", "is [2]"]),
+    "a window of no rows": (
+        {"query": QUERY + "[spark]\nmax_window = -1\n"},
+        ["spark.max_window", "is -1", "at least 1"],
+    ),
     "no cells": ({"query": QUERY + "[spark]\ncells = 0\n"}, ["spark.cells", "is 0", "at least 1"]),
     "a master that is no text": ({"query": QUERY + "[spark]\nmaster = 2\n"}, ["spark.master", "is 2", "as text"]),
     "an unknown engine": ({"query": QUERY.replace('"reference"', '"abacus"')}, ["run.engine", "'abacus'"]),

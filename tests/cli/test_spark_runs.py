@@ -104,6 +104,62 @@ def test_a_run_that_was_stopped_goes_on_where_it_was(spark: Any, tmp_path: Path,
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["notes.txt"]
 
 
+LATE = """
+[streams.a]
+path = "left.csv"
+unit = "us"
+late = "drop"
+
+[streams.b]
+path = "right.csv"
+unit = "us"
+
+[query]
+kind = "join"
+left = "a"
+right = "b"
+on = "l.x = r.x"
+within = "5us"
+
+[output]
+path = "out.parquet"
+late = "late.jsonl"
+"""
+
+
+@pytest.mark.again
+def test_a_run_without_a_checkpoint_is_a_batch(spark: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    """Its tasks write the results; rows that are dropped are found and counted as on other engines."""
+    monkeypatch.setattr(spark_engine, "_streamed", None)
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
+    near = tmp_path / "near.toml"
+    near.write_text(JOB.replace('checkpoint = "near-checkpoint"\n', ""))
+    late = tmp_path / "late.toml"
+    late.write_text(LATE)
+    (tmp_path / "left.csv").write_text("ts,x\n1,1\n5,2\n3,1\n9,1\n8,2\n12,1\n")
+    (tmp_path / "right.csv").write_text("ts,x\n1,1\n4,2\n6,1\n10,2\n11,1\n")
+    told = {}
+    for engine in ("spark", "reference"):
+        folder = tmp_path / engine
+        folder.mkdir()
+        for file in (near, late):
+            done = invoke("run", str(file), "--engine", engine, "-o", str(folder / f"{file.stem}.parquet"),
+                          *(("--late", str(folder / "late.jsonl")) if file == late else ()))  # fmt: skip
+            assert done.exit_code == 0, done.output
+            line = done.stderr.splitlines()[-1]
+            told[engine, file.stem] = re.sub(r" to \S+(?=,)|, [\d.]+ s on \w+", "", line)
+            if engine == "spark":
+                assert "all rows at once" in done.stderr
+                assert "UserWarning" not in done.stderr
+    for name in ("near", "late"):
+        assert told["spark", name] == told["reference", name]
+        tables = [pq.read_table(tmp_path / engine / f"{name}.parquet") for engine in ("spark", "reference")]
+        assert tables[0].equals(tables[1])
+        assert tables[0].num_rows > 3
+    assert "2 late rows dropped" in told["spark", "late"]
+    assert (tmp_path / "spark" / "late.jsonl").read_text() == (tmp_path / "reference" / "late.jsonl").read_text()
+
+
 def test_late_rows_are_found_beside_the_note(tmp_path: Path) -> None:
     """The folder of dropped rows says whose it is, and has a folder a stream, whatever that is called."""
     for name in ("a", "b/c"):

@@ -14,10 +14,10 @@ import pytest
 import plait
 from plait.core import metrics
 from plait.core.metrics import ROWS, THREADS, Counts, Metrics, Unit, described, entries, metric, missing
-from plait.spark.publish.stats import CellStats, SparkStats
+from plait.spark.publish.stats import CellStats, ExecutorStats, SparkStats
 from plait.threads.stats import Stats, WorkerStats
 
-KINDS = (Counts, Metrics, WorkerStats, Stats, CellStats, SparkStats)
+KINDS = (Counts, Metrics, WorkerStats, Stats, CellStats, ExecutorStats, SparkStats)
 DOCS = Path(__file__).parents[2] / "docs" / "metrics.md"
 
 

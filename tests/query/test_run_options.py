@@ -30,6 +30,7 @@ BAD: dict[str, tuple[Any, dict[str, Any], str]] = {
     "read": ({"s": None}, {"read": "all"}, "read='all' is no way to read"),
     "functions": ({"s": None}, {"functions": "new"}, "functions='new' says nothing"),
     "max_pending": ({"s": None}, {"max_pending": 0}, "max_pending=0 is no number of tuples"),
+    "max_window": ({"s": None}, {"max_window": 0}, "max_window=0 is no number of rows"),
     "no dict": ([1], {}, "on_spark is given .*dict of stream names to DataFrames"),
     "no DataFrame": ({"s": 5}, {}, "Stream 's' is given 5, which is no DataFrame.*spark.read"),
     "none at all": ({"s": []}, {}, "Stream 's' is given no DataFrame"),

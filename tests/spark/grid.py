@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 from tests.strategies import Case, Given, interleaved, table
 
+from plait.core.metrics import Counts
 from plait.query.bind import bind
 from plait.spark import formats
 from plait.spark.cell import join as cell_join
@@ -247,7 +248,7 @@ def _as_ever(kind: int, body: bytes) -> tuple[int, Any]:
     if isinstance(head, formats.Passed):
         head = formats.parse(formats.parse(body)[1])[0]
     if isinstance(head, CellReport):
-        return kind, replace(head, counts=replace(head.counts, comparisons=0), stages={})
+        return kind, replace(head, counts=replace(head.counts, comparisons=0), batch=Counts(), stages={})
     if isinstance(head, (formats.PairRows, formats.KeyedRows)):
         return kind, _bytes_of(read(body).table())
     if isinstance(head, formats.OperatorRows) and (rows := formats.rows(formats.parse(body)[1])) is not None:

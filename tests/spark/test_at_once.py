@@ -5,6 +5,9 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,13 +15,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tests import strategies
 from tests.examples import examples
 from tests.reference.judge import assert_same
-from tests.spark import feeds
+from tests.spark import feeds, killed_batch
 from tests.spark.grid import Grid
 from tests.spark.kills import killed_at
 from tests.spark.test_cells import SEEDS, expected, plain_kernels
@@ -213,6 +217,97 @@ def test_whenever_it_is_killed_all_is_there_or_nothing(tmp_path: Path) -> None:
     assert ends.count(False) > 10
 
 
+def publish_both(folder: Path, run: str = "one") -> None:
+    """The same for a run that drops rows of two streams: its own, as tasks of another run might drop others."""
+    query = "a query"
+    owner = Owner.of_batch(query)
+    results = Target(folder / "out", "results", "parquet, a folder a batch")
+    late = Target(folder / "late", "dropped rows", "parquet", True, "The folder of dropped rows", results)
+    for target in (results, late):
+        target.check(owner)
+    for target in (results, late):
+        target.claim(owner)
+    publisher = collect._Publisher(None, owner, results, "parquet", late, False, "strict", True, None)
+    with publisher._written_by_tasks(0) as place:
+        gather.written(iter(some_cells(random.Random(4))[:1]), str(place), 0, "parquet", False)
+        heads = [formats.LateRows(name, cell) for name, cell in (("a", 0), ("b", 1), (f"of {run}", 2))]
+        publisher._write_late([pa.py_buffer(formats.body(head, pa.table({"x": [1, 2]}))) for head in heads], 0)
+
+
+def test_whenever_it_is_killed_the_next_run_publishes_and_has_its_own_dropped_rows(tmp_path: Path) -> None:
+    """At each change of both folders. The next run drops rows of another stream, so that what is left of the first one shows."""
+    publish_both(tmp_path / "whole", "two")
+    whole = seen(tmp_path / "whole")
+    assert sorted(path.split("/")[0] for path in whole) == ["late"] * 3 + ["out"]
+    left, published = 0, 0
+    for step in itertools.count():
+        folder = tmp_path / f"killed at {step}"
+        folder.mkdir()
+        died = killed_at(step, folder, lambda folder=folder: publish_both(folder))
+        found = seen(folder)
+        left += any(path.startswith("late") for path in found)
+        if any(path.startswith("out") for path in found):
+            assert len(found) == 4, "who sees results sees what was dropped for them"
+            with pytest.raises(RunError, match=r"holds other rows than those of this batch run"):
+                publish_both(folder, "two")
+            assert seen(folder) == found
+            published += 1
+        else:
+            # The next one is killed, too, anywhere; the one after it is not.
+            killed_at(step % 7, folder, lambda folder=folder: publish_both(folder))
+            if not any(path.startswith("out") for path in seen(folder)):
+                publish_both(folder, "two")
+            assert seen(folder) == whole
+        if not died:
+            break
+    assert left > 5
+    assert 1 <= published < left
+
+
+def test_dropped_rows_of_others_stay(tmp_path: Path) -> None:
+    """Of a run with other results, of one that has published, of no run at all: none of them is the next run's to remove."""
+
+    def targets(out: str, late: str) -> list[Target]:
+        results = Target(tmp_path / out, "results", "parquet, a folder a batch")
+        return [
+            results,
+            Target(tmp_path / late, "dropped rows", "parquet", True, "The folder of dropped rows", results),
+        ]
+
+    def begun(out: str, late: str) -> Owner:
+        owner = Owner.of_batch("a query")
+        for target in targets(out, late):
+            target.check(owner)
+        for target in targets(out, late):
+            target.claim(owner)
+        return owner
+
+    def drops(owner: Owner, out: str, late: str) -> None:
+        with targets(out, late)[1].held(owner):
+            pq.write_table(pa.table({"x": [1]}), tmp_path / late / "part-0.parquet")
+
+    drops(begun("out", "late"), "out", "late")
+    with pytest.raises(RunError, match=r"holds other rows than those of this batch run. A batch run has written it"):
+        begun("elsewhere", "late")
+    # A run that lives loses both folders at once: it can't publish without what it has dropped.
+    alive = begun("out", "late")
+    drops(alive, "out", "late")
+    begun("out", "late")
+    assert not list((tmp_path / "late").glob("*.parquet"))
+    for target in targets("out", "late"):
+        with pytest.raises(RunError, match="is no longer that of this batch run"), target.held(alive):
+            pass
+    drops(begun("out", "late"), "out", "late")
+    (tmp_path / "out" / "batch-000000000000").mkdir()
+    pq.write_table(pa.table({"x": [1]}), tmp_path / "out" / "batch-000000000000" / "part-0.parquet")
+    with pytest.raises(RunError, match=r"The folder of results .* holds other rows"):
+        begun("out", "late")
+    (tmp_path / "anybody").mkdir()
+    pq.write_table(pa.table({"x": [1]}), tmp_path / "anybody" / "mine.parquet")
+    with pytest.raises(RunError, match=r"Its 'mine\.parquet' was published from no checkpoint"):
+        begun("new", "anybody")
+
+
 def test_of_two_runs_with_one_folder_one_publishes(tmp_path: Path) -> None:
     target, claims = Target(tmp_path / "out", "results", "parquet, a folder a batch"), []
     for _ in range(2):
@@ -305,3 +400,25 @@ def test_other_queries_and_rows_that_are_dropped(spark: Any, data: Any, tmp_path
         json.loads(line) for part in sorted(tmp_path.glob("out/*/*.jsonl")) for line in part.read_text().splitlines()
     ]
     assert rows == query.reference({"a": shuffled, "b": tables["b"]}).to_pylist()
+
+
+@pytest.mark.spark
+@pytest.mark.again
+def test_a_run_that_is_killed_when_its_dropped_rows_are_out(spark: Any, data: Any, tmp_path: Path) -> None:
+    """The driver gets SIGKILL between the folder of dropped rows and that of results; the same run is then started again."""
+    _, tables = data
+    tables = tables | {"a": tables["a"].take(pa.array([*range(3, 290), 2, 0, 1, *range(290, 300)]))}
+    folder = tmp_path / "data"
+    for name, table in tables.items():
+        feeds.write_files(folder / name, table, [140])
+    command = [sys.executable, killed_batch.__file__, str(folder), str(tmp_path), "killed"]
+    ended = subprocess.run(command, start_new_session=True, capture_output=True, text=True, timeout=200, check=False)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr[-3000:]
+    assert len([path for path in seen(tmp_path) if path.startswith("late")]) == 1
+    assert not [path for path in seen(tmp_path) if path.startswith("out")]
+    spark.conf.set("spark.sql.shuffle.partitions", "3")
+    told = killed_batch.run(spark, folder, tmp_path)
+    with pytest.warns(UserWarning, match="late tuple"):
+        expected = killed_batch.QUERY.reference(tables)
+    feeds.assert_identical(feeds.published(tmp_path / "out"), expected)
+    assert told.late == feeds.published(tmp_path / "late").num_rows == 3

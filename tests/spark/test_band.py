@@ -393,7 +393,12 @@ def test_a_query_goes_from_a_grid_to_ranges_and_back_and_the_bytes_are_the_same(
     assert re.match(r"3x1 \(by band.*tuples seen, the busiest cell has \d+ by a.f and b.f, \d+ in a grid", why)
     go(1, "auto", "band")
     go(2, "band", "band")
-    assert why in plait.spark.explain(frame("auto"), tmp_path / "band")
+    said = plait.spark.explain(frame("auto"), tmp_path / "band", executors=3)
+    assert why in said
+    figures = r"^  by band, 3x1: 1\.\d\d copies and \d+ bytes shuffled a tuple; to the busiest executor come [345]\d"
+    assert re.search(figures, said, re.MULTILINE)
+    with pytest.raises(plait.QueryError, match="explain with executors= and without a checkpoint"):
+        plait.spark.explain(frame("auto"), executors=3)
     with pytest.raises(plait.RunError, match="differs in layout"):
         go(2, (3, 1), "band")
     plait.spark.relayout(frame((2, 1)), tmp_path / "band", tmp_path / "back")

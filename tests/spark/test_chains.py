@@ -86,6 +86,27 @@ def test_operators_in_chains_in_any_schedule_and_layout(case: Case, seed: int) -
     judge(grid, case)
 
 
+@st.composite
+def unions(draw: Any) -> Case:
+    a, b = draw(strategies.pairs_of_streams(declared=True, late="error"))
+    query = plait.union(a.stream.select("k", "x"), b.stream.select("k", "x"))
+    made = Case(query, distinct(a, b), None)
+    return Case(query, made.given, on_reference(made))
+
+
+@settings(max_examples=examples(40))
+@given(case=unions(), seed=SEEDS)
+def test_a_union_laid_out_anew_in_mid_run_changes_nothing(case: Case, seed: int) -> None:
+    """Rows that wait go to other cells by their own key: there is no column by which they would go."""
+    chance = random.Random(seed)
+    grid = Grid(case, (2, 1), chance, faults=True, workers=2)
+    for batch in [*batches(grid, case, longest=3), drain()]:
+        if chance.random() < 0.5:
+            grid.relayout((chance.randrange(1, 4), 1))
+        grid.run(batch)
+    judge(grid, case)
+
+
 @settings(max_examples=examples(40))
 @given(case=chains(), seed=SEEDS)
 def test_chains_under_any_schedule_with_attempts_that_come_to_nothing(case: Case, seed: int) -> None:

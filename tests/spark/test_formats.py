@@ -58,7 +58,7 @@ SPLITS = [
 MANIFEST = Manifest(
     "f" * 16, 40, 3, counts=Counts(rows=7, late={"a": 2}, behind={"b": 1}), events=5,
     steps=[
-        Step("one", 20, [Chunk(0, 0, 3, 19), Chunk(1, 1, 4, 30)], [3, 0]), Step("two", 30),
+        Step("one", 20, [Chunk(0, 0, 3, 19, 64), Chunk(1, 1, 4, 30)], [3, 0]), Step("two", 30),
         Step("three", 40, [Chunk(2, 0, 1, 41)]),
     ],
     progress={
@@ -73,7 +73,8 @@ HEADS: list[Head] = [
     StreamRows("a", 1, SPLITS, tells=True, panes=False), StreamRows("ü", None, [], tells=False, panes=True),
     OperatorRows(2, 0, -(2**63)), Tick(1_000_000), Passed(formats.LATE), Event(3, "heartbeat", "a", "x", 9),
     Event(0, "drain"), PairRows(64), KeyedRows(["x"], False), LateRows("a", 3), CellReport(0, 1, 2**63 - 1, 5, None),
-    CellReport(2, -3, 7, 0, 9, ("a", "x"), Counts(rows=4, late={"ü": 1}), (-3, 9), {"execution": 5}),
+    CellReport(2, -3, 7, 0, 9, ("a", "x"), Counts(rows=4, late={"ü": 1}), (-3, 9), {"execution": 5},
+               Counts(copies_by_input={"0": 3}), "node/1", 7, 90),
     LastTimer(8), Written(5), Bucket(4, [1, 9]), ChunkRows(), MANIFEST, Manifest("f"),
 ]  # fmt: skip
 
@@ -151,7 +152,9 @@ def test_state_of_another_version_is_refused() -> None:
 def test_records_have_names() -> None:
     """No list in which a place means something: whatever holds numbers of different meaning is a named field."""
     found = json.loads(formats.body(MANIFEST)[8:])
-    assert found["chunks"] == {"number": [0, 1, 2], "input": [0, 1, 0], "rows": [3, 4, 1], "last_ts": [19, 30, 41]}
+    assert found["chunks"] == {
+        "number": [0, 1, 2], "input": [0, 1, 0], "rows": [3, 4, 1], "last_ts": [19, 30, 41], "size": [64, 0, 0]
+    }  # fmt: skip
     assert found["steps"]["chunks"] == [2, 0, 1]
     assert set(found["progress"]["a"]["sources"]) == {"name", *(each.name for each in fields(SourceState))}
 

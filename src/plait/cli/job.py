@@ -29,6 +29,7 @@ class Job:
         checkpoint: The folder in which a run on Spark keeps what it needs to be taken up again.
         layout: How its join is laid out on Spark.
         cells: How many cells it has there; None: one a core.
+        max_window: How many rows one of these cells may hold; None: no limit.
     """
 
     title: str
@@ -43,6 +44,7 @@ class Job:
     checkpoint: str | None = None  # a folder in which a run on Spark keeps what it needs to be taken up again
     layout: str | tuple[int, int] = "auto"
     cells: int | None = None
+    max_window: int | None = None
 
     def check(self) -> Job:
         """The job, refused if a stream has no data."""

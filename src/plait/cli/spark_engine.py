@@ -1,6 +1,8 @@
-"""Jobs on Spark: feeds laid out as Parquet folders, streamed in micro-batches, drained, read back in order.
+"""Jobs on Spark: feeds laid out as Parquet folders, run as one batch or streamed in micro-batches, read back in order.
 
-With a checkpoint folder all of that stands in it, and a run that was stopped or killed is taken up where it was:
+Without a checkpoint there is nothing to go on from: the rows, which are all there, are a batch DataFrame, whose tasks write the
+results (`publish.at_once`). With a checkpoint folder they are streamed, and drained; all of that stands in the folder, and a run
+that was stopped or killed is taken up where it was:
 
     in/           the rows, as they were when the run began; those of a run that goes on are compared with them
     checkpoint/   Spark's own, and plait's card
@@ -9,7 +11,8 @@ With a checkpoint folder all of that stands in it, and a run that was stopped or
 
 A job has feeds, of any kind, and Spark reads files. So rows are written as Parquet first, in about BATCHES files a stream
 (where files name their sources, a file for each), one of which Spark takes in each micro-batch. Then the query is
-published over what is there, and again with `drain=True`, which flushes what waits. Held by tests/cli/test_spark_runs.py.
+published over what is there, and again with `drain=True`, which flushes what waits. `verify` compares a run in micro-batches,
+whatever the file says. Held by tests/cli/test_spark_runs.py.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import os
 import shutil
 import tempfile
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -66,7 +70,8 @@ class SparkEngine:
         """
         started, results = time.monotonic(), 0
         display = Display(f"{job.title} on spark", total=feeds.rows_of(job), quiet=quiet)
-        with display, _streamed(job, display) as done, sinks.open_sink(output, done.schema) as sink:
+        running = _at_once if job.checkpoint is None else _streamed
+        with display, running(job, display) as done, sinks.open_sink(output, done.schema) as sink:
             for part in done.parts():
                 sink.write(part)
                 results += part.num_rows
@@ -97,14 +102,37 @@ class _Done:
 
     def parts(self) -> Iterator[pa.Table]:
         """The results, part by part, in order."""
-        for file in sorted((self.folder / "out").glob("part-*.parquet")):
-            yield pq.read_table(file).cast(self.schema)
+        for file in sorted((self.folder / "out").rglob("part-*.parquet")):  # a batch's lie in a folder
+            yield pq.read_table(file, partitioning=None).cast(self.schema)
 
     def write_late(self, path: str) -> None:
         """Late rows of all streams into one file."""
         folders = (place for place in sorted((self.folder / "late").glob("*")) if place.is_dir())
         found = {unquote(place.name): pq.read_table(place) for place in folders}
         feeds.write_late(found, path)
+
+
+@contextmanager
+def _at_once(job: Job, display: Display) -> Iterator[_Done]:
+    """Run the query over all rows as a batch, whose tasks write the parts. Nothing is told until it has ended."""
+    import plait.spark
+
+    spark, schema = _session(job, display)
+    with _place(job, True) as folder:
+        laid = _lay_out(job, folder)
+        display.say("all rows at once")
+        streams = job.query.streams()
+        data = {
+            name: _frames(spark, streams[name], feed, folder / "in" / name, False) for name, feed in job.feeds.items()
+        }
+        with warnings.catch_warnings():  # late rows stand in a folder, and are counted
+            warnings.simplefilter("ignore", UserWarning)
+            df = job.query.on_spark(data, max_window=job.max_window, layout=job.layout, cells=job.cells)
+        try:
+            told = plait.spark.write_ordered(df, folder / "out", late=folder / "late", order=job.order)
+        except Exception as error:
+            raise plait.spark.told(error) or error from None
+        yield _Done(folder, schema, dataclasses.replace(told.run, rows=laid))
 
 
 @contextmanager
@@ -116,23 +144,20 @@ def _streamed(job: Job, display: Display, *, keep_key: bool = False) -> Iterator
     late.
     """
     import plait.spark
-    from plait.query.bind import bind
     from plait.query.identical import KEY
-    from plait.query.row_by_row import rooted
-    from plait.spark.plan.settings import is_running
     from plait.spark.publish.watch import watching
 
-    job.check()
-    display.say(f"{'on' if is_running() else 'starting'} Spark; kernels are compiled on first use")
-    with _noise_aside():
-        spark = plait.spark.session(master=job.master or "local[*]")
-    bound = bind(rooted(job.query), {name: feed.schema for name, feed in job.feeds.items()})
-    schema = pa.schema([*bound.schema, pa.field(KEY, pa.binary())]) if keep_key else bound.schema
+    spark, schema = _session(job, display)
+    schema = schema.append(pa.field(KEY, pa.binary())) if keep_key else schema
     with _place(job, keep_key) as folder:
         streams = job.query.streams()
         laid = _lay_out(job, folder)
-        data = {name: _frames(spark, streams[name], feed, folder / "in" / name) for name, feed in job.feeds.items()}
-        df = job.query.on_spark(data, max_pending=job.max_pending, layout=job.layout, cells=job.cells)
+        data = {
+            name: _frames(spark, streams[name], feed, folder / "in" / name, True) for name, feed in job.feeds.items()
+        }
+        df = job.query.on_spark(
+            data, max_pending=job.max_pending, max_window=job.max_window, layout=job.layout, cells=job.cells
+        )
         seen = _Seen(display)
         with watching(spark, seen.batch) as watch:
 
@@ -149,6 +174,20 @@ def _streamed(job: Job, display: Display, *, keep_key: bool = False) -> Iterator
                 watch.ended.wait(5)
         # What was laid out, whether or not an older checkpoint had counted it.
         yield _Done(folder, schema, dataclasses.replace(seen.last, rows=laid, state_bytes=seen.committed.state_bytes))
+
+
+def _session(job: Job, display: Display) -> tuple[Any, pa.Schema]:
+    """Spark, and the results' columns; what can be refused before Spark is asked is refused."""
+    import plait.spark
+    from plait.query.bind import bind
+    from plait.query.row_by_row import rooted
+    from plait.spark.plan.settings import is_running
+
+    job.check()
+    display.say(f"{'on' if is_running() else 'starting'} Spark; kernels are compiled on first use")
+    with _noise_aside():
+        spark = plait.spark.session(master=job.master or "local[*]")
+    return spark, bind(rooted(job.query), {name: feed.schema for name, feed in job.feeds.items()}).schema
 
 
 @contextmanager
@@ -289,11 +328,11 @@ def _write_feed(stream: Stream, feed: Feed, folder: Path) -> None:
         _part_files(feed, feed.lanes, folder, stream.time)
 
 
-def _frames(spark: Any, stream: Stream, feed: Feed, folder: Path) -> Any:
-    """A stream as streaming DataFrames: one, or one for each lane where nothing in the rows tells sources apart."""
+def _frames(spark: Any, stream: Stream, feed: Feed, folder: Path, streaming: bool) -> Any:
+    """A stream as DataFrames: one, or one for each lane where nothing in the rows tells sources apart."""
     if _by_lane(stream, feed):
-        return {lane.source: _frame(spark, feed, folder / str(n)) for n, lane in enumerate(feed.lanes)}
-    return _frame(spark, feed, folder)
+        return {lane.source: _frame(spark, feed, folder / str(n), streaming) for n, lane in enumerate(feed.lanes)}
+    return _frame(spark, feed, folder, streaming)
 
 
 def _part_files(feed: Feed, lanes: tuple[Lane, ...], folder: Path, time: str | None) -> list[Path]:
@@ -304,10 +343,12 @@ def _part_files(feed: Feed, lanes: tuple[Lane, ...], folder: Path, time: str | N
     )
 
 
-def _frame(spark: Any, feed: Feed, folder: Path) -> Any:
-    """A folder as a streaming DataFrame that takes a file each micro-batch."""
+def _frame(spark: Any, feed: Feed, folder: Path, streaming: bool) -> Any:
+    """A folder as a DataFrame; of a stream one that takes a file each micro-batch."""
     from plait.spark.plan.frames import spark_schema
 
+    if not streaming:
+        return spark.read.schema(spark_schema(feed.schema)).parquet(paths.uri(folder))
     for number, file in enumerate(
         sorted(folder.rglob("*.parquet"), key=lambda file: os.fsencode(file.relative_to(folder)))
     ):

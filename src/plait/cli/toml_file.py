@@ -57,7 +57,7 @@ _QUERIES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 _RUN = ("engine", "order", "max_pending")
 _OUTPUT = ("path", "late")
-_SPARK = ("master", "checkpoint", "layout", "cells")
+_SPARK = ("master", "checkpoint", "layout", "cells", "max_window")
 
 
 def load(file: Path) -> Job:
@@ -175,7 +175,8 @@ class _Reader:
             master=spark.get("master"),
             checkpoint=self._path(spark.get("checkpoint"), "spark.checkpoint"),
             layout=self._layout(spark),
-            cells=self._cells(spark),
+            cells=self._count(spark, "cells"),
+            max_window=self._count(spark, "max_window"),
         )
 
     def _layout(self, spark: Mapping[str, Any]) -> str | tuple[int, int]:
@@ -187,11 +188,11 @@ class _Reader:
             raise self._error("spark.layout", f"is {found!r}", f"Use 'auto', {', '.join(map(repr, LAYOUTS))} or [m, n]")
         return str(found)
 
-    def _cells(self, spark: Mapping[str, Any]) -> int | None:
-        """How many cells an operator has on Spark; None where the file does not say it."""
-        found = spark.get("cells")
+    def _count(self, spark: Mapping[str, Any], name: str) -> int | None:
+        """A number that says how many; None where the file does not say it."""
+        found = spark.get(name)
         if found is not None and not is_count(found):
-            raise self._error("spark.cells", f"is {found!r}", "Write a whole number, at least 1")
+            raise self._error(f"spark.{name}", f"is {found!r}", "Write a whole number, at least 1")
         return found
 
     def _last(self, feeds: Mapping[str, Feed | Callable[[], Feed]]) -> Query:

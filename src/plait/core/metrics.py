@@ -163,6 +163,15 @@ class Counts:
         filled=(SPARK,), default=0,
     )  # fmt: skip
 
+    copies_by_input: dict[str, int] = metric(
+        TUPLES, "`copies` by the operator's inputs, which have numbers, from 0 on",
+        filled=(SPARK,), by_stream=True,
+    )  # fmt: skip
+    packed: int = metric(
+        ROWS, "packed rows that have come to cells: each has what a task has for a cell, and be it only how far its sources are",
+        filled=(SPARK,), default=0,
+    )  # fmt: skip
+
     @property
     def work(self) -> int:
         """How much a part had to do, whatever its operator does."""

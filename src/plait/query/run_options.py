@@ -148,6 +148,9 @@ class SparkOptions(TypedDict, total=False):
             Default: None.
         max_pending: How many tuples may wait for the frontier in one cell; beyond it the query stops and names the source that
             holds it. None: no limit. Default: None.
+        max_window: How many rows one cell may hold, of its windows and waiting ones together (of an aggregate partial panes);
+            beyond it the query stops, before its windows have them, and says which cell and which stream. The checkpoint goes on
+            with another limit. None: no limit. Default: None.
         late_rows: Have rows that were dropped as late or behind in the result: `_plait_dropped` is the stream's name and
             `_plait_row` the row as JSON; both are NULL in results. Default: False.
         keys: Have the column `_plait_key` in the result, whose byte order is the result order. It may weigh more than the rest of
@@ -174,6 +177,7 @@ class SparkOptions(TypedDict, total=False):
     index: Literal["auto", "scan", "hash", "grid", "sorted"]
     control: str | None
     max_pending: int | None
+    max_window: int | None
     late_rows: bool
     keys: bool
     read: Literal["auto", "rows"]

@@ -413,14 +413,18 @@ class CellReport(Head, kind="report"):
     counts: Counts = field(default_factory=Counts)
     span: tuple[int, int] = (BEFORE_ALL, AFTER_ALL)  # where this batch's results lie in time: the same in all cells
     stages: dict[str, int] = field(default_factory=dict)  # nanoseconds that this batch took, by stage
+    batch: Counts = field(default_factory=Counts)  # what this batch has added to the counts
+    executor: str = ""  # that ran it
+    held: int = 0  # rows that the state has after it
+    held_bytes: int = 0
 
     def fields(self) -> dict[str, Any]:
-        return vars(self) | {"counts": self.counts.told()}
+        return vars(self) | {"counts": self.counts.told(), "batch": self.batch.told()}
 
     @classmethod
     def of(cls, found: dict[str, Any]) -> Self:
-        told = {"holder": tuple(found["holder"]), "counts": Counts.heard(found["counts"]), "span": tuple(found["span"])}
-        return cls(**found | told)
+        told = {"holder": tuple(found["holder"]), "span": tuple(found["span"])}
+        return cls(**found | told | {name: Counts.heard(found[name]) for name in ("counts", "batch")})
 
     @staticmethod
     def counts_of(body: Any) -> dict[str, Any]:
@@ -532,6 +536,7 @@ class Chunk:
     input: int
     rows: int
     last_ts: int
+    size: int = 0  # in bytes; 0 of one that an earlier plait has stored, which did not note it
 
 
 @dataclass(slots=True)
@@ -595,7 +600,9 @@ class Manifest(Head, kind="manifest"):
 
     @classmethod
     def of(cls, found: dict[str, Any]) -> Self:
-        told, chunks = found["steps"], _records(Chunk, found.pop("chunks"))
+        columns = found.pop("chunks")
+        columns.setdefault("size", [0] * len(columns["number"]))
+        told, chunks = found["steps"], _records(Chunk, columns)
         ends = list(accumulate(told["chunks"], initial=0))
         held = [chunks[begin:end] for begin, end in pairwise(ends)]
         found["steps"] = list(map(Step, told["id"], told["frontier"], held, told["released"]))
@@ -606,6 +613,16 @@ class Manifest(Head, kind="manifest"):
         found.pop("late", None)
         found["counts"] = Counts.heard(found.get("counts", {}))
         return cls(**found)
+
+    @property
+    def chunks(self) -> Iterator[Chunk]:
+        """Those that are still needed."""
+        return (chunk for step in self.steps for chunk in step.chunks)
+
+    @property
+    def held(self) -> int:
+        """Rows that the state has, those that wait among them."""
+        return sum(chunk.rows for chunk in self.chunks)
 
     def dump(self) -> bytes:
         return body(self)
@@ -741,15 +758,18 @@ class Note:
     query: str
     holds: str
     form: str
+    # Of a batch run: earlier ones that had the folder and came to nothing. Written only if there are some, so that other notes
+    # are what they were.
+    instead: tuple[str, ...] = ()
 
     def text(self) -> str:
-        return _text(vars(self))
+        return _text({name: value for name, value in vars(self).items() if name != "instead" or value})
 
     @staticmethod
     def read(text: str, file: str) -> Note:
         found = _file(text, repr(file), "Go on with the plait that wrote it, or name another folder")
         try:
-            return Note(**found)
+            return Note(**found | {"instead": tuple(found.get("instead", ()))})
         except TypeError as error:
             raise ValueError(str(error)) from None
 

@@ -52,21 +52,22 @@ from plait.spark.publish import aside
 
 def dataframe(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int, int] = "auto", cells: int | None = None,
               rates: tuple[float, float] | None = None, index: str = "auto", control: str | None = None,
-              max_pending: int | None = None, late_rows: bool = False, keys: bool = True, read: str = "auto",
-              functions: str = "same") -> Any:  # fmt: skip
+              max_pending: int | None = None, max_window: int | None = None, late_rows: bool = False, keys: bool = True,
+              read: str = "auto", functions: str = "same") -> Any:  # fmt: skip
     """`Query.on_spark`. `plait.query.run_options.SparkOptions` says what each option means."""
     made = plan(query, data, layout=layout, cells=cells, rates=rates, index=index, control_dir=control,
-                max_pending=max_pending, read=read, functions=functions)  # fmt: skip
+                max_pending=max_pending, max_window=max_window, read=read, functions=functions)  # fmt: skip
     if made.streaming and made.control_dir is not None:
         made.announce()
     return made.results(late_rows=late_rows, keys=keys)
 
 
 def plan(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int, int], index: str, control_dir: str | None,
-         max_pending: int | None, cells: int | None = None, rates: tuple[float, float] | None = None, read: str = "auto",
-         functions: str = "same") -> Plan:  # fmt: skip
+         max_pending: int | None, max_window: int | None = None, cells: int | None = None,
+         rates: tuple[float, float] | None = None, read: str = "auto", functions: str = "same") -> Plan:  # fmt: skip
     """Tie a query to DataFrames. Everything that can be refused before a row is read is refused here."""
-    _check_options(index, {"max_pending": (max_pending, "tuples"), "cells": (cells, "cells")}, read, functions)
+    numbers = {"max_pending": (max_pending, "tuples"), "max_window": (max_window, "rows"), "cells": (cells, "cells")}
+    _check_options(index, numbers, read, functions)
     check_rates(rates)
     if control_dir is not None:
         control_dir = str(control.place(control_dir))
@@ -101,7 +102,7 @@ def plan(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int, int]
             grids = layouts(bound, layout, partitions, spark.sparkContext.defaultParallelism, cells=cells, rates=rates)
         common = CellPlan(
             bound, (), grids[0], fingerprint(query, bound, *grids), words.explain(query), index, max_pending,
-            shape=fingerprint(query, bound, *grids, functions=False), changed=functions == "changed", **pins,
+            max_window, shape=fingerprint(query, bound, *grids, functions=False), changed=functions == "changed", **pins,
         )  # fmt: skip
         events = control.events(spark, control_dir) if streaming and control_dir is not None else None
         ticks = clock.ticks(spark, streams.values()) if streaming else None
@@ -354,18 +355,20 @@ class Plan:
         control.drain(self.control_dir)
 
 
-def explain(df: Any, checkpoint: str | os.PathLike[str] | None = None) -> str:
+def explain(df: Any, checkpoint: str | os.PathLike[str] | None = None, *, executors: int | None = None) -> str:
     """The query, and how it is laid out on Spark.
 
     Args:
         df: What `query.on_spark(...)` returned, unchanged. Nothing runs for it.
         checkpoint: Lay it out as this one has it, where `layout="auto"`. None: as a new one would.
+        executors: Say, too, what so many of one core would be sent and hold, in each layout that the query may have, and where
+            each stops scaling: projected from what the query's cells have counted by the checkpoint's last batch, and hold.
 
     Returns:
         Lines of text: those of `query.explain()`, then for each operator its cells, their layout and why it is this one.
 
     Raises:
-        QueryError: `df` is no result of `on_spark`.
+        QueryError: `df` is no result of `on_spark`; or `executors` without a checkpoint.
         RunError: Another query wrote the checkpoint, or it is none.
 
     Example:
@@ -387,7 +390,21 @@ def explain(df: Any, checkpoint: str | os.PathLike[str] | None = None) -> str:
                 f"There is no checkpoint at {str(place)!r}", do="Name the folder that write_ordered was given"
             )
         plan = plan.pinned(place, card)
-    return plan.explain()
+    if executors is None:
+        return plan.explain()
+    if checkpoint is None:
+        raise QueryError(
+            "explain with executors= and without a checkpoint",
+            why="what so many executors have to do is projected from what a run has counted",
+            do="Name the checkpoint of a query that has run for a while",
+        )
+    from plait.spark.keep.counting import of_cells
+    from plait.spark.keep.projection import lines
+    from plait.spark.keep.relayout import exported
+
+    states = exported(plan.spark, place)
+    found = [of_cells(each.plan.bound, each.plan.layout, states.get(each.plan.number, [])) for each in plan.stages]
+    return "\n".join([plan.explain(), *lines(found, executors, f"the query of {str(place)!r}")])
 
 
 __all__ = ["Plan", "dataframe", "explain", "plan"]

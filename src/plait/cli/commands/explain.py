@@ -5,13 +5,22 @@ from __future__ import annotations
 import click
 
 from plait.cli import options
+from plait.cli.job import Job
+from plait.errors import RunError
+from plait.query.base import has_executor
 from plait.query.bind import Bound
 from plait.query.join import Join
 
 
 @click.command("explain", short_help="Say what a query computes, and how.")
 @options.file
-def command(file: str, inputs: tuple[str, ...]) -> None:
+@click.option(
+    "--executors",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Say, too, what N executors of Spark would be sent and hold, by the first rows of FILE, and where that stops to pay.",
+)
+def command(file: str, inputs: tuple[str, ...], executors: int | None) -> None:
     """Say what the query of FILE computes, and what its results look like.
 
     Without rows for every stream, in FILE or by --input, the columns of the results are not shown.
@@ -19,6 +28,7 @@ def command(file: str, inputs: tuple[str, ...]) -> None:
     \b
     Example:
         plait explain examples/meters.toml
+        plait explain examples/band_join.toml --executors 8
     """
     from plait.cli.execute import available
     from plait.cli.job import load
@@ -44,6 +54,24 @@ def command(file: str, inputs: tuple[str, ...]) -> None:
             for line in [*described(plans), *_compiled(bound), bounded.described(bound)]:
                 click.echo(line)
     click.echo(f"executors: {', '.join(available(job.query))}")
+    if executors is not None:
+        for line in _on_executors(job, executors):
+            click.echo(line)
+
+
+def _on_executors(job: Job, executors: int) -> list[str]:
+    """What so many executors of Spark would be sent and hold: cells take the first rows in this process."""
+    if not has_executor("spark"):
+        raise RunError(
+            "Spark is not installed", why="the cells that are counted are its", do="pip install 'plait[spark]'"
+        )
+    from plait.spark.keep.counting import ROWS_LOOKED_AT, counted
+    from plait.spark.keep.projection import lines
+
+    job.check()
+    return lines(
+        counted(job.query, job.feeds), executors, f"{job.title}, its first {ROWS_LOOKED_AT:,} rows a stream at most"
+    )
 
 
 def _kernels(bound: Bound) -> list[str]:

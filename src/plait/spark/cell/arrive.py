@@ -129,7 +129,8 @@ class Arriving:
         self.before: dict[str, dict[tuple[Any, str], int]] = {}
         self.parts: dict[int, list[pa.Table]] = {}
         self.late: dict[str, list[pa.Table]] = {}
-        self.came = self.copies = self.bytes = 0
+        self.came = self.copies = self.bytes = self.packed = 0
+        self.by_input: dict[str, int] = {}
 
     def hear(self, found: _Bodies) -> dict[str, list[Split]]:
         """Fold all splits into what is known, which may refuse them; gives them by stream."""
@@ -147,6 +148,7 @@ class Arriving:
         """Judge and part the tuples, of streams whose splits have been heard; and results of operators before. How many came."""
         rows = 0
         self.bytes += found.bytes
+        self.packed += len(found.rows) + len(found.upstream)
         for head, rest in found.rows:
             if (table := formats.rows(rest)) is not None:
                 rows += table.num_rows
@@ -180,7 +182,9 @@ class Arriving:
         """What has been taken since the last call, by input, in total order."""
         tables = {input: in_order(pa.concat_tables(some)).combine_chunks() for input, some in self.parts.items()}
         self.parts = {}
-        self.copies += sum(table.num_rows for table in tables.values())
+        for input, table in tables.items():
+            self.copies += table.num_rows
+            self.by_input[str(input)] = self.by_input.get(str(input), 0) + table.num_rows
         return tables
 
     def dropped(self) -> dict[str, pa.Table]:
@@ -190,7 +194,8 @@ class Arriving:
     def counted(self) -> Counts:
         """Of copies and bytes; and of rows, late and behind, where this cell is the one that counts them."""
         counts = _counted(self.came, self.late, self.counts)
-        counts.copies, counts.shuffled_bytes = self.copies, self.bytes
+        counts.copies, counts.shuffled_bytes, counts.packed = self.copies, self.bytes, self.packed
+        counts.copies_by_input = dict(self.by_input)
         return counts
 
 

@@ -54,6 +54,11 @@ class LiveAsof(LivePairs):
     def counts(self) -> Counts:
         return self._counts
 
+    @property
+    def rows_held(self) -> dict[int, int]:
+        own = (self.undecided, self.latest)
+        return {side: self.pending[side].num_rows + own[side].num_rows for side in (0, 1)}
+
     def _process(self, ready: list[pa.Table], frontier: int, *, results: bool) -> Results:
         """The left tuples' partners among what is kept and what has become ready.
 

@@ -36,7 +36,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from plait import order
-from plait.core import keys, sources
+from plait.core import keys
 from plait.core import rows as core_rows
 from plait.core.metrics import Counts, total
 from plait.encodings import as_array
@@ -47,8 +47,10 @@ from plait.query.stream import Stream
 from plait.spark import formats
 from plait.spark.cell import state
 from plait.spark.cell.arrive import Arrived, Known, StreamProgress, Upstream, arrive, held, in_order
+from plait.spark.cell.limits import check_pending, check_stored
 from plait.spark.cell.onward import Onward
 from plait.spark.cell.results import Keyed, Results
+from plait.spark.cell.telling import reported, told
 from plait.spark.formats import Chunk, Manifest, Step, rows_schema, times
 from plait.spark.keep.recent import NONE, Recent, recent
 from plait.spark.plan.layout import Layout
@@ -76,6 +78,7 @@ class CellPlan:
     query: str = ""  # in words
     index: str = "auto"
     max_pending: int | None = None
+    max_window: int | None = None
     number: int = 0  # of this operator in its query
     upstreams: tuple[int, ...] = ()  # operators whose results come in
     onward: Onward | None = None  # where results go, unless they are the query's
@@ -220,6 +223,7 @@ def step(plan: CellPlan, cell: int, store: state.Store, bodies: Iterable[bytes],
     """
     clock = _Clock()
     manifest = _manifest(plan, store)
+    check_stored(plan, cell, manifest, {})
     contents = state.found(plan, cell, store, manifest, cache_key, near)
     clock.tick("keeping")
     before = contents.counts.copy()  # what was counted again to come here was counted before
@@ -232,9 +236,11 @@ def step(plan: CellPlan, cell: int, store: state.Store, bodies: Iterable[bytes],
     new = Step(uuid.uuid4().hex, frontier)
     tables = {input: contents.prepared(input, table) for input, table in arrived.tables.items() if table.num_rows}
     clock.tick("distribution")
-    for input, table in tables.items():
-        if (waiting := contents.waiting(table, frontier)).num_rows:
-            state.keep(manifest, store, new, input, waiting, near)
+    waiting = {input: contents.waiting(table, frontier) for input, table in tables.items()}
+    check_stored(plan, cell, manifest, {input: table.num_rows for input, table in waiting.items()})
+    for input, table in waiting.items():
+        if table.num_rows:
+            state.keep(manifest, store, new, input, table, near)
     clock.tick("keeping")
     contents.last_ts = known.last_ts()
     results = contents.advance(tables, frontier)
@@ -243,14 +249,15 @@ def step(plan: CellPlan, cell: int, store: state.Store, bodies: Iterable[bytes],
     clock.tick("execution")
     new.released = list(contents.released)
     manifest.came = contents.came
-    _check_pending(plan, contents, known, frontier)
+    check_pending(plan, contents, known, frontier)
     ends = frontier == AFTER_ALL and not manifest.drained
     if frontier < AFTER_ALL:
         state.keep_states(contents, manifest, store)
     elif ends:
         state.drop_states(manifest, store)
     done = Counts(batches=1, results=results.rows if plan.onward is None else 0)
-    manifest.counts += total((arrived.counts, contents.counts.since(before), done))
+    batch = total((arrived.counts, contents.counts.since(before), done))
+    manifest.counts += batch
     _note(manifest, known, new)
     state.close_step(contents, manifest, store, near)
     if cache_key is not None:
@@ -258,7 +265,11 @@ def step(plan: CellPlan, cell: int, store: state.Store, bodies: Iterable[bytes],
     clock.tick("keeping")
     bodies_out = results.bodies() if plan.onward is None else []
     clock.tick("gathering")
-    for_user = _for_user(plan, cell, arrived, known, contents, manifest, span, clock.spent)
+    report = reported(
+        plan, cell, known, contents, manifest.frontier, counts=manifest.counts, batch=batch, span=span, stages=clock.spent,
+        held=manifest.held, held_bytes=sum(chunk.size for chunk in manifest.chunks),
+    )  # fmt: skip
+    for_user = [*told(cell, arrived.late, report), *arrived.passed]
     last = []
     if ends and closes(plan.bound.node):
         from plait.spark.cell.end_of_input import rows_of
@@ -325,53 +336,6 @@ def _note(manifest: Manifest, known: Known, new: Step) -> None:
     manifest.upstreams = {number: u.frontier for number, u in known.upstreams.items()}
 
 
-def _check_pending(plan: CellPlan, contents: Live, known: Known, frontier: int) -> None:
-    """Stop a query in which too much waits (`max_pending=`), and say which source everything waits for.
-
-    Without it a source that has fallen silent would fill the state store with the rows of all others, and nothing would
-    say why.
-    """
-    if plan.max_pending is None or contents.pending_rows <= plan.max_pending:
-        return
-    _, holder = held(known.holders())
-    who = "nobody" if holder is None else "an operator before it"
-    if holder is not None and holder.who is not None:
-        stream, source = holder.who
-        who = sources.told(stream, source, known=bool(known.streams[stream].sources))
-    waiting = f"{contents.pending_rows} tuples wait for the frontier in one cell"
-    raise sources.too_many_wait(waiting, plan.max_pending, who, frontier)
-
-
-def _for_user(plan: CellPlan, cell: int, arrived: Arrived, known: Known, contents: Live, manifest: Manifest,
-              span: tuple[int, int], spent: dict[str, int]) -> list[tuple[int, bytes]]:  # fmt: skip
-    """What is told beside results, as (kind, body): rows dropped, this cell's report, what came from operators before."""
-    return [
-        *told(plan, cell, arrived.late, known, contents, manifest.counts, manifest.frontier, span, spent),
-        *arrived.passed,
-    ]
-
-
-def told(plan: CellPlan, cell: int, late: dict[str, pa.Table], known: Known, contents: Live, counts: Counts,
-         frontier: int, span: tuple[int, int] = (BEFORE_ALL, AFTER_ALL),
-         spent: dict[str, int] | None = None) -> list[tuple[int, bytes]]:  # fmt: skip
-    """The rows that were dropped, and what the cell reports."""
-    report = formats.CellReport(
-        plan.number, cell, frontier, contents.pending_rows, known.newest(), _holder(known, frontier), counts, span,
-        spent or {},
-    )  # fmt: skip
-    dropped = ((formats.LateRows(name, cell), table) for name, table in late.items() if table.num_rows)
-    return [
-        *((formats.LATE, formats.body(head, table)) for head, table in dropped),
-        (formats.PROGRESS, formats.body(report)),
-    ]
-
-
-def _holder(known: Known, frontier: int) -> tuple[str | None, Any]:
-    """The stream and the source that hold the frontier, as far as this operator knows: it may be one before it."""
-    _, holder = held(known.holders())
-    return (None, None) if frontier == AFTER_ALL or holder is None or holder.who is None else holder.who
-
-
 # --- what waits, and what has become ready -------------------------------------------------------------------
 
 
@@ -414,6 +378,11 @@ class Live(ABC):
     @property
     def pending_rows(self) -> int:
         return sum(table.num_rows for table in self.pending)
+
+    @property
+    def rows_held(self) -> dict[int, int]:
+        """How many rows of each input are in memory, in windows and waiting. By default those that wait."""
+        return {input: table.num_rows for input, table in enumerate(self.pending)}
 
     def prepared(self, input: int, table: pa.Table) -> pa.Table:
         """What came, as it is kept."""

@@ -78,6 +78,13 @@ class LiveJoin(LivePairs):
     def counts(self) -> Counts:
         return self.window.counts
 
+    @property
+    def rows_held(self) -> dict[int, int]:
+        alive = (self.window.next_id[side] - self.window.live_from(side) for side in (0, 1))
+        return {
+            side: waiting.num_rows + own for side, (waiting, own) in enumerate(zip(self.pending, alive, strict=True))
+        }
+
     def waiting(self, table: pa.Table, frontier: int) -> pa.Table:
         """Of what came, the rows that the state must hold.
 

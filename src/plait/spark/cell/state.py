@@ -225,8 +225,9 @@ def keep(manifest: Manifest, store: Store, new: Step, input: int, table: pa.Tabl
     """Store rows as a chunk of this step, and lay them into shared memory for sibling workers."""
     number = manifest.next_chunk
     manifest.next_chunk += 1
-    new.chunks.append(Chunk(number, input, table.num_rows, int(pc.max(table.column(formats.TS)).as_py())))
     data = formats.chunk_body(table)
+    last = int(pc.max(table.column(formats.TS)).as_py())
+    new.chunks.append(Chunk(number, input, table.num_rows, last, len(data)))
     store.put_chunk(number, data)
     near.put(new.id, number, data)
 

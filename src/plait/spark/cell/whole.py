@@ -30,9 +30,11 @@ from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.spark import formats
 from plait.spark.cell import state
 from plait.spark.cell.arrive import Arriving, sorted_out
-from plait.spark.cell.cell import CellPlan, known_of, told
+from plait.spark.cell.cell import CellPlan, known_of
 from plait.spark.cell.join import LiveJoin
+from plait.spark.cell.limits import check_held
 from plait.spark.cell.results import Keyed, Results, shown
+from plait.spark.cell.telling import reported, told
 from plait.spark.formats import Manifest
 
 #: Tuples of a packed body; and of one step, which grows and shrinks between these so that it makes some STEP results.
@@ -154,6 +156,9 @@ class WholeCell:
         """Time passes to the frontier. The next step has as many tuples as make about STEP results."""
         contents = self.contents
         tables = {i: contents.prepared(i, table) for i, table in self.arriving.ready().items() if table.num_rows}
+        if self.plan.max_window is not None:
+            rows = {i: own + (tables[i].num_rows if i in tables else 0) for i, own in contents.rows_held.items()}
+            check_held(self.plan, self.cell, rows, sum(table.num_rows for table in tables.values()))
         if self.begin > BEFORE_ALL:
             contents.replay(tables, min(frontier, self.begin))
             if frontier <= self.begin:
@@ -174,7 +179,5 @@ class WholeCell:
         """What is told beside results at the end: rows dropped, this cell's report, what came from operators before."""
         done = Counts(batches=1, results=self.given)
         counts = total((self.arriving.counted(), self.contents.counts, done))
-        return [
-            *told(self.plan, self.cell, self.arriving.dropped(), self.known, self.contents, counts, AFTER_ALL),
-            *self.passed,
-        ]
+        report = reported(self.plan, self.cell, self.known, self.contents, AFTER_ALL, counts=counts, batch=counts)
+        return [*told(self.cell, self.arriving.dropped(), report), *self.passed]

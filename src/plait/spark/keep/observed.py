@@ -126,7 +126,7 @@ def placed(owned: Spans | None, other: Spans | None, cells: int) -> tuple[tuple[
     over these its owned tuples are spread, but the others go to each, so more cells than needed would only copy. What the
     busiest must have is found by halving.
     """
-    numbers, owns, others = _weights(owned, other)
+    numbers, owns, others = weights(owned, other)
     at, whole = usual_cell(numbers, cells), owns + others
     usual = np.bincount(at, whole, cells)
     if cells == 1 or usual.max() <= _EVEN * usual.mean():
@@ -163,7 +163,7 @@ def _filled(load: np.ndarray, ranges: list[tuple[float, float]], most: float) ->
     return found
 
 
-def _weights(owned: Spans | None, other: Spans | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def weights(owned: Spans | None, other: Spans | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The ranges that there is anything of, and how many owned tuples and how many others each has."""
     own = np.zeros(0, np.int64) if owned is None else owned.own[owned.usable]
     reach = np.zeros(0, np.int64)

@@ -90,11 +90,11 @@ def relayout(df: Any, checkpoint: str | os.PathLike[str], to: str | os.PathLike[
         # Events written so far are in the cells; those that come are numbered from there.
         if (old / "control").is_dir():
             shutil.copytree(old / "control", new / "control")
-        exported = _exported(plan.spark, old)
-        wanted = _found(plan, exported)
+        states = exported(plan.spark, old)
+        wanted = _found(plan, states)
         moved = plan.again(layout=wanted, control_dir=plan.control_dir or str(new / "control"))
-        states = _laid_out(moved, exported)
-        _import(moved, states, new)
+        tables = _laid_out(moved, states)
+        _import(moved, tables, new)
         _take_over_offsets(old, new, last, moved.pins().partitions)
         # The same identity: it goes on with the same folder of results.
         write_card(new, replace(card, pins=moved.pins(), first=card.first + last - _SEED))
@@ -106,12 +106,12 @@ def relayout(df: Any, checkpoint: str | os.PathLike[str], to: str | os.PathLike[
     return f"{layout.describe()}: {layout.why}"
 
 
-def _found(plan: Any, exported: Mapping[int, list[dict[int, bytes]]]) -> Any:
+def _found(plan: Any, states: Mapping[int, list[dict[int, bytes]]]) -> Any:
     """The layout for what the last operator's cells hold, where it was left open: "auto", or by which ranges."""
     if plan.wanted not in ("auto", "band"):
         return plan.wanted
     cell, only = plan.cell, None if plan.wanted == "auto" else "band"
-    found = suited(cell.bound, exported.get(0, []), cell.layout, plan.partitions, only=only)
+    found = suited(cell.bound, states.get(0, []), cell.layout, plan.partitions, only=only)
     return plan.wanted if found is cell.layout else found
 
 
@@ -128,7 +128,7 @@ def _last_committed(old: Path) -> int:
     return done
 
 
-def _exported(spark: Any, old: Path) -> dict[int, list[dict[int, bytes]]]:
+def exported(spark: Any, old: Path) -> dict[int, list[dict[int, bytes]]]:
     """Each operator's cells, by its number: what they store.
 
     Spark's reader of state gives the last committed batch. Which operator of the query a stateful operator of Spark's is,

@@ -25,6 +25,7 @@ from plait.core.metrics import Counts, total
 from plait.errors import RunError
 from plait.query.bind import Bound
 from plait.query.operator import Operator
+from plait.query.row_by_row import Union
 from plait.spark import formats
 from plait.spark.cell.arrive import in_order
 from plait.spark.formats import MANIFEST, ROUTE, ROUTE_TYPE, Chunk, Manifest, Step, state_number
@@ -160,9 +161,8 @@ def places_of(bound: Bound, input: int, rows: pa.Table, layout: Layout) -> list[
     if isinstance(bound.node, Operator):
         codes, named = codes_of(pa.concat_arrays(rows.column(ROUTE).cast(ROUTE_TYPE).chunks))
         return list(places(codes, named, layout.cells))
-    if layout.kind == "hash":
+    if layout.kind == "hash" and not isinstance(bound.node, Union):  # whose tuples go by their own key
         columns = hash_columns(bound)
-        assert columns is not None
         return destinations(layout, input, words(columns, input, rows))
     if layout.kind == "band":
         to = band_places(
@@ -180,5 +180,6 @@ def _keep(state: State, step: Step, input: int, rows: pa.Table) -> None:
     for at in range(0, rows.num_rows, size):
         part = rows.slice(at, size)
         number = len(step.chunks)
-        step.chunks.append(Chunk(number, input, part.num_rows, int(pc.max(part.column(formats.TS)).as_py())))
         state[number] = formats.chunk_body(part.combine_chunks())
+        last = int(pc.max(part.column(formats.TS)).as_py())
+        step.chunks.append(Chunk(number, input, part.num_rows, last, len(state[number])))

@@ -221,7 +221,7 @@ def _write_batch(plan: Any, path: str | os.PathLike[str], format: str, late: str
     targets = [Target(settings.place(plan.spark, path, "The folder of results"), "results", form)]
     if late is not None:
         aside = settings.place(plan.spark, late, "The folder of dropped rows")
-        targets.append(Target(aside, "dropped rows", format, True, "The folder of dropped rows"))
+        targets.append(Target(aside, "dropped rows", format, True, "The folder of dropped rows", targets[0]))
         _check_apart(None, *(target.folder for target in targets))
     owner = Owner.of_batch(plan.cell.query)
     for target in targets:

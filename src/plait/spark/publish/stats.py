@@ -12,15 +12,18 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from plait.core.metrics import (
+    BYTES,
     EACH,
     NAME,
     RECORDS,
+    ROWS,
     SECONDS,
     SHARE,
     SPARK,
     TUPLES,
     Counts,
     Metrics,
+    Unit,
     metric,
     missing,
     total,
@@ -44,6 +47,20 @@ class CellStats(Counts):
     operator: int = metric(NAME, "its operator's number in the query, the last one's is 0", filled=(SPARK,), default=0)
     cell: int = metric(NAME, "its number in its operator's grid, row by row from 0 on", filled=(SPARK,))
     pending: int = metric(TUPLES, "tuples, or partial panes, that wait for the frontier", filled=(SPARK,), default=0)
+    executor: str = metric(
+        NAME,
+        "the executor that has worked on it last: its machine, and a mark of its own there",
+        filled=(SPARK,),
+        default="",
+    )
+    held: int = metric(
+        ROWS, "rows, or partial panes, that the state has: of windows, and those that wait",
+        filled=(SPARK,), default=0,
+    )  # fmt: skip
+    held_bytes: int = metric(
+        BYTES, "bytes of the state's chunks of rows, as they are stored; those that an earlier plait has stored are not in it",
+        filled=(SPARK,), default=0,
+    )  # fmt: skip
     busy_s: float = metric(
         SECONDS, "time in its steps: reading, storing, comparing and emitting, with what these wait for in the middle; "
         "waiting for tuples is not in it",
@@ -51,6 +68,32 @@ class CellStats(Counts):
     )  # fmt: skip
     by_stage: dict[str, float] = metric(
         SHARE, "of that time, by stage: see `stages`", filled=(SPARK,), default_factory=dict
+    )
+
+
+@dataclass(kw_only=True)
+class ExecutorStats(Counts):
+    """What one executor tells: its counts are those of the batches that it has worked on since the query was started or taken up
+    again; its cells, and what they hold, are those that it has worked on last.
+
+    Its fields are in docs/metrics.md.
+
+    Example:
+        >>> from plait.spark.publish.stats import ExecutorStats
+        >>> ExecutorStats(executor="node-1/0", cells=2, copies=40).copies
+        40
+    """
+
+    executor: str = metric(NAME, "its machine, and what tells it from others there", filled=(SPARK,))
+    cells: int = metric(
+        Unit("cells"), "cells, of all operators, that it has worked on last", filled=(SPARK,), default=0
+    )
+    held: int = metric(ROWS, "rows, or partial panes, that the state of these cells has", filled=(SPARK,), default=0)
+    held_bytes: int = metric(
+        BYTES, "bytes of these cells' chunks of rows, as they are stored", filled=(SPARK,), default=0
+    )
+    busy_s: float = metric(
+        SECONDS, "time in the steps of the cells that it has worked on, added up", filled=(SPARK,), default=0.0
     )
 
 
@@ -72,6 +115,14 @@ class SparkStats(Metrics):
         EACH, "`shuffled_bytes` over `tuples`", filled=(SPARK,), init=False, progress=" and {} bytes shuffled a tuple",
     )  # fmt: skip
     cells: tuple[CellStats, ...] = metric(RECORDS, "what each cell tells: see below", filled=(SPARK,), default=())
+    executors: tuple[ExecutorStats, ...] = metric(
+        RECORDS, "what each executor tells: see below", filled=(SPARK,), default=()
+    )
+    held: int = metric(
+        ROWS, "rows, or partial panes, that all cells' state has: of windows, and those that wait; one that is in several cells "
+        "is counted in each",
+        filled=(SPARK,), default=0,
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -79,7 +130,7 @@ class SparkStats(Metrics):
         self.bytes_per_tuple = self.shuffled_bytes / self.tuples if self.tuples else None
 
 
-for _kind in (CellStats, SparkStats):
+for _kind in (CellStats, ExecutorStats, SparkStats):
     for _line in missing(_kind):
         raise ImportError(f"{_line}: see plait.spark.publish.stats")
 
@@ -91,10 +142,12 @@ class Told:
     Attributes:
         reports: What each cell of each operator has reported last: one that gets nothing in a batch says nothing.
         spent: Of the same cells the nanoseconds since the start, by stage.
+        by_executor: What each has counted since the start, and how many nanoseconds it took.
     """
 
     reports: dict[tuple[int, int], formats.CellReport] = field(default_factory=dict)
     spent: dict[tuple[int, int], dict[str, int]] = field(default_factory=dict)
+    by_executor: dict[str, tuple[Counts, int]] = field(default_factory=dict)
 
     def hear(self, report: formats.CellReport) -> None:
         """A cell's report of a batch."""
@@ -103,13 +156,25 @@ class Told:
         own = self.spent.setdefault(at, {})
         for stage, ns in report.stages.items():
             own[stage] = own.get(stage, 0) + ns
+        if report.executor:
+            counts, ns = self.by_executor.get(report.executor, (Counts(), 0))
+            self.by_executor[report.executor] = counts + report.batch, ns + sum(report.stages.values())
 
     def stats(self, seconds: float) -> SparkStats:
-        return stats_of(self.reports.values(), self.spent, seconds)
+        executors = tuple(self._executor(name) for name in sorted(self.by_executor))
+        return stats_of(self.reports.values(), self.spent, seconds, executors)
+
+    def _executor(self, name: str) -> ExecutorStats:
+        counts, ns = self.by_executor[name]
+        own = [report for report in self.reports.values() if report.executor == name]
+        return ExecutorStats(
+            **vars(counts), executor=name, cells=len(own), held=sum(r.held for r in own),
+            held_bytes=sum(r.held_bytes for r in own), busy_s=ns / 1e9,
+        )  # fmt: skip
 
 
 def stats_of(reports: Collection[formats.CellReport], spent: Mapping[tuple[int, int], Mapping[str, int]] | None = None,
-             seconds: float = 0.0) -> SparkStats:  # fmt: skip
+             seconds: float = 0.0, executors: tuple[ExecutorStats, ...] = ()) -> SparkStats:  # fmt: skip
     """What cells have reported, as what the run tells.
 
     The frontier is the least of all operators' cells, and the holder is whoever holds that one. Closings, which have numbers
@@ -133,9 +198,12 @@ def stats_of(reports: Collection[formats.CellReport], spent: Mapping[tuple[int, 
             default=0.0,
         ),
         stages=_shares(stages),
+        executors=executors,
+        held=sum(report.held for report in reports),
         cells=tuple(
             CellStats(
-                **vars(r.counts), operator=r.operator, cell=r.cell, pending=r.pending,
+                **vars(r.counts), operator=r.operator, cell=r.cell, pending=r.pending, executor=r.executor, held=r.held,
+                held_bytes=r.held_bytes,
                 busy_s=sum(of_cells[r.operator, r.cell].values()) / 1e9, by_stage=_shares(of_cells[r.operator, r.cell]),
             )
             for r in cells

@@ -11,7 +11,11 @@ A checkpoint gets an identity when it is made (`plait.json`), and writes it into
 
 All of that is judged before anything runs and, under a lock that dies with its process, again before each part is published.
 
-A batch run has no checkpoint: its folder must hold no data, and the token alone says whose it is.
+A batch run has no checkpoint: its folder must hold no data, and the token alone says whose it is. One that was killed after it
+had written dropped rows, and before it published, leaves them behind. The next run of the same two folders removes them: it
+claims the folder of results first, from when on the other can't publish, and its note names those whose place it has taken
+(`instead`); dropped rows of these, and of nobody else, are of no run. Killed between the two claims, it leaves that to the one
+after it.
 
 Where it runs: on the driver, at each start and before each part. What it costs a batch: a lock, and reading one small
 file. On a system without `fcntl` there is no lock, and tokens alone have to do. Held by tests/spark/test_targets.py,
@@ -34,6 +38,9 @@ from plait.connectors.files import data_files
 from plait.errors import DataError, RunError
 from plait.spark import formats
 from plait.spark.formats import Note
+
+#: So many runs that came to nothing, one after the other, a folder remembers.
+_REMEMBERED = 256
 
 
 @dataclass(frozen=True)
@@ -83,6 +90,7 @@ class Target:
     form: str
     new: bool = False  # may be another folder than so far
     what: str = "The folder of results"
+    beside: Target | None = None  # of dropped rows of a batch run: the folder of its results
 
     def check(self, owner: Owner) -> None:
         """Refuse a folder that is not this checkpoint's, or can't be.
@@ -96,7 +104,7 @@ class Target:
         data = next(_data(self.folder, owner.checkpoint), None)
         if note is not None and note.id == owner.id:
             return self._check_own(note, data, owner)
-        if data is not None:
+        if data is not None and not self._of_no_run(note):
             raise self._others(note, data, owner)
         if self.holds == "results" and owner.planned >= 0 and not self.new:
             raise RunError(
@@ -105,6 +113,22 @@ class Target:
                 do="Name the folder that has its parts; or pass new_folder=True to have only further ones here; or begin anew "
                 "with a fresh checkpoint",
             )
+
+    def _of_no_run(self, note: Note | None) -> bool:
+        """Whether what stands here are rows that a batch run dropped which then came to nothing."""
+        return note is not None and self.beside is not None and note.id in self.beside.came_to_nothing()
+
+    def came_to_nothing(self) -> tuple[str, ...]:
+        """The batch runs that had the folder and have published nothing, and never will once it is somebody else's."""
+        note = _read(self.folder)
+        if (
+            note is None
+            or note.checkpoint
+            or self.holds != "results"
+            or next(_data(self.folder, None), None) is not None
+        ):
+            return ()
+        return note.id, *note.instead
 
     def _check_own(self, note: Note, data: str | None, owner: Owner) -> None:
         """Refuse our own folder if its form is another, if another copy of the checkpoint has it, or if it is ahead of us."""
@@ -163,7 +187,10 @@ class Target:
         paths.folder(self.folder, self.what)
         with locked(self.folder):
             self.check(owner)
-            note = Note(owner.id, owner.run, str(owner.checkpoint or ""), owner.query, self.holds, self.form)
+            if self._of_no_run(_read(self.folder)):
+                _remove_data(self.folder)
+            instead = () if owner.checkpoint else self.came_to_nothing()[:_REMEMBERED]
+            note = Note(owner.id, owner.run, str(owner.checkpoint or ""), owner.query, self.holds, self.form, instead)
             _write(self.folder, note)
             _sweep(self.folder)
 
@@ -265,6 +292,14 @@ def _sweep(folder: Path) -> None:
         if formats.is_left_over(entry.name):
             with contextlib.suppress(OSError):
                 shutil.rmtree(entry.path) if entry.is_dir() else os.unlink(entry.path)
+
+
+def _remove_data(folder: Path) -> None:
+    """Remove the data of a folder, and folders that are left empty."""
+    for name in list(data_files(folder)):
+        (folder / name).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            (folder / name).parent.rmdir()
 
 
 def _data(folder: Path, checkpoint: Path | None) -> Iterator[str]:
