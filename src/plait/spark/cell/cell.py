@@ -109,7 +109,7 @@ def processor(plan: CellPlan) -> Any:
     the first batch waits for it. So the class is made inside of this function, and travels by value: to unpickle it nothing
     of plait is imported, which takes three times as long as PySpark does. The plan travels as bytes, with users' functions.
     """
-    from pyspark import cloudpickle
+    from pyspark import TaskContext, cloudpickle
     from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
     stored = state.variable()
@@ -121,8 +121,16 @@ def processor(plan: CellPlan) -> Any:
             self.plan = plan
 
         def init(self, handle: Any) -> None:
-            """Declare the state. Called on the driver, which only wants to know the variables, and in every task."""
-            self.map = handle.getMapState(*stored)
+            """Declare the state. Called on the driver, which only wants to know the variables, and in every task: there plait is
+            imported, and answers that say nothing are not waited for.
+            """
+            self.unanswered = None
+            if TaskContext.get() is None:
+                self.map = handle.getMapState(*stored)
+            else:
+                from plait.spark.cell.state import Unanswered
+
+                self.map = self.unanswered = Unanswered(handle)
 
         def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
             """A batch's rows of one cell, as pandas frames. plait is imported here and not above: see `processor`."""
@@ -131,8 +139,9 @@ def processor(plan: CellPlan) -> Any:
             return rows_of_cell(self.plan, key[0], self.map, rows)
 
         def close(self) -> None:
-            """Nothing is open."""
-            return
+            """All that was written is in the state, or the task fails."""
+            if self.unanswered is not None:
+                self.unanswered.close()
 
     return Cell(bytes(cloudpickle.dumps(plan)))  # type: ignore[no-untyped-call]
 

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from plait.errors import RunError
 from plait.query.aggregate import Aggregate
 from plait.query.bind import Bound
 from plait.query.dedup import Dedup
@@ -70,6 +71,56 @@ def variable() -> tuple[str, Any, Any]:
 
     key = StructType([StructField(formats.STATE_KEY, LongType())])
     return formats.STATE, key, StructType([StructField(formats.STATE_VALUE, BinaryType())])
+
+
+class Unanswered:
+    """The state variable in a task, for who does not wait for answers: what is written is taken as done, until it must be known.
+
+    Every call is a message to the JVM, which answers each, in order: most with «done» and nothing else. A micro-batch of few
+    tuples makes ten, and waited for each of them longer than it computed. So answers are read where one says something (a
+    value), and all that are left when the task's rows are through (`settle`), before PySpark tells the JVM that the task is done:
+    a write that failed fails the task, and Spark then commits nothing.
+
+    PySpark's client has no such way: its receiving is replaced, for this one task. Held by tests/spark/test_unanswered.py.
+    """
+
+    def __init__(self, handle: Any) -> None:
+        self._client = handle._statefulProcessorApiClient
+        self._receive, self._owed = self._client._receive_proto_message, 0
+        self._client._receive_proto_message = self._later
+        self._map = handle.getMapState(*variable())
+
+    def _later(self) -> tuple[int, str, bytes]:
+        """What stands for an answer that has not been read."""
+        self._owed += 1
+        return 0, "", b""
+
+    def settle(self) -> None:
+        """Read all answers that are still to come."""
+        while self._owed:
+            self._owed -= 1
+            status, message, _ = self._receive()
+            if status != 0:
+                raise RunError("Spark's state store has refused a cell's state", why=message)
+
+    def getValue(self, key: tuple[int]) -> Any:
+        self.settle()
+        self._client._receive_proto_message = self._receive
+        try:
+            return self._map.getValue(key)
+        finally:
+            self._client._receive_proto_message = self._later
+
+    def updateValue(self, key: tuple[int], value: tuple[bytes]) -> None:
+        self._map.updateValue(key, value)
+
+    def removeKey(self, key: tuple[int]) -> None:
+        self._map.removeKey(key)
+
+    def close(self) -> None:
+        """From here on answers are waited for: the next one ends the task."""
+        self.settle()
+        self._client._receive_proto_message = self._receive
 
 
 class SparkStore:

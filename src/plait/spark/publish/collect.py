@@ -43,6 +43,7 @@ from plait.spark.cell.results import Keyed, Results, merged, read
 from plait.spark.keep.checkpoint import publishing, tie
 from plait.spark.plan import settings
 from plait.spark.publish.at_once import computed, laid_out
+from plait.spark.publish.batches import Batch, each_batch
 from plait.spark.publish.gather import gathered
 from plait.spark.publish.stats import SparkStats, Told
 from plait.spark.publish.target import Owner, Target
@@ -193,8 +194,9 @@ def write_ordered(df: Any, path: str | os.PathLike[str], *, checkpoint: str | os
                          report, first)  # fmt: skip
 
     def start() -> Any:
-        writer = plan.output().writeStream.foreachBatch(publish).option("checkpointLocation", paths.uri(place))
-        return telling(writer.trigger(**(trigger or {"availableNow": True})).start())
+        writer = each_batch(plan.output().writeStream, publish).option("checkpointLocation", paths.uri(place))
+        with settings.starting(plan.spark, scans=plan.scans):
+            return telling(writer.trigger(**(trigger or {"availableNow": True})).start())
 
     if not drain:
         return start()
@@ -278,11 +280,11 @@ class _Publisher:
     told: Told = field(default_factory=Told)
     began: float = field(default_factory=time.monotonic)
 
-    def __call__(self, frame: Any, batch: int) -> None:
-        """A batch's rows, as a DataFrame that has not been computed yet.
+    def __call__(self, given: Batch, batch: int) -> None:
+        """A batch's rows, which have not been computed yet.
 
-        `toArrow` runs the whole batch, and brings all results to the driver; where tasks write them, dropped rows and reports
-        alone. Then dropped rows are written, and the batch is told of.
+        Asking for them runs the whole batch, and brings all results to the driver; where tasks write them, dropped rows and
+        reports alone. Then dropped rows are written, and the batch is told of.
 
         If the process dies in between, the batch is not committed. Spark does it again with the same rows, and the same
         files are written under the same names.
@@ -291,11 +293,13 @@ class _Publisher:
         if self.distributed:
             slices = 1 if closes(self.plan.cell.bound.node) else self.plan.partitions
             with self._written_by_tasks(number) as folder:
-                rows = gathered(frame, folder, self.format, order=self.order, keep_key=self.keep_key, slices=slices)
+                rows = gathered(
+                    given.frame(), folder, self.format, order=self.order, keep_key=self.keep_key, slices=slices
+                )
                 bodies = _by_kind(rows)
                 results = _as_told(folder, bodies[formats.WRITTEN])
         else:
-            bodies = _by_kind(frame.toArrow())
+            bodies = _by_kind(given.rows())
             with publishing(self.owner, self.target):
                 results = self._write_one([read(body) for body in bodies[formats.RESULTS]], number)
         if bodies[formats.LATE]:
