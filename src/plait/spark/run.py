@@ -37,6 +37,7 @@ from plait.query.stream import FILE, Stream
 from plait.spark import formats
 from plait.spark.cell.cell import CellPlan, closes, processor, whole_cell
 from plait.spark.cell.end_of_input import closing_stage
+from plait.spark.cell.handed import handing
 from plait.spark.cell.pickled import carry
 from plait.spark.cell.results import unpack
 from plait.spark.cell.whole import SLAB, Giving, as_rows, in_turn
@@ -250,6 +251,11 @@ class Plan:
         if not isinstance(cell.bound.node, Join) or HOWS[cell.bound.node.how].whole or cell.bound.steps:
             return self
         return replace(self, stages=[replace(self.stages[0], plan=replace(cell, keyed=False)), *self.stages[1:]])
+
+    def handing_over(self) -> Plan:
+        """The same for who publishes on the driver: cells lay many results into memory that it can see, where there is such."""
+        found = None if closes(self.cell.bound.node) else handing(self.spark)
+        return replace(self, stages=[replace(self.stages[0], plan=replace(self.cell, handing=found)), *self.stages[1:]])
 
     @property
     def cell(self) -> CellPlan:

@@ -38,6 +38,7 @@ from plait.core.metrics import amount
 from plait.errors import QueryError, RunError
 from plait.query.base import check_order
 from plait.spark import formats
+from plait.spark.cell import handed
 from plait.spark.cell.cell import closes
 from plait.spark.cell.results import Keyed, Results, merged, read
 from plait.spark.keep.checkpoint import publishing, tie
@@ -190,6 +191,7 @@ def write_ordered(df: Any, path: str | os.PathLike[str], *, checkpoint: str | os
         targets.append(Target(aside, "dropped rows", format, True, "The folder of dropped rows"))
     _check_apart(place, *(target.folder for target in targets))
     plan, owner, first = tie(plan, place, targets)
+    plan = plan if distributed else plan.handing_over()
     publish = _Publisher(plan, owner, targets[0], format, targets[1] if late is not None else None, keep_key, order, distributed,
                          report, first)  # fmt: skip
 
@@ -299,13 +301,23 @@ class _Publisher:
                 bodies = _by_kind(rows)
                 results = _as_told(folder, bodies[formats.WRITTEN])
         else:
-            bodies = _by_kind(given.rows())
-            with publishing(self.owner, self.target):
-                results = self._write_one([read(body) for body in bodies[formats.RESULTS]], number)
+            with self._handed_over():
+                bodies = _by_kind(given.rows())
+                with publishing(self.owner, self.target):
+                    results = self._write_one(_results(bodies), number)
         if bodies[formats.LATE]:
             self._write_late(bodies[formats.LATE], number)
         if self.report is not None and bodies[formats.PROGRESS]:
             self.report(self._reported(bodies, batch, results))
+
+    @contextmanager
+    def _handed_over(self) -> Iterator[None]:
+        """What cells hand over for a batch goes with it, however it ends."""
+        try:
+            yield
+        finally:
+            if self.plan.cell.handing is not None:
+                self.plan.cell.handing.clear()
 
     def all_at_once(self) -> BatchReport:
         """A batch run's. Dropped rows stand in their folder before results get their name: who sees these has those, too."""
@@ -403,9 +415,17 @@ def _as_told(folder: Path, bodies: Sequence[bytes | pa.Buffer]) -> int:
     return sum(each.rows for each in told)
 
 
+def _results(bodies: dict[int, list[pa.Buffer]]) -> list[Results | Keyed]:
+    """All cells' results, which came through Spark or lie in memory that the driver can see."""
+    return [
+        *(read(body) for body in bodies[formats.RESULTS]),
+        *(handed.taken(body) for body in bodies[formats.HANDED]),
+    ]
+
+
 def _by_kind(rows: pa.Table) -> dict[int, list[pa.Buffer]]:
     """What came to the driver, by what it is. Nothing is copied."""
-    kinds = (formats.RESULTS, formats.LATE, formats.PROGRESS, formats.WRITTEN)
+    kinds = (formats.RESULTS, formats.LATE, formats.PROGRESS, formats.WRITTEN, formats.HANDED)
     bodies: dict[int, list[pa.Buffer]] = {kind: [] for kind in kinds}
     for kind, body in zip(rows.column("kind").to_pylist(), rows.column("body"), strict=True):
         bodies[kind].append(body.as_buffer())
