@@ -27,6 +27,7 @@ from plait.spark.cell import handed
 from plait.spark.cell.handed import Handing, taken
 from plait.spark.cell.results import Keyed, Results, read
 from plait.spark.keep import recent
+from plait.spark.publish import collect
 
 # --- without Spark ----------------------------------------------------------------------------------------------
 
@@ -125,6 +126,7 @@ def test_published_rows_are_the_references(
     query: str, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(handed, "LEAST", 0)
+    monkeypatch.setattr(collect, "PIECE", 7)  # so that a thread makes pieces while others are written
     mapped: list[Any] = []
     monkeypatch.setattr(handed, "taken", lambda body: mapped.append(taken(body)) or mapped[-1])
     data = {}

@@ -24,6 +24,7 @@ import shutil
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,7 +41,7 @@ from plait.query.base import check_order
 from plait.spark import formats
 from plait.spark.cell import handed
 from plait.spark.cell.cell import closes
-from plait.spark.cell.results import Keyed, Results, merged, read
+from plait.spark.cell.results import PIECE, Keyed, Results, merged, read
 from plait.spark.keep.checkpoint import publishing, tie
 from plait.spark.plan import settings
 from plait.spark.publish.at_once import computed, laid_out
@@ -347,9 +348,12 @@ class _Publisher:
         schema = cells[0].columns.schema
         if self.keep_key:
             schema = schema.append(pa.field(formats.KEY, pa.binary()))
+        pieces = (
+            (some.table() if self.keep_key else some.columns).combine_chunks() for some in merged(cells, most=PIECE)
+        )
         with open_sink(file, schema) as sink:
-            for some in merged(cells):
-                sink.write((some.table() if self.keep_key else some.columns).combine_chunks())
+            for table in pieces if sum(some.rows for some in cells) <= PIECE else _ahead(pieces):
+                sink.write(table)
         return int(sink.rows)
 
     def _write_late(self, bodies: list[pa.Buffer], batch: int) -> None:
@@ -413,6 +417,15 @@ def _as_told(folder: Path, bodies: Sequence[bytes | pa.Buffer]) -> int:
             do="Name a folder that all machines share",
         )
     return sum(each.rows for each in told)
+
+
+def _ahead(pieces: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """The same, each made by a thread while the one before is written: neither needs Python's lock for long."""
+    with ThreadPoolExecutor(1) as thread:
+        following = thread.submit(next, pieces, None)
+        while (piece := following.result()) is not None:
+            following = thread.submit(next, pieces, None)
+            yield piece
 
 
 def _results(bodies: dict[int, list[pa.Buffer]]) -> list[Results | Keyed]:
