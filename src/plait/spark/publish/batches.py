@@ -22,8 +22,9 @@ from plait.spark import formats
 class Batch:
     """A micro-batch's rows, of the columns `formats.OUTPUT`. They are computed when they are asked for, each time anew."""
 
-    def __init__(self, jvm_frame: Any, session: Any) -> None:
+    def __init__(self, jvm_frame: Any, session: Any, element: Any) -> None:
         self._frame, self._session = jvm_frame, session
+        self._element = element  # of a Java array, without asking for its length each time
 
     def rows(self) -> pa.Table:
         """All of them, in the order of Spark's tasks."""
@@ -31,9 +32,7 @@ class Batch:
         from pyspark.sql.pandas.serializers import ArrowCollectSerializer
         from pyspark.util import _load_from_socket
 
-        found = self._frame.collectAsArrowToPython()
-        # An element of a Java array, without asking for its length each time.
-        element = self._session._jvm.java.lang.reflect.Array.get
+        found, element = self._frame.collectAsArrowToPython(), self._element
         place, server = element(found, 0), element(found, 2)
         secret = None if isinstance(place, str) else element(found, 1)  # a socket of the file system has none
         try:
@@ -58,18 +57,20 @@ def each_batch(writer: Any, publish: Callable[[Batch, int], None]) -> Any:
     from pyspark.java_gateway import ensure_callback_server_started
     from pyspark.sql.utils import ForeachBatchFunction
 
+    gateway = writer._spark._sc._gateway
+    java_import(gateway.jvm, "org.apache.spark.sql.execution.streaming.sources.*")
+    element = gateway.jvm.java.lang.reflect.Array.get
+
     class Publishing(ForeachBatchFunction):
         """PySpark's own, which keeps the error for the query's exception."""
 
         def call(self, jdf: Any, batch_id: int) -> None:
             try:
-                self.func(Batch(jdf, self.session), batch_id)  # type: ignore[arg-type]
+                self.func(Batch(jdf, self.session, element), batch_id)  # type: ignore[arg-type]
             except Exception as error:
                 self.error = error
                 raise
 
-    gateway = writer._spark._sc._gateway
-    java_import(gateway.jvm, "org.apache.spark.sql.execution.streaming.sources.*")
     called = Publishing(writer._spark, publish)  # type: ignore[arg-type]
     gateway.jvm.PythonForeachBatchHelper.callForeachBatch(writer._jwrite, called)
     ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
