@@ -28,6 +28,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 import plait
 import plait.spark
 from plait.spark import run as spark_run
+from plait.spark.cell import handed
 from plait.spark.publish import collect
 
 A = plait.stream("a", unit="us", disorder=2)
@@ -141,6 +142,7 @@ class Faulty(StatefulProcessor):
 
 
 def inject(faults: list[str], marks: str) -> None:
+    handed.LEAST = 0  # however few results there are, they are laid into shared memory
     whole_processor = spark_run.processor
     spark_run.processor = lambda plan: Faulty(whole_processor(plan), faults, marks)  # type: ignore[assignment]
     write_one, whole = collect._Publisher._write_one, collect._Publisher.__call__

@@ -52,7 +52,7 @@ def plain_kernels() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(recent, "_has_room", lambda *_: True)  # however full the disk of the tests is
+        patch.setattr(recent, "has_room", lambda *_: True)  # however full the disk of the tests is
         yield tmp_path_factory.mktemp("shared")
 
 

@@ -26,6 +26,7 @@ from plait.spark.formats import (
     Chunk,
     ChunkRows,
     Event,
+    Handed,
     Head,
     KeyedRows,
     LastTimer,
@@ -75,7 +76,7 @@ HEADS: list[Head] = [
     Event(0, "drain"), PairRows(64), KeyedRows(["x"], False), LateRows("a", 3), CellReport(0, 1, 2**63 - 1, 5, None),
     CellReport(2, -3, 7, 0, 9, ("a", "x"), Counts(rows=4, late={"ü": 1}), (-3, 9), {"execution": 5},
                Counts(copies_by_input={"0": 3}), "node/1", 7, 90),
-    LastTimer(8), Written(5), Bucket(4, [1, 9]), ChunkRows(), MANIFEST, Manifest("f"),
+    LastTimer(8), Written(5), Handed("/dev/shm/ü"), Bucket(4, [1, 9]), ChunkRows(), MANIFEST, Manifest("f"),
 ]  # fmt: skip
 
 

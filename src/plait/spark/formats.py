@@ -163,6 +163,12 @@ def _with_tables(begins: bytes, *tables: pa.Table | pa.RecordBatch) -> bytes:
     return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
 
 
+def _lay(out: pa.NativeFile, rows: pa.Table) -> None:
+    """Rows as they are in memory, so that who maps the file copies nothing."""
+    with pa.ipc.new_stream(out, rows.schema) as writer:
+        writer.write(rows)
+
+
 def parse(data: bytes | pa.Buffer, *, stored: str = "") -> tuple[Any, pa.Buffer]:
     """A body's head and what follows it. `stored`: what it is, if it comes from a checkpoint and not from another task.
 
@@ -252,7 +258,7 @@ MERGING_ROWS = pa.schema([
 OUTPUT_ROWS = pa.schema([("kind", pa.int32()), ("body", pa.binary())])
 
 #: Kinds of rows out of the last cell.
-RESULTS, LATE, PROGRESS, WRITTEN = 0, 1, 2, 3
+RESULTS, LATE, PROGRESS, WRITTEN, HANDED = 0, 1, 2, 3, 4
 
 
 def columns(onward: bool) -> list[str]:
@@ -380,6 +386,15 @@ class PairRows(Head, kind="pairs"):
         first = _with_tables(b"", found)
         return body(PairRows(len(first)), first + _with_tables(b"", pa.table({KEY: keys})))
 
+    @staticmethod
+    def lay(out: pa.NativeFile, found: pa.Table, keys: pa.Array) -> None:
+        """The same body, written as the columns are in memory."""
+        size = pa.MockOutputStream()
+        _lay(size, found)
+        out.write(_framed(PairRows(size.size())))
+        _lay(out, found)
+        _lay(out, pa.table({KEY: keys}))
+
     def tables(self, rest: pa.Buffer) -> tuple[pa.Table, pa.Table]:
         return table(rest[: self.keys]), table(rest[self.keys :])
 
@@ -390,6 +405,18 @@ class KeyedRows(Head, kind="keyed"):
 
     by: list[str]
     spelled: bool  # the key is a column of its own
+
+    def lay(self, out: pa.NativeFile, found: pa.Table) -> None:
+        """A body with these rows, written as the columns are in memory."""
+        out.write(_framed(self))
+        _lay(out, found)
+
+
+@dataclass(frozen=True)
+class Handed(Head, kind="handed"):
+    """Where a cell has laid its results, for the driver: a file of shared memory that holds a body of pairs or keyed rows."""
+
+    file: str
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,7 @@ from plait.query.stream import FILE, Stream
 from plait.spark import formats
 from plait.spark.cell.cell import CellPlan, closes, processor, whole_cell
 from plait.spark.cell.end_of_input import closing_stage
+from plait.spark.cell.handed import handing
 from plait.spark.cell.pickled import carry
 from plait.spark.cell.results import unpack
 from plait.spark.cell.whole import SLAB, Giving, as_rows, in_turn
@@ -252,6 +253,11 @@ class Plan:
             return self
         return replace(self, stages=[replace(self.stages[0], plan=replace(cell, keyed=False)), *self.stages[1:]])
 
+    def handing_over(self) -> Plan:
+        """The same for who publishes on the driver: cells lay many results into memory that it can see, where there is such."""
+        found = None if closes(self.cell.bound.node) else handing(self.spark)
+        return replace(self, stages=[replace(self.stages[0], plan=replace(self.cell, handing=found)), *self.stages[1:]])
+
     @property
     def cell(self) -> CellPlan:
         """The last operator's."""
@@ -266,6 +272,11 @@ class Plan:
     def streams(self) -> dict[str, tuple[Stream, tuple[Any, ...], bool]]:
         """The query's streams by name, with the sources known at the start, and whether there may be more."""
         return {known[0].name: known for stage in self.stages for known in stage.plan.streams}
+
+    @property
+    def scans(self) -> bool:
+        """Whether tasks of plait's read all files themselves."""
+        return all(frame.scan is not None for stage in self.stages for frame, _ in stage.packs)
 
     def pinned(self, checkpoint: Path, card: Card | None) -> Plan:
         """This plan as a checkpoint has it: its layout if ours is "auto", its control folder; refused if it is another's."""

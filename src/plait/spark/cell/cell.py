@@ -48,6 +48,7 @@ from plait.spark import formats
 from plait.spark.cell import state
 from plait.spark.cell.arrive import Arrived, Known, StreamProgress, Upstream, arrive, held, in_order
 from plait.spark.cell.limits import check_pending, check_stored
+from plait.spark.cell.handed import Handing
 from plait.spark.cell.onward import Onward
 from plait.spark.cell.results import Keyed, Results
 from plait.spark.cell.telling import reported, told
@@ -88,6 +89,7 @@ class CellPlan:
     loose: tuple[str, ...] = ()  # what users' functions depend on and nobody can compare
     keyed: bool = True  # somebody asks for the keys of its results
     changed: bool = False  # the user's word that functions may be others than those of the checkpoint
+    handing: Handing | None = None  # where results are laid for the driver, if they are many and it is near
 
     @property
     def counts(self) -> frozenset[str]:
@@ -263,7 +265,7 @@ def step(plan: CellPlan, cell: int, store: state.Store, bodies: Iterable[bytes],
     if cache_key is not None:
         state.remember((cache_key, cell), contents, plan.layout.cells)
     clock.tick("keeping")
-    bodies_out = results.bodies() if plan.onward is None else []
+    rows_out = [] if plan.onward is not None else _out(plan, results)
     clock.tick("gathering")
     report = reported(
         plan, cell, known, contents, manifest.frontier, counts=manifest.counts, batch=batch, span=span, stages=clock.spent,
@@ -277,7 +279,14 @@ def step(plan: CellPlan, cell: int, store: state.Store, bodies: Iterable[bytes],
         last = rows_of(contents)
     if plan.onward is not None:
         return plan.onward.bodies(results, frontier, for_user) + last
-    return [*((formats.RESULTS, body) for body in bodies_out), *for_user, *last]
+    return [*rows_out, *for_user, *last]
+
+
+def _out(plan: CellPlan, results: Results | Keyed) -> list[tuple[int, bytes]]:
+    """Results on their way to the driver."""
+    if plan.handing is not None:
+        return plan.handing.rows(results)
+    return [(formats.RESULTS, body) for body in results.bodies()]
 
 
 class _Clock:

@@ -88,13 +88,16 @@ class Results:
         Each has the whole list of keys, so cutting costs space where there are many results; it happens above a million
         results only.
         """
-        out = []
-        for at in range(0, self.rows, cut):
-            to = at + cut
-            table = self.columns.slice(at, cut).append_column(FIRST, pa.array(self.first[at:to].astype(np.int32)))
-            table = table.append_column(SECOND, pa.array(self.second[at:to].astype(np.int32)))
-            out.append(formats.PairRows.body(table, self.keys))
-        return out
+        return [formats.PairRows.body(self._placed(at, cut), self.keys) for at in range(0, self.rows, cut)]
+
+    def lay(self, out: pa.NativeFile) -> None:
+        """As one body, into a file that is mapped (`handed`)."""
+        formats.PairRows.lay(out, self._placed(0, self.rows), self.keys)
+
+    def _placed(self, at: int, n: int) -> pa.Table:
+        """Some of the columns, and beside them the places of keys."""
+        table = self.columns.slice(at, n).append_column(FIRST, pa.array(self.first[at : at + n].astype(np.int32)))
+        return table.append_column(SECOND, pa.array(self.second[at : at + n].astype(np.int32)))
 
     @classmethod
     def of(cls, rows: pa.Table, found: pa.Table) -> Self:
@@ -150,10 +153,19 @@ class Keyed:
 
     def bodies(self, cut: int = CUT) -> list[bytes]:
         """As packed rows, of `cut` results at most."""
-        whole = self.columns if self.key is None else self.table()
-        head = formats.KeyedRows(list(self.by), self.key is not None)
+        head, whole = self._whole()
         parts = (whole.slice(at, cut).replace_schema_metadata(None) for at in range(0, self.rows, cut))
         return list(formats.bodies(head, parts))
+
+    def lay(self, out: pa.NativeFile) -> None:
+        """As one body, into a file that is mapped (`handed`)."""
+        head, whole = self._whole()
+        head.lay(out, whole.replace_schema_metadata(None))
+
+    def _whole(self) -> tuple[formats.KeyedRows, pa.Table]:
+        """All that travels."""
+        whole = self.columns if self.key is None else self.table()
+        return formats.KeyedRows(list(self.by), self.key is not None), whole
 
     @classmethod
     def of(cls, head: formats.KeyedRows, rest: pa.Buffer) -> Keyed:

@@ -32,6 +32,9 @@ MEMORY: Final = Path("/dev/shm")
 #: Steps of a cell that are kept at least; with many cells more, as a worker sees one of them less often.
 STEPS: Final = 8
 
+#: What the names of folders begin with in which cells lay results for a driver (`cell.handed`): they go with its process alone.
+HANDED: Final = "results-"
+
 _UNUSED_S: Final = 600
 _swept: float | None = None
 
@@ -54,7 +57,7 @@ class Recent:
         temporary = self.folder / f".{os.getpid()}.tmp"
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if not _has_room(self.folder, len(data)):
+            if not has_room(self.folder, len(data)):
                 return
             temporary.write_bytes(data)
             os.replace(temporary, self._file(step, number))
@@ -89,7 +92,7 @@ class Recent:
         return self.folder / f"{step}-{number}"
 
 
-def _has_room(folder: Path, size: int) -> bool:
+def has_room(folder: Path, size: int) -> bool:
     """Whether half of the memory is free with so much more in it."""
     space = os.statvfs(folder)
     return (space.f_bavail * space.f_frsize - size) * 2 >= space.f_blocks * space.f_frsize
@@ -107,7 +110,7 @@ def recent(query: str | None, cell: int, cells: int) -> Recent:
     """
     global _swept
     own = place(os.getppid())
-    if query is None or not _is_private(own.parent):
+    if query is None or not is_private(own.parent):
         return NONE
     if _swept is None or time.monotonic() - _swept > _UNUSED_S / 10:
         _swept = time.monotonic()
@@ -115,7 +118,7 @@ def recent(query: str | None, cell: int, cells: int) -> Recent:
     return Recent(own / f"{query}-{cell}", max(STEPS, 4 * cells))
 
 
-def _is_private(folder: Path) -> bool:
+def is_private(folder: Path) -> bool:
     """Make sure of a folder that nobody else can read or write: all may make one in this file system.
 
     Anyone on the machine may make a folder of this name first. One that is not ours, or that others can write, is not
@@ -143,7 +146,7 @@ def sweep() -> None:
                 shutil.rmtree(daemon, ignore_errors=True)
                 continue
             for cell in daemon.iterdir():
-                if time.time() - cell.stat().st_mtime > _UNUSED_S:
+                if not cell.name.startswith(HANDED) and time.time() - cell.stat().st_mtime > _UNUSED_S:
                     shutil.rmtree(cell, ignore_errors=True)
 
 

@@ -24,6 +24,7 @@ import shutil
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,11 +39,13 @@ from plait.core.metrics import amount
 from plait.errors import QueryError, RunError
 from plait.query.base import check_order
 from plait.spark import formats
+from plait.spark.cell import handed
 from plait.spark.cell.cell import closes
-from plait.spark.cell.results import Keyed, Results, merged, read
+from plait.spark.cell.results import PIECE, Keyed, Results, merged, read
 from plait.spark.keep.checkpoint import publishing, tie
 from plait.spark.plan import settings
 from plait.spark.publish.at_once import computed, laid_out
+from plait.spark.publish.batches import Batch, each_batch
 from plait.spark.publish.gather import gathered
 from plait.spark.publish.stats import SparkStats, Told
 from plait.spark.publish.target import Owner, Target
@@ -189,12 +192,14 @@ def write_ordered(df: Any, path: str | os.PathLike[str], *, checkpoint: str | os
         targets.append(Target(aside, "dropped rows", format, True, "The folder of dropped rows"))
     _check_apart(place, *(target.folder for target in targets))
     plan, owner, first = tie(plan, place, targets)
+    plan = plan if distributed else plan.handing_over()
     publish = _Publisher(plan, owner, targets[0], format, targets[1] if late is not None else None, keep_key, order, distributed,
                          report, first)  # fmt: skip
 
     def start() -> Any:
-        writer = plan.output().writeStream.foreachBatch(publish).option("checkpointLocation", paths.uri(place))
-        return telling(writer.trigger(**(trigger or {"availableNow": True})).start())
+        writer = each_batch(plan.output().writeStream, publish).option("checkpointLocation", paths.uri(place))
+        with settings.starting(plan.spark, scans=plan.scans):
+            return telling(writer.trigger(**(trigger or {"availableNow": True})).start())
 
     if not drain:
         return start()
@@ -278,11 +283,11 @@ class _Publisher:
     told: Told = field(default_factory=Told)
     began: float = field(default_factory=time.monotonic)
 
-    def __call__(self, frame: Any, batch: int) -> None:
-        """A batch's rows, as a DataFrame that has not been computed yet.
+    def __call__(self, given: Batch, batch: int) -> None:
+        """A batch's rows, which have not been computed yet.
 
-        `toArrow` runs the whole batch, and brings all results to the driver; where tasks write them, dropped rows and reports
-        alone. Then dropped rows are written, and the batch is told of.
+        Asking for them runs the whole batch, and brings all results to the driver; where tasks write them, dropped rows and
+        reports alone. Then dropped rows are written, and the batch is told of.
 
         If the process dies in between, the batch is not committed. Spark does it again with the same rows, and the same
         files are written under the same names.
@@ -291,17 +296,29 @@ class _Publisher:
         if self.distributed:
             slices = 1 if closes(self.plan.cell.bound.node) else self.plan.partitions
             with self._written_by_tasks(number) as folder:
-                rows = gathered(frame, folder, self.format, order=self.order, keep_key=self.keep_key, slices=slices)
+                rows = gathered(
+                    given.frame(), folder, self.format, order=self.order, keep_key=self.keep_key, slices=slices
+                )
                 bodies = _by_kind(rows)
                 results = _as_told(folder, bodies[formats.WRITTEN])
         else:
-            bodies = _by_kind(frame.toArrow())
-            with publishing(self.owner, self.target):
-                results = self._write_one([read(body) for body in bodies[formats.RESULTS]], number)
+            with self._handed_over():
+                bodies = _by_kind(given.rows())
+                with publishing(self.owner, self.target):
+                    results = self._write_one(_results(bodies), number)
         if bodies[formats.LATE]:
             self._write_late(bodies[formats.LATE], number)
         if self.report is not None and bodies[formats.PROGRESS]:
             self.report(self._reported(bodies, batch, results))
+
+    @contextmanager
+    def _handed_over(self) -> Iterator[None]:
+        """What cells hand over for a batch goes with it, however it ends."""
+        try:
+            yield
+        finally:
+            if self.plan.cell.handing is not None:
+                self.plan.cell.handing.clear()
 
     def all_at_once(self) -> BatchReport:
         """A batch run's. Dropped rows stand in their folder before results get their name: who sees these has those, too."""
@@ -331,9 +348,12 @@ class _Publisher:
         schema = cells[0].columns.schema
         if self.keep_key:
             schema = schema.append(pa.field(formats.KEY, pa.binary()))
+        pieces = (
+            (some.table() if self.keep_key else some.columns).combine_chunks() for some in merged(cells, most=PIECE)
+        )
         with open_sink(file, schema) as sink:
-            for some in merged(cells):
-                sink.write((some.table() if self.keep_key else some.columns).combine_chunks())
+            for table in pieces if sum(some.rows for some in cells) <= PIECE else _ahead(pieces):
+                sink.write(table)
         return int(sink.rows)
 
     def _write_late(self, bodies: list[pa.Buffer], batch: int) -> None:
@@ -399,9 +419,26 @@ def _as_told(folder: Path, bodies: Sequence[bytes | pa.Buffer]) -> int:
     return sum(each.rows for each in told)
 
 
+def _ahead(pieces: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """The same, each made by a thread while the one before is written: neither needs Python's lock for long."""
+    with ThreadPoolExecutor(1) as thread:
+        following = thread.submit(next, pieces, None)
+        while (piece := following.result()) is not None:
+            following = thread.submit(next, pieces, None)
+            yield piece
+
+
+def _results(bodies: dict[int, list[pa.Buffer]]) -> list[Results | Keyed]:
+    """All cells' results, which came through Spark or lie in memory that the driver can see."""
+    return [
+        *(read(body) for body in bodies[formats.RESULTS]),
+        *(handed.taken(body) for body in bodies[formats.HANDED]),
+    ]
+
+
 def _by_kind(rows: pa.Table) -> dict[int, list[pa.Buffer]]:
     """What came to the driver, by what it is. Nothing is copied."""
-    kinds = (formats.RESULTS, formats.LATE, formats.PROGRESS, formats.WRITTEN)
+    kinds = (formats.RESULTS, formats.LATE, formats.PROGRESS, formats.WRITTEN, formats.HANDED)
     bodies: dict[int, list[pa.Buffer]] = {kind: [] for kind in kinds}
     for kind, body in zip(rows.column("kind").to_pylist(), rows.column("body"), strict=True):
         bodies[kind].append(body.as_buffer())
