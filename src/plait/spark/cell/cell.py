@@ -47,8 +47,8 @@ from plait.query.stream import Stream
 from plait.spark import formats
 from plait.spark.cell import state
 from plait.spark.cell.arrive import Arrived, Known, StreamProgress, Upstream, arrive, held, in_order
-from plait.spark.cell.limits import check_pending, check_stored
 from plait.spark.cell.handed import Handing
+from plait.spark.cell.limits import check_pending, check_stored
 from plait.spark.cell.onward import Onward
 from plait.spark.cell.results import Keyed, Results
 from plait.spark.cell.telling import reported, told
