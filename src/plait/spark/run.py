@@ -273,11 +273,6 @@ class Plan:
         """The query's streams by name, with the sources known at the start, and whether there may be more."""
         return {known[0].name: known for stage in self.stages for known in stage.plan.streams}
 
-    @property
-    def scans(self) -> bool:
-        """Whether tasks of plait's read all files themselves."""
-        return all(frame.scan is not None for stage in self.stages for frame, _ in stage.packs)
-
     def pinned(self, checkpoint: Path, card: Card | None) -> Plan:
         """This plan as a checkpoint has it: its layout if ours is "auto", its control folder; refused if it is another's."""
         if card is not None:

@@ -10,10 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
-import threading
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -54,30 +51,7 @@ ADVISED = (
     "spark.python.daemon.module",
 )
 
-#: For a query in which nothing but plait's own stands above the files. Spark writes a Java class for each row format that a task
-#: or the state store converts, in every batch, only to find that it has compiled this text before; of plait's few packed rows
-#: what it converts is soon done without.
-OF_A_SCAN = {"spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-
 _warned: set[str] = set()
-_starting = threading.Lock()
-
-
-@contextmanager
-def starting(spark: Any, *, scans: bool) -> Iterator[None]:
-    """Start a query inside of this. It takes the session's settings as they are then, and keeps them, whatever they are later.
-
-    `scans`: all of its files are read by plait's tasks. What the user has set stays.
-    """
-    with _starting:
-        own = [(key, value) for key, value in OF_A_SCAN.items() if scans and spark.conf.get(key, None) is None]
-        for key, value in own:
-            spark.conf.set(key, value)
-        try:
-            yield
-        finally:
-            for key, _ in own:
-                spark.conf.unset(key)
 
 
 def is_running() -> bool:

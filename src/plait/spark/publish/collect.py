@@ -198,8 +198,7 @@ def write_ordered(df: Any, path: str | os.PathLike[str], *, checkpoint: str | os
 
     def start() -> Any:
         writer = each_batch(plan.output().writeStream, publish).option("checkpointLocation", paths.uri(place))
-        with settings.starting(plan.spark, scans=plan.scans):
-            return telling(writer.trigger(**(trigger or {"availableNow": True})).start())
+        return telling(writer.trigger(**(trigger or {"availableNow": True})).start())
 
     if not drain:
         return start()
