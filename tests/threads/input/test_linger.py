@@ -133,8 +133,8 @@ def in_turn(turns: bool) -> list[int]:
     engine: Any = Slow()
     made = linger.Lingering(engine, 500)
     if not turns:
-        made._waiting["a", None] = linger._Waiting()
-        made._waiting["a", None].turn = threading.Semaphore(9)  # type: ignore[assignment]
+        made._waiting["a", 0] = linger._Waiting()
+        made._waiting["a", 0].turn = threading.Semaphore(9)  # type: ignore[assignment]
     for at in range(300):
         made.push("a", None, [pa.record_batch({"n": pa.array([at] * 200)})], alone=True)
         time.sleep(0.0002)
@@ -149,6 +149,15 @@ def test_a_source_s_rows_keep_their_order() -> None:
     wanted = [at for at in range(300) for _ in range(200)]
     assert in_turn(True) == wanted
     assert in_turn(False) != wanted  # without turns they would not
+
+
+def test_a_stream_s_only_source_has_two_names() -> None:
+    ones = plait.aggregate(plait.stream("a", unit="us"), size="10us", compute={"n": plait.count()})
+    with ones.on_threads(linger="1h") as run:
+        for at in range(6):
+            run.push("a", (None, 0)[at % 2], {"ts": [at]})
+        run.drain()
+        assert run.table().column("n").to_pylist() == [6]
 
 
 def test_two_threads_at_one_source_are_told_so() -> None:

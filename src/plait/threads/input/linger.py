@@ -37,8 +37,11 @@ Key = tuple[str, SourceName | None]
 
 @dataclass
 class _Waiting:
-    """What one source has pushed and has not entered. `pushing`: by whoever pushes it now; `since`: of the oldest batch."""
+    """What one source has pushed and has not entered. `source`: as it was named first; `pushing`: by whoever pushes it now;
+    `since`: of the oldest batch.
+    """
 
+    source: SourceName | None = None
     batches: list[pa.RecordBatch] = field(default_factory=list)
     rows: int = 0
     since: float = 0.0
@@ -58,14 +61,18 @@ class Lingering:
         self._thread: threading.Thread | None = None
 
     def push(self, stream: str, source: SourceName | None, batches: list[pa.RecordBatch], *, alone: bool) -> None:
-        """Put batches behind those that wait, and enter them all if they are enough. `alone`: one thread at a time does."""
+        """Put batches behind those that wait, and enter them all if they are enough.
+
+        `alone`: they are one source's, which one thread at a time pushes. A stream's only source has two names, None and 0.
+        """
+        key = (stream, 0 if alone and source is None else source)
         with self._lock:
-            waiting = self._waiting.setdefault((stream, source), _Waiting())
+            waiting = self._waiting.setdefault(key, _Waiting(source))
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="plait-linger", daemon=True)
                 self._thread.start()
         if alone and not waiting.pushing.acquire(blocking=False):
-            raise inside(told(stream, 0 if source is None else source))
+            raise inside(told(*key))
         try:
             with self._lock:
                 if not waiting.batches:
@@ -73,7 +80,7 @@ class Lingering:
                 waiting.batches += batches
                 waiting.rows += sum(batch.num_rows for batch in batches)
             if waiting.rows >= ENOUGH:
-                self._enter((stream, source), waiting)
+                self._enter(stream, waiting)
             else:
                 self._some.set()
         finally:
@@ -88,15 +95,15 @@ class Lingering:
 
     def _enter_each(self, found: Iterable[tuple[Key, _Waiting]]) -> None:
         for key, waiting in sorted(found, key=lambda each: each[1].since):
-            self._enter(key, waiting)
+            self._enter(key[0], waiting)
 
-    def _enter(self, key: Key, waiting: _Waiting) -> None:
+    def _enter(self, stream: str, waiting: _Waiting) -> None:
         with waiting.turn:
             with self._lock:
                 batches, waiting.batches, waiting.rows = waiting.batches, [], 0
             if batches:
                 whole = batches if len(batches) == 1 else pa.Table.from_batches(batches).combine_chunks().to_batches()
-                self._engine.push(*key, whole)
+                self._engine.push(stream, waiting.source, whole)
 
     # --- its thread ---
 
