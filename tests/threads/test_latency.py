@@ -44,7 +44,7 @@ def noted(monkeypatch):
 
     monkeypatch.setattr(aggregate_results, "NOTED", 1 << 30)  # of an operator's and an aggregate's, all
     for kind in (Pusher, HivePusher):
-        monkeypatch.setattr(kind, "_pushed_at_once", lambda *_: False)  # all by one way, which is looked at here
+        monkeypatch.setattr(kind, "_pushed_at_once", lambda *_: 0)  # all by one way, which is looked at here
     monkeypatch.setattr(Latency, "note", noting)
     monkeypatch.setattr(Pusher, "_push", pushing)
     return results, pushes

@@ -33,10 +33,11 @@ from plait.core.rings import (
     TEXTS,
     Rings,
 )
-from plait.threads.atomics.native import halves, inner, ints, octets, quarters, short_ints
+from plait.threads.atomics.native import compiled, halves, inner, ints, octets, quarters, short_ints
 from plait.threads.input.payload import Payload
 
 ALIGNED: Final = 64  # bytes: where Arrow wants a buffer to begin
+FEW: Final = 1 << 8  # rows that are copied while the GIL is kept: some microseconds
 
 # --- what is told of a column: where in the piece of memory its values begin (of text where each ends), and its flags, -1 for
 # none; how many bytes of text there are, and how many NULLs
@@ -52,7 +53,7 @@ def columns(payload: Payload, refs: np.ndarray) -> list[pa.Array] | None:
     """
     rings, n, number = payload.rings(), len(refs), len(payload.names)
     buffer, told = pa.allocate_buffer(room(rings, number, n), memory_pool=_POOL), np.empty((number, 4), np.int64)
-    copy_rows(rings.table, rings.capacity, refs, buffer.address, told)
+    (copy_rows if n <= FEW else copy_many)(rings.table, rings.capacity, refs, buffer.address, told)
     made = []
     for k, (values, flags, total, missing) in enumerate(told.tolist()):
         column = rings.arrays[k]
@@ -61,7 +62,8 @@ def columns(payload: Payload, refs: np.ndarray) -> list[pa.Array] | None:
             if total > MOST_TEXT[rings.widths[k]]:
                 return None
             parts.append(pa.allocate_buffer(total, memory_pool=_POOL))
-            copy_text(rings.table, k, rings.capacity, refs, buffer.address + values, parts[-1].address, total)
+            copy = copy_text if n <= FEW else copy_much
+            copy(rings.table, k, rings.capacity, refs, buffer.address + values, parts[-1].address, total)
         made.append(pa.Array.from_buffers(column.kind, n, parts, missing))
     return made
 
@@ -110,8 +112,8 @@ def copy_ends(sizes: Any, mask: Any, refs: Any, out: Any) -> Any:
     return total
 
 
-@brief
-def copy_rows(rings: Any, capacity: Any, refs: Any, out: Any, told: Any) -> None:
+@compiled
+def copy_many(rings: Any, capacity: Any, refs: Any, out: Any, told: Any) -> None:
     """Every column's values of these rows, but the bytes of text, into the memory at an address, which has `room`; `told` (see
     VALUES) has a row a column.
     """
@@ -148,7 +150,13 @@ def copy_rows(rings: Any, capacity: Any, refs: Any, out: Any, told: Any) -> None
 
 
 @brief
-def copy_text(rings: Any, k: Any, capacity: Any, refs: Any, ends: Any, out: Any, total: Any) -> None:
+def copy_rows(rings: Any, capacity: Any, refs: Any, out: Any, told: Any) -> None:
+    """As `copy_many`, of so few rows that the GIL is not given away for them."""
+    copy_many(rings, capacity, refs, out, told)
+
+
+@compiled
+def copy_much(rings: Any, k: Any, capacity: Any, refs: Any, ends: Any, out: Any, total: Any) -> None:
     """The bytes of column k of text, `total` of them, whose ends lie at an address."""
     data, begins = octets(rings[k, KEEP_DATA], rings[k, KEEP_ROOM]), ints(rings[k, KEEP_VALUES], capacity)
     places, to, n = refs & (capacity - 1), octets(out, total), len(refs) + 1
@@ -156,3 +164,9 @@ def copy_text(rings: Any, k: Any, capacity: Any, refs: Any, ends: Any, out: Any,
         takes.take_texts(data, begins, places, ints(ends, n), to)
     else:
         takes.take_texts(data, begins, places, short_ints(ends, n), to)
+
+
+@brief
+def copy_text(rings: Any, k: Any, capacity: Any, refs: Any, ends: Any, out: Any, total: Any) -> None:
+    """As `copy_much`, of few rows."""
+    copy_much(rings, k, capacity, refs, ends, out, total)

@@ -12,7 +12,7 @@ from plait.core import rings as core_rings
 from plait.core import rows as core_rows
 from plait.errors import PlaitError
 from plait.query.identical import difference
-from plait.threads.input import given, short
+from plait.threads.input import given, push, short
 from plait.threads.input.payload import Payload
 from plait.threads.join.columns import Encoder
 from plait.threads.join.engine import JoinEngine
@@ -95,6 +95,7 @@ class Case:
         )
         self.on = CONDITIONS[rng.integers(0, len(CONDITIONS))]
         self.late = "drop" if rng.random() < 0.7 else "error"
+        self.chunk = int(rng.choice([17, 8192]))  # of many rows in front of the gate, so that a batch may have several
         far = int(rng.choice([10, 2**36]))
         self.pushes: list[tuple[str, pa.RecordBatch]] = []
         clock = {"a": 0, "b": 0}
@@ -130,6 +131,7 @@ class Case:
 
         monkeypatch.setattr(short.ShortWay, "enter", counted)
         monkeypatch.setattr(short, "AT_ONCE", 30)  # so that both of its ways are gone
+        monkeypatch.setattr(push, "CHUNK", self.chunk)
         try:
             with self.query().on_threads(workers=1, plain=True, keys=True) as run:
                 try:
@@ -237,3 +239,29 @@ def test_text_goes_round(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     brought = int(payload._rows._rings["t"].head[0])
     assert brought > 3 * len(rings[-1])
     assert [len(ring) for ring in rings] == sorted({len(ring) for ring in rings})
+
+
+@pytest.mark.parametrize("late", ["drop", "error"])
+def test_many_rows_go_the_short_way_up_to_what_is_not_usual(late: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows by the chunk; where one is late the message names its place in the whole batch, as by the long way."""
+    schema = pa.schema([("ts", pa.int64()), ("x", pa.int32())])
+    case, n = Case(0), 3 * push.CHUNK + 5
+    case.schema, case.time, case.on, case.late, case.chunk = schema, pa.int64(), CONDITIONS[1], late, push.CHUNK
+    ts = np.arange(1, n + 1)
+    case.pushes = [(name, pa.record_batch([[0], [k]], schema=schema)) for name, k in (("a", 0), ("b", 1))]
+    case.pushes += [(name, pa.record_batch([ts, ts % 1000], schema=schema)) for name in ("a", "b")]
+    back = n + np.arange(n)
+    back[2 * push.CHUNK + 7] = 3
+    case.pushes += [(name, pa.record_batch([back, back % 1000], schema=schema)) for name in ("a", "b")]
+    long, _ = case.run(shortly=False, monkeypatch=monkeypatch)
+    brief, went = case.run(shortly=True, monkeypatch=monkeypatch)
+    assert went >= (2 if late == "error" else 4)  # the first two chunks of who has a late row
+    if late == "error":
+        assert long == brief
+        assert f"row {2 * push.CHUNK + 7}" in str(long[1])
+    else:
+        assert [each for each in long if not isinstance(each, pa.Table)] == [
+            each for each in brief if not isinstance(each, pa.Table)
+        ]
+        tables = [[each for each in found if isinstance(each, pa.Table)] for found in (long, brief)]
+        assert all(difference(one, other) is None for one, other in zip(*tables, strict=True))

@@ -405,12 +405,10 @@ def lay(given, n, reads, limits, words, arena, count, size):
                 keys[(at + i) & mask] = (before * _MIX) ^ (before >> np.uint64(31)) ^ np.uint64(words[i])
 
 
-@brief
-def enter_few(given: Any, n: Any, time_column: Any, time_kind: Any, scale: Any, limit: Any, low: Any, reads: Any, limits: Any,
-              words: Any, rows: Any, kept: Any, first: Any, oldest: Any, capacity: Any, source: Any, position: Any, arena: Any,
-              count: Any, size: Any) -> int:  # fmt: skip
-    """`look`, `keep` and `lay` in one call, of so few rows that the GIL is not given away for them: 1, or 0, and nothing is
-    changed.
+@compiled
+def enter(given, n, time_column, time_kind, scale, limit, low, reads, limits, words, rows, kept, first, oldest, capacity, source,
+          position, arena, count, size):  # fmt: skip
+    """`look`, `keep` and `lay` in one call: 1; or 0, and nothing is changed.
 
     `rows`: three rows of n places, for what the gate is told: times, the tuples' numbers in the source, those that they are kept
     under.
@@ -425,6 +423,17 @@ def enter_few(given: Any, n: Any, time_column: Any, time_kind: Any, scale: Any, 
         rows[1, i] = count + i
         rows[2, i] = first + i
     return 1
+
+
+@brief
+def enter_few(given: Any, n: Any, time_column: Any, time_kind: Any, scale: Any, limit: Any, low: Any, reads: Any, limits: Any,
+              words: Any, rows: Any, kept: Any, first: Any, oldest: Any, capacity: Any, source: Any, position: Any, arena: Any,
+              count: Any, size: Any) -> int:  # fmt: skip
+    """As `enter`, of so few rows that the GIL is not given away for them."""
+    return enter(
+        given, n, time_column, time_kind, scale, limit, low, reads, limits, words, rows, kept, first, oldest, capacity, source,
+        position, arena, count, size,
+    )  # fmt: skip
 
 
 @inner

@@ -113,39 +113,52 @@ class Pusher(Inlets):
         Sources are taken one after the other. A row that is refused stops the run (`run`), so nobody sees what a half
         of its batch would give.
         """
-        pushed_ns = time.monotonic_ns()
-        if intake.stream.name in self._short and self._pushed_at_once(intake, name, batch, pushed_ns):
-            return
-        parts = parts_of(intake, name, batch)
+        pushed_ns, done = time.monotonic_ns(), 0
+        if intake.stream.name in self._short:
+            done = self._pushed_at_once(intake, name, batch, pushed_ns)
+            if done == batch.num_rows > 0:
+                return
+        parts = parts_of(intake, name, batch, done)
         # All sources of a batch are there before the first one's rows are: else these could leave the others behind.
         self._let_in(intake, [part for part in parts if part.name not in intake.inlets])
         for part in parts:
             self._push(intake, part, pushed_ns)
 
-    def _pushed_at_once(self, intake: StreamIntake, name: Any, batch: pa.RecordBatch, pushed_ns: int) -> bool:
-        """A usual batch of a source that is known, by the short way; false, and nothing is changed, if it is not one."""
-        inlet = intake.inlets.get(0 if name is None else name) if type(name) is not bool else None
+    def _pushed_at_once(self, intake: StreamIntake, name: Any, batch: pa.RecordBatch, pushed_ns: int) -> int:
+        """A batch of a source that is known, by the short way, as far as it is usual: how many rows. Nothing is changed of the
+        others. Many rows go a chunk at a time.
+        """
+        inlet, done, n = intake.inlets.get(0 if name is None else name) if type(name) is not bool else None, 0, batch.num_rows
         if inlet is None or inlet.ended or intake.ended:
-            return False
+            return 0
         with Inside(inlet, intake.stream.name):
-            (slot,) = inlet.slots.values()
-            low = max(inlet.largest, inlet.heartbeat, self._bound(intake))
-            inlet.laying = True  # as in `_laid`
-            try:
-                if self._rewriting or not self._armed:
-                    return False
-                entered = self._short[intake.stream.name].enter(inlet, slot, batch, low, pushed_ns)
-            finally:
-                inlet.laying = False
-            if entered is None:
+            while done < n:
+                chunk = batch if n <= CHUNK else batch.slice(done, CHUNK)
+                if not self._entered_at_once(intake, inlet, chunk, pushed_ns):
+                    break
+                done += chunk.num_rows
+        return done
+
+    def _entered_at_once(self, intake: StreamIntake, inlet: Inlet, chunk: pa.RecordBatch, pushed_ns: int) -> bool:
+        """At most a chunk of rows by the short way; false, and nothing is changed, if they are not usual."""
+        (slot,) = inlet.slots.values()
+        low = max(inlet.largest, inlet.heartbeat, self._bound(intake))
+        inlet.laying = True  # as in `_laid`
+        try:
+            if self._rewriting or not self._armed:
                 return False
-            ts, seq, refs = entered
-            n = len(ts)
-            inlet.largest, inlet.spoke_ns = int(ts[-1]), time.monotonic_ns()
-            inlet.delivered += n
-            inlet.taken += n
-            self._add(slot, ts, seq, refs, 0, n, inlet.progress(intake.stream), result=False)
-            inlet.added += n
+            entered = self._short[intake.stream.name].enter(inlet, slot, chunk, low, pushed_ns)
+        finally:
+            inlet.laying = False
+        if entered is None:
+            return False
+        ts, seq, refs = entered
+        n = len(ts)
+        inlet.largest, inlet.spoke_ns = int(ts[-1]), time.monotonic_ns()
+        inlet.delivered += n
+        inlet.taken += n
+        self._add(slot, ts, seq, refs, 0, n, inlet.progress(intake.stream), result=False)
+        inlet.added += n
         return True
 
     def _push(self, intake: StreamIntake, part: Part, pushed_ns: int) -> None:
@@ -401,16 +414,16 @@ class Pusher(Inlets):
 # --- what happens to rows before they enter: the same where there is no gate (`threads.bounded`) ---
 
 
-def parts_of(intake: StreamIntake, name: SourceName | None, batch: pa.RecordBatch) -> list[Part]:
-    """The batch by source, each with its times in microseconds."""
-    stream = intake.stream
+def parts_of(intake: StreamIntake, name: SourceName | None, whole: pa.RecordBatch, done: int = 0) -> list[Part]:
+    """The batch by source, each with its times in microseconds; without its first rows, if these are `done` already."""
+    stream, batch = intake.stream, whole.slice(done) if done else whole
     ts = to_micros(
         batch.column(batch.schema.get_field_index(stream.time)), stream.unit, stream=stream.name, name=stream.time
     )
     if intake.ended:
         raise has_ended(stream)
     if stream.source_column is None:
-        return [Part(intake.named(name), batch, ts, None)]
+        return [Part(intake.named(name), batch, ts, np.arange(done, whole.num_rows) if done else None)]
     parts = []
     for own, rows in _by_source(stream, batch):
         part, times = (batch, ts) if len(rows) == len(ts) else (taken(batch, rows), ts[rows])

@@ -1,5 +1,5 @@
-"""The short way of a usual batch into the gate: the steps of `input.push` in one compiled call, three where rows are many, and
-little Python around them.
+"""The short way of a usual batch into the gate: the steps of `input.push` in one compiled call, and little Python around it;
+three calls where rows are many and several sources push.
 
 A batch is usual if its times are in order and neither late nor behind, nothing that is read or kept of it is NULL or NaN, and its
 integers lie where others have lain before: then no step has anything to decide. `given.look` tries that, and changes nothing.
@@ -120,7 +120,8 @@ class ShortWay:
         assert found is not None
         kind, scale = found
         self.time = (column, kind, scale, TS_MAX // scale)  # as `given.look` takes it
-        self._payload, self._reads, self._stamps, self._arenas, self._input = payload, reads, stamps, arenas, input
+        self._intake, self._payload, self._reads, self._stamps = intake, payload, reads, stamps
+        self._arenas, self._input = arenas, input
         self._words: dict[int, np.ndarray] = {}  # by source: room for a column's values
 
     def enter(self, inlet: Inlet, slot: int, batch: pa.RecordBatch, low: int, pushed_ns: int) -> Entered | None:
@@ -131,20 +132,25 @@ class ShortWay:
         at_hand = self._at_hand(inlet, batch, CHUNK)
         if at_hand is None:
             return None
-        entered = (self._few if len(at_hand.ts) <= AT_ONCE else self._many)(inlet, slot, at_hand, low, pushed_ns)
+        together = len(at_hand.ts) <= AT_ONCE or self._alone()
+        entered = (self._at_once if together else self._many)(inlet, slot, at_hand, low, pushed_ns)
         if entered is not None:
             self._arenas.by_slot[slot].written = True
         return entered
 
-    def _few(self, inlet: Inlet, slot: int, at_hand: _AtHand, low: int, pushed_ns: int) -> Entered | None:
-        """All steps in one call, while the rows' payload waits: some microseconds."""
+    def _at_once(self, inlet: Inlet, slot: int, at_hand: _AtHand, low: int, pushed_ns: int) -> Entered | None:
+        """All steps in one call, while the rows' payload waits: some microseconds; or there is no other source that wants it.
+
+        Every call that gives the GIL away may have to wait for it: one call instead of five of a stream's large batches.
+        """
         _, struct, reads, words, ts = at_hand
         rows, arenas, n = np.empty((3, len(ts)), np.int64), self._arenas, len(ts)
+        enter = given.enter_few if n <= AT_ONCE else given.enter
 
         def write(kept: np.ndarray, first: int, oldest: int, capacity: int) -> bool:
             entry = (kept, first, oldest, capacity, inlet.number, inlet.delivered + 1)
             laid = (arenas.table[slot], inlet.added, arenas.size)
-            return bool(given.enter_few(struct, n, *self.time, low, *reads, words, rows, *entry, *laid))
+            return bool(enter(struct, n, *self.time, low, *reads, words, rows, *entry, *laid))
 
         entered = Entered(*rows)
         first = self._payload.put(n, write, entered.ts, pushed_ns, self._stamps.stamp + 1)
@@ -166,6 +172,10 @@ class ShortWay:
         arenas = self._arenas
         given.lay(struct, n, reads.table, reads.limits, words, arenas.table[slot], inlet.added, arenas.size)
         return Entered(ts, np.arange(inlet.added, inlet.added + n), np.arange(first, first + n))
+
+    def _alone(self) -> bool:
+        """Whether there is one source so far."""
+        return len(self._intake.inlets) <= 1
 
     def looked_at(self, struct: int, n: int, low: int, sheet: np.ndarray) -> int | None:
         """The last ts of a usual batch; None if it is not usual. `sheet` is scratch, of 2 * n words at least."""

@@ -139,31 +139,31 @@ class HivePusher(Pusher):
             inlet.added += last - first
             self._promise(inlet, progress if last == n else int(ts[last - 1]))
 
-    def _pushed_at_once(self, intake: StreamIntake, name: Any, batch: pa.RecordBatch, pushed_ns: int) -> bool:
+    def _pushed_at_once(self, intake: StreamIntake, name: Any, batch: pa.RecordBatch, pushed_ns: int) -> int:
         """As `Pusher._pushed_at_once`: what is read of a usual batch comes out of one compiled call, and nothing is laid out."""
         inlet = intake.inlets.get(0 if name is None else name) if type(name) is not bool else None
         if inlet is None or inlet.ended or intake.ended or batch.num_rows > self._most:
-            return False
+            return 0
         with Inside(inlet, intake.stream.name):
             (slot,) = inlet.slots.values()
             tallies, way = self._tallies[slot], self._short[intake.stream.name]
             low, floor = max(inlet.largest, inlet.heartbeat, self._bound(intake)), max(inlet.heartbeat, inlet.let_go)
             exported = way.exported(batch)
             if exported is None:
-                return False
+                return 0
             sheet = self._sheet(batch.num_rows)
             if self.pool is not None:
                 last = way.looked_at(exported.struct, batch.num_rows, low, sheet)
                 self._sheets.append(sheet)
                 if last is None:
-                    return False
+                    return 0
                 self._count(inlet, batch.num_rows, last)
                 self.pool.hand_on(Batch(tallies, way.time, exported, batch.num_rows, low, floor, last, pushed_ns))
-                return True
+                return batch.num_rows
             found = tallies.take_usual(exported.struct, batch.num_rows, way.time, low, floor, pushed_ns, sheet)
             if found == usual.UNUSUAL:
                 self._sheets.append(sheet)
-                return False
+                return 0
             n, told = batch.num_rows, tallies.told
             self._count(inlet, n, int(told[usual.T_LAST]))
             if found == usual.READ:
@@ -176,7 +176,7 @@ class HivePusher(Pusher):
             else:
                 self._promise(inlet, inlet.progress(intake.stream))
             self._sheets.append(sheet)
-        return True
+        return batch.num_rows
 
     def _count(self, inlet: Inlet, n: int, last: int) -> None:
         """So many rows of a source have entered, or are about to."""
