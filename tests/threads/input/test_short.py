@@ -205,11 +205,11 @@ def test_text_goes_round(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(seed)
     schema = pa.schema([("t", pa.string()), ("b", pa.large_binary())])
     payload, held, first, rings = Payload(schema), list[tuple[int, str]](), 0, list[np.ndarray]()
-    for push in range(300):
+    for at in range(300):
         n = int(rng.integers(1, 9))
         texts = [TEXTS[k] for k in rng.choice(len(TEXTS), n, p=(0.2, 0.2, 0.2, 0.2, 0.19, 0.01))]
         batch = pa.record_batch([texts, [t.encode() for t in texts]], schema=schema)
-        ts, struct = np.full(n, push), None
+        ts, struct = np.full(n, at), None
         if rng.random() < 0.8:
             _, exported = batch.__arrow_c_array__()
             struct = short._pointer(exported, b"arrow_array")
@@ -223,11 +223,11 @@ def test_text_goes_round(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
             payload.append(batch, ts, 0, np.arange(n), 0, 0)
         else:
             assert payload.rings().arrays[0].data is before.data
-        held += [(push, text) for text in texts]
+        held += [(at, text) for text in texts]
         data = payload.rings().arrays[0].data
         assert data is not None
         rings += [data] if not rings or rings[-1] is not data else []
-        gone = max(0, push - int(rng.integers(1, 4)))
+        gone = max(0, at - int(rng.integers(1, 4)))
         payload.expire(gone)
         while held and held[0][0] < gone:
             held.pop(0)

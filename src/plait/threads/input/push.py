@@ -128,7 +128,11 @@ class Pusher(Inlets):
         """A batch of a source that is known, by the short way, as far as it is usual: how many rows. Nothing is changed of the
         others. Many rows go a chunk at a time.
         """
-        inlet, done, n = intake.inlets.get(0 if name is None else name) if type(name) is not bool else None, 0, batch.num_rows
+        inlet, done, n = (
+            intake.inlets.get(0 if name is None else name) if type(name) is not bool else None,
+            0,
+            batch.num_rows,
+        )
         if inlet is None or inlet.ended or intake.ended:
             return 0
         with Inside(inlet, intake.stream.name):
