@@ -5,7 +5,8 @@ that pushes, the one that reads, and those that make rows of results; with as ma
 N is the most workers that leave a core.
 
 - `band_N_workers_vs_1`, `equality_N_workers_vs_1`: tuples/s of the 200k band join over four million tuples a stream, so that
-  filling the windows is a small part (of one million it is a third with fifteen workers), and of an equality of as many tuples, joined by values with N workers, over those with one.
+  filling the windows is a small part (of one million it is a third with fifteen workers), and of an equality of as many tuples,
+  joined by values with N workers, over those with one.
 - `band_skewed_vs_balanced`, `equality_skewed_vs_balanced`: tuples/s with N workers where nine tuples in ten have one value, or
   lie in one thousandth of the range, over those where they do not.
 - `scan_N_workers_vs_1`, and `scan_vs_bare_kernels`: comparisons/s of a join that scans, inputs preloaded, over those of the bare
