@@ -144,6 +144,71 @@ def test_bands_over_any_number(kind: str, how: str) -> None:
         assert_same(_run(made, tables, strategy=name, workers=3, plain=True), wanted)
 
 
+@pytest.mark.crossed
+@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("kind", ["int", "small", "unsigned", "float", "single"])
+def test_ranges_within_values(kind: str, how: str) -> None:
+    """An equality and a band: by hash, and by ranges within each hash, which odd seeds ask for."""
+    type_, values = VALUES[kind]
+    chance = random.Random(f"{kind} {how}")
+    near = [v for v in values if v is None or abs(v) < 2**60] + [
+        0,
+        1,
+        2,
+        3,
+        *([] if kind == "unsigned" else [-1, -2, -3]),
+    ]
+
+    def rows(n: int) -> pa.Table:
+        ts = sorted(chance.randrange(60) for _ in range(n))
+        k = [chance.choice((1, 1, 1, 2, None)) for _ in range(n)]
+        return pa.table(
+            {"ts": pa.array(ts), "k": pa.array(k), "v": pa.array([chance.choice(near) for _ in range(n)], type_)}
+        )
+
+    tables = {"a": rows(60), "b": rows(50)}
+    made = plait.join(
+        plait.stream("a", unit="us"), plait.stream("b", unit="us"), on="a.k = b.k AND a.v - b.v between -1 and 2", within=9,
+        how=how,
+    )  # fmt: skip
+    wanted = made.reference(tables, keys=True)
+    for name in ("partitioned", restless(4, 4), restless(5, 4), restless(7, 1)):
+        assert_same(_run(made, tables, strategy=name, workers=3, plain=True), wanted)
+
+
+@pytest.mark.parametrize("how", ["inner", "right", "full"])
+def test_a_hot_value_is_cut_by_its_bands_range(how: str) -> None:
+    """Where the first rows show one: a tuple goes to its range's worker and its neighbours then, and not to a row or a column."""
+    dice = np.random.default_rng(9)
+
+    def rows(n: int, *, alike: float) -> pa.Table:
+        k = np.where(dice.random(n) < alike, 7, dice.integers(0, 1000, n))
+        return pa.table({"ts": np.arange(n), "k": k, "v": np.round(dice.normal(0, 500, n), 1)})
+
+    made = plait.join(
+        plait.stream("a", unit="us"),
+        plait.stream("b", unit="us"),
+        on="a.k = b.k AND abs(a.v - b.v) <= 3",
+        within=900,
+        how=how,
+    )
+    told = "by the hash of the equality and, within a value, the band's range"
+    for alike, is_cut in ((0.9, True), (0.0, False)):
+        tables = {"a": rows(2000, alike=alike), "b": rows(2000, alike=alike)}
+        with made.on_threads(
+            schemas={n: t.schema for n, t in tables.items()}, keys=True, strategy="partitioned", workers=6
+        ) as run:
+            for at in range(0, 2000, 200):
+                for name, table in tables.items():
+                    run.push(name, None, table.slice(at, 200))
+            run.drain()
+            found = run.table()
+            assert (told in run.explain()) == is_cut
+            copies = sum(worker.tuples for worker in run.stats().workers) / 4000
+        assert_same(found, made.reference(tables, keys=True))
+        assert copies < 1.3, "by turns each goes to two or three"
+
+
 def _run(made: plait.Query, tables: dict[str, pa.Table], **options: Any) -> pa.Table:
     with made.on_threads(schemas={n: t.schema for n, t in tables.items()}, keys=True, **options) as run:
         for name, table in tables.items():

@@ -73,13 +73,16 @@ def taken(tuples: list[Tuple], plan: Plan, how: str, reach: Reach, chance: rando
           ) -> list[list[Words]]:  # fmt: skip
     """By worker, by tuple: no bits where it is not the worker's."""
     twin = NativeTwin((LOOP, "plait.threads.gate"), patches=faults)
+    keyed = plan.parts is not None and plan.parts.line == "keyed"
     arena = np.zeros((2, shared.A_WORDS), np.int64)
     kept: list[np.ndarray] = []
     for side in (0, 1):
         own = [each.value for each in tuples if each.side == side]
         keys, x, usable = np.zeros(ROOM, np.int64), np.zeros(ROOM), np.zeros(ROOM, np.uint8)
         for at, value in enumerate(own):
-            keys[at], x[at], usable[at] = value or 0, value or 0, value is not None
+            usable[at], keys[at], x[at] = value is not None, value or 0, value or 0
+            if keyed:
+                keys[at], x[at] = (value or 0) // 4, (value or 0) - 6.0
         kept += [keys, x, usable]
         arena[side, [shared.A_KEY, shared.A_X, shared.A_USABLE]] = [address(array) for array in (keys, x, usable)]
     encoder: Any = Encoder()
@@ -132,8 +135,10 @@ def pairs(tuples: list[Tuple], line: str, reach: Reach) -> list[tuple[int, int]]
                 continue
             left, right = (later, each) if later.side == 0 else (each, later)
             near = left.value == right.value
-            if line == "range":
-                near = BAND[0] <= left.value - right.value <= BAND[1]  # type: ignore[operator]
+            if line != "hash":
+                near = (line == "range" or left.value // 4 == right.value // 4) and BAND[
+                    0
+                ] <= left.value - right.value <= BAND[1]  # type: ignore[operator]
             if near and (each.number if reach.places == NUMBER else each.ts) >= first:
                 found.append((b, a))
         preceding[later.side] += 1
@@ -163,7 +168,7 @@ def check(tuples: list[Tuple], line: str, how: str, reach: Reach, words: list[li
 def sample(line: str, how: str, window: str, seed: int, faults: Patches | None = None) -> None:
     chance = random.Random(f"{line} {how} {window} {seed}")
     workers = chance.choice((2, 3, 4, 5))
-    made = partitioned.plan(Wish(workers, how, line=line))
+    made = partitioned.plan(Wish(workers, how, line="hash" if line == "keyed" else line))
     restless = Parts(line, restless=(1 + seed, chance.choice((1, 4, 12))))
     plan = Plan("restless", made.seats, made.layout, "", parts=restless)
     tuples = sequence(chance, 70)
@@ -175,7 +180,7 @@ CASES = [("inner", window) for window in WINDOWS] + [(how, "time") for how in HO
 
 @pytest.mark.crossed
 @pytest.mark.sampled
-@pytest.mark.parametrize("line", ["hash", "range"])
+@pytest.mark.parametrize("line", ["hash", "range", "keyed"])
 @pytest.mark.parametrize(("how", "window"), CASES)
 def test_a_pair_is_found_at_one_worker_and_a_row_by_whoever_says_that_it_is_alone(
     line: str, how: str, window: str
@@ -199,6 +204,17 @@ MUTANTS = {
     ),
     "a tuple goes to the wrong neighbour": Mutant(
         "and low < f[t + FROM + worker + 1]", "and low < f[t + FROM + worker]", "given out 0 times",
+    ),
+    "within a key a band reaches one place short": Mutant(
+        "start + within(low), start + within(high)", "start + within(low), start + within(high) - 1.0", "given out 0 times",
+        "keyed",
+    ),
+    "coordinates below zero descend": Mutant(
+        "ascending = bits ^ ((bits >> 63) & np.int64(0x7FFFFFFFFFFFFFFF))", "ascending = bits", "given out 0 times", "keyed",
+    ),
+    "a key's stretch reaches into the next one": Mutant(
+        "low, high = start + within(low), start + within(high)", "low, high = within(low), start + within(high)",
+        "given out", "keyed",
     ),
     "a band reaches one unit short": Mutant("= band[0], band[1],", "= band[0], band[1] - 1.0,", "given out 0 times"),
     "a band reaches one unit short on the other side": Mutant(

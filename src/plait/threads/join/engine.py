@@ -87,7 +87,9 @@ class Windows:
                 self.encoder.first = (side, rows.take(slice(0, 0)))  # not kept alive
                 for worker in self.workers:
                     if worker.parted is not None:
-                        parting.begin(worker.parted, side, rows, self.encoder.bands()[0])
+                        parting.begin(
+                            worker.parted, side, rows, self.encoder.bands()[0] if self.encoder.has_bands else None
+                        )
             self._kernels = self.encoder.kernels()
             if self._kernels is not None:
                 for worker in self.workers:

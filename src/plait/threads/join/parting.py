@@ -18,7 +18,7 @@ from plait.query.join import HOWS
 from plait.threads.join.loop import stretches as s
 from plait.threads.join.strategies.plan import Parts
 
-LINES = {"hash": s.HASHED, "range": s.RANGED}
+LINES = {"hash": s.HASHED, "range": s.RANGED, "keyed": s.KEYED}
 NOTED_BITS = 3  # one tuple in eight is noted
 LOOK_EVERY = 256
 DECIDE_EVERY = 1 << 16
@@ -42,11 +42,13 @@ def square(workers: int) -> tuple[int, int]:
 def block(parts: Parts, how: str, number: int, crew: int, encoder: Any) -> np.ndarray:
     """Of worker `number` of so many, and the table that it begins with: equal parts of all hashes, or by turns for ranges,
     since nothing is known of them before `begin`. Where the types that rows turn out to have leave no equality or no band, it
-    stays by turns.
+    stays by turns. For tests, an odd seed goes by ranges within keys, where the condition has both.
     """
     q, whole = lines(s.words(crew)), HOWS[how].whole
     line = LINES[parts.line]
-    if not (encoder.has_equality if line == s.HASHED else encoder.has_bands):
+    if line == s.HASHED and encoder.has_bands and parts.restless is not None and parts.restless[0] % 2:
+        line = s.KEYED
+    if (line != s.RANGED and not encoder.has_equality) or (line != s.HASHED and not encoder.has_bands):
         line = s.NOWHERE
     q[s.LINE], q[s.CREW], q[s.ME], q[s.OWNED] = line, crew, number, owned(how)
     q[s.WHOLE] = 0 if not whole else s.LAST if HOWS[how].alone else s.FIRST
@@ -63,24 +65,25 @@ def block(parts: Parts, how: str, number: int, crew: int, encoder: Any) -> np.nd
         q[s.SPARSE], q[s.LOOK_EVERY], q[s.DECIDE_AT] = 0, 1, 1
     t, f = s.TABLES, q.view(np.float64)
     q[t + s.ROWS], q[t + s.COLS] = q[s.GRID_ROWS], q[s.GRID_COLS]
-    q[t + s.KIND] = s.CUT if line == s.HASHED else s.BY_TURNS
+    q[t + s.KIND] = s.CUT if line in (s.HASHED, s.KEYED) else s.BY_TURNS
     f[t + s.FROM : t + s.FROM + crew + 1] = np.arange(crew + 1) * (2.0**52 / crew)
     return q
 
 
-def begin(q: np.ndarray, side: int, rows: EncodedRows, band: np.ndarray) -> None:
+def begin(q: np.ndarray, side: int, rows: EncodedRows, band: np.ndarray | None) -> None:
     """The table to begin with, of the first rows of all: before any worker has taken a tuple, so that nothing is stored
-    otherwise.
+    otherwise. By hash it may be by ranges within keys from here on, too.
 
-    `band` is as `Encoder.bands` has it. Few rows say nothing; then it stays as `block` has it, until the run itself has seen
-    enough.
+    `band` is as `Encoder.bands` has it, None if the condition has none. Few rows say nothing; then it stays as `block` has it,
+    until the run itself has seen enough.
     """
     usable = rows.usable != 0
     if q[s.RESTLESS] or np.count_nonzero(usable) < s.LEAST:
         return
     if q[s.LINE] == s.HASHED and rows.key is not None:
-        _hashes(q, rows.key[usable])
-    elif q[s.LINE] == s.RANGED and rows.coord is not None:
+        if band is None or rows.coord is None or not _keyed(q, side, rows.key[usable], rows.coord[usable, 0], band):
+            _hashes(q, rows.key[usable])
+    elif q[s.LINE] == s.RANGED and rows.coord is not None and band is not None:
         _ranges(q, side, np.sort(rows.coord[usable, 0]), band)
 
 
@@ -94,6 +97,45 @@ def _hashes(q: np.ndarray, keys: np.ndarray) -> None:
         _cut(q, rest, hot)
     elif len(hot):
         _cut(q, np.linspace(0, 2.0**52, s.LEAST), hot)
+
+
+def _keyed(q: np.ndarray, side: int, keys: np.ndarray, x: np.ndarray, band: np.ndarray) -> bool:
+    """Ranges within keys, if some value is hot and what a band reaches is little of it; else false, and nothing is changed.
+
+    By turns a tuple of a hot value goes to a row or a column of workers, here to its range and those that its band reaches.
+    Without a hot value each key is one worker's anyway, and a coordinate would be read and mapped for nothing.
+    """
+    crew, (low, high) = int(q[s.CREW]), (band[0], band[1]) if q[s.OWNED] == 0 else (-band[1], -band[0])
+    if (np.unique(keys, return_counts=True)[1] * crew <= len(keys)).all():
+        return False
+    if side != q[s.OWNED]:
+        x = x + (low + high) / 2  # about where its partners are
+    base, reach = _key_begins(keys), (high - low) / 2
+    at = np.sort(base + _within(x))
+    begins = _begins(crew, at)
+    if (np.diff(begins) <= 0).any():
+        return False  # much at one place
+    ends = [np.searchsorted(begins, base + _within(x + off), "right") for off in (-reach, reach)]
+    copies = float(np.mean(ends[1] - ends[0])) + 1
+    if (1 + copies) / crew > 0.8 * (1 / q[s.GRID_ROWS] + 1 / q[s.GRID_COLS]):
+        return False
+    q[s.LINE] = s.KEYED
+    _cut(q, at, at[:0])
+    q[s.TABLES + s.ROWS], q[s.TABLES + s.COLS] = crew, 1
+    return True
+
+
+def _key_begins(keys: np.ndarray) -> np.ndarray:
+    """`stretches.begins` of an array."""
+    places = mixed_array(keys) >> np.uint64(12 + s.WITHIN_BITS)
+    return places.astype(np.float64) * float(1 << s.WITHIN_BITS)
+
+
+def _within(x: np.ndarray) -> np.ndarray:
+    """`stretches.within` of an array."""
+    bits = (x + 0.0).view(np.int64)
+    ascending = bits ^ ((bits >> 63) & np.int64(0x7FFFFFFFFFFFFFFF))
+    return ((ascending >> (64 - s.WITHIN_BITS)) + (1 << (s.WITHIN_BITS - 1))).astype(np.float64)
 
 
 def _ranges(q: np.ndarray, side: int, x: np.ndarray, band: np.ndarray) -> None:
@@ -130,7 +172,8 @@ def told(q: np.ndarray) -> str:
     """The table that holds, and why, in words."""
     t = s.TABLES + int(q[s.NOW]) * s.table_words(int(q[s.CREW]))
     rows, columns = int(q[t + s.ROWS]), int(q[t + s.COLS])
-    what = {s.NOWHERE: "no value", s.HASHED: "the hash of the equality", s.RANGED: "the band's range"}[int(q[s.LINE])]
+    what = {s.NOWHERE: "no value", s.HASHED: "the hash of the equality", s.RANGED: "the band's range",
+            s.KEYED: "the hash of the equality and, within a value, the band's range"}[int(q[s.LINE])]  # fmt: skip
     if q[t + s.KIND] == s.BY_TURNS:
         why = "the columns' types leave neither equality nor band"
         if q[s.LINE] != s.NOWHERE:

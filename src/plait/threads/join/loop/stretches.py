@@ -1,8 +1,9 @@
 """Which tuples are this worker's, where tuples go by their value: a line, cut into stretches, and one table after the other.
 
-Every tuple has a place on a line: a mixed equality key, or a band's coordinate. One side of the join is *owned*: its tuple lies
-at one point. The other side's tuple reaches from one point to another: the very same point for an equality, all that its band
-allows for a range. A *table* gives every worker a stretch of the line. Invariants, and why they hold:
+Every tuple has a place on a line: a mixed equality key, or a band's coordinate, or the key and, within its stretch, the
+coordinate (of a condition with both, where one value has so many tuples that it has to be cut). One side of the join is *owned*:
+its tuple lies at one point. The other side's tuple reaches from one point to another: the very same point for an equality, all
+that its band allows for a range. A *table* gives every worker a stretch of the line. Invariants, and why they hold:
 
 - An owned tuple is one worker's: stretches do not overlap. A tuple of the other side is every worker's whose stretch it
   reaches. So a pair that matches is found at one worker, the owner of its owned tuple, whichever of the two comes later.
@@ -43,7 +44,7 @@ from plait.threads.join.loop import words as o
 from plait.threads.join.loop.segment import BITS, BY, SAYS, sort_by_key
 
 # --- the block of one worker. Set before it starts ----------------------------------------------------------------
-LINE: Final = 0  # NOWHERE, HASHED or RANGED
+LINE: Final = 0  # NOWHERE, HASHED, RANGED or KEYED
 OWNED: Final = 1  # the side whose tuples are at one point
 CREW: Final = 2
 ME: Final = 3
@@ -73,7 +74,8 @@ INSTEAD: Final = 28
 MADE: Final = 29  # tables that were made
 TABLES: Final = 32
 
-NOWHERE, HASHED, RANGED = range(3)
+NOWHERE, HASHED, RANGED, KEYED = range(4)
+WITHIN_BITS: Final = 30  # KEYED: of a place's 52 bits those that say where in its key's stretch it lies
 SETTLED, STORING, MEETING = range(3)
 LAST, FIRST = 1, 2  # of WHOLE: rows without a partner are results; or rows are, once, with their first one
 
@@ -200,6 +202,24 @@ def hashed(key):
 
 
 @inner
+def begins(key):
+    """Where a key's stretch begins on the line of keys and, within them, coordinates."""
+    return float64(int64(mixed(key) >> uint64(12 + WITHIN_BITS))) * float64(1 << WITHIN_BITS)
+
+
+@inner
+def within(x):
+    """How far into its key's stretch a coordinate lies: ascending with it, so that what a band reaches is one stretch.
+
+    The bits of a float ascend with it, those of a negative one once they are turned over; the highest count, so that
+    coordinates from one power of two to the next have a quarter of a million places. -0.0 lies where 0.0 does.
+    """
+    bits = np.float64(x + 0.0).view(np.int64)
+    ascending = bits ^ ((bits >> 63) & np.int64(0x7FFFFFFFFFFFFFFF))
+    return float64((ascending >> (64 - WITHIN_BITS)) + (1 << (WITHIN_BITS - 1)))
+
+
+@inner
 def arrange_parted(w, batch, n, ps, arena):
     """As `worker.arrange`, by values: number the batch's tuples, and keep those that are this worker's, which it stores and
     compares. The batch then has these only, each with its rank; COUNT says how many, CUT_RANK and CUT_TS where it ends.
@@ -257,6 +277,9 @@ def arrange_span(w, q, f, batch, begin, end, ps, arena):
                 x = floats(arena[slot, shared.A_X], size)[place]
                 least, most = reached(x, sign, band_low, band_high, eps, weight, largest)
                 low, high = x if side == owned else least, x if side == owned else most
+                if line == KEYED:
+                    start = begins(ints(arena[slot, shared.A_KEY], size)[place])
+                    low, high = start + within(low), start + within(high)
             if usable and (all_noted or uint64(number) * _MIX >> sparse == uint64(0)):
                 note(q, f, side, number, low, high)
             if by_cut and usable:
@@ -396,13 +419,13 @@ def sort_noted(q, f, n):
 def cut(q, f, t, n):
     """A table of what is noted, sorted: hot points are everybody's, and of the rest each worker has as much.
 
-    A point is hot if more lies there than one worker's part of all. By ranges only owned tuples are counted: those of the other
-    side lie nowhere, they reach.
+    A point is hot if more lies there than one worker's part of all. By ranges, and by keys with ranges within them, only owned
+    tuples are counted: those of the other side lie nowhere, they reach.
     """
     crew, keys, which, sides = q[CREW], note_at(q, N_SORTED), note_at(q, N_WHICH), note_at(q, N_SIDE)
     q[t + KIND], q[t + HOT] = CUT, 0
     q[t + ROWS], q[t + COLS] = q[GRID_ROWS], q[GRID_COLS]
-    if q[LINE] == RANGED:
+    if q[LINE] != HASHED:
         q[t + ROWS], q[t + COLS] = crew, 1
     begin, rest = 0, 0
     while begin < n:
