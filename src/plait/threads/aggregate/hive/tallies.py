@@ -141,8 +141,9 @@ class HivePusher(Pusher):
 
     def _pushed_at_once(self, intake: StreamIntake, name: Any, batch: pa.RecordBatch, pushed_ns: int) -> int:
         """As `Pusher._pushed_at_once`: what is read of a usual batch comes out of one compiled call, and nothing is laid out."""
+        n: int = batch.num_rows
         inlet = intake.inlets.get(0 if name is None else name) if type(name) is not bool else None
-        if inlet is None or inlet.ended or intake.ended or batch.num_rows > self._most:
+        if inlet is None or inlet.ended or intake.ended or n > self._most:
             return 0
         with Inside(inlet, intake.stream.name):
             (slot,) = inlet.slots.values()
@@ -151,20 +152,20 @@ class HivePusher(Pusher):
             exported = way.exported(batch)
             if exported is None:
                 return 0
-            sheet = self._sheet(batch.num_rows)
+            sheet = self._sheet(n)
             if self.pool is not None:
-                last = way.looked_at(exported.struct, batch.num_rows, low, sheet)
+                last = way.looked_at(exported.struct, n, low, sheet)
                 self._sheets.append(sheet)
                 if last is None:
                     return 0
-                self._count(inlet, batch.num_rows, last)
-                self.pool.hand_on(Batch(tallies, way.time, exported, batch.num_rows, low, floor, last, pushed_ns))
-                return batch.num_rows
-            found = tallies.take_usual(exported.struct, batch.num_rows, way.time, low, floor, pushed_ns, sheet)
+                self._count(inlet, n, last)
+                self.pool.hand_on(Batch(tallies, way.time, exported, n, low, floor, last, pushed_ns))
+                return n
+            found = tallies.take_usual(exported.struct, n, way.time, low, floor, pushed_ns, sheet)
             if found == usual.UNUSUAL:
                 self._sheets.append(sheet)
                 return 0
-            n, told = batch.num_rows, tallies.told
+            told = tallies.told
             self._count(inlet, n, int(told[usual.T_LAST]))
             if found == usual.READ:
                 self._wait_for_room(slot, tallies)
@@ -176,7 +177,7 @@ class HivePusher(Pusher):
             else:
                 self._promise(inlet, inlet.progress(intake.stream))
             self._sheets.append(sheet)
-        return batch.num_rows
+        return n
 
     def _count(self, inlet: Inlet, n: int, last: int) -> None:
         """So many rows of a source have entered, or are about to."""

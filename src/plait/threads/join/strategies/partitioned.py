@@ -1,6 +1,7 @@
 """Partitioned: a tuple goes to the worker of its value, or of its range and to those that its band reaches.
 
-No paper's: what systems with an equality do by hash, with ranges for bands, and ScaleJoin's turns where a value is hot. Each
+No paper's: what systems with an equality do by hash, with ranges for bands, and ScaleJoin's turns where a value is hot, or the
+band's ranges within it where there is a band, too. Each
 worker has windows and an index of its own, and sees nothing of other workers' tuples but where they lie. So an index over n
 workers is n smaller ones, where ScaleJoin's workers each look up, and lay out, every tuple.
 
