@@ -7,7 +7,7 @@ keeps what the winning attempt wrote. Everything else an attempt did must leave 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -125,6 +125,7 @@ class Grid:
         Grid.number += 1
         self.shared = None if shared is None else shared / str(Grid.number)  # the workers' recent chunks
         self.chance, self.faults = chance, faults
+        self.heard: Callable[[str], None] = lambda fate: None  # is told of each attempt that does not count
         self.workers = [f"grid {Grid.number}, worker {n}" for n in range(workers)]
         self.case, self.max_pending = case, max_pending
         self.bound = bind(case.query, case.schemas)
@@ -208,6 +209,7 @@ class Grid:
         done = []
         for _ in range(chance.randrange(3) if self.faults else 0):
             fate = chance.choice(("dies", "loses", "other rows"))
+            self.heard(fate)
             store = Store(state[cell], die_after=chance.randrange(6) if fate == "dies" else None)
             some = chance.sample(bodies, len(bodies)) if fate != "other rows" else [b for b in bodies if _is_event(b)]
             try:
@@ -219,6 +221,7 @@ class Grid:
         out = self._step(plan, cell, store, chance.sample(bodies, len(bodies)))
         if self.faults and chance.random() < 0.3:
             # A speculative twin: both end well, and either may be the one whose state is kept.
+            self.heard("twin")
             twin = Store(state[cell])
             done.append(self._step(plan, cell, twin, bodies))
             store = chance.choice((store, twin))
