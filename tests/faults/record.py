@@ -24,7 +24,7 @@ class Record:
     until: float = float("inf")
     counts: dict[str, dict[str, int]] = field(default_factory=dict)
     differences: list[str] = field(default_factory=list)
-    seconds: dict[str, float] = field(default_factory=dict)
+
 
     def tell(self, kind: str, outcome: str, words: str = "") -> None:
         """One fault of a kind and what came of it; `words` say of a difference how to see it again."""

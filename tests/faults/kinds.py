@@ -1,0 +1,55 @@
+"""Every kind of fault, by the name that the command takes; groups of them; and the share of the short form."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from tests.faults.record import Record
+
+
+@dataclass(frozen=True)
+class Kind:
+    """
+    room    the module of this package that has it, imported when it is asked for: Spark's need Java
+    short   how many faults of it `make faults` injects; 0: none
+    """
+
+    room: str
+    short: int
+
+    def inject(self, name: str, record: Record) -> None:
+        function: Callable[[Record], None] = getattr(importlib.import_module(f"tests.faults.{self.room}"), name)
+        function(record)
+
+
+KINDS: Final[Mapping[str, Kind]] = {
+    "state": Kind("cells", 300),
+    "shared_memory": Kind("cells", 150),
+    "attempts": Kind("cells", 150),
+    "cards": Kind("files", 200),
+    "notes": Kind("files", 200),
+    "events": Kind("files", 200),
+    "announced": Kind("files", 200),
+    "parts": Kind("files", 300),
+    "lying": Kind("threads", 80),
+    "interrupts": Kind("threads", 60),
+    "readers": Kind("threads", 30),
+    "killed": Kind("processes", 12),
+    "stopped": Kind("processes", 40),
+    "disk_full": Kind("processes", 8),
+    "tasks": Kind("on_spark", 12),
+    "checkpoint_files": Kind("on_spark", 12),
+    "copied_back": Kind("on_spark", 3),
+    "drivers": Kind("spark_processes", 2),
+}
+
+GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
+    "cells": ("state", "shared_memory", "attempts"),
+    "files": ("cards", "notes", "events", "announced", "parts"),
+    "threads": ("lying", "interrupts", "readers", "killed", "stopped", "disk_full"),
+    "spark": tuple(name for name, kind in KINDS.items() if "spark" in kind.room),
+    "all": tuple(KINDS),
+}
