@@ -44,6 +44,12 @@ KINDS: Final[Mapping[str, Kind]] = {
     "checkpoint_files": Kind("on_spark", 12),
     "copied_back": Kind("on_spark", 3),
     "drivers": Kind("spark_processes", 2),
+    "stops": Kind("spark_processes", 0),
+    "executors": Kind("spark_processes", 0),
+    "clocks": Kind("spark_processes", 0),
+    "disks_full": Kind("spark_processes", 0),
+    "slow_disks": Kind("spark_processes", 0),
+    "disk_errors": Kind("spark_processes", 0),
 }
 
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {

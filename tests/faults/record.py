@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 
 OUTCOMES = ("same", "refused", "differs")
 
+#: So many differences of a run are printed.
+SHOWN = 5
+
 
 @dataclass
 class Record:
@@ -32,7 +35,8 @@ class Record:
         found[outcome] += 1
         if outcome == "differs":
             self.differences.append(f"{kind}: {words}")
-            sys.stdout.write(f"\nDIFFERS {kind}: {words}\n")
+            if len(self.differences) <= SHOWN:
+                sys.stdout.write(f"\nDIFFERS {kind}: {words[:3000]}\n")
 
     def injected(self, *kinds: str) -> int:
         """How many faults of these kinds there were so far; of none named, of all."""

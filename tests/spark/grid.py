@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tests.strategies import Case, Given, interleaved, table
 
@@ -246,12 +247,12 @@ class Grid:
 
 def _as_ever(kind: int, body: bytes) -> tuple[int, Any]:
     """A row that a cell puts out, but for how many pairs it looked at, since which index serves depends on what is
-    cached, and for how long it took."""
+    cached, and for how long it took; and for the size of what it stores, since rows of one ts may stand in any order there."""
     head = formats.parse(body)[0]
     if isinstance(head, formats.Passed):
         head = formats.parse(formats.parse(body)[1])[0]
     if isinstance(head, CellReport):
-        return kind, replace(head, counts=replace(head.counts, comparisons=0), batch=Counts(), stages={})
+        return kind, replace(head, counts=replace(head.counts, comparisons=0), batch=Counts(), stages={}, held_bytes=0)
     if isinstance(head, (formats.PairRows, formats.KeyedRows)):
         return kind, _bytes_of(read(body).table())
     if isinstance(head, formats.OperatorRows) and (rows := formats.rows(formats.parse(body)[1])) is not None:
@@ -260,8 +261,11 @@ def _as_ever(kind: int, body: bytes) -> tuple[int, Any]:
 
 
 def _bytes_of(rows: pa.Table) -> bytes:
-    """These rows and no others: of a table that is a stretch of a longer one, Arrow may send more than its own rows."""
-    return formats.chunk_body(rows.take(pa.array(range(rows.num_rows), pa.int64())).combine_chunks())
+    """These rows as a part would hold them. Arrow's own form also has what lies under NULLs, which nobody reads and may be anything,
+    and of a table that is a stretch of a longer one more than its own rows."""
+    out = pa.BufferOutputStream()
+    pq.write_table(rows.combine_chunks(), out)
+    return bytes(out.getvalue())
 
 
 def _is_event(body: bytes) -> bool:

@@ -9,6 +9,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from tests.spark import feeds
 from tests.spark.checkpoints import archive
@@ -103,6 +104,28 @@ def test_a_checkpoint_of_another_version_is_refused_and_left_alone(
     with pytest.raises(plait.RunError, match=told):
         plait.spark.relayout(df, tmp_path / archive.CHECKPOINT, tmp_path / "new")
     assert files(tmp_path) == before
+
+
+@pytest.mark.spark
+def test_a_log_of_files_that_is_gone_is_refused(spark: Any, tmp_path: Path) -> None:
+    """Spark would begin it anew, with the rows that came since under the number of a batch that is done, and never read them."""
+    query = plait.aggregate(plait.stream("a", unit="us"), size="9us", compute={"n": plait.count()})
+    table = pa.table({"ts": pa.array(range(90), pa.int64())})
+    feeds.write_files(tmp_path / "a", table.slice(0, 30), [])
+    df = query.on_spark({"a": feeds.frame(spark, tmp_path / "a", "ts long", streaming=True)}, layout=(2, 1))
+    where = tmp_path / "out.checkpoint"
+    feeds.run(df, tmp_path, drain=False)
+    (log,) = (file for file in (where / "sources" / "0").iterdir() if file.name == "0")
+    kept = log.read_bytes()
+    for file in (log, log.with_name(".0.crc")):
+        file.unlink()
+    feeds.write_files(tmp_path / "a", table.slice(30), [], first=1)
+    before = files(tmp_path)
+    with pytest.raises(plait.RunError, match=r"out.checkpoint' is damaged\. A file of '.*sources' is gone"):
+        feeds.run(df, tmp_path)
+    assert files(tmp_path) == before
+    log.write_bytes(kept)
+    feeds.assert_identical(feeds.run(df, tmp_path), query.reference({"a": table}))
 
 
 def test_an_archive_goes_where_it_is_unpacked(tmp_path: Path) -> None:
