@@ -136,16 +136,17 @@ def read_card(checkpoint: Path) -> Card | None:
 def check_logs(checkpoint: Path) -> None:
     """Refuse a checkpoint whose log of files read is shorter than its offsets say.
 
-    Spark does not notice where the only file of a log is gone: it begins the log anew, and takes files that came in between for
-    those that it has read. Which log is whose is not asked: there must be as many that are long enough.
+    Spark does not notice where the only file of a log is gone, if the last batch read none of it: it begins the log anew, under a
+    number that it takes for read, and never reads the files that came since. Which log is whose is not asked: there must be as
+    many that are long enough.
     """
     planned = last_number(checkpoint, "offsets")
     if planned < 0:
         return
     with contextlib.suppress(OSError, ValueError):
         _, _, *sources = (checkpoint / "offsets" / str(planned)).read_text().split("\n")
-        read = [json.loads(line) for line in sources]
-        wanted = sorted((each["logOffset"] for each in read if isinstance(each, dict) and "logOffset" in each), reverse=True)
+        read = [json.loads(line) for line in sources if line.startswith("{")]  # others have said nothing yet, or count otherwise
+        wanted = sorted((each["logOffset"] for each in read if "logOffset" in each), reverse=True)
         logs = sorted((_last_of_log(folder) for folder in (checkpoint / "sources").iterdir()), reverse=True)
         if any(at >= len(logs) or logs[at] < number for at, number in enumerate(wanted)):
             raise RunError(
