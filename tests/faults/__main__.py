@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import faulthandler
 import sys
 import time
+from collections.abc import Iterator
 
 from tests.faults.kinds import GROUPS, KINDS
 from tests.faults.record import Record
+
+
+@contextlib.contextmanager
+def watched(seconds: float) -> Iterator[None]:
+    """A kind that hangs ends the process, and says where it stood."""
+    assert sys.__stderr__ is not None
+    faulthandler.dump_traceback_later(seconds, exit=True, file=sys.__stderr__)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 def main(given: list[str] | None = None) -> int:
@@ -31,8 +44,8 @@ def main(given: list[str] | None = None) -> int:
         most = KINDS[name].short if options.faults is None else options.faults
         record = Record(options.seed, most, time.monotonic() + 60 * options.minutes)
         began = time.monotonic()
-        faulthandler.dump_traceback_later(1200 + 60 * min(options.minutes, 600), exit=True)
-        KINDS[name].inject(name, record)
+        with watched(1200 + 60 * min(options.minutes, 600)):
+            KINDS[name].inject(name, record)
         sys.stdout.write(f"{name}: {record.injected():,} faults in {time.monotonic() - began:.0f} s\n")
         sys.stdout.flush()
         whole.counts |= record.counts

@@ -1,12 +1,13 @@
 """Spark in a process of its own, by whose number it is killed, stopped and resumed; its executors, its clock, its disk.
 
 The pipeline is `tests.spark.pipeline`, run as a script until it has ended by itself; whoever stops it in between, the next start takes up
-what it left. What needs a program or a right that is not here says so and injects nothing: libfaketime and strace (Debian's packages
-`faketime`, `strace`), and for a full disk the right to mount.
+what it left. What needs a program or a right that is not here says so and injects nothing: a C compiler for the clock, `strace` for
+slow and failing disks (or the one that PLAIT_STRACE names), and for a full disk the right to mount.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import os
@@ -22,6 +23,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import tests.conftest  # its words to JVMs that live for minutes
+from tests.faults.cells import as_bytes
 from tests.faults.on_spark import QUERIES
 from tests.faults.record import Record
 from tests.spark import feeds, pipeline
@@ -54,6 +56,8 @@ class Pipeline:
         self.data, self.folder, self.query, self.master = data, folder, query, master
         self.more: dict[str, str] = {}
         self.before: list[str] = []
+        self.seen: dict[str, bytes] = {}
+        self.verdict: str | None = None
 
     def start(self) -> subprocess.Popen[bytes]:
         """In a process group: the driver's Python and its JVM. Its words go to a log."""
@@ -89,6 +93,16 @@ class Pipeline:
     def parts(self) -> dict[str, bytes]:
         return feeds.parts(self.folder / "out") if (self.folder / "out").exists() else {}
 
+    def changed(self) -> list[str]:
+        """Parts that stood there when it was last asked and have other bytes now, or are gone."""
+        found = {name: data for name, data in self.parts().items() if name[0] != "."}
+        other = [name for name, data in self.seen.items() if found.get(name) != data]
+        self.seen = found
+        return other
+
+    def table(self) -> pa.Table:
+        return feeds.published(self.folder / "out") if self.seen else None
+
     def said(self) -> str:
         return (self.folder / "log").read_text(errors="replace")[-600:]
 
@@ -102,24 +116,36 @@ class Disturbed:
         write_data(self.data, self.chance)
         whole = Pipeline(self.data, place / "whole", self.query)
         code = whole.run()
-        self.expected = whole.parts()
         assert code == 0, whole.said()
-        assert self.expected
+        assert not whole.changed()
+        self.expected = whole.table()
         self.words = f"scenario {number}, {self.query}"
 
     def pipeline(self, name: str, **options: str) -> Pipeline:
         return Pipeline(self.data, self.place / name, self.query, **options)
 
     def judge(self, run: Pipeline, code: int) -> tuple[str, str]:
-        """After the last start, which nobody has disturbed or which was to survive."""
-        found = run.parts()
-        if code == 0 and found == self.expected:
+        """After the last start, which nobody has disturbed or which was to survive: all rows, in order, and no part that somebody may
+        have read has changed. How they are cut into parts may be otherwise: a batch that Spark had not planned when it was stopped
+        may be planned with other files.
+        """
+        wrong = self.wrong(run)
+        if code == 0 and wrong is None and as_bytes(run.table()) == as_bytes(self.expected):
             return "same", ""
-        other = [name for name, data in found.items() if self.expected.get(name) != data]
-        return "differs", f"{self.words}: ended with {code}, {len(found)} of {len(self.expected)} parts, {other} differ: {run.said()}"
+        return "differs", f"{self.words}: ended with {code}, {wrong}: {run.said()}"
 
-    def is_beginning(self, run: Pipeline) -> bool:
-        return {name: data for name, data in run.parts().items() if name[0] != "."}.items() <= self.expected.items()
+    def wrong(self, run: Pipeline) -> str | None:
+        """After a stop: what stood there has changed, or what stands there is no beginning of the results. Once wrong, always wrong."""
+        run.verdict = run.verdict or self._wrong(run)
+        return run.verdict
+
+    def _wrong(self, run: Pipeline) -> str | None:
+        if other := run.changed():
+            return f"{other} have changed"
+        found = run.table()
+        if found is None or as_bytes(found) == as_bytes(self.expected.slice(0, len(found))):
+            return None
+        return f"{len(found)} of {len(self.expected)} rows are no beginning"
 
 
 def scenarios(record: Record, *kinds: str) -> Iterator[Disturbed]:
@@ -146,7 +172,7 @@ def drivers(record: Record) -> None:
                     kills += 1
 
         while run.run(kill) != 0 and record.injected(kind) + kills < record.most:
-            if not made.is_beginning(run):
+            if made.wrong(run) is not None:
                 break
         outcome = made.judge(run, run.run())
         for _ in range(kills):
@@ -232,36 +258,47 @@ def missing(kind: str, what: str) -> None:
 
 
 @functools.cache
-def faketime() -> str | None:
-    """The library, of Debian's package or where PLAIT_FAKETIME says."""
-    places = (os.environ.get("PLAIT_FAKETIME", ""), *map(str, Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1")))
-    return next((place for place in places if place and Path(place).exists()), None)
+def clock() -> str | None:
+    """`clock.c` as a library; None where there is no C compiler."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        return None
+    folder = tempfile.mkdtemp(prefix="faults-clock-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    library = f"{folder}/clock.so"
+    subprocess.run([compiler, "-O2", "-shared", "-fPIC", "-o", library, str(Path(__file__).with_name("clock.c"))], check=True)
+    return library
+
+
+#: Seconds by which the clock is off: it jumps from one to another.
+MINUTE, DAY = 60, 86_400
+JUMPS = (0, -5 * MINUTE, -30, 60 * MINUTE, DAY, -DAY, -400 * DAY, 4000 * DAY)
 
 
 def clocks(record: Record) -> None:
     """The wall clock of the driver, the JVM and all workers jumps: minutes and years, on and back, many times in a run."""
     kind = "Spark: the clock jumps"
-    library = faketime()
+    library = clock()
     if library is None:
-        return missing(kind, "there is no libfaketime: apt-get install faketime")
+        return missing(kind, "there is no C compiler")
     for made in scenarios(record, kind):
         run, chance, jumps = made.pipeline("clocks"), made.chance, 0
         offset = made.place / "offset"
-        offset.write_text("+0")
-        run.more = {"LD_PRELOAD": library, "FAKETIME_TIMESTAMP_FILE": str(offset), "FAKETIME_NO_CACHE": "1",
-                    "DONT_FAKE_MONOTONIC": "1"}  # fmt: skip
+        offset.write_bytes(bytes(8))
+        run.more = {"LD_PRELOAD": library, "PLAIT_CLOCK": str(offset)}
 
         def jump(child: subprocess.Popen[bytes]) -> None:
             nonlocal jumps
             run.comes_to(child, 1)
             while child.poll() is None and jumps < 60:
-                (made.place / "next").write_text(chance.choice(("-1d", "+1d", "-400d", "+4000d", "-5m", "+0", "-30", "+3600")))
-                os.replace(made.place / "next", offset)
+                with open(offset, "r+b") as file:
+                    file.write(chance.choice(JUMPS).to_bytes(8, "little", signed=True))
                 jumps += 1
                 time.sleep(chance.random() / 2)
 
-        outcome = made.judge(run, run.run(jump))
-        for _ in range(jumps):
+        code = run.run(jump)
+        outcome = made.judge(run, code)
+        for _ in range(max(jumps, code != 0)):
             record.tell(kind, *outcome)
     return None
 
@@ -294,7 +331,7 @@ def disks_full(record: Record) -> None:
             fulls = 0
             while (code := run.run()) != 0 and fulls < 12:
                 fulls += 1
-                if not made.is_beginning(run):
+                if made.wrong(run) is not None:
                     break
                 size += chance.choice((30, 90, 200)) if fulls < 8 else 20_000
                 grow(size)
@@ -346,7 +383,7 @@ def disk_errors(record: Record) -> None:
                           f"inject={calls}:error={error}:when={first}"]  # fmt: skip
             run.run()
             starts += 1
-            if not made.is_beginning(run):
+            if made.wrong(run) is not None:
                 break
         run.before = []
         outcome = made.judge(run, run.run())
