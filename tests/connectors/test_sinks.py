@@ -1,3 +1,4 @@
+import contextlib
 import datetime as dt
 import decimal
 import io
@@ -158,7 +159,9 @@ def test_row_groups_have_a_fixed_size(tmp_path):
 
 def test_a_byte_of_a_page_that_changed_is_noticed(tmp_path):
     """Each of the pages' bytes: most give other values to a reader that does not look at checksums."""
-    table = pa.table({"ts": range(200), "x": [k * 7919 % 211 for k in range(200)], "s": [f"n{k % 7}" for k in range(200)]})
+    table = pa.table(
+        {"ts": range(200), "x": [k * 7919 % 211 for k in range(200)], "s": [f"n{k % 7}" for k in range(200)]}
+    )
     file = write(tmp_path / "o.parquet", table)
     data = file.read_bytes()
     pages = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
@@ -169,12 +172,9 @@ def test_a_byte_of_a_page_that_changed_is_noticed(tmp_path):
         try:
             assert same(read(file, table.schema), table)  # of a page's head some bytes say nothing that is read
         except DataError as error:
-            assert "is damaged at or after row" in str(error) or "can't be read as Parquet" in str(error)
-            noticed += 1
-        try:
+            noticed += "is damaged at or after row" in str(error) or "can't be read as Parquet" in str(error)
+        with contextlib.suppress(OSError, pa.ArrowException):
             other += not same(pq.read_table(pa.BufferReader(changed)), table)
-        except (OSError, pa.ArrowException):
-            pass
     assert noticed > 100
     assert other > 100, "they would have been read as other values"
 

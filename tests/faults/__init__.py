@@ -11,7 +11,7 @@ is one of these (`record`):
     refused   it stopped with words that name what is broken, and what it had given before is a beginning of the undisturbed run's
     differs   anything else. This must not be: it is printed with all that is needed to see it again
 
-Rooms: `cells` (Spark's cells without Spark: state, shared memory, attempts), `files` (small files and parts), `threads` (lying sources,
-interrupts, readers that stop), `processes` (threads in a process that is killed or stopped), `on_spark` (a session of Spark's own, its
-processes, its checkpoint folder).
+Rooms: `cells` (Spark's cells without Spark: state, shared memory, attempts), `files` (small files and parts), `threads`
+(lying sources, interrupts, readers that stop), `processes` (threads in a process that is killed or stopped), `on_spark` (a
+session of Spark's own, its processes, its checkpoint folder).
 """

@@ -27,7 +27,9 @@ def watched(seconds: float) -> Iterator[None]:
 def main(given: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.faults")
     parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--faults", type=int, help="of each kind; without it the short form, which has its own number of each")
+    parser.add_argument(
+        "--faults", type=int, help="of each kind; without it the short form, which has its own number of each"
+    )
     parser.add_argument("--minutes", type=float, default=1e6, help="a kind injects nothing more after so long")
     parser.add_argument("--kinds", nargs="+", default=["all"], metavar="KIND", help="kinds, or groups of them")
     parser.add_argument("--list", action="store_true", help="name the kinds and the groups")

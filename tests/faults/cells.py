@@ -1,7 +1,8 @@
 """Cells without Spark (`tests.spark.grid`): what is stored is damaged between two batches, and attempts come to nothing.
 
-A case is a random query with its rows, cut into batches at random. It runs once undisturbed; from the state before one of its batches
-it is then taken up again and again, each time with another fault, by a worker that has nothing in its cache and so reads the state.
+A case is a random query with its rows, cut into batches at random. It runs once undisturbed; from the state before one of its
+batches it is then taken up again and again, each time with another fault, by a worker that has nothing in its cache and so
+reads the state.
 """
 
 from __future__ import annotations

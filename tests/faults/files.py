@@ -55,8 +55,23 @@ def cards(record: Record) -> None:
         file = Path(place) / Card.NAME
         while record.goes_on(kind):
             layout = chance.choice((None, {"kind": "band", "placed": [[chance.randrange(9), [0, 1]]], "wide": 0.25}))
-            pins = Pins(text(chance), text(chance), *(chance.randrange(9) for _ in range(3)), text(chance), text(chance), (), layout)
-            card = Card(pins, text(chance), (text(chance), text(chance)), text(chance), chance.randrange(99), chance.choice((None, "/new")))
+            pins = Pins(
+                text(chance),
+                text(chance),
+                *(chance.randrange(9) for _ in range(3)),
+                text(chance),
+                text(chance),
+                (),
+                layout,
+            )
+            card = Card(
+                pins,
+                text(chance),
+                (text(chance), text(chance)),
+                text(chance),
+                chance.randrange(99),
+                chance.choice((None, "/new")),
+            )
             for _ in range(50):
                 data, words = changed(card.text().encode(), chance)
                 file.write_bytes(data)
@@ -109,8 +124,7 @@ def _heard(folder: Path, file: Path) -> Event | None:
     try:
         control.announce(folder, STREAMS)
     except UserWarning as warning:
-        assert file.name in str(warning)
-        raise DataError(str(warning)) from None
+        raise (DataError if file.name in str(warning) else AssertionError)(str(warning)) from None
     return Event.read(file.read_text(errors="replace"))
 
 
@@ -149,7 +163,11 @@ def parts(record: Record) -> None:
             for fate in itertools.islice(itertools.cycle(kinds), 60):
                 if not record.goes_on(kinds[fate]):
                     continue
-                at = {"page": chance.randrange(pages), "footer": chance.randrange(pages, len(whole)), "torn": chance.randrange(len(whole))}[fate]
+                at = {
+                    "page": chance.randrange(pages),
+                    "footer": chance.randrange(pages, len(whole)),
+                    "torn": chance.randrange(len(whole)),
+                }[fate]
                 bit = 1 << chance.randrange(8)
                 data = whole[:at] if fate == "torn" else whole[:at] + bytes([whole[at] ^ bit]) + whole[at + 1 :]
                 file.write_bytes(data)

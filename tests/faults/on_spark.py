@@ -1,7 +1,7 @@
 """Spark in this process: tasks that fail in every way, files of a checkpoint that are damaged or gone, checkpoints copied back.
 
-The pipelines are those of `tests.spark.pipeline`: two streams of three files each, one file of each a micro-batch. One session serves
-all faults; a task has four attempts there.
+The pipelines are those of `tests.spark.pipeline`: two streams of three files each, one file of each a micro-batch. One
+session serves all faults; a task has four attempts there.
 """
 
 from __future__ import annotations
@@ -140,7 +140,9 @@ def tasks(record: Record) -> None:
             expected = feeds.parts(whole / "out")
             for turn in range(3):
                 if record.goes_on(*kinds):
-                    _failing_tasks(record, spark, data, query, expected, chance, f"scenario {number}, turn {turn}, {query}")
+                    _failing_tasks(
+                        record, spark, data, query, expected, chance, f"scenario {number}, turn {turn}, {query}"
+                    )
         number += 1
 
 
@@ -157,7 +159,9 @@ def _failing_tasks(record: Record, spark: Any, data: Path, query: str, expected:
         outcome = "same"
         try:
             pipeline.run(spark, data, folder, query)
-        except StreamingQueryException as error:  # both cells of a batch may lie in one task, which fails too often then
+        except (
+            StreamingQueryException
+        ) as error:  # both cells of a batch may lie in one task, which fails too often then
             words += f": {str(error)[:300]}"
             patch.undo()
             pipeline.run(spark, data, folder, query)
@@ -183,7 +187,9 @@ class Stopped:
         for name in "ab":
             (rest / name).mkdir(parents=True)
             shutil.move(self.data / name / "p002.parquet", rest / name)
-        for name in pipeline.QUERIES[query].streams():  # they say nothing new, and are files that a batch done again reads again
+        for name in pipeline.QUERIES[
+            query
+        ].streams():  # they say nothing new, and are files that a batch done again reads again
             plait.spark.heartbeat(self.kept / "checkpoint" / "control", name, ts=0)
         self.start(self.kept, drain=False)
         for name in "ab":
@@ -199,7 +205,9 @@ class Stopped:
         streams = pipeline.QUERIES[self.query].streams()
         read = self.spark.readStream.schema("ts long, x int, of string").option("maxFilesPerTrigger", "1")
         layout = pipeline.LAYOUTS.get(self.query, pipeline.LAYOUT)
-        df = pipeline.QUERIES[self.query].on_spark({n: read.parquet(str(self.data / n)) for n in streams}, layout=layout)
+        df = pipeline.QUERIES[self.query].on_spark(
+            {n: read.parquet(str(self.data / n)) for n in streams}, layout=layout
+        )
         plait.spark.write_ordered(df, folder / "out", checkpoint=folder / "checkpoint", drain=drain).awaitTermination()
 
     def beginning(self, folder: Path) -> str | None:
@@ -260,15 +268,27 @@ def _damaged(made: Stopped, folder: Path, chance: random.Random) -> tuple[str, s
     except Exception as error:
         other = made.beginning(folder)
         java = "py4j" in type(error).__module__ or "pyspark" in type(error).__module__
-        return kind, "refused" if other is None and java else "differs", f"{words}: {other} {type(error)} {_short(error)}"
+        return (
+            kind,
+            "refused" if other is None and java else "differs",
+            f"{words}: {other} {type(error)} {_short(error)}",
+        )
     if which == "control" and feeds.parts(folder / "out") != made.expected:
         # An event that is gone, or seems torn, was never written: results wait for another one, and none is wrong.
         plait.spark.drain(checkpoint / "control")
         made.start(folder)
-        return kind, "same" if feeds.published(folder / "out").equals(made.table) else "differs", f"{words}, and drained again"
+        return (
+            kind,
+            "same" if feeds.published(folder / "out").equals(made.table) else "differs",
+            f"{words}, and drained again",
+        )
     found = feeds.parts(folder / "out")
     missing = sorted(made.expected.keys() - found.keys())
-    return kind, "same" if found == made.expected else "differs", f"{words}: {made.beginning(folder)}, missing {missing}"
+    return (
+        kind,
+        "same" if found == made.expected else "differs",
+        f"{words}: {made.beginning(folder)}, missing {missing}",
+    )
 
 
 def _short(error: BaseException) -> str:
@@ -280,8 +300,8 @@ def _short(error: BaseException) -> str:
 
 
 def copied_back(record: Record) -> None:
-    """A copy of the checkpoint, taken between two starts or while the query runs, takes its place after it has gone on. It is refused
-    with nothing touched, or it gives what the undisturbed run gives; after a refusal the newest checkpoint goes on."""
+    """A copy of the checkpoint, taken between two starts or while the query runs, takes its place after it has gone on. It is
+    refused with nothing touched, or it gives what the undisturbed run gives; after a refusal the newest checkpoint goes on."""
     kind, spark, number = "Spark: an older checkpoint copied back", session(), 0
     while record.goes_on(kind):
         chance = random.Random(f"{record.seed}:copies:{number}")
@@ -297,7 +317,9 @@ def copied_back(record: Record) -> None:
         number += 1
 
 
-def _copied_back(spark: Any, data: Path, folder: Path, query: str, expected: pa.Table, chance: random.Random) -> tuple[str, str]:
+def _copied_back(
+    spark: Any, data: Path, folder: Path, query: str, expected: pa.Table, chance: random.Random
+) -> tuple[str, str]:
     copies = []
     now, out = folder / "checkpoint", folder / "out"
     spark.conf.set("spark.sql.shuffle.partitions", "2")
@@ -308,7 +330,9 @@ def _copied_back(spark: Any, data: Path, folder: Path, query: str, expected: pa.
         for _ in range(2):
             time.sleep(chance.random() * 1.5)
             copies.append(folder / f"copy {len(copies)}")
-            with contextlib.suppress(shutil.Error, OSError):  # files that go while it is copied: what else can a backup do
+            with contextlib.suppress(
+                shutil.Error, OSError
+            ):  # files that go while it is copied: what else can a backup do
                 shutil.copytree(now, copies[-1])
         if start == 0 and chance.random() < 0.7:
             live.processAllAvailable()

@@ -1,7 +1,8 @@
-"""A run on threads in a process of its own, from files to a file: killed at any moment, stopped and resumed, its disk full, its clock gone.
+"""A run on threads in a process of its own, from files to a file: killed at any moment, stopped and resumed, its disk full,
+its clock gone.
 
-Threads have no checkpoint. What holds is: the file of results is not there, or it is whole; and the same run once more gives the same
-bytes, whatever the killed one has left behind.
+Threads have no checkpoint. What holds is: the file of results is not there, or it is whole; and the same run once more gives
+the same bytes, whatever the killed one has left behind.
 """
 
 from __future__ import annotations
@@ -17,12 +18,10 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 from tests.faults.record import Record
 from tests.faults.threads import MANY, rows
 
-import plait.connectors
 from plait.connectors.sinks import open_sink
 from plait.errors import DataError
 from plait.query.base import Query
@@ -41,7 +40,9 @@ class Place:
             (folder / name).mkdir(parents=True)
             for number in range(3):
                 at = len(table) // 3 * number
-                pq.write_table(table.slice(at, None if number == 2 else len(table) // 3), folder / name / f"p{number}.parquet")
+                pq.write_table(
+                    table.slice(at, None if number == 2 else len(table) // 3), folder / name / f"p{number}.parquet"
+                )
         self.out = folder / "out" / f"results.{chance.choice(ENDINGS)}"
         self.out.parent.mkdir()
         expected = self.query.reference(data)
@@ -150,7 +151,8 @@ def stopped(record: Record) -> None:
 
 
 def disk_full(record: Record) -> None:
-    """No file may grow beyond so many bytes: the run ends with an error that names the file, nothing stands there, and it is run again."""
+    """No file may grow beyond so many bytes: the run ends with an error that names the file, nothing stands there, and it is
+    run again."""
     kind = "threads: the disk of the results is full"
     number = 0
 
@@ -170,7 +172,9 @@ def disk_full(record: Record) -> None:
                 size = chance.randrange(len(made.expected))
                 code = ended(child(lambda: made.run(1), small(size)))
                 left = [entry.name for entry in made.out.parent.iterdir()]
-                words = f"number {number}, {size} of {len(made.expected)} bytes fit: it ended with {code}, and left {left}"
+                words = (
+                    f"number {number}, {size} of {len(made.expected)} bytes fit: it ended with {code}, and left {left}"
+                )
                 if code != 3 or left:
                     record.tell(kind, "differs", words)
                 else:

@@ -28,7 +28,6 @@ class Record:
     counts: dict[str, dict[str, int]] = field(default_factory=dict)
     differences: list[str] = field(default_factory=list)
 
-
     def tell(self, kind: str, outcome: str, words: str = "") -> None:
         """One fault of a kind and what came of it; `words` say of a difference how to see it again."""
         found = self.counts.setdefault(kind, dict.fromkeys(OUTCOMES, 0))
@@ -48,7 +47,10 @@ class Record:
 
     def table(self) -> str:
         """In Markdown."""
-        lines = ["| kind | injected | same bytes | refused by name | bytes that differ | seed |", "|---|---|---|---|---|---|"]
+        lines = [
+            "| kind | injected | same bytes | refused by name | bytes that differ | seed |",
+            "|---|---|---|---|---|---|",
+        ]
         total = dict.fromkeys(OUTCOMES, 0)
         for kind, found in self.counts.items():
             lines.append(self._line(kind, found, str(self.seed)))

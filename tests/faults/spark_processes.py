@@ -1,8 +1,8 @@
 """Spark in a process of its own, by whose number it is killed, stopped and resumed; its executors, its clock, its disk.
 
-The pipeline is `tests.spark.pipeline`, run as a script until it has ended by itself; whoever stops it in between, the next start takes up
-what it left. What needs a program or a right that is not here says so and injects nothing: a C compiler for the clock, `strace` for
-slow and failing disks (or the one that PLAIT_STRACE names), and for a full disk the right to mount.
+The pipeline is `tests.spark.pipeline`, run as a script until it has ended by itself; whoever stops it in between, the next
+start takes up what it left. What needs a program or a right that is not here says so and injects nothing: a C compiler for
+the clock, `strace` for slow and failing disks (or the one that PLAIT_STRACE names), and for a full disk the right to mount.
 """
 
 from __future__ import annotations
@@ -62,8 +62,18 @@ class Pipeline:
     def start(self) -> subprocess.Popen[bytes]:
         """In a process group: the driver's Python and its JVM. Its words go to a log."""
         self.folder.mkdir(exist_ok=True)
-        command = [*self.before, sys.executable, pipeline.__file__, str(self.data), str(self.folder), self.master, self.query]
-        environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_DIRS": str(self.folder / "local")} | self.more
+        command = [
+            *self.before,
+            sys.executable,
+            pipeline.__file__,
+            str(self.data),
+            str(self.folder),
+            self.master,
+            self.query,
+        ]
+        environment = (
+            os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_DIRS": str(self.folder / "local")} | self.more
+        )
         with open(self.folder / "log", "ab") as log:
             return subprocess.Popen(command, start_new_session=True, stdout=log, stderr=log, env=environment)
 
@@ -125,9 +135,9 @@ class Disturbed:
         return Pipeline(self.data, self.place / name, self.query, **options)
 
     def judge(self, run: Pipeline, code: int) -> tuple[str, str]:
-        """After the last start, which nobody has disturbed or which was to survive: all rows, in order, and no part that somebody may
-        have read has changed. How they are cut into parts may be otherwise: a batch that Spark had not planned when it was stopped
-        may be planned with other files.
+        """After the last start, which nobody has disturbed or which was to survive: all rows, in order, and no part that
+        somebody may have read has changed. How they are cut into parts may be otherwise: a batch that Spark had not planned
+        when it was stopped may be planned with other files.
         """
         wrong = self.wrong(run)
         if code == 0 and wrong is None and as_bytes(run.table()) == as_bytes(self.expected):
@@ -135,7 +145,8 @@ class Disturbed:
         return "differs", f"{self.words}: ended with {code}, {wrong}: {run.said()}"
 
     def wrong(self, run: Pipeline) -> str | None:
-        """After a stop: what stood there has changed, or what stands there is no beginning of the results. Once wrong, always wrong."""
+        """After a stop: what stood there has changed, or what stands there is no beginning of the results. Once wrong, always
+        wrong."""
         run.verdict = run.verdict or self._wrong(run)
         return run.verdict
 
@@ -158,7 +169,8 @@ def scenarios(record: Record, *kinds: str) -> Iterator[Disturbed]:
 
 
 def drivers(record: Record) -> None:
-    """The driver, with its JVM and all workers, is killed again and again, soon after a plan, a part or a commit or in between."""
+    """The driver, with its JVM and all workers, is killed again and again, soon after a plan, a part or a commit or in
+    between."""
     kind = "Spark: driver killed, started again"
     for made in scenarios(record, kind):
         run, chance, kills = made.pipeline("killed"), made.chance, 0
@@ -266,7 +278,9 @@ def clock() -> str | None:
     folder = tempfile.mkdtemp(prefix="faults-clock-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     library = f"{folder}/clock.so"
-    subprocess.run([compiler, "-O2", "-shared", "-fPIC", "-o", library, str(Path(__file__).with_name("clock.c"))], check=True)
+    subprocess.run(
+        [compiler, "-O2", "-shared", "-fPIC", "-o", library, str(Path(__file__).with_name("clock.c"))], check=True
+    )
     return library
 
 
@@ -318,8 +332,8 @@ def small_disk(folder: Path, size: int) -> Iterator[Callable[[int], None] | None
 
 
 def disks_full(record: Record) -> None:
-    """Checkpoint and results lie on a disk that is full after a while: the query stops; with a little more room it is started again, and
-    again, until it has enough."""
+    """Checkpoint and results lie on a disk that is full after a while: the query stops; with a little more room it is started
+    again, and again, until it has enough."""
     kind = "Spark: the disk of checkpoint and results is full"
     for made in scenarios(record, kind):
         run, chance = made.pipeline("small"), made.chance
@@ -351,7 +365,8 @@ CALLS = "fsync,fdatasync,rename,renameat,renameat2,link,linkat,unlink,mkdir"
 
 
 def slow_disks(record: Record) -> None:
-    """Every call that waits for a disk takes longer, by a random share of 40 ms a run: calls, not runs, are counted by the hundred."""
+    """Every call that waits for a disk takes longer, by a random share of 40 ms a run: calls, not runs, are counted by the
+    hundred."""
     kind = "Spark: a slow disk (runs)"
     program = strace()
     if program is None:
@@ -366,8 +381,8 @@ def slow_disks(record: Record) -> None:
 
 
 def disk_errors(record: Record) -> None:
-    """A call that writes comes back with an error of the disk (EIO, ENOSPC, EDQUOT) at random; the query stops or goes on, and is started
-    again until it comes to its end."""
+    """A call that writes comes back with an error of the disk (EIO, ENOSPC, EDQUOT) at random; the query stops or goes on,
+    and is started again until it comes to its end."""
     kind = "Spark: a write comes back with an error of the disk (starts)"
     program = strace()
     if program is None:

@@ -57,7 +57,9 @@ def fields_unchecked(patch: pytest.MonkeyPatch) -> None:
 
 def pages_unchecked(patch: pytest.MonkeyPatch) -> None:
     whole = pq.ParquetWriter
-    patch.setattr(sinks.pq, "ParquetWriter", lambda *args, **options: whole(*args, **options | {"write_page_checksum": False}))
+    patch.setattr(
+        sinks.pq, "ParquetWriter", lambda *args, **options: whole(*args, **options | {"write_page_checksum": False})
+    )
 
 
 def nothing_is_late(patch: pytest.MonkeyPatch) -> None:

@@ -26,8 +26,8 @@ import plait
 from plait.errors import LateError, RunError
 from plait.query.identical import difference
 
-#: Kernels run as Python: a machine that has compiled nothing yet would compile for longer than the faults take. Nothing strikes but
-#: what is put there. Streams of `late="drop"` may have late rows before one is made.
+#: Kernels run as Python: a machine that has compiled nothing yet would compile for longer than the faults take. Nothing
+#: strikes but what is put there. Streams of `late="drop"` may have late rows before one is made.
 DRAW, WAYS = Draw(endless_timers=False), Ways(compiled=0, interrupts=False)
 
 
@@ -47,8 +47,8 @@ def groups(record: Record, kind: str) -> Iterator[tuple[Group, Answer, random.Ra
 
 
 def lying(record: Record) -> None:
-    """A row comes after others that are more than the stream's `disorder` ahead of it: `late="error"` stops with the source's name,
-    `late="drop"` gives what the reference gives without the row."""
+    """A row comes after others that are more than the stream's `disorder` ahead of it: `late="error"` stops with the source's
+    name, `late="drop"` gives what the reference gives without the row."""
     kind = "threads: a source that lies about its order"
     for group, whole, chance in groups(record, kind):
         for _ in range(4):
@@ -84,7 +84,12 @@ def with_a_lie(group: Group, chance: random.Random) -> Group | None:
     feed = group.feeds[at]
     rows, times = feed.sources[name], feed.times(feed.sources[name])
     slack = feed.stream.disorder_us
-    some = [(i, j) for i in range(len(times)) for j in range(i + 1, len(times)) if times[i] < max(times[i + 1 : j + 1]) - slack]
+    some = [
+        (i, j)
+        for i in range(len(times))
+        for j in range(i + 1, len(times))
+        if times[i] < max(times[i + 1 : j + 1]) - slack
+    ]
     if not some:
         return None
     i, j = chance.choice(some)
@@ -141,8 +146,8 @@ def rows(chance: random.Random, name: str) -> pa.Table:
 
 
 def readers(record: Record) -> None:
-    """A reader that pauses holds the run up and changes nothing; one that never reads again stops it with words that say so. What it
-    has read by then is a beginning of the result."""
+    """A reader that pauses holds the run up and changes nothing; one that never reads again stops it with words that say so.
+    What it has read by then is a beginning of the result."""
     for stops, kind in ((False, "threads: a reader that pauses"), (True, "threads: a reader that stops for good")):
         number = 0
         while record.goes_on(kind):
@@ -152,7 +157,10 @@ def readers(record: Record) -> None:
             data = {name: rows(chance, name) for name in query.streams()}
             expected = query.reference(data)
             options = {"workers": chance.choice((1, 2)), "unread_results": chance.choice((1, 8, 64)), "plain": True}
-            options |= {"stall_after_s": chance.choice((0.2, 0.4)) if stops else 60.0, "capacity": chance.choice((16, 512))}
+            options |= {
+                "stall_after_s": chance.choice((0.2, 0.4)) if stops else 60.0,
+                "capacity": chance.choice((16, 512)),
+            }
             for _ in range(4):
                 if record.goes_on(kind):
                     outcome, words = _read_slowly(query, data, expected, options, chance, stops=stops)

@@ -261,8 +261,8 @@ def _as_ever(kind: int, body: bytes) -> tuple[int, Any]:
 
 
 def _bytes_of(rows: pa.Table) -> bytes:
-    """These rows as a part would hold them. Arrow's own form also has what lies under NULLs, which nobody reads and may be anything,
-    and of a table that is a stretch of a longer one more than its own rows."""
+    """These rows as a part would hold them. Arrow's own form also has what lies under NULLs, which nobody reads and may be
+    anything, and of a table that is a stretch of a longer one more than its own rows."""
     out = pa.BufferOutputStream()
     pq.write_table(rows.combine_chunks(), out)
     return bytes(out.getvalue())

@@ -108,8 +108,8 @@ def test_a_checkpoint_of_another_version_is_refused_and_left_alone(
 
 @pytest.mark.spark
 def test_a_log_of_files_that_is_gone_is_refused(spark: Any, tmp_path: Path) -> None:
-    """Of a stream that the last batch read nothing of: Spark begins its log anew, under the number of a batch that is done, and never
-    reads the file that came since. Without the refusal the results lack its rows, and nobody is told."""
+    """Of a stream that the last batch read nothing of: Spark begins its log anew, under the number of a batch that is done,
+    and never reads the file that came since. Without the refusal the results lack its rows, and nobody is told."""
     query = plait.union(plait.stream("a", unit="us"), plait.stream("b", unit="us"))
     data = {name: pa.table({"ts": pa.array(range(first, 90, 2), pa.int64())}) for first, name in enumerate("ab")}
 

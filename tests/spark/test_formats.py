@@ -215,7 +215,12 @@ def test_a_file_that_changed_is_noticed() -> None:
 
 def test_files_without_checksums_are_read() -> None:
     """As version 1 wrote them."""
-    for record, read in ((CARD, Card.read), (NOTE, Note.read), (ANNOUNCED, Announced.read), (Event(4, "drain"), Event.read)):
+    for record, read in (
+        (CARD, Card.read),
+        (NOTE, Note.read),
+        (ANNOUNCED, Announced.read),
+        (Event(4, "drain"), Event.read),
+    ):
         found = json.loads(record.text())
         del found["check"]
         assert read(json.dumps(found | {"version": 1}), "here") == record

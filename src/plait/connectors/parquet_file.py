@@ -53,7 +53,9 @@ def read(file: DataFile, schema: pa.Schema, batch_rows: int, coded: frozenset[st
             for batch in opened.iter_batches(batch_size=batch_rows, columns=schema.names, use_threads=False):
                 yield Chunk(fit(batch, wanted, file.path, row), file.path, row)
                 row += batch.num_rows
-            if row != opened.metadata.num_rows:  # a page's head, which no checksum covers, can seem to be the last one's
+            if (
+                row != opened.metadata.num_rows
+            ):  # a page's head, which no checksum covers, can seem to be the last one's
                 raise OSError(f"its footer tells of {opened.metadata.num_rows} rows, and its pages hold {row}")
     except DataError:  # rows that do not fit say so themselves
         raise

@@ -316,7 +316,9 @@ class _Parquet:
         self._schema, self._held, self._rows = schema, [], 0  # type: tuple[pa.Schema, list[pa.RecordBatch], int]
         # Numbers hardly repeat: a dictionary of theirs costs time, and space too. Names do.
         texts = [f.name for f in schema if pa.types.is_string(f.type) or pa.types.is_large_string(f.type)]
-        self._writer = pq.ParquetWriter(out, schema, compression="zstd", use_dictionary=texts or False, write_page_checksum=True)
+        self._writer = pq.ParquetWriter(
+            out, schema, compression="zstd", use_dictionary=texts or False, write_page_checksum=True
+        )
 
     def write(self, batch: pa.RecordBatch) -> None:
         self._held.append(batch)

@@ -20,9 +20,10 @@ A **body** is a head and what follows it: the head's length (four bytes), a chec
 stream, a pickle or nothing. The head says the version and the kind. One packed row stands for many tuples, because rows cost tens
 of microseconds each on the way into a stateful Python operator, and bytes cost next to nothing.
 
-**Checksums.** What is stored bears one of all its bytes (`sealed`), and the small files one of all their fields: a byte that a disk
-or a copy has changed, or an end that is missing, is refused by name, and no result is computed from it. What is only sent bears
-none (its checksum is 0): it lives as long as its batch. Version 1 had no checksums; what it has stored is read without.
+**Checksums.** What is stored bears one of all its bytes (`sealed`), and the small files one of all their fields: a byte that
+a disk or a copy has changed, or an end that is missing, is refused by name, and no result is computed from it. What is only
+sent bears none (its checksum is 0): it lives as long as its batch. Version 1 had no checksums; what it has stored is read
+without.
 
 Records of which there may be thousands (splits, sources, steps, chunks) are written column by column: a list of values for each
 field, under the field's name. A manifest is written in every batch, and so its names are there once and not for every record.
@@ -210,7 +211,9 @@ def parse(data: bytes | pa.Buffer, *, stored: str = "") -> tuple[Any, pa.Buffer]
     checksum is looked at before anything else: Arrow and pickle are not made for bytes that nobody has written.
     """
     whole = pa.py_buffer(data)
-    bare = whole[:1].to_pybytes() == b"{"  # JSON alone, from before there were versions: a head's length is no such number
+    bare = (
+        whole[:1].to_pybytes() == b"{"
+    )  # JSON alone, from before there were versions: a head's length is no such number
     if stored and not bare and not is_whole(whole):
         raise damaged(stored, f"its checksum is not that of its {whole.size} bytes")
     cut = 8 + int.from_bytes(whole[:4].to_pybytes(), "little")
@@ -434,7 +437,9 @@ def _says_something(found: dict[str, Any]) -> bool:
 
 def _damaged_event(what: str) -> RunError:
     why = "its checksum is not that of what it says, and results would follow from another time or source"
-    return RunError(f"Control event {what} is damaged", why=why, do="Bring it back as it was: batches done again read it again")
+    return RunError(
+        f"Control event {what} is damaged", why=why, do="Bring it back as it was: batches done again read it again"
+    )
 
 
 # --- out of a cell ------------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """A stopped query as one small file: its checkpoint, its results so far, and its input, read and unread.
 
 Spark notes the files it has read by their absolute paths, and plait where a checkpoint and its results are. In an archive a mark
-stands for the folder that all of it was made in, and it is replaced by the new one when it is unpacked, where plait's own files get
-the checksum of what they say then. Hadoop's checksums
+stands for the folder that all of it was made in, and it is replaced by the new one when it is unpacked, where plait's own
+files get the checksum of what they say then. Hadoop's checksums
 (`.name.crc`) are left out: they would be those of the other text, and a file without one is read without it.
 """
 

@@ -98,7 +98,9 @@ class SparkStore:
         """
         found = self._map.getValue((number,))
         if found is None:
-            raise formats.damaged("The state of a cell in the checkpoint", f"its manifest names number {number}, which is not there")
+            raise formats.damaged(
+                "The state of a cell in the checkpoint", f"its manifest names number {number}, which is not there"
+            )
         return bytes(found[0])
 
     def put_chunk(self, number: int, data: bytes) -> None:

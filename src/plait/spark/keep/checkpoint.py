@@ -145,13 +145,15 @@ def check_logs(checkpoint: Path) -> None:
         return
     with contextlib.suppress(OSError, ValueError):
         _, _, *sources = (checkpoint / "offsets" / str(planned)).read_text().split("\n")
-        read = [json.loads(line) for line in sources if line.startswith("{")]  # others have said nothing yet, or count otherwise
+        read = [
+            json.loads(line) for line in sources if line.startswith("{")
+        ]  # others have said nothing yet, or count otherwise
         wanted = sorted((each["logOffset"] for each in read if "logOffset" in each), reverse=True)
         logs = sorted((_last_of_log(folder) for folder in (checkpoint / "sources").iterdir()), reverse=True)
         if any(at >= len(logs) or logs[at] < number for at, number in enumerate(wanted)):
             raise RunError(
                 f"The checkpoint {str(checkpoint)!r} is damaged",
-                why=f"a file of {str(checkpoint / 'sources')!r} is gone: offsets tell of files up to logs {wanted}, and there are {logs}",
+                why=f"a file of {str(checkpoint / 'sources')!r} is gone: offsets tell of logs to {wanted}, and they end at {logs}",
                 do="Bring back a copy of the checkpoint, and of its folder of results as it was then; or begin anew with both",
             )
 
