@@ -153,7 +153,7 @@ def check_logs(checkpoint: Path) -> None:
         if any(at >= len(logs) or logs[at] < number for at, number in enumerate(wanted)):
             raise RunError(
                 f"The checkpoint {str(checkpoint)!r} is damaged",
-                why=f"a file of {str(checkpoint / 'sources')!r} is gone: offsets tell of logs to {wanted}, and they end at {logs}",
+                why=f"a file of {str(checkpoint / 'sources')!r} is gone: offsets tell of logs to {wanted}, which end at {logs}",
                 do="Bring back a copy of the checkpoint, and of its folder of results as it was then; or begin anew with both",
             )
 
