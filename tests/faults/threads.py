@@ -113,10 +113,14 @@ def interrupts(record: Record) -> None:
                 continue
             given.stop_after, given.reading = None, "beside"
             given.strike_after_s = chance.choice((0.001, 0.003, 0.01, 0.03)) * chance.random()
-            got = deliveries.carried_out(group, given)
+            words = f"{group.described()}\n{given.described()}"
+            try:
+                got = deliveries.carried_out(group, given)
+            except Exception as error:  # of its end
+                record.tell(kind, "differs", f"{type(error).__name__}: {error}\n{words}")
+                continue
             if got.whole and got.error is None:
                 continue  # it came too late
-            words = f"{group.described()}\n{given.described()}"
             said = judge.judged(answer, got)
             again = replace(given, strike_after_s=None, chance=random.Random(chance.random()))
             said = said or judge.judged(answer, deliveries.carried_out(group, again))
