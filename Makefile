@@ -1,11 +1,11 @@
 .DEFAULT_GOAL := help
-.PHONY: help demo test again soak kafka papers lint format types contracts check clean setup java
+.PHONY: help demo test again faults soak kafka papers lint format types contracts check clean setup java
 
 BIN := .venv/bin
 
 # Python keeps the bytecode of what it imports, whatever the shell says: each worker, and each process that a test starts, would
 # compile all of plait and of the tests anew.
-test again soak kafka: export PYTHONDONTWRITEBYTECODE :=
+test again faults soak kafka: export PYTHONDONTWRITEBYTECODE :=
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -18,6 +18,9 @@ test: setup java ## Run every test but the long ones, on three workers: the one 
 
 again: setup java ## Run what CI runs besides: second looks, on Spark or at length, at what other tests hold
 	@$(BIN)/pytest -q -n 2 --dist loadgroup -m "again and not slow"
+
+faults: setup java ## Inject faults into running pipelines for three minutes, and compare every byte (CONTRIBUTING.md has the long form)
+	@PYTHONPATH=.:benchmarks $(BIN)/python -m tests.faults --seed $${PLAIT_FAULTS:-7}
 
 soak: setup java ## Run what takes long: every property with many more examples, deeper interleavings, fuzzing
 	@PLAIT_SOAK=$${PLAIT_SOAK:-1} $(BIN)/pytest -q -n 2 --dist loadgroup -m "slow or again or hypothesis or sampled"

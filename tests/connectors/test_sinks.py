@@ -1,3 +1,4 @@
+import contextlib
 import datetime as dt
 import decimal
 import io
@@ -154,6 +155,28 @@ def test_row_groups_have_a_fixed_size(tmp_path):
         ROW_GROUP_ROWS,
         5,
     ]
+
+
+def test_a_byte_of_a_page_that_changed_is_noticed(tmp_path):
+    """Each of the pages' bytes: most give other values to a reader that does not look at checksums."""
+    table = pa.table(
+        {"ts": range(200), "x": [k * 7919 % 211 for k in range(200)], "s": [f"n{k % 7}" for k in range(200)]}
+    )
+    file = write(tmp_path / "o.parquet", table)
+    data = file.read_bytes()
+    pages = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    other = noticed = 0
+    for at in range(4, pages, 3):
+        changed = data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :]
+        file.write_bytes(changed)
+        try:
+            assert same(read(file, table.schema), table)  # of a page's head some bytes say nothing that is read
+        except DataError as error:
+            noticed += "is damaged at or after row" in str(error) or "can't be read as Parquet" in str(error)
+        with contextlib.suppress(OSError, pa.ArrowException):
+            other += not same(pq.read_table(pa.BufferReader(changed)), table)
+    assert noticed > 100
+    assert other > 100, "they would have been read as other values"
 
 
 def test_the_umask_decides_who_may_read(tmp_path):

@@ -7,13 +7,14 @@ keeps what the winning attempt wrote. Everything else an attempt did must leave 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tests.strategies import Case, Given, interleaved, table
 
@@ -125,6 +126,7 @@ class Grid:
         Grid.number += 1
         self.shared = None if shared is None else shared / str(Grid.number)  # the workers' recent chunks
         self.chance, self.faults = chance, faults
+        self.heard: Callable[[str], None] = lambda fate: None  # is told of each attempt that does not count
         self.workers = [f"grid {Grid.number}, worker {n}" for n in range(workers)]
         self.case, self.max_pending = case, max_pending
         self.bound = bind(case.query, case.schemas)
@@ -208,6 +210,7 @@ class Grid:
         done = []
         for _ in range(chance.randrange(3) if self.faults else 0):
             fate = chance.choice(("dies", "loses", "other rows"))
+            self.heard(fate)
             store = Store(state[cell], die_after=chance.randrange(6) if fate == "dies" else None)
             some = chance.sample(bodies, len(bodies)) if fate != "other rows" else [b for b in bodies if _is_event(b)]
             try:
@@ -219,6 +222,7 @@ class Grid:
         out = self._step(plan, cell, store, chance.sample(bodies, len(bodies)))
         if self.faults and chance.random() < 0.3:
             # A speculative twin: both end well, and either may be the one whose state is kept.
+            self.heard("twin")
             twin = Store(state[cell])
             done.append(self._step(plan, cell, twin, bodies))
             store = chance.choice((store, twin))
@@ -243,12 +247,12 @@ class Grid:
 
 def _as_ever(kind: int, body: bytes) -> tuple[int, Any]:
     """A row that a cell puts out, but for how many pairs it looked at, since which index serves depends on what is
-    cached, and for how long it took."""
+    cached, and for how long it took; and for the size of what it stores, since rows of one ts may stand in any order there."""
     head = formats.parse(body)[0]
     if isinstance(head, formats.Passed):
         head = formats.parse(formats.parse(body)[1])[0]
     if isinstance(head, CellReport):
-        return kind, replace(head, counts=replace(head.counts, comparisons=0), batch=Counts(), stages={})
+        return kind, replace(head, counts=replace(head.counts, comparisons=0), batch=Counts(), stages={}, held_bytes=0)
     if isinstance(head, (formats.PairRows, formats.KeyedRows)):
         return kind, _bytes_of(read(body).table())
     if isinstance(head, formats.OperatorRows) and (rows := formats.rows(formats.parse(body)[1])) is not None:
@@ -257,8 +261,11 @@ def _as_ever(kind: int, body: bytes) -> tuple[int, Any]:
 
 
 def _bytes_of(rows: pa.Table) -> bytes:
-    """These rows and no others: of a table that is a stretch of a longer one, Arrow may send more than its own rows."""
-    return formats.chunk_body(rows.take(pa.array(range(rows.num_rows), pa.int64())).combine_chunks())
+    """These rows as a part would hold them. Arrow's own form also has what lies under NULLs, which nobody reads and may be
+    anything, and of a table that is a stretch of a longer one more than its own rows."""
+    out = pa.BufferOutputStream()
+    pq.write_table(rows.combine_chunks(), out)
+    return bytes(out.getvalue())
 
 
 def _is_event(body: bytes) -> bool:

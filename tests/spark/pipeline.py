@@ -59,13 +59,14 @@ QUERIES = {
         direction="nearest",
     ),
 }
-LAYOUT = (2, 1)
+#: Two cells. A left join takes no row of cells, and a right one no column of them.
+LAYOUT, LAYOUTS = (2, 1), {"right": (1, 2)}
 
 
 def frames(spark: Any, folder: Path, query: str) -> Any:
     read = spark.readStream.schema("ts long, x int, of string").option("maxFilesPerTrigger", "1")
     return QUERIES[query].on_spark(
-        {n: read.parquet(str(folder / n)) for n in QUERIES[query].streams()}, layout=LAYOUT
+        {n: read.parquet(str(folder / n)) for n in QUERIES[query].streams()}, layout=LAYOUTS.get(query, LAYOUT)
     )  # fmt: skip
 
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import StreamingQueryException
 from tests.spark import feeds
 
 import plait
 import plait.spark
 from plait import PlaitError, QueryError, RunError
+from plait.connectors.sinks import open_sink
 from plait.spark.plan import settings
 
 pytestmark = pytest.mark.spark
@@ -271,6 +275,35 @@ def test_a_file_that_sorts_before_one_delivered(two: Any, tmp_path: Path) -> Non
 
 
 @pytest.mark.again
+@pytest.mark.parametrize("how", ["auto", "rows"])
+def test_a_page_that_changed_is_refused(two: Any, tmp_path: Path, how: str) -> None:
+    """Of a file with checksums, as plait's parts have: whoever reads it, plait's tasks or Spark. Its rows would be others."""
+    (tmp_path / "a").mkdir()
+    x = [k * k * 7919 % (2**31 - 1) * 65537 % 2**62 for k in range(500)]
+    table = pa.table({"ts": pa.array(range(500), pa.int64()), "x": pa.array(x, pa.int64())})
+    with open_sink(tmp_path / "a" / "p000.parquet", table.schema) as sink:
+        sink.write(table)
+    file = tmp_path / "a" / "p000.parquet"
+    whole = file.read_bytes()
+    about = pq.read_metadata(file).row_group(0).column(1)
+    end = about.data_page_offset + about.total_compressed_size
+    for at in range(end - 10, about.data_page_offset, -7):  # who does not look at checksums reads other values
+        file.write_bytes(whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :])
+        with contextlib.suppress(OSError):
+            if not pq.read_table(file).equals(table):
+                break
+    else:
+        raise AssertionError("no byte gives other values")
+    query = plait.aggregate(A, size=100, by=[], compute={"sum": plait.sum("x")})
+    frame = feeds.frame(two, tmp_path / "a", feeds.spark_schema(table), streaming=True)
+    df = query.on_spark({"a": frame}, read=how)
+    with pytest.raises(StreamingQueryException, match="is damaged|CRC") as error:
+        feeds.run(df, tmp_path)
+    if how == "auto":
+        assert "p000.parquet is damaged" in str(plait.spark.told(error.value))
+    assert not list((tmp_path / "out").glob("part*"))
+
+
 def test_rows_after_the_drain(two: Any, tmp_path: Path) -> None:
     for name in "ab":
         feeds.write_files(tmp_path / name, TABLE, [])

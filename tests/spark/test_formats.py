@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import pickle
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -82,7 +83,7 @@ HEADS: list[Head] = [
 
 def another(data: bytes, version: int | None = 99) -> bytes:
     """A body as another version would write it."""
-    cut = 8 + int.from_bytes(data[:8], "little")
+    cut = 8 + int.from_bytes(data[:4], "little")
     head = json.loads(data[8:cut])
     del head["version"]
     text = json.dumps(head if version is None else {"version": version, **head}).encode()
@@ -131,23 +132,100 @@ def test_no_rows_are_nothing() -> None:
     assert (head, formats.rows(rest)) == (Tick(1), None)
 
 
+OPERATOR = plait.operator(
+    plait.stream("a"), buckets=1, route=lambda t: 0, state=list, process=lambda s, t: [], output={"x": "int64"}
+)
+
+
 def test_state_of_another_version_is_refused() -> None:
-    operator = plait.operator(
-        plait.stream("a"), buckets=1, route=lambda t: 0, state=list, process=lambda s, t: [], output={"x": "int64"}
-    )
-    chunk, bucket = formats.chunk_body(TABLE), Pickled(operator).body(3, [1], [7, 7, 5])
+    chunk, bucket = formats.chunk_body(TABLE), Pickled(OPERATOR).body(3, [1], [7, 7, 5])
     assert formats.chunk_table(chunk).equals(TABLE)
-    assert Pickled(operator).bucket(bucket) == (3, [1], [5, 7])
+    assert Pickled(OPERATOR).bucket(bucket) == (3, [1], [5, 7])
     begin_anew = r"99\. .* Go on with the plait that wrote it, or begin anew"
     with pytest.raises(plait.RunError, match="The state of a cell in the checkpoint is of version " + begin_anew):
         Manifest.load(another(MANIFEST.dump()))
     with pytest.raises(plait.RunError, match="A chunk of the checkpoint is of version " + begin_anew):
         formats.chunk_table(another(chunk))
     with pytest.raises(plait.RunError, match="The state of a bucket in the checkpoint is of version " + begin_anew):
-        Pickled(operator).bucket(another(bucket))
+        Pickled(OPERATOR).bucket(another(bucket))
     before = json.dumps({"fingerprint": "f", "steps": []}).encode()  # as it was written before there were versions
     with pytest.raises(plait.RunError, match="The state of a cell in the checkpoint has no version"):
         Manifest.load(before)
+
+
+STORED: dict[str, Callable[[bytes], Any]] = {
+    "manifest": Manifest.load,
+    "chunk": formats.chunk_table,
+    "bucket": lambda data: Pickled(OPERATOR).bucket(data),
+}
+
+
+def stored(kind: str) -> bytes:
+    if kind == "bucket":
+        return Pickled(OPERATOR).body(3, [1, "x"], [7, 5])
+    return MANIFEST.dump() if kind == "manifest" else formats.chunk_body(TABLE)
+
+
+@pytest.mark.parametrize("kind", STORED)
+def test_a_byte_of_the_state_that_changed_is_noticed(kind: str) -> None:
+    """Whichever it is, and however: before anything is computed from it, and before Arrow or pickle sees it."""
+    data = stored(kind)
+    for at in range(len(data)):
+        for bit in (1, 128):
+            other = data[:at] + bytes([data[at] ^ bit]) + data[at + 1 :]
+            with pytest.raises(plait.RunError, match=r"is damaged\. Its checksum|has no version|is of version"):
+                STORED[kind](other)
+        with pytest.raises(plait.RunError, match=r"is damaged\. Its checksum|has no version"):
+            STORED[kind](data[:at])
+    with pytest.raises(plait.RunError, match=r"is damaged\. Its checksum is gone"):
+        STORED[kind](data[:4] + bytes(4) + data[8:])
+
+
+@pytest.mark.parametrize("kind", STORED)
+def test_state_without_checksums_is_read(kind: str) -> None:
+    """As version 1 wrote it."""
+    data = stored(kind)
+    cut = 8 + int.from_bytes(data[:4], "little")
+    head = data[8:cut].replace(b'"version":2', b'"version":1')
+    assert head != data[8:cut]
+    again, whole = STORED[kind](data[:4] + bytes(4) + head + data[cut:]), STORED[kind](data)
+    assert again.equals(whole) if kind == "chunk" else again == whole
+
+
+def test_a_file_that_changed_is_noticed() -> None:
+    """Of every file that plait keeps beside the state: each byte, and each end that could be missing."""
+    event = Event(4, "heartbeat", "a", "x", 9)
+    for record, read in ((CARD, Card.read), (NOTE, Note.read), (ANNOUNCED, Announced.read), (event, Event.read)):
+        text = record.text()
+        for at in range(len(text) - 1):  # behind it there is a newline
+            for other in (chr(ord(text[at]) ^ 1), chr(ord(text[at]) ^ 2), ""):
+                changed = text[:at] + other + text[at + 1 :]
+                try:
+                    found = read(changed, "here")
+                except (ValueError, plait.RunError):
+                    continue
+                torn = read == Event.read and not changed.rstrip().endswith("}")
+                assert found == record or (found is None and torn), f"{changed!r} is read as {found}"
+            try:
+                assert read(text[:at], "here") is None
+                assert read == Event.read
+            except (ValueError, plait.RunError):
+                pass
+
+
+def test_files_without_checksums_are_read() -> None:
+    """As version 1 wrote them."""
+    for record, read in (
+        (CARD, Card.read),
+        (NOTE, Note.read),
+        (ANNOUNCED, Announced.read),
+        (Event(4, "drain"), Event.read),
+    ):
+        found = json.loads(record.text())
+        del found["check"]
+        assert read(json.dumps(found | {"version": 1}), "here") == record
+        with pytest.raises((ValueError, plait.RunError), match="damaged"):
+            read(json.dumps(found), "here")
 
 
 def test_records_have_names() -> None:

@@ -58,11 +58,11 @@ def produce(spark: Any, address: str, topic: str, some: list[dict[str, Any]]) ->
     frame.write.format("kafka").option("kafka.bootstrap.servers", address).option("topic", topic).save()
 
 
-def consume(spark: Any, address: str, topic: str, *, streaming: bool = True) -> Any:
+def consume(spark: Any, address: str, topic: str, *, streaming: bool = True, most: int = 70) -> Any:
     reader = (spark.readStream if streaming else spark.read).format("kafka")
     reader = reader.option("kafka.bootstrap.servers", address).option("subscribe", topic)
     if streaming:
-        reader = reader.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", "70")
+        reader = reader.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", str(most))
     return reader.load().selectExpr(
         "topic", "partition", "offset", "from_json(cast(value as string), 'ts long, x int') as v"
     ).select("topic", "partition", "offset", "v.*")  # fmt: skip

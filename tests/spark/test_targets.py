@@ -200,7 +200,7 @@ def test_a_form_is_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"), [("{", "can't be read"), ("[]", "can't be read"), ('{"version": 2}', "of version 2")]
+    ("text", "words"), [("{", "can't be read"), ("[]", "can't be read"), ('{"version": 99}', "of version 99")]
 )
 def test_a_note_that_is_not_understood(tmp_path: Path, text: str, words: str) -> None:
     Run.start(tmp_path / "c", tmp_path / "out").batch()

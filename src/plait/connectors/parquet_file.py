@@ -23,7 +23,10 @@ _CODE, _FEW = 2.5, 1 << 16
 def footer(file: DataFile) -> tuple[pa.Schema, int]:
     """The file's columns and its number of rows."""
     with _open(file) as opened:
-        return opened.schema_arrow, opened.metadata.num_rows
+        try:
+            return opened.schema_arrow, opened.metadata.num_rows
+        except (pa.ArrowException, OSError, ValueError) as error:  # a name that is no text any more
+            raise _unreadable(file, error) from None
 
 
 def under_codes(file: DataFile) -> frozenset[str]:
@@ -50,7 +53,13 @@ def read(file: DataFile, schema: pa.Schema, batch_rows: int, coded: frozenset[st
             for batch in opened.iter_batches(batch_size=batch_rows, columns=schema.names, use_threads=False):
                 yield Chunk(fit(batch, wanted, file.path, row), file.path, row)
                 row += batch.num_rows
-    except (pa.ArrowException, OSError) as error:
+            if (
+                row != opened.metadata.num_rows
+            ):  # a page's head, which no checksum covers, can seem to be the last one's
+                raise OSError(f"its footer tells of {opened.metadata.num_rows} rows, and its pages hold {row}")
+    except DataError:  # rows that do not fit say so themselves
+        raise
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise DataError(
             f"Parquet file {file.path!r} is damaged at or after row {row}",
             why=str(error),
@@ -67,11 +76,16 @@ def _open(file: DataFile, coded: frozenset[str] = frozenset()) -> pq.ParquetFile
         )
     try:
         # Buffered page by page, so that memory does not follow the size of a row group. INT96 is Spark's old timestamp.
+        # Checksums of pages are looked at where the writer has made some, as plait's sinks do.
         return pq.ParquetFile(file.path, buffer_size=_PAGE_BUFFER, pre_buffer=False, coerce_int96_timestamp_unit="us",
-                              read_dictionary=sorted(coded))  # fmt: skip
-    except (pa.ArrowException, OSError) as error:
-        raise DataError(
-            f"File {file.path!r} can't be read as Parquet",
-            why=f"it is truncated or something else ({error})",
-            do="Write it again, or take it out of the folder",
-        ) from None
+                              read_dictionary=sorted(coded), page_checksum_verification=True)  # fmt: skip
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise _unreadable(file, error) from None
+
+
+def _unreadable(file: DataFile, error: Exception) -> DataError:
+    return DataError(
+        f"File {file.path!r} can't be read as Parquet",
+        why=f"it is truncated or something else ({error})",
+        do="Write it again, or take it out of the folder",
+    )

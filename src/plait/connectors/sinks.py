@@ -307,13 +307,18 @@ def _columns(schema: pa.Schema) -> str:
 
 
 class _Parquet:
-    """Row groups of a fixed size, so that the file does not depend on how batches were cut."""
+    """Row groups of a fixed size, so that the file does not depend on how batches were cut.
+
+    Pages bear checksums. Without them most bytes that a disk or a copy changes are read as other values, and nobody is told.
+    """
 
     def __init__(self, schema: pa.Schema, out: BinaryIO) -> None:
         self._schema, self._held, self._rows = schema, [], 0  # type: tuple[pa.Schema, list[pa.RecordBatch], int]
         # Numbers hardly repeat: a dictionary of theirs costs time, and space too. Names do.
         texts = [f.name for f in schema if pa.types.is_string(f.type) or pa.types.is_large_string(f.type)]
-        self._writer = pq.ParquetWriter(out, schema, compression="zstd", use_dictionary=texts or False)
+        self._writer = pq.ParquetWriter(
+            out, schema, compression="zstd", use_dictionary=texts or False, write_page_checksum=True
+        )
 
     def write(self, batch: pa.RecordBatch) -> None:
         self._held.append(batch)

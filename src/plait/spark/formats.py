@@ -16,9 +16,14 @@ What there is:
                     out of a cell: PairRows, KeyedRows, LateRows, CellReport; to a closing: LastTimer, Bucket; of a task
                     that publishes: Written
 
-A **body** is a head and what follows it: the head's length (eight bytes), the head as JSON, and an Arrow stream, a pickle or
-nothing. The head says the version and the kind. One packed row stands for many tuples, because rows cost tens of microseconds
-each on the way into a stateful Python operator, and bytes cost next to nothing.
+A **body** is a head and what follows it: the head's length (four bytes), a checksum (four bytes), the head as JSON, and an Arrow
+stream, a pickle or nothing. The head says the version and the kind. One packed row stands for many tuples, because rows cost tens
+of microseconds each on the way into a stateful Python operator, and bytes cost next to nothing.
+
+**Checksums.** What is stored bears one of all its bytes (`sealed`), and the small files one of all their fields: a byte that
+a disk or a copy has changed, or an end that is missing, is refused by name, and no result is computed from it. What is only
+sent bears none (its checksum is 0): it lives as long as its batch. Version 1 had no checksums; what it has stored is read
+without.
 
 Records of which there may be thousands (splits, sources, steps, chunks) are written column by column: a list of values for each
 field, under the field's name. A manifest is written in every batch, and so its names are there once and not for every record.
@@ -32,6 +37,7 @@ from __future__ import annotations
 import json
 import pickle
 import re
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields
 from itertools import accumulate, pairwise
@@ -50,14 +56,26 @@ from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.operator import Timer
 
 #: Of everything here. Raise it with any change that a reader of the old form would not understand, or would misread.
-VERSION: Final = 1
+VERSION: Final = 2
+
+#: The first version with checksums: what is of it or of a later one, and is stored, bears one.
+CHECKED: Final = 2
+
+#: The versions that are read.
+READ: Final = (1, 2)
 
 
 def another_version(what: str, found: Any, do: str) -> RunError:
     """The refusal of something that another version of plait has written. `found` is its version, None if it has none."""
     told = "has no version" if found is None else f"is of version {found}"
-    why = f"this plait reads version {VERSION} of what is stored, and would misread another"
+    why = f"this plait reads versions {' and '.join(map(str, READ))} of what is stored, and would misread another"
     return RunError(f"{what} {told}", why=why, do=do)
+
+
+def damaged(what: str, why: str) -> RunError:
+    """The refusal of something in a checkpoint's state whose bytes are not those that were stored."""
+    do = "Bring back a copy of the checkpoint, and of its folder of results as it was then; or begin anew with both"
+    return RunError(f"{what} is damaged", why=why, do=do)
 
 
 _ANEW = "Go on with the plait that wrote it, or begin anew with another checkpoint and another folder of results"
@@ -133,7 +151,24 @@ class Head:
 def _framed(head: Head) -> bytes:
     text = _ENCODER.encode({"version": VERSION, "kind": head.kind, **head.fields()}).encode()
     text += b" " * (-len(text) % 8)  # what follows lies at a multiple of eight bytes, as Arrow would have it
-    return len(text).to_bytes(8, "little") + text
+    return len(text).to_bytes(4, "little") + bytes(4) + text
+
+
+def sealed(data: bytes) -> bytes:
+    """A body as it is stored: with a checksum of all its other bytes."""
+    return b"".join((data[:4], _check_of(data).to_bytes(4, "little"), memoryview(data)[8:]))
+
+
+def _check_of(data: bytes | pa.Buffer) -> int:
+    """The checksum of a body: never 0, which says that there is none."""
+    view = memoryview(data)
+    return zlib.crc32(view[8:], zlib.crc32(view[:4])) or 1
+
+
+def is_whole(data: bytes | pa.Buffer) -> bool:
+    """Whether a body that was stored has the bytes that it was stored with, as far as a checksum tells: version 1 had none."""
+    check = int.from_bytes(memoryview(data)[4:8], "little")
+    return check == 0 or check == _check_of(data)
 
 
 def body(head: Head, rest: bytes | pa.Table | pa.RecordBatch | None = None) -> bytes:
@@ -172,17 +207,32 @@ def _lay(out: pa.NativeFile, rows: pa.Table) -> None:
 def parse(data: bytes | pa.Buffer, *, stored: str = "") -> tuple[Any, pa.Buffer]:
     """A body's head and what follows it. `stored`: what it is, if it comes from a checkpoint and not from another task.
 
-    The head is small, and the rest is not copied. A kind that is not known can't come with this version.
+    The head is small, and the rest is not copied. A kind that is not known can't come with these versions. Of what was stored the
+    checksum is looked at before anything else: Arrow and pickle are not made for bytes that nobody has written.
     """
     whole = pa.py_buffer(data)
-    cut = 8 + int.from_bytes(whole[:8].to_pybytes(), "little")
-    found: dict[str, Any] = {}
-    if 8 < cut <= whole.size:  # what has another form may begin with anything
-        found = json.loads(whole[8:cut].to_pybytes())
+    bare = (
+        whole[:1].to_pybytes() == b"{"
+    )  # JSON alone, from before there were versions: a head's length is no such number
+    if stored and not bare and not is_whole(whole):
+        raise damaged(stored, f"its checksum is not that of its {whole.size} bytes")
+    cut = 8 + int.from_bytes(whole[:4].to_pybytes(), "little")
+    found = _head_of(whole[8:cut].to_pybytes()) if 8 < cut <= whole.size else {}
     version = found.pop("version", None)
-    if version != VERSION:
+    if version not in (READ if stored else (VERSION,)):
         raise another_version(stored or "A packed row", version, _ANEW if stored else _SAME_PLAIT)
+    if stored and version >= CHECKED and not any(whole[4:8].to_pybytes()):
+        raise damaged(stored, "its checksum is gone")
     return _HEADS[found.pop("kind")].of(found), whole[cut:]
+
+
+def _head_of(text: bytes) -> dict[str, Any]:
+    """A head's fields; none if it is no head. What has another form, or was damaged, may begin with anything."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def rows(rest: pa.Buffer) -> pa.Table | None:
@@ -354,22 +404,42 @@ class Event(Head, kind="event"):
     ts: int | None = None
 
     def text(self) -> str:
-        return json.dumps({"version": VERSION, **{name: v for name, v in vars(self).items() if v is not None}}) + "\n"
+        return _text({name: v for name, v in vars(self).items() if v is not None}, indent=None)
 
     @classmethod
     def read(cls, text: str, file: str = "") -> Self | None:
-        """A file's event; None if it is no whole one."""
+        """A file's event; None if it was never a whole one: its end is missing, or it says nothing of plait's.
+
+        One that was whole and is not what was written is refused. It may say another time, and results would follow from it.
+        """
         try:
             found = json.loads(text)
         except ValueError:
+            if text.rstrip().endswith("}") and ('"version"' in text or f'"{_CHECK}"' in text):
+                raise _damaged_event(file or repr(text[:80])) from None
             return None
-        if not (isinstance(found, dict) and isinstance(found.get("no"), int) and isinstance(found.get("do"), str)):
+        if not isinstance(found, dict) or not (_CHECK in found or _says_something(found)):
             return None
-        version = found.pop("version", None)
-        if version != VERSION:
-            what = f"Control event {file}" if file else f"Control event {found['no']}"
-            raise another_version(what, version, "Write it with the plait that runs the query, and remove this one")
+        what = file or str(found.get("no"))
+        if found.get("version") not in READ:
+            do = "Write it with the plait that runs the query, and remove this one"
+            raise another_version(f"Control event {what}", found.get("version"), do)
+        try:
+            _checked(found)
+        except ValueError:
+            raise _damaged_event(what) from None
         return cls(**{name: value for name, value in found.items() if name in _names(cls)})
+
+
+def _says_something(found: dict[str, Any]) -> bool:
+    return isinstance(found.get("no"), int) and isinstance(found.get("do"), str)
+
+
+def _damaged_event(what: str) -> RunError:
+    why = "its checksum is not that of what it says, and results would follow from another time or source"
+    return RunError(
+        f"Control event {what} is damaged", why=why, do="Bring it back as it was: batches done again read it again"
+    )
 
 
 # --- out of a cell ------------------------------------------------------------------------------------------
@@ -516,11 +586,11 @@ class ChunkRows(Head, kind="chunk"):
 
 
 def chunk_body(found: pa.Table) -> bytes:
-    return _with_tables(_framed(ChunkRows()), found)
+    return sealed(_with_tables(_framed(ChunkRows()), found))
 
 
-def chunk_table(data: bytes | pa.Buffer) -> pa.Table:
-    return table(parse(data, stored="A chunk of the checkpoint")[1])
+def chunk_table(data: bytes | pa.Buffer, what: str = "A chunk of the checkpoint") -> pa.Table:
+    return table(parse(data, stored=what)[1])
 
 
 @dataclass(slots=True)
@@ -652,11 +722,11 @@ class Manifest(Head, kind="manifest"):
         return sum(chunk.rows for chunk in self.chunks)
 
     def dump(self) -> bytes:
-        return body(self)
+        return sealed(body(self))
 
     @staticmethod
-    def load(data: bytes) -> Manifest:
-        found, _ = parse(data, stored="The state of a cell in the checkpoint")
+    def load(data: bytes, what: str = "The state of a cell in the checkpoint") -> Manifest:
+        found, _ = parse(data, stored=what)
         assert isinstance(found, Manifest)
         return found
 
@@ -714,18 +784,39 @@ def _public_name(value: Any) -> str | None:
 
 
 def _file(text: str, what: str, do: str) -> dict[str, Any]:
-    """A small file's fields; ValueError if it is not whole."""
+    """A small file's fields; ValueError if it is not whole, or not what was written."""
     found = json.loads(text)
     if not isinstance(found, dict):
         raise ValueError("it holds no JSON object")
-    version = found.pop("version", None)
-    if version != VERSION:
-        raise another_version(what, version, do)
+    if found.get("version") not in READ:
+        raise another_version(what, found.get("version"), do)
+    _checked(found)
     return found
 
 
-def _text(found: dict[str, Any]) -> str:
-    return json.dumps({"version": VERSION, **found}, indent=1) + "\n"
+def _text(found: dict[str, Any], indent: int | None = 1) -> str:
+    """A small file: its version, its fields, and a checksum of these, which stands last."""
+    found = json.loads(json.dumps({"version": VERSION, **found}))  # as it will be read: keys are text there
+    return json.dumps({**found, _CHECK: _fields_check(found)}, indent=indent) + "\n"
+
+
+def _checked(found: dict[str, Any]) -> None:
+    """Take version and checksum out of a small file's fields; ValueError if they are not what was written."""
+    check = found.pop(_CHECK, None)
+    if check is None and found["version"] < CHECKED:
+        found.pop("version")
+        return
+    if check != _fields_check(found):
+        raise ValueError("it is damaged: its checksum is not that of what it says")
+    found.pop("version")
+
+
+def _fields_check(found: dict[str, Any]) -> int:
+    """Of fields in any order, and however the file spaces them."""
+    return zlib.crc32(json.dumps(found, sort_keys=True).encode())
+
+
+_CHECK: Final = "check"
 
 
 @dataclass(frozen=True)
@@ -818,7 +909,7 @@ class Announced:
     streams: dict[str, Sources]
 
     def text(self) -> str:
-        return json.dumps({"version": VERSION, "streams": {n: vars(s) for n, s in self.streams.items()}}) + "\n"
+        return _text({"streams": {n: vars(s) for n, s in self.streams.items()}}, indent=None)
 
     @staticmethod
     def read(text: str, folder: str) -> Announced:

@@ -1,18 +1,22 @@
 """A stopped query as one small file: its checkpoint, its results so far, and its input, read and unread.
 
 Spark notes the files it has read by their absolute paths, and plait where a checkpoint and its results are. In an archive a mark
-stands for the folder that all of it was made in, and it is replaced by the new one when it is unpacked. Hadoop's checksums
+stands for the folder that all of it was made in, and it is replaced by the new one when it is unpacked, where plait's own
+files get the checksum of what they say then. Hadoop's checksums
 (`.name.crc`) are left out: they would be those of the other text, and a file without one is read without it.
 """
 
 from __future__ import annotations
 
 import io
+import json
 import os
 import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from plait.spark import formats
 
 #: The folders of an archive.
 CHECKPOINT, RESULTS, REST = "checkpoint", "out", "rest"
@@ -45,6 +49,18 @@ def _has_paths(name: str) -> bool:
     )
 
 
+def _sealed(data: bytes) -> bytes:
+    """A file of plait's with the checksum of what it says now; any other as it is."""
+    try:
+        found = json.loads(data)
+    except ValueError:
+        return data
+    if not isinstance(found, dict) or "check" not in found:
+        return data
+    del found["check"]
+    return json.dumps(found | {"check": formats._fields_check(found)}).encode()
+
+
 def pack(folder: Path, archive: Path, *, moves: bool = True) -> None:
     """`moves`: it may be unpacked in any folder."""
     temporary = archive.with_name(f".{archive.name}.tmp")
@@ -71,5 +87,5 @@ def unpack(archive: Path, folder: Path) -> None:
             text = data.read()
             target = folder / info.name
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(text.replace(_MARK, str(folder).encode()) if _has_paths(info.name) else text)
+            target.write_bytes(_sealed(text.replace(_MARK, str(folder).encode())) if _has_paths(info.name) else text)
             os.utime(target, (info.mtime, info.mtime))

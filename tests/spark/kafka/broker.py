@@ -50,36 +50,64 @@ def _free_port() -> int:
 @contextlib.contextmanager
 def broker(jars: Path, folder: Path, *, partitions: int) -> Iterator[str]:
     """Start a broker that makes topics of so many partitions when they are first written to; gives its address."""
-    port, controller = _free_port(), _free_port()
-    properties = folder / "server.properties"
-    properties.write_text(f"""
+    with broker_that_dies(jars, folder, partitions=partitions) as made:
+        yield made.address
+
+
+@contextlib.contextmanager
+def broker_that_dies(jars: Path, folder: Path, *, partitions: int) -> Iterator[Broker]:
+    """The same, to be killed and started again in between."""
+    made = Broker(jars, folder, partitions)
+    made.start()
+    try:
+        yield made
+    finally:
+        made.process.terminate()
+        try:
+            made.process.wait(20)
+        except subprocess.TimeoutExpired:
+            made.process.kill()
+            made.process.wait()
+
+
+class Broker:
+    """A broker at one address, whose log stays when it is killed."""
+
+    def __init__(self, jars: Path, folder: Path, partitions: int) -> None:
+        self.port, controller = _free_port(), _free_port()
+        self.address, self.folder = f"127.0.0.1:{self.port}", folder
+        self.properties = folder / "server.properties"
+        self.properties.write_text(f"""
 process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:{controller}
 controller.listener.names=CONTROLLER
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+listeners=PLAINTEXT://{self.address},CONTROLLER://127.0.0.1:{controller}
 log.dirs={folder}/logs
 num.partitions={partitions}
 offsets.topic.replication.factor=1
 transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
 """)
-    java = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-cp", f"{jars}/*"]
-    cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-    format = [*java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(properties)]
-    subprocess.run(format, check=True, capture_output=True)
-    with open(folder / "broker.log", "wb") as log:
-        process = subprocess.Popen([*java, "kafka.Kafka", str(properties)], stdout=log, stderr=log)
-    try:
-        _wait(process, port, folder / "broker.log")
-        yield f"127.0.0.1:{port}"
-    finally:
-        process.terminate()
+        self.java = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-cp", f"{jars}/*"]
+        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        format = [*self.java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self.properties)]
+        subprocess.run(format, check=True, capture_output=True)
+
+    def start(self) -> None:
+        """Comes back when it answers."""
+        with open(self.folder / "broker.log", "ab") as log:
+            command = [*self.java, "kafka.Kafka", str(self.properties)]
+            self.process = subprocess.Popen(command, stdout=log, stderr=log)
         try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            _wait(self.process, self.port, self.folder / "broker.log")
+        except BaseException:
+            self.process.kill()
+            raise
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
 
 
 def _wait(process: subprocess.Popen[bytes], port: int, log: Path) -> None:

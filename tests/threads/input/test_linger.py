@@ -198,6 +198,26 @@ def test_a_run_that_is_dropped_or_stopped_ends_its_thread() -> None:
     assert len(lingering()) == before
 
 
+def test_an_interrupt_where_the_thread_starts_stops_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found by tests/faults: the run could not be stopped any more, since it waited for a thread that was never started."""
+    whole = threading.Thread.start
+
+    def struck(thread: threading.Thread) -> None:
+        if thread.name == "plait-linger":
+            raise KeyboardInterrupt
+        whole(thread)
+
+    query = plait.aggregate(plait.stream("a", unit="us"), size=4, by=[], compute={"n": plait.count()})
+    run = query.on_threads(workers=1, plain=True, linger="1ms", schemas={"a": pa.schema([("ts", pa.int64())])})
+    monkeypatch.setattr(threading.Thread, "start", struck)
+    with pytest.raises(KeyboardInterrupt):
+        run.push("a", None, {"ts": [1]})
+    monkeypatch.undo()
+    run.stop()
+    with pytest.raises(plait.RunError):
+        run.push("a", None, {"ts": [2]})
+
+
 def test_an_engine_that_is_stopped_ends_the_thread() -> None:
     engine: Any = Slow()
 

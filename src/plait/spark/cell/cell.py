@@ -224,7 +224,7 @@ def step(plan: CellPlan, cell: int, store: state.Store, bodies: Iterable[bytes],
     closings. A batch after that brings nothing but reports; rows are refused in `arrive`.
     """
     clock = _Clock()
-    manifest = _manifest(plan, store)
+    manifest = _manifest(plan, cell, store)
     check_stored(plan, cell, manifest, {})
     contents = state.found(plan, cell, store, manifest, cache_key, near)
     clock.tick("keeping")
@@ -314,10 +314,13 @@ def _span(before: int, frontier: int, arrived: Arrived, known: Known) -> tuple[i
     return before, frontier if frontier < AFTER_ALL or newest is None else max(before, newest + 1)
 
 
-def _manifest(plan: CellPlan, store: state.Store) -> Manifest:
+def _manifest(plan: CellPlan, cell: int, store: state.Store) -> Manifest:
     """The cell's manifest, refused if another query wrote it; a new one at the first batch."""
     data = store.manifest()
-    manifest = Manifest(plan.fingerprint, operator=plan.number) if data is None else Manifest.load(data)
+    if data is None:
+        manifest = Manifest(plan.fingerprint, operator=plan.number)
+    else:
+        manifest = Manifest.load(data, f"The manifest, {state.place(plan, cell)},")
     own = (plan.fingerprint, plan.shape, plan.functions)
     check_state((manifest.fingerprint, manifest.shape, manifest.functions), own, changed=plan.changed)
     manifest.fingerprint, manifest.shape, manifest.functions = own
@@ -408,7 +411,7 @@ class Live(ABC):
         """States that no chunk tells and that this batch has changed, by number."""
         return iter(())
 
-    def load_state(self, number: int, data: bytes) -> None:
+    def load_state(self, number: int, data: bytes, what: str) -> None:
         """A state that `states` gave in an earlier batch. Only operators have some."""
         raise NotImplementedError
 

@@ -106,9 +106,9 @@ class LiveOperator(Live):
                 yield bucket, data
         self.buckets.touched.clear()
 
-    def load_state(self, number: int, data: bytes) -> None:
+    def load_state(self, number: int, data: bytes, what: str) -> None:
         """A stored bucket, after a restart or in another worker. It counts as written."""
-        self.buckets.restore(*self.pickled.bucket(data))
+        self.buckets.restore(*self.pickled.bucket(data, what))
         self._written[number] = hashlib.blake2b(data, digest_size=16).digest()
 
     def forget(self) -> None:

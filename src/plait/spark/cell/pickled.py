@@ -84,11 +84,11 @@ class Pickled:
 
     def body(self, bucket: int, state: Any, timers: Iterable[int]) -> bytes:
         """A bucket as it is stored and sent."""
-        return formats.body(formats.Bucket(bucket, sorted(set(timers))), self._dump(bucket, state))
+        return formats.sealed(formats.body(formats.Bucket(bucket, sorted(set(timers))), self._dump(bucket, state)))
 
-    def bucket(self, data: bytes) -> tuple[int, Any, list[int]]:
+    def bucket(self, data: bytes, what: str = "The state of a bucket in the checkpoint") -> tuple[int, Any, list[int]]:
         """The same bucket again: its number, state and timers."""
-        head, rest = formats.parse(data, stored="The state of a bucket in the checkpoint")
+        head, rest = formats.parse(data, stored=what)
         assert isinstance(head, formats.Bucket)
         return head.bucket, self._load(rest), head.timers
 

@@ -10,6 +10,9 @@ then they catch up with the steps they lack. If they have applied anything the m
 speculative loser), or miss the step before their first, they are thrown away and built from the chunks. Each step bears the id
 of its own attempt.
 
+What is stored bears a checksum (`formats`). What is read and has another one is refused, with the cell and the number under which
+it lies, and so is what the manifest names and the state has not. A damaged copy in shared memory is passed over.
+
 What is stored, in one map of Spark's state store for each cell: the manifest under -1, chunks under 0, 1, 2 and so on, states
 of an operator's buckets below -1.
 
@@ -94,7 +97,10 @@ class SparkStore:
         about it here.
         """
         found = self._map.getValue((number,))
-        assert found is not None, f"chunk {number} is in the manifest and not in the state"
+        if found is None:
+            raise formats.damaged(
+                "The state of a cell in the checkpoint", f"its manifest names number {number}, which is not there"
+            )
         return bytes(found[0])
 
     def put_chunk(self, number: int, data: bytes) -> None:
@@ -149,18 +155,24 @@ def found(plan: CellPlan, cell: int, store: Store, manifest: Manifest, cache_key
         known = wanted[: at + 1]
         if cached.steps[-len(known) :] == known:
             for one in manifest.steps[at + 1 :]:
-                cached.replay(dict(_chunks(store, [one], near)), one.frontier)
+                cached.replay(dict(_chunks(plan, cell, store, [one], near)), one.frontier)
             return cached
     contents = empty(plan.bound.bare, plan.layout, cell, index=plan.index)
     tables: dict[int, list[pa.Table]] = {}
-    for input, table in _chunks(store, manifest.steps, near):
+    for input, table in _chunks(plan, cell, store, manifest.steps, near):
         tables.setdefault(input, []).append(table)
     kept = {i: in_order(pa.concat_tables(some)) for i, some in tables.items()}
     contents.begin(manifest.came, kept, manifest.frontier)
     contents.replay(kept, manifest.frontier)
     for number in manifest.states:
-        contents.load_state(number, store.chunk(formats.state_number(number)))
+        what = f"The state of bucket {number}, {place(plan, cell)},"
+        contents.load_state(number, store.chunk(formats.state_number(number)), what)
     return contents
+
+
+def place(plan: CellPlan, cell: int) -> str:
+    """Where a cell's state lies, in words."""
+    return f"in the checkpoint's state of operator {plan.number}, cell {cell}"
 
 
 def empty(bound: Bound, layout: Layout, cell: int, *, index: str) -> Live:
@@ -190,7 +202,7 @@ def empty(bound: Bound, layout: Layout, cell: int, *, index: str) -> Live:
     return LiveJoin(bound, layout, cell, index=index)
 
 
-def _chunks(store: Store, steps: list[Step], near: Recent) -> list[tuple[int, pa.Table]]:
+def _chunks(plan: CellPlan, cell: int, store: Store, steps: list[Step], near: Recent) -> list[tuple[int, pa.Table]]:
     """(input, rows) of these steps' chunks, from shared memory where a worker has just written them, else from the state
     store.
     """
@@ -198,7 +210,10 @@ def _chunks(store: Store, steps: list[Step], near: Recent) -> list[tuple[int, pa
     for one in steps:
         for chunk in one.chunks:
             data = near.get(one.id, chunk.number)
-            chunks.append((chunk.input, formats.chunk_table(store.chunk(chunk.number) if data is None else data)))
+            if data is None or not formats.is_whole(data):
+                data = store.chunk(chunk.number)
+            what = f"Chunk {chunk.number}, {place(plan, cell)},"
+            chunks.append((chunk.input, formats.chunk_table(data, what)))
     return chunks
 
 

@@ -9,6 +9,7 @@ with nothing touched. Held by tests/spark/test_checkpoints.py and tests/spark/te
 from __future__ import annotations
 
 import contextlib
+import json
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -38,6 +39,8 @@ def tie(plan: Any, checkpoint: Path, targets: Sequence[Target]) -> tuple[Any, Ow
     """
     with _made(checkpoint), locked(checkpoint):
         card = read_card(checkpoint)
+        if card is not None:
+            check_logs(checkpoint)
         first = 0 if card is None else card.first
         owner = _owner(plan, checkpoint, card, first)
         if card is None:
@@ -128,6 +131,37 @@ def read_card(checkpoint: Path) -> Card | None:
             do="Use another checkpoint folder",
         )
     return None
+
+
+def check_logs(checkpoint: Path) -> None:
+    """Refuse a checkpoint whose log of files read is shorter than its offsets say.
+
+    Spark does not notice where the only file of a log is gone, if the last batch read none of it: it begins the log anew, under a
+    number that it takes for read, and never reads the files that came since. Which log is whose is not asked: there must be as
+    many that are long enough.
+    """
+    planned = last_number(checkpoint, "offsets")
+    if planned < 0:
+        return
+    with contextlib.suppress(OSError, ValueError):
+        _, _, *sources = (checkpoint / "offsets" / str(planned)).read_text().split("\n")
+        read = [
+            json.loads(line) for line in sources if line.startswith("{")
+        ]  # others have said nothing yet, or count otherwise
+        wanted = sorted((each["logOffset"] for each in read if "logOffset" in each), reverse=True)
+        logs = sorted((_last_of_log(folder) for folder in (checkpoint / "sources").iterdir()), reverse=True)
+        if any(at >= len(logs) or logs[at] < number for at, number in enumerate(wanted)):
+            raise RunError(
+                f"The checkpoint {str(checkpoint)!r} is damaged",
+                why=f"a file of {str(checkpoint / 'sources')!r} is gone: offsets tell of logs to {wanted}, which end at {logs}",
+                do="Bring back a copy of the checkpoint, and of its folder of results as it was then; or begin anew with both",
+            )
+
+
+def _last_of_log(folder: Path) -> int:
+    """The last batch of a log of files read, which may be a compact one; -1 for none."""
+    names = [file.name.removesuffix(".compact") for file in folder.glob("*")]
+    return max((int(name) for name in names if name.isdigit()), default=-1)
 
 
 def check_not_left(checkpoint: Path, card: Card) -> None:

@@ -211,7 +211,7 @@ class Scan:
     def _stretches(self, path: str, first: np.ndarray, columns: Sequence[str]) -> list[tuple[int, pa.Table]]:
         """The rows of one file's blocks as stretches, each with the number of its first row."""
         try:
-            with pq.ParquetFile(relations.on_disk(path)) as file:
+            with pq.ParquetFile(relations.on_disk(path), page_checksum_verification=True) as file:
                 unlike = relations.named_by_folder(path, self.root) or relations.unreadable(file, self.schema, columns)
                 if unlike is None:
                     runs = _runs(first, self.block, file.metadata.num_rows)
@@ -220,6 +220,11 @@ class Scan:
             OSError,
             pa.ArrowException,
         ) as error:  # a codec or a cipher that Arrow does not know, a file that is broken
+            if "CRC" in str(error):  # other readers may not look at it, and read other values
+                why = f"a checksum of a page is not that of its bytes ({error})"
+                raise DataError(
+                    f"Stream {self.stream!r}: the file {path} is damaged", why=why, do="Bring it back as it was"
+                ) from None
             unlike = f"can't be read: {error}"
         raise RunError(
             f"Stream {self.stream!r}: the file {path} {unlike}",
@@ -241,6 +246,12 @@ def _rows(file: pq.ParquetFile, begin: int, end: int, columns: Sequence[str]) ->
     low, high = int(np.searchsorted(ends, begin, "right")), int(np.searchsorted(ends, end, "left"))
     # The tasks are as many as the cores: no threads besides.
     table = file.read_row_groups(list(range(low, high + 1)), columns=list(columns), use_threads=False)
+    if table.num_rows != sum(
+        sizes[low : high + 1]
+    ):  # a page's head, which no checksum covers, can seem to be the last one's
+        raise OSError(
+            f"its footer tells of {sum(sizes[low : high + 1])} rows there, and its pages hold {table.num_rows}"
+        )
     return table.select(list(columns)).slice(begin - int(ends[low]) + sizes[low], end - begin)
 
 

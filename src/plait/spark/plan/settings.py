@@ -37,6 +37,8 @@ SETTINGS = {
     "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
     # Workers begin with everything imported: see there.
     "spark.python.daemon.module": "plait.spark.daemon",
+    # Of Parquet files whose pages bear checksums, as those that plait writes.
+    "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
     # Workers and the JVM are on one machine.
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1000000",

@@ -140,5 +140,7 @@ class Lingering:
     def stop(self) -> None:
         """The same, and wait until it has; after the engine was stopped, so that it waits for nothing."""
         self.abandon()
-        if self._thread is not None and self._thread is not threading.current_thread():
+        if self._thread is None or self._thread is threading.current_thread():
+            return
+        if self._thread.ident is not None:  # an interrupt may have struck before it was started
             self._thread.join()
