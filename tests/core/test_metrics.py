@@ -13,11 +13,35 @@ import pytest
 
 import plait
 from plait.core import metrics
-from plait.core.metrics import ROWS, THREADS, Counts, Metrics, Unit, described, entries, metric, missing
+from plait.core.metrics import (
+    ROWS,
+    THREADS,
+    Counts,
+    Metrics,
+    OperatorStats,
+    PartStats,
+    SourceStats,
+    Unit,
+    described,
+    entries,
+    metric,
+    missing,
+)
 from plait.spark.publish.stats import CellStats, ExecutorStats, SparkStats
 from plait.threads.stats import Stats, WorkerStats
 
-KINDS = (Counts, Metrics, WorkerStats, Stats, CellStats, ExecutorStats, SparkStats)
+KINDS = (
+    Counts,
+    PartStats,
+    SourceStats,
+    OperatorStats,
+    Metrics,
+    WorkerStats,
+    Stats,
+    CellStats,
+    ExecutorStats,
+    SparkStats,
+)
 DOCS = Path(__file__).parents[2] / "docs" / "metrics.md"
 
 

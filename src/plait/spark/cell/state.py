@@ -143,6 +143,7 @@ def found(plan: CellPlan, cell: int, store: Store, manifest: Manifest, cache_key
     wanted = [s.id for s in manifest.steps]
     cached = _CACHE.pop((cache_key, cell), None) if cache_key is not None else None
     if cached is not None and cached.steps == wanted:
+        cached.missed = False
         return cached
     if cached is not None and cached.catches_up and cached.steps and cached.steps[-1] in wanted:
         at = wanted.index(cached.steps[-1])
@@ -150,6 +151,7 @@ def found(plan: CellPlan, cell: int, store: Store, manifest: Manifest, cache_key
         if cached.steps[-len(known) :] == known:
             for one in manifest.steps[at + 1 :]:
                 cached.replay(dict(_chunks(store, [one], near)), one.frontier)
+            cached.missed = True
             return cached
     contents = empty(plan.bound.bare, plan.layout, cell, index=plan.index)
     tables: dict[int, list[pa.Table]] = {}
@@ -160,6 +162,7 @@ def found(plan: CellPlan, cell: int, store: Store, manifest: Manifest, cache_key
     contents.replay(kept, manifest.frontier)
     for number in manifest.states:
         contents.load_state(number, store.chunk(formats.state_number(number)))
+    contents.missed = bool(manifest.steps)
     return contents
 
 

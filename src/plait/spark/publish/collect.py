@@ -44,8 +44,9 @@ from plait.spark.cell.cell import closes
 from plait.spark.cell.results import PIECE, Keyed, Results, merged, read
 from plait.spark.keep.checkpoint import publishing, tie
 from plait.spark.plan import settings
-from plait.spark.publish.at_once import computed, laid_out
+from plait.spark.publish.at_once import laid_out
 from plait.spark.publish.batches import Batch, each_batch
+from plait.spark.publish.begun import told_at
 from plait.spark.publish.gather import gathered
 from plait.spark.publish.stats import SparkStats, Told
 from plait.spark.publish.target import Owner, Target
@@ -194,11 +195,11 @@ def write_ordered(df: Any, path: str | os.PathLike[str], *, checkpoint: str | os
     plan, owner, first = tie(plan, place, targets)
     plan = plan if distributed else plan.handing_over()
     publish = _Publisher(plan, owner, targets[0], format, targets[1] if late is not None else None, keep_key, order, distributed,
-                         report, first)  # fmt: skip
+                         report, first, told_at(plan, place, owner, first))  # fmt: skip
 
     def start() -> Any:
         writer = each_batch(plan.output().writeStream, publish).option("checkpointLocation", paths.uri(place))
-        return telling(writer.trigger(**(trigger or {"availableNow": True})).start())
+        return telling(writer.trigger(**(trigger or {"availableNow": True})).start(), publish)
 
     if not drain:
         return start()
@@ -266,7 +267,7 @@ class _Publisher:
         keep_key: Leave `_plait_key` in the parts.
         order, distributed: How exactly results are ordered, and whether tasks write them (`gather`) or the driver.
         told: What cells have reported.
-        began: When this start began, for the seconds that reports tell.
+        asked: Somebody asks what the run tells, besides `report`: a page. `run` is what it has told last.
     """
 
     plan: Any
@@ -280,7 +281,8 @@ class _Publisher:
     report: Callable[[BatchReport], None] | None
     first: int = 0  # the batches that earlier checkpoints of this query had: see `relayout`
     told: Told = field(default_factory=Told)
-    began: float = field(default_factory=time.monotonic)
+    asked: bool = False
+    run: SparkStats | None = None
 
     def __call__(self, given: Batch, batch: int) -> None:
         """A batch's rows, which have not been computed yet.
@@ -291,7 +293,7 @@ class _Publisher:
         If the process dies in between, the batch is not committed. Spark does it again with the same rows, and the same
         files are written under the same names.
         """
-        number = self.first + batch
+        number, began, ready = self.first + batch, time.monotonic(), 0.0
         if self.distributed:
             slices = 1 if closes(self.plan.cell.bound.node) else self.plan.partitions
             with self._written_by_tasks(number) as folder:
@@ -299,16 +301,20 @@ class _Publisher:
                     given.frame(), folder, self.format, order=self.order, keep_key=self.keep_key, slices=slices
                 )
                 bodies = _by_kind(rows)
+                ready = time.monotonic()
                 results = _as_told(folder, bodies[formats.WRITTEN])
         else:
             with self._handed_over():
                 bodies = _by_kind(given.rows())
+                ready = time.monotonic()
                 with publishing(self.owner, self.target):
                     results = self._write_one(_results(bodies), number)
         if bodies[formats.LATE]:
             self._write_late(bodies[formats.LATE], number)
-        if self.report is not None and bodies[formats.PROGRESS]:
-            self.report(self._reported(bodies, batch, results))
+        if (self.report is not None or self.asked) and bodies[formats.PROGRESS]:
+            found = self._reported(bodies, batch, results, (began, ready))
+            if self.report is not None:
+                self.report(found)
 
     @contextmanager
     def _handed_over(self) -> Iterator[None]:
@@ -322,21 +328,26 @@ class _Publisher:
     def all_at_once(self) -> BatchReport:
         """A batch run's. Dropped rows stand in their folder before results get their name: who sees these has those, too."""
         plan, slices = laid_out(self.plan)
+        began, ready = time.monotonic(), 0.0
         with self._written_by_tasks(0) as folder:
             rows = computed(plan, slices, folder, self.format, order=self.order, keep_key=self.keep_key)
             bodies = _by_kind(rows)
+            ready = time.monotonic()
             results = _as_told(folder, bodies[formats.WRITTEN])
             if bodies[formats.LATE]:
                 self._write_late(bodies[formats.LATE], 0)
-        found = self._reported(bodies, 0, results)
+        found = self._reported(bodies, 0, results, (began, ready))
         if self.report is not None:
             self.report(found)
         return found
 
-    def _reported(self, bodies: dict[int, list[pa.Buffer]], batch: int, results: int) -> BatchReport:
+    def _reported(self, bodies: dict[int, list[pa.Buffer]], batch: int, results: int,
+                  clock: tuple[float, float]) -> BatchReport:  # fmt: skip
+        """`clock`: when the batch began, and when its results were there."""
         for body in bodies[formats.PROGRESS]:
             self.told.hear(formats.parse(body)[0])
-        run = self.told.stats(time.monotonic() - self.began) if self.told.reports else SparkStats()
+        run = self.told.batch(*clock, time.monotonic()) if self.told.reports else SparkStats()
+        self.run = run
         return BatchReport(batch, results, run)
 
     def _write_one(self, cells: list[Results | Keyed], batch: int) -> int:
