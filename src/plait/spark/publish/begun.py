@@ -26,8 +26,7 @@ def told_at(plan: Any, checkpoint: Path, owner: Owner, first: int) -> Told:
     """
     now = time.time()
     if not owner.runs:
-        marks = (Mark(now, "started", "a new checkpoint"),)
-        return Told(graph=graph(plan.stages), marks=marks)
+        return Told(graph=graph(plan.stages), marks=(Mark(now, "started", "a new checkpoint"),))
     replays = max(0, owner.planned - first - last_number(checkpoint, "commits"))
     marks: tuple[Mark, ...] = (Mark(now, "taken up again", f"at batch {owner.planned + 1 - replays}"),)
     if replays:

@@ -44,7 +44,7 @@ from plait.spark.cell.cell import closes
 from plait.spark.cell.results import PIECE, Keyed, Results, merged, read
 from plait.spark.keep.checkpoint import publishing, tie
 from plait.spark.plan import settings
-from plait.spark.publish.at_once import laid_out
+from plait.spark.publish.at_once import computed, laid_out
 from plait.spark.publish.batches import Batch, each_batch
 from plait.spark.publish.begun import told_at
 from plait.spark.publish.gather import gathered
