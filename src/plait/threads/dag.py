@@ -449,6 +449,9 @@ class Dag:
     def describe(self) -> list[str]:
         return [f"{engine.label}: {line}" for engine in self.engines.values() for line in engine.describe()]
 
+    def phase(self) -> str:
+        return self.last.phase()
+
     def _operators(self, found: list[Stats]) -> tuple[OperatorStats, ...]:
         """What each operator tells, the last one first, which has number 0."""
         names = list(self.engines)

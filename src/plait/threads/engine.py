@@ -31,8 +31,8 @@ from plait.core.metrics import (
     waiting_by_stream,
 )
 from plait.core.policy import PATIENCE, policy_of
-from plait.errors import RunError
-from plait.order import BEFORE_ALL
+from plait.errors import RunError, counted
+from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.stream import SourceName
 from plait.threads.elastic.manager import Change, Epochs, evened
 from plait.threads.elastic.meter import Clocks, Meter
@@ -319,12 +319,17 @@ class Engine(ABC, Generic[W]):
     def reset_latency(self) -> None:
         self.latency.reset()
 
+    def phase(self) -> str:
+        return self.together.phase(ended=self.gatherer.frontier == AFTER_ALL)
+
     def marks(self) -> tuple[Mark, ...]:
         """Its start, and changes of who serves which share."""
         changes = () if self.epochs is None else self.epochs.changes()
         words = "{0.before} to {0.after} threads, {0.moved} shares moved, {0.state}: {0.reason}"
         return (
-            Mark(self.began_at, "started", f"{self.plan.strategy}, {len(self.workers)} workers or shares"),
+            Mark(
+                self.began_at, "started", f"{self.label}: {self.plan.strategy}, {counted(len(self.threads), 'thread')}"
+            ),
             *(Mark(self.began_at + each.at_s, each.kind, words.format(each)) for each in changes),
         )
 

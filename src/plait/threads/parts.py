@@ -149,4 +149,7 @@ class Running(Protocol):
 
     def stats(self, *, latest: bool = False) -> Stats: ...
 
+    def phase(self) -> str:
+        """How the run stands, as `core.metrics` has it."""
+
     def reset_latency(self) -> None: ...
