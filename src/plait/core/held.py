@@ -184,11 +184,11 @@ def named(source: SourceStats) -> str:
     return f"stream {stream}" if source.source is None else f"source {stream}/{printable(source.source)}"
 
 
-def printable(name: Any) -> str:
+def printable(name: Any, most: int = NAME_LENGTH) -> str:
     """A name that came with data, as a terminal and a log may have it: what is no plain letter or sign is spelled out."""
     text = str(name)
     shown = text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
-    return shown if len(shown) <= NAME_LENGTH else f"{shown[: NAME_LENGTH - 1]}…"
+    return shown if len(shown) <= most else f"{shown[: most - 1]}…"
 
 
 def clock(ts: int, newest: int | None = None) -> str:

@@ -14,6 +14,7 @@ from typing import IO, Any, Final
 
 from plait.core.held import printable
 from plait.core.metrics import Metrics, amount
+from plait.order import TS_MAX, TS_MIN
 from plait.watch.sampling import Look
 from plait.watch.watched import Watched
 
@@ -52,7 +53,8 @@ def to_json_lines(stream: IO[str], level: int = logging.INFO) -> logging.Handler
 def fields(run: Metrics) -> dict[str, Any]:
     """What a record has of a run's numbers."""
     own = vars(run)
-    return {name: amount(own[name]) for name in FIELDS if own.get(name) is not None}
+    found = {name: amount(own[name]) for name in FIELDS if own.get(name) is not None}
+    return {name: value for name, value in found.items() if name != "frontier" or TS_MIN <= value <= TS_MAX}
 
 
 def batch_done(query: str, number: int, run: Metrics) -> None:

@@ -62,31 +62,31 @@ class Family:
             yield f"{self.name}{{{within}}} {_number(value)}\n"
 
 
-def text(run: Metrics, reason: Reason, query: str) -> str:
+def text(run: Metrics, reason: Reason, query: str, executor: str) -> str:
     """All of it."""
-    return "".join(line for family in families(run, reason, query) for line in family.text())
+    return "".join(line for family in families(run, reason, query, executor) for line in family.text())
 
 
-def families(run: Metrics, reason: Reason, query: str) -> list[Family]:
-    """What there is to tell of a run."""
+def families(run: Metrics, reason: Reason, query: str, executor: str) -> list[Family]:
+    """What there is to tell of a run: of what its executor does not fill nothing is said."""
     base = {"query": query}
-    found: dict[str, Family] = {}
-    _add(found, "plait", run, base)
+    found = _Found(executor)
+    found.add("plait", run, base)
     for source in _most(run.sources):
         whose = {"stream": source.stream, "source": "" if source.source is None else str(source.source)}
-        _add(found, "plait_source", source, base | whose)
+        found.add("plait_source", source, base | whose)
     for operator in run.operators:
-        _add(found, "plait_operator", operator, base | {"operator": str(operator.operator)})
+        found.add("plait_operator", operator, base | {"operator": str(operator.operator)})
     for part in run.parts[:MOST_SERIES]:
         which = {name: str(vars(part)[name]) for name in ("worker", "cell") if name in vars(part)}
-        _add(found, "plait_part", part, base | {"operator": str(part.operator)} | which)
+        found.add("plait_part", part, base | {"operator": str(part.operator)} | which)
     latency = Family("plait_latency_seconds", "gauge", entries(Metrics)["latency_split_ms"].meaning)
     for stage, each in run.latency_split_ms.items():
         for quantile, ms in (("0.5", each.p50), ("0.99", each.p99), ("1", each.max)):
             latency.lines.append((base | {"stage": stage, "quantile": quantile}, ms / 1e3))
     why = Family("plait_held", "gauge", "1 for what is said of why results wait, 0 for what is not")
     why.lines += [(base | {"kind": kind}, float(kind == reason.kind)) for kind in KINDS]
-    return [*found.values(), latency, why]
+    return [*found.families.values(), latency, why]
 
 
 def names() -> dict[str, str]:
@@ -118,7 +118,7 @@ def named(prefix: str, name: str, entry: Entry) -> str:
     """A metric's name as Prometheus has it."""
     unit, endings, _ = _UNITS.get(entry.unit, ("", (), 1.0))
     bare = next((name.removesuffix(ending) for ending in endings if name.endswith(ending)), name).strip("_")
-    parts = [prefix, *([bare] if bare else []), *([unit] if unit else [])]
+    parts = [prefix, bare or "run", *([unit] if unit else [])]
     return "_".join(parts) + ("_total" if _kind(name) == "counter" else "")
 
 
@@ -130,21 +130,32 @@ def _told(name: str, entry: Entry) -> bool:
     return entry.unit not in _NUMBERS and name not in _NO_NUMBER
 
 
-def _add(found: dict[str, Family], prefix: str, record: Any, labels: dict[str, str]) -> None:
-    own: dict[str, Any] = vars(record)
-    for name, entry in entries(type(record)).items():
-        value = own[name]
-        if value is None or not _told(name, entry) or isinstance(value, str):
-            continue
-        full = named(prefix, name, entry)
-        family = found.setdefault(full, Family(full, _kind(name), f"{entry.meaning} ({entry.unit.name})"))
-        by = "stream" if entry.by_stream else "stage"
-        each = [({by: str(key)}, one) for key, one in value.items()] if isinstance(value, dict) else [({}, value)]
-        scale = _UNITS.get(entry.unit, ("", (), 1.0))[2]
-        for more, one in each:
-            if entry.unit is metrics.MOMENT and not TS_MIN <= one <= TS_MAX:
-                continue  # before all, after all: no moment
-            family.lines.append((labels | more, one * scale))
+class _Found:
+    """The families so far, by name."""
+
+    def __init__(self, executor: str) -> None:
+        self._executor = executor
+        self.families: dict[str, Family] = {}
+
+    def add(self, prefix: str, record: Any, labels: dict[str, str]) -> None:
+        """The numbers of a record."""
+        own: dict[str, Any] = vars(record)
+        for name, entry in entries(type(record)).items():
+            value = own[name]
+            if value is None or isinstance(value, str) or not _told(name, entry) or self._executor not in entry.filled:
+                continue
+            by = "stream" if entry.by_stream else "stage"
+            each = [({by: str(key)}, one) for key, one in value.items()] if isinstance(value, dict) else [({}, value)]
+            scale = _UNITS.get(entry.unit, ("", (), 1.0))[2]
+            lines = [(labels | more, one * scale) for more, one in each if _is_number(entry, one)]
+            if lines:
+                full = named(prefix, name, entry)
+                self.families.setdefault(full, Family(full, _kind(name), entry.meaning)).lines.extend(lines)
+
+
+def _is_number(entry: Entry, value: Any) -> bool:
+    """Before all, and after all, is no moment."""
+    return entry.unit is not metrics.MOMENT or TS_MIN <= value <= TS_MAX
 
 
 def _most(sources: Iterable[SourceStats]) -> list[SourceStats]:

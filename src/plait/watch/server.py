@@ -28,6 +28,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from plait.core.metrics import EXECUTORS, THREADS
 from plait.errors import RunError
 from plait.watch import prometheus
 from plait.watch.sampling import Look, Sampling
@@ -128,7 +129,7 @@ def application(sampling: Sampling, over: Any) -> Starlette:
 
     async def metrics(request: Request) -> Response:
         look = sampling.latest
-        text = prometheus.text(look.run, sampling.watched.reason(look.run), sampling.watched.title)
+        text = prometheus.text(look.run, sampling.watched.reason(look.run), *_whose(sampling))
         return Response(text, headers={"content-type": prometheus.CONTENT_TYPE})
 
     async def events(request: Request) -> Response:
@@ -137,6 +138,12 @@ def application(sampling: Sampling, over: Any) -> Starlette:
     routes = [Route(path, _file(*file), methods=["GET"]) for path, file in FILES.items()]
     answers = {"/now": now, "/events": events, "/metrics": metrics}
     return Starlette(routes=[*routes, *(Route(path, answer, methods=["GET"]) for path, answer in answers.items())])
+
+
+def _whose(sampling: Sampling) -> tuple[str, str]:
+    """The query's name and its executor. The reference fills what threads do."""
+    executor = sampling.watched.executor
+    return sampling.watched.title, executor if executor in EXECUTORS else THREADS
 
 
 async def _events(sampling: Sampling, over: Any) -> AsyncIterator[str]:

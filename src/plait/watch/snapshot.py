@@ -153,4 +153,4 @@ def _quantiles(each: Quantiles) -> dict[str, float | int | None]:
 
 
 def _mark(each: Mark) -> dict[str, Any]:
-    return {"at": round(each.at, 3), "kind": each.kind, "words": printable(each.words)}
+    return {"at": round(each.at, 3), "kind": each.kind, "words": printable(each.words, 500)}

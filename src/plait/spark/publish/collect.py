@@ -267,7 +267,6 @@ class _Publisher:
         keep_key: Leave `_plait_key` in the parts.
         order, distributed: How exactly results are ordered, and whether tasks write them (`gather`) or the driver.
         told: What cells have reported.
-        asked: Somebody asks what the run tells, besides `report`: a page. `run` is what it has told last.
     """
 
     plan: Any
@@ -281,8 +280,6 @@ class _Publisher:
     report: Callable[[BatchReport], None] | None
     first: int = 0  # the batches that earlier checkpoints of this query had: see `relayout`
     told: Told = field(default_factory=Told)
-    asked: bool = False
-    run: SparkStats | None = None
 
     def __call__(self, given: Batch, batch: int) -> None:
         """A batch's rows, which have not been computed yet.
@@ -311,10 +308,10 @@ class _Publisher:
                     results = self._write_one(_results(bodies), number)
         if bodies[formats.LATE]:
             self._write_late(bodies[formats.LATE], number)
-        if (self.report is not None or self.asked) and bodies[formats.PROGRESS]:
-            found = self._reported(bodies, batch, results, (began, ready))
+        if bodies[formats.PROGRESS]:
+            self._hear(bodies, began, ready)
             if self.report is not None:
-                self.report(found)
+                self.report(BatchReport(batch, results, self.told.now() or SparkStats()))
 
     @contextmanager
     def _handed_over(self) -> Iterator[None]:
@@ -336,19 +333,16 @@ class _Publisher:
             results = _as_told(folder, bodies[formats.WRITTEN])
             if bodies[formats.LATE]:
                 self._write_late(bodies[formats.LATE], 0)
-        found = self._reported(bodies, 0, results, (began, ready))
+        self._hear(bodies, began, ready)
+        found = BatchReport(0, results, self.told.now() or SparkStats())
         if self.report is not None:
             self.report(found)
         return found
 
-    def _reported(self, bodies: dict[int, list[pa.Buffer]], batch: int, results: int,
-                  clock: tuple[float, float]) -> BatchReport:  # fmt: skip
-        """`clock`: when the batch began, and when its results were there."""
-        for body in bodies[formats.PROGRESS]:
-            self.told.hear(formats.parse(body)[0])
-        run = self.told.batch(*clock, time.monotonic()) if self.told.reports else SparkStats()
-        self.run = run
-        return BatchReport(batch, results, run)
+    def _hear(self, bodies: dict[int, list[pa.Buffer]], began: float, ready: float) -> None:
+        """What cells report of a batch that began and had its results then, and is published now."""
+        reports = (formats.parse(body)[0] for body in bodies[formats.PROGRESS])
+        self.told.batch(reports, began, ready, time.monotonic())
 
     def _write_one(self, cells: list[Results | Keyed], batch: int) -> int:
         """One part, written by the driver, of all cells' results in result order; gives how many they are."""

@@ -9,6 +9,7 @@ Where it runs: on the driver, in the thread that publishes (`collect`).
 from __future__ import annotations
 
 import dataclasses
+import threading
 import time
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -173,13 +174,20 @@ class Told:
     began: float = field(default_factory=time.time)
     started: float = field(default_factory=time.monotonic)
     latency: Latency = field(default_factory=lambda: Latency())
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def batch(self, began: float, computed: float, done: float) -> SparkStats:
-        """What the run tells after a batch, which began, had its results and was done then, by the monotonic clock."""
-        run = self.stats(done - self.started)
-        self.latency.batch(run, began, computed, done)
-        run.latency_split_ms = self.latency.split()
-        return run
+    def batch(self, reports: Iterable[formats.CellReport], began: float, computed: float, done: float) -> None:
+        """What cells tell of a batch, which began, had its results and was done then, by the monotonic clock."""
+        with self._lock:
+            for report in reports:
+                self.hear(report)
+            frontier, newest = _come_to(self.reports.values())
+            self.latency.batch(frontier, newest, began, computed, done)
+
+    def now(self) -> SparkStats | None:
+        """What the run tells by now, for any thread; None before the first batch."""
+        with self._lock:
+            return self.stats(time.monotonic() - self.started) if self.reports else None
 
     def hear(self, report: formats.CellReport) -> None:
         """A cell's report of a batch."""
@@ -213,6 +221,7 @@ class Told:
         found.sources = self.sources_now(found)
         found.operators = tuple(self._operator(*node) for node in self.graph)
         found.marks, found.restarts, found.replays = self.marks, self.restarts, self.replays
+        found.latency_split_ms = self.latency.split()
         return found
 
     def sources_now(self, run: Metrics) -> tuple[SourceStats, ...]:
@@ -264,7 +273,7 @@ def stats_of(reports: Collection[formats.CellReport], spent: Mapping[tuple[int, 
     The frontier is the least of all operators' cells, and the holder is whoever holds that one. Closings, which have numbers
     below 0, are no cells: their counts are in the sum alone.
     """
-    frontier = min(report.frontier for report in reports)
+    frontier, newest = _come_to(reports)
     holders = (r.holder for r in reports if r.frontier == frontier and r.holder[0] is not None)
     cells = sorted((r for r in reports if r.cell >= 0), key=lambda r: (r.operator, r.cell))
     of_cells = {(r.operator, r.cell): dict((spent or {}).get((r.operator, r.cell), {})) for r in cells}
@@ -273,7 +282,7 @@ def stats_of(reports: Collection[formats.CellReport], spent: Mapping[tuple[int, 
     return SparkStats.of(
         total(report.counts for report in reports),
         frontier=frontier,
-        newest=max((report.newest for report in reports if report.newest is not None), default=None),
+        newest=newest,
         holder=next(holders, (None, None)),
         waiting=_added([report.waiting for report in reports]),
         pending=sum(report.pending for report in reports),
@@ -294,6 +303,12 @@ def stats_of(reports: Collection[formats.CellReport], spent: Mapping[tuple[int, 
             for r in cells
         ]),
     )  # fmt: skip
+
+
+def _come_to(reports: Collection[formats.CellReport]) -> tuple[int, int | None]:
+    """The frontier, which is the least of all operators' cells, and the newest ts."""
+    newest = max((report.newest for report in reports if report.newest is not None), default=None)
+    return min((report.frontier for report in reports), default=BEFORE_ALL), newest
 
 
 def _added(found: Iterable[Mapping[str, int]]) -> dict[str, int]:
@@ -317,13 +332,13 @@ class Latency:
         self._came: deque[tuple[int, float]] = deque(maxlen=self.LATEST)  # the newest ts, and when its batch began
         self._ms: dict[str, deque[float]] = {name: deque(maxlen=self.LATEST) for name in (WAITING, WORKING, PUBLISHING)}
 
-    def batch(self, run: Metrics, began: float, computed: float, done: float) -> None:
+    def batch(self, frontier: int, newest: int | None, began: float, computed: float, done: float) -> None:
         """A batch began, had its results and had them published at these seconds of one clock."""
         self._ms[WORKING].append((computed - began) * 1e3)
         self._ms[PUBLISHING].append((done - computed) * 1e3)
-        if run.newest is not None and (not self._came or run.newest > self._came[-1][0]):
-            self._came.append((run.newest, began))
-        while self._came and self._came[0][0] < run.frontier:
+        if newest is not None and (not self._came or newest > self._came[-1][0]):
+            self._came.append((newest, began))
+        while self._came and self._came[0][0] < frontier:
             self._ms[WAITING].append((began - self._came.popleft()[1]) * 1e3)
 
     def split(self) -> dict[str, Quantiles]:
