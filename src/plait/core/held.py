@@ -95,15 +95,23 @@ class OnSpark(OnThreads):
 
     def heartbeat(self, stream: str, source: Any, ts: int) -> str:
         named = 0 if source is None else source
-        return _shell(f"plait.spark.heartbeat({self._control!r}, {stream!r}, ts={ts}, source={named!r})")
+        return _shell(f"heartbeat({_python(self._control)}, {_python(stream)}, ts={ts}, source={_python(named)})")
 
     def end(self, stream: str, source: Any) -> str:
-        named = "" if source is None else f", source={source!r}"
-        return _shell(f"plait.spark.end({self._control!r}, {stream!r}{named})")
+        named = "" if source is None else f", source={_python(source)}"
+        return _shell(f"end({_python(self._control)}, {_python(stream)}{named})")
 
 
 def _shell(call: str) -> str:
-    return f"python -c {shlex.quote(f'import plait.spark; {call}')}"
+    return f"python -c {shlex.quote(f'import plait.spark; plait.spark.{call}')}"
+
+
+def _python(value: Any) -> str:
+    """A name as Python's text, in double quotes, and in plain letters: between the single ones of a shell."""
+    if not isinstance(value, str):
+        return repr(value)
+    plain = value.encode("unicode_escape", "surrogatepass").decode("ascii").replace('"', '\\"')
+    return f'"{plain}"'
 
 
 class InFile:
@@ -148,9 +156,8 @@ def reason(run: Metrics, calls: Calls | None = None, *, silent_after_s: float = 
         return Reason(IDLE, _nobody_holds(run, waiting))
     never = holder.progress == BEFORE_ALL
     if waiting and holder.silent_s >= silent_after_s:
-        return Reason(
-            HELD, f"{_held(holder, run)}, {_silence(holder)}; {_rows(waiting)}", _remedies(holder, run, calls)
-        )
+        silence = _silence(holder) + _as_all(run, silent_after_s)
+        return Reason(HELD, f"{_held(holder, run)}, {silence}; {_rows(waiting)}", _remedies(holder, run, calls))
     if run.unread and run.unread > waiting:
         return Reason(WORKERS, f"Workers are behind: {run.unread:,} rows are ready, and wait for them")
     if waiting:
@@ -224,6 +231,12 @@ def _silence(holder: SourceStats) -> str:
     return f"{'not heard of for' if never else 'silent for'} {span(holder.silent_s)}"
 
 
+def _as_all(run: Metrics, silent_after_s: float) -> str:
+    """A source that is silent where all are is no reason to look at that one."""
+    live = [source for source in run.sources if not (source.ended or source.idle)]
+    return ", as all sources are" if len(live) > 1 and all(s.silent_s >= silent_after_s for s in live) else ""
+
+
 def _rows(count: int) -> str:
     return "1 row waits" if count == 1 else f"{count:,} rows wait"
 
@@ -246,7 +259,10 @@ def _not_on_its_way(run: Metrics, phase: str, calls: Calls | None) -> Reason:
         error = run.phase.partition(": ")[2] or "an error"
         return Reason(FAILED, f"The run has failed with {error}: its log says which row or call")
     if phase == STOPPED:
-        return Reason(STOPPED, "The run was stopped: what was not read of its results is lost")
+        left = "what was not read of its results is lost"
+        if isinstance(calls, OnSpark):
+            left = f"results are out up to {clock(run.frontier, run.newest)}, and the checkpoint goes on from there"
+        return Reason(STOPPED, f"The run was stopped: {left}")
     if phase == ENDED:
         return Reason(ENDED, f"The input has ended, and every result is out: {run.results:,}")
     stream = run.holder[0]

@@ -5,9 +5,10 @@ Invariant: all columns have one length, and `at` rises. What is None was not kno
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any, Final
 
-from plait.core.metrics import PUBLISHING, WAITING, WORKING, Metrics, amount
+from plait.core.metrics import PUBLISHING, STARTING, WAITING, WORKING, Metrics, amount
 
 #: A look's numbers: what they are called, and what they say.
 COLUMNS: Final = {
@@ -21,6 +22,8 @@ COLUMNS: Final = {
     "publishing_ms": "the same until they were given out",
 }
 MOST: Final = 1200
+#: Rates are those over so many looks: on Spark rows come batch by batch.
+OVER: Final = 5
 
 
 class History:
@@ -28,15 +31,16 @@ class History:
 
     def __init__(self) -> None:
         self._columns: dict[str, list[float | None]] = {name: [] for name in COLUMNS}
-        self._before: tuple[float, Metrics] | None = None
+        self._before: deque[tuple[float, int, int]] = deque(maxlen=OVER)
 
     def add(self, at: float, run: Metrics) -> dict[str, float | None]:
         """One look more; gives it."""
         seconds, rows, results = 0.0, 0, 0
-        if self._before is not None:
-            then, before = self._before
-            seconds, rows, results = at - then, run.rows - before.rows, run.results - before.results
-        self._before = (at, run)
+        if self._before:
+            then, rows_then, results_then = self._before[0]
+            seconds, rows, results = at - then, run.rows - rows_then, run.results - results_then
+        if run.phase != STARTING:  # what an earlier start has counted comes with the first batch
+            self._before.append((at, run.rows, run.results))
         point: dict[str, float | None] = {
             "at": round(at, 3),
             "rows_s": _rate(rows, seconds),

@@ -19,6 +19,7 @@ from plait.watch.sampling import Look
 from plait.watch.watched import Watched
 
 LOGGER: Final = logging.getLogger("plait")
+LOGGER.addHandler(logging.NullHandler())  # who wants records asks for them
 
 #: Of a run's numbers those that a record has.
 FIELDS: Final = ("rows", "results", "late", "behind", "frontier", "lag_us", "pending", "seconds")

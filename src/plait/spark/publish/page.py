@@ -13,8 +13,9 @@ import time
 from typing import Any
 
 from plait.core.held import SILENT_S, OnSpark
-from plait.core.metrics import ENDED, FAILED, RUNNING, STARTING, WORKING, Counts, Metrics, Quantiles, entries
+from plait.core.metrics import ENDED, FAILED, RUNNING, STARTING, STOPPED, WORKING, Counts, Metrics, Quantiles, entries
 from plait.errors import QueryError
+from plait.order import AFTER_ALL
 from plait.spark.publish.aside import METRIC
 from plait.spark.publish.stats import SparkStats
 from plait.spark.publish.tell import told
@@ -100,6 +101,8 @@ class _Looking:
             return SparkStats(phase=STARTING if phase == RUNNING else phase, marks=marks, state_bytes=state)
         if run is None:
             run = _of_progress(progress, time.monotonic() - self._began)
+        if phase == ENDED and run.frontier < AFTER_ALL:
+            phase = STOPPED  # by somebody, or since it was to take what was there
         run.state_bytes, run.phase = state, phase
         return run
 

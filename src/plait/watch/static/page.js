@@ -5,7 +5,8 @@
 const $ = (id) => document.getElementById(id);
 const SVG = "http://www.w3.org/2000/svg";
 let shown = null; // the last look
-let before = null; // the one before, for rates
+let before = null; // one some looks ago, for rates
+let last = []; // the last looks
 let history = {};
 let meanings = {};
 
@@ -86,16 +87,16 @@ async function copied(button, text) {
 // --- tiles --------------------------------------------------------------------------------------------------
 
 function showTiles() {
-  const last = (name) => (history[name] || []).at(-1);
+  const newest = (name) => (history[name] || []).at(-1);
   const latency = shown.latency || {};
   const tiles = [
-    ["Rows in", rate(last("rows_s")), tip("history", "rows_s")],
-    ["Results out", rate(last("results_s")), tip("history", "results_s")],
+    ["Rows in", rate(newest("rows_s")), tip("history", "rows_s")],
+    ["Results out", rate(newest("results_s")), tip("history", "results_s")],
     ["Frontier", shown.frontier, tip("run", "frontier")],
-    ["Behind the newest", last("lag_s") === null || last("lag_s") === undefined ? "–" : `${few.format(last("lag_s"))} s`, tip("run", "lag_us")],
-    ["Rows that wait", count(last("waiting")), tip("run", "waiting")],
+    ["Lag", newest("lag_s") === null || newest("lag_s") === undefined ? "–" : `${few.format(newest("lag_s"))} s`, tip("run", "lag_us")],
+    ["Rows that wait", count(newest("waiting")), tip("run", "waiting")],
     ...["waiting", "working", "publishing"].filter((name) => latency[name]).map((name) =>
-      [`Latency: ${name}`, ms(latency[name].p50), tip("run", "latency_split_ms")]),
+      [`Time ${name}`, ms(latency[name].p50), tip("run", "latency_split_ms")]),
   ];
   $("tiles").replaceChildren(...tiles.map(([name, value, told]) =>
     make("div", { class: "tile", ...told }, make("b", {}, value), make("span", {}, name))));
@@ -264,7 +265,7 @@ function showCharts() {
 function chart(at, lines) {
   const width = 520, height = 150, left = 46, low = 18, first = at[0], span = Math.max(1e-9, at.at(-1) - first);
   const values = lines.flatMap(([name]) => history[name]).filter((value) => value !== null);
-  const top = nice(Math.max(1e-9, ...values));
+  const most = Math.max(0, ...values), top = most > 0 ? nice(most) : 1;
   const x = (when) => left + ((when - first) / span) * (width - left), y = (value) => height - low - (value / top) * (height - low - 8);
   const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none" });
   for (const part of [0, 0.5, 1]) {
@@ -343,8 +344,9 @@ function showAll() {
 
 function take(look) {
   if (shown && look.number === shown.number) return;
-  if (shown && look.number > shown.number) before = shown;
   shown = look;
+  last = [...last.slice(-4), look];
+  before = last.length > 1 && last[0].phase !== "starting" ? last[0] : null;
   if (look.point && (history.at || []).at(-1) !== look.point.at) {
     for (const [name, value] of Object.entries(look.point)) (history[name] ||= []).push(value);
     if (history.at.length > 1200) for (const values of Object.values(history)) values.shift();
@@ -379,6 +381,7 @@ async function begin() {
     history = all.history;
     meanings = all.meanings;
     shown = before = null;
+    last = [];
     take(all);
   } catch {
     live("not reachable: trying again", "off");
