@@ -124,6 +124,14 @@ def test_each_reason(case: str) -> None:
     assert kind in held.KINDS
 
 
+def test_an_idle_source_is_not_blamed() -> None:
+    told = run(source("x", NOON, 0.1), source("y", NOON, 99, idle=True))
+    for each in told.sources:
+        each.holds = False
+    told.holder = ("quotes", "y")
+    assert "source quotes/x is the slowest" in reason(told).words
+
+
 def test_every_kind_has_a_case() -> None:
     assert {kind for _, kind, _ in CASES.values()} == set(held.KINDS)
 

@@ -177,7 +177,12 @@ def held_by(run: Metrics) -> SourceStats | None:
     if stream is None:
         return None
     found = next((each for each in run.sources if each.holds), None)
-    return found or SourceStats(stream=stream, source=source, progress=run.frontier, silent_s=0.0, holds=True)
+    if found is not None:
+        return found
+    if any((each.stream, each.source) == (stream, source) for each in run.sources):  # idle: it was promised for
+        live = [each for each in run.sources if not (each.ended or each.idle)]
+        return min(live, key=lambda each: each.progress, default=None)
+    return SourceStats(stream=stream, source=source, progress=run.frontier, silent_s=0.0, holds=True)
 
 
 def rows_waiting(run: Metrics) -> int:

@@ -326,8 +326,8 @@ class SourceStats:
     )
     rows: int = metric(ROWS, "rows that it has delivered, dropped ones among them", default=0)
     waiting: int | None = metric(
-        TUPLES, "tuples of it that wait for the frontier, or for others of their source; on Spark, where cells hold them, only "
-        "known of a stream's only source",
+        TUPLES, "tuples of it that wait for the frontier, or for others of their source: with WiML up to a push's too many; on "
+        "Spark, where cells hold them, only known of a stream's only source",
         default=None,
     )  # fmt: skip
     late: int = metric(ROWS, "rows of it that were dropped as late", default=0)

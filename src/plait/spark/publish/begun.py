@@ -24,14 +24,15 @@ def told_at(plan: Any, checkpoint: Path, owner: Owner, first: int) -> Told:
 
     A batch that was planned and not committed when the earlier start ended is done again, with the same rows.
     """
-    now = time.time()
+    now, node = time.time(), plan.query or plan.cell.bound.node
+    name = node.name or type(node).__name__.lower()
     if not owner.runs:
-        return Told(graph=graph(plan.stages), marks=(Mark(now, "started", "a new checkpoint"),))
+        return Told(query=name, graph=graph(plan.stages), marks=(Mark(now, "started", "a new checkpoint"),))
     replays = max(0, owner.planned - first - last_number(checkpoint, "commits"))
     marks: tuple[Mark, ...] = (Mark(now, "taken up again", f"at batch {owner.planned + 1 - replays}"),)
     if replays:
         marks += (Mark(now, "replay", f"batch {owner.planned} had been planned and was not done"),)
-    return Told(graph=graph(plan.stages), marks=marks, restarts=1, replays=replays)
+    return Told(query=name, graph=graph(plan.stages), marks=marks, restarts=1, replays=replays)
 
 
 def graph(stages: Sequence[Any]) -> tuple[tuple[int, str, tuple[str, ...]], ...]:

@@ -18,6 +18,8 @@ across files, and leaves it to a log which files count.
 
 from __future__ import annotations
 
+import dataclasses
+import logging
 import os
 import re
 import shutil
@@ -51,6 +53,7 @@ from plait.spark.publish.gather import gathered
 from plait.spark.publish.stats import SparkStats, Told
 from plait.spark.publish.target import Owner, Target
 from plait.spark.publish.tell import telling, told
+from plait.watch import log, spans
 
 
 @dataclass(frozen=True)
@@ -310,8 +313,7 @@ class _Publisher:
             self._write_late(bodies[formats.LATE], number)
         if bodies[formats.PROGRESS]:
             self._hear(bodies, began, ready)
-            if self.report is not None:
-                self.report(BatchReport(batch, results, self.told.now() or SparkStats()))
+            self._tell(BatchReport(batch, results, SparkStats()), began)
 
     @contextmanager
     def _handed_over(self) -> Iterator[None]:
@@ -343,6 +345,20 @@ class _Publisher:
         """What cells report of a batch that began and had its results then, and is published now."""
         reports = (formats.parse(body)[0] for body in bodies[formats.PROGRESS])
         self.told.batch(reports, began, ready, time.monotonic())
+
+    def _tell(self, batch: BatchReport, began: float) -> None:
+        """Whoever asks hears of a batch: the user's `report`, a log, OpenTelemetry. If nobody does, it costs nothing."""
+        traced, logged = spans.tracer() is not None, self.report is None and log.LOGGER.isEnabledFor(logging.INFO)
+        if self.report is None and not traced and not logged:
+            return
+        found = dataclasses.replace(batch, run=self.told.now() or SparkStats())
+        if logged:
+            log.batch_done(self.told.query, batch.batch, found.run)
+        if traced:
+            now = time.time()
+            spans.batch(self.told.query, batch.batch, found.run, now - (time.monotonic() - began), now)
+        if self.report is not None:
+            self.report(found)
 
     def _write_one(self, cells: list[Results | Keyed], batch: int) -> int:
         """One part, written by the driver, of all cells' results in result order; gives how many they are."""

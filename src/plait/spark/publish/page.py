@@ -71,8 +71,7 @@ def watched(query: Any, title: str | None = None) -> Watched:
     looking = _Looking(query, publisher)
     control = None if publisher is None else publisher.plan.control_dir
     if publisher is not None:
-        node = publisher.plan.query or publisher.plan.cell.bound.node
-        title = title or node.name or type(node).__name__.lower()
+        title = title or publisher.told.query
     return Watched(
         looking.tell, title or query.name or str(query.id), "spark", None if control is None else OnSpark(control),
         looking.silent_after_s,

@@ -155,6 +155,7 @@ class Told:
         reports: What each cell of each operator has reported last: one that gets nothing in a batch says nothing.
         spent: Of the same cells the nanoseconds since the start, by stage.
         by_executor: What each has counted since the start, and how many nanoseconds it took.
+        query: What the query is called.
         graph: Of each operator its number, what it is, and what it reads.
         marks: Its start, and batches that were done again.
         sources: Of each stream and source what was told of it since the start. Of those that have ended the last ENDED are kept.
@@ -167,6 +168,7 @@ class Told:
     spent: dict[tuple[int, int], dict[str, int]] = field(default_factory=dict)
     by_executor: dict[str, tuple[Counts, int]] = field(default_factory=dict)
     graph: Sequence[tuple[int, str, tuple[str, ...]]] = ()
+    query: str = ""
     marks: tuple[Mark, ...] = ()
     restarts: int = 0
     replays: int = 0

@@ -328,12 +328,12 @@ def _told(intake: StreamIntake, inlet: Inlet, waiting: int, newest: int | None, 
     """What a source tells of itself; whoever pushes it may be in the middle of that."""
     stream, progress = intake.stream, AFTER_ALL if inlet.ended or intake.ended else inlet.progress(intake.stream)
     silent_ns = max(0, now_ns - inlet.spoke_ns)
+    idle = not inlet.lock.locked() and progress < AFTER_ALL and is_idle(stream, silent_ns // 1000)
     return SourceStats(
         stream=stream.name, source=inlet.name, progress=progress,
         newest=None if inlet.largest == BEFORE_ALL else inlet.largest,
         lag_us=max(0, newest - progress) if newest is not None and BEFORE_ALL < progress < AFTER_ALL else None,
         heard_at=now - silent_ns / 1e9 if inlet.spoken else None, silent_s=silent_ns / 1e9, rows=inlet.delivered,
-        waiting=waiting, late=inlet.late, behind=inlet.behind, ended=progress == AFTER_ALL,
-        idle=not inlet.lock.locked() and progress < AFTER_ALL and is_idle(stream, silent_ns // 1000),
-        holds=holder == (stream.name, inlet.name),
+        waiting=waiting, late=inlet.late, behind=inlet.behind, ended=progress == AFTER_ALL, idle=idle,
+        holds=holder == (stream.name, inlet.name) and not idle,
     )  # fmt: skip
