@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.examples import examples
 
 import plait
 from plait.core.metrics import WAITING, WORKING, amount
@@ -223,19 +222,18 @@ def test_the_steps_of_wiml_are_few_and_never_too_low() -> None:
     assert steps.ahead(ts[-1] + 1) == 0
 
 
-def test_it_would_notice(monkeypatch: pytest.MonkeyPatch) -> None:
+RIGHT = Gate.ahead
+WRONG = {
+    "one ts too low": lambda self, slot, ts: RIGHT(self, slot, ts - 1),
+    "one too many": lambda self, slot, ts: (RIGHT(self, slot, ts)[0] + 1, 0),
+    "another source's": lambda self, slot, ts: RIGHT(self, 0, ts),
+    "none that is ready": lambda self, slot, ts: (RIGHT(self, slot, ts)[0], 0),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_it_would_notice(monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
     """Mutants of what is counted: each is seen."""
-    right = Gate.ahead
-    for wrong in (
-        lambda self, slot, ts: right(self, slot, ts - 1),
-        lambda self, slot, ts: (right(self, slot, ts)[0] + 1, 0),
-        lambda self, slot, ts: right(self, 0, ts),
-    ):
-        monkeypatch.setattr(Gate, "ahead", wrong)
-        with pytest.raises(AssertionError):
-            _some_seeds()
-
-
-def _some_seeds() -> None:
-    for seed in range(examples(4)):
-        test_rows_by_source_are_those_that_were_pushed("join, rings", seed)
+    monkeypatch.setattr(Gate, "ahead", WRONG[wrong])
+    with pytest.raises(AssertionError):
+        test_what_lies_ahead_in_a_gate_is_counted(kind=RingGate)
