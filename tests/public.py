@@ -14,6 +14,7 @@ from plait.query import functions, run_options
 from plait.query.condition import choice, text_calls, textual, trace
 from plait.threads import readers, run, stats
 from plait.threads.elastic import manager
+from plait.watch import serving
 
 #: Packages whose `__all__` is a promise to users.
 PACKAGES = (
@@ -26,7 +27,7 @@ BESIDE = (
     functions.Function, textual.OfText, trace.Symbol, text_calls.TextCalls, choice.When,
     run.Run, readers.Reader, run_options.ThreadsOptions,
     run_options.SparkOptions, memory.feed, folder.feed, stats.Stats,
-    stats.WorkerStats, stats.Quantiles, manager.Change, policy.Load, policy.Thresholds,
+    stats.WorkerStats, stats.Quantiles, manager.Change, policy.Load, policy.Thresholds, serving.Page,
 )  # fmt: skip
 
 

@@ -20,8 +20,8 @@ import numpy as np
 import pyarrow as pa
 
 import plait
+from plait.core.metrics import Quantiles
 from plait.errors import PlaitError
-from plait.threads.stats import Quantiles
 
 #: Pieces that a thread may be ahead of the slowest one. Rows that wait for other sources are those, and the ones being pushed:
 #: there is room for them and not for more, since memory is set aside, and a short run would measure how it is zeroed.

@@ -17,10 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from plait.connectors.synthetic.workload import Workload
+from plait.core.metrics import Quantiles
 from plait.errors import RunError
 from plait.threads.gate import gates, ring
 from plait.threads.input import given
-from plait.threads.stats import Quantiles, Stats
+from plait.threads.stats import Stats
 from plait_bench.band import LEFT, RIGHT
 
 PIECE = 8192

@@ -13,6 +13,7 @@ sizes, arrival times, failures and rescaling change when a result appears, never
     query.reference(data)               run it: slow, and the definition of what is correct
     query.on_threads(...)               run it on threads of this process
     query.on_spark(data, ...)           run it on Spark (`plait.spark`)
+    page(run)                           a page that shows what a run does, and why results wait
 
 Every error is a `PlaitError` with the fact, the reason and what to do.
 
@@ -48,13 +49,14 @@ from plait.query.condition.trace import maximum, minimum
 from plait.query.functions import *  # noqa: F403 - the registered aggregate functions
 from plait.query.select import sql
 from plait.query.statistics import *  # noqa: F403
+from plait.watch import page
 
 __version__ = "0.1.0"
 
 __all__ = [
     "ALL", "FILE", "PARTITION", "BehindError", "DataError", "LateError", "PendingError", "PlaitError", "Query",
     "QueryError", "RunError", "Stream", "aggregate", "asof", "coalesce", "concat",
-    "dedup", "join", "maximum", "minimum", "operator", "sql", "stream",
+    "dedup", "join", "maximum", "minimum", "operator", "page", "sql", "stream",
     "text", "timer", "union", "when",
 ]  # fmt: skip
 __all__ += _functions.__all__ + _statistics.__all__

@@ -292,7 +292,7 @@ def test_what_a_command_lacks_is_named(beside: Path, text: str, lacks: str) -> N
 def test_every_command_is_whole() -> None:
     context = click.Context(cli)
     names = cli.list_commands(context)
-    assert names == ["bench", "calibrate", "demo", "explain", "run", "verify"]
+    assert names == ["bench", "calibrate", "demo", "explain", "run", "top", "verify"]
     for name in names:
         assert cli.get_command(context, name) is not None
 

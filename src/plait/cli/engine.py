@@ -7,7 +7,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from plait.cli.job import Job
-from plait.cli.progress import Display
+from plait.cli.progress import Display, Show
 from plait.core.metrics import Metrics
 from plait.query.base import Query
 
@@ -28,7 +28,7 @@ class Engine(Protocol):
     def refuses(self, query: Query) -> str | None:
         """Why it does not run this query from feeds; None if it does."""
 
-    def run(self, job: Job, output: str, late: str | None, quiet: bool) -> Metrics:
+    def run(self, job: Job, output: str, late: str | None, show: Show) -> Metrics:
         """Run into files: they hold everything, or are not there."""
 
     def collect(self, job: Job, display: Display) -> pa.Table:

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from plait.cli.engine import Engine
 from plait.cli.job import Job
-from plait.cli.progress import Display
+from plait.cli.progress import Display, Show
 from plait.cli.reference_engine import ReferenceEngine
 from plait.cli.spark_engine import SparkEngine
 from plait.cli.threads_engine import ThreadsEngine
@@ -43,7 +43,9 @@ def choose(wanted: str | None, query: Query) -> str:
     return wanted
 
 
-def run(job: Job, engine: str, *, output: str, late: str | None, quiet: bool) -> Metrics:
+def run(
+    job: Job, engine: str, *, output: str, late: str | None, quiet: bool = False, show: Show | None = None
+) -> Metrics:
     """Run into files. Nothing stands under the final names unless the run came to its end.
 
     Args:
@@ -52,6 +54,7 @@ def run(job: Job, engine: str, *, output: str, late: str | None, quiet: bool) ->
         output: Where results go; `-` is standard output.
         late: Where late rows go, or None.
         quiet: Show no progress.
+        show: What is shown besides, instead.
 
     Returns:
         What the run told of itself.
@@ -59,7 +62,7 @@ def run(job: Job, engine: str, *, output: str, late: str | None, quiet: bool) ->
     for target in (output, late):
         if target is not None:
             sinks.check_path(target)
-    return ENGINES[engine].run(job, output, late, quiet)
+    return ENGINES[engine].run(job, output, late, show or Show(quiet))
 
 
 def collect(engine: str, job: Job, display: Display) -> pa.Table:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from plait import order as total_order
 from plait.cli import feeds
 from plait.cli.job import Job
-from plait.cli.progress import Display
+from plait.cli.progress import Display, Show
 from plait.connectors import sinks
 from plait.core.metrics import Metrics
 from plait.query.base import Query
@@ -36,7 +36,7 @@ class ReferenceEngine:
     def refuses(self, query: Query) -> str | None:
         return None
 
-    def run(self, job: Job, output: str, late: str | None, quiet: bool) -> Metrics:
+    def run(self, job: Job, output: str, late: str | None, show: Show) -> Metrics:
         """To the end of the input, into a sink. Results are written as they come; the file appears when the block ends
         without an error.
 
@@ -45,7 +45,7 @@ class ReferenceEngine:
         started = time.monotonic()
         machine, results = started_run(job.check()), 0
         schema = machine.bound.schema
-        display = Display(f"{job.title} on reference", total=feeds.rows_of(job), quiet=quiet)
+        display = Display(f"{job.title} on reference", total=feeds.rows_of(job), show=show)
         with display, sinks.open_sink(output, schema) as sink:
             for rows in pull(machine, job.feeds):
                 if rows:

@@ -36,7 +36,7 @@ import pyarrow.parquet as pq
 from plait import errors, java, paths
 from plait.cli import feeds
 from plait.cli.job import Job
-from plait.cli.progress import Display
+from plait.cli.progress import Display, Show
 from plait.connectors import sinks
 from plait.connectors.contract import Feed, Lane
 from plait.connectors.dump import write_folder
@@ -63,13 +63,13 @@ class SparkEngine:
     def refuses(self, query: Query) -> str | None:
         return None
 
-    def run(self, job: Job, output: str, late: str | None, quiet: bool) -> Metrics:
+    def run(self, job: Job, output: str, late: str | None, show: Show) -> Metrics:
         """To the end of the input, then the parts into one sink, in order.
 
         Results of a run that was taken up again are those of all its starts: the parts that stand in the folder.
         """
         started, results = time.monotonic(), 0
-        display = Display(f"{job.title} on spark", total=feeds.rows_of(job), quiet=quiet)
+        display = Display(f"{job.title} on spark", total=feeds.rows_of(job), show=show)
         running = _at_once if job.checkpoint is None else _streamed
         with display, running(job, display) as done, sinks.open_sink(output, done.schema) as sink:
             for part in done.parts():
@@ -164,6 +164,7 @@ def _streamed(job: Job, display: Display, *, keep_key: bool = False) -> Iterator
             def report(batch: plait.spark.BatchReport) -> None:
                 watch.report(batch)
                 seen.last = batch.run
+                display.follow(lambda: batch.run)
 
             for drain in (False, True):
                 query = plait.spark.write_ordered(

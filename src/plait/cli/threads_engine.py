@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from plait.cli import feeds
 from plait.cli.job import Job
-from plait.cli.progress import Display
+from plait.cli.progress import Display, Show
 from plait.connectors import sinks
 from plait.core.metrics import Metrics
 from plait.query.base import Query
@@ -43,7 +43,7 @@ class ThreadsEngine:
             return None
         return f"stream {idle[0]!r} has idle_after=, and on threads silence of a slow disk would lose rows of it"
 
-    def run(self, job: Job, output: str, late: str | None, quiet: bool) -> Metrics:
+    def run(self, job: Job, output: str, late: str | None, show: Show) -> Metrics:
         """To the end of the input, into a sink.
 
         The sink is inside the run: if a worker fails, the sink is aborted before the run's threads are waited for.
@@ -51,8 +51,9 @@ class ThreadsEngine:
         """
         started, total = time.monotonic(), feeds.rows_of(job.check())
         if (slabs := _slabs(job)) is not None:
-            return _run_slabs(slabs, job, output, late, Display(f"{job.title} on threads", total=total, quiet=quiet))
-        with Display(f"{job.title} on threads", total=total, quiet=quiet) as display, _started(job, display) as made:
+            return _run_slabs(slabs, job, output, late, Display(f"{job.title} on threads", total=total, show=show))
+        with Display(f"{job.title} on threads", total=total, show=show) as display, _started(job, display) as made:
+            display.follow(made.watched)
             with sinks.open_sink(output, made.schema) as sink:
                 for batch in _results(job, made, display):
                     sink.write(pa.Table.from_batches([batch]))
@@ -78,6 +79,7 @@ def _slabs(job: Job) -> Slabs | None:
 def _run_slabs(made: Slabs, job: Job, output: str, late: str | None, display: Display) -> Metrics:
     """To the end of the input, into a sink."""
     with display, sinks.open_sink(output, made.shown.schema) as sink:
+        display.follow(made.metrics)
         for batch in made.results():
             sink.write(pa.Table.from_batches([batch]))
             display.update(made.metrics())

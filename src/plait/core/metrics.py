@@ -3,8 +3,11 @@
 **The rule.** A metric is a field that `metric` makes, and means the same wherever it is told: in `stats()` on threads, in what
 cells report and a query's progress shows on Spark, in the lines of the command. Both executors fill the same records:
 
-    Counts    what is counted where the work is done, by a part of a run: a worker on threads, a cell on Spark
-    Metrics   what a whole run tells: its parts' counts added up, and how far it is
+    Counts          what is counted where the work is done, by a part of a run: a worker on threads, a cell on Spark
+    PartStats       what such a part tells: its counts, its time, its share of the work, what it holds
+    SourceStats     how far a source is, when it was heard last, what of it waits, and whether it holds the frontier
+    OperatorStats   what an operator of the query has read and made, and how far it is
+    Metrics         what a whole run tells: its parts' counts added up, how far it is, and all of the above
 
 Who counts has the counts of the part it belongs to, and adds to them (`self.counts.updates += n`). From there on nobody has to
 know a metric by name: counts are stored with a cell's state, sent, added up and shown by what their entries say. So a metric is
@@ -64,9 +67,12 @@ SECONDS: Final = Unit("s", "{:,.1f} s".format)
 PER_SECOND: Final = Unit("a second", "{:,.0f} a second".format)
 BYTES: Final = Unit("bytes", lambda n: f"{n / 1e6:,.1f} MB")
 PERCENT: Final = Unit("percent", "{:.1f}%".format)
+CLOCK: Final = Unit("s since 1970", lambda at: f"{dt.datetime.fromtimestamp(at, dt.UTC):%Y-%m-%d %H:%M:%S}")
+TIMES: Final = Unit("times")
 EACH: Final = Unit("a tuple", "{:,.2f}".format)
 SHARE: Final = Unit("share of 1", "{:.2f}".format)
 NAME: Final = Unit("name", str)
+FLAG: Final = Unit("yes or no", lambda value: "yes" if value else "no")
 RECORDS: Final = Unit("records", str)
 
 
@@ -167,6 +173,14 @@ class Counts:
         TUPLES, "`copies` by the operator's inputs, which have numbers, from 0 on",
         filled=(SPARK,), by_stream=True,
     )  # fmt: skip
+    made: int = metric(
+        ROWS, "rows that cells have made: results of the last operator, and of the others what the next ones read",
+        filled=(SPARK,), default=0,
+    )  # fmt: skip
+    caches_missed: int = metric(
+        TIMES, "times that a cell's contents were not in the worker's memory, or behind, and were read from the state",
+        filled=(SPARK,), default=0,
+    )  # fmt: skip
     packed: int = metric(
         ROWS, "packed rows that have come to cells: each has what a task has for a cell, and be it only how far its sources are",
         filled=(SPARK,), default=0,
@@ -223,7 +237,138 @@ def total(parts: Iterable[Counts]) -> Counts:
     return sum(parts, NOTHING)
 
 
+# --- what parts, sources and operators tell ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Quantiles:
+    """How long something took, in milliseconds. NaN where it did not happen.
+
+    Attributes:
+        p50: Half of them took at most this long.
+        p99: 99 in a hundred took at most this long.
+        max: The longest.
+        samples: How many were measured.
+
+    Example:
+        >>> from plait.threads.stats import Quantiles
+        >>> Quantiles(p50=0.4, p99=1.5, max=2.0, samples=1000).p99
+        1.5
+    """
+
+    p50: float
+    p99: float
+    max: float
+    samples: int
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A change while a run went on: what a curve that bends is looked up by. `at` is in seconds since 1970."""
+
+    at: float
+    kind: str  # "started", "taken up again", "replay", "provision", "decommission", "rebalance", "failed", "ended"
+    words: str
+
+
+@dataclass(kw_only=True)
+class PartStats(Counts):
+    """What a worker and a cell tell alike."""
+
+    operator: int = metric(NAME, "its operator's number in the query, the last one's is 0", default=0)
+    busy_s: float = metric(
+        SECONDS,
+        "time in its steps: reading, storing, comparing and emitting, with what these wait for in the middle; "
+        "waiting for tuples is not in it",
+        default=0.0,
+    )
+    share: float = metric(
+        SHARE, "of the time that all workers, or cells, of its operator were busy: with N of them 1/N each, if all are alike",
+        default=0.0,
+    )  # fmt: skip
+    held_bytes: int = metric(
+        BYTES, "bytes that it holds: of a cell the state's chunks of rows, as they are stored, but for those that an earlier "
+        "plait has stored; of a worker its own windows, 0 where workers share them",
+        default=0,
+    )  # fmt: skip
+
+
+def shared_out(parts: list[Any]) -> tuple[Any, ...]:
+    """The same parts, each with its share of its operator's time."""
+    busy: dict[int, float] = {}
+    for part in parts:
+        busy[part.operator] = busy.get(part.operator, 0.0) + part.busy_s
+    for part in parts:
+        part.share = part.busy_s / busy[part.operator] if busy[part.operator] else 0.0
+    return tuple(parts)
+
+
+@dataclass(kw_only=True)
+class SourceStats:
+    """What is known of one source of a stream. Counts are those since the run was started, or taken up again."""
+
+    stream: str = metric(NAME, "the stream that it delivers")
+    source: Any = metric(NAME, "its name; None stands for sources of the stream that are not known yet", default=None)
+    progress: int = metric(
+        MOMENT, "nothing of it lies below any more: its largest ts less disorder=, or its heartbeat if that is more",
+        default=BEFORE_ALL,
+    )  # fmt: skip
+    newest: int | None = metric(MOMENT, "the largest ts that it has delivered", default=None)
+    lag_us: int | None = metric(
+        MICROSECONDS, "how far its progress is behind the newest ts of all sources", default=None
+    )
+    heard_at: float | None = metric(
+        CLOCK, "when it was heard last, by rows or a heartbeat, by this machine's clock; None: not since the start",
+        default=None,
+    )  # fmt: skip
+    silent_s: float = metric(
+        SECONDS, "how long it has been silent: since it was heard last, or since the start", default=0.0
+    )
+    rows: int = metric(ROWS, "rows that it has delivered, dropped ones among them", default=0)
+    waiting: int | None = metric(
+        TUPLES, "tuples of it that wait for the frontier, or for others of their source: with WiML up to a push's too many; on "
+        "Spark, where cells hold them, only known of a stream's only source",
+        default=None,
+    )  # fmt: skip
+    late: int = metric(ROWS, "rows of it that were dropped as late", default=0)
+    behind: int = metric(ROWS, "rows of it that were dropped as behind", default=0)
+    idle: bool = metric(
+        FLAG, "whether it was silent for longer than idle_after=, and so holds nothing back", default=False
+    )
+    ended: bool = metric(
+        FLAG, "whether it has ended: nothing of it comes any more, and it holds nothing back", default=False
+    )
+    holds: bool = metric(FLAG, "whether it holds the frontier: results wait for this one", default=False)
+
+
+def waiting_by_stream(sources: Iterable[SourceStats]) -> dict[str, int]:
+    """Of each stream, what waits of its sources."""
+    found: dict[str, int] = {}
+    for source in sources:
+        found[source.stream] = found.get(source.stream, 0) + (source.waiting or 0)
+    return found
+
+
+@dataclass(kw_only=True)
+class OperatorStats:
+    """What one operator of the query tells."""
+
+    operator: int = metric(NAME, "its number: the last one's, whose results are the query's, is 0")
+    label: str = metric(NAME, "what it is, in words", default="")
+    inputs: tuple[str, ...] = metric(NAME, "what it reads: a stream's name, or an operator's number as #1", default=())
+    frontier: int = metric(MOMENT, "the ts up to which it has given everything", default=BEFORE_ALL)
+    rows: int = metric(
+        ROWS, "rows that have come to it; on Spark one that goes to several cells is counted in each", default=0
+    )
+    results: int = metric(ROWS, "rows that it has made, for the next operator or for the user", default=0)
+
+
 # --- what a run tells ---------------------------------------------------------------------------------------------
+
+#: What `latency_split_ms` has: where a result's time goes.
+WAITING, WORKING, PUBLISHING = "waiting", "working", "publishing"
+#: What `phase` says.
+STARTING, RUNNING, ENDED, STOPPED, FAILED = "starting", "running", "ended", "stopped", "failed"
 
 
 @dataclass(kw_only=True)
@@ -248,11 +393,19 @@ class Metrics(Counts):
     )
     pending: int | None = metric(
         TUPLES,
-        "tuples, or partial panes, that wait for the frontier",
-        filled=(SPARK,),
+        "tuples, or partial panes, that wait for the frontier; on Spark one that is in several cells is counted in each",
         default=None,
         progress="{} buffered",
     )
+    waiting: dict[str, int] = metric(
+        TUPLES, "tuples that wait for the frontier, or for others of their source; of aggregates on Spark partial panes, and in "
+        "layouts by ranges or buckets one that is in several cells is counted in each",
+        by_stream=True,
+    )  # fmt: skip
+    unread: int | None = metric(
+        TUPLES, "tuples that are ready, and that the slowest worker has not taken yet", filled=(THREADS,), default=None
+    )
+    phase: str = metric(NAME, "starting, running, ended, stopped, or failed and by which error", default=RUNNING)
     state_bytes: int | None = metric(
         BYTES, "what windows, states and waiting rows take: in memory on threads, in the state store on Spark",
         default=None, progress="state {}",
@@ -271,11 +424,39 @@ class Metrics(Counts):
         "read and written), execution and gathering (results into bodies)",
         default_factory=dict,
     )  # fmt: skip
+    latency_split_ms: dict[str, Quantiles] = metric(
+        MILLISECONDS, "where the time of a result goes: waiting for the frontier, working (until its rows are made) and "
+        "publishing (until they are given out). On threads of results, and publishing only of joins, where it is measured; of "
+        "others it is a part of working. On Spark of micro-batches: waiting from the batch that brought a ts to the one in which "
+        "the frontier passed it, working all until the batch's results are made, publishing until they stand in their folder",
+        default_factory=dict,
+    )  # fmt: skip
+    restarts: int = metric(
+        TIMES, "whether this start has taken up an earlier one's checkpoint", filled=(SPARK,), default=0
+    )
+    replays: int = metric(
+        BATCHES,
+        "micro-batches that were planned before this start, and were done again by it",
+        filled=(SPARK,),
+        default=0,
+    )
+    sources: tuple[SourceStats, ...] = metric(RECORDS, "what is known of each source: see below", default=())
+    operators: tuple[OperatorStats, ...] = metric(
+        RECORDS, "what each operator of the query tells: see below", default=()
+    )
+    marks: tuple[Mark, ...] = metric(
+        RECORDS, "changes while it ran, each with its time: starts, replays, epochs", default=()
+    )
 
     def __post_init__(self) -> None:
         self.tuples = self.rows - amount(self.late) - amount(self.behind)
         at_a_moment = TS_MIN <= self.frontier <= TS_MAX
         self.lag_us = None if self.newest is None or not at_a_moment else max(0, self.newest - self.frontier)
+
+    @property
+    def parts(self) -> tuple[PartStats, ...]:
+        """What its workers, or cells, tell."""
+        return ()
 
     @classmethod
     def of(cls, counts: Counts, **more: Any) -> Self:
@@ -352,6 +533,6 @@ def _lacks(entry: Entry) -> list[str]:
     return out
 
 
-for _kind in (Counts, Metrics):
+for _kind in (Counts, PartStats, SourceStats, OperatorStats, Metrics):
     for _line in missing(_kind):
         raise ImportError(f"{_line}: see plait.core.metrics")

@@ -7,6 +7,7 @@
     heartbeat, end, drain        control events, which a running query reads
     relayout                     a stopped query's state for another layout
     scaling, Scaled              more executors, or fewer, by the load
+    page                         a page that shows what a query does, and why its results wait
     told                         plait's own words in an error of Spark's
 
 docs/spark.md says what a stream's declaration asks of its DataFrames, and what holds after a failure.
@@ -16,10 +17,12 @@ from plait.spark.keep.control import drain, end, heartbeat
 from plait.spark.keep.relayout import relayout
 from plait.spark.plan.settings import session
 from plait.spark.publish.collect import BatchReport, write_ordered
+from plait.spark.publish.page import page
 from plait.spark.publish.scaling import Scaled, scaling
 from plait.spark.publish.tell import told
 from plait.spark.run import explain
 
 __all__ = [
-    "BatchReport", "Scaled", "drain", "end", "explain", "heartbeat", "relayout", "scaling", "session", "told", "write_ordered",
+    "BatchReport", "Scaled", "drain", "end", "explain", "heartbeat", "page", "relayout", "scaling", "session", "told",
+    "write_ordered",
 ]  # fmt: skip

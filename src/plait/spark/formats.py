@@ -498,6 +498,21 @@ class LateRows(Head, kind="late"):
 
 
 @dataclass(frozen=True)
+class SourceReport:
+    """How far a source of a stream is after a batch, and what this batch has brought of it."""
+
+    stream: str
+    source: Any
+    progress: int
+    newest: int | None = None
+    rows: int = 0
+    late: int = 0
+    behind: int = 0
+    idle: bool = False
+    ended: bool = False
+
+
+@dataclass(frozen=True)
 class CellReport(Head, kind="report"):
     """How a cell stands after a batch, or what a closing has added at the end of input: all that `core.metrics` has of it."""
 
@@ -514,13 +529,21 @@ class CellReport(Head, kind="report"):
     executor: str = ""  # that ran it
     held: int = 0  # rows that the state has after it
     held_bytes: int = 0
+    waiting: dict[str, int] = field(default_factory=dict)  # by stream, of tuples that this cell is the one to count
+    sources: list[SourceReport] = field(default_factory=list)  # as far as this cell is the one to tell of them
 
     def fields(self) -> dict[str, Any]:
-        return vars(self) | {"counts": self.counts.told(), "batch": self.batch.told()}
+        told = {
+            "counts": self.counts.told(),
+            "batch": self.batch.told(),
+            "sources": _columns(SourceReport, self.sources),
+        }
+        return vars(self) | told
 
     @classmethod
     def of(cls, found: dict[str, Any]) -> Self:
-        told = {"holder": tuple(found["holder"]), "span": tuple(found["span"])}
+        sources = _records(SourceReport, found["sources"])
+        told = {"holder": tuple(found["holder"]), "span": tuple(found["span"]), "sources": sources}
         return cls(**found | told | {name: Counts.heard(found[name]) for name in ("counts", "batch")})
 
     @staticmethod

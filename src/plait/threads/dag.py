@@ -38,7 +38,7 @@ import numpy as np
 import pyarrow as pa
 
 from plait.core import keys
-from plait.core.metrics import amount, total
+from plait.core.metrics import OperatorStats, SourceStats, amount, shared_out, total, waiting_by_stream
 from plait.core.row_by_row import Through, changed, through
 from plait.errors import RunError
 from plait.order import AFTER_ALL, BEFORE_ALL
@@ -449,14 +449,49 @@ class Dag:
     def describe(self) -> list[str]:
         return [f"{engine.label}: {line}" for engine in self.engines.values() for line in engine.describe()]
 
-    def stats(self) -> Stats:
+    def phase(self) -> str:
+        return self.last.phase()
+
+    def _operators(self, found: list[Stats]) -> tuple[OperatorStats, ...]:
+        """What each operator tells, the last one first, which has number 0."""
+        names = list(self.engines)
+        numbers = {name: len(names) - 1 - at for at, name in enumerate(names)}
+        read = {as_: of for of, edges in self._inlets.items() for _, as_, _ in edges}
+        made = []
+        for name, part in zip(names, found, strict=True):
+            (own,) = part.operators
+            inputs = tuple(f"#{numbers[read[each]]}" if each in read else each for each in own.inputs)
+            made.append(dataclasses.replace(own, operator=numbers[name], inputs=inputs))
+        return tuple(made[::-1])
+
+    def _sources(self, newest: int | None) -> tuple[list[SourceStats], int]:
+        """Of each stream as the first operator that reads it has its sources; what is ready and unread, in all gates."""
+        frontier, holder = self.frontier(), self.holder()
+        found: list[SourceStats] = []
+        unread, shown = 0, set[str]()
+        for engine in self.engines.values():
+            told, more = engine.sources(frontier, newest, holder)
+            unread += more
+            found += [source for source in told if source.stream not in shown]
+            shown |= {source.stream for source in told}
+        return found, unread
+
+    def stats(self, *, latest: bool = False) -> Stats:
         """All operators together; results and their latency are the last one's."""
-        found = [(engine.label, engine.stats()) for engine in self.engines.values()]
+        found = [(engine.label, engine.stats(latest=latest)) for engine in self.engines.values()]
         last = found[-1][1]
-        workers = [worker for _, part in found for worker in part.workers]
+        operators = self._operators([part for _, part in found])
+        numbers = [each.operator for each in reversed(operators)]
+        workers = [
+            dataclasses.replace(worker, operator=number)
+            for number, (_, part) in zip(numbers, found, strict=True)
+            for worker in part.workers
+        ]
         first = {name: readers[0].intakes[name] for name, readers in self._readers.items()}
         late, behind = dropped_rows(first)
         memory = {name: sum(part.memory[name] for _, part in found) for name in last.memory}
+        newest = newest_of(first.values())
+        sources, unread = self._sources(newest)
         busy = [sum(w.busy_s for w in part.workers) for _, part in found]
         spent = max(sum(busy), 1e-9)
         return dataclasses.replace(
@@ -470,10 +505,16 @@ class Dag:
                 "behind": behind,
             },
             frontier=self.frontier(),
-            newest=newest_of(first.values()),
+            newest=newest,
+            pending=sum(source.waiting or 0 for source in sources),
+            waiting=waiting_by_stream(sources),
+            unread=unread,
+            sources=tuple(sources),
+            operators=operators,
+            marks=tuple(sorted({mark for _, part in found for mark in part.marks}, key=lambda mark: mark.at)),
             holder=self.holder(),
             state_bytes=sum(memory.values()),
-            workers=tuple(dataclasses.replace(w, worker=number) for number, w in enumerate(workers)),
+            workers=shared_out([dataclasses.replace(w, worker=number) for number, w in enumerate(workers)]),
             balance_cv_percent=max(part.balance_cv_percent for _, part in found),
             stages={
                 name: sum(share * part.stages[name] for share, (_, part) in zip(busy, found, strict=True)) / spent

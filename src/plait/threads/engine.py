@@ -20,10 +20,19 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from plait.core.metrics import amount, total, variation_percent
+from plait.core.metrics import (
+    Mark,
+    OperatorStats,
+    SourceStats,
+    amount,
+    shared_out,
+    total,
+    variation_percent,
+    waiting_by_stream,
+)
 from plait.core.policy import PATIENCE, policy_of
-from plait.errors import RunError
-from plait.order import BEFORE_ALL
+from plait.errors import RunError, counted
+from plait.order import AFTER_ALL, BEFORE_ALL
 from plait.query.stream import SourceName
 from plait.threads.elastic.manager import Change, Epochs, evened
 from plait.threads.elastic.meter import Clocks, Meter
@@ -93,7 +102,7 @@ class Engine(ABC, Generic[W]):
         self._cores = [self.together.next_core(cores) for _ in self.threads]
         self.clocks = Clocks(len(self.threads))
         self.watch: Watch | None = None  # with `policy=`, once it runs
-        self.began = time.monotonic()
+        self.began, self.began_at = time.monotonic(), time.time()
 
     def begin(self) -> None:
         """Start the threads.
@@ -303,23 +312,68 @@ class Engine(ABC, Generic[W]):
     def _windows_nbytes(self) -> int:
         return 0
 
+    def _worker_nbytes(self, worker: W) -> int:
+        """What windows of its own take; 0 where workers share them."""
+        return 0
+
     def reset_latency(self) -> None:
         self.latency.reset()
 
-    def stats(self) -> Stats:
-        workers = tuple(measured(worker.number, worker.words, worker.counts()) for worker in self.workers)
-        push, ready = self.latency.quantiles()
+    def phase(self) -> str:
+        return self.together.phase(ended=self.gatherer.frontier == AFTER_ALL)
+
+    def marks(self) -> tuple[Mark, ...]:
+        """Its start, and changes of who serves which share."""
+        changes = () if self.epochs is None else self.epochs.changes()
+        words = "{0.before} to {0.after} threads, {0.moved} shares moved, {0.state}: {0.reason}"
+        return (
+            Mark(
+                self.began_at, "started", f"{self.label}: {self.plan.strategy}, {counted(len(self.threads), 'thread')}"
+            ),
+            *(Mark(self.began_at + each.at_s, each.kind, words.format(each)) for each in changes),
+        )
+
+    def sources(self, frontier: int, newest: int | None,
+                holder: tuple[str | None, SourceName | None]) -> tuple[list[SourceStats], int]:  # fmt: skip
+        """What is known of its streams' sources, and how many tuples are ready and unread."""
+        return self.pusher.told(frontier, newest, holder)
+
+    def stats(self, *, latest: bool = False) -> Stats:
+        """`latest`: latencies are those of the last results, as who looks every second wants them."""
+        workers = tuple(
+            shared_out([measured(w.number, w.words, w.counts(), self._worker_nbytes(w)) for w in self.workers])
+        )
+        push, ready = self.latency.quantiles(latest=latest)
+        frontier, newest, holder = self.frontier(), newest_of(self.intakes.values()), self.holder()
+        sources, unread = self.sources(frontier, newest, holder)
+        rows, results = self.pusher.rows, self.gatherer.results
         late, behind = dropped_rows(self.intakes)
         memory = {"windows": self._windows_nbytes(), "payload": sum(p.nbytes for p in self.payloads.values())}
         return Stats.of(
             total(workers),
-            rows=self.pusher.rows + amount(late) + amount(behind),
-            results=self.gatherer.results,
+            rows=rows + amount(late) + amount(behind),
+            results=results,
             late=late,
             behind=behind,
-            frontier=self.frontier(),
-            newest=newest_of(self.intakes.values()),
-            holder=self.holder(),
+            frontier=frontier,
+            newest=newest,
+            holder=holder,
+            pending=sum(source.waiting or 0 for source in sources),
+            waiting=waiting_by_stream(sources),
+            unread=unread,
+            sources=tuple(sources),
+            operators=(
+                OperatorStats(
+                    operator=0,
+                    label=self.label,
+                    inputs=tuple(self.ground.names),
+                    frontier=self.gatherer.frontier,
+                    rows=rows,
+                    results=results,
+                ),
+            ),
+            marks=self.marks(),
+            latency_split_ms=self.latency.split(),
             state_bytes=sum(memory.values()),
             seconds=time.monotonic() - self.began,
             strategy=self.plan.strategy,
@@ -327,7 +381,7 @@ class Engine(ABC, Generic[W]):
             balance_cv_percent=variation_percent([w.work for w in workers]),
             latency_from_push_ms=push,
             latency_from_ready_ms=ready,
-            stage_latency_ms=self.latency.stages(),
+            stage_latency_ms=self.latency.stages(latest=latest),
             stages=stages([worker.words for worker in self.workers], self.gatherer.ns),
             index={name: self._served(side) for side, name in enumerate(self.encoder.names)},
             memory=memory,

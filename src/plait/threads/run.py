@@ -34,6 +34,7 @@ import pyarrow as pa
 
 from plait import order as total_order
 from plait.core.machine.shield import struck
+from plait.core.metrics import FAILED, STARTING, STOPPED, Metrics
 from plait.encodings import plain_schema
 from plait.errors import DataError, QueryError, RunError
 from plait.query.aggregate import Aggregate
@@ -657,6 +658,31 @@ class Run:
         if self._engine is None:
             raise RunError("Nothing has run yet", do="Push a batch of each stream first")
         return self._engine.stats()
+
+    def watched(self) -> Metrics:
+        """What a page shows: `stats()`, at any time, with the latencies of the last results and how the run stands.
+
+        It never raises for what has stopped the run.
+
+        Returns:
+            A `Stats`; before anything runs a `Metrics` that says what is waited for.
+
+        Example:
+            >>> with near.on_threads(workers=1) as run:
+            ...     run.watched().phase
+            'running'
+            >>> run.watched().phase
+            'stopped'
+        """
+        engine, error = self._engine, self._error
+        if engine is None:
+            unknown = [name for name in self._streams if name not in self._schemas]
+            phase = f"{FAILED}: {type(error).__name__}" if error is not None else STOPPED if self._closed else STARTING
+            seconds = time.monotonic() - self._began
+            return Metrics(phase=phase, holder=(unknown[0] if unknown else None, None), seconds=seconds)
+        found = engine.stats(latest=True)
+        found.phase = engine.phase()
+        return found
 
     def reset_latency(self) -> None:
         """Forget the latencies measured so far: what came before was a warm-up.

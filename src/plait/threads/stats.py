@@ -15,12 +15,17 @@ from plait.core.metrics import (
     MILLISECONDS,
     NAME,
     PER_SECOND,
+    PUBLISHING,
     RECORDS,
     SECONDS,
     THREADS,
     TUPLES,
+    WAITING,
+    WORKING,
     Counts,
     Metrics,
+    PartStats,
+    Quantiles,
     metric,
     missing,
 )  # fmt: skip
@@ -32,36 +37,15 @@ _TOLD = 64  # times that results were noted, before it is found since when they 
 _PAST = 1 << 14
 _NONE = np.empty(0, np.int64)
 _PARTS = 1 << 10
+_LATEST = 1 << 12  # results that tell where time goes now
 
 VISITING = "visiting"
 #: What `Stats.stage_latency_ms` is told of: the three stages of a join, all of them, and of pairs.
 STAGES = ("distribution", "execution", "gathering", "processing", VISITING)
 
 
-@dataclass(frozen=True)
-class Quantiles:
-    """How long results took, in milliseconds. NaN where there was none.
-
-    Attributes:
-        p50: Half of them took at most this long.
-        p99: 99 in a hundred took at most this long.
-        max: The longest.
-        samples: How many results were measured.
-
-    Example:
-        >>> from plait.threads.stats import Quantiles
-        >>> Quantiles(p50=0.4, p99=1.5, max=2.0, samples=1000).p99
-        1.5
-    """
-
-    p50: float
-    p99: float
-    max: float
-    samples: int
-
-
 @dataclass(kw_only=True)
-class WorkerStats(Counts):
+class WorkerStats(PartStats):
     """What one worker tells. Of a run's counts it has those of its own work: rows are judged before workers see them.
 
     Its fields are in docs/metrics.md.
@@ -80,12 +64,6 @@ class WorkerStats(Counts):
     worker: int = metric(NAME, "its number, from 0 on", filled=(THREADS,))
     tuples: int = metric(
         TUPLES, "tuples that this worker has compared, added up or handed to buckets", filled=(THREADS,)
-    )
-    busy_s: float = metric(
-        SECONDS,
-        "time in its steps: reading, storing, comparing and emitting, with what these wait for in the middle; "
-        "waiting for tuples is not in it",
-        filled=(THREADS,),
     )
     tuples_per_s: float = metric(PER_SECOND, "its tuples, for each second that it was busy", filled=(THREADS,))
     comparisons_per_s: float = metric(
@@ -152,6 +130,11 @@ class Stats(Metrics):
         filled=(THREADS,), default=0.0,
     )  # fmt: skip
 
+    @property
+    def parts(self) -> tuple[PartStats, ...]:
+        """The workers, as what any executor's parts are."""
+        return self.workers
+
 
 for _kind in (WorkerStats, Stats):
     for _line in missing(_kind):
@@ -172,7 +155,7 @@ def waiting_for(words: np.ndarray) -> str:
     return _WAITING[int(words[shared.WAITS])]
 
 
-def measured(worker: int, w: np.ndarray, counts: Counts) -> WorkerStats:
+def measured(worker: int, w: np.ndarray, counts: Counts, held_bytes: int = 0) -> WorkerStats:
     """What a worker tells: by its words, and by what it has counted."""
     busy_s = int(w[shared.NS_STORE] + w[shared.NS_PROBE] + w[shared.NS_EMIT] + w[shared.NS_READ]) / 1e9
     tuples = int(w[shared.TUPLES])
@@ -181,6 +164,7 @@ def measured(worker: int, w: np.ndarray, counts: Counts) -> WorkerStats:
         worker=worker,
         tuples=tuples,
         busy_s=busy_s,
+        held_bytes=held_bytes,
         tuples_per_s=tuples / max(busy_s, 1e-9),
         comparisons_per_s=counts.comparisons / max(busy_s, 1e-9),
         waiting_for=waiting_for(w),
@@ -288,9 +272,9 @@ class Latency:
                     joined = np.concatenate(parts)
                     parts[:] = [joined[:: 1 + (len(joined) > _SAMPLES)]]
 
-    def stages(self) -> dict[str, Quantiles]:
+    def stages(self, *, latest: bool = False) -> dict[str, Quantiles]:
         with self._lock:
-            return {name: _quantiles(parts) for name, parts in self._stages.items()}
+            return {name: _quantiles(_last(parts) if latest else parts) for name, parts in self._stages.items()}
 
     def reset(self) -> None:
         """Forget what was measured: a warm-up."""
@@ -299,10 +283,24 @@ class Latency:
             self._told, self._push, self._ready, self._kept = [], [], [], 0
             self._stages = {name: [] for name in STAGES}
 
-    def quantiles(self) -> tuple[Quantiles, Quantiles]:
+    def quantiles(self, *, latest: bool = False) -> tuple[Quantiles, Quantiles]:
+        """From the push, and from when it was ready. `latest`: of the last results, which costs whoever looks often little."""
         with self._lock:
             self._find()
-            return _quantiles(self._push), _quantiles(self._ready)
+            push, ready = (_last(self._push), _last(self._ready)) if latest else (self._push, self._ready)
+            return _quantiles(push), _quantiles(ready)
+
+    def split(self) -> dict[str, Quantiles]:
+        """Where the time of the last results went: waiting for the frontier, working, publishing where it is measured."""
+        with self._lock:
+            self._find()
+            push, ready = _last(self._push), _last(self._ready)
+            out = _last(self._stages["gathering"])
+        waited = [a - b for a, b in zip(push, ready, strict=True)]
+        found = {WAITING: _quantiles(waited), WORKING: _quantiles(ready)}
+        if out:
+            found[PUBLISHING] = _quantiles(out)
+        return {name: each for name, each in found.items() if each.samples}
 
 
 class Last:
@@ -339,6 +337,18 @@ class Last:
         if len(self._ts):
             self._before = int(self._when(np.array([len(self._ts) - 1]))[0])
         self._ts = _NONE
+
+
+def _last(parts: list[np.ndarray]) -> list[np.ndarray]:
+    """The parts that have the last values, about `_LATEST` of them."""
+    found: list[np.ndarray] = []
+    left = _LATEST
+    for part in reversed(parts):
+        if left <= 0:
+            break
+        found.append(part[-left:])
+        left -= len(part)
+    return found[::-1]
 
 
 def _quantiles(parts: list[np.ndarray]) -> Quantiles:

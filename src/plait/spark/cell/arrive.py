@@ -10,7 +10,7 @@ is the order of splits by first position: it is the order in which one reader wo
 
 Every cell gets all splits, and its own tuples. Where nothing is dropped, the splits are enough, and all cells refuse a
 batch alike. Where tuples are dropped, each cell judges its own. A tuple that several cells get is counted by one of them
-(`_owns`).
+(`owns`).
 
 Where it runs: in a cell's task, once a batch, before anything else is done with the rows. It changes what is known of the
 sources (`Known`), and nothing else: if it raises, the batch fails as a whole and nothing is stored. What is known between
@@ -85,6 +85,11 @@ class Known:
         return max(passed, self.reached, *ends)
 
 
+#: Of a stream's source, how many rows a batch has brought, and how many of them were late, and behind: where this cell is the
+#: one that counts them.
+BySource = dict[tuple[str, Any], list[int]]
+
+
 @dataclass
 class Arrived:
     """What a batch has brought to this cell, judged and in order."""
@@ -94,6 +99,7 @@ class Arrived:
     passed: list[tuple[int, bytes]]  # for the user, from the operators before this one
     counts: Counts  # of copies and bytes; and of rows, late and behind, where this cell is the one that counts them
     least: int | None = None  # the least ts of all rows that came, to any cell
+    by_source: BySource = field(default_factory=dict)
 
 
 def arrive(known: Known, layout: Layout, cell: int, bodies: Iterable[bytes], *, counts: frozenset[str]) -> Arrived:
@@ -112,7 +118,7 @@ def arrive(known: Known, layout: Layout, cell: int, bodies: Iterable[bytes], *, 
     _hear(known, found, splits)
     tables = arriving.ready()
     least = min((split.least for some in splits.values() for split in some), default=None)
-    return Arrived(tables, arriving.dropped(), found.passed, arriving.counted(), least)
+    return Arrived(tables, arriving.dropped(), found.passed, arriving.counted(), least, arriving.by_source)
 
 
 class Arriving:
@@ -131,6 +137,7 @@ class Arriving:
         self.late: dict[str, list[pa.Table]] = {}
         self.came = self.copies = self.bytes = self.packed = 0
         self.by_input: dict[str, int] = {}
+        self.by_source: BySource = {}
 
     def hear(self, found: _Bodies) -> dict[str, list[Split]]:
         """Fold all splits into what is known, which may refuse them; gives them by stream."""
@@ -141,8 +148,15 @@ class Arriving:
             self.before[name] = self.known.streams[name].fold(own, self.known.frontier)
         # Every cell hears of every row, so the first one counts them.
         if self.cell == 0:
-            self.came += sum(split.rows for name in self.counts & splits.keys() for split in splits[name])
+            for name in self.counts & splits.keys():
+                for split in splits[name]:
+                    self._of(name, split.source)[0] += split.rows
+                    self.came += split.rows
         return splits
+
+    def _of(self, stream: str, source: Any) -> list[int]:
+        """What is counted of a source."""
+        return self.by_source.setdefault((stream, source), [0, 0, 0])
 
     def take(self, found: _Bodies) -> int:
         """Judge and part the tuples, of streams whose splits have been heard; and results of operators before. How many came."""
@@ -175,8 +189,15 @@ class Arriving:
         if dropped is not None and formats.OWN in dropped.column_names:
             dropped = dropped.filter(dropped.column(formats.OWN))
         counted = dropped is not None and head.stream in self.counts and head.tells
-        if dropped is not None and counted and _owns(self.layout, self.cell, head.input):
+        if dropped is not None and counted and owns(self.layout, self.cell, head.input):
             self.late.setdefault(head.stream, []).append(dropped)
+            self._count_dropped(head, dropped)
+
+    def _count_dropped(self, head: StreamRows, dropped: pa.Table) -> None:
+        """By source."""
+        behind = dropped.column(formats.BEHIND).to_numpy()
+        for place, was_behind in zip(dropped.column(formats.SPLIT).to_pylist(), behind, strict=True):
+            self._of(head.stream, head.splits[place].source)[2 if was_behind else 1] += 1
 
     def ready(self) -> dict[int, pa.Table]:
         """What has been taken since the last call, by input, in total order."""
@@ -262,7 +283,7 @@ class StreamProgress:
             return []
         name = self.stream.name
         found: list[Holding[Who]] = [
-            Holding(self._come_to(source), (name, own), source.idle)
+            Holding(self.come_to(source), (name, own), source.idle)
             for own, source in self.sources.items()
             if not source.ended
         ]
@@ -274,7 +295,7 @@ class StreamProgress:
             )
         return found
 
-    def _come_to(self, source: SourceState) -> int:
+    def come_to(self, source: SourceState) -> int:
         return come_to(self.stream, BEFORE_ALL if source.largest is None else source.largest, source.heartbeat)
 
     def tick(self, elapsed_us: int, spoke: set[Any]) -> None:
@@ -295,7 +316,7 @@ class StreamProgress:
 
     def reached(self) -> int:
         """The furthest any source has come."""
-        return max((self._come_to(source) for source in self.sources.values()), default=BEFORE_ALL)
+        return max((self.come_to(source) for source in self.sources.values()), default=BEFORE_ALL)
 
     def fold(self, splits: list[Split], released: int) -> dict[tuple[Any, str], int]:
         """Take a batch's splits; gives for each (source, first position) the largest ts before it in its source.
@@ -456,10 +477,11 @@ def _parted(stream: StreamProgress, before: dict[tuple[Any, str], int], splits: 
     if not gone.any():
         return plain, None
     marked = plain.append_column(formats.BEHIND, pa.array(judged.behind))
+    marked = marked.append_column(formats.SPLIT, table.column(formats.SPLIT))
     return plain.filter(pa.array(~gone)), marked.filter(pa.array(gone))
 
 
-def _owns(layout: Layout, cell: int, input: int) -> bool:
+def owns(layout: Layout, cell: int, input: int) -> bool:
     """Whether this cell is the one that counts a tuple which several cells get.
 
     Which cells get a tuple follows from the layout: all of them ("see_all"), one ("hash"), one row or one column of the

@@ -257,7 +257,8 @@ def step(plan: CellPlan, cell: int, store: state.Store, bodies: Iterable[bytes],
         state.keep_states(contents, manifest, store)
     elif ends:
         state.drop_states(manifest, store)
-    done = Counts(batches=1, results=results.rows if plan.onward is None else 0)
+    given = results.rows if plan.onward is None else 0
+    done = Counts(batches=1, results=given, made=results.rows, caches_missed=int(contents.missed))
     batch = total((arrived.counts, contents.counts.since(before), done))
     manifest.counts += batch
     _note(manifest, known, new)
@@ -269,7 +270,7 @@ def step(plan: CellPlan, cell: int, store: state.Store, bodies: Iterable[bytes],
     clock.tick("gathering")
     report = reported(
         plan, cell, known, contents, manifest.frontier, counts=manifest.counts, batch=batch, span=span, stages=clock.spent,
-        held=manifest.held, held_bytes=sum(chunk.size for chunk in manifest.chunks),
+        held=manifest.held, held_bytes=sum(chunk.size for chunk in manifest.chunks), by_source=arrived.by_source,
     )  # fmt: skip
     for_user = [*told(cell, arrived.late, report), *arrived.passed]
     last = []
@@ -363,6 +364,9 @@ class Live(ABC):
 
     #: Whether contents that are some steps behind get on by the chunks of these; if not they are built anew.
     catches_up = True
+
+    #: Whether this step did not find them in memory, as of the batch before.
+    missed = False
 
     #: How far time has passed at the end of input.
     last_ts = order.BEFORE_ALL

@@ -104,7 +104,7 @@ class Closing:
         if self.onward is not None:
             return self.onward.bodies(results, AFTER_ALL, [])
         results = results.changed(self.bound.steps) if self.bound.steps else results
-        report = formats.CellReport(0, self.place, AFTER_ALL, counts=Counts(results=results.rows))
+        report = formats.CellReport(0, self.place, AFTER_ALL, counts=Counts(results=results.rows, made=results.rows))
         return [*((formats.RESULTS, body) for body in results.bodies()), (formats.PROGRESS, formats.body(report))]
 
 

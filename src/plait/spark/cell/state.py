@@ -149,6 +149,7 @@ def found(plan: CellPlan, cell: int, store: Store, manifest: Manifest, cache_key
     wanted = [s.id for s in manifest.steps]
     cached = _CACHE.pop((cache_key, cell), None) if cache_key is not None else None
     if cached is not None and cached.steps == wanted:
+        cached.missed = False
         return cached
     if cached is not None and cached.catches_up and cached.steps and cached.steps[-1] in wanted:
         at = wanted.index(cached.steps[-1])
@@ -156,6 +157,7 @@ def found(plan: CellPlan, cell: int, store: Store, manifest: Manifest, cache_key
         if cached.steps[-len(known) :] == known:
             for one in manifest.steps[at + 1 :]:
                 cached.replay(dict(_chunks(plan, cell, store, [one], near)), one.frontier)
+            cached.missed = True
             return cached
     contents = empty(plan.bound.bare, plan.layout, cell, index=plan.index)
     tables: dict[int, list[pa.Table]] = {}
@@ -167,6 +169,7 @@ def found(plan: CellPlan, cell: int, store: Store, manifest: Manifest, cache_key
     for number in manifest.states:
         what = f"The state of bucket {number}, {place(plan, cell)},"
         contents.load_state(number, store.chunk(formats.state_number(number)), what)
+    contents.missed = bool(manifest.steps)
     return contents
 
 

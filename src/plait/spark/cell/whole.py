@@ -108,7 +108,7 @@ class WholeCell:
     Attributes:
         begin: Where its stretch of time begins, until time has passed there: what comes before only enters. BEFORE_ALL: there is
             no such stretch, or it has begun.
-        given: Results so far, if they are the query's.
+        given: Results so far, if they are the query's; and `made`, whosever they are.
     """
 
     def __init__(self, plan: CellPlan, cell: int) -> None:
@@ -120,7 +120,7 @@ class WholeCell:
             self.contents.spare_keys()
         self.arriving = Arriving(self.known, plan.layout, cell, plan.counts)
         self.passed: list[tuple[int, bytes]] = []  # for the user, from the operators before this one
-        self.given = 0
+        self.given = self.made = 0
         self.begin = plan.layout.begins[cell] if plan.layout.begins else BEFORE_ALL
         self._step = SLAB
 
@@ -171,13 +171,15 @@ class WholeCell:
             self._step = min(MOST, self._step * 2)
         elif out.rows > STEP:
             self._step = max(LEAST, self._step // 2)
+        self.made += out.rows
         self.given += out.rows if self.plan.onward is None else 0
         if out.rows:
             yield out
 
     def for_user(self) -> list[tuple[int, bytes]]:
         """What is told beside results at the end: rows dropped, this cell's report, what came from operators before."""
-        done = Counts(batches=1, results=self.given)
+        done = Counts(batches=1, results=self.given, made=self.made)
         counts = total((self.arriving.counted(), self.contents.counts, done))
-        report = reported(self.plan, self.cell, self.known, self.contents, AFTER_ALL, counts=counts, batch=counts)
+        report = reported(self.plan, self.cell, self.known, self.contents, AFTER_ALL, counts=counts, batch=counts,
+                          by_source=self.arriving.by_source)  # fmt: skip
         return [*told(self.cell, self.arriving.dropped(), report), *self.passed]

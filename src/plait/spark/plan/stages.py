@@ -35,17 +35,17 @@ def layouts(bound: Bound, wanted: str | tuple[int, int] | Layout, partitions: in
     assert isinstance(bound.node, Query)
     equal = bool(equal_columns(bound))
     found = [choose(bound.node, wanted, partitions, parallelism, cells=cells, rates=rates, equal=equal)]
-    for inner in _inner(bound):
+    for inner in inner_of(bound):
         found += layouts(inner, "auto", partitions, found[0].cells)
     return found
 
 
 def operators(bound: Bound) -> list[Bound]:
     """The operators, in the order of their numbers."""
-    return [bound, *(operator for inner in _inner(bound) for operator in operators(inner))]
+    return [bound, *(operator for inner in inner_of(bound) for operator in operators(inner))]
 
 
-def _inner(bound: Bound) -> list[Bound]:
+def inner_of(bound: Bound) -> list[Bound]:
     """The queries that an operator reads, each once."""
     found: dict[int, Bound] = {}
     for input in bound.inputs:
@@ -150,7 +150,7 @@ def stages(bound: Bound, cells: list[Layout], given: Mapping[str, list[Frame]], 
         layout, elsewhere = cells[number], shown.union(stream.name for stream in heard)
         shown.update(stream.name for stream in streams)
         upstreams = []
-        for inner in _inner(bound):
+        for inner in inner_of(bound):
             inputs = tuple(n for n, i in enumerate(bound.inputs) if i.node is inner.node)
             to_here = Onward(len(made), inputs, shipping(bound, inputs[0], layout, whole=False))
             upstreams.append(add(inner, to_here))

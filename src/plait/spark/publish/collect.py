@@ -18,6 +18,8 @@ across files, and leaves it to a log which files count.
 
 from __future__ import annotations
 
+import dataclasses
+import logging
 import os
 import re
 import shutil
@@ -46,10 +48,12 @@ from plait.spark.keep.checkpoint import publishing, tie
 from plait.spark.plan import settings
 from plait.spark.publish.at_once import computed, laid_out
 from plait.spark.publish.batches import Batch, each_batch
+from plait.spark.publish.begun import told_at
 from plait.spark.publish.gather import gathered
 from plait.spark.publish.stats import SparkStats, Told
 from plait.spark.publish.target import Owner, Target
 from plait.spark.publish.tell import telling, told
+from plait.watch import log, spans
 
 
 @dataclass(frozen=True)
@@ -194,11 +198,11 @@ def write_ordered(df: Any, path: str | os.PathLike[str], *, checkpoint: str | os
     plan, owner, first = tie(plan, place, targets)
     plan = plan if distributed else plan.handing_over()
     publish = _Publisher(plan, owner, targets[0], format, targets[1] if late is not None else None, keep_key, order, distributed,
-                         report, first)  # fmt: skip
+                         report, first, told_at(plan, place, owner, first))  # fmt: skip
 
     def start() -> Any:
         writer = each_batch(plan.output().writeStream, publish).option("checkpointLocation", paths.uri(place))
-        return telling(writer.trigger(**(trigger or {"availableNow": True})).start())
+        return telling(writer.trigger(**(trigger or {"availableNow": True})).start(), publish)
 
     if not drain:
         return start()
@@ -266,7 +270,6 @@ class _Publisher:
         keep_key: Leave `_plait_key` in the parts.
         order, distributed: How exactly results are ordered, and whether tasks write them (`gather`) or the driver.
         told: What cells have reported.
-        began: When this start began, for the seconds that reports tell.
     """
 
     plan: Any
@@ -280,7 +283,6 @@ class _Publisher:
     report: Callable[[BatchReport], None] | None
     first: int = 0  # the batches that earlier checkpoints of this query had: see `relayout`
     told: Told = field(default_factory=Told)
-    began: float = field(default_factory=time.monotonic)
 
     def __call__(self, given: Batch, batch: int) -> None:
         """A batch's rows, which have not been computed yet.
@@ -291,7 +293,7 @@ class _Publisher:
         If the process dies in between, the batch is not committed. Spark does it again with the same rows, and the same
         files are written under the same names.
         """
-        number = self.first + batch
+        number, began, ready = self.first + batch, time.monotonic(), 0.0
         if self.distributed:
             slices = 1 if closes(self.plan.cell.bound.node) else self.plan.partitions
             with self._written_by_tasks(number) as folder:
@@ -299,16 +301,19 @@ class _Publisher:
                     given.frame(), folder, self.format, order=self.order, keep_key=self.keep_key, slices=slices
                 )
                 bodies = _by_kind(rows)
+                ready = time.monotonic()
                 results = _as_told(folder, bodies[formats.WRITTEN])
         else:
             with self._handed_over():
                 bodies = _by_kind(given.rows())
+                ready = time.monotonic()
                 with publishing(self.owner, self.target):
                     results = self._write_one(_results(bodies), number)
         if bodies[formats.LATE]:
             self._write_late(bodies[formats.LATE], number)
-        if self.report is not None and bodies[formats.PROGRESS]:
-            self.report(self._reported(bodies, batch, results))
+        if bodies[formats.PROGRESS]:
+            self._hear(bodies, began, ready)
+            self._tell(BatchReport(batch, results, SparkStats()), began)
 
     @contextmanager
     def _handed_over(self) -> Iterator[None]:
@@ -322,22 +327,38 @@ class _Publisher:
     def all_at_once(self) -> BatchReport:
         """A batch run's. Dropped rows stand in their folder before results get their name: who sees these has those, too."""
         plan, slices = laid_out(self.plan)
+        began, ready = time.monotonic(), 0.0
         with self._written_by_tasks(0) as folder:
             rows = computed(plan, slices, folder, self.format, order=self.order, keep_key=self.keep_key)
             bodies = _by_kind(rows)
+            ready = time.monotonic()
             results = _as_told(folder, bodies[formats.WRITTEN])
             if bodies[formats.LATE]:
                 self._write_late(bodies[formats.LATE], 0)
-        found = self._reported(bodies, 0, results)
+        self._hear(bodies, began, ready)
+        found = BatchReport(0, results, self.told.now() or SparkStats())
         if self.report is not None:
             self.report(found)
         return found
 
-    def _reported(self, bodies: dict[int, list[pa.Buffer]], batch: int, results: int) -> BatchReport:
-        for body in bodies[formats.PROGRESS]:
-            self.told.hear(formats.parse(body)[0])
-        run = self.told.stats(time.monotonic() - self.began) if self.told.reports else SparkStats()
-        return BatchReport(batch, results, run)
+    def _hear(self, bodies: dict[int, list[pa.Buffer]], began: float, ready: float) -> None:
+        """What cells report of a batch that began and had its results then, and is published now."""
+        reports = (formats.parse(body)[0] for body in bodies[formats.PROGRESS])
+        self.told.batch(reports, began, ready, time.monotonic())
+
+    def _tell(self, batch: BatchReport, began: float) -> None:
+        """Whoever asks hears of a batch: the user's `report`, a log, OpenTelemetry. If nobody does, it costs nothing."""
+        traced, logged = spans.tracer() is not None, self.report is None and log.LOGGER.isEnabledFor(logging.INFO)
+        if self.report is None and not traced and not logged:
+            return
+        found = dataclasses.replace(batch, run=self.told.now() or SparkStats())
+        if logged:
+            log.batch_done(self.told.query, batch.batch, found.run)
+        if traced:
+            now = time.time()
+            spans.batch(self.told.query, batch.batch, found.run, now - (time.monotonic() - began), now)
+        if self.report is not None:
+            self.report(found)
 
     def _write_one(self, cells: list[Results | Keyed], batch: int) -> int:
         """One part, written by the driver, of all cells' results in result order; gives how many they are."""

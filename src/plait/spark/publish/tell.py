@@ -51,8 +51,8 @@ def told(error: BaseException) -> errors.PlaitError | None:
     return made
 
 
-def telling(query: Any) -> Any:
-    """A started query whose errors end with plait's words."""
+def telling(query: Any, publisher: Any) -> Any:
+    """A started query whose errors end with plait's words, and that has its publisher with it, which knows what the run tells."""
     from pyspark.sql.streaming.query import StreamingQuery
 
     class Telling(StreamingQuery):
@@ -69,7 +69,7 @@ def telling(query: Any) -> Any:
             return None if error is None else _ending_with_words(error)
 
     made = Telling.__new__(Telling)
-    made.__dict__.update(query.__dict__)
+    made.__dict__.update(query.__dict__, _plait=publisher)
     return made
 
 

@@ -223,6 +223,9 @@ class PaneEngine(Engine[Updater]):
     def _windows_nbytes(self) -> int:
         return sum(w.windows.nbytes for w in self.workers)
 
-    def stats(self) -> Stats:
-        found = super().stats()
+    def _worker_nbytes(self, worker: Updater) -> int:
+        return int(worker.windows.nbytes)
+
+    def stats(self, *, latest: bool = False) -> Stats:
+        found = super().stats(latest=latest)
         return dataclasses.replace(found, update_cpu_s=sum(found.threads_cpu_s))

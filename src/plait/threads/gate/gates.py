@@ -160,6 +160,28 @@ class Gate:
         added = self.words[g.SOURCES_AT + g.TAIL : g.SOURCES_AT + slots * g.SOURCE_WORDS : g.SOURCE_WORDS]
         return int(added.sum()), read
 
+    # --- what is going on: looked at from outside, without stopping anybody; so all of it is a little old ---
+
+    def ahead(self, slot: int, ts: int) -> tuple[int, int]:
+        """Of a source's tuples in the gate, how many do not lie below a ts, and how many below it some reader has not read.
+
+        Those that a reader has read are not looked at: their memory may have other tuples by now.
+        """
+        words, ring = self.words, self.ring
+        tail = int(words[g.SOURCES_AT + slot * g.SOURCE_WORDS + g.TAIL])
+        at, columns = int(words[g.READ_AT]) + slot, int(words[g.COLUMNS])
+        read = min(int(words[at + seat * columns]) for seat in range(self.seats)) if self.seats else tail
+        step, first = (g.NODE_WORDS, g.TS) if self.store == "nodes" else (1, 0)
+        begins = int(words[g.STORE_AT]) + slot * ring * (g.NODE_WORDS if self.store == "nodes" else 3) + first
+        low, high = max(read, tail - ring), tail
+        while low < high:
+            middle = (low + high) // 2
+            if int(words[begins + (middle & ring - 1) * step]) < ts:
+                low = middle + 1
+            else:
+                high = middle
+        return tail - low, max(0, low - read)
+
     # --- all of it ---
 
     def frontier(self) -> tuple[int, int | None]:

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from plait.core.metrics import SourceStats
 from plait.core.sources import Holding, frontier, has_ended, is_idle, stuck, told
 from plait.errors import DataError, PendingError, RunError
 from plait.order import AFTER_ALL, BEFORE_ALL
@@ -266,6 +267,26 @@ class Inlets:
             idle = not busy and is_idle(intake.stream, (now_ns - spoke_ns) // 1000)
             yield Holding(at, AtGate(intake, inlet, slot), idle)
 
+    def told(self, frontier: int, newest: int | None,
+             holder: tuple[str | None, SourceName | None]) -> tuple[list[SourceStats], int]:  # fmt: skip
+        """What is known of each source, at a frontier that may be the whole query's; and how many tuples are ready and unread."""
+        now, now_ns, found, unread = time.time(), time.monotonic_ns(), [], 0
+        for name, intake in self.intakes.items():
+            if self._is_result(name):
+                continue
+            for inlet in intake.inlets.values():
+                waiting = len(inlet.waiting.ts)
+                if inlet.steps is not None:
+                    waiting += inlet.steps.ahead(frontier)
+                elif slots := list(inlet.slots.values()):
+                    ahead, ready = self.gate.ahead(slots[0], frontier)
+                    waiting, unread = waiting + ahead, unread + ready
+                found.append(_told(intake, inlet, waiting, newest, now, now_ns, holder))
+            if not intake.inlets and not intake.ended:
+                silent_s = (now_ns - self._began_ns) / 1e9
+                found.append(SourceStats(stream=name, silent_s=silent_s, waiting=0, holds=holder == (name, None)))
+        return found, unread
+
     def reached(self) -> int:
         """The furthest that any source has come to."""
         streams = [intake for name, intake in self.intakes.items() if not self._is_result(name)]
@@ -300,3 +321,19 @@ class Inlets:
         if code < 0:
             self._together.check()
             raise self.gate.refused(slot, code)
+
+
+def _told(intake: StreamIntake, inlet: Inlet, waiting: int, newest: int | None, now: float, now_ns: int,
+          holder: tuple[str | None, SourceName | None]) -> SourceStats:  # fmt: skip
+    """What a source tells of itself; whoever pushes it may be in the middle of that."""
+    stream, progress = intake.stream, AFTER_ALL if inlet.ended or intake.ended else inlet.progress(intake.stream)
+    silent_ns = max(0, now_ns - inlet.spoke_ns)
+    idle = not inlet.lock.locked() and progress < AFTER_ALL and is_idle(stream, silent_ns // 1000)
+    return SourceStats(
+        stream=stream.name, source=inlet.name, progress=progress,
+        newest=None if inlet.largest == BEFORE_ALL else inlet.largest,
+        lag_us=max(0, newest - progress) if newest is not None and BEFORE_ALL < progress < AFTER_ALL else None,
+        heard_at=now - silent_ns / 1e9 if inlet.spoken else None, silent_s=silent_ns / 1e9, rows=inlet.delivered,
+        waiting=waiting, late=inlet.late, behind=inlet.behind, ended=progress == AFTER_ALL, idle=idle,
+        holds=holder == (stream.name, inlet.name) and not idle,
+    )  # fmt: skip

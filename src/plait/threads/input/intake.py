@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import threading
 import time
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -38,6 +39,31 @@ class Waiting:
     rows: pa.Table | None = None
 
 
+class Steps:
+    """How many tuples of a source had come by which ts: what tells how many lie ahead of the frontier where no gate has them.
+
+    One thread notes, others look: `_steps` is replaced, or grows, and never changes otherwise. It is thinned out as it grows, so
+    what is told may have some of a push too many.
+    """
+
+    MOST = 256
+
+    def __init__(self) -> None:
+        self._steps: list[tuple[int, int]] = [(BEFORE_ALL, 0)]
+
+    def note(self, largest: int, taken: int) -> None:
+        steps = self._steps
+        if len(steps) >= self.MOST:
+            self._steps = steps = [*steps[::2], steps[-1]]
+        steps.append((largest, taken))
+
+    def ahead(self, ts: int) -> int:
+        """Tuples that do not lie below a ts."""
+        steps = list(self._steps)
+        at = bisect_left(steps, ts, key=lambda step: step[0])
+        return steps[-1][1] - steps[max(at - 1, 0)][1]
+
+
 @dataclass(eq=False)
 class Inlet:
     """The way in of one source. `slots` are its places at the gate: one for each input of the join that reads the stream."""
@@ -62,8 +88,16 @@ class Inlet:
     waiting: Waiting = field(default_factory=Waiting)
     #: By content: rows that wait, by ts and what they hold.
     equals: dict[tuple[int, bytes], int] = field(default_factory=dict)
+    late: int = 0  # tuples that were dropped
+    behind: int = 0
+    steps: Steps | None = None  # where the gate has no tuples to count (WiML)
     spoke_ns: int = field(default_factory=time.monotonic_ns)  # when it last did
     let_go: int = BEFORE_ALL  # promised for it while it was silent (`idle`)
+
+    @property
+    def spoken(self) -> bool:
+        """Whether anything was heard of it. A heartbeat that promises nothing only makes it known."""
+        return self.delivered > 0 or self.heartbeat > BEFORE_ALL
 
     def progress(self, stream: Stream) -> int:
         """How far it has come, or is promised for."""

@@ -450,6 +450,7 @@ def judged(intake: StreamIntake, inlet: Inlet, part: Part, released: int) -> Adm
     positions = np.arange(inlet.delivered + 1, inlet.delivered + n + 1) if intake.positions else EMPTY
     inlet.largest, inlet.delivered, inlet.spoke_ns = largest, inlet.delivered + n, time.monotonic_ns()
     if found is not None:
+        inlet.late, inlet.behind = inlet.late + int(found.late.sum()), inlet.behind + int(found.behind.sum())
         for kept, dropped in ((intake.late, found.late), (intake.behind, found.behind)):
             if dropped.any():
                 kept.append(taken(batch, np.flatnonzero(dropped)))

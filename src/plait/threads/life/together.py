@@ -16,6 +16,7 @@ import threading
 from dataclasses import dataclass
 from typing import NoReturn, Protocol
 
+from plait.core.metrics import ENDED, FAILED, RUNNING, STOPPED
 from plait.errors import PlaitError, RunError
 from plait.order import BEFORE_ALL
 from plait.threads.life.pause import Stopped
@@ -109,6 +110,12 @@ class Together:
             raise RunError("The run was stopped", do="Call on_threads again for a new run")
 
     # --- what is going on ---
+
+    def phase(self, *, ended: bool) -> str:
+        """How the run stands; `ended`: every result has been given out. A run that ended and was left is no stopped one."""
+        if self.error is not None:
+            return f"{FAILED}: {type(self.error).__name__}"
+        return ENDED if ended else STOPPED if self.stopped else RUNNING
 
     def progressed(self) -> int:
         return sum(member.progressed() for member in self._members)

@@ -53,7 +53,7 @@ from plait.threads.aggregate.hive.usual import use_again_inside
 from plait.threads.aggregate.reads import KeyedBits
 from plait.threads.gate import Gate
 from plait.threads.ground import Ground
-from plait.threads.input.intake import Inlet, Inside, StreamIntake
+from plait.threads.input.intake import Inlet, Inside, Steps, StreamIntake
 from plait.threads.input.push import Pusher
 from plait.threads.input.sequence import Admitted
 from plait.threads.life.pause import Pauser
@@ -90,6 +90,13 @@ class SourcesTallies:
     @property
     def nbytes(self) -> int:
         return sum(tallies.nbytes for tallies in list(self.by_slot.values()))
+
+
+def _note(inlet: Inlet, last: int) -> None:
+    """So many have been added up by this ts: the gate has no tuples, by which those that wait could be counted."""
+    if inlet.steps is None:
+        inlet.steps = Steps()
+    inlet.steps.note(last, inlet.added)
 
 
 class HivePusher(Pusher):
@@ -137,6 +144,7 @@ class HivePusher(Pusher):
                 rows if last - first == n else rows.slice(first, last - first), ts[first:last], ref[first:last]
             )
             inlet.added += last - first
+            _note(inlet, int(ts[last - 1]))
             self._promise(inlet, progress if last == n else int(ts[last - 1]))
 
     def _pushed_at_once(self, intake: StreamIntake, name: Any, batch: pa.RecordBatch, pushed_ns: int) -> int:
@@ -185,6 +193,7 @@ class HivePusher(Pusher):
         inlet.delivered += n
         inlet.taken += n
         inlet.added += n
+        _note(inlet, last)
 
     def go_on(self, found: int, batch: Batch, sheet: np.ndarray, first: Callable[[], bool]) -> None:
         """What a thread of the pool does with a batch that one compiled call could not take to its end.
