@@ -28,6 +28,7 @@ class PlaitError(Exception):
     """
 
     def __init__(self, fact: str, *, why: str = "", do: str = "") -> None:
+        fact, why, do = map(_shown, (fact, why, do))
         self.fact, self.why, self.do = fact, why, do
         why, do = (text[:1].upper() + text[1:] for text in (why, do))
         super().__init__(" ".join(_sentence(part) for part in (fact, why, do) if part))
@@ -39,6 +40,18 @@ class PlaitError(Exception):
 
 def _rebuild(kind: type[PlaitError], fact: str, why: str, do: str) -> PlaitError:
     return kind(fact, why=why, do=do)
+
+
+#: Characters of a part of a message, at most: what was given is told in it, and may be of any length.
+_LONGEST = 4_000
+
+
+def _shown(text: str) -> str:
+    """A part of a message as a terminal and a log can have it: not for pages, and without halves of characters."""
+    if len(text) > _LONGEST:
+        gone = len(text) - _LONGEST
+        text = f"{text[: _LONGEST // 2]} ... ({gone} characters left out) ... {text[-_LONGEST // 2 :]}"
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _sentence(text: str) -> str:

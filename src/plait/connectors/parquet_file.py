@@ -33,7 +33,8 @@ def under_codes(file: DataFile) -> frozenset[str]:
     """
     with _open(file) as opened:
         about = opened.metadata
-        found = set(opened.schema_arrow.names) if about.num_row_groups else set()
+        flat = {opened.schema.column(at).path for at in range(len(opened.schema))}  # not columns of lists and structs
+        found = flat & set(opened.schema_arrow.names) if about.num_row_groups else set()
         for group in map(about.row_group, range(about.num_row_groups)):
             for column in map(group.column, range(group.num_columns)):
                 if not column.has_dictionary_page or column.total_uncompressed_size > _CODE * column.num_values + _FEW:

@@ -313,7 +313,7 @@ class Query(RowCalls):
 def bounded(engine: str, form: int, options: Mapping[str, Any]) -> Any:
     """How an engine gives all results of bounded data, imported now; form 0 is a table, 1 are batches."""
     name = engine
-    if name not in BOUNDED:
+    if not isinstance(name, str) or name not in BOUNDED:
         raise QueryError(
             f"engine={engine!r} runs no data that is all there",
             do=f"Use one of: {', '.join(BOUNDED)}; on Spark, on_spark takes DataFrames",

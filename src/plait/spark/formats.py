@@ -36,8 +36,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields
 from itertools import accumulate, pairwise
 from operator import attrgetter
-from types import FunctionType
-from typing import Any, ClassVar, Final, Self, TypeVar
+from types import FunctionType, UnionType
+from typing import Any, ClassVar, Final, Self, TypeVar, get_origin, get_type_hints
 
 import numpy as np
 import pyarrow as pa
@@ -176,13 +176,29 @@ def parse(data: bytes | pa.Buffer, *, stored: str = "") -> tuple[Any, pa.Buffer]
     """
     whole = pa.py_buffer(data)
     cut = 8 + int.from_bytes(whole[:8].to_pybytes(), "little")
-    found: dict[str, Any] = {}
+    what = stored or "A packed row"
+    found: Any = {}
     if 8 < cut <= whole.size:  # what has another form may begin with anything
-        found = json.loads(whole[8:cut].to_pybytes())
-    version = found.pop("version", None)
+        try:
+            found = json.loads(whole[8:cut].to_pybytes().decode())
+        except (ValueError, RecursionError) as error:
+            raise _damaged(what, error) from None
+    version = found.pop("version", None) if isinstance(found, dict) else None
     if version != VERSION:
-        raise another_version(stored or "A packed row", version, _ANEW if stored else _SAME_PLAIT)
-    return _HEADS[found.pop("kind")].of(found), whole[cut:]
+        raise another_version(what, version, _ANEW if stored else _SAME_PLAIT)
+    try:
+        return _HEADS[found.pop("kind")].of(found), whole[cut:]
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise _damaged(what, error) from None
+
+
+def _damaged(what: str, error: Exception) -> RunError:
+    """The refusal of what can't be what plait wrote: torn, or changed."""
+    return RunError(
+        f"{what} is damaged: {type(error).__name__}: {error}",
+        why="it is not as plait wrote it",
+        do="Bring back the checkpoint as it was, or begin anew with another one and another folder of results",
+    )
 
 
 def rows(rest: pa.Buffer) -> pa.Table | None:
@@ -192,7 +208,10 @@ def rows(rest: pa.Buffer) -> pa.Table | None:
 
 def table(rest: pa.Buffer) -> pa.Table:
     """The rows behind a head that does not come without any."""
-    return pa.ipc.open_stream(rest, options=_READ).read_all()
+    try:
+        return pa.ipc.open_stream(rest, options=_READ).read_all()
+    except (pa.ArrowException, OSError, MemoryError) as error:
+        raise _damaged("A packed row or a chunk", error) from None
 
 
 # --- columns of rows ----------------------------------------------------------------------------------------
@@ -361,7 +380,7 @@ class Event(Head, kind="event"):
         """A file's event; None if it is no whole one."""
         try:
             found = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
         if not (isinstance(found, dict) and isinstance(found.get("no"), int) and isinstance(found.get("do"), str)):
             return None
@@ -369,7 +388,15 @@ class Event(Head, kind="event"):
         if version != VERSION:
             what = f"Control event {file}" if file else f"Control event {found['no']}"
             raise another_version(what, version, "Write it with the plait that runs the query, and remove this one")
-        return cls(**{name: value for name, value in found.items() if name in _names(cls)})
+        event = cls(**{name: value for name, value in found.items() if name in _names(cls)})
+        return event if event._is_one() else None
+
+    def _is_one(self) -> bool:
+        """Whether its fields have the types of an event's: a file that was written by hand may have anything there."""
+        if self.do == "drain":
+            return True
+        named = isinstance(self.stream, str) and (self.source is None or type(self.source) in (str, int))
+        return named and (self.do == "end" or (self.do == "heartbeat" and type(self.ts) is int))
 
 
 # --- out of a cell ------------------------------------------------------------------------------------------
@@ -396,6 +423,8 @@ class PairRows(Head, kind="pairs"):
         _lay(out, pa.table({KEY: keys}))
 
     def tables(self, rest: pa.Buffer) -> tuple[pa.Table, pa.Table]:
+        if not isinstance(self.keys, int):
+            raise _damaged("A packed row", TypeError(f"keys={self.keys!r}"))
         return table(rest[: self.keys]), table(rest[self.keys :])
 
 
@@ -715,13 +744,35 @@ def _public_name(value: Any) -> str | None:
 
 def _file(text: str, what: str, do: str) -> dict[str, Any]:
     """A small file's fields; ValueError if it is not whole."""
-    found = json.loads(text)
+    try:
+        found = json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
     if not isinstance(found, dict):
         raise ValueError("it holds no JSON object")
     version = found.pop("version", None)
     if version != VERSION:
         raise another_version(what, version, do)
     return found
+
+
+def _typed(record: T) -> T:
+    """A record of a small file, whose fields are of the types that they say; TypeError names one that is not."""
+    hints = get_type_hints(type(record))
+    for name, value in vars(record).items():
+        if not _is_of(value, hints[name]):
+            raise TypeError(f"its {name!r} is {value!r}")
+    return record
+
+
+def _is_of(value: Any, kind: Any) -> bool:
+    if isinstance(kind, UnionType):
+        return any(_is_of(value, each) for each in kind.__args__)
+    if get_origin(kind) is tuple:
+        return isinstance(value, tuple) and all(_is_of(each, kind.__args__[0]) for each in value)
+    if kind is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, get_origin(kind) or kind)
 
 
 def _text(found: dict[str, Any]) -> str:
@@ -768,8 +819,10 @@ class Card:
         try:
             pins = found.pop("pins")
             pins["loose"], found["runs"] = tuple(pins["loose"]), tuple(found["runs"])
-            return Card(Pins(**pins), **found)
-        except (KeyError, TypeError) as error:
+            if not found["runs"]:
+                raise ValueError("it names no start")
+            return _typed(Card(_typed(Pins(**pins)), **found))
+        except (AttributeError, KeyError, TypeError) as error:
             raise ValueError(str(error)) from None
 
 
@@ -796,7 +849,7 @@ class Note:
     def read(text: str, file: str) -> Note:
         found = _file(text, repr(file), "Go on with the plait that wrote it, or name another folder")
         try:
-            return Note(**found | {"instead": tuple(found.get("instead", ()))})
+            return _typed(Note(**found | {"instead": tuple(found.get("instead", ()))}))
         except TypeError as error:
             raise ValueError(str(error)) from None
 
@@ -825,7 +878,7 @@ class Announced:
         do = "Use the plait that runs the query, or another folder of control events"
         found = _file(text, f"The folder of control events {folder!r}", do)
         try:
-            return Announced({name: Sources(**each) for name, each in found["streams"].items()})
+            return Announced({name: _typed(Sources(**each)) for name, each in found["streams"].items()})
         except (AttributeError, KeyError, TypeError) as error:
             raise ValueError(str(error)) from None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -75,6 +75,18 @@ def build(
         naming = {"source": part.source_column, "sources": tuple(part.sources)} if named else {}
         declarations[part.stream] = {"time": "ts", **naming}
     return Workload(name, feeds, declarations)
+
+
+#: Sources, songs, tags or meters of a workload, at most: there is something in memory for each.
+MOST: Final = 1 << 20
+
+
+def check_count(option: str, value: object) -> None:
+    """Refuse what is no number of sources or the like."""
+    if not is_count(value):
+        raise QueryError(f"{option}={value!r}", why="it is a whole number, and there is at least one")
+    if value > MOST:  # type: ignore[operator]  # it is a number by now
+        raise QueryError(f"{option}={value!r}", why=f"there are {MOST:,} at most", do="Pass a smaller number")
 
 
 def source_names(prefix: str, count: int) -> list[str]:

@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from plait.errors import QueryError
+
 #: Operators of `Binary`, by family. Names are shared by the tracer, the SQL parser and every evaluator.
 ARITHMETIC: Final = ("add", "sub", "mul", "div", "floordiv", "mod", "sqldiv", "sqlmod", "least", "greatest")
 COMPARISON: Final = ("eq", "ne", "lt", "le", "gt", "ge")
@@ -157,6 +159,30 @@ def walk(expr: Expr) -> Iterator[Expr]:
     yield expr
     for child in children(expr):
         yield from walk(child)
+
+
+#: How many nodes may stand one below another: every reader of a tree walks down it, and Python ends at 1,000 calls.
+DEEPEST: Final = 250
+
+
+def too_deep(what: str) -> QueryError:
+    """The refusal of an expression that is nested beyond `DEEPEST`, or beyond what a parser can read."""
+    return QueryError(
+        f"{what} is nested too deeply",
+        why=f"an expression has at most {DEEPEST} levels; a AND b AND c has one for each, and so has a list of IN",
+        do="Join with a stream that holds the values, or compute a part of it as a column with select",
+    )
+
+
+def check_depth(expr: Expr, what: str) -> None:
+    """Refuse an expression that is nested too deeply, in words and not by Python's end of its stack."""
+    below, level = [expr], 0
+    while below:
+        level += 1
+        if level > DEEPEST:
+            raise too_deep(what)
+        # The same node may hang below several: a traced function that doubles a value has 2^n paths and n nodes.
+        below = list({id(child): child for node in below for child in children(node)}.values())
 
 
 def columns(expr: Expr) -> tuple[Column, ...]:

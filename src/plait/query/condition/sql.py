@@ -18,7 +18,7 @@ import sqlglot
 from sqlglot import exp
 
 from plait.errors import QueryError
-from plait.query.condition.expression import Binary, Cast, Column, Expr, Literal, Unary
+from plait.query.condition.expression import Binary, Cast, Column, Expr, Literal, Unary, too_deep
 from plait.query.condition.sql_functions import DIALECT, Functions
 from plait.query.condition.trace import as_expr
 
@@ -63,7 +63,12 @@ def parse(text: str, sides: dict[str, int], about: str = "The condition") -> Exp
             f"{about} ({text!r}) is not SQL{where}: {reason}",
             do="Write one SQL expression, such as `abs(quotes.x - trades.a) <= 10`",
         ) from error
-    return _Reader(text, sides, about).read(tree)
+    except RecursionError:
+        raise too_deep(f"{about} ({text!r})") from None
+    try:
+        return _Reader(text, sides, about).read(tree)
+    except RecursionError:
+        raise too_deep(f"{about} ({text!r})") from None
 
 
 class _Reader(Functions):
@@ -74,8 +79,10 @@ class _Reader(Functions):
         self.sides = sides
         self.what = f"{about} ({text!r})"
 
-    def read(self, node: exp.Expression) -> Expr:
+    def read(self, node: exp.Expression | None) -> Expr:
         """The expression of a node."""
+        if node is None:  # sqlglot does not miss an argument of every function
+            raise QueryError(f"{self.what} lacks an argument", do="Write what the function is given")
         op = _BINARY.get(type(node))
         if op is not None:
             return Binary(op, self.read(node.this), self.read(node.expression))
@@ -175,10 +182,12 @@ class _Reader(Functions):
     def _literal(self, node: exp.Expression) -> Expr:
         if node.is_string:
             return Literal(node.this)
-        try:
-            return Literal(int(node.this))
-        except ValueError:
-            return Literal(float(node.this))
+        for number in (int, float):
+            try:
+                return Literal(number(node.this))
+            except ValueError:  # 1e3-5 is one word to sqlglot; Python reads no int of more than 4,300 digits
+                continue
+        raise QueryError(f"{self.what} holds {node.this!r}, which is no number")
 
     def _boolean(self, node: exp.Expression) -> Expr:
         return Literal(bool(node.this))

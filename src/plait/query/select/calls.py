@@ -87,6 +87,11 @@ class Calls:
         kind = type(node)
         if isinstance(node, exp.Count):
             return self._count(call, node, seen)
+        if kind in (exp.CountIf, exp.Quantile, *_ONE, *_TWO) and None in (
+            node.this,
+            kind not in _TWO or node.expression,
+        ):
+            raise self.source.refuse(call, "an argument is missing", do="Write what the function is given")
         if isinstance(node, exp.CountIf):
             return partial(functions.count_where, self._all([node.this, *seen]) or "true")
         if isinstance(node, exp.WithinGroup):

@@ -21,6 +21,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from plait.errors import PlaitError, QueryError
 from plait.query.base import Query
 from plait.query.bind import bind
+from plait.query.condition.expression import too_deep
 from plait.query.condition.sql_functions import DIALECT
 
 #: How much of a line is shown on either side of the words in question.
@@ -59,6 +60,8 @@ class Source:
             found: list[Any] = [tree for tree in _Parser(dialect=dialect).parse(self.tokens, text) if tree is not None]
         except sqlglot.errors.SqlglotError as error:
             raise self._no_sql(error) from error
+        except RecursionError:
+            raise too_deep("The SQL text") from None
         if len(found) != 1:
             raise QueryError(
                 f"The SQL text holds {len(found)} statements",
