@@ -17,6 +17,8 @@ from plait.errors import DataError
 
 #: A scheme and what follows it. `Path` makes one slash of two. One letter is a drive, and no scheme.
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?=/)")
+#: Characters of a path, at most: what Linux takes.
+LONGEST = 4096
 _FILE = re.compile(r"file:", re.IGNORECASE)
 
 
@@ -33,6 +35,8 @@ def plain(path: str | os.PathLike[str], what: str = "The path") -> str:
     text = os.fsdecode(path)
     if not text or "\0" in text or not _encodable(text):
         raise DataError(f"{what} is {text!r}", why="that names no file and no folder")
+    if len(text) > LONGEST:
+        raise DataError(f"{what} {text!r} has {len(text)} characters", why=f"no path has more than {LONGEST}")
     if _FILE.match(text):
         return _from_uri(text, what)
     if (found := _URI.match(text)) is not None:

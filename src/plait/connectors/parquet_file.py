@@ -49,6 +49,9 @@ def read(file: DataFile, schema: pa.Schema, batch_rows: int, coded: frozenset[st
     try:
         with _open(file, coded) as opened:
             for batch in opened.iter_batches(batch_size=batch_rows, columns=schema.names, use_threads=False):
+                batch.validate(
+                    full=True
+                )  # text that is no UTF-8, moments that are none: who reads them would fail far from here
                 yield Chunk(fit(batch, wanted, file.path, row), file.path, row)
                 row += batch.num_rows
     except (pa.ArrowException, OSError) as error:
@@ -70,7 +73,7 @@ def _open(file: DataFile, coded: frozenset[str] = frozenset()) -> pq.ParquetFile
         # Buffered page by page, so that memory does not follow the size of a row group. INT96 is Spark's old timestamp.
         return pq.ParquetFile(file.path, buffer_size=_PAGE_BUFFER, pre_buffer=False, coerce_int96_timestamp_unit="us",
                               read_dictionary=sorted(coded))  # fmt: skip
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(
             f"File {file.path!r} can't be read as Parquet",
             why=f"it is truncated or something else ({error})",

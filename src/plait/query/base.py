@@ -378,7 +378,7 @@ def check_rates(rates: object) -> None:
 
 def check_order(order: object) -> None:
     """Refuse an `order=` that does not exist."""
-    if order not in ORDERS:
+    if not isinstance(order, str) or order not in ORDERS:
         raise QueryError(
             f"order={order!r} is no order",
             do="Use 'strict' (the reference's sequence), 'trigger' (partners of one trigger in any order) or 'none'",

@@ -819,8 +819,8 @@ class Card:
         try:
             pins = found.pop("pins")
             pins["loose"], found["runs"] = tuple(pins["loose"]), tuple(found["runs"])
-            if not found["runs"]:
-                raise ValueError("it names no start")
+            if not found["runs"] or found.get("first", 0) < 0:
+                raise ValueError("it names no start, or a first batch below 0")
             return _typed(Card(_typed(Pins(**pins)), **found))
         except (AttributeError, KeyError, TypeError) as error:
             raise ValueError(str(error)) from None

@@ -247,4 +247,4 @@ def _take_rows(given: tuple[int, int, Any]) -> None:
                 run.table()
 
 
-KINDS = (Kind("calls", _call, _take_call), Kind("rows", _rows, _take_rows))
+KINDS = (Kind("calls", _call, _take_call, limit_s=30.0), Kind("rows", _rows, _take_rows, limit_s=100.0))

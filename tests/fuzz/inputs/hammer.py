@@ -42,7 +42,7 @@ SPACE_MB = 6_000
 LONGEST = 20_000
 
 TAKEN, REFUSED = "taken", "refused"
-_NOW = struct.Struct("=qd")  # the case, and when it began
+_NOW = struct.Struct("=qdqq")  # the case, when it began; how many were taken and refused so far
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,8 @@ class Kind:
     check: Callable[[Any], None]
     #: Errors that are right besides plait's, such as Click's.
     also: tuple[type[BaseException], ...] = ()
+    #: Seconds of work that a case may take. Where something may be compiled, more.
+    limit_s: float = LIMIT_S
 
 
 class TooLong(BaseException):
@@ -80,7 +82,7 @@ def made(kind: Kind, seed: int, case: int) -> Any:
 def judged(kind: Kind, given: Any) -> tuple[str, str]:
     """What came of an input: TAKEN, REFUSED, or what a finding is, and its words."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    signal.setitimer(signal.ITIMER_PROF, LIMIT_S)
+    signal.setitimer(signal.ITIMER_PROF, kind.limit_s)
     try:
         kind.check(given)
         outcome = TAKEN, ""
@@ -89,7 +91,7 @@ def judged(kind: Kind, given: Any) -> tuple[str, str]:
     except kind.also:
         outcome = REFUSED, ""
     except TooLong as error:
-        outcome = f"longer than {LIMIT_S:g} s of work in {_place(error)}", traceback.format_exc(limit=-12)
+        outcome = f"longer than {kind.limit_s:g} s of work in {_place(error)}", traceback.format_exc(limit=-12)
     except BaseException as error:  # whatever it is, it is none of plait's errors
         outcome = f"{type(error).__name__} in {_place(error)}", traceback.format_exc(limit=-12)
     finally:
@@ -152,16 +154,15 @@ def _work(kind: Kind, seed: int, cases: range, now: mmap.mmap, to: Connection, l
         space = int(statm.read().split()[0]) * resource.getpagesize() + (SPACE_MB << 20)
     resource.setrlimit(resource.RLIMIT_AS, (space, space))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    sys.stdin = open(os.devnull)
+    sys.stdin = open(os.devnull)  # noqa: SIM115  # until the process ends
     logging.disable()  # sqlglot's words of what it passes over
-    dump = open(log, "w")
-    faulthandler.enable(dump)
-    ran: collections.Counter[str] = collections.Counter()
+    faulthandler.enable(open(log, "w"))  # noqa: SIM115
+    ran = {TAKEN: 0, REFUSED: 0}
     seen: set[str] = set()
     with limits(), tempfile.TemporaryDirectory(prefix="fuzz-", dir=_memory()) as place:
         os.chdir(place)
         for case in cases:
-            now[: _NOW.size] = _NOW.pack(case, time.monotonic())
+            now[: _NOW.size] = _NOW.pack(case, time.monotonic(), *ran.values())
             signature, words, given = "", "", None
             try:
                 given = made(kind, seed, case)
@@ -175,11 +176,7 @@ def _work(kind: Kind, seed: int, cases: range, now: mmap.mmap, to: Connection, l
                     seen.add(signature)
                     words = f"{words}\n{_shown(kind, given, signature)}"
                 to.send((case, signature, words))
-            if case % 512 == 511:
-                to.send(ran)
-                ran = collections.Counter()
-    now[: _NOW.size] = _NOW.pack(-1, time.monotonic())
-    to.send(ran)
+    now[: _NOW.size] = _NOW.pack(-1, time.monotonic(), *ran.values())
 
 
 def _memory() -> str | None:
@@ -199,7 +196,7 @@ def run(kind: Kind, seed: int, cases: range, tally: Tally, each: Callable[[Tally
     context = mp.get_context("fork")
     while len(cases):
         now = mmap.mmap(-1, _NOW.size)
-        now[: _NOW.size] = _NOW.pack(cases.start, time.monotonic())
+        now[: _NOW.size] = _NOW.pack(cases.start, time.monotonic(), 0, 0)
         heard, to = context.Pipe(duplex=False)
         with tempfile.NamedTemporaryFile(prefix="fuzz-") as log:
             child = context.Process(target=_work, args=(kind, seed, cases, now, to, log.name), daemon=True)
@@ -207,7 +204,8 @@ def run(kind: Kind, seed: int, cases: range, tally: Tally, each: Callable[[Tally
             to.close()
             killed = _listened(child, heard, now, tally, each)
             child.join()
-            at, _ = _NOW.unpack(now[: _NOW.size])
+            at, _, taken, refused = _NOW.unpack(now[: _NOW.size])
+            tally.ran.update({TAKEN: taken, REFUSED: refused})
             if at < 0:
                 return
             stacks = Path(log.name).read_text(errors="replace")
@@ -230,14 +228,10 @@ def _listened(child: Any, heard: Connection, now: mmap.mmap, tally: Tally, each:
                 told = heard.recv()
             except EOFError:
                 return False
-            if isinstance(told, collections.Counter):
-                tally.ran += told
-            else:
-                case, signature, words = told
-                tally.add(signature, case, words)
+            tally.add(told[1], told[0], told[2])
             each(tally)
             continue
-        at, began = _NOW.unpack(now[: _NOW.size])
+        at, began, *_ = _NOW.unpack(now[: _NOW.size])
         if at >= 0 and time.monotonic() - began > KILL_S:
             child.kill()
             return True

@@ -16,7 +16,6 @@ import pickle
 import random
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 from tests.fuzz.inputs import mutate

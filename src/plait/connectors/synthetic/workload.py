@@ -59,6 +59,11 @@ def build(
         raise QueryError(f"seed={seed!r}", why="a seed is a whole number, not negative")
     if not is_count(batch_rows):
         raise QueryError(f"batch_rows={batch_rows!r}", why="a batch has at least one row")
+    for option, value in (("rows", rows), ("seconds", seconds)):
+        if isinstance(value, int) and value > LONGEST:
+            raise QueryError(
+                f"{option}={value!r}", why=f"a workload has {LONGEST:,} at most", do="Pass a smaller number"
+            )
     counts = iter(row_counts([rate for part in parts for rate in part.rates], seconds, rows))
     feeds: dict[str, Feed] = {}
     declarations: dict[str, Mapping[str, Any]] = {}
@@ -77,16 +82,20 @@ def build(
     return Workload(name, feeds, declarations)
 
 
-#: Sources, songs, tags or meters of a workload, at most: there is something in memory for each.
+#: Songs, tags or meters of a workload, at most, and sources: there is something in memory for each.
 MOST: Final = 1 << 20
+MOST_SOURCES: Final = 1 << 12
+#: Rows and seconds, at most: beyond it times would leave their range.
+LONGEST: Final = 1 << 48
 
 
 def check_count(option: str, value: object) -> None:
     """Refuse what is no number of sources or the like."""
     if not is_count(value):
         raise QueryError(f"{option}={value!r}", why="it is a whole number, and there is at least one")
-    if value > MOST:  # type: ignore[operator]  # it is a number by now
-        raise QueryError(f"{option}={value!r}", why=f"there are {MOST:,} at most", do="Pass a smaller number")
+    most = MOST_SOURCES if option in ("sources", "concentrators") else MOST
+    if value > most:  # type: ignore[operator]  # it is a number by now
+        raise QueryError(f"{option}={value!r}", why=f"there are {most:,} at most", do="Pass a smaller number")
 
 
 def source_names(prefix: str, count: int) -> list[str]:

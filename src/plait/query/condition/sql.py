@@ -182,12 +182,13 @@ class _Reader(Functions):
     def _literal(self, node: exp.Expression) -> Expr:
         if node.is_string:
             return Literal(node.this)
-        for number in (int, float):
-            try:
-                return Literal(number(node.this))
-            except ValueError:  # 1e3-5 is one word to sqlglot; Python reads no int of more than 4,300 digits
-                continue
-        raise QueryError(f"{self.what} holds {node.this!r}, which is no number")
+        digits = node.this.isdigit()
+        try:
+            return Literal(int(node.this) if digits else float(node.this))
+        except ValueError:  # 1e3-5 is one word to sqlglot; Python reads no int of more than 4,300 digits
+            raise QueryError(
+                f"{self.what} holds {node.this!r}, which is no number", do="Write digits, a point and an exponent"
+            ) from None
 
     def _boolean(self, node: exp.Expression) -> Expr:
         return Literal(bool(node.this))

@@ -43,7 +43,6 @@ from plait.query.operator import Operator
 from plait.query.row_by_row import Union
 from plait.query.run_options import LAYOUTS
 
-
 #: So many cells no card tells: each is a task's work.
 _MOST_CELLS = 1 << 16
 
